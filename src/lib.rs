@@ -1,6 +1,6 @@
 //! Tiergate: verifies on-chain agents in front of an API.
 //!
-//! One corridor with two doors. In the order of the flow: [`wire`] makes credentials of requests, [`pipeline`] judges
+//! One corridor with two listeners. In the order of the flow: [`wire`] makes credentials of requests, [`pipeline`] judges
 //! them, [`chain`] and [`store`] are what it asks, and [`domain`] is what is true. `ARCHITECTURE.md` is the map.
 
 pub mod cli;
@@ -15,7 +15,7 @@ mod serve;
 mod supervision;
 mod verdicts;
 
-pub mod wire;
+mod wire;
 
 pub mod pipeline;
 
@@ -33,7 +33,7 @@ mod files;
 mod tls;
 
 pub mod domain;
-pub mod http1;
+mod http1;
 pub mod os;
-pub mod sharded;
-pub mod within;
+mod sharded;
+mod within;

@@ -1,6 +1,6 @@
-//! What doors tell operators of verdicts: counters by `errorType` and tier, faults in the log, nothing of secrets.
+//! Verdicts for operators: counters by `errorType` and tier, faults in the log, nothing of secrets.
 //!
-//! Every door has one of its own, and counts the same things in the same way.
+//! Every listener has them of its own, and counts the same things in the same way.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::wire::errors::ErrorCause;
 /// The tiers as labels, by their numbers.
 const TIERS: [&str; 5] = ["0", "1", "2", "3", "4"];
 
-/// Counts and logs the verdicts of one door.
+/// Counts and logs the verdicts of one listener.
 pub(crate) struct Verdicts {
-    door: &'static str,
+    listener: &'static str,
     metrics: Metrics,
     admitted: [IntCounter; TIERS.len()],
     chain_faults: FaultLog,
@@ -40,11 +40,11 @@ pub(crate) fn about(cause: &ErrorCause) -> About {
 }
 
 impl Verdicts {
-    /// For the door of this name.
-    pub(crate) fn new(door: &'static str, metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
+    /// For the listener of this name.
+    pub(crate) fn new(listener: &'static str, metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
         let admitted = TIERS.map(|tier| metrics.limiter_decisions.with_label_values(&[tier, "admitted"]));
         Self {
-            door,
+            listener,
             admitted,
             chain_faults: FaultLog::new("chain", Arc::clone(clock)),
             store_faults: FaultLog::new("store", Arc::clone(clock)),
@@ -56,7 +56,7 @@ impl Verdicts {
 
     /// A request was answered with an error.
     pub(crate) fn refused(&self, cause: &ErrorCause, error_type: &str) {
-        self.metrics.denials.with_label_values(&[self.door, error_type]).inc();
+        self.metrics.denials.with_label_values(&[self.listener, error_type]).inc();
         if let ErrorCause::Refused(refusal) = cause {
             match refusal {
                 Refusal::Chain(fault) => self.chain_faults.note(fault),

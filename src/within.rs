@@ -16,7 +16,7 @@ const TURNS_OF_GRACE: usize = 3;
 ///
 /// A process that is busy for longer than the limit comes late to its clock and to the answers that lie there already.
 /// Were the clock looked at first, its peers would be blamed for that.
-pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     if let Ok(answer) = timeout(limit, future.as_mut()).await {
         return Some(answer);
@@ -31,7 +31,7 @@ pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Opti
 }
 
 /// What the future gives without being waited for.
-pub async fn now<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+pub(crate) async fn now<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
 

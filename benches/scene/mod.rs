@@ -12,11 +12,12 @@ use std::time::Duration;
 use alloy::primitives::{Address, B256, U256, address};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
-use tiergate::chain::pool::{Pool, PoolSettings};
-use tiergate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
+use tiergate::chain::pool::Pool;
+use tiergate::chain::reader::ChainReader;
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::{ApiKey, ApiKeyFormat};
 use tiergate::domain::binding::Binding;
+use tiergate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
 use tiergate::domain::client::ClientNet;
 use tiergate::domain::eip712::{Eip712Domain, SigningDomain};
 use tiergate::domain::freshness::{Freshness, UnixSeconds};
@@ -32,7 +33,7 @@ use tiergate::pipeline::custody::KeyOrder;
 use tiergate::pipeline::{Access, Pipeline, Ports, Rules};
 use tiergate::ports::chain::{Chain, Parts};
 use tiergate::ports::clock::Clock;
-use tiergate::ports::store::{Scope, Store};
+use tiergate::ports::store::{KeyChange, Scope, Store};
 use tiergate::store::embedded::{EmbeddedStore, Options};
 use tiergate::telemetry::metered_store::MeteredStore;
 use tiergate::telemetry::metrics::Metrics;
@@ -63,16 +64,14 @@ impl Scene {
         let os = Arc::new(Os::new());
         let clock: Arc<dyn Clock> = os.clone();
         let metrics = Metrics::new().expect("the metrics are distinct");
-        let urls = [RpcUrl::parse(&node.url).expect("it is a URL")];
         let settings = PoolSettings {
-            urls: &urls,
-            headers: &[],
+            urls: vec![RpcUrl::parse(&node.url).expect("it is a URL")],
             request_timeout: Duration::from_secs(2),
             calls_per_second: None,
             proxy: None,
             chain_id: 8004,
         };
-        let rpc = Pool::new(&settings, clock.clone(), metrics.clone()).expect("an HTTP client");
+        let rpc = Pool::new(&settings, &[], clock.clone(), metrics.clone()).expect("an HTTP client");
         // A lifetime beyond any benchmark: the cached path is what is measured.
         let day = Duration::from_secs(86_400);
         let settings = ReaderSettings {
@@ -126,7 +125,10 @@ impl Scene {
     pub(crate) fn generate_key(&self) -> ApiKey {
         let owner = OnceLock::new();
         let order = KeyOrder { client: client(), signed: self.sign(0), owner: &owner, recorder: None };
-        self.runtime.block_on(self.pipeline.generate_key(order, None)).expect("the owner gets a key").key
+        self.runtime
+            .block_on(self.pipeline.issue_key(order, None, KeyChange::Issue))
+            .expect("the owner gets a key")
+            .key
     }
 }
 

@@ -1,8 +1,7 @@
 // How to sign a request without a wallet of the browser.
 
 import { copies, make } from "./dom.js";
-import type { Asked } from "./sign.js";
-import { SERVICE } from "./state.js";
+import { SERVICE, type Asked } from "./state.js";
 
 /** Ways to sign the file, as commands to copy and words. */
 export function commandsFor(operation: Asked, agent: string, takesContracts: boolean): Node[] {

@@ -3,12 +3,9 @@
 import { TiergateError, type Answer, type KeyOptions, type Operations, type TypedData } from "tiergate";
 import { byId, complain, copies, countDown, describe, make, on, say, show, write } from "./dom.js";
 import { commandsFor } from "./elsewhere.js";
-import { change, isStranger, learn, service, state, whenChanged } from "./state.js";
+import { change, isStranger, learn, service, state, whenChanged, type Asked } from "./state.js";
 import { WalletError } from "./wallet.js";
 import { duration, explain, time } from "./words.js";
-
-/** Operations that this page asks for. */
-export type Asked = Exclude<keyof Operations, "verify">;
 
 /** A request that is nearly too old is made anew before a wallet is asked. */
 const SECONDS_TO_CONFIRM = 60;

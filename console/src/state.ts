@@ -1,6 +1,6 @@
 // The state of the page. It is all in memory and stored nowhere.
 
-import { Tiergate, type Profile, type Signing } from "tiergate";
+import { Tiergate, type Operations, type Profile, type Signing } from "tiergate";
 import type { ChainParameters, Connection } from "./wallet.js";
 
 /** `settings.json` of the service. */
@@ -13,6 +13,9 @@ export interface Settings {
   /** A development node whose accounts sign for everybody. */
   developmentRpcUrl: string | null;
 }
+
+/** Operations that this page asks for. */
+export type Asked = Exclude<keyof Operations, "verify">;
 
 /** The address of the API, which may lie below a prefix. */
 export const SERVICE = new URL(".", document.baseURI);

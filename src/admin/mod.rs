@@ -1,4 +1,4 @@
-//! Door 3, for operators alone: `GET /metrics` for Prometheus, health for probes, and a page that shows how the service is.
+//! The listener for operators alone: `GET /metrics` for Prometheus, health for probes, and a page that shows how the service is.
 //!
 //! The page has no password. Browsers keep it from other pages: it sends no header that would share it, and is shown only
 //! under addresses and names that no stranger can have, so that no stranger's name can be pointed at it (DNS rebinding).
@@ -42,7 +42,7 @@ pub(crate) trait Facts: Send + Sync + 'static {
     fn configuration(&self) -> Value;
 }
 
-/// The admin door.
+/// The admin listener.
 pub(crate) struct Admin {
     metrics: Metrics,
     readiness: Arc<Readiness>,

@@ -210,12 +210,12 @@ function showReadiness({ readiness }) {
 }
 
 function showTraffic() {
-  const listener = (name, door) => [
-    name, perSecond(rate(`requests ${door}`)), duration(mean(`seconds ${door}`, `requests ${door}`)),
-    plotted(`Requests to the ${name} per second`, `requests ${door}`),
+  const shown = (name, listener) => [
+    name, perSecond(rate(`requests ${listener}`)), duration(mean(`seconds ${listener}`, `requests ${listener}`)),
+    plotted(`Requests to the ${name} per second`, `requests ${listener}`),
   ];
   rows("traffic", [
-    listener("gateway", "gateway"), listener("API", "api"),
+    shown("gateway", "gateway"), shown("API", "api"),
     ["failed", perSecond(rate("failed")), "", plotted("Failed requests per second", "failed")],
   ]);
 }
@@ -250,7 +250,7 @@ function showDecisions(status) {
 function showRefusals(status) {
   const types = [...new Set(seriesOf(status, "tiergate_denials_total").map(({ labels }) => labels.error_type))];
   const list = types.map((type) => {
-    const [api, gateway] = ["api", "gateway"].map((door) => total(status, "tiergate_denials_total", { door, error_type: type }));
+    const [api, gateway] = ["api", "gateway"].map((listener) => total(status, "tiergate_denials_total", { listener, error_type: type }));
     return { type, api, gateway };
   });
   list.sort((one, other) => other.api + other.gateway - one.api - one.gateway);

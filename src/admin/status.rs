@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde_json::{Map, Value, json};
 
-use crate::pipeline::readiness::{Report, Word};
+use crate::pipeline::readiness::{Health, Report};
 
 /// The family with a series for each route, method and status.
 const ROUTES: &str = "http_server_request_duration_seconds";
@@ -35,7 +35,7 @@ pub(super) fn of(report: &Report, families: &[MetricFamily], facts: Value) -> Va
 }
 
 fn readiness(report: &Report) -> Value {
-    let reason = |word: &Word| word.as_ref().err().map(ToString::to_string);
+    let reason = |health: &Health| health.as_ref().err().map(ToString::to_string);
     json!({
         "isReady": report.is_ready(),
         "isStopping": report.is_stopping,

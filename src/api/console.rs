@@ -7,8 +7,9 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::api::routes::Endpoint;
+use crate::domain::console::ConsoleSettings;
 use crate::wire::answers::{Answer, text};
-use crate::wire::console::ConsoleRules;
+use crate::wire::console::settings;
 use crate::wire::headers::JSON;
 use crate::wire::pages::guarded;
 
@@ -40,24 +41,24 @@ const FILES: &[(&str, &str)] = &[
 /// Browsers ask again each time: after an upgrade old and new files would not fit together.
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// The page.
 pub(super) struct Console {
     settings: Vec<u8>,
     policy: HeaderValue,
 }
 
 impl Console {
-    /// The page with these settings.
-    pub(super) fn new(rules: &ConsoleRules) -> Self {
-        let gateway = rules.sample.as_ref().map(|sample| format!(" {}", sample.origin)).unwrap_or_default();
-        let node = rules.development.as_ref().map(|node| format!(" {}", node.origin)).unwrap_or_default();
+    /// The page with these settings; the chain of the signatures has this id.
+    pub(super) fn new(console: &ConsoleSettings, chain_id: u64) -> Self {
+        let others = [&console.gateway_url, &console.development_rpc_url].into_iter().flatten();
+        let others: String = others.map(|url| format!(" {}", url.origin())).collect();
         let policy = format!(
-            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'{gateway}{node}; \
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'{others}; \
              img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         );
         // A policy that could not be sent would be none: then the page runs nothing.
         let strict = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
-        Self { settings: rules.json(), policy: HeaderValue::from_str(&policy).unwrap_or(strict) }
+        let policy = HeaderValue::from_str(&policy).unwrap_or(strict);
+        Self { settings: settings(console, chain_id), policy }
     }
 
     /// The file at a path of the listener.

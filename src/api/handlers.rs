@@ -8,7 +8,9 @@ use crate::api::routes::Endpoint;
 use crate::api::{Api, ApiRequest, ApiRules};
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::rpc_url::RpcUrl;
 use crate::pipeline::credential::{Ask, Credential};
+use crate::ports::store::KeyChange;
 use crate::wire::answers::{self, Answer};
 use crate::wire::bodies::{SignedBody, VerifyBody, parse_profile_read, parse_status_query};
 use crate::wire::discovery::LocalRules;
@@ -33,8 +35,8 @@ impl Api {
             Endpoint::Livez => Ok(answers::alive()),
             Endpoint::Readyz => Ok(answers::readiness(&self.readiness.first_report().await)),
             Endpoint::Signing => {
-                let ApiRules { gateway_url, access, discovery, .. } = &self.rules;
-                let gateway_url = gateway_url.as_deref();
+                let ApiRules { console, access, discovery, .. } = &self.rules;
+                let gateway_url = console.gateway_url.as_ref().map(RpcUrl::base);
                 Ok(discovery.rules(&LocalRules { gateway_url, quotas: &access.quotas, tenant: None }))
             }
             Endpoint::Docs => Ok(docs::answer()),
@@ -89,7 +91,7 @@ impl Api {
     async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse_with_endpoint(request.body, self.pipeline.signature_format())?;
         let order = notes.order(request, body.signed);
-        let issued = self.pipeline.generate_key(order, body.declared_endpoint).await?;
+        let issued = self.pipeline.issue_key(order, body.declared_endpoint, KeyChange::Issue).await?;
         tracing::info!(agent = %issued.agent, "API key generated");
         Ok(answers::key_generated(&issued))
     }
@@ -97,17 +99,17 @@ impl Api {
     async fn rotate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse_with_endpoint(request.body, self.pipeline.signature_format())?;
         let order = notes.order(request, body.signed);
-        let issued = self.pipeline.rotate_key(order, body.declared_endpoint).await?;
+        let issued = self.pipeline.issue_key(order, body.declared_endpoint, KeyChange::Rotate).await?;
         tracing::info!(agent = %issued.agent, "API key rotated");
         Ok(answers::key_rotated(&issued))
     }
 
     async fn revoke_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse(request.body, self.pipeline.signature_format())?;
-        let order = notes.order(request, body.signed);
-        let revoked = self.pipeline.revoke_key(order).await?;
-        tracing::info!(agent = %revoked.agent, "API key revoked");
-        Ok(answers::key_revoked(&revoked))
+        let agent = body.signed.agent;
+        let allowance = self.pipeline.revoke_key(notes.order(request, body.signed)).await?;
+        tracing::info!(%agent, "API key revoked");
+        Ok(answers::key_revoked(agent, allowance))
     }
 
     async fn key_status(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {

@@ -1,4 +1,4 @@
-//! Door 1: the verification API (contract, "Endpoints").
+//! The verification API (contract, "Endpoints").
 //!
 //! Must not know chain or store: it takes credentials out of bodies, asks the pipeline, and writes what it says.
 
@@ -18,10 +18,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 
 use crate::api::console::Console;
-use crate::api::observe::{DOOR, Observer};
+use crate::api::observe::{LISTENER, Observer};
 use crate::api::record::{Entry, Notes};
 use crate::api::routes::{Audience, Endpoint};
 use crate::domain::client::ClientNet;
+use crate::domain::console::ConsoleSettings;
 use crate::domain::tier::Tier;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline};
@@ -33,14 +34,13 @@ use crate::telemetry::traces::Tracer;
 use crate::verdicts::{Verdicts, about};
 use crate::wire::answers::Answer;
 use crate::wire::client_ip::client_of;
-use crate::wire::console::ConsoleRules;
 use crate::wire::discovery::Discovery;
 use crate::wire::errors::ErrorCause;
 use crate::wire::other_sites::is_of_another_site;
 use crate::wire::request_id::RequestIds;
 use crate::wire::results::VerificationResults;
 
-/// The API door.
+/// The API.
 pub(crate) struct Api {
     pipeline: Arc<Pipeline>,
     readiness: Arc<Readiness>,
@@ -59,10 +59,10 @@ pub(crate) struct ApiRules {
     pub(crate) access: Access,
     /// The documents about the service.
     pub(crate) discovery: Arc<Discovery>,
-    /// Where the gateway is, for those documents.
-    pub(crate) gateway_url: Option<String>,
-    /// The owner's page; `None`: it is off.
-    pub(crate) console: Option<ConsoleRules>,
+    /// The owner's page, and the gateway's address for those documents.
+    pub(crate) console: ConsoleSettings,
+    /// The chain of the signatures.
+    pub(crate) signing_chain_id: u64,
     /// Networks of proxies that are believed.
     pub(crate) trusted_proxies: Vec<IpNet>,
     /// Takes key operations; `None`: they are not recorded.
@@ -82,7 +82,7 @@ pub(crate) struct ApiRequest<'a> {
 }
 
 impl Api {
-    /// The door to this pipeline.
+    /// The API over this pipeline.
     pub(crate) fn new(
         pipeline: Arc<Pipeline>,
         readiness: Arc<Readiness>,
@@ -94,10 +94,10 @@ impl Api {
         Self {
             pipeline,
             readiness,
-            console: rules.console.as_ref().map(Console::new),
+            console: rules.console.enabled.then(|| Console::new(&rules.console, rules.signing_chain_id)),
             rules,
             observer: Observer::new(metrics),
-            verdicts: Verdicts::new(DOOR, metrics, &clock),
+            verdicts: Verdicts::new(LISTENER, metrics, &clock),
             clock,
             results: VerificationResults::default(),
             request_ids,

@@ -1,4 +1,4 @@
-//! What the door tells operators of each request: counters looked up once.
+//! Counters of the API, looked up once.
 
 use http::StatusCode;
 use prometheus::{IntCounter, IntGauge};
@@ -8,10 +8,10 @@ use crate::serve::whole::Answered;
 use crate::telemetry::http::RouteSeries;
 use crate::telemetry::metrics::Metrics;
 
-/// This door's name in metrics.
-pub(super) const DOOR: &str = "api";
+/// This listener's name in metrics.
+pub(super) const LISTENER: &str = "api";
 
-/// Counts for the API door.
+/// Counts for the API.
 pub(super) struct Observer {
     metrics: Metrics,
     series: Vec<Series>,
@@ -45,7 +45,7 @@ impl Observer {
         let all = ENDPOINTS.into_iter().chain([Endpoint::Console]);
         let series = all.map(|endpoint| Series {
             endpoint,
-            ok: metrics.requests.with_label_values(&[DOOR, endpoint.path(), "200"]),
+            ok: metrics.requests.with_label_values(&[LISTENER, endpoint.path(), "200"]),
             requests: RouteSeries::new(metrics, &no_tenant, endpoint.path()),
             key: endpoint.key_operation().map(|operation| KeyOperation::new(metrics, operation)),
         });
@@ -72,7 +72,7 @@ impl Observer {
             Some(series) if status == StatusCode::OK => series.ok.inc(),
             Some(_) | None => {
                 let path = endpoint.map_or("none", Endpoint::path);
-                self.metrics.requests.with_label_values(&[DOOR, path, status.as_str()]).inc();
+                self.metrics.requests.with_label_values(&[LISTENER, path, status.as_str()]).inc();
             }
         }
     }

@@ -26,8 +26,7 @@ use crate::ports::clock::Clock;
 use crate::serve::whole::{Answered, Request};
 use crate::telemetry::access::{self, Line, Shown};
 use crate::telemetry::audit::{Audit, Record};
-use crate::telemetry::traced::Outcome;
-use crate::telemetry::traces::Trace;
+use crate::telemetry::traces::{Outcome, Trace};
 use crate::verdicts::about;
 use crate::wire::client_ip::address_of;
 use crate::wire::errors::ErrorCause;
@@ -169,7 +168,6 @@ impl Api {
         tracer.begin(remote_span(fields), || state_of(fields), self.clock.monotonic_micros())
     }
 
-    /// Ends it.
     pub(super) fn end_trace(&self, endpoint: Option<Endpoint>, notes: &Notes, answered: &Answered<'_>) {
         let Some(trace) = &notes.trace else { return };
         let outcome = Outcome {

@@ -1,12 +1,14 @@
 //! The reader of agents and the nodes that it asks, put together, and the threads that they live in.
 
+use std::error::Error;
+use std::iter::successors;
 use std::sync::Arc;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Handle};
 
 use crate::app::error::StartError;
-use crate::chain::pool::{Pool, PoolSettings};
-use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
+use crate::chain::pool::Pool;
+use crate::chain::reader::ChainReader;
 use crate::config::Settings;
 use crate::domain::rpc_header::{RpcHeader, value};
 use crate::domain::secret::{Secret, SecretSource};
@@ -14,36 +16,17 @@ use crate::files;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
-/// The threads that reads of the chain, its follower and connections to nodes live in. They work for every runtime of
-/// the process and outlive all of them: no worker that stands still or ends takes another one's reads along.
-pub(crate) struct ChainThreads {
-    /// `None` only while it is being dropped.
-    runtime: Option<Runtime>,
-    handle: Handle,
-}
-
-impl ChainThreads {
-    /// One for each two workers, which have the other half of a signature's work.
-    pub(crate) fn start(workers: usize) -> Result<Self, StartError> {
-        let mut runtime = Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(workers.div_ceil(2)).thread_name("chain").enable_all();
-        let unstarted = |cause| StartError::Other(format!("cannot start threads for the chain: {cause}"));
-        let runtime = runtime.build().map_err(unstarted)?;
-        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
-    }
-
-    pub(crate) const fn handle(&self) -> &Handle {
-        &self.handle
-    }
-}
-
-impl Drop for ChainThreads {
-    /// Waits for nothing: a name may still be looked up, for longer than anybody waits.
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
+/// Starts the threads that reads of the chain, its follower and connections to nodes live in, one for each two workers, which
+/// have the other half of a signature's work. They work for every runtime of the process and end with it: no worker that
+/// stands still or ends takes another one's reads along.
+pub(crate) fn start_threads(workers: usize) -> Result<Handle, StartError> {
+    let mut runtime = Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(workers.div_ceil(2)).thread_name("chain").enable_all();
+    let runtime = runtime.build().map_err(|cause| format!("cannot start threads for the chain: {cause}"))?;
+    let handle = runtime.handle().clone();
+    // A drop would wait for look-ups of names, for longer than anybody waits.
+    std::mem::forget(runtime);
+    Ok(handle)
 }
 
 /// Reads the configured registries through the configured nodes, on this runtime.
@@ -54,31 +37,17 @@ pub(crate) fn reader(
     runtime: &Handle,
 ) -> Result<ChainReader, StartError> {
     let chain = &settings.chain;
-    let unusable = |problems: Vec<String>| {
-        StartError::Other(format!("headers for RPC nodes can't be used:\n  {}", problems.join("\n  ")))
-    };
-    let pool = PoolSettings {
-        urls: &chain.rpc_urls,
-        headers: &headers(&chain.rpc_headers).map_err(unusable)?,
-        request_timeout: chain.request_timeout,
-        calls_per_second: chain.calls_per_second,
-        proxy: chain.http_proxy.as_ref(),
-        chain_id: chain.chain_id,
-    };
-    let nodes = Pool::new(&pool, Arc::clone(clock), metrics.clone())?;
-    let lifetimes = Lifetimes {
-        poll_interval: chain.poll_interval,
-        max_staleness: chain.max_staleness,
-        reread_after: chain.reread_after,
-    };
-    let settings = ReaderSettings {
-        registries: chain.contracts,
-        multicall: chain.multicall,
-        gas_cap: chain.gas_cap,
-        max_head_age: chain.max_head_age,
-        lifetimes,
-    };
-    Ok(ChainReader::new(Arc::new(nodes), settings, Arc::clone(clock), metrics, runtime))
+    let headers = headers(&chain.rpc_headers)
+        .map_err(|problems| format!("headers for RPC nodes can't be used:\n  {}", problems.join("\n  ")))?;
+    let nodes = Pool::new(&chain.pool, &headers, Arc::clone(clock), metrics.clone())
+        .map_err(|why| format!("cannot make an HTTP client for the chain: {}", with_causes(&why)))?;
+    Ok(ChainReader::new(Arc::new(nodes), chain.reading, Arc::clone(clock), metrics, runtime))
+}
+
+/// An error with what it came from: that a machine has no certificates of authorities, say.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let causes = successors(Some(error), |&error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn headers(configured: &[RpcHeader<SecretSource>]) -> Result<Vec<RpcHeader<Secret>>, Vec<String>> {

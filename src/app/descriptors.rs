@@ -72,16 +72,6 @@ pub(crate) struct Descriptors {
     pub(super) idle: usize,
 }
 
-/// The limit is too low to serve anybody.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the process may open {limit} files and sockets, and needs {needed} at least: raise its limit (LimitNOFILE, ulimit -n)"
-)]
-pub(crate) struct TooFew {
-    limit: usize,
-    needed: usize,
-}
-
 /// The least for clients and upstreams together.
 const fn clients_min(settings: &Settings, workers: usize) -> usize {
     let of_gateway = if settings.listen.gateway.is_empty() { 0 } else { workers };
@@ -99,22 +89,25 @@ fn reserve(settings: &Settings, workers: usize) -> usize {
         StoreSettings::Redis(_) => REDIS + REDIS_SERVERS * runtimes,
         StoreSettings::Embedded { .. } => EMBEDDED_STORE,
     };
-    let nodes = PLACES_MAX + IDLE_MAX * settings.chain.rpc_urls.len();
+    let nodes = PLACES_MAX + IDLE_MAX * settings.chain.pool.urls.len();
     FILES + OF_A_RUNTIME * runtimes + sockets + ADMIN_CONNECTIONS + store + nodes + CHECKS
 }
 
 impl Descriptors {
-    /// Raises the process's limit as far as it may, and divides it for these settings.
-    pub(crate) fn planned(settings: &Settings) -> Result<Self, TooFew> {
+    /// Raises the process's limit as far as it may, and divides it for these settings. Says if it is too low to serve anybody.
+    pub(crate) fn planned(settings: &Settings) -> Result<Self, String> {
         Self::of(raised_limit(), settings, workers(settings))
     }
 
     /// The caps under this limit of the process.
-    fn of(limit: usize, settings: &Settings, workers: usize) -> Result<Self, TooFew> {
+    fn of(limit: usize, settings: &Settings, workers: usize) -> Result<Self, String> {
         let (reserved, least) = (reserve(settings, workers), clients_min(settings, workers));
         let rest = limit.saturating_sub(reserved);
         if rest < least {
-            return Err(TooFew { limit, needed: reserved + least });
+            let needed = reserved + least;
+            return Err(format!(
+                "the process may open {limit} files and sockets, and needs {needed} at least: raise its limit (LimitNOFILE, ulimit -n)"
+            ));
         }
         let most = settings.listen.max_connections as usize;
         let eighth = |addresses: &[SocketAddr]| if addresses.is_empty() { 0 } else { most.min(rest / 8) };
@@ -179,7 +172,7 @@ mod tests {
         settings.listen.gateway = vec![settings.listen.api; gateways];
         settings.listen.owners = vec![settings.listen.api; owners];
         settings.listen.authz = vec![settings.listen.api; authz];
-        settings.chain.rpc_urls = vec![settings.chain.rpc_urls[0].clone(); nodes];
+        settings.chain.pool.urls = vec![settings.chain.pool.urls[0].clone(); nodes];
         settings
     }
 

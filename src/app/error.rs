@@ -2,48 +2,22 @@
 
 use std::error::Error;
 use std::io;
-use std::iter::successors;
 use std::net::SocketAddr;
 
-use crate::app::descriptors::TooFew;
-use crate::ports::clock::NoEntropy;
+/// Why the service can't start, as a sentence.
+pub(crate) type StartError = Box<dyn Error + Send + Sync>;
 
-/// Why the service can't start.
+/// An address can't be listened on.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
-    /// An address can't be listened on.
-    #[error("cannot listen on {address} ({key}): {cause}{}", beside(*held))]
-    Listen {
-        /// The key that names the address.
-        key: String,
-        /// The address.
-        address: SocketAddr,
-        /// The address of a socket with the same port that was handed over for another listener or for none.
-        held: Option<SocketAddr>,
-        /// The error of the operating system.
-        cause: io::Error,
-    },
-    /// Too few file descriptors.
-    #[error(transparent)]
-    Descriptors(#[from] TooFew),
-    /// No HTTP client for the chain.
-    #[error("cannot make an HTTP client for the chain: {}", with_causes(.0))]
-    Http(#[from] reqwest::Error),
-    /// Two metrics of one name.
-    #[error("cannot register the metrics: {0}")]
-    Metrics(#[from] prometheus::Error),
-    /// No randomness for request ids.
-    #[error(transparent)]
-    Entropy(#[from] NoEntropy),
-    /// Anything else, as a sentence.
-    #[error("{0}")]
-    Other(String),
-}
-
-/// An error with what it came from: that a machine has no certificates of authorities, say.
-fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let causes = successors(Some(error), |&error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+#[error("cannot listen on {address} ({key}): {cause}{}", beside(*held))]
+pub(crate) struct CannotListen {
+    /// The key that names the address.
+    pub(crate) key: String,
+    pub(crate) address: SocketAddr,
+    /// The address of a socket with the same port that was handed over for another listener or for none.
+    pub(crate) held: Option<SocketAddr>,
+    /// The error of the operating system.
+    pub(crate) cause: io::Error,
 }
 
 /// A socket that may be in the way.

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::app::error::RunError;
 use crate::app::handover::{Handover, local_address};
-use crate::app::successor::{Failed, Successor};
+use crate::app::successor::Successor;
 use crate::app::threads::{ThreadEnd, first_end};
 use crate::config::shutdown::ShutdownSettings;
 use crate::pipeline::readiness::Readiness;
@@ -224,8 +224,9 @@ impl Lifecycle {
         self.settings.delay
     }
 
-    async fn upgrade(&self) -> Result<Successor, Failed> {
-        let mut successor = Successor::start(&self.sockets.lock())?;
+    async fn upgrade(&self) -> Result<Successor, String> {
+        let mut successor = Successor::start(&self.sockets.lock())
+            .map_err(|why| format!("the program can't be started: {why}"))?;
         successor.serves().await?;
         Ok(successor)
     }

@@ -32,7 +32,6 @@ use crate::ports::chain::Parts;
 use crate::ports::store::Scope;
 use crate::serve::clients::ClientRules;
 use crate::tls::listener::{Protocols, server_config};
-use crate::wire::console::{ConsoleRules, DevelopmentNode, SampleRequest, WalletChain};
 use crate::wire::discovery::{Discovery, ServiceRules};
 use crate::wire::request_id::RequestIds;
 
@@ -82,8 +81,8 @@ impl App {
             audience,
             access,
             discovery: Arc::clone(&self.discovery),
-            gateway_url: settings.console.gateway_url.as_ref().map(base_of),
-            console: console_rules(settings),
+            console: settings.console.clone(),
+            signing_chain_id: settings.signature.chain_id,
             trusted_proxies: settings.listen.client_proxies(),
             audit: self.audit.clone(),
             tracer: self.tracer.clone(),
@@ -114,7 +113,7 @@ impl App {
         let door = || {
             let pool = Arc::new(Pool::new(idle_max));
             pools.push(Arc::clone(&pool));
-            GatewayDoor::new(Arc::clone(&gateway), library.clone(), pool)
+            Arc::new(GatewayDoor::new(Arc::clone(&gateway), library.clone(), pool))
         };
         let plain = Listening::plain("gateway", &settings.listen.gateway, self.descriptors.gateway);
         process.open(door, for_clients(settings, Listener::Gateway, Protocols::Http1AndHttp2, plain))?;
@@ -135,22 +134,21 @@ impl App {
             return Ok(());
         }
         let secrets = authz.secret_file.clone().map(|path| files::secret(&SecretSource::File(path)));
-        let secrets = secrets.transpose().map_err(StartError::Other)?;
+        let secrets = secrets.transpose().map_err(StartError::from)?;
         // An empty line would be the secret of whoever sends none.
         let lines = secrets.iter().flat_map(|secrets| secrets.reveal().lines());
         let secrets = lines.filter(|line| !line.is_empty()).map(Secret::new).collect();
         let tls = self.tenants.authz_certificates().map(|store| {
             let ca = authz.client_ca.as_deref();
-            server_config(store, Protocols::Http1OrHttp2, ca)
-                .map_err(|problems| StartError::Other(problems.join("; ")))
+            server_config(store, Protocols::Http1OrHttp2, ca).map_err(|problems| problems.join("; "))
         });
         let gateway = self.gateway((NAME, ASKED_MAX, Some(authz.timeout)), settings, pipeline, os)?;
         let authz = Arc::new(Authz::new(gateway, secrets));
         let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
         let workers = workers(settings);
         let tls = tls.transpose()?.map(Tls::Own);
-        let door = || AuthzDoor(Arc::clone(&authz));
-        self.process.open(door, Listening { threads: WORKER, workers, tls, ..plain })
+        let door = Arc::new(AuthzDoor(authz));
+        self.process.open(|| Arc::clone(&door), Listening { threads: WORKER, workers, tls, ..plain })
     }
 
     /// A gateway that counts and logs by the name of a listener.
@@ -192,7 +190,8 @@ impl App {
 
 /// The documents that strangers may read.
 pub(super) fn discovery(settings: &Settings) -> Discovery {
-    let Registries { identity, stake_vault, reputation, validation, organization } = settings.chain.contracts;
+    let Registries { identity, stake_vault, reputation, validation, organization } =
+        settings.chain.reading.registries;
     let contracts = [
         ("identity", Some(identity)),
         ("stakeVault", Some(stake_vault)),
@@ -208,38 +207,12 @@ pub(super) fn discovery(settings: &Settings) -> Discovery {
         token: settings.tiers.token,
         token_decimals: settings.tiers.token_decimals,
         contract_signatures: settings.signature.format.has_contracts(),
-        chain_id: settings.chain.chain_id,
+        chain_id: settings.chain.pool.chain_id,
         contracts: &contracts.collect::<Vec<_>>(),
         key_format: &settings.keys.format,
-        keys_url: settings.keys.public_url.as_ref().map(base_of).as_deref(),
+        keys_url: settings.keys.public_url.as_ref().map(RpcUrl::base),
         has_console: settings.console.enabled,
     })
-}
-
-/// An address without the slash at its end.
-fn base_of(url: &RpcUrl) -> String {
-    url.reveal().as_str().trim_end_matches('/').to_owned()
-}
-
-/// The owner's page, if it is on.
-fn console_rules(settings: &Settings) -> Option<ConsoleRules> {
-    let console = &settings.console;
-    let chain = console.rpc_url.as_ref().map(|url| WalletChain {
-        id: settings.signature.chain_id,
-        name: console.chain_name.clone(),
-        rpc_url: url.reveal().as_str().to_owned(),
-        currency: console.currency.clone(),
-    });
-    let sample = console.gateway_url.as_ref().map(|url| SampleRequest {
-        origin: url.origin().to_owned(),
-        url: base_of(url),
-        path: console.sample_path.clone(),
-    });
-    let development = console.development_rpc_url.as_ref().map(|url| DevelopmentNode {
-        origin: url.origin().to_owned(),
-        url: url.reveal().as_str().to_owned(),
-    });
-    console.enabled.then(|| ConsoleRules { title: console.title.clone(), chain, sample, development })
 }
 
 /// A listener for clients: every worker serves it, and their networks have limits.

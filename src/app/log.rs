@@ -21,9 +21,8 @@ pub(super) fn audit(
     let (audit, guard) = match &settings.audit {
         None => return Ok((None, None)),
         Some(AuditPlace::Stdout) => Audit::to_stdout(clock),
-        Some(AuditPlace::File(path)) => Audit::to_file(path, clock).map_err(|cause| {
-            StartError::Other(format!("cannot open {} (log.audit): {cause}", path.display()))
-        })?,
+        Some(AuditPlace::File(path)) => Audit::to_file(path, clock)
+            .map_err(|cause| format!("cannot open {} (log.audit): {cause}", path.display()))?,
     };
     let audit = if settings.audit_required { audit.required() } else { audit };
     Ok((Some(Arc::new(audit)), Some(guard)))

@@ -26,7 +26,8 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::chain::ChainThreads;
+use tokio::runtime::Handle;
+
 use crate::app::descriptors::{Descriptors, workers};
 use crate::app::error::{RunError, StartError};
 use crate::app::handover::Handover;
@@ -55,7 +56,6 @@ use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{LogGuard, dropped_lines};
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traced::TracerSettings;
 use crate::telemetry::traces::Tracer;
 use crate::wire::discovery::Discovery;
 
@@ -69,7 +69,7 @@ pub(crate) struct App {
     tenants: Arc<Tenants>,
     descriptors: Descriptors,
     follower: Arc<Follower>,
-    chain_threads: ChainThreads,
+    chain_threads: Handle,
     tracer: Option<Arc<Tracer>>,
     audit: Option<Arc<Audit>>,
     /// The documents that tell strangers how agents get in, the same at every listener.
@@ -88,8 +88,8 @@ impl App {
         handover: Handover,
     ) -> Result<Self, StartError> {
         let settings = &loaded.settings;
-        if let Some(why) = emptiness(settings, &loaded.refused, source.path()) {
-            return Err(StartError::Other(why.to_string()));
+        if let Some(why) = emptiness(loaded, source.path()) {
+            return Err(why.to_string().into());
         }
         let descriptors = Descriptors::planned(settings)?;
         let os = Os::new();
@@ -106,14 +106,13 @@ impl App {
         metrics.at_scrape_from(tenants.table(), move |families, table| {
             table.load().show(families, now.monotonic_micros());
         });
-        let chain_threads = ChainThreads::start(workers(settings))?;
-        chain_threads.handle().block_on(resolve_new_names(&tenants.table().load()));
-        let reader = Arc::new(chain::reader(settings, &clock, &metrics, chain_threads.handle())?);
+        let chain_threads = chain::start_threads(workers(settings))?;
+        chain_threads.block_on(resolve_new_names(&tenants.table().load()));
+        let reader = Arc::new(chain::reader(settings, &clock, &metrics, &chain_threads)?);
         let follower = Arc::new(reader.follower());
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents);
         let chain: Arc<dyn Chain> = reader;
-        let Opened { store, writer_ended } =
-            store::open(settings, &clock, &metrics).map_err(StartError::Other)?;
+        let Opened { store, writer_ended } = store::open(settings, &clock, &metrics)?;
         let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&clock), &metrics));
         let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
         let readiness = Arc::new(readiness);
@@ -133,11 +132,9 @@ impl App {
 
         let tracer = settings.traces.endpoint.as_ref().map(|endpoint| {
             let TraceSettings { one_in, continued_per_second, .. } = settings.traces;
-            let settings =
-                TracerSettings { endpoint: endpoint.reveal().as_str(), one_in, continued_per_second };
-            Tracer::new(&settings, &clock, &metrics)
+            Tracer::new(endpoint, one_in, continued_per_second, &clock, &metrics)
         });
-        let untraced = |why| StartError::Other(format!("cannot trace requests: {why}"));
+        let untraced = |why| format!("cannot trace requests: {why}");
         let tracer = tracer.transpose().map_err(untraced)?.map(Arc::new);
         let certificates = tenants.certificates().cloned();
         let lifecycle = Lifecycle::new(settings.shutdown, Some(Arc::clone(&readiness)), handover, early);
@@ -190,7 +187,7 @@ impl App {
                 follower.follow().await;
             }
         };
-        self.chain_threads.handle().spawn(async move { keep_going("follower", &metrics, follow).await });
+        self.chain_threads.spawn(async move { keep_going("follower", &metrics, follow).await });
         let outcome = self.process.run();
         if let Some(tracer) = self.tracer {
             tracer.finish();
@@ -213,7 +210,7 @@ pub(crate) fn signing_domain(settings: &Settings) -> Eip712Domain {
         name: settings.signature.domain_name.clone(),
         version: settings.signature.domain_version.clone(),
         chain_id: settings.signature.chain_id,
-        verifying_contract: settings.chain.contracts.identity,
+        verifying_contract: settings.chain.reading.registries.identity,
     }
 }
 

@@ -41,9 +41,9 @@ pub(crate) async fn ask(
     let tenants = Tenants::new(source, settings, &clock, &metrics)?;
     let table = tenants.table().load_full();
     let mut readers = Vec::new();
-    for url in &settings.chain.rpc_urls {
+    for url in &settings.chain.pool.urls {
         let mut alone = settings.clone();
-        alone.chain.rpc_urls = vec![url.clone()];
+        alone.chain.pool.urls = vec![url.clone()];
         readers.push(chain::reader(&alone, &clock, &metrics, &Handle::current())?);
     }
     let asks_contracts = settings.signature.format.has_contracts();
@@ -80,7 +80,7 @@ pub(crate) async fn ask(
 /// The nodes, and the contracts as the first one that answers sees them.
 fn of_chain(settings: &Settings, nodes: &[Result<Sight, String>], now: u64) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (url, seen) in settings.chain.rpc_urls.iter().zip(nodes) {
+    for (url, seen) in settings.chain.pool.urls.iter().zip(nodes) {
         let state = seen.as_ref().map_err(String::clone).map(|Sight { chain, block, timestamp, .. }| {
             format!("chain {chain}, block {block}, {} s old", now.saturating_sub(*timestamp))
         });

@@ -15,9 +15,9 @@ pub(super) struct Pace<T> {
     last: T,
     /// At how many looks they have differed from those that were read.
     unsettled: u32,
-    /// How often reading has refused a file since they last changed.
-    refusals: u32,
-    /// How many looks are left until a refused file is tried again.
+    /// For how many looks a refused file rests before it is tried again; 0: none is refused.
+    pause: u32,
+    /// How many of these are left.
     rest: u32,
 }
 
@@ -33,22 +33,18 @@ pub(super) enum Due {
 impl<T: Copy + PartialEq> Pace<T> {
     /// The files were read when they looked like this; `is_refused`: one of them could not be used.
     pub(super) fn begin(loaded: T, is_refused: bool) -> Self {
-        let mut pace = Self { loaded, last: loaded, unsettled: 0, refusals: 0, rest: 0 };
-        pace.read(loaded, is_refused);
-        pace
+        let pause = is_refused.into();
+        Self { loaded, last: loaded, unsettled: 0, pause, rest: pause }
     }
 
     /// The same again.
     pub(super) fn read(&mut self, loaded: T, is_refused: bool) {
-        let is_other = loaded != self.loaded;
-        self.refusals = match (is_refused, is_other) {
+        let pause = match (is_refused, loaded == self.loaded) {
             (false, _) => 0,
-            (true, true) => 1,
-            (true, false) => self.refusals.saturating_add(1),
+            (true, false) => 1,
+            (true, true) => (self.pause * 2).clamp(1, RETRY_LOOKS_MAX),
         };
-        self.rest = 1_u32.checked_shl(self.refusals.saturating_sub(1)).unwrap_or(RETRY_LOOKS_MAX);
-        self.rest = self.rest.min(RETRY_LOOKS_MAX);
-        (self.loaded, self.last, self.unsettled) = (loaded, loaded, 0);
+        *self = Self { loaded, last: loaded, unsettled: 0, pause, rest: pause };
     }
 
     /// A look. Whoever writes several files is given the time to finish, but not for ever.
@@ -59,11 +55,8 @@ impl<T: Copy + PartialEq> Pace<T> {
             return (is_still || self.unsettled >= UNSETTLED_LOOKS_MAX).then_some(Due::Changed);
         }
         self.unsettled = 0;
-        if self.refusals == 0 {
-            return None;
-        }
         self.rest = self.rest.saturating_sub(1);
-        (self.rest == 0).then_some(Due::Retry)
+        (self.pause > 0 && self.rest == 0).then_some(Due::Retry)
     }
 }
 

@@ -10,7 +10,7 @@ use pingora::server::configuration::ServerConf;
 use socket2::Socket;
 use tokio::runtime::Builder;
 
-use crate::app::error::{RunError, StartError};
+use crate::app::error::{CannotListen, RunError, StartError};
 use crate::app::lifecycle::Lifecycle;
 use crate::app::threads::{Part, ThreadEnd, Threads};
 use crate::ports::clock::Clock;
@@ -150,16 +150,16 @@ impl Process {
         self.open(|| Arc::clone(&service), listening)
     }
 
-    /// Opens a listener: each worker gets a door of its own.
+    /// Opens a listener: each worker gets the door that it is given.
     pub(super) fn open<D: Door>(
         &mut self,
-        mut door: impl FnMut() -> D,
+        mut door: impl FnMut() -> Arc<D>,
         listening: Listening<'_>,
     ) -> Result<(), StartError> {
         let tls = match listening.tls {
             Some(Tls::Shared(protocols)) => {
                 let shared = self.certificates.as_ref().map(|store| server_config(store, protocols, None));
-                shared.transpose().map_err(|problems| StartError::Other(problems.join("; ")))?
+                shared.transpose().map_err(|problems| problems.join("; "))?
             }
             Some(Tls::Own(tls)) => Some(tls),
             None => None,
@@ -170,7 +170,7 @@ impl Process {
             let key = || format!("listen.{}", listening.name);
             let taken = self.take(address, &mut workers);
             let held = || self.lifecycle.handover.at_port(address.port());
-            taken.map_err(|cause| StartError::Listen { key: key(), address, held: held(), cause })?;
+            taken.map_err(|cause| CannotListen { key: key(), address, held: held(), cause })?;
         }
         let threads = self.threads.entry(listening.threads).or_default();
         threads.resize_with(threads.len().max(listening.workers), || Thread::new(self.metrics.clone()));

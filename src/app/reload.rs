@@ -80,9 +80,9 @@ impl Reloader {
             tracing::warn!(sections, "a restart is needed: these sections have changed since the start");
         }
         let told = std::mem::replace(&mut *self.refused.lock(), refused.to_vec());
-        let told: HashSet<(&str, bool, &[String])> = told.iter().map(parts).collect();
-        let new = || refused.iter().filter(|refused| !told.contains(&parts(refused)));
-        let lines = new().flat_map(|refused| refused.problems.iter().map(move |problem| (refused, problem)));
+        let told: HashSet<Refused> = told.into_iter().collect();
+        let new = refused.iter().filter(|refused| !told.contains(*refused));
+        let lines = new.flat_map(|refused| refused.problems.iter().map(move |problem| (refused, problem)));
         for (Refused { place: file, is_kept, .. }, problem) in lines.clone().take(LINES_MAX) {
             if *is_kept {
                 tracing::error!(why, file, "the configuration is not applied: {problem}");
@@ -198,9 +198,4 @@ impl Reloader {
             }
         }
     }
-}
-
-/// Everything by which a refusal differs from another.
-fn parts(refused: &Refused) -> (&str, bool, &[String]) {
-    (&refused.place, refused.is_kept, &refused.problems)
 }

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use crate::config::tenants::watched_files;
-use crate::config::{Beside, Settings, Survey, Wanted};
+use crate::config::{Beside, Settings, Survey, VALUES_SHOWN_MAX};
 use crate::files::Seen;
 
 /// A configuration file with the environment over it.
@@ -35,12 +35,12 @@ impl Source {
 
     /// Reads the file, the folder of tenants beside it, and the environment, where `former` is in force, or nothing.
     pub(crate) fn over(&self, former: Option<&Settings>, beside: &mut dyn Beside) -> Survey {
-        Survey::over(&self.path, self.overrides.iter().cloned(), Wanted::Files, former, beside)
+        Survey::over(&self.path, self.overrides.iter().cloned(), VALUES_SHOWN_MAX, former, beside)
     }
 
-    /// Reads them with all that there is to say of them.
-    pub(crate) fn survey(&self, wanted: Wanted) -> Survey {
-        Survey::of(&self.path, self.overrides.iter().cloned(), wanted)
+    /// Reads them where nothing is in force, and notes so many values.
+    pub(crate) fn survey(&self, values_max: usize) -> Survey {
+        Survey::of(&self.path, self.overrides.iter().cloned(), values_max)
     }
 
     /// Where the file is.

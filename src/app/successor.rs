@@ -31,17 +31,6 @@ pub(super) struct Successor {
     serves: bool,
 }
 
-/// Why there is no successor.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Failed {
-    #[error("the program can't be started: {0}")]
-    Start(#[from] io::Error),
-    #[error("the new process ended before it could serve")]
-    Ended,
-    #[error("the new process could not serve within {SERVES_WITHIN:?}")]
-    TooSlow,
-}
-
 impl Successor {
     /// Starts the program at the path that this process was started with, with the same arguments.
     pub(super) fn start(sockets: &[Socket]) -> io::Result<Self> {
@@ -61,12 +50,12 @@ impl Successor {
         Ok(successor)
     }
 
-    /// Waits until the new process serves.
-    pub(super) async fn serves(&mut self) -> Result<(), Failed> {
+    /// Waits until the new process serves, or says why it can't.
+    pub(super) async fn serves(&mut self) -> Result<(), String> {
         match timeout(SERVES_WITHIN, self.stream.read_u8()).await {
             Ok(Ok(_)) => self.serves = true,
-            Ok(Err(_)) => return Err(Failed::Ended),
-            Err(_) => return Err(Failed::TooSlow),
+            Ok(Err(_)) => return Err("the new process ended before it could serve".to_owned()),
+            Err(_) => return Err(format!("the new process could not serve within {SERVES_WITHIN:?}")),
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::config::{Beside, Loaded, Refused, Settings};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::Tenant;
 use crate::files::Seen;
-use crate::gateway::site::Workshop;
+use crate::gateway::site::SiteBuilder;
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::watch::resolve_new_names;
 use crate::ports::clock::Clock;
@@ -72,8 +72,9 @@ pub(super) struct Certificate {
 
 /// Why a gateway must not start with these tenants: nobody is served, or a folder holds no file, as one that is not mounted. What
 /// was served before the start is not known.
-pub(crate) fn emptiness(settings: &Settings, refused: &[Refused], config: &Path) -> Option<Problem> {
-    let holds_none = settings.folder_tenants == 0 && !refused.iter().any(Refused::is_in_folder);
+pub(crate) fn emptiness(loaded: &Loaded, config: &Path) -> Option<Problem> {
+    let Loaded { settings, refused, .. } = loaded;
+    let holds_none = settings.tenant_files.is_empty() && !refused.iter().any(Refused::is_in_folder);
     let is_empty = settings.tenants.is_empty() || (holds_none && has_folder(config));
     let matters = is_empty && settings.listen.reaches_tenants() && !settings.gateway.allow_empty;
     let place = if has_folder(config) { "tenants.d" } else { "tenants" };
@@ -128,14 +129,13 @@ impl Tenants {
         metrics: &Metrics,
     ) -> Result<Self, StartError> {
         let addresses = settings.addresses();
-        let workshop =
-            Workshop { quotas: settings.tiers.requests_per_minute, metrics, addresses: &addresses };
+        let builder =
+            SiteBuilder { quotas: settings.tiers.requests_per_minute, metrics, addresses: &addresses };
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
-        let built = build(settings, &mut reading, &workshop, &Table::default());
-        let (table, [certificates, authz_certificates]) = built.map_err(|problems| {
-            StartError::Other(format!("certificates can't be used:\n  {}", problems.join("\n  ")))
-        })?;
+        let built = build(settings, &mut reading, &builder, &Table::default());
+        let (table, [certificates, authz_certificates]) =
+            built.map_err(|problems| format!("certificates can't be used:\n  {}", problems.join("\n  ")))?;
         let (shelf, seen) = reading.finish();
         show(metrics, &certificates_of(settings, &shelf));
         let at_start = Settings { tenants: Vec::new(), ..settings.clone() };
@@ -182,7 +182,7 @@ impl Tenants {
         let survey = self.source.over(Some(former), &mut look);
         survey.problems.log_warnings();
         let mut reading = look.reading;
-        let loaded = survey.partly().map_err(|problems| problems.to_string());
+        let loaded = survey.loaded.ok_or_else(|| survey.problems.to_string());
         let applied = loaded.and_then(|loaded| self.replace(loaded, &mut reading));
         let (new, seen) = reading.finish();
         let read = [configuration, Fingerprint::of(&seen)];
@@ -203,9 +203,9 @@ impl Tenants {
         let addresses =
             AddressRules { allow_link_local: settings.gateway.allow_link_local, ..self.at_start.addresses() };
         let quotas = self.at_start.tiers.requests_per_minute;
-        let workshop = Workshop { quotas, metrics: &self.metrics, addresses: &addresses };
+        let builder = SiteBuilder { quotas, metrics: &self.metrics, addresses: &addresses };
         let (table, certificates) =
-            build(settings, reading, &workshop, &former).map_err(|problems| problems.join("; "))?;
+            build(settings, reading, &builder, &former).map_err(|problems| problems.join("; "))?;
         Handle::current().block_on(resolve_new_names(&table));
         for (store, table) in [&self.certificates, &self.authz_certificates].into_iter().zip(certificates) {
             if let (Some(store), Some(table)) = (store, table) {
@@ -302,7 +302,7 @@ fn show(metrics: &Metrics, certificates: &[Certificate]) {
 fn build(
     settings: &Settings,
     reading: &mut Reading<'_>,
-    workshop: &Workshop<'_>,
+    builder: &SiteBuilder<'_>,
     former: &Table,
 ) -> Result<(Table, [Option<CertificateTable>; 2]), Vec<String>> {
     let Settings { tenants, unserved_hosts, .. } = settings;
@@ -326,6 +326,6 @@ fn build(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let table = Table::new(equipped, unserved_hosts, workshop, former);
+    let table = Table::new(equipped, unserved_hosts, builder, former);
     Ok((table.map_err(|twice| vec![twice.to_string()])?, certificates))
 }

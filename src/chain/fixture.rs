@@ -12,10 +12,11 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::chain::fault::ReadError;
-use crate::chain::pool::{Pool, PoolSettings};
-use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
+use crate::chain::pool::Pool;
+use crate::chain::reader::ChainReader;
 use crate::chain::tests::clock::{TestClock, Work, pass};
 use crate::domain::agent_id::AgentId;
+use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
 use crate::domain::profile::{Details, TrustProfile};
 use crate::domain::registries::Registries;
 use crate::domain::rpc_url::RpcUrl;
@@ -305,16 +306,14 @@ pub(super) fn pool(
 ) -> Pool {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(pingora::tls::install_default_crypto_provider);
-    let urls: Vec<RpcUrl> = urls.iter().map(|url| RpcUrl::parse(url).unwrap()).collect();
     let settings = PoolSettings {
-        urls: &urls,
-        headers: &[],
+        urls: urls.iter().map(|url| RpcUrl::parse(url).unwrap()).collect(),
         request_timeout,
         calls_per_second: None,
         proxy: None,
         chain_id: CHAIN_ID,
     };
-    Pool::new(&settings, clock, metrics.clone()).unwrap()
+    Pool::new(&settings, &[], clock, metrics.clone()).unwrap()
 }
 
 /// A reader of these registries through these nodes, whose blocks may be of any age.

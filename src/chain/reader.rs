@@ -4,7 +4,6 @@ use std::future::ready;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use async_trait::async_trait;
@@ -15,7 +14,6 @@ use tokio::time::timeout;
 
 use crate::chain::agents::{Agents, Pinned, Question, Read};
 use crate::chain::answer::{Floor, SharedFloor};
-pub use crate::chain::cache::Lifetimes;
 use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::micros;
 use crate::chain::coalesce::{Bounds, Coalesced};
@@ -28,8 +26,8 @@ use crate::chain::registries::standard::read_owner;
 use crate::chain::registries::token::{decimals_calls, read_decimals, read_token, token_calls};
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
+use crate::domain::chain_settings::{Lifetimes, ReaderSettings};
 use crate::domain::profile::TrustProfile;
-use crate::domain::registries::Registries;
 use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
@@ -40,21 +38,6 @@ const PROFILES_MAX: usize = 4_096;
 /// Calls for profiles at followed blocks. After a reorganization all active agents are read anew: thousands within the
 /// time of those who wait, though a node takes 100 ms and more. Without Multicall3 a call holds no more agents.
 pub(super) const PINNED: Bounds = Bounds { calls: 32, calls_unfilled: 4, keys: 32, time: WAIT_TIME_MAX };
-
-/// How the registries are read.
-#[derive(Debug, Clone, Copy)]
-pub struct ReaderSettings {
-    /// Where they are.
-    pub registries: Registries,
-    /// The address of Multicall3.
-    pub multicall: Address,
-    /// The most gas that one `eth_call` may burn.
-    pub gas_cap: u64,
-    /// How old a block may be by its own time, if that is judged.
-    pub max_head_age: Option<Duration>,
-    /// For how long profiles serve.
-    pub lifetimes: Lifetimes,
-}
 
 /// Reads agents from the registries.
 pub struct ChainReader {

@@ -11,9 +11,9 @@ use crate::app::source::Source;
 use crate::app::tenants::{Look, emptiness};
 use crate::cli::client::wait_for;
 use crate::cli::output::Output;
-use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say, through};
+use crate::cli::{ConfigFile, Failure, complain, report, say, through};
 use crate::config::problem::{Problem, Problems};
-use crate::config::{Loaded, Refused, Survey, Wanted};
+use crate::config::{Loaded, Refused, Settings, Survey, Value};
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
@@ -47,21 +47,21 @@ impl Check {
     /// Also prints how a process with the limits of this one would divide its file descriptors.
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = &self.file.config;
-        let (Survey { settings, refused, .. }, mut problems) = survey(&Source::at(config));
-        let descriptors = settings.as_ref().map(Descriptors::planned).transpose();
+        let (survey, mut problems) = survey(&Source::at(config));
+        let loaded = survey.loaded.as_ref();
+        let descriptors = loaded.map(|loaded| Descriptors::planned(&loaded.settings)).transpose();
         if let Err(too_few) = &descriptors {
-            problems.push(Problem::new("file descriptors", too_few.to_string()).as_warning());
+            problems.0.push(Problem::new("file descriptors", too_few.as_str()).as_warning());
         }
-        problems.extend(settings.as_ref().and_then(|settings| emptiness(settings, &refused, config)));
-        let problems = Problems::from(problems);
+        problems.0.extend(loaded.and_then(|loaded| emptiness(loaded, config)));
         let (warnings, errors): (Vec<&Problem>, Vec<&Problem>) =
-            problems.as_slice().iter().partition(|problem| problem.is_warning());
+            problems.0.iter().partition(|problem| problem.is_warning);
         let is_unusable = !errors.is_empty() || (self.strict && !warnings.is_empty());
-        let mut findings = match &settings {
-            Some(settings) if self.online && !is_unusable => wait_for(
-                "everything that is asked",
-                online::ask(settings, Source::at(config), self.agent_id),
-            )??,
+        let mut findings = match loaded {
+            Some(Loaded { settings, .. }) if self.online && !is_unusable => {
+                let asked = online::ask(settings, Source::at(config), self.agent_id);
+                wait_for("everything that is asked", asked)??
+            }
             _ => Vec::new(),
         };
         findings
@@ -118,18 +118,11 @@ pub(super) enum Config {
 impl Config {
     pub(super) fn run(self) -> Result<(), Failure> {
         let Self::Show(ConfigFile { config }) = self;
-        let survey = Source::at(&config).survey(Wanted::Values);
-        if survey.settings.is_none() || survey.problems.has_error() {
-            return Err(unusable(&config, &survey.problems));
-        }
-        let width = survey
-            .values
-            .iter()
-            .map(|value| value.key.len() + value.value.len())
-            .filter(|len| *len < 60)
-            .max();
-        for value in survey.values {
-            let (key, text, origin) = (value.key, value.value, value.origin);
+        let loaded = Source::at(&config).survey(usize::MAX).whole();
+        let values = loaded.map_err(|problems| unusable(&config, &problems))?.values;
+        let lengths = values.iter().map(|value| value.key.len() + value.value.len());
+        let width = lengths.filter(|len| *len < 60).max();
+        for Value { key, value: text, origin } in values {
             let padding = width.unwrap_or(0).saturating_sub(key.len() + text.len());
             say(format_args!("{key} = {text}{:padding$}  # {origin}", ""))?;
         }
@@ -137,15 +130,11 @@ impl Config {
     }
 }
 
-/// Reads the configuration, and looks into the files that it names. Warnings about keys are returned beside it.
-pub(super) fn load(source: &Source) -> Result<(Loaded, Problems), Failure> {
+/// Reads the configuration, and looks into the files that it names.
+pub(super) fn load(source: &Source) -> Result<Settings, Failure> {
     let (survey, all) = survey(source);
-    let has_error = all.iter().any(|problem| !problem.is_warning());
-    let Survey { settings, values, refused, problems, .. } = survey;
-    match settings {
-        Some(settings) if !has_error => Ok((Loaded { settings, values, refused }, problems)),
-        _ => Err(unusable(source.path(), &all.into())),
-    }
+    let loaded = survey.loaded.filter(|_| !all.has_error());
+    Ok(loaded.ok_or_else(|| unusable(source.path(), &all))?.settings)
 }
 
 /// The same for a process that is to serve: tenants that can't be served are left out. Other tools may mend or still have
@@ -153,23 +142,24 @@ pub(super) fn load(source: &Source) -> Result<(Loaded, Problems), Failure> {
 pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failure> {
     let (shelf, now) = (Shelf::default(), UnixSeconds(Os::new().unix_seconds()));
     let survey = source.over(None, &mut Look::first(&shelf, now));
-    let Survey { settings, values, refused, problems, files, is_read } = survey;
-    let Some(settings) = settings else {
-        let all = problems.as_slice().iter().cloned().chain(unreadable_override()).collect::<Vec<_>>();
-        let failure = unusable(source.path(), &all.into());
+    let Survey { loaded, mut problems, files, is_read } = survey;
+    let Some(loaded) = loaded else {
+        problems.0.extend(unreadable_override());
+        let failure = unusable(source.path(), &problems);
         return Err(if is_read { failure } else { failure.with_code(1) });
     };
     if let Some(problem) = unreadable_override() {
-        return Err(unusable(source.path(), &vec![problem].into()));
+        return Err(unusable(source.path(), &Problems(vec![problem])));
     }
     let of_service = files.iter().filter(|named| !named.is_of_tenant());
     let of_files = of_service.flat_map(|named| named_files::problems(named, now));
-    let of_files: Vec<Problem> = of_files.filter(|problem| !problem.is_warning()).collect();
+    let of_files: Vec<Problem> = of_files.filter(|problem| !problem.is_warning).collect();
     if !of_files.is_empty() {
-        return Err(unusable(source.path(), &of_files.into()).with_code(1));
+        return Err(unusable(source.path(), &Problems(of_files)).with_code(1));
     }
+    let Loaded { settings, refused, .. } = &loaded;
     let is_folder_lost = refused.iter().any(Refused::is_folder);
-    let is_nobody_served = emptiness(&settings, &refused, source.path()).is_some();
+    let is_nobody_served = emptiness(&loaded, source.path()).is_some();
     if is_folder_lost || ((settings.gateway.strict_tenants || is_nobody_served) && !refused.is_empty()) {
         let lines: Vec<&str> = refused.iter().flat_map(|file| &file.problems).map(String::as_str).collect();
         let key = match (is_folder_lost, is_nobody_served) {
@@ -180,23 +170,22 @@ pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failu
         let lines = lines.join("\n  ");
         return Err(Failure::new(format!("tenants can't be served ({key}):\n  {lines}")));
     }
-    Ok((Loaded { settings, values, refused }, problems))
+    Ok((loaded, problems))
 }
 
 /// Everything that there is to say of the keys, and with it everything that is wrong with variables and files.
-fn survey(source: &Source) -> (Survey, Vec<Problem>) {
-    let survey = source.survey(Wanted::Files);
+fn survey(source: &Source) -> (Survey, Problems) {
+    let survey = source.survey(0);
     let now = UnixSeconds(Os::new().unix_seconds());
     let of_files = survey.files.iter().flat_map(|named| named_files::problems(named, now));
-    let all = survey.problems.as_slice().iter().cloned().chain(unreadable_override()).chain(of_files);
-    let all = all.collect();
+    let all = survey.problems.0.iter().cloned().chain(unreadable_override()).chain(of_files);
+    let all = Problems(all.collect());
     (survey, all)
 }
 
 fn unusable(config: &Path, problems: &Problems) -> Failure {
-    let (list, count) = (report::listed(problems), counted(problems.as_slice().len(), "problem"));
-    Failure::new(format!("the configuration {} can't be used: {count}\n\n{list}", config.display()))
-        .with_code(BAD_CONFIGURATION)
+    let (list, count) = (report::listed(problems), counted(problems.0.len(), "problem"));
+    Failure::unusable(format!("the configuration {} can't be used: {count}\n\n{list}", config.display()))
 }
 
 fn counted(count: usize, name: &str) -> String {

@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use crate::cli::output::{Output, lines, shown};
-use crate::cli::{BAD_CONFIGURATION, Failure, complain, say};
+use crate::cli::{Failure, complain, say};
 use crate::files::{self, PEM_BYTES_MAX};
 use crate::tls::look::handshake_failure;
 
@@ -45,8 +45,7 @@ impl Service {
     fn client(&self) -> Result<ClientBuilder, Failure> {
         let client = ClientBuilder::new().timeout(TIME_MAX);
         let Some(ca) = &self.ca else { return Ok(client) };
-        let unusable =
-            |why: &str| Failure::new(format!("{} {why}", ca.display())).with_code(BAD_CONFIGURATION);
+        let unusable = |why: &str| Failure::unusable(format!("{} {why}", ca.display()));
         let pem = files::bytes(ca, PEM_BYTES_MAX).map_err(|why| unusable(&why))?;
         match Certificate::from_pem_bundle(&pem) {
             Ok(authorities) if !authorities.is_empty() => Ok(client.tls_certs_only(authorities)),
@@ -64,7 +63,7 @@ impl Service {
     ) -> Result<Value, Failure> {
         let (client, base) = (self.client()?, self.base());
         let (status, text) = exchange(client, method, &format!("{base}{path}"), body)
-            .map_err(|cause| Failure::new(format!("cannot reach {base}: {cause}")))?;
+            .map_err(|cause| format!("cannot reach {base}: {cause}"))?;
         let answer: Value = serde_json::from_str(&text).unwrap_or_default();
         if status.is_success() && answer.is_object() {
             return Ok(answer);

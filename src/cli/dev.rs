@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::app::dev::run_door;
-use crate::app::error::StartError;
+use crate::app::error::{CannotListen, StartError};
 use crate::app::handover::Handover;
 use crate::app::lifecycle::EarlySignals;
 use crate::app::source::{Source, environment};
 use crate::cli::output::{quoted, with};
 use crate::cli::run::ended;
-use crate::cli::{BAD_CONFIGURATION, Failure, VERSION, complain, say};
-use crate::config::Wanted;
+use crate::cli::{Failure, VERSION, complain, say};
+use crate::config::VALUES_SHOWN_MAX;
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
 use crate::dev::samples::{self, Deployment};
@@ -63,13 +63,12 @@ impl Dev {
     /// Runs until a signal stops it.
     pub(super) fn run(self) -> Result<(), Failure> {
         let early = EarlySignals::listen()?;
-        let _log = log::start(LogRules::default(), false)
-            .map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
+        let _log = log::start(LogRules::default(), false).map_err(Failure::unusable)?;
         if self.only_upstream {
             return ended(run_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?);
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
-        let deployment = samples::deploy(&chain).map_err(Failure::new)?;
+        let deployment = samples::deploy(&chain)?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)?))?;
             return ended(run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?);
@@ -81,9 +80,9 @@ impl Dev {
         let values = self.values(folder.path(), &deployment)?;
         write_files(folder.path(), &deployment, &values)?;
         let source = Source::alone(&folder.path().join("tiergate.toml"));
-        let survey = source.survey(Wanted::Files);
+        let survey = source.survey(VALUES_SHOWN_MAX);
         survey.problems.log_warnings();
-        let loaded = survey.loaded()?;
+        let loaded = survey.whole()?;
         let mut app = App::new(&loaded, source, early, Handover::default()).map_err(not_started)?;
         app.add_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?;
         app.add_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?;
@@ -107,7 +106,7 @@ impl Dev {
         for (name, address) in self.addresses() {
             if let Some(other) = names.insert(address, name) {
                 let message = format!("--{other} and --{name} are both {address}");
-                return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
+                return Err(Failure::unusable(message));
             }
         }
         Ok(())
@@ -164,8 +163,12 @@ fn warn_of_overrides() {
 
 /// Names the flag of an address in the place of its key.
 fn not_started(error: StartError) -> Failure {
-    let StartError::Listen { key, address, cause, .. } = error else { return Failure::new(error) };
-    Failure::new(format!("cannot listen on {address} ({}): {cause}", key.replace("listen.", "--")))
+    match error.downcast_ref() {
+        Some(CannotListen { key, address, cause, .. }) => {
+            Failure::new(format!("cannot listen on {address} ({}): {cause}", key.replace("listen.", "--")))
+        }
+        None => Failure::new(error),
+    }
 }
 
 /// The configuration and the sample owners' keys, as files.

@@ -41,8 +41,7 @@ impl Elsewhere {
             return Ok(None);
         };
         let (text, file) = (secret::text(file)?, file.display().to_string());
-        let typed =
-            serde_json::from_str(&text).map_err(|why| Failure::new(format!("{file} is not JSON: {why}")))?;
+        let typed = serde_json::from_str(&text).map_err(|why| format!("{file} is not JSON: {why}"))?;
         let request = Request::read(&typed).ok_or_else(|| {
             Failure::new(format!("{file} is not what --typed-data prints: its types or fields differ"))
         })?;

@@ -9,15 +9,14 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use crate::app::chain::ChainThreads;
 use crate::app::source::Source;
 use crate::app::{chain, store};
 use crate::cli::check::load;
 use crate::cli::client::wait_for;
 use crate::cli::output::Output;
 use crate::cli::{ConfigFile, Failure, secret};
+use crate::config::Settings;
 use crate::config::store::StoreSettings;
-use crate::config::{Loaded, Settings};
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::denial::Denial;
@@ -88,14 +87,14 @@ struct Case<'a> {
 impl Explain {
     /// Prints the decision, and everything that it follows from.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let (Loaded { settings, .. }, _) = &load(&Source::at(&self.file.config))?;
+        let settings = &load(&Source::at(&self.file.config))?;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;
-        let threads = ChainThreads::start(1)?;
-        let chain = &chain::reader(settings, &clock, &metrics, threads.handle())?;
+        let threads = chain::start_threads(1)?;
+        let chain = &chain::reader(settings, &clock, &metrics, &threads)?;
         let is_shared = self.api_key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
         let store = is_shared.then(|| store::open(settings, &clock, &metrics));
-        let store = store.transpose().map_err(Failure::new)?;
+        let store = store.transpose()?;
         let store = store.as_ref().map(|opened| &*opened.store);
         let headers = self.headers()?;
         let mut case = Case { request: &self, settings, chain, store, found: Map::new() };

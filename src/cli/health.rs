@@ -10,7 +10,7 @@ use reqwest::{ClientBuilder, Method};
 
 use crate::app::source::environment;
 use crate::cli::client::exchange;
-use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, say};
+use crate::cli::{ConfigFile, Failure, say};
 use crate::config::Settings;
 use crate::config::listen::Listen;
 
@@ -33,14 +33,15 @@ impl Health {
         let config = &self.file.config;
         let listen = Settings::load_listen(config, environment()).ok_or_else(|| {
             let file = config.display();
-            Failure::new(format!("[listen] of {file} can't be read; `tiergate check` says what is wrong"))
-                .with_code(BAD_CONFIGURATION)
+            Failure::unusable(format!(
+                "[listen] of {file} can't be read; `tiergate check` says what is wrong"
+            ))
         })?;
         let url = format!("{}{}", api_url(&listen), if self.ready { "/readyz" } else { "/livez" });
         // It asks its own machine and says nothing secret; the certificate is for the names that clients use.
         let client = ClientBuilder::new().danger_accept_invalid_certs(true).no_proxy().timeout(TIME_MAX);
         let (status, body) = exchange(client, Method::GET, &url, None)
-            .map_err(|cause| Failure::new(format!("{url} does not answer: {cause}")))?;
+            .map_err(|cause| format!("{url} does not answer: {cause}"))?;
         say(format_args!("{body}"))?;
         if status == 200 { Ok(()) } else { Err(Failure::new(format!("{url} answers {}", status.as_u16()))) }
     }

@@ -112,21 +112,25 @@ impl Failure {
         Self { message: message.to_string(), code: FAILED }
     }
 
+    /// Arguments or a configuration that can't be used.
+    fn unusable(message: impl fmt::Display) -> Self {
+        Self::new(message).with_code(BAD_CONFIGURATION)
+    }
+
     fn with_code(mut self, code: u8) -> Self {
         self.code = code;
         self
     }
 }
 
-/// An error that says enough by itself.
-impl<E: std::error::Error> From<E> for Failure {
+/// An error that says enough by itself, or a sentence.
+impl<E: fmt::Display> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::new(error)
     }
 }
 
 /// `tiergate`: runs the command that the arguments name.
-#[must_use]
 pub fn main() -> ExitCode {
     exit_code(|| match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
@@ -146,7 +150,6 @@ pub fn main() -> ExitCode {
 
 /// `tiergate-dev`, a program of its own: the one that runs in production has no chain whose keys everybody knows.
 #[cfg(feature = "dev-chain")]
-#[must_use]
 pub fn development() -> ExitCode {
     exit_code(|| dev::Dev::parse().run())
 }

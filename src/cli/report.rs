@@ -3,51 +3,41 @@
 use serde_json::{Value, json};
 
 use crate::app::online::Finding;
-use crate::config::problem::{Problem, Problems};
+use crate::config::problem::{Position, Problem, Problems};
 
 /// Problems beyond this number are counted only.
 const LISTED_MAX: usize = 1_000;
 
-/// A line for each problem.
+/// A line for each problem, with the place in front, as compilers write it.
 pub(super) fn listed(problems: &Problems) -> String {
-    let problems = problems.as_slice();
-    let lines = problems.iter().take(LISTED_MAX).map(line);
-    let rest = problems.len().checked_sub(LISTED_MAX).filter(|rest| *rest > 0);
+    let lines = problems.0.iter().take(LISTED_MAX).map(|problem| {
+        let place = problem.position.as_ref().map(|position| format!("{position}: ")).unwrap_or_default();
+        format!("{place}{}: {problem}", severity_of(problem))
+    });
+    let rest = problems.0.len().checked_sub(LISTED_MAX).filter(|rest| *rest > 0);
     lines.chain(rest.map(|rest| format!("and {rest} more"))).collect::<Vec<_>>().join("\n")
 }
 
-/// With the place in front, as compilers write it.
-fn line(problem: &Problem) -> String {
-    let severity = if problem.is_warning() { "warning" } else { "error" };
-    match problem.position() {
-        Some(position) => format!("{position}: {severity}: {problem}"),
-        None => format!("{severity}: {problem}"),
-    }
+const fn severity_of(problem: &Problem) -> &'static str {
+    if problem.is_warning { "warning" } else { "error" }
 }
 
 /// An object for each problem, and of the same form for each part that was asked.
 pub(super) fn json(problems: &Problems, findings: &[Finding]) -> Value {
-    let objects = problems.as_slice().iter().map(|problem| {
-        let place = problem.position();
+    let object = |severity: &str, place: &str, message: &str, at: Option<&Position>| {
+        let (file, line, column) = (at.map(|at| &*at.file), at.map(|at| at.line), at.map(|at| at.column));
         json!({
-            "severity": if problem.is_warning() { "warning" } else { "error" },
-            "place": problem.place(),
-            "message": problem.phrase(),
-            "file": place.map(|place| &*place.file),
-            "line": place.map(|place| place.line),
-            "column": place.map(|place| place.column),
+            "severity": severity, "place": place, "message": message, "file": file, "line": line, "column": column
         })
+    };
+    let problems = problems.0.iter().map(|problem| {
+        object(severity_of(problem), &problem.place, &problem.phrase, problem.position.as_ref())
     });
-    let findings = findings.iter().map(|(part, state)| {
-        let (severity, message) = match state {
-            Ok(seen) => ("info", seen),
-            Err(wrong) => ("error", wrong),
-        };
-        json!({
-            "severity": severity, "place": part, "message": message, "file": null, "line": null, "column": null
-        })
+    let findings = findings.iter().map(|(part, state)| match state {
+        Ok(seen) => object("info", part, seen, None),
+        Err(wrong) => object("error", part, wrong, None),
     });
-    objects.chain(findings).collect()
+    problems.chain(findings).collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::app::log;
 use crate::app::source::Source;
 use crate::app::successor::TAKE_OVER;
 use crate::cli::check::load_to_serve;
-use crate::cli::{BAD_CONFIGURATION, ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION};
+use crate::cli::{ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION};
 use crate::config::Settings;
 
 /// Serve, as the configuration file says.
@@ -29,12 +29,11 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     let early = EarlySignals::listen()?;
     // There is one thread only.
     let handover = if arguments.takes_over { Handover::from_predecessor() } else { Handover::from_systemd() };
-    let handover = handover
-        .map_err(|why| Failure::new(format!("cannot use the sockets that were handed over: {why}")))?;
+    let handover = handover.map_err(|why| format!("cannot use the sockets that were handed over: {why}"))?;
     let source = Source::at(config);
     let (loaded, warnings) = load_to_serve(&source)?;
     let settings = &loaded.settings;
-    let _log = log::start(&settings.log).map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
+    let _log = log::start(&settings.log).map_err(Failure::unusable)?;
     warnings.log_warnings();
     let app = App::new(&loaded, source, early, handover)?;
     announce(settings);
@@ -63,7 +62,7 @@ fn announce(settings: &Settings) {
         authz = %listed(&settings.listen.authz),
         tenants = settings.tenants.len(),
         admin = %settings.listen.admin,
-        nodes = %settings.chain.rpc_urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),
+        nodes = %settings.chain.pool.urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),
         "serving",
     );
 }

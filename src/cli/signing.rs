@@ -19,7 +19,7 @@ use crate::cli::elsewhere::{self, Elsewhere, Signed};
 use crate::cli::output::Output;
 use crate::cli::owner_key::OwnerKey;
 use crate::cli::typed_data::{Request, read_domain};
-use crate::cli::{BAD_CONFIGURATION, Failure, complain};
+use crate::cli::{Failure, complain};
 use crate::domain::agent_id::AgentId;
 use crate::domain::eip712::Eip712Domain;
 use crate::domain::freshness::{Freshness, UnixSeconds};
@@ -73,9 +73,7 @@ impl Signing {
             self.check(&signed)?;
             return Ok(Some(signed.request.body(&signed.signature)));
         }
-        let agent = self
-            .agent_id
-            .ok_or_else(|| Failure::new("name the agent with --agent-id").with_code(BAD_CONFIGURATION))?;
+        let agent = self.agent_id.ok_or_else(|| Failure::unusable("name the agent with --agent-id"))?;
         let os = Os::new();
         let signer = (!self.elsewhere.typed_data).then(|| self.owner_key.signer()).transpose()?;
         let (domain, window) = self.domain()?;
@@ -133,7 +131,7 @@ impl Signing {
         let is_asked = self.service.url.is_some() || (self.registry.is_none() && self.config.is_none());
         let (reported, window) = is_asked.then(|| self.reported()).transpose()?.unzip();
         let base = match (&self.config, &reported) {
-            (Some(config), _) => signing_domain(&load(&Source::at(config))?.0.settings),
+            (Some(config), _) => signing_domain(&load(&Source::at(config))?),
             (None, Some(reported)) => reported.clone(),
             (None, None) => usual_domain(),
         };
@@ -159,8 +157,8 @@ impl Signing {
             let problem = "its types are not those that this program signs";
             let secs = |name: &str| answer.get(name)?.as_u64();
             let window = secs("timestampMaxAge").zip(secs("timestampMaxAhead"));
-            let (max_age_secs, max_ahead_secs) = window.ok_or_else(|| Failure::new(problem))?;
-            let domain = read_domain(&answer).ok_or_else(|| Failure::new(problem))?;
+            let (max_age_secs, max_ahead_secs) = window.ok_or(problem)?;
+            let domain = read_domain(&answer).ok_or(problem)?;
             Ok((domain, Freshness { max_age_secs, max_ahead_secs }))
         });
         reported.map_err(|Failure { message, .. }| {

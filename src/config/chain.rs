@@ -1,13 +1,13 @@
 //! `[chain]` and `[chain.contracts]`: how the chain is reached and where the registries stand.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use alloy::primitives::Address;
 
 use crate::config::reader::Reader;
 use crate::config::rpc_headers;
 use crate::config::written::{Shown, quoted};
+use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
 use crate::domain::registries::Registries;
 use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::{RpcUrl, public_part};
@@ -16,83 +16,65 @@ use crate::domain::secret::SecretSource;
 /// How many RPC URLs there may be.
 const RPC_URLS_MAX: usize = 16;
 
-/// The chain and its registries. `Debug` shows no key of a provider.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChainSettings {
-    /// Where JSON-RPC is answered, in order of preference; at least one.
-    pub rpc_urls: Vec<RpcUrl>,
-    /// The id of the chain that the nodes must be on, at least 1.
-    pub chain_id: u64,
-    /// True for a chain to try things on, whose owners' keys are public.
-    pub development: bool,
-    /// For how long a profile that was read may be used; at least 50 ms, at most 60 s.
-    pub poll_interval: Duration,
-    /// For how long the chain may be silent before nothing that was read is used any more; at least twice `poll_interval`,
-    /// at most 10 minutes.
-    pub max_staleness: Duration,
-    /// How old a node's latest block may be by its own time before the node is not used, at least 10 s and at most 24 h;
-    /// none when that is not judged.
-    pub max_head_age: Option<Duration>,
-    /// For how long one RPC try may take; more than 0, at most 5 s.
-    pub request_timeout: Duration,
-    /// How many calls a second each node gets at most.
-    pub calls_per_second: Option<NonZeroU32>,
-    /// The HTTP proxy through which nodes are reached.
-    pub http_proxy: Option<RpcUrl>,
-    /// After which time a cached profile is read again although no log named it; at least a minute, at most 24 h.
-    pub reread_after: Option<Duration>,
-    /// The most gas that one `eth_call` may burn, 1,000,000 to 1,000,000,000.
-    pub gas_cap: u64,
-    /// What goes with every call, by the origin of the node.
-    pub rpc_headers: Vec<RpcHeader<SecretSource>>,
-    /// Multicall3, which reads a profile from one block in one call.
-    pub multicall: Address,
-    /// The registries.
-    pub contracts: Registries,
+settings! {
+    /// The chain and its registries.
+    ChainSettings(reader) {
+        /// The nodes.
+        pool: PoolSettings = pool(reader),
+        /// True for a chain to try things on, whose owners' keys are public.
+        development: bool = reader.boolean("chain.development", false),
+        /// Headers of every call, by the origin of the node.
+        rpc_headers: Vec<RpcHeader<SecretSource>> =
+            rpc_headers::read(reader, pool.as_ref().map(|pool| &*pool.urls)),
+        /// The registries.
+        reading: ReaderSettings = reading(reader),
+    }
 }
 
-impl ChainSettings {
-    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        reader.mask(Shown::Host, &["chain.rpc_urls", "chain.http_proxy"]);
-        read_all!(Self {
-            rpc_urls: reader.texts(
-                "chain.rpc_urls",
-                &["http://127.0.0.1:8545"],
-                &(1..=RPC_URLS_MAX),
-                rpc_url
-            ),
-            chain_id: reader.required_integer(
-                "chain.chain_id",
-                &(1..=i64::MAX),
-                "write the id of the chain that rpc_urls are on, as eth_chainId says it",
-            ),
-            development: reader.boolean("chain.development", false),
-            rpc_headers: rpc_headers::read(reader, rpc_urls.as_deref()),
-            // So long that a node is not asked without a pause.
-            poll_interval: reader.duration("chain.poll_interval", "1s", ["50ms", "60s"]),
-            max_staleness: reader.duration("chain.max_staleness", "5s", ["1ns", "10m"]),
-            // Long enough for chains whose blocks are far between. None where blocks come only when somebody asks for one.
-            max_head_age: reader.duration_or_none("chain.max_head_age", "10m", ["10s", "24h"]),
-            // So short that a second node can be tried within the time that a read has (`chain::reader`).
-            request_timeout: reader.duration("chain.request_timeout", "2s", ["1ns", "5s"]),
-            calls_per_second: {
-                let calls = reader.optional_integer("chain.calls_per_second", &(1..=100_000));
-                Some(calls.and_then(NonZeroU32::new))
-            },
-            http_proxy: Some(reader.optional_text("chain.http_proxy", rpc_url)),
-            // Long enough that agents in use cost next to nothing.
-            reread_after: reader.duration_or_none("chain.reread_after", "1h", ["1m", "24h"]),
-            gas_cap: reader.integer("chain.gas_cap", 50_000_000, &(1_000_000..=1_000_000_000)),
-            multicall: reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract),
-            contracts: registries(reader),
-        } then {
-            if max_staleness.zip(poll_interval).is_some_and(|(most, poll)| most < poll * 2) {
-                let phrase =
-                    "is shorter than two of chain.poll_interval; write a duration that is at least twice as long";
-                reader.report(&["chain.max_staleness"], phrase);
-            }
-        })
-    }
+fn pool(reader: &mut Reader) -> Option<PoolSettings> {
+    reader.mask(Shown::Host, &["chain.rpc_urls", "chain.http_proxy"]);
+    read_all!(PoolSettings {
+        urls: reader.texts("chain.rpc_urls", &["http://127.0.0.1:8545"], &(1..=RPC_URLS_MAX), rpc_url),
+        chain_id: {
+            let advice = "; write the id of the chain that rpc_urls are on, as eth_chainId says it";
+            reader.require("chain.chain_id", advice);
+            reader.optional_integer("chain.chain_id", &(1..=i64::MAX))
+        },
+        // So short that a second node can be tried within the time that a read has (`chain::reader`).
+        request_timeout: reader.duration("chain.request_timeout", "2s", ["1ns", "5s"]),
+        calls_per_second: {
+            let calls = reader.optional_integer("chain.calls_per_second", &(1..=100_000));
+            Some(calls.and_then(NonZeroU32::new))
+        },
+        proxy: Some(reader.optional_text("chain.http_proxy", rpc_url)),
+    })
+}
+
+fn reading(reader: &mut Reader) -> Option<ReaderSettings> {
+    read_all!(ReaderSettings {
+        // Long enough for chains whose blocks are far between. None where blocks come only when somebody asks for one.
+        max_head_age: reader.duration_or_none("chain.max_head_age", "10m", ["10s", "24h"]),
+        gas_cap: reader.integer("chain.gas_cap", 50_000_000, &(1_000_000..=1_000_000_000)),
+        multicall: reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract),
+        lifetimes: lifetimes(reader),
+        registries: registries(reader),
+    })
+}
+
+fn lifetimes(reader: &mut Reader) -> Option<Lifetimes> {
+    read_all!(Lifetimes {
+        // So long that a node is not asked without a pause.
+        poll_interval: reader.duration("chain.poll_interval", "1s", ["50ms", "60s"]),
+        max_staleness: reader.duration("chain.max_staleness", "5s", ["1ns", "10m"]),
+        // Long enough that agents in use cost next to nothing.
+        reread_after: reader.duration_or_none("chain.reread_after", "1h", ["1m", "24h"]),
+    } then {
+        if max_staleness.zip(poll_interval).is_some_and(|(most, poll)| most < poll * 2) {
+            let phrase =
+                "is shorter than two of chain.poll_interval; write a duration that is at least twice as long";
+            reader.report(&["chain.max_staleness"], phrase);
+        }
+    })
 }
 
 fn registries(reader: &mut Reader) -> Option<Registries> {
@@ -120,10 +102,6 @@ fn rpc_url(text: &str) -> Result<RpcUrl, String> {
 }
 
 /// The address of a contract. Mixed case is a checksum (EIP-55), so that a typing error is found here.
-///
-/// # Errors
-///
-/// The problem, as a phrase.
 pub(crate) fn contract(text: &str) -> Result<Address, String> {
     let malformed = || format!("is {}; write a contract's address, 0x and 40 hex digits", quoted(text));
     let digits = text.strip_prefix("0x").ok_or_else(malformed)?;

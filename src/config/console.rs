@@ -2,6 +2,7 @@
 
 use crate::config::reader::Reader;
 use crate::config::written::{Shown, quoted};
+use crate::domain::console::ConsoleSettings;
 use crate::domain::rpc_url::{RpcUrl, public_part};
 
 /// The longest name that pages and wallets show, in characters.
@@ -9,27 +10,6 @@ const NAME_CHARS_MAX: usize = 100;
 
 /// The longest symbol of a currency that wallets take, in characters.
 const SYMBOL_CHARS_MAX: usize = 6;
-
-/// The owner's page. Everything here is shown to everybody.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConsoleSettings {
-    /// True if the page is served.
-    pub enabled: bool,
-    /// Its title.
-    pub title: String,
-    /// The JSON-RPC URL that wallets are given for the chain of the signatures.
-    pub rpc_url: Option<RpcUrl>,
-    /// The name of that chain; not empty if there is a URL.
-    pub chain_name: String,
-    /// The symbol of that chain's currency.
-    pub currency: String,
-    /// The gateway's address as clients see it, without a query.
-    pub gateway_url: Option<RpcUrl>,
-    /// The path of a first request there.
-    pub sample_path: String,
-    /// A development node whose accounts sign for everybody.
-    pub development_rpc_url: Option<RpcUrl>,
-}
 
 impl ConsoleSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {

@@ -23,7 +23,7 @@ pub(super) fn noted_file(
     content: impl FnOnce(PathBuf) -> Content,
 ) -> Option<PathBuf> {
     let named = reader.optional_text(path, file)?;
-    reader.note_file(&[path], || content(named.clone()));
+    reader.note_file(&[path], content(named.clone()));
     Some(named)
 }
 
@@ -40,7 +40,7 @@ pub(super) fn key_pair(
         (false, false) => return Some(None),
         (true, true) => {
             let pair = KeyPair { cert: cert?, key: key? };
-            reader.note_file(&[cert_path, key_path], || Content::Pair(pair.clone()));
+            reader.note_file(&[cert_path, key_path], Content::Pair(pair.clone()));
             return Some(Some(pair));
         }
         (true, false) => reader.report(&[key_path, cert_path], TOGETHER),
@@ -52,8 +52,7 @@ pub(super) fn key_pair(
 /// A secret under one path, or its file under another; both are a problem.
 pub(super) fn secret_or_file(
     reader: &mut Reader,
-    text_path: &'static str,
-    file_path: &'static str,
+    [text_path, file_path]: [&'static str; 2],
     parse: impl FnOnce(&str) -> Result<Secret, String>,
     content: impl FnOnce(PathBuf) -> Content,
 ) -> Option<SecretSource> {

@@ -81,7 +81,6 @@ impl Listen {
     }
 
     /// Networks of proxies whose `X-Forwarded-For` names the client.
-    #[must_use]
     pub fn client_proxies(&self) -> Vec<IpNet> {
         if self.trusted_headers.has(FORWARDED_FOR.as_bytes()) {
             self.trusted_proxies.clone()

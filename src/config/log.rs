@@ -4,25 +4,31 @@ use std::path::PathBuf;
 
 use crate::config::choice::choice;
 use crate::config::files::file;
-use crate::config::reader::Reader;
 use crate::config::written::quoted;
 
 /// The words for levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// The settings of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogSettings {
-    /// The format of lines.
-    pub format: LogFormat,
-    /// A level, or levels by target: `info,tiergate=debug`.
-    pub level: String,
-    /// True if each request has a line.
-    pub access: bool,
-    /// The place of the audit log; `None`: there is none.
-    pub audit: Option<AuditPlace>,
-    /// True if no key operation is done that has no line there.
-    pub audit_required: bool,
+const FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+
+settings! {
+    /// The settings of the log.
+    LogSettings(reader) {
+        /// The format of lines.
+        format: LogFormat = reader.text("log.format", "text", choice(&FORMATS)),
+        /// A level, or levels by target: `info,tiergate=debug`.
+        level: String = reader.text("log.level", "info", level),
+        /// True if each request has a line.
+        access: bool = reader.boolean("log.access", false),
+        /// The place of the audit log; `None`: there is none.
+        audit: Option<AuditPlace> = reader.text("log.audit", "", audit_place),
+        /// True if no key operation is done that has no line there.
+        audit_required: bool = reader.boolean("log.audit_required", false),
+    } then {
+        if audit_required == Some(true) && audit == Some(None) {
+            reader.report(&["log.audit_required", "log.audit"], "is true, and log.audit names no place");
+        }
+    }
 }
 
 /// The format of lines.
@@ -44,24 +50,6 @@ pub enum AuditPlace {
 }
 
 impl LogSettings {
-    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
-        let settings = read_all!(Self {
-            format: reader.text("log.format", "text", choice(&formats)),
-            level: reader.text("log.level", "info", level),
-            access: reader.boolean("log.access", false),
-            audit: reader.text("log.audit", "", audit_place),
-            audit_required: reader.boolean("log.audit_required", false),
-        })?;
-        if settings.audit_required && settings.audit.is_none() {
-            reader.report(
-                &["log.audit_required", "log.audit"],
-                "is true, and log.audit names no place".to_owned(),
-            );
-        }
-        Some(settings)
-    }
-
     /// True if a restart is needed for the difference to another.
     pub(super) fn waits_for_restart(&self, other: &Self) -> bool {
         (self.format, &self.audit, self.audit_required) != (other.format, &other.audit, other.audit_required)

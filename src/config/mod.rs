@@ -15,10 +15,34 @@ macro_rules! read_all {
     }};
 }
 
+/// A section with its settings, each with its type and how it is read. All are read as with [`read_all`].
+macro_rules! settings {
+    (
+        $(#[$doc:meta])+
+        $name:ident($reader:ident) {
+            $($(#[$about:meta])+ $field:ident: $type:ty = $read:expr,)+
+        }
+        $(then $checks:block)?
+    ) => {
+        $(#[$doc])+
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$about])+ pub $field: $type,)+
+        }
+
+        impl $name {
+            pub(super) fn read($reader: &mut $crate::config::reader::Reader) -> Option<Self> {
+                $(let $field: Option<$type> = $read;)+
+                $($checks)?
+                Some(Self { $($field: $field?),+ })
+            }
+        }
+    };
+}
+
 pub mod abuse;
 pub mod authz;
 pub mod chain;
-pub mod console;
 pub mod gateway;
 pub mod keys;
 pub mod listen;
@@ -32,6 +56,7 @@ pub mod tiers;
 pub mod traces;
 
 mod choice;
+mod console;
 mod duration;
 mod files;
 mod location;
@@ -53,14 +78,13 @@ use crate::addresses::AddressRules;
 use crate::config::abuse::AbuseSettings;
 use crate::config::authz::AuthzSettings;
 use crate::config::chain::ChainSettings;
-use crate::config::console::ConsoleSettings;
 use crate::config::gateway::GatewaySettings;
 use crate::config::keys::KeySettings;
 use crate::config::listen::Listen;
 use crate::config::location::Location;
 use crate::config::log::LogSettings;
 use crate::config::notes::Notes;
-pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value, Wanted};
+pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value};
 use crate::config::problem::Problems;
 use crate::config::reader::Reader;
 pub use crate::config::refused::{Beside, Nobody, Refused};
@@ -73,6 +97,7 @@ use crate::config::tenants::tenant::Claimant;
 use crate::config::tiers::TierSettings;
 use crate::config::traces::TraceSettings;
 use crate::domain::binding::Binding;
+use crate::domain::console::ConsoleSettings;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::Tenant;
 
@@ -86,9 +111,7 @@ macro_rules! sections {
             /// The tenants of the gateway: those of the file, then those of `tenants.d` in the order of its files' names.
             /// No two share an id or a host.
             pub tenants: Vec<Arc<Tenant>>,
-            /// How many of them stand in `tenants.d`.
-            pub folder_tenants: usize,
-            /// The files that these stand in, as problems name them.
+            /// The files that the last of them stand in, as problems name them.
             pub tenant_files: Vec<Arc<str>>,
             /// Hosts of tenants that can't be served. They are nobody's: no wildcard of another tenant takes them.
             pub unserved_hosts: Vec<HostPattern>,
@@ -96,7 +119,6 @@ macro_rules! sections {
 
         impl Settings {
             /// The sections that count at the start alone and are others here.
-            #[must_use]
             pub fn sections_that_differ(&self, other: &Self) -> Vec<&'static str> {
                 let mut sections = Vec::new();
                 $(
@@ -123,7 +145,6 @@ macro_rules! sections {
                 Some(Settings {
                     $($section: self.$section?,)+
                     tenants: Vec::new(),
-                    folder_tenants: 0,
                     tenant_files: Vec::new(),
                     unserved_hosts: Vec::new(),
                 })
@@ -168,29 +189,25 @@ sections! {
 pub struct Loaded {
     /// Its settings.
     pub settings: Settings,
-    /// The same as it was written, for people.
+    /// The same as it was written, for people, in the order of the sections; as many values as were wanted.
     pub values: Vec<Value>,
-    /// Files that are not used as they are.
+    /// Files that are not used as they are, in the order of their names, the configuration file first.
     pub refused: Vec<Refused>,
 }
 
 impl Settings {
-    /// Reads the text of a configuration file, which stands nowhere: there are no tenants beside it.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with it.
+    /// Reads the text of a configuration file, which stands nowhere: there are no tenants beside it. Or says everything that is
+    /// wrong with it.
     pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        Survey::of_text(text, environment, Wanted::Settings).loaded().map(|loaded| loaded.settings)
+        Survey::of_text(text, environment, 0).whole().map(|loaded| loaded.settings)
     }
 
     /// Reads the section of the listeners alone, whatever is wrong elsewhere, even where the file is no TOML: a running service
     /// keeps its former configuration, and somebody asks whether it answers. Nothing when a part of it can't be read.
-    #[must_use]
     pub fn load_listen(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Listen> {
         let file = tree::name_of(path);
         let (table, _) = tree::recover(&file, &tree::read_file(path).ok()?);
-        let (location, notes) = (Location::of_file(file, None), Notes::new(Wanted::Settings));
+        let (location, notes) = (Location::of_file(file, None), Notes::default());
         Listen::read(&mut Reader::new(location, table, environment, notes))
     }
 
@@ -201,15 +218,13 @@ impl Settings {
     }
 
     /// The chain that the store is for.
-    #[must_use]
     pub fn binding(&self) -> Binding {
-        let ChainSettings { chain_id, contracts, development, .. } = &self.chain;
-        Binding::new(*chain_id, contracts.identity, *development)
+        let ChainSettings { pool, reading, development, .. } = &self.chain;
+        Binding::new(pool.chain_id, reading.registries.identity, *development)
     }
 
     /// True for a key whose value counts from the start of the process to its end. Tenants, certificates and
     /// which lines are logged are read again.
-    #[must_use]
     pub fn counts_from_start(key: &str) -> bool {
         let is_read_again = matches!(
             key,
@@ -226,9 +241,8 @@ impl Settings {
     }
 
     /// The tenants of the configuration file.
-    #[must_use]
     pub fn main_tenants(&self) -> &[Arc<Tenant>] {
-        self.tenants.get(..self.tenants.len().saturating_sub(self.folder_tenants)).unwrap_or_default()
+        self.tenants.get(..self.tenants.len().saturating_sub(self.tenant_files.len())).unwrap_or_default()
     }
 
     /// Each file of `tenants.d` with its tenant.

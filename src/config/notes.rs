@@ -1,5 +1,5 @@
-//! Notes of a file that is being read: problems, and if they are wanted, each value with its origin and the files that keys
-//! name.
+//! Notes of a file that is being read: problems, the files that keys name, and as many values as are wanted, each with its
+//! origin.
 
 use std::path::PathBuf;
 
@@ -15,22 +15,11 @@ pub const DEFAULT: &str = "default";
 /// How many values are noted for the operator's page: those of some fifty tenants.
 pub const VALUES_SHOWN_MAX: usize = 2_000;
 
-/// Beside settings and problems.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// No more.
-    Settings,
-    /// The files that keys name, and the first [`VALUES_SHOWN_MAX`] values.
-    Files,
-    /// These files, and every value.
-    Values,
-}
-
 /// The notes.
+#[derive(Default)]
 pub(super) struct Notes {
-    pub(super) wants_files: bool,
     /// How many values are wanted.
-    values_max: usize,
+    pub(super) values_max: usize,
     pub(super) problems: Vec<Problem>,
     pub(super) values: Vec<Value>,
     pub(super) files: Vec<NamedFile>,
@@ -93,13 +82,11 @@ impl Place {
 
 impl NamedFile {
     /// True if a tenant's key names them.
-    #[must_use]
     pub fn is_of_tenant(&self) -> bool {
         self.places.first().is_some_and(|place| is_of_tenant(&place.name))
     }
 
     /// A problem of one of the files, the first if there is no such.
-    #[must_use]
     pub fn problem(&self, number: usize, phrase: &str) -> Option<Problem> {
         Some(self.places.get(number).or(self.places.first())?.clone().problem(phrase))
     }
@@ -111,20 +98,9 @@ pub(super) fn is_of_tenant(key: &str) -> bool {
 }
 
 impl Notes {
-    pub(super) const fn new(wanted: Wanted) -> Self {
-        let values_max = match wanted {
-            Wanted::Settings => 0,
-            Wanted::Files => VALUES_SHOWN_MAX,
-            Wanted::Values => usize::MAX,
-        };
-        let wants_files = !matches!(wanted, Wanted::Settings);
-        Self { wants_files, values_max, problems: Vec::new(), values: Vec::new(), files: Vec::new() }
-    }
-
     /// Those of a further file, which has room for as many values as are still wanted.
     pub(super) fn further(&self) -> Self {
-        let values_max = self.values_max.saturating_sub(self.values.len());
-        Self { values_max, wants_files: self.wants_files, ..Self::new(Wanted::Settings) }
+        Self { values_max: self.values_max.saturating_sub(self.values.len()), ..Self::default() }
     }
 
     /// Adds those of a further file. Of one that is not used only the problems count.
@@ -136,13 +112,8 @@ impl Notes {
         }
     }
 
-    /// True if more values are wanted.
-    pub(super) const fn wants_values(&self) -> bool {
-        self.values.len() < self.values_max
-    }
-
     /// The errors so far.
     pub(super) fn errors(&self) -> Vec<Problem> {
-        self.problems.iter().filter(|problem| !problem.is_warning()).cloned().collect()
+        self.problems.iter().filter(|problem| !problem.is_warning).cloned().collect()
     }
 }

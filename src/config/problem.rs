@@ -25,15 +25,19 @@ impl fmt::Display for Position {
 /// One thing that is wrong, or looks so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    place: String,
-    phrase: String,
-    is_warning: bool,
-    position: Option<Position>,
+    /// A path in the file (`chain.contracts.identity`, `tenants[1].hosts`), an environment variable, or the file itself; in a
+    /// tenant's own file with its name in front.
+    pub place: String,
+    /// What was found and what is allowed.
+    pub phrase: String,
+    /// True if the configuration can be used nevertheless.
+    pub is_warning: bool,
+    /// The place in its file, if it has one there.
+    pub position: Option<Position>,
 }
 
 impl Problem {
     /// A problem of something that is no place in a file, such as an environment variable.
-    #[must_use]
     pub fn new(place: impl fmt::Display, phrase: impl Into<String>) -> Self {
         Self { place: place.to_string(), phrase: phrase.into(), is_warning: false, position: None }
     }
@@ -44,43 +48,16 @@ impl Problem {
     }
 
     /// The same as something that works and is probably not meant.
-    #[must_use]
     pub fn as_warning(self) -> Self {
         Self { is_warning: true, ..self }
     }
 
-    /// Its place: a path in the file (`chain.contracts.identity`, `tenants[1].hosts`), an environment variable, or the
-    /// file itself; in a tenant's own file with its name in front.
-    #[must_use]
-    pub fn place(&self) -> &str {
-        &self.place
-    }
-
-    /// What was found and what is allowed.
-    #[must_use]
-    pub fn phrase(&self) -> &str {
-        &self.phrase
-    }
-
-    /// True if the configuration can be used nevertheless.
-    #[must_use]
-    pub const fn is_warning(&self) -> bool {
-        self.is_warning
-    }
-
     /// The problem on one line, with its place in the file.
-    #[must_use]
     pub fn on_one_line(&self) -> String {
         match &self.position {
             Some(position) => format!("{self} ({position})"),
             None => self.to_string(),
         }
-    }
-
-    /// The place in its file, if it has one there.
-    #[must_use]
-    pub const fn position(&self) -> Option<&Position> {
-        self.position.as_ref()
     }
 }
 
@@ -92,32 +69,19 @@ impl fmt::Display for Problem {
 
 /// Everything that is wrong, in the order of the sections; what is unknown stands at the end of its table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problems(Vec<Problem>);
+pub struct Problems(pub Vec<Problem>);
 
 impl Problems {
     /// Writes the warnings into the log.
     pub fn log_warnings(&self) {
-        for warning in self.0.iter().filter(|problem| problem.is_warning()) {
+        for warning in self.0.iter().filter(|problem| problem.is_warning) {
             tracing::warn!("configuration warning: {}", warning.on_one_line());
         }
     }
 
     /// True if one of them is more than a warning.
-    #[must_use]
     pub fn has_error(&self) -> bool {
-        self.0.iter().any(|problem| !problem.is_warning())
-    }
-
-    /// The problems one by one.
-    #[must_use]
-    pub fn as_slice(&self) -> &[Problem] {
-        &self.0
-    }
-}
-
-impl From<Vec<Problem>> for Problems {
-    fn from(problems: Vec<Problem>) -> Self {
-        Self(problems)
+        self.0.iter().any(|problem| !problem.is_warning)
     }
 }
 

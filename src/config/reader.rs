@@ -26,18 +26,19 @@ const VARIABLE_PREFIX: &str = "TIERGATE__";
 
 /// A configuration that is being read.
 pub(super) struct Reader {
-    scope: Scope,
+    pub(super) scope: Scope,
     notes: Notes,
 }
 
 /// The table that is being read.
-struct Scope {
-    location: Location,
+pub(super) struct Scope {
+    /// Where it stands.
+    pub(super) location: Location,
     table: Table,
     /// The variables that are meant for us, by name.
     variables: BTreeMap<String, String>,
     /// The paths that have been asked for.
-    known: Vec<&'static str>,
+    pub(super) known: Vec<&'static str>,
     /// Those of them that hold tables, which no variable overrides.
     arrays: Vec<&'static str>,
     /// Those whose values are not always shown.
@@ -45,7 +46,7 @@ struct Scope {
 }
 
 impl Reader {
-    /// Reads a file; and notes its values and the files that they name if they are wanted.
+    /// Reads a file, and continues these notes.
     pub(super) fn new(
         location: Location,
         table: Table,
@@ -67,15 +68,20 @@ impl Reader {
         self.check(path, written.text().and_then(|text| parse(&text)))
     }
 
+    /// Reports a key that is not there.
+    pub(super) fn require(&mut self, path: &'static str, advice: &str) {
+        if !self.is_given(path) {
+            self.report(&[path], format!("is required{advice}"));
+        }
+    }
+
     /// A string that has no default.
     pub(super) fn required_text<T>(
         &mut self,
         path: &'static str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        if !self.is_given(path) {
-            self.report(&[path], "is required");
-        }
+        self.require(path, "");
         self.optional_text(path, parse)
     }
 
@@ -123,19 +129,6 @@ impl Reader {
         self.check(path, written.integer(allowed))
     }
 
-    /// A whole number within its bounds that has no default; `advice` says what to write.
-    pub(super) fn required_integer<T: TryFrom<i64>>(
-        &mut self,
-        path: &'static str,
-        allowed: &RangeInclusive<i64>,
-        advice: &str,
-    ) -> Option<T> {
-        if !self.is_given(path) {
-            self.report(&[path], format!("is required; {advice}"));
-        }
-        self.optional_integer(path, allowed)
-    }
-
     /// A whole number within its bounds, which may be left out.
     pub(super) fn optional_integer<T: TryFrom<i64>>(
         &mut self,
@@ -165,9 +158,7 @@ impl Reader {
         most: usize,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {
-        if !self.is_given(path) {
-            self.report(&[path], "is required");
-        }
+        self.require(path, "");
         self.optional_texts(path, most, parse).filter(|items| !items.is_empty())
     }
 
@@ -208,11 +199,6 @@ impl Reader {
     /// True if a key is there, right or wrong.
     pub(super) fn is_given(&self, path: &str) -> bool {
         self.variable(path).is_some() || tree::find(&self.scope.table, path).is_some()
-    }
-
-    /// Where the table stands that is being read.
-    pub(super) fn location(&self) -> &Location {
-        &self.scope.location
     }
 
     /// Records why a value is wrong.
@@ -260,11 +246,9 @@ impl Reader {
     }
 
     /// Notes files that these keys name.
-    pub(super) fn note_file(&mut self, paths: &[&'static str], content: impl FnOnce() -> Content) {
-        if self.notes.wants_files {
-            let places = paths.iter().map(|path| self.place(path, None)).collect();
-            self.notes.files.push(NamedFile { content: content(), places });
-        }
+    pub(super) fn note_file(&mut self, paths: &[&'static str], content: Content) {
+        let places = paths.iter().map(|path| self.place(path, None)).collect();
+        self.notes.files.push(NamedFile { content, places });
     }
 
     fn place_of(&self, paths: &[&'static str]) -> Place {
@@ -291,11 +275,6 @@ impl Reader {
             return None;
         }
         self.scope.variables.get(&variable_of(path))
-    }
-
-    /// Every path that has been asked for.
-    pub(super) fn known(&self) -> &[&'static str] {
-        &self.scope.known
     }
 
     /// Everything that was written down, and what nobody asked for; `of_tenants` are the keys that belong elsewhere.
@@ -351,7 +330,7 @@ impl Reader {
     }
 
     fn note_value(&mut self, path: &str, value: &Written, is_default: bool) {
-        if self.notes.wants_values() {
+        if self.notes.values.len() < self.notes.values_max {
             let masked = self.scope.masked.iter().find(|(masked, _)| *masked == path);
             self.notes.values.push(Noted {
                 key: self.scope.location.of_key(path),

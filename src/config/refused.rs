@@ -12,7 +12,7 @@ const PROBLEMS_MAX: usize = 10;
 const PROBLEM_CHARS_MAX: usize = 500;
 
 /// A file, or a block of the configuration file, that is not used as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Refused {
     /// As problems name it.
     pub place: String,
@@ -26,42 +26,33 @@ pub struct Refused {
 
 impl Refused {
     /// With as many of these lines as are told.
-    #[must_use]
-    pub fn new(place: impl Into<String>, lines: &[String], is_kept: bool) -> Self {
-        Self::with(place.into(), lines.iter().map(String::as_str), lines.len(), is_kept)
-    }
-
-    fn with(
-        place: String,
-        lines: impl Iterator<Item = impl AsRef<str>>,
-        count: usize,
+    pub fn new(
+        place: impl Into<String>,
+        lines: impl IntoIterator<Item = impl AsRef<str>>,
         is_kept: bool,
     ) -> Self {
         let cut = |line: &str| match line.char_indices().nth(PROBLEM_CHARS_MAX) {
             Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
             None => line.to_owned(),
         };
-        let mut problems: Vec<String> = lines.take(PROBLEMS_MAX).map(|line| cut(line.as_ref())).collect();
-        if count > PROBLEMS_MAX {
-            problems.push(format!("{place}: {} more problems", count - PROBLEMS_MAX));
+        let (place, mut lines) = (place.into(), lines.into_iter());
+        let told = lines.by_ref().take(PROBLEMS_MAX);
+        let mut problems: Vec<String> = told.map(|line| cut(line.as_ref())).collect();
+        let rest = lines.count();
+        if rest > 0 {
+            problems.push(format!("{place}: {rest} more problems"));
         }
         Self { place, problems, is_kept, is_main: false }
     }
 
     /// True for `tenants.d` as a whole.
-    #[must_use]
     pub fn is_folder(&self) -> bool {
         self.place == FOLDER
     }
 
     /// True for a file of `tenants.d`.
-    #[must_use]
     pub fn is_in_folder(&self) -> bool {
         self.place.strip_prefix(FOLDER).is_some_and(|rest| rest.starts_with('/'))
-    }
-
-    pub(super) fn of(place: impl Into<String>, problems: &[Problem], is_kept: bool) -> Self {
-        Self::with(place.into(), problems.iter().map(Problem::on_one_line), problems.len(), is_kept)
     }
 }
 

@@ -49,7 +49,7 @@ fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<S
     reader.mask(Shown::Host, &["url"]);
     let origin = reader.required_text("url", |text| origin(text, nodes));
     let name = reader.required_text("name", name);
-    let value = secret_or_file(reader, "value", "value_file", secret, Content::HeaderValue);
+    let value = secret_or_file(reader, ["value", "value_file"], secret, Content::HeaderValue);
     if !reader.is_given("value") && !reader.is_given("value_file") {
         reader.report(&["value"], "is missing; write value or value_file");
     }

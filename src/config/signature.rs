@@ -12,44 +12,34 @@ use crate::domain::signature::SignatureFormat;
 /// The name in the contract. Every service that keeps it accepts the others' signatures.
 const DEFAULT_NAME: &str = "Service Verification";
 
-/// What owners sign and how long it is good for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignatureSettings {
-    /// The EIP-712 domain's name.
-    pub domain_name: String,
-    /// The EIP-712 domain's version.
-    pub domain_version: String,
-    /// The EIP-712 domain's chain id; at least 1.
-    pub chain_id: u64,
-    /// The form of signatures.
-    pub format: SignatureFormat,
-    /// How old or how far ahead a timestamp may be.
-    pub freshness: Freshness,
-    /// For how long a used nonce is remembered; never shorter than the span of `freshness`, at most 366 days.
-    pub nonce_retention: Duration,
-}
-
-impl SignatureSettings {
-    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        read_all!(Self {
-            domain_name: reader.text("signature.domain_name", DEFAULT_NAME, not_empty),
-            domain_version: reader.text("signature.domain_version", "1", not_empty),
-            chain_id: reader.integer("signature.chain_id", 8004, &(1..=i64::MAX)),
-            format: reader.boolean("signature.contracts", false).map(format_of),
-            freshness: freshness(reader),
-            nonce_retention: reader.duration("signature.nonce_retention", "15m", ["0s", "366days"]),
-        } then {
-            let window = freshness.map(|freshness| Duration::from_secs(freshness.span_secs()));
-            if let Some((retention, window)) = nonce_retention.zip(window).filter(|(kept, window)| kept < window) {
-                let phrase = format!(
-                    "nonce_retention is {}, shorter than max_age and max_ahead together; write at least {}",
-                    format_duration(retention),
-                    format_duration(window),
-                );
-                let paths = ["signature.nonce_retention", "signature.max_age", "signature.max_ahead"];
-                reader.report(&paths, phrase);
-            }
-        })
+settings! {
+    /// What owners sign and how long it is good for.
+    SignatureSettings(reader) {
+        /// The EIP-712 domain's name.
+        domain_name: String = reader.text("signature.domain_name", DEFAULT_NAME, not_empty),
+        /// The EIP-712 domain's version.
+        domain_version: String = reader.text("signature.domain_version", "1", not_empty),
+        /// The EIP-712 domain's chain id; at least 1.
+        chain_id: u64 = reader.integer("signature.chain_id", 8004, &(1..=i64::MAX)),
+        /// The form of signatures.
+        format: SignatureFormat = reader.boolean("signature.contracts", false).map(|asks_contracts| {
+            if asks_contracts { SignatureFormat::Contracts } else { SignatureFormat::Keys }
+        }),
+        /// How old or how far ahead a timestamp may be.
+        freshness: Freshness = freshness(reader),
+        /// For how long a used nonce is remembered; never shorter than the span of `freshness`, at most 366 days.
+        nonce_retention: Duration = reader.duration("signature.nonce_retention", "15m", ["0s", "366days"]),
+    } then {
+        let window = freshness.map(|freshness| Duration::from_secs(freshness.span_secs()));
+        if let Some((retention, window)) = nonce_retention.zip(window).filter(|(kept, window)| kept < window) {
+            let phrase = format!(
+                "nonce_retention is {}, shorter than max_age and max_ahead together; write at least {}",
+                format_duration(retention),
+                format_duration(window),
+            );
+            let paths = ["signature.nonce_retention", "signature.max_age", "signature.max_ahead"];
+            reader.report(&paths, phrase);
+        }
     }
 }
 
@@ -62,10 +52,6 @@ impl SignatureSettings {
             reader.warn(&["signature.domain_name"], phrase);
         }
     }
-}
-
-const fn format_of(asks_contracts: bool) -> SignatureFormat {
-    if asks_contracts { SignatureFormat::Contracts } else { SignatureFormat::Keys }
 }
 
 fn freshness(reader: &mut Reader) -> Option<Freshness> {

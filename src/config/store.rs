@@ -54,7 +54,6 @@ impl StoreSettings {
 
 impl StoreSettings {
     /// True if a restart with the other would change nothing while the store is there.
-    #[must_use]
     pub fn is_alike(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Embedded { .. }, Self::Embedded { .. }) => self.is_same(other),
@@ -63,7 +62,6 @@ impl StoreSettings {
     }
 
     /// True for a store whose content is that of the other.
-    #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Embedded { path, .. }, Self::Embedded { path: others, .. }) => path == others,

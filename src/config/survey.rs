@@ -12,10 +12,10 @@ use zeroize::Zeroizing;
 
 use crate::config::listen::Listen;
 use crate::config::location::Location;
-use crate::config::notes::{NamedFile, Notes, Place, Value, Wanted};
+use crate::config::notes::{NamedFile, Notes, Place};
 use crate::config::problem::{Problem, Problems};
 use crate::config::reader::Reader;
-use crate::config::refused::{Beside, Nobody, Refused};
+use crate::config::refused::{Beside, Nobody};
 use crate::config::tenants::folder::File;
 use crate::config::tenants::tenant::Claimant;
 use crate::config::tree::Table;
@@ -26,37 +26,33 @@ use crate::config::{Loaded, Settings, tenants, tree};
 #[derive(Debug)]
 pub struct Survey {
     /// The usable part of it; none if the file itself can't be used and none is in force.
-    pub settings: Option<Settings>,
+    pub loaded: Option<Loaded>,
     /// Errors and warnings of all files.
     pub problems: Problems,
-    /// Files that are not used as they are, in the order of their names, the configuration file first.
-    pub refused: Vec<Refused>,
     /// False if the configuration file could not be read at all.
     pub is_read: bool,
-    /// The values that were read, in the order of the sections, as many as are wanted.
-    pub values: Vec<Value>,
-    /// The files that keys name, whatever is wrong elsewhere; none unless they are wanted. They have not been opened.
+    /// The files that keys name, whatever is wrong elsewhere. They have not been opened.
     pub files: Vec<NamedFile>,
 }
 
 impl Survey {
-    /// Reads the file at `path` and the tenants beside it; `environment` is all variables of the process. Nothing is in force,
-    /// and no file that keys name is looked into.
-    pub fn of(path: &Path, environment: impl Iterator<Item = (String, String)>, wanted: Wanted) -> Self {
-        Self::over(path, environment, wanted, None, &mut Nobody)
+    /// Reads the file at `path` and the tenants beside it; `environment` is all variables of the process. So many values are
+    /// noted. Nothing is in force, and no file that keys name is looked into.
+    pub fn of(path: &Path, environment: impl Iterator<Item = (String, String)>, values_max: usize) -> Self {
+        Self::over(path, environment, values_max, None, &mut Nobody)
     }
 
     /// The same where `former` is in force.
     pub fn over(
         path: &Path,
         environment: impl Iterator<Item = (String, String)>,
-        wanted: Wanted,
+        values_max: usize,
         former: Option<&Settings>,
         beside: &mut dyn Beside,
     ) -> Self {
         let text = tree::read_file(path);
         let is_read = text.is_ok();
-        let main = Main::read(path, text, environment, wanted);
+        let main = Main::read(path, text, environment, values_max);
         Self { is_read, ..Self::with_folder(main, Some(path), former, beside) }
     }
 
@@ -64,10 +60,10 @@ impl Survey {
     pub(super) fn of_text(
         text: &str,
         environment: impl Iterator<Item = (String, String)>,
-        wanted: Wanted,
+        values_max: usize,
     ) -> Self {
         let text = text.to_owned().into();
-        let main = Main::read(Path::new("tiergate.toml"), Ok(text), environment, wanted);
+        let main = Main::read(Path::new("tiergate.toml"), Ok(text), environment, values_max);
         Self::with_folder(main, None, None, &mut Nobody)
     }
 
@@ -118,26 +114,13 @@ impl Survey {
             notes.problems.push(gateway.problem(phrase).as_warning());
         }
         let Notes { problems, values, files, .. } = notes;
-        Self { settings, problems: problems.into(), refused, is_read: true, values, files }
+        let loaded = settings.map(|settings| Loaded { settings, values, refused });
+        Self { loaded, problems: Problems(problems), is_read: true, files }
     }
 
-    /// The settings and their values, of a configuration that can be used as a whole.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with them.
-    pub fn loaded(self) -> Result<Loaded, Problems> {
-        if self.problems.has_error() { Err(self.problems) } else { self.partly() }
-    }
-
-    /// As much as can be used, and its values.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong, if nothing can be used.
-    pub fn partly(self) -> Result<Loaded, Problems> {
-        let Self { settings, problems, values, refused, .. } = self;
-        settings.map(|settings| Loaded { settings, values, refused }).ok_or(problems)
+    /// A configuration that can be used as a whole, or everything that is wrong with it.
+    pub fn whole(self) -> Result<Loaded, Problems> {
+        self.loaded.filter(|_| !self.problems.has_error()).ok_or(self.problems)
     }
 }
 
@@ -160,7 +143,7 @@ impl Main {
         path: &Path,
         text: Result<Zeroizing<String>, String>,
         environment: impl Iterator<Item = (String, String)>,
-        wanted: Wanted,
+        values_max: usize,
     ) -> Self {
         let (name, is_read) = (tree::name_of(path), text.is_ok());
         let text = text.map_err(|phrase| vec![Problem::new(&name, phrase)]);
@@ -169,7 +152,8 @@ impl Main {
             Err(problems) => (Table::new(), Some(problems)),
         };
         let location = Location::of_file(Arc::clone(&name), None);
-        let mut reader = Reader::new(location, table, environment, Notes::new(wanted));
+        let notes = || Notes { values_max, ..Notes::default() };
+        let mut reader = Reader::new(location, table, environment, notes());
         let (settings, listen, tenants) = Settings::read(&mut reader);
         let gateway = reader.place("listen.gateway", None);
         let is_toml = broken.is_none();
@@ -178,9 +162,7 @@ impl Main {
             // Of a file that is not TOML the rest is not read: half a file would seem to have other mistakes.
             Some(mut problems) => {
                 problems.extend(is_read.then(|| reader.unknown_variables()).into_iter().flatten());
-                let mut notes = Notes::new(wanted);
-                notes.problems = problems;
-                notes
+                Notes { problems, ..notes() }
             }
         };
         Self { name, is_toml, notes, settings, listen, tenants, gateway }

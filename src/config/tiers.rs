@@ -6,7 +6,8 @@ use alloy::primitives::{Address, U256};
 
 use crate::config::chain::contract;
 use crate::config::reader::Reader;
-use crate::config::tokens::Tokens;
+use crate::config::tokens::{amount, in_smallest_unit};
+use crate::config::written::quoted;
 use crate::domain::quota::Quota;
 use crate::domain::tier::{PASSING_TIERS, PerTier, StakeThresholds};
 
@@ -16,55 +17,40 @@ const ONE_PER_TIER: RangeInclusive<usize> = PASSING_TIERS.len()..=PASSING_TIERS.
 /// How many requests a tier may be given.
 pub(super) const REQUESTS_PER_MINUTE: RangeInclusive<i64> = 1..=1_000_000;
 
-/// What each trust tier asks for and gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TierSettings {
-    /// How many decimals the staked token has; 0 to 36.
-    pub token_decimals: u8,
-    /// The staked token, for agents that have none yet.
-    pub token: Option<Address>,
-    /// The stake that opens each tier, in the token's smallest unit; strictly rising.
-    pub stake: StakeThresholds,
-    /// How many requests an agent of each tier may make; never falling.
-    pub requests_per_minute: PerTier<Quota>,
-}
-
-impl TierSettings {
-    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let token_decimals = reader.integer("tiers.token_decimals", 18, &(0..=36));
-        let token = reader.optional_text("tiers.token", contract);
-        let amounts =
-            reader.texts("tiers.stake", &["1000", "10000", "100000", "500000"], &ONE_PER_TIER, Tokens::parse);
-        let limits = reader.integers(
-            "tiers.requests_per_minute",
-            &[1, 16, 166, 2_700],
-            &ONE_PER_TIER,
-            &REQUESTS_PER_MINUTE,
-        );
-        let stake =
-            amounts.zip(token_decimals).and_then(|(amounts, decimals)| stake(reader, &amounts, decimals));
-        let requests_per_minute =
-            limits.and_then(|limits| requests_per_minute(reader, "tiers.requests_per_minute", limits));
-        Some(Self {
-            token_decimals: token_decimals?,
-            token,
-            stake: stake?,
-            requests_per_minute: requests_per_minute?,
-        })
+settings! {
+    /// What each trust tier asks for and gives.
+    #[derive(Copy)]
+    TierSettings(reader) {
+        /// How many decimals the staked token has; 0 to 36.
+        token_decimals: u8 = reader.integer("tiers.token_decimals", 18, &(0..=36)),
+        /// The staked token, for agents that have none yet.
+        token: Option<Address> = Some(reader.optional_text("tiers.token", contract)),
+        /// The stake that opens each tier, in the token's smallest unit; strictly rising.
+        stake: StakeThresholds = {
+            let default = ["1000", "10000", "100000", "500000"];
+            let amounts = reader.texts("tiers.stake", &default, &ONE_PER_TIER, amount);
+            amounts.zip(token_decimals).and_then(|(amounts, decimals)| stake(reader, &amounts, decimals))
+        },
+        /// How many requests an agent of each tier may make; never falling.
+        requests_per_minute: PerTier<Quota> = {
+            const PATH: &str = "tiers.requests_per_minute";
+            let limits = reader.integers(PATH, &[1, 16, 166, 2_700], &ONE_PER_TIER, &REQUESTS_PER_MINUTE);
+            limits.and_then(|limits| requests_per_minute(reader, PATH, limits))
+        },
     }
 }
 
 /// The thresholds in the smallest unit, when they rise from tier to tier.
-fn stake(reader: &mut Reader, amounts: &[Tokens], decimals: u8) -> Option<StakeThresholds> {
+fn stake(reader: &mut Reader, amounts: &[String], decimals: u8) -> Option<StakeThresholds> {
     const PATH: &str = "tiers.stake";
-    let units = amounts.iter().map(|amount| amount.in_smallest_unit(decimals));
+    let units = amounts.iter().map(|amount| in_smallest_unit(amount, decimals));
     let thresholds = reader.check_items(PATH, units)?;
     let thresholds = <[U256; PASSING_TIERS.len()]>::try_from(thresholds).ok()?;
     let rising = thresholds.iter().zip(std::iter::once(&U256::ZERO).chain(&thresholds));
     for (place, (amount, (threshold, below))) in amounts.iter().zip(rising).enumerate() {
         if threshold <= below {
             let limit = if place == 0 { "0".to_owned() } else { format!("item {place}") };
-            let phrase = format!("item {} is {}; write more than {limit}", place + 1, amount.shown());
+            let phrase = format!("item {} is {}; write more than {limit}", place + 1, quoted(amount));
             reader.report(&[PATH], phrase);
         }
     }

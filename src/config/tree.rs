@@ -85,7 +85,7 @@ pub(super) fn recover(file: &Arc<str>, text: &str) -> (Table, Vec<Problem>) {
         // Others may follow from these.
         source.problems.truncate(errors.len());
     }
-    let line = |problem: &Problem| problem.position().map(|position| position.line);
+    let line = |problem: &Problem| problem.position.as_ref().map(|position| position.line);
     source.problems.dedup_by_key(|problem| line(problem));
     (table, source.problems)
 }

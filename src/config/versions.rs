@@ -92,6 +92,9 @@ pub(super) fn choose(
 ) -> Chosen {
     let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.gateway.allow_empty);
     let (mut files, of_folder) = in_folder(read, former, allow_empty);
+    let refused = |place: &str, problems: &[Problem], is_kept| {
+        Refused::new(place, problems.iter().map(Problem::on_one_line), is_kept)
+    };
     let before = former.map_or(0, |former| former.tenants.len());
     let is_nobody_left =
         main.offered.as_ref().is_some_and(Vec::is_empty) && !files.iter().any(File::is_usable);
@@ -126,7 +129,7 @@ pub(super) fn choose(
                         serve(tenant);
                     } else {
                         unserved.extend(tenant.hosts.iter().cloned());
-                        chosen.refused.push(Refused::of(format!("tenants[{number}]"), problems, false));
+                        chosen.refused.push(refused(&format!("tenants[{number}]"), problems, false));
                     }
                 }
             }
@@ -136,14 +139,14 @@ pub(super) fn choose(
         }
         let problems: Vec<Problem> = file.problems.iter().chain(&claims).cloned().collect();
         if !problems.is_empty() {
-            let refused = Refused::of(&*file.name, &problems, stand == Stand::Before);
+            let refused = refused(&file.name, &problems, stand == Stand::Before);
             chosen.refused.push(Refused { is_main: file.is_main, ..refused });
         }
         if file.is_main {
-            let refused = of_folder
+            let of_folder = of_folder
                 .iter()
-                .map(|problem| Refused::of(FOLDER, std::slice::from_ref(problem), former.is_some()));
-            chosen.refused.extend(refused);
+                .map(|problem| refused(FOLDER, std::slice::from_ref(problem), former.is_some()));
+            chosen.refused.extend(of_folder);
             chosen.claims_of_main.clone_from(&claims);
         }
         chosen.claims.extend(claims);
@@ -189,7 +192,6 @@ fn complete(
     of_folder: Vec<(Arc<str>, Arc<Tenant>)>,
     unserved: Vec<HostPattern>,
 ) -> Settings {
-    settings.folder_tenants = of_folder.len();
     settings.tenants = of_main;
     let (files, tenants): (Vec<_>, Vec<_>) = of_folder.into_iter().unzip();
     settings.tenant_files = files;

@@ -20,7 +20,7 @@ pub(crate) struct DevChainDoor {
 }
 
 impl DevChainDoor {
-    /// The door to this chain.
+    /// The listener of this chain.
     pub(crate) const fn new(chain: Arc<DevChain>) -> Self {
         Self { chain }
     }

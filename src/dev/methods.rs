@@ -19,7 +19,6 @@ use crate::dev::wire;
 /// The most blocks in one fee history.
 const FEE_HISTORY_BLOCKS_MAX: u64 = 1_024;
 
-/// Runs a method.
 pub(super) fn call(chain: &DevChain, method: &str, params: &Params<'_>) -> Answer {
     let mut ledger = chain.ledger.lock();
     match method {

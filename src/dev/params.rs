@@ -59,7 +59,6 @@ impl<'a> Params<'a> {
 pub(super) struct Fault {
     code: i64,
     message: String,
-    /// Revert data.
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Bytes>,
 }

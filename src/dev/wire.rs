@@ -51,7 +51,6 @@ pub(super) fn transaction(block: &Block, mined: &MinedTransaction) -> Transactio
     }
 }
 
-/// A transaction's receipt.
 pub(super) fn receipt(block: &Block, mined: &MinedTransaction) -> TransactionReceipt {
     let gas_used = mined.result.tx_gas_used();
     let receipt = Receipt {

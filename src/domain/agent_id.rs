@@ -12,40 +12,31 @@ pub struct AgentId(U256);
 
 impl AgentId {
     /// Parses a decimal string.
-    ///
-    /// # Errors
-    ///
-    /// [`NotUint256`] when the text is not a uint256 in decimal.
     pub fn parse(text: &str) -> Result<Self, NotUint256> {
         uint256::parse_decimal(text).map(Self)
     }
 
     /// The agent with this token id.
-    #[must_use]
     pub const fn new(token_id: U256) -> Self {
         Self(token_id)
     }
 
     /// The token id.
-    #[must_use]
     pub const fn token_id(self) -> U256 {
         self.0
     }
 
     /// True for 0, which the contract reserves: it is treated as an agent that does not exist.
-    #[must_use]
     pub fn is_reserved(self) -> bool {
         self.0.is_zero()
     }
 
     /// The id as 32 bytes, most significant first: how stores write it.
-    #[must_use]
     pub const fn to_bytes(self) -> [u8; 32] {
         self.0.to_be_bytes()
     }
 
     /// The id that [`Self::to_bytes`] wrote.
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(U256::from_be_bytes(bytes))
     }

@@ -18,25 +18,21 @@ pub struct ApiKeyFormat {
 
 impl ApiKeyFormat {
     /// The format with this prefix, `svc_live_v1_` in the contract.
-    #[must_use]
     pub fn new(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into() }
     }
 
     /// The prefix that every key of this service begins with.
-    #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
     /// Reads a key, or nothing when the text does not have the format.
-    #[must_use]
     pub fn parse(&self, text: &str) -> Option<ApiKey> {
         self.is_key(text.as_bytes()).then(|| ApiKey(Zeroizing::new(text.to_owned())))
     }
 
     /// The digest of a key, without a copy of it; nothing when the text does not have the format.
-    #[must_use]
     pub fn digest(&self, text: &[u8]) -> Option<KeyDigest> {
         self.is_key(text).then(|| KeyDigest(Sha256::digest(text).into()))
     }
@@ -50,7 +46,6 @@ impl ApiKeyFormat {
     }
 
     /// Makes the key that these random bytes stand for.
-    #[must_use]
     pub fn mint(&self, random: [u8; 32]) -> ApiKey {
         let secret = Zeroizing::new(hex::encode(random));
         ApiKey(Zeroizing::new(format!("{}{}", self.prefix, secret.as_str())))
@@ -63,13 +58,11 @@ pub struct ApiKey(Zeroizing<String>);
 
 impl ApiKey {
     /// What is stored and looked up instead of the key.
-    #[must_use]
     pub fn digest(&self) -> KeyDigest {
         KeyDigest(Sha256::digest(self.0.as_bytes()).into())
     }
 
     /// The key itself, for the one answer that shows it.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -87,19 +80,16 @@ pub struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
     /// The digest's bytes, for stores.
-    #[must_use]
     pub const fn to_bytes(self) -> [u8; 32] {
         self.0
     }
 
     /// The digest that [`Self::to_bytes`] wrote.
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
     /// The digest as numbers, each of which is a hash of the key that nobody can choose.
-    #[must_use]
     pub fn words(&self) -> [u64; 4] {
         let word = |place: usize| self.0.as_chunks().0.get(place).copied().map_or(0, u64::from_le_bytes);
         [word(0), word(1), word(2), word(3)]

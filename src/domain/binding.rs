@@ -23,23 +23,17 @@ pub struct OtherChain {
 
 impl Binding {
     /// A chain for development is never the same as one that is not: their ids and addresses may be.
-    #[must_use]
     pub fn new(chain_id: u64, identity: Address, is_for_development: bool) -> Self {
         let kind = if is_for_development { "development chain" } else { "chain" };
         Self(format!("{kind} {chain_id} with identity registry {identity}"))
     }
 
     /// The text. A change of it makes every store another chain's.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Succeeds for the text of the same chain; `instead` is what to write for a store of its own.
-    ///
-    /// # Errors
-    ///
-    /// [`OtherChain`] for any other.
     pub fn check(&self, known: &str, instead: &'static str) -> Result<(), OtherChain> {
         if known == self.0 {
             return Ok(());

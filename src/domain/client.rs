@@ -9,7 +9,6 @@ pub struct ClientNet(IpAddr);
 
 impl ClientNet {
     /// The client that this address belongs to.
-    #[must_use]
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => Self(IpAddr::V4(v4)),
@@ -21,7 +20,6 @@ impl ClientNet {
     }
 
     /// The address, or the first one of the network: how stores write it.
-    #[must_use]
     pub const fn address(self) -> IpAddr {
         self.0
     }

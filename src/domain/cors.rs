@@ -21,7 +21,6 @@ pub struct CorsRules {
 
 impl CorsRules {
     /// True if pages of this origin may use the API.
-    #[must_use]
     pub fn allows(&self, origin: &[u8]) -> bool {
         let listed = |origins: &Vec<Box<str>>| origins.iter().any(|allowed| allowed.as_bytes() == origin);
         self.origins.as_ref().is_none_or(listed)

@@ -107,7 +107,6 @@ pub struct About {
 
 impl Denial {
     /// The agent, tier and limit, for logs.
-    #[must_use]
     pub fn about(&self) -> About {
         let of = |agent, tier, limit| About { agent, tier, limit };
         match self {

@@ -48,7 +48,6 @@ pub struct SigningDomain {
 
 impl SigningDomain {
     /// Signatures for this domain.
-    #[must_use]
     pub fn new(domain: Eip712Domain) -> Self {
         let mut hasher = Keccak256::new();
         hasher.update(keccak256(DOMAIN_TYPE));
@@ -61,20 +60,17 @@ impl SigningDomain {
     }
 
     /// The domain.
-    #[must_use]
     pub const fn domain(&self) -> &Arc<Eip712Domain> {
         &self.domain
     }
 
     /// The digest that the owner's key signs for this message.
-    #[must_use]
     pub fn digest(&self, agent: AgentId, nonce: Nonce, signed_at: UnixSeconds) -> B256 {
         self.digest_of(self.message_type, [agent.to_bytes(), nonce.to_bytes(), word(signed_at)])
     }
 
     /// The digest that the owner's key signs to read the profile. No message of the other type has it, so that a signature
     /// for reading changes nothing.
-    #[must_use]
     pub fn profile_digest(&self, agent: AgentId, signed_at: UnixSeconds) -> B256 {
         self.digest_of(self.profile_type, [agent.to_bytes(), word(signed_at)])
     }

@@ -23,22 +23,17 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Parses a URL.
-    ///
-    /// # Errors
-    ///
-    /// [`NotAnEndpoint`] when the text is too long, not absolute, of another scheme, or carries user info.
+    /// Error: [`NotAnEndpoint`] when the text is too long, not absolute, of another scheme, or carries user info.
     pub fn parse(text: &str) -> Result<Self, NotAnEndpoint> {
         Ok(Self { origin: WebOrigin::parse(text)?, url: text.to_owned() })
     }
 
     /// The URL as it was given.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// The part that is compared.
-    #[must_use]
     pub const fn origin(&self) -> &WebOrigin {
         &self.origin
     }
@@ -50,10 +45,7 @@ pub struct WebOrigin(Arc<str>);
 
 impl WebOrigin {
     /// Reads the web origin of a URL.
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::parse`].
+    /// Error: as [`Endpoint::parse`].
     pub fn parse(text: &str) -> Result<Self, NotAnEndpoint> {
         if text.len() > ENDPOINT_BYTES_MAX || !has_authority(text) {
             return Err(NotAnEndpoint);
@@ -70,14 +62,12 @@ impl WebOrigin {
     }
 
     /// The normal text of the origin.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 /// The contract's `endpointMismatch`: true only when both sides are known and differ.
-#[must_use]
 pub fn mismatch(declared: Option<&WebOrigin>, origin: Option<&WebOrigin>) -> bool {
     matches!((declared, origin), (Some(declared), Some(origin)) if declared != origin)
 }

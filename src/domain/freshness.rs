@@ -15,7 +15,6 @@ pub struct Freshness {
 
 impl Freshness {
     /// True when a signature made at `signed_at` may be used at `now`.
-    #[must_use]
     pub const fn accepts(self, signed_at: UnixSeconds, now: UnixSeconds) -> bool {
         if signed_at.0 > now.0 {
             signed_at.0 - now.0 <= self.max_ahead_secs
@@ -25,7 +24,6 @@ impl Freshness {
     }
 
     /// For how many seconds, counted by a clock that does not step, one signature can be acceptable.
-    #[must_use]
     pub const fn span_secs(self) -> u64 {
         self.max_age_secs.saturating_add(self.max_ahead_secs)
     }

@@ -27,10 +27,7 @@ pub enum HostPattern {
 
 impl HostPattern {
     /// Reads `api.example`, `*.example`, an IP address, or `*`.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it, as a phrase.
+    /// Error: what is wrong with it, as a phrase.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const PHRASE: &str = "is not a host";
         if text == "*" {
@@ -45,7 +42,6 @@ impl HostPattern {
     }
 
     /// True if it takes every host that the other one takes.
-    #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let lies_below =
             |name: &str, suffix: &str| name.strip_suffix(suffix).is_some_and(|before| before.ends_with('.'));
@@ -71,7 +67,6 @@ impl fmt::Display for HostPattern {
 
 /// The host of an authority (`Host` header or `:authority`) in normal form: lower case, without port or a final dot.
 /// Nothing when it is not a host. Borrows what is in normal form already.
-#[must_use]
 pub fn of_authority(authority: &str) -> Option<Cow<'_, str>> {
     let (host, port) = split(authority)?;
     if !is_port(port) {
@@ -81,7 +76,6 @@ pub fn of_authority(authority: &str) -> Option<Cow<'_, str>> {
 }
 
 /// The port of an authority, where it names one.
-#[must_use]
 pub fn port_of(authority: &str) -> Option<u16> {
     let (_, port) = split(authority)?;
     port.strip_prefix(':').filter(|_| is_port(port))?.parse().ok()

@@ -29,10 +29,7 @@ pub struct HostMap<T> {
 
 impl<T> HostMap<T> {
     /// Collects patterns and their values.
-    ///
-    /// # Errors
-    ///
-    /// [`DuplicateHost`] with the first pattern that stands twice.
+    /// Error: [`DuplicateHost`] with the first pattern that stands twice.
     pub fn new(entries: impl IntoIterator<Item = (HostPattern, T)>) -> Result<Self, DuplicateHost> {
         let mut map = Self::default();
         for (pattern, value) in entries {
@@ -53,7 +50,6 @@ impl<T> HostMap<T> {
 
     /// The value for an authority (`Host` header or `:authority`); nothing for what is not a host, also when there is a
     /// value for `*`. Allocates only for capitals and IPv6 addresses.
-    #[must_use]
     pub fn find(&self, authority: &str) -> Option<&T> {
         let host = of_authority(authority)?;
         self.exact.get(&*host).or_else(|| self.find_below(&host)).or(self.any.as_ref())

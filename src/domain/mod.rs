@@ -5,7 +5,9 @@
 pub mod agent_id;
 pub mod api_key;
 pub mod binding;
+pub mod chain_settings;
 pub mod client;
+pub mod console;
 pub mod cors;
 pub mod denial;
 pub mod eip712;

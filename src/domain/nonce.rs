@@ -13,28 +13,21 @@ pub struct Nonce(U256);
 
 impl Nonce {
     /// Parses a decimal string.
-    ///
-    /// # Errors
-    ///
-    /// [`NotUint256`] when the text is not a uint256 in decimal.
     pub fn parse(text: &str) -> Result<Self, NotUint256> {
         uint256::parse_decimal(text).map(Self)
     }
 
     /// The nonce with this value.
-    #[must_use]
     pub const fn new(value: U256) -> Self {
         Self(value)
     }
 
     /// The number that is signed.
-    #[must_use]
     pub const fn value(self) -> U256 {
         self.0
     }
 
     /// The nonce as 32 bytes, most significant first: how stores write it.
-    #[must_use]
     pub const fn to_bytes(self) -> [u8; 32] {
         self.0.to_be_bytes()
     }

@@ -30,10 +30,7 @@ pub struct PathPattern {
 
 impl PathPattern {
     /// Reads a pattern.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it, as a phrase.
+    /// Error: what is wrong with it, as a phrase.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err("is longer than 1024 bytes");
@@ -51,13 +48,11 @@ impl PathPattern {
     }
 
     /// The pattern as it was written.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
     /// Whether the pattern takes a path.
-    #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {
         let pattern = self.text.as_bytes();
         if let Some(folder) = pattern.strip_suffix(b"*").filter(|folder| folder.ends_with(b"/")) {
@@ -73,7 +68,6 @@ impl PathPattern {
 
     /// Whether some reading of an ambiguous path, given in normal form, may be one that the pattern takes. Only what
     /// stands before the first `*` is sure to be the same in both.
-    #[must_use]
     pub fn may_match(&self, normal: &[u8]) -> bool {
         match self.text.split_once('*') {
             Some((literal, _)) => normal.starts_with(literal.trim_end_matches('.').as_bytes()),
@@ -84,25 +78,8 @@ impl PathPattern {
 
 /// What may stand in a pattern beside `/` and `*`: unreserved characters and those sub-delimiters that no server gives a
 /// meaning (RFC 3986, sections 2.2 and 2.3).
-const fn is_pattern_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'-' | b'.'
-                | b'_'
-                | b'~'
-                | b'!'
-                | b'$'
-                | b'&'
-                | b'\''
-                | b'('
-                | b')'
-                | b'+'
-                | b','
-                | b'='
-                | b':'
-                | b'@'
-        )
+fn is_pattern_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()+,=:@".contains(&byte)
 }
 
 /// Classic glob with one point to come back to; `open_end`: whatever follows the pattern is taken. One point is enough:
@@ -163,7 +140,6 @@ pub enum Reading {
 /// [`DECODINGS_MAX`] times. Bytes beyond ASCII are no URI (RFC 3986, section 2) but in use, and are read like their
 /// escapes: as text when they are UTF-8, which no pattern can name but by `*`. Otherwise they lead anywhere: overlong
 /// forms are a slash or a dot to some.
-#[must_use]
 pub fn read(path: &[u8]) -> Reading {
     if is_plain(path) {
         return Reading::Plain;

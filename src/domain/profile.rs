@@ -34,19 +34,16 @@ pub struct Details {
 
 impl TrustProfile {
     /// The owner with the checksum of EIP-55.
-    #[must_use]
     pub fn owner_text(&self) -> &str {
         self.written().get(..OWNER_BYTES).unwrap_or_default()
     }
 
     /// The stake in decimal.
-    #[must_use]
     pub fn stake_text(&self) -> &str {
         self.written().get(OWNER_BYTES..).unwrap_or_default()
     }
 
     /// How many bytes the texts take at most. A digit stands for more than three bits.
-    #[must_use]
     pub fn texts_bytes_max(&self) -> usize {
         OWNER_BYTES + self.stake.bit_len() / 3 + 1
     }
@@ -82,7 +79,6 @@ pub struct Reputation {
 
 impl Reputation {
     /// The mean score; nothing when there is no feedback.
-    #[must_use]
     pub fn average_rating(&self) -> Option<f64> {
         (self.feedback_count > 0).then(|| to_f64(self.total_score) / self.feedback_count as f64)
     }

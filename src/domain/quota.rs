@@ -22,13 +22,11 @@ const _: () = assert!(HOUR_MICROS <= WINDOW_MICROS_MAX);
 
 impl Quota {
     /// So many in any minute.
-    #[must_use]
     pub const fn per_minute(limit: u32) -> Self {
         Self { limit, window_micros: MINUTE_MICROS }
     }
 
     /// So many in any hour.
-    #[must_use]
     pub const fn per_hour(limit: u32) -> Self {
         Self { limit, window_micros: HOUR_MICROS }
     }
@@ -50,14 +48,12 @@ pub struct RetryAfter(u64);
 
 impl RetryAfter {
     /// Rounds up to whole seconds.
-    #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         let seconds = micros.div_ceil(1_000_000);
         Self(if seconds == 0 { 1 } else { seconds })
     }
 
     /// The seconds to wait.
-    #[must_use]
     pub const fn seconds(self) -> u64 {
         self.0
     }

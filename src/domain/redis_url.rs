@@ -37,7 +37,6 @@ pub struct RedisHost {
 
 impl RedisHost {
     /// Reads `host:port` as servers write it: IPv6 may stand without brackets.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
@@ -82,10 +81,7 @@ pub struct RedisUrl {
 
 impl RedisUrl {
     /// Parses a URL.
-    ///
-    /// # Errors
-    ///
-    /// [`NotARedisUrl`] when a part is missing, of another form, more than the scheme allows, or there twice.
+    /// Error: [`NotARedisUrl`] when a part is missing, of another form, more than the scheme allows, or there twice.
     pub fn parse(text: &str) -> Result<Self, NotARedisUrl> {
         let (scheme, rest) = text.split_once("://").ok_or(NotARedisUrl::Malformed)?;
         if rest.bytes().any(|byte| byte <= b' ' || matches!(byte, b'\\' | b'#' | b'?' | 0x7f)) {
@@ -102,31 +98,26 @@ impl RedisUrl {
     }
 
     /// How the servers are found.
-    #[must_use]
     pub const fn layout(&self) -> &RedisLayout {
         &self.layout
     }
 
     /// Whether connections are encrypted.
-    #[must_use]
     pub const fn tls(&self) -> bool {
         self.tls
     }
 
     /// The user to log in as; nothing: the server's default one.
-    #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
     /// The password to log in with.
-    #[must_use]
     pub const fn password(&self) -> Option<&Secret> {
         self.password.as_ref()
     }
 
     /// The number of the database.
-    #[must_use]
     pub const fn database(&self) -> u32 {
         self.database
     }
@@ -134,16 +125,13 @@ impl RedisUrl {
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, hosts) = match (&self.layout, self.tls) {
-            (RedisLayout::Single(host), false) => ("redis", std::slice::from_ref(host)),
-            (RedisLayout::Single(host), true) => ("rediss", std::slice::from_ref(host)),
-            (RedisLayout::Sentinel { sentinels, .. }, false) => ("redis-sentinel", sentinels.as_slice()),
-            (RedisLayout::Sentinel { sentinels, .. }, true) => ("rediss-sentinel", sentinels.as_slice()),
-            (RedisLayout::Cluster { seeds }, false) => ("redis+cluster", seeds.as_slice()),
-            (RedisLayout::Cluster { seeds }, true) => ("rediss+cluster", seeds.as_slice()),
+        let (kind, hosts) = match &self.layout {
+            RedisLayout::Single(host) => ("", std::slice::from_ref(host)),
+            RedisLayout::Sentinel { sentinels, .. } => ("-sentinel", sentinels.as_slice()),
+            RedisLayout::Cluster { seeds } => ("+cluster", seeds.as_slice()),
         };
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-        write!(out, "{scheme}://{}", hosts.join(","))
+        write!(out, "redis{}{kind}://{}", if self.tls { "s" } else { "" }, hosts.join(","))
     }
 }
 

@@ -28,7 +28,6 @@ pub struct Decision {
 /// Methods are compared as they are written (RFC 9110, section 9.1), and a rule for `GET` is none for `HEAD`.
 /// A path that no honest request has is denied: [`Reading::Refused`] says which. The work is bounded by
 /// [`path::PATH_BYTES_MAX`], [`path::DECODINGS_MAX`] and the number of routes.
-#[must_use]
 pub fn decide(tenant: &Tenant, method: &str, path: &[u8]) -> Decision {
     match read(tenant, method, path) {
         Reading::Plain => ruled(tenant, first(tenant, method, path)),
@@ -42,7 +41,6 @@ pub fn decide(tenant: &Tenant, method: &str, path: &[u8]) -> Decision {
 
 /// How a request's path reads to [`decide`], and the routes that may be meant, in their order: of a plain path the first
 /// counts, of another one all of them.
-#[must_use]
 pub fn candidates<'a>(tenant: &'a Tenant, method: &str, path: &[u8]) -> (Reading, Vec<&'a Route>) {
     let reading = read(tenant, method, path);
     let routes = tenant.routes.iter().filter(|route| may_be_meant(route, method, path, &reading)).collect();

@@ -22,10 +22,6 @@ pub const VALUE_BYTES_MAX: usize = 8 * 1024;
 pub struct NotAHeaderValue;
 
 /// A value that can be sent.
-///
-/// # Errors
-///
-/// [`NotAHeaderValue`] when it can't.
 pub fn value(text: &str) -> Result<Secret, NotAHeaderValue> {
     let printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     let acceptable = !text.is_empty() && text.len() <= VALUE_BYTES_MAX && text.trim() == text && printable;

@@ -19,10 +19,7 @@ pub struct RpcUrl {
 
 impl RpcUrl {
     /// Parses a URL.
-    ///
-    /// # Errors
-    ///
-    /// [`NotAnRpcUrl`] when the text is not absolute, of another scheme, or would have to be repaired.
+    /// Error: [`NotAnRpcUrl`] when the text is not absolute, of another scheme, or would have to be repaired.
     pub fn parse(text: &str) -> Result<Self, NotAnRpcUrl> {
         if !is_clean(text) {
             return Err(NotAnRpcUrl);
@@ -37,13 +34,17 @@ impl RpcUrl {
     }
 
     /// Scheme, host and port (the port only when it is not the scheme's own): what logs and answers may show.
-    #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// The whole URL, for the one place that connects to it.
+    /// The whole URL without slashes at its end, of one that anybody may know.
     #[must_use]
+    pub fn base(&self) -> &str {
+        self.url.as_str().trim_end_matches('/')
+    }
+
+    /// The whole URL, for the one place that connects to it.
     pub const fn reveal(&self) -> &Url {
         &self.url
     }
@@ -63,7 +64,6 @@ impl fmt::Debug for RpcUrl {
 
 /// What may be shown of a text that was meant as a URL and is none: scheme and host at most, and the host only when
 /// nothing behind it makes it look like a piece of user info.
-#[must_use]
 pub fn public_part(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://")?;
     if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) {

@@ -20,13 +20,11 @@ pub enum SecretSource {
 
 impl Secret {
     /// Keeps this text.
-    #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
 
     /// The text, for the one place that shows it to the server.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }

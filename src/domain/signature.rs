@@ -32,10 +32,7 @@ pub enum SignatureFormat {
 
 impl SignatureFormat {
     /// Reads `0x` and two hex characters for each byte.
-    ///
-    /// # Errors
-    ///
-    /// A phrase that says what the text should be.
+    /// Error: a phrase that says what the text should be.
     pub fn parse(self, text: &str) -> Result<SignatureBytes, &'static str> {
         let (bytes_max, problem) = match self {
             Self::Keys => (KEY_SIGNATURE_BYTES, "is not 0x and 130 hex characters"),
@@ -47,7 +44,6 @@ impl SignatureFormat {
     }
 
     /// True if contract wallets are asked.
-    #[must_use]
     pub const fn has_contracts(self) -> bool {
         matches!(self, Self::Contracts)
     }
@@ -82,13 +78,11 @@ impl SignatureBytes {
     }
 
     /// The signature made of these bytes.
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; KEY_SIGNATURE_BYTES]) -> Self {
         Self(Form::Key(bytes))
     }
 
     /// All of its bytes.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Form::Key(bytes) => bytes,
@@ -97,7 +91,6 @@ impl SignatureBytes {
     }
 
     /// The key's address that signed `digest`; `None` when the form is not canonical or no signer exists.
-    #[must_use]
     pub fn recover(&self, digest: &B256) -> Option<Address> {
         let Form::Key(bytes) = &self.0 else { return None };
         let [r @ .., _] = bytes;

@@ -25,19 +25,11 @@ pub const PASSING_TIERS: [Tier; 4] = [Tier::Bronze, Tier::Silver, Tier::Gold, Ti
 
 impl Tier {
     /// The tier's number, 0 to 4, as the contract writes it.
-    #[must_use]
     pub const fn number(self) -> u8 {
-        match self {
-            Self::Unverified => 0,
-            Self::Bronze => 1,
-            Self::Silver => 2,
-            Self::Gold => 3,
-            Self::Diamond => 4,
-        }
+        self as u8
     }
 
     /// The tier's name, for people.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unverified => "Unverified",
@@ -64,13 +56,11 @@ pub struct PerTier<T> {
 
 impl<T: Copy> PerTier<T> {
     /// The four values, from tier 1 to tier 4.
-    #[must_use]
     pub const fn from_array([bronze, silver, gold, diamond]: [T; 4]) -> Self {
         Self { bronze, silver, gold, diamond }
     }
 
     /// The value for a tier; nothing for tier 0, which never passes.
-    #[must_use]
     pub const fn get(&self, tier: Tier) -> Option<T> {
         match tier {
             Tier::Unverified => None,
@@ -87,7 +77,6 @@ pub type StakeThresholds = PerTier<U256>;
 
 impl StakeThresholds {
     /// The highest tier whose threshold the stake reaches.
-    #[must_use]
     pub fn tier_of(&self, stake: U256) -> Tier {
         PASSING_TIERS
             .into_iter()

@@ -31,13 +31,11 @@ impl TrustedHeaders {
     pub const NONE: Self = Self(Vec::new());
 
     /// These names, in any case.
-    #[must_use]
     pub fn new(names: &[&str]) -> Self {
         Self(names.iter().map(|name| name.to_ascii_lowercase().into()).collect())
     }
 
     /// True for a header by which proxies say how a request came.
-    #[must_use]
     pub fn may_name(name: &str) -> bool {
         let name = name.to_ascii_lowercase();
         let rest = name.strip_prefix(FORWARDED_PREFIX);
@@ -47,7 +45,6 @@ impl TrustedHeaders {
 
     /// True for a header that is trusted. Other spellings of its name are other headers: a proxy that sets `X-Real-IP` does
     /// not set `X_Real_IP`.
-    #[must_use]
     pub fn has(&self, name: &[u8]) -> bool {
         self.0.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
     }

@@ -20,10 +20,6 @@ pub enum NotUint256 {
 }
 
 /// Parses a decimal number. "7", "07" and "007" are the same number.
-///
-/// # Errors
-///
-/// [`NotUint256`] says what is wrong with the text.
 pub fn parse_decimal(text: &str) -> Result<U256, NotUint256> {
     if text.is_empty() {
         return Err(NotUint256::Empty);
@@ -38,7 +34,6 @@ pub fn parse_decimal(text: &str) -> Result<U256, NotUint256> {
 }
 
 /// A number in decimal. Nearly all are below 2^128, where this is several times as fast as the general way.
-#[must_use]
 pub fn decimal(number: U256) -> String {
     match u128::try_from(number) {
         Ok(small) => small.to_string(),

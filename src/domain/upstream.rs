@@ -32,10 +32,7 @@ pub const WEIGHT_MAX: u8 = 100;
 
 impl Upstream {
     /// Reads an upstream.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it, as a phrase.
+    /// Error: what is wrong with it, as a phrase.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const PHRASE: &str = "is not an upstream";
         let (text, weight) = match text.split_once(" weight=") {
@@ -66,7 +63,6 @@ impl Upstream {
     }
 
     /// The same wherever it stands, whatever its share there.
-    #[must_use]
     pub fn alone(&self) -> Self {
         Self { weight: 1, ..self.clone() }
     }

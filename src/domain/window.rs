@@ -50,14 +50,12 @@ impl Window {
     }
 
     /// How many more would be admitted at `now_micros`; records nothing.
-    #[must_use]
     pub fn remaining(&self, quota: Quota, now_micros: u64) -> u32 {
         let now = self.clamp(now_micros);
         quota.limit.saturating_sub(self.live(quota.window_micros, now))
     }
 
     /// What [`Self::admit`] would say at `now_micros`; records nothing.
-    #[must_use]
     pub fn peek(&self, quota: Quota, now_micros: u64) -> Verdict {
         match self.remaining(quota, now_micros) {
             0 => Verdict::Limited { retry_after_micros: self.wait(quota, self.clamp(now_micros)) },
@@ -78,13 +76,11 @@ impl Window {
     }
 
     /// True when nothing that was accepted lies within the last window.
-    #[must_use]
     pub fn is_idle(&self, window_micros: u64, now_micros: u64) -> bool {
         self.ends.is_none_or(|(_, newest)| now_micros.saturating_sub(newest) >= window_micros)
     }
 
     /// The time that [`Self::admit`] would record at `now_micros`.
-    #[must_use]
     pub fn clamp(&self, now_micros: u64) -> u64 {
         self.ends.map_or(now_micros, |(_, newest)| now_micros.max(newest))
     }

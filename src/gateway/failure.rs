@@ -9,7 +9,6 @@ use crate::wire::errors::ErrorCause;
 /// The reason why a request that was let through got no whole answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The client is gone.
     ClientGone,
     /// The client stopped in the middle of its body.
     ClientSlow,

@@ -61,7 +61,7 @@ use crate::pipeline::Pipeline;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
 use crate::serve::connection::Connection;
 use crate::serve::turns::Turn;
-use crate::serve::{Door, Place};
+use crate::serve::{Door, Slot};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
 use crate::wire::discovery::Discovery;
@@ -96,8 +96,8 @@ impl Door for GatewayDoor {
         }
     }
 
-    async fn serve_http2(&self, stream: Stream, turn: Turn, place: Place, shutdown: &ShutdownWatch) {
-        self.library.serve_http2(stream, turn, place, shutdown).await;
+    async fn serve_http2(&self, stream: Stream, turn: Turn, slot: Slot, shutdown: &ShutdownWatch) {
+        self.library.serve_http2(stream, turn, slot, shutdown).await;
     }
 }
 

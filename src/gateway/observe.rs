@@ -24,7 +24,7 @@ use crate::ports::clock::Clock;
 use crate::telemetry::access::{self, Line, Shown};
 use crate::telemetry::http::RouteSeries;
 use crate::telemetry::metrics::{Metrics, NO_TENANT};
-use crate::telemetry::traced::Outcome;
+use crate::telemetry::traces::Outcome;
 use crate::verdicts::{Verdicts, about};
 use crate::wire::client_ip::address_of;
 use crate::wire::errors::ErrorCause;

@@ -68,7 +68,7 @@ pub(super) struct VisitorLimit {
 }
 
 /// What sites are built with.
-pub(crate) struct Workshop<'a> {
+pub(crate) struct SiteBuilder<'a> {
     /// The limits of tenants that have none of their own.
     pub(crate) quotas: PerTier<Quota>,
     /// Where sites count.
@@ -83,11 +83,11 @@ impl Site {
     pub(super) fn new(
         tenant: Arc<Tenant>,
         identity: &UpstreamIdentity,
-        workshop: &Workshop<'_>,
+        builder: &SiteBuilder<'_>,
         former: Option<&Self>,
     ) -> Self {
         let networks = tenant.networks.clone();
-        let mut states = States::of(former, &tenant, AddressRules { networks, ..workshop.addresses.clone() });
+        let mut states = States::of(former, AddressRules { networks, ..builder.addresses.clone() });
         let mut group = |list: &[Upstream]| {
             let members = list.iter().map(|upstream| member(upstream, &tenant, identity, &mut states));
             Arc::new(Upstreams::new(members.collect(), tenant.proxy.balance))
@@ -95,12 +95,12 @@ impl Site {
         let upstreams = group(&tenant.upstreams);
         let mut own = |list: &[Upstream]| (!list.is_empty()).then(|| group(list));
         let route_upstreams = tenant.routes.iter().map(|route| own(&route.upstreams)).collect();
-        let quotas = tenant.requests_per_minute.unwrap_or(workshop.quotas);
+        let quotas = tenant.requests_per_minute.unwrap_or(builder.quotas);
         let limits = [quotas.bronze, quotas.silver, quotas.gold, quotas.diamond].map(|quota| quota.limit);
-        let accesses = PASSING_TIERS.map(|min_tier| access(&tenant, workshop.quotas, min_tier));
+        let accesses = PASSING_TIERS.map(|min_tier| access(&tenant, builder.quotas, min_tier));
         let counters = former.map(|former| Arc::clone(&former.counters));
-        let counters = counters.unwrap_or_else(|| Arc::new(SiteCounters::new(workshop.metrics, &tenant.id)));
-        let routes = Routes::new(workshop.metrics, &tenant, former.map(|former| &former.routes));
+        let counters = counters.unwrap_or_else(|| Arc::new(SiteCounters::new(builder.metrics, &tenant.id)));
+        let routes = Routes::new(builder.metrics, &tenant, former.map(|former| &former.routes));
         let quota_headers = limits.map(|limit| QuotaHeaders::new(OF_AGENT, limit));
         let visitor_limits = tenant.routes.iter().map(|route| visitor_limit(&tenant, route)).collect();
         let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();
@@ -227,31 +227,36 @@ const fn of_tier<T>([bronze, silver, gold, diamond]: &[T; PASSING_TIERS.len()], 
 
 /// What is known of a tenant's upstreams: one state for each, wherever it stands.
 struct States {
+    former: HashMap<Upstream, Arc<UpstreamState>>,
     known: HashMap<Upstream, Arc<UpstreamState>>,
     addresses: AddressRules,
 }
 
 impl States {
-    /// Everything that a former site knew, under the tenant's rules of now.
-    fn of(former: Option<&Site>, tenant: &Tenant, addresses: AddressRules) -> Self {
-        let (health, limits) = (&tenant.proxy.health, tenant.proxy.upstream_limits);
-        let known = former.into_iter().flat_map(Site::members).map(|member| &member.state);
-        let kept = known.map(|state| {
-            let is_same = state.health == *health && state.limits == limits && state.rules == addresses;
-            let with = || Arc::new(state.with(health.clone(), limits, addresses.clone()));
-            (state.upstream.clone(), if is_same { Arc::clone(state) } else { with() })
-        });
-        Self { known: kept.collect(), addresses }
+    /// With everything that a former site knew, whose addresses are those of the rules of now.
+    fn of(former: Option<&Site>, addresses: AddressRules) -> Self {
+        let former = former.into_iter().flat_map(Site::members).map(|member| &member.state);
+        let former = former.map(|state| (state.upstream.clone(), Arc::clone(state)));
+        Self { former: former.collect(), known: HashMap::new(), addresses }
     }
 
+    /// The state under the tenant's rules of now.
     fn get(&mut self, upstream: &Upstream, tenant: &Tenant) -> Arc<UpstreamState> {
-        let (upstream, rules) = (upstream.alone(), &tenant.proxy);
-        let Self { known, addresses } = self;
-        let new = || {
-            let (health, limits) = (rules.health.clone(), rules.upstream_limits);
-            Arc::new(UpstreamState::new(upstream.clone(), health, limits, addresses.clone()))
+        let Self { former, known, addresses } = self;
+        let (upstream, health, limits) =
+            (upstream.alone(), &tenant.proxy.health, tenant.proxy.upstream_limits);
+        let former = former.get(&upstream);
+        let is_same = |state: &&Arc<UpstreamState>| {
+            state.health == *health && state.limits == limits && state.rules == *addresses
         };
-        Arc::clone(known.entry(upstream.clone()).or_insert_with(new))
+        let state = || match former.filter(is_same) {
+            Some(state) => Arc::clone(state),
+            None => {
+                let (upstream, former) = (upstream.clone(), former.map(|former| &**former));
+                Arc::new(UpstreamState::new(upstream, health.clone(), limits, addresses.clone(), former))
+            }
+        };
+        Arc::clone(known.entry(upstream.clone()).or_insert_with(state))
     }
 }
 

@@ -8,11 +8,10 @@ use arc_swap::ArcSwap;
 use crate::domain::host::HostPattern;
 use crate::domain::host_map::{DuplicateHost, HostMap};
 use crate::domain::tenant::Tenant;
-use crate::gateway::site::{Site, Workshop};
+use crate::gateway::site::{Site, SiteBuilder};
 use crate::telemetry::metrics::Families;
 use crate::tls::upstream::UpstreamIdentity;
 
-/// All tenants.
 #[derive(Default)]
 pub(crate) struct Table {
     /// Nothing for hosts of tenants that can't be served.
@@ -27,19 +26,16 @@ pub(crate) type LiveTable = ArcSwap<Table>;
 impl Table {
     /// Builds the sites of these tenants. What `former` knows of upstreams lives on. No tenant's wildcard takes `unserved`
     /// hosts.
-    ///
-    /// # Errors
-    ///
-    /// When two tenants claim a host.
+    /// Error: when two tenants claim a host.
     pub(crate) fn new(
         tenants: impl IntoIterator<Item = (Arc<Tenant>, UpstreamIdentity)>,
         unserved: &[HostPattern],
-        workshop: &Workshop<'_>,
+        builder: &SiteBuilder<'_>,
         former: &Self,
     ) -> Result<Self, DuplicateHost> {
         let build = |(tenant, identity): (Arc<Tenant>, UpstreamIdentity)| {
             let former = former.named(&tenant.id).map(|site| &**site);
-            Arc::new(Site::new(tenant, &identity, workshop, former))
+            Arc::new(Site::new(tenant, &identity, builder, former))
         };
         let sites: Vec<Arc<Site>> = tenants.into_iter().map(build).collect();
         let served =
@@ -91,7 +87,6 @@ impl Table {
         }
     }
 
-    /// All tenants.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
         self.sites.iter().map(|site| &*site.tenant)
     }

@@ -36,7 +36,7 @@ impl Gateway {
     pub(super) fn begin_try(&self, ctx: &mut Context) {
         let Some(mut trace) = ctx.notes.trace.take() else { return };
         if let Some(Upstream { host, port, .. }) = ctx.member().map(|member| &member.state.upstream) {
-            trace.to_upstream(host, *port, self.clock.monotonic_micros());
+            trace.enter_upstream(host, *port, self.clock.monotonic_micros());
         }
         ctx.notes.trace = Some(trace);
     }

@@ -6,16 +6,16 @@ use crate::http1::lines::{is_text, is_token};
 pub(super) const LINE_BYTES_MAX: usize = 4 * 1024;
 
 /// The longest trailer section, in bytes.
-pub const TRAILER_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const TRAILER_BYTES_MAX: usize = 16 * 1024;
 
 /// A body in chunks breaks the syntax, or one of the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a body in chunks breaks its syntax")]
-pub struct BrokenChunks;
+pub(crate) struct BrokenChunks;
 
 /// The piece that one step of [`Decoder::next`] found at the beginning of the bytes it was given.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     /// Bytes of data. Never empty.
     Data(&'a [u8]),
     /// The body is over. The decoder holds its trailers.
@@ -33,7 +33,6 @@ enum Next {
     Extension,
     /// The line feed behind a chunk's size.
     SizeEnd,
-    /// So many bytes of data.
     Data(u64),
     /// The carriage return behind a chunk's data.
     DataCr,
@@ -47,13 +46,12 @@ enum Next {
     TrailerEnd,
     /// The last line feed.
     LastLf,
-    /// The body is over.
     Over,
 }
 
 /// Reads a body in chunks, piece by piece.
 #[derive(Debug)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     next: Next,
     size: u64,
     line_bytes: usize,
@@ -70,11 +68,8 @@ impl Default for Decoder {
 
 impl Decoder {
     /// Takes the next piece off `bytes`, which is moved behind what was taken. Behind the end of the body nothing is taken.
-    ///
-    /// # Errors
-    ///
-    /// [`BrokenChunks`]; the body can't be read any further then.
-    pub fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Piece<'a>, BrokenChunks> {
+    /// Error: [`BrokenChunks`]; the body can't be read any further then.
+    pub(crate) fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Piece<'a>, BrokenChunks> {
         while !self.is_over() {
             if let Next::Data(left) = self.next {
                 let length = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
@@ -92,13 +87,12 @@ impl Decoder {
     }
 
     /// True if the body is over.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.next == Next::Over
     }
 
     /// The trailers of a body that is over, as name and value, each trimmed.
-    pub fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub(crate) fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.trailers.split(|byte| *byte == b'\n').filter_map(|line| {
             let colon = line.iter().position(|byte| *byte == b':')?;
             let (name, value) = line.split_at(colon);
@@ -165,7 +159,7 @@ impl Decoder {
 }
 
 /// Writes the line before a chunk of so many bytes. Behind the data goes CRLF.
-pub fn write_size(size: usize, out: &mut Vec<u8>) {
+pub(crate) fn write_size(size: usize, out: &mut Vec<u8>) {
     let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
     for at in (0..digits).rev() {
         let digit = (size >> (at * 4)) & 0xf;

@@ -7,16 +7,16 @@ use http::HeaderMap;
 use crate::http1::name::Name;
 
 /// The reason why a head is refused, as a phrase.
-pub type Problem = &'static str;
+pub(crate) type Problem = &'static str;
 
 /// The most fields of a head.
-pub const FIELDS_MAX: usize = 128;
+pub(crate) const FIELDS_MAX: usize = 128;
 
 /// The reason for which a head of more than [`FIELDS_MAX`] fields is refused.
-pub const TOO_MANY_FIELDS: Problem = "there are more than 128 headers";
+pub(crate) const TOO_MANY_FIELDS: Problem = "there are more than 128 headers";
 
 /// Header fields of one message, in order.
-pub trait Fields {
+pub(crate) trait Fields {
     /// The values of a known name, in order, without the blanks around them.
     fn values(&self, name: Name) -> impl DoubleEndedIterator<Item = &[u8]>;
 
@@ -45,18 +45,16 @@ pub trait Fields {
 
 /// One field of a head, as spans of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span {
-    /// The id of its name.
-    pub id: Name,
-    /// The span of its name.
-    pub name: Range<usize>,
+pub(crate) struct Span {
+    pub(crate) id: Name,
+    pub(crate) name: Range<usize>,
     /// The span of its value, without the blanks around it.
-    pub value: Range<usize>,
+    pub(crate) value: Range<usize>,
 }
 
 /// The fields of a head, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spans {
+pub(crate) struct Spans {
     list: Vec<Span>,
     /// A bit for each name that is there: most names that are looked for are not.
     names: u32,
@@ -96,11 +94,10 @@ impl Deref for Spans {
 
 /// The fields of a head as spans of its bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct SpanFields<'a> {
+pub(crate) struct SpanFields<'a> {
     /// The head's bytes.
-    pub head: &'a [u8],
-    /// Its fields.
-    pub spans: &'a Spans,
+    pub(crate) head: &'a [u8],
+    pub(crate) spans: &'a Spans,
 }
 
 impl Fields for SpanFields<'_> {

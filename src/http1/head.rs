@@ -9,10 +9,9 @@ use crate::http1::options::Options;
 
 /// How the end of a body is told (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Body {
+pub(crate) enum Body {
     /// By its length in bytes; 0: there is none.
     Length(u64),
-    /// In chunks.
     Chunked,
     /// By the end of the connection. Answers only.
     ToClose,
@@ -20,35 +19,34 @@ pub enum Body {
 
 /// A request's head that means one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestHead {
-    /// The span of the method.
-    pub method: Range<usize>,
+pub(crate) struct RequestHead {
+    pub(crate) method: Range<usize>,
     /// The span of the request target.
-    pub target: Range<usize>,
+    pub(crate) target: Range<usize>,
     /// True if it is HTTP/1.0.
-    pub is_http_1_0: bool,
+    pub(crate) is_http_1_0: bool,
     /// How its body ends.
-    pub body: Body,
+    pub(crate) body: Body,
     /// True if `Connection` holds `close`, or the version is HTTP/1.0: no request follows on the connection.
-    pub closes: bool,
+    pub(crate) closes: bool,
     /// True if the client asks to go on with another protocol on this connection.
-    pub upgrades: bool,
+    pub(crate) upgrades: bool,
     /// True if the target has bytes that no URL has: libraries differ in what they make of them.
-    pub has_odd_target: bool,
+    pub(crate) has_odd_target: bool,
 }
 
 /// An answer's head that means one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AnswerHead {
+pub(crate) struct AnswerHead {
     /// The status, 100 to 999.
-    pub status: u16,
+    pub(crate) status: u16,
     /// The span of the reason phrase; may be empty.
-    pub reason: Range<usize>,
+    pub(crate) reason: Range<usize>,
     /// How its body ends, for this request's method.
-    pub body: Body,
+    pub(crate) body: Body,
     /// True if the connection can't be used again after the answer: HTTP/1.0, `Connection: close`, or a body that ends
     /// with the connection.
-    pub closes: bool,
+    pub(crate) closes: bool,
 }
 
 /// The option after which no message follows.
@@ -59,11 +57,7 @@ const PROTECTED: [Name; 4] = [Name::Host, Name::ForwardedFor, Name::ForwardedHos
 
 /// Reads a whole request head, from the request line to the empty line; writes its fields into `fields`, which is cleared
 /// before.
-///
-/// # Errors
-///
-/// The first problem.
-pub fn read_request(head: &[u8], fields: &mut Spans) -> Result<RequestHead, Problem> {
+pub(crate) fn read_request(head: &[u8], fields: &mut Spans) -> Result<RequestHead, Problem> {
     fields.clear();
     let mut lines = Lines::of(head)?;
     let line = lines.request_line()?;
@@ -102,11 +96,7 @@ pub fn read_request(head: &[u8], fields: &mut Spans) -> Result<RequestHead, Prob
 }
 
 /// Reads a whole answer head, from the status line to the empty line, of a request whose method is HEAD or not.
-///
-/// # Errors
-///
-/// The first problem.
-pub fn read_answer(head: &[u8], is_to_head: bool, fields: &mut Spans) -> Result<AnswerHead, Problem> {
+pub(crate) fn read_answer(head: &[u8], is_to_head: bool, fields: &mut Spans) -> Result<AnswerHead, Problem> {
     fields.clear();
     let mut lines = Lines::of(head)?;
     let line = lines.status_line()?;
@@ -125,11 +115,8 @@ pub fn read_answer(head: &[u8], is_to_head: bool, fields: &mut Spans) -> Result<
 }
 
 /// Checks the fields that tell where a message's body ends, of a head that another reader has read.
-///
-/// # Errors
-///
-/// Two readers may find its end in different places.
-pub fn check_framing(fields: &impl Fields, is_http_1_0: bool) -> Result<(), Problem> {
+/// Error: two readers may find its end in different places.
+pub(crate) fn check_framing(fields: &impl Fields, is_http_1_0: bool) -> Result<(), Problem> {
     let mut framing = Framing::default();
     for name in [Name::ContentLength, Name::TransferEncoding] {
         fields.values(name).try_for_each(|value| framing.read(name, value, is_http_1_0))?;
@@ -138,8 +125,7 @@ pub fn check_framing(fields: &impl Fields, is_http_1_0: bool) -> Result<(), Prob
 }
 
 /// The end of a head: behind the first empty line, by whichever line ends. `searched` bytes were looked through before.
-#[must_use]
-pub fn end_of_head(text: &[u8], searched: usize) -> Option<usize> {
+pub(crate) fn end_of_head(text: &[u8], searched: usize) -> Option<usize> {
     // The last two bytes may be the beginning of the empty line.
     let mut at = searched.saturating_sub(2);
     // 32 bytes at a time, and the two that may belong to an empty line that begins with the last of them.

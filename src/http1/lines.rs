@@ -8,7 +8,6 @@ use crate::http1::name::Name;
 const VERSION: Problem = "the version is neither HTTP/1.1 nor HTTP/1.0";
 const CONTROL: Problem = "there is a control character, or a bare CR";
 
-/// A request line.
 pub(super) struct RequestLine {
     pub(super) method: Range<usize>,
     pub(super) target: Range<usize>,
@@ -16,7 +15,6 @@ pub(super) struct RequestLine {
     pub(super) has_odd_target: bool,
 }
 
-/// A status line.
 pub(super) struct StatusLine {
     pub(super) status: u16,
     pub(super) reason: Range<usize>,

@@ -2,13 +2,13 @@
 //!
 //! Stricter than HTTP libraries: a message that two readers may read differently is refused (request smuggling).
 
-pub mod chunked;
-pub mod fields;
-pub mod head;
-pub mod name;
-pub mod options;
-pub mod told;
-pub mod writing;
+pub(crate) mod chunked;
+pub(crate) mod fields;
+pub(crate) mod head;
+pub(crate) mod name;
+pub(crate) mod options;
+pub(crate) mod told;
+pub(crate) mod writing;
 
 mod lines;
 

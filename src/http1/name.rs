@@ -6,7 +6,7 @@ macro_rules! names {
         /// A header name as an id: rules compare ids instead of text.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub enum Name {
+        pub(crate) enum Name {
             /// Any name that no rule knows.
             Other,
             $(
@@ -17,11 +17,10 @@ macro_rules! names {
 
         impl Name {
             /// Every name but [`Name::Other`].
-            pub const KNOWN: [Self; [$($text),*].len()] = [$(Self::$id),*];
+            pub(crate) const KNOWN: [Self; [$($text),*].len()] = [$(Self::$id),*];
 
             /// The name in lower case; empty for [`Name::Other`].
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
+            pub(crate) const fn as_str(self) -> &'static str {
                 match self {
                     Self::Other => "",
                     $(Self::$id => $text,)*
@@ -79,8 +78,7 @@ static CANDIDATES: [[Name; 32]; 32] = {
 
 impl Name {
     /// The id of a name, in any case.
-    #[must_use]
-    pub fn of(text: &[u8]) -> Self {
+    pub(crate) fn of(text: &[u8]) -> Self {
         let last = text.last().map_or(0, |last| usize::from(last & 31));
         let candidate = CANDIDATES.get(text.len()).and_then(|of_length| of_length.get(last));
         let known = candidate.filter(|name| is_same(text, name.as_str().as_bytes()));

@@ -8,7 +8,7 @@ use crate::http1::head::{RequestHead, read_request};
 /// # Errors
 ///
 /// A client's head would be refused, or a part says more than it is for.
-pub fn read_told<'a>(
+pub(crate) fn read_told<'a>(
     [method, target, host]: [&[u8]; 3],
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     spans: &mut Spans,

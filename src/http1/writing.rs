@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Takes header lines.
-pub trait Lines {
+pub(crate) trait Lines {
     /// Writes one header; `write` gets where its value goes. In a map it replaces what stands there.
     fn line(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>));
 
@@ -34,8 +34,7 @@ impl Lines for HeaderMap {
     }
 }
 
-/// Writes a number in decimal.
-pub fn write_decimal(mut number: u64, out: &mut Vec<u8>) {
+pub(crate) fn write_decimal(mut number: u64, out: &mut Vec<u8>) {
     let begin = out.len();
     loop {
         // The remainder of ten is a digit.

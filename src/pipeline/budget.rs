@@ -11,10 +11,7 @@ use crate::ports::store::{Budget, RouteScope};
 
 impl Pipeline {
     /// Counts a request of a client on a public route with this limit.
-    ///
-    /// # Errors
-    ///
-    /// [`Denial::RateLimited`], which names no agent, or a fault of the store.
+    /// Error: [`Denial::RateLimited`], which names no agent, or a fault of the store.
     pub async fn pass(
         &self,
         client: ClientNet,

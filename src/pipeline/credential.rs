@@ -1,4 +1,4 @@
-//! What a request brings to be let in, in well-formed types: doors make these, the pipeline judges them.
+//! What a request brings to be let in, in well-formed types: listeners make these, the pipeline judges them.
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
@@ -18,7 +18,7 @@ pub struct Ask<'a> {
     pub client: ClientNet,
     /// The application's origin, to be compared with the endpoint declared for the key.
     pub origin: Option<WebOrigin>,
-    /// The rules of the door or route.
+    /// The rules of the listener or route.
     pub access: &'a Access,
 }
 
@@ -27,7 +27,7 @@ pub struct Ask<'a> {
 pub enum Credential {
     /// An API key.
     Key {
-        /// The digest of the key; the key itself stays at the door.
+        /// The digest of the key; the key itself stays at the listener.
         digest: KeyDigest,
         /// The agent that the request names, if it does: then the key must be that agent's.
         named: Option<AgentId>,
@@ -63,7 +63,6 @@ pub struct ProfileRead {
 
 impl Credential {
     /// Its kind, as the configuration names it.
-    #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Key { .. } => "api_key",
@@ -72,7 +71,6 @@ impl Credential {
     }
 
     /// The agent that the request names, for the details of a denial.
-    #[must_use]
     pub const fn named_agent(&self) -> Option<AgentId> {
         match self {
             Self::Key { named, .. } => *named,

@@ -34,10 +34,7 @@ const MINTS_MAX: u32 = 65_536;
 #[async_trait]
 pub trait Recorder: Send + Sync {
     /// The agent's key is about to be changed as its owner has signed.
-    ///
-    /// # Errors
-    ///
-    /// [`Unrecorded`]: it must not be.
+    /// Error: [`Unrecorded`]: it must not be.
     async fn begin(&self, agent: AgentId, owner: Address) -> Result<(), Unrecorded>;
 }
 
@@ -65,15 +62,6 @@ pub struct IssuedKey {
     pub allowance: Allowance,
 }
 
-/// An agent that has no key any more.
-#[derive(Debug)]
-pub struct RevokedKey {
-    /// The agent.
-    pub agent: AgentId,
-    /// What is left of the client's hourly budget.
-    pub allowance: Allowance,
-}
-
 /// Whether an agent has a key.
 #[derive(Debug)]
 pub struct KeyStatus {
@@ -84,60 +72,10 @@ pub struct KeyStatus {
 }
 
 impl Pipeline {
-    /// Makes the agent's key.
+    /// Makes a key for the agent, as `change` says: its first one, or a new one in place of any.
     ///
-    /// # Errors
-    ///
-    /// Among the refusals of any signed request, [`Denial::KeyAlreadyExists`] when the agent has one.
-    pub async fn generate_key(
-        &self,
-        order: KeyOrder<'_>,
-        declared_endpoint: Option<Endpoint>,
-    ) -> Result<IssuedKey, Refusal> {
-        self.issue(order, declared_endpoint, KeyChange::Issue).await
-    }
-
-    /// Makes a new key the agent's one and only, whether it had one or not.
-    ///
-    /// # Errors
-    ///
-    /// The refusals of any signed request.
-    pub async fn rotate_key(
-        &self,
-        order: KeyOrder<'_>,
-        declared_endpoint: Option<Endpoint>,
-    ) -> Result<IssuedKey, Refusal> {
-        self.issue(order, declared_endpoint, KeyChange::Rotate).await
-    }
-
-    /// Revokes the agent's key, if it has one.
-    ///
-    /// # Errors
-    ///
-    /// The refusals of any signed request.
-    pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<RevokedKey, Refusal> {
-        let revoke = || Ok(((), KeyChange::Revoke));
-        let ((), allowance) = self.change_key(&order, KeyBudget::Revocations, revoke).await?;
-        Ok(RevokedKey { agent: order.signed.agent, allowance })
-    }
-
-    /// Whether the agent has a key. Public; a client may ask as often as it may send refused credentials.
-    ///
-    /// # Errors
-    ///
-    /// [`Denial::RateLimited`], or a fault of the store.
-    pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Refusal> {
-        if let Some(quota) = self.status_reads_max {
-            let read = self.status_reads.hit(&client, quota, self.ports.clock.monotonic_micros());
-            allowance(quota, Some(agent), read)?; // 429
-        }
-        let limit = self.key_management.limit;
-        let KeySeen { has_key, left: remaining } =
-            self.ports.store.status(client, agent, self.key_management).await?; // 500
-        Ok(KeyStatus { has_key, allowance: Allowance { limit, remaining } })
-    }
-
-    async fn issue(
+    /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] for a first one of an agent that has one.
+    pub async fn issue_key(
         &self,
         order: KeyOrder<'_>,
         declared_endpoint: Option<Endpoint>,
@@ -150,6 +88,25 @@ impl Pipeline {
         };
         let (key, allowance) = self.change_key(&order, KeyBudget::Changes, mint).await?;
         Ok(IssuedKey { key, agent: order.signed.agent, allowance })
+    }
+
+    /// Revokes the agent's key, if it has one. Returns the rest of the client's hourly budget.
+    pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<Allowance, Refusal> {
+        let revoke = || Ok(((), KeyChange::Revoke));
+        self.change_key(&order, KeyBudget::Revocations, revoke).await.map(|((), allowance)| allowance)
+    }
+
+    /// Whether the agent has a key. Public; a client may ask as often as it may send refused credentials.
+    /// Error: [`Denial::RateLimited`], or a fault of the store.
+    pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Refusal> {
+        if let Some(quota) = self.status_reads_max {
+            let read = self.status_reads.hit(&client, quota, self.ports.clock.monotonic_micros());
+            allowance(quota, Some(agent), read)?; // 429
+        }
+        let limit = self.key_management.limit;
+        let KeySeen { has_key, left: remaining } =
+            self.ports.store.status(client, agent, self.key_management).await?; // 500
+        Ok(KeyStatus { has_key, allowance: Allowance { limit, remaining } })
     }
 
     /// Makes a key that the store can keep for the agent.

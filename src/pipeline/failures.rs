@@ -41,7 +41,7 @@ pub(super) const WAITING_MAX: usize = 4_096;
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The budget of refused credentials per client.
-pub struct FailureBudget {
+pub(crate) struct FailureBudget {
     limit: Option<Quota>,
     clients: Meters<ClientNet>,
     deposits: Arc<Counts<ClientNet>>,
@@ -65,8 +65,7 @@ pub(super) struct Deposit {
 
 impl FailureBudget {
     /// So many refused credentials per client; nothing: no limit.
-    #[must_use]
-    pub fn new(limit: Option<Quota>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(limit: Option<Quota>, clock: Arc<dyn Clock>) -> Self {
         Self {
             limit,
             clients: Meters::new(CLIENTS_MAX),

@@ -4,13 +4,13 @@
 //! Must not know HTTP, JSON, configuration files, or the implementations of the ports. The order of checks is the order of
 //! the steps: `Credential → Principal → Standing → Permit`, each type made in one file, from the one before it.
 
-pub mod budget;
+pub(crate) mod budget;
 pub mod credential;
 pub mod custody;
-pub mod failures;
+pub(crate) mod failures;
 pub mod permit;
 pub mod profile;
-pub mod readiness;
+pub(crate) mod readiness;
 pub mod refusal;
 pub mod standing;
 
@@ -107,7 +107,6 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// The pipeline over these ports, under these rules.
-    #[must_use]
     pub fn new(ports: Ports, rules: Rules) -> Self {
         Self {
             owners: OwnerCheck::new(rules.signing_domain, rules.signature_format, rules.freshness),
@@ -124,11 +123,8 @@ impl Pipeline {
     }
 
     /// Admits one request: authenticates it, checks the agent's tier, charges its window.
-    ///
-    /// # Errors
-    ///
-    /// A [`Refusal`]: a denial that the client can act on, or a fault of ours. A refused request leaves nonce and
-    /// window as they were.
+    /// Error: a [`Refusal`]: a denial that the client can act on, or a fault of ours. A refused request leaves nonce
+    /// and window as they were.
     pub async fn admit(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
         let standing = self.verify(ask).await?;
         self.spend(standing, ask).await
@@ -136,10 +132,6 @@ impl Pipeline {
 
     /// The first half of [`Self::admit`]: authenticates, and checks the tier. Uses up neither nonce nor window, so that a
     /// caller may still refuse the request for reasons of its own.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`Self::admit`].
     pub async fn verify(&self, ask: &Ask<'_>) -> Result<Standing, Refusal> {
         let mut deposit = None;
         let outcome = match self.authenticate(ask, &mut deposit).await {
@@ -159,10 +151,6 @@ impl Pipeline {
     }
 
     /// The second half of [`Self::admit`]: charges the agent's window. Key and nonce are judged at this moment.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`Self::admit`].
     pub async fn spend(&self, mut standing: Standing, ask: &Ask<'_>) -> Result<Permit, Refusal> {
         let deposit = standing.deposit.take();
         let outcome = self.meter(standing, ask).await; // 401 revoked, 400 nonce, 429
@@ -197,31 +185,26 @@ impl Pipeline {
     }
 
     /// How many clients are counted for bad credentials.
-    #[must_use]
     pub fn failing_clients(&self) -> usize {
         self.failures.clients()
     }
 
     /// The domain of signatures, and the window of their timestamps.
-    #[must_use]
     pub fn signing(&self) -> (&Eip712Domain, Freshness) {
         self.owners.signing()
     }
 
     /// The least stake of each tier.
-    #[must_use]
     pub const fn stakes(&self) -> &StakeThresholds {
         &self.stakes
     }
 
     /// The form of API keys.
-    #[must_use]
     pub fn key_format(&self) -> &ApiKeyFormat {
         &self.key_format
     }
 
     /// The form of owners' signatures.
-    #[must_use]
     pub const fn signature_format(&self) -> SignatureFormat {
         self.owners.format()
     }

@@ -26,31 +26,26 @@ pub struct Permit {
 
 impl Permit {
     /// The verified agent.
-    #[must_use]
     pub const fn agent(&self) -> AgentId {
         self.agent
     }
 
     /// What the registries say about it.
-    #[must_use]
     pub const fn profile(&self) -> &Arc<TrustProfile> {
         &self.profile
     }
 
     /// The tier that its stake gives it.
-    #[must_use]
     pub const fn tier(&self) -> Tier {
         self.tier
     }
 
     /// What is left of its budget.
-    #[must_use]
     pub const fn allowance(&self) -> Allowance {
         self.allowance
     }
 
     /// True when the request's origin is not the one declared for the key.
-    #[must_use]
     pub const fn endpoint_mismatch(&self) -> bool {
         self.endpoint_mismatch
     }

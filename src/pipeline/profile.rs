@@ -36,31 +36,26 @@ pub struct OwnerProfile {
 
 impl OwnerProfile {
     /// The agent.
-    #[must_use]
     pub const fn agent(&self) -> AgentId {
         self.agent
     }
 
     /// The values of the registries.
-    #[must_use]
     pub fn profile(&self) -> &TrustProfile {
         &self.profile
     }
 
     /// The tier that its stake gives it.
-    #[must_use]
     pub const fn tier(&self) -> Tier {
         self.tier
     }
 
     /// True if it has an active key.
-    #[must_use]
     pub const fn has_key(&self) -> bool {
         self.has_key
     }
 
     /// The rest of the client's reads of this agent.
-    #[must_use]
     pub const fn allowance(&self) -> Allowance {
         self.allowance
     }
@@ -68,10 +63,7 @@ impl OwnerProfile {
 
 impl Pipeline {
     /// Reads the agent's profile for its owner. Charges neither the agent's window nor key management.
-    ///
-    /// # Errors
-    ///
-    /// The refusals of any signed request, but for those of nonces: there is none.
+    /// Error: the refusals of any signed request, but for those of nonces: there is none.
     pub async fn owner_profile(
         &self,
         client: ClientNet,

@@ -22,16 +22,16 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// The first pause. Each is twice the one before, up to [`ASK_EVERY`]: a start is not held up by the first refusal.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a dependency has for its word; silence is a no.
+/// How long a dependency may take to answer; silence is a no.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How old a word may be, in microseconds: longer than a probe and a pause take.
+/// How old an answer may be, in microseconds: longer than a probe and a pause take.
 const AGE_MICROS_MAX: u64 = 5_000_000;
 
-/// A dependency's word: nothing to complain of, or what is wrong.
-pub type Word = Result<(), Arc<dyn Error + Send + Sync>>;
+/// The health of a dependency, or what is wrong with it.
+pub(crate) type Health = Result<(), Arc<dyn Error + Send + Sync>>;
 
-/// Why a dependency counts as unhealthy without a word of its own.
+/// Why a dependency counts as unhealthy without an answer.
 #[derive(Debug, thiserror::Error)]
 enum Silence {
     #[error("the {name} did not answer a probe within {secs} s", name = .0, secs = PROBE_TIME_MAX.as_secs())]
@@ -44,35 +44,32 @@ enum Silence {
 
 /// What the dependencies said when they were last asked.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub(crate) struct Report {
     /// True once the process is to end: requests should go elsewhere.
-    pub is_stopping: bool,
-    /// The store's word.
-    pub store: Word,
-    /// The chain's word.
-    pub chain: Word,
-    /// How old the older of the two words is, in microseconds.
-    pub age_micros: u64,
+    pub(crate) is_stopping: bool,
+    pub(crate) store: Health,
+    pub(crate) chain: Health,
+    /// How old the older of the two answers is, in microseconds.
+    pub(crate) age_micros: u64,
     /// True when no node gives logs, so that profiles are read again and again. Verifications are right all the same.
-    pub lacks_logs: bool,
+    pub(crate) lacks_logs: bool,
     /// How many replicas the store lacks without which it changes no key. Verifications are right all the same.
-    pub replicas_missing: u32,
+    pub(crate) replicas_missing: u32,
     /// Set while signatures are refused because nonces may have been lost. Key checks go on.
-    pub signatures_accepted_from: Option<UnixSeconds>,
+    pub(crate) signatures_accepted_from: Option<UnixSeconds>,
 }
 
 impl Report {
     /// True when verifications can be answered, and will be.
-    #[must_use]
-    pub const fn is_ready(&self) -> bool {
+    pub(crate) const fn is_ready(&self) -> bool {
         !self.is_stopping && self.store.is_ok() && self.chain.is_ok()
     }
 }
 
-/// A word, and when it was given, in monotonic microseconds.
+/// A dependency's health, and when it answered, in monotonic microseconds.
 #[derive(Debug, Clone)]
 struct Found {
-    word: Word,
+    health: Health,
     at_micros: u64,
 }
 
@@ -84,7 +81,7 @@ struct Known {
 }
 
 /// Asks the dependencies again and again, and knows what was last found.
-pub struct Readiness {
+pub(crate) struct Readiness {
     chain: Arc<dyn Chain>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -94,45 +91,43 @@ pub struct Readiness {
 
 impl Readiness {
     /// Over these dependencies; nothing has been asked yet.
-    #[must_use]
-    pub fn new(chain: Arc<dyn Chain>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(chain: Arc<dyn Chain>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let (is_stopping, known) = (AtomicBool::new(false), watch::Sender::default());
         Self { chain, store, clock, is_stopping, known }
     }
 
     /// Says from now on that the process is to end.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
     /// Asks both for as long as it is polled.
-    pub async fn refresh(&self) {
+    pub(crate) async fn refresh(&self) {
         let store = self.ask_again("store", |known| &mut known.store, || self.store.probe());
         let chain = self.ask_again("chain", |known| &mut known.chain, || self.chain.probe());
         tokio::join!(store, chain);
     }
 
     /// The last answers, and how old they are.
-    #[must_use]
-    pub fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         let known = self.known.borrow();
         let now = self.clock.monotonic_micros();
         let age =
             |found: &Option<Found>| found.as_ref().map_or(0, |found| now.saturating_sub(found.at_micros));
-        let word = |name, found: &Option<Found>| -> Word {
+        let health = |name, found: &Option<Found>| -> Health {
             let age_micros = age(found);
             match found {
                 None => Err(Arc::new(Silence::Unasked(name))),
                 Some(_) if age_micros > AGE_MICROS_MAX => {
                     Err(Arc::new(Silence::Stale { name, secs: age_micros / 1_000_000 }))
                 }
-                Some(found) => found.word.clone(),
+                Some(found) => found.health.clone(),
             }
         };
         Report {
             is_stopping: self.is_stopping.load(Ordering::Relaxed),
-            store: word("store", &known.store),
-            chain: word("chain", &known.chain),
+            store: health("store", &known.store),
+            chain: health("chain", &known.chain),
             age_micros: age(&known.store).max(age(&known.chain)),
             lacks_logs: self.chain.lacks_logs(),
             replicas_missing: self.store.replicas_missing().unwrap_or_default(),
@@ -141,7 +136,7 @@ impl Readiness {
     }
 
     /// The same. Just after the start it waits until both have been asked once, for no longer than that takes.
-    pub async fn first_report(&self) -> Report {
+    pub(crate) async fn first_report(&self) -> Report {
         let mut known = self.known.subscribe();
         let asked = known.wait_for(|known| known.store.is_some() && known.chain.is_some());
         // Without answers it is not ready.
@@ -157,11 +152,11 @@ impl Readiness {
     ) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let word = word(name, probe()).await;
-            let found = Found { word, at_micros: self.clock.monotonic_micros() };
+            let health = health(name, probe()).await;
+            let found = Found { health, at_micros: self.clock.monotonic_micros() };
             self.known.send_modify(|known| {
                 let place = place(known);
-                note_change(name, place.as_ref(), &found.word);
+                note_change(name, place.as_ref(), &found.health);
                 *place = Some(found);
             });
             sleep(pause).await;
@@ -171,9 +166,9 @@ impl Readiness {
 }
 
 /// Logs a fault when it begins, changes or ends, and not at each look.
-fn note_change(kind: &str, last: Option<&Found>, word: &Word) {
-    let text = |word: &Word| word.as_ref().err().map(ToString::to_string);
-    let (last, now) = (last.and_then(|found| text(&found.word)), text(word));
+fn note_change(kind: &str, last: Option<&Found>, health: &Health) {
+    let text = |health: &Health| health.as_ref().err().map(ToString::to_string);
+    let (last, now) = (last.and_then(|found| text(&found.health)), text(health));
     if now == last {
         return;
     }
@@ -183,10 +178,10 @@ fn note_change(kind: &str, last: Option<&Found>, word: &Word) {
     }
 }
 
-async fn word<F: Error + Send + Sync + 'static>(
+async fn health<F: Error + Send + Sync + 'static>(
     name: &'static str,
     probe: impl Future<Output = Result<(), F>>,
-) -> Word {
+) -> Health {
     match timeout(PROBE_TIME_MAX, probe).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(fault)) => Err(Arc::new(fault)),

@@ -9,18 +9,23 @@ use crate::ports::clock::NoEntropy;
 use crate::ports::store::StoreFault;
 
 /// A request that was not let through.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Refusal {
     /// The request was denied: a verdict.
+    #[error("denied")]
     Denied(Denial),
     /// The chain could not be read: a fault.
-    Chain(ChainFault),
+    #[error(transparent)]
+    Chain(#[from] ChainFault),
     /// The store failed: a fault.
-    Store(StoreFault),
+    #[error(transparent)]
+    Store(#[from] StoreFault),
     /// No key could be minted: a fault.
-    Entropy(NoEntropy),
+    #[error(transparent)]
+    Entropy(#[from] NoEntropy),
     /// An operation that must be recorded could not be: a fault.
-    Unrecorded(Unrecorded),
+    #[error(transparent)]
+    Unrecorded(#[from] Unrecorded),
 }
 
 /// An operation was not done, because no line could be written about it.
@@ -28,32 +33,8 @@ pub enum Refusal {
 #[error("no line of the audit log can be written, so no key is changed: {0}")]
 pub struct Unrecorded(pub Arc<dyn Error + Send + Sync>);
 
-impl From<Unrecorded> for Refusal {
-    fn from(fault: Unrecorded) -> Self {
-        Self::Unrecorded(fault)
-    }
-}
-
 impl From<Denial> for Refusal {
     fn from(denial: Denial) -> Self {
         Self::Denied(denial)
-    }
-}
-
-impl From<ChainFault> for Refusal {
-    fn from(fault: ChainFault) -> Self {
-        Self::Chain(fault)
-    }
-}
-
-impl From<StoreFault> for Refusal {
-    fn from(fault: StoreFault) -> Self {
-        Self::Store(fault)
-    }
-}
-
-impl From<NoEntropy> for Refusal {
-    fn from(fault: NoEntropy) -> Self {
-        Self::Entropy(fault)
     }
 }

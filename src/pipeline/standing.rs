@@ -33,7 +33,6 @@ pub struct Standing {
 
 impl Standing {
     /// The agent.
-    #[must_use]
     pub const fn agent(&self) -> AgentId {
         self.principal.agent()
     }
@@ -47,13 +46,11 @@ impl Standing {
     }
 
     /// Its tier.
-    #[must_use]
     pub const fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// Its quota at the door that was asked.
-    #[must_use]
+    /// Its quota at the listener that was asked.
     pub const fn quota(&self) -> Quota {
         self.quota
     }
@@ -128,10 +125,7 @@ impl Pipeline {
 }
 
 /// The tier of an agent with this stake, and the quota of that tier.
-///
-/// # Errors
-///
-/// [`Denial::TierBlocked`] below the lowest tier that passes.
+/// Error: [`Denial::TierBlocked`] below the lowest tier that passes.
 pub fn judge(
     stakes: &StakeThresholds,
     access: &Access,

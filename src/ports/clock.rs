@@ -19,10 +19,7 @@ pub trait Clock: Send + Sync {
 /// Where the product gets its randomness from.
 pub trait Entropy: Send + Sync {
     /// Fills a key's worth of bytes from a cryptographically secure source.
-    ///
-    /// # Errors
-    ///
-    /// [`NoEntropy`] when the source has failed; no key may be minted then.
+    /// Error: [`NoEntropy`] when the source has failed; no key may be minted then.
     fn key_bytes(&self) -> Result<[u8; 32], NoEntropy>;
 }
 

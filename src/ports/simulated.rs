@@ -14,7 +14,6 @@ pub struct SimulatedClock {
 
 impl SimulatedClock {
     /// The wall clock shows `unix_secs`, the monotonic one 0.
-    #[must_use]
     pub const fn new(unix_secs: u64) -> Self {
         Self {
             start_unix_millis: unix_secs.saturating_mul(1_000),

@@ -101,7 +101,6 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     /// The same as text; an IPv4 address is written as such, however it came.
     pub(crate) peer_text: Box<str>,
-    /// The request's head.
     pub(super) head: Vec<u8>,
     /// The fields of the request's head.
     pub(super) spans: Spans,

@@ -1,4 +1,4 @@
-//! The shell around every door of ours: connections, their limits, and the bytes of request heads.
+//! The shell around every listener of ours: connections, their limits, and the bytes of request heads.
 //!
 //! Knows no endpoint and no route. It hands requests to a door whose framing is unambiguous. The HTTP
 //! library's own shell has no limit on connections or whole heads, accepts ambiguous framing, and logs request bytes.
@@ -75,26 +75,27 @@ pub(crate) trait Door: Send + Sync + 'static {
         head: RequestHead,
     ) -> impl Future<Output = Option<Box<Connection>>> + Send;
 
-    /// Serves a connection of HTTP/2 to its end. Its streams take the turn of the client's network, and hold its place as
+    /// Serves a connection of HTTP/2 to its end. Its streams take the turn of the client's network, and hold its slot as
     /// long as any of them lasts.
     fn serve_http2(
         &self,
         stream: Stream,
         turn: Turn,
-        place: Place,
+        slot: Slot,
         shutdown: &ShutdownWatch,
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// The place of a connection in its listener and its client's network.
-pub(crate) struct Place {
+/// The slot of a connection in its listener and its client's network.
+pub(crate) struct Slot {
     _of_listener: OwnedSemaphorePermit,
     _of_network: Option<Counted<ClientNet>>,
 }
 
 /// A door in its shell.
 pub(crate) struct HttpShell<D> {
-    door: D,
+    /// Workers may share it.
+    door: Arc<D>,
     clock: Arc<dyn Clock>,
     limits: Limits,
     tls: Option<Acceptor>,
@@ -124,10 +125,10 @@ impl Limits {
         metrics: &Metrics,
     ) -> Self {
         let connections = Arc::new(Semaphore::new(connections_max));
-        let door = name.to_owned();
+        let listener = name.to_owned();
         metrics.at_scrape_from(&connections, move |families, connections| {
             let open = connections_max.saturating_sub(connections.available_permits());
-            families.connections.with_label_values(&[&door]).set(i64::try_from(open).unwrap_or(i64::MAX));
+            families.connections.with_label_values(&[&listener]).set(i64::try_from(open).unwrap_or(i64::MAX));
         });
         let turned_away = |reason| metrics.connections_turned_away.with_label_values(&[name, reason]);
         Self {
@@ -179,7 +180,7 @@ impl<D> HttpShell<D> {
     /// Puts the shell around a door, whose tasks take turns with those of its thread's other doors. Without `tls` it speaks in
     /// the clear.
     pub(crate) fn new(
-        door: D,
+        door: Arc<D>,
         tls: Option<Arc<ServerConfig>>,
         clock: Arc<dyn Clock>,
         limits: Limits,
@@ -187,19 +188,6 @@ impl<D> HttpShell<D> {
     ) -> Self {
         let tls = tls.map(Acceptor::from_server_config);
         Self { door, clock, limits, tls, turns }
-    }
-}
-
-/// Workers may share a door.
-impl<D: Door> Door for Arc<D> {
-    const SPEAKS_HTTP2: bool = D::SPEAKS_HTTP2;
-
-    async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
-        (**self).serve_http1(connection, head).await
-    }
-
-    async fn serve_http2(&self, stream: Stream, turn: Turn, place: Place, shutdown: &ShutdownWatch) {
-        (**self).serve_http2(stream, turn, place, shutdown).await;
     }
 }
 
@@ -213,15 +201,15 @@ impl<D: Door> HttpShell<D> {
             return;
         };
         let Some((client, of_network)) = limits.client_of(&mut stream, peer).await else { return };
-        let place = Place { _of_listener: of_listener, _of_network: of_network };
+        let slot = Slot { _of_listener: of_listener, _of_network: of_network };
         let turn = self.turns.of(ClientNet::of(client.ip()));
-        turn.keep(self.serve_requests(stream, (client, place), &turn, shutdown)).await;
+        turn.keep(self.serve_requests(stream, (client, slot), &turn, shutdown)).await;
     }
 
     async fn serve_requests(
         &self,
         stream: TcpStream,
-        (peer, place): (SocketAddr, Place),
+        (peer, slot): (SocketAddr, Slot),
         turn: &Turn,
         shutdown: &ShutdownWatch,
     ) -> Option<()> {
@@ -229,7 +217,7 @@ impl<D: Door> HttpShell<D> {
         let mut ahead = BytesMut::new();
         if D::SPEAKS_HTTP2 && preface::is_http2(&mut stream, &mut ahead, shutdown).await? {
             let stream = Bounded::new(stream.into_library(peer), ahead, Extent::Rest);
-            self.door.serve_http2(Box::new(stream), turn.clone(), place, shutdown).await;
+            self.door.serve_http2(Box::new(stream), turn.clone(), slot, shutdown).await;
             return None;
         }
         let mut connection = Connection::new(stream, ahead, peer, shutdown);

@@ -20,7 +20,7 @@ use crate::serve::connection::{Connection, read_more};
 use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
 use crate::serve::turns::Turn;
-use crate::serve::{Door, Place};
+use crate::serve::{Door, Slot};
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 
@@ -74,7 +74,6 @@ pub(crate) trait WholeService: Send + Sync + 'static {
     /// Per-request notes for logs.
     type Notes: Send;
 
-    /// A request has come.
     fn begin(&self, request: &Request<'_>) -> Self::Notes;
 
     /// Finds a request's endpoint, and the longest body that it takes, in bytes. 0: a body is not read.
@@ -148,7 +147,7 @@ impl<S: WholeService> Door for WholeAnswers<S> {
         None
     }
 
-    async fn serve_http2(&self, _stream: Stream, _turn: Turn, _place: Place, _shutdown: &ShutdownWatch) {}
+    async fn serve_http2(&self, _stream: Stream, _turn: Turn, _slot: Slot, _shutdown: &ShutdownWatch) {}
 }
 
 impl<S: WholeService> WholeAnswers<S> {
@@ -216,17 +215,14 @@ impl<'a> Request<'a> {
 
 impl Upload<'_> {
     /// Reads a body of at most `bytes_max`; none if that is 0.
-    ///
-    /// # Errors
-    ///
-    /// Too long, too slow, or broken. No request follows then, unless the length was announced.
+    /// Error: too long, too slow, or broken. No request follows then, unless the length was announced.
     async fn read(&mut self, bytes_max: usize) -> Result<Vec<u8>, ErrorCause> {
         let mut body = Vec::new();
         if bytes_max == 0 || self.left == Body::Length(0) {
             return Ok(body);
         }
         if matches!(self.left, Body::Length(bytes) if bytes > bytes_max as u64) {
-            return Err(ErrorCause::PayloadTooLarge);
+            return Err(ErrorCause::UploadTooLarge { bytes_max: bytes_max as u64 });
         }
         let extent = std::mem::replace(&mut self.left, Body::ToClose);
         let (stream, ahead) = (&mut *self.stream, &mut *self.ahead);
@@ -278,7 +274,7 @@ async fn read_chunks(
         let mut rest = ahead.as_ref();
         while let Piece::Data(data) = decoder.next(&mut rest).map_err(|_| BROKEN)? {
             if body.len() + data.len() > bytes_max {
-                return Err(ErrorCause::PayloadTooLarge);
+                return Err(ErrorCause::UploadTooLarge { bytes_max: bytes_max as u64 });
             }
             body.extend_from_slice(data);
         }

@@ -30,7 +30,6 @@ const ACCEPTS_MAX: u64 = 8;
 /// How long accepting pauses when it fails: most often there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A worker.
 pub(crate) struct Worker<D> {
     sockets: Vec<Socket>,
     shell: Arc<HttpShell<D>>,
@@ -52,10 +51,7 @@ impl<D: Door> Worker<D> {
     }
 
     /// Takes connections until its sockets are to close. Connections go on for as long as the runtime does.
-    ///
-    /// # Errors
-    ///
-    /// A socket can't be used, or taking connections panicked: its clients would wait for ever.
+    /// Error: a socket can't be used, or taking connections panicked: its clients would wait for ever.
     pub(crate) async fn run(mut self) -> io::Result<()> {
         if self.gates.serving.wait_for(|serving| *serving).await.is_err() {
             // The process ends before it serves.
@@ -75,10 +71,7 @@ impl<D: Door> Worker<D> {
 
 /// A socket for each of so many workers, bound and not listening: clients are refused until it listens, and none is reset.
 /// The kernel spreads connections over them.
-///
-/// # Errors
-///
-/// The address can't be used. Workers of another process don't share it: it must be free.
+/// Error: the address can't be used. Workers of another process don't share it: it must be free.
 pub(crate) fn bound(address: SocketAddr, workers: usize) -> io::Result<Vec<Socket>> {
     drop(socket(address, false)?);
     (0..workers).map(|_| socket(address, true)).collect()
@@ -93,10 +86,7 @@ fn socket(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
 }
 
 /// Sets what workers need of a socket, wherever it comes from.
-///
-/// # Errors
-///
-/// The operating system refuses.
+/// Error: the operating system refuses.
 pub(crate) fn adopt(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     // Connections inherit both. Without the first, small answers may wait for the acknowledgement of the one before.

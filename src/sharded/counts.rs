@@ -7,40 +7,34 @@ use crate::sharded::{Hashed, Shards, Table};
 
 /// An owner of shared places gets one more only while it holds fewer than this times the number that are free. An owner that
 /// takes all it can ends at three quarters.
-pub const SHARE: u32 = 3;
+pub(crate) const SHARE: u32 = 3;
 
 /// Many more than cores, so that two requests rarely meet.
 const SHARDS: usize = 64;
 
 /// Counts by key.
 #[derive(Debug)]
-pub struct Counts<K> {
+pub(crate) struct Counts<K> {
     shards: Shards<Table<Hashed<K>, u32>, SHARDS>,
 }
 
 /// One of what a key holds; given back when it is dropped.
 #[derive(Debug)]
-pub struct Counted<K: Hash + Eq + Copy> {
+pub(crate) struct Counted<K: Hash + Eq + Copy> {
     counts: Arc<Counts<K>>,
     key: Hashed<K>,
 }
 
 impl<K: Hash + Eq + Copy> Counts<K> {
-    /// No key holds any.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { shards: Shards::new() }
-    }
-
     /// One more for `key`, unless it holds `max` of them.
     #[must_use]
-    pub fn take(self: &Arc<Self>, key: K, max: u32) -> Option<Counted<K>> {
+    pub(crate) fn take(self: &Arc<Self>, key: K, max: u32) -> Option<Counted<K>> {
         self.take_below(key, || max)
     }
 
     /// The same, with a maximum that is looked up while nobody takes one of this key or gives one back.
     #[must_use]
-    pub fn take_below(self: &Arc<Self>, key: K, max: impl FnOnce() -> u32) -> Option<Counted<K>> {
+    pub(crate) fn take_below(self: &Arc<Self>, key: K, max: impl FnOnce() -> u32) -> Option<Counted<K>> {
         let key = self.shards.hashed(key);
         let mut shard = self.shards.of(&key).lock();
         let max = max();
@@ -55,14 +49,14 @@ impl<K: Hash + Eq + Copy> Counts<K> {
 
     /// How many keys hold any.
     #[cfg(test)]
-    pub fn keys(&self) -> usize {
+    pub(crate) fn keys(&self) -> usize {
         self.shards.entries()
     }
 }
 
 impl<K: Hash + Eq + Copy> Default for Counts<K> {
     fn default() -> Self {
-        Self::new()
+        Self { shards: Shards::default() }
     }
 }
 
@@ -93,7 +87,7 @@ mod tests {
         fn a_key_never_holds_more_than_its_maximum_and_goes_with_its_last(
             steps in proptest::collection::vec((any::<bool>(), 0..4_u8, any::<u8>()), 0..200),
         ) {
-            let counts = Arc::new(Counts::new());
+            let counts = Arc::new(Counts::default());
             let mut held: HashMap<u8, Vec<_>> = HashMap::new();
             for (takes, key, which) in steps {
                 let of_key = held.entry(key).or_default();
@@ -111,7 +105,7 @@ mod tests {
 
     #[test]
     fn threads_that_race_never_exceed_the_maximum() {
-        let counts = Arc::new(Counts::new());
+        let counts = Arc::new(Counts::default());
         let taken: usize = thread::scope(|scope| {
             let take = || (0..100).filter_map(|_| counts.take("key", 50)).collect::<Vec<_>>();
             let racers: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
@@ -124,6 +118,6 @@ mod tests {
 
     #[test]
     fn a_maximum_of_none_takes_none() {
-        assert!(Arc::new(Counts::new()).take("key", 0).is_none());
+        assert!(Arc::new(Counts::default()).take("key", 0).is_none());
     }
 }

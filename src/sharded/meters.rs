@@ -19,20 +19,19 @@ const FORGOTTEN_SHARE: usize = 8;
 
 /// Windows by key.
 #[derive(Debug)]
-pub struct Meters<K> {
+pub(crate) struct Meters<K> {
     shards: Shards<Table<Hashed<K>, Window>, SHARDS>,
     shard_entries_max: usize,
 }
 
 impl<K: Hash + Eq + Clone> Meters<K> {
     /// No windows yet, and never more than about `entries_max` of them.
-    #[must_use]
-    pub fn new(entries_max: usize) -> Self {
-        Self { shards: Shards::new(), shard_entries_max: entries_max.div_ceil(SHARDS).max(1) }
+    pub(crate) fn new(entries_max: usize) -> Self {
+        Self { shards: Shards::default(), shard_entries_max: entries_max.div_ceil(SHARDS).max(1) }
     }
 
     /// Decides about one request under `key`, and records it when it is admitted.
-    pub fn hit(&self, key: &K, quota: Quota, now_micros: u64) -> Verdict {
+    pub(crate) fn hit(&self, key: &K, quota: Quota, now_micros: u64) -> Verdict {
         let key = self.shards.hashed(key.clone());
         let mut shard = self.shards.of(&key).lock();
         if let Some(window) = shard.get_mut(&key) {
@@ -49,8 +48,7 @@ impl<K: Hash + Eq + Clone> Meters<K> {
 
     /// What [`Self::hit`] would say to a request under `key`; records nothing. The time is asked for only when there is
     /// a window.
-    #[must_use]
-    pub fn peek(&self, key: &K, quota: Quota, now_micros: impl FnOnce() -> u64) -> Verdict {
+    pub(crate) fn peek(&self, key: &K, quota: Quota, now_micros: impl FnOnce() -> u64) -> Verdict {
         let key = self.shards.hashed(key.clone());
         let shard = self.shards.of(&key).lock();
         shard.get(&key).map_or(Verdict::Admitted { remaining: quota.limit.saturating_sub(1) }, |window| {
@@ -59,7 +57,7 @@ impl<K: Hash + Eq + Clone> Meters<K> {
     }
 
     /// Forgets the windows that hold nothing young enough to matter.
-    pub fn sweep(&self, window_micros: u64, now_micros: u64) {
+    pub(crate) fn sweep(&self, window_micros: u64, now_micros: u64) {
         for shard in self.shards.iter() {
             let mut shard = shard.lock();
             shard.retain(|_, window| !window.is_idle(window_micros, now_micros));
@@ -70,15 +68,8 @@ impl<K: Hash + Eq + Clone> Meters<K> {
     }
 
     /// How many windows there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shards.entries()
-    }
-
-    /// True when there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

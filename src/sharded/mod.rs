@@ -2,8 +2,8 @@
 //!
 //! Knows nothing of what is kept in them.
 
-pub mod counts;
-pub mod meters;
+pub(crate) mod counts;
+pub(crate) mod meters;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
@@ -12,15 +12,14 @@ use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 /// A map whose keys bring their hash along.
-pub type Table<K, V> = HashMap<K, V, BuildHasherDefault<Itself>>;
+pub(crate) type Table<K, V> = HashMap<K, V, BuildHasherDefault<Itself>>;
 
 /// A key with its hash, which is computed once for both the shard and the table in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hashed<K> {
+pub(crate) struct Hashed<K> {
     /// Its hash: [`Shards::hashed`] computes it, unless the key comes with one.
-    pub hash: u64,
-    /// The key.
-    pub key: K,
+    pub(crate) hash: u64,
+    pub(crate) key: K,
 }
 
 impl<K> Hash for Hashed<K> {
@@ -31,7 +30,7 @@ impl<K> Hash for Hashed<K> {
 
 /// The hash of what is a hash already.
 #[derive(Debug, Default)]
-pub struct Itself(u64);
+pub(crate) struct Itself(u64);
 
 impl Hasher for Itself {
     fn write_u64(&mut self, hash: u64) {
@@ -50,50 +49,41 @@ impl Hasher for Itself {
 /// So many of one thing, each under a lock of its own. Which of them a [`Hashed`] key falls under can't be foreseen from
 /// outside.
 #[derive(Debug)]
-pub struct Shards<T, const COUNT: usize> {
+pub(crate) struct Shards<T, const COUNT: usize> {
     shards: Vec<Mutex<T>>,
     hasher: RandomState,
 }
 
-impl<T: Default, const COUNT: usize> Shards<T, COUNT> {
-    /// All of them empty.
-    #[must_use]
-    pub fn new() -> Self {
+impl<T: Default, const COUNT: usize> Default for Shards<T, COUNT> {
+    fn default() -> Self {
         // A mask picks the shard.
         const { assert!(COUNT.is_power_of_two()) };
         Self { shards: (0..COUNT).map(|_| Mutex::default()).collect(), hasher: RandomState::default() }
     }
 }
 
-impl<T: Default, const COUNT: usize> Default for Shards<T, COUNT> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<T, const COUNT: usize> Shards<T, COUNT> {
-    /// The key with its hash.
-    pub fn hashed<K: Hash>(&self, key: K) -> Hashed<K> {
+    pub(crate) fn hashed<K: Hash>(&self, key: K) -> Hashed<K> {
         Hashed { hash: self.hasher.hash_one(&key), key }
     }
 
     /// The one that a key falls under, by bits of its hash that a table does not use: it takes the lowest for the place
     /// and the highest for a tag.
     #[expect(clippy::indexing_slicing, reason = "the mask keeps the place below COUNT")]
-    pub fn of(&self, key: &impl Hash) -> &Mutex<T> {
+    pub(crate) fn of(&self, key: &impl Hash) -> &Mutex<T> {
         let hash = BuildHasherDefault::<Itself>::default().hash_one(key);
         &self.shards[((hash >> 32) as usize) & (COUNT - 1)]
     }
 
     /// Each of them, in an order that does not change.
-    pub fn iter(&self) -> impl Iterator<Item = &Mutex<T>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Mutex<T>> {
         self.shards.iter()
     }
 }
 
 impl<K, V, const COUNT: usize> Shards<Table<K, V>, COUNT> {
     /// How many entries there are.
-    pub fn entries(&self) -> usize {
+    pub(crate) fn entries(&self) -> usize {
         self.iter().map(|shard| shard.lock().len()).sum()
     }
 }
@@ -106,7 +96,7 @@ mod tests {
 
     #[test]
     fn keys_in_a_row_are_spread_over_the_shards_and_those_of_one_shard_over_its_table() {
-        let shards: Shards<HashSet<u64>, 16> = Shards::new();
+        let shards: Shards<HashSet<u64>, 16> = Shards::default();
         for number in 0..16_000_u64 {
             let key = shards.hashed(number);
             shards.of(&key).lock().insert(key.hash % 16);

@@ -1,4 +1,4 @@
-//! The stores: where keys, nonces and windows live. Must not know the pipeline, the doors or the chain.
+//! The stores: where keys, nonces and windows live. Must not know the pipeline, the listeners or the chain.
 
 pub mod embedded;
 pub mod redis;

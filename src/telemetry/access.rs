@@ -22,74 +22,63 @@ const HEX_RUN_MIN: usize = 64;
 const HEX_RUN_SHOWN: usize = 8;
 
 /// True if the access log is on.
-pub fn is_on() -> bool {
+pub(crate) fn is_on() -> bool {
     tracing::enabled!(target: "access", tracing::Level::INFO)
 }
 
 /// The id of a request's trace: ours, or else its client's.
-pub fn trace_id<'a>(ours: Option<&Trace>, clients: Option<RemoteSpan<'a>>) -> Option<Cow<'a, str>> {
+pub(crate) fn trace_id<'a>(ours: Option<&Trace>, clients: Option<RemoteSpan<'a>>) -> Option<Cow<'a, str>> {
     let ours = ours.map(|trace| Cow::Owned(trace.id()));
     ours.or_else(|| clients.map(|span| Cow::Borrowed(span.trace)))
 }
 
 /// A request, for its line. A field that is not known is absent.
 #[derive(Default)]
-pub struct Line<'a> {
-    /// The listener that it came to.
-    pub listener: &'a str,
-    /// Its id.
-    pub request_id: Option<&'a str>,
-    /// The id of its trace.
-    pub trace_id: Option<&'a str>,
+pub(crate) struct Line<'a> {
+    pub(crate) listener: &'a str,
+    pub(crate) request_id: Option<&'a str>,
+    pub(crate) trace_id: Option<&'a str>,
     /// The address that it is from, as far as proxies are trusted to say.
-    pub client: Option<IpAddr>,
-    /// The tenant.
-    pub tenant: Option<&'a str>,
-    /// The host that it is for.
-    pub host: Option<Shown<'a>>,
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) tenant: Option<&'a str>,
+    pub(crate) host: Option<Shown<'a>>,
     /// The route or endpoint that it falls under.
-    pub route: Option<&'a str>,
-    /// The kind of its credential.
-    pub credential: Option<&'a str>,
-    /// The agent.
-    pub agent: Option<AgentId>,
-    /// The agent's tier.
-    pub tier: Option<Tier>,
-    /// The tier that is needed.
-    pub min_tier: Option<u8>,
+    pub(crate) route: Option<&'a str>,
+    pub(crate) credential: Option<&'a str>,
+    pub(crate) agent: Option<AgentId>,
+    pub(crate) tier: Option<Tier>,
+    pub(crate) min_tier: Option<u8>,
     /// The limit, and what is left of it.
-    pub allowance: Option<Allowance>,
-    /// The decision about it.
-    pub decision: Option<&'static str>,
-    /// Its method.
-    pub method: Option<Shown<'a>>,
+    pub(crate) allowance: Option<Allowance>,
+    pub(crate) decision: Option<&'static str>,
+    pub(crate) method: Option<Shown<'a>>,
     /// The version of HTTP.
-    pub protocol: Option<&'static str>,
+    pub(crate) protocol: Option<&'static str>,
     /// Its path, without the query.
-    pub path: Option<Shown<'a>>,
+    pub(crate) path: Option<Shown<'a>>,
     /// The status of the answer; 0: there was none.
-    pub status: u16,
+    pub(crate) status: u16,
     /// The `errorType` of an answer of ours.
-    pub error_type: Option<&'static str>,
+    pub(crate) error_type: Option<&'static str>,
     /// The reason why a connection was closed before there was a request.
-    pub reason: Option<&'static str>,
+    pub(crate) reason: Option<&'static str>,
     /// How much of the request's body was taken, in bytes.
-    pub received: u64,
+    pub(crate) received: u64,
     /// How much of the answer's body was sent, in bytes.
-    pub sent: u64,
+    pub(crate) sent: u64,
     /// The time from the request's head to the end, in microseconds.
-    pub micros: Option<u64>,
+    pub(crate) micros: Option<u64>,
     /// The part of it before the request turned to its upstream.
-    pub own_micros: Option<u64>,
+    pub(crate) own_micros: Option<u64>,
     /// The time to the first byte of the upstream's answer.
-    pub upstream_micros: Option<u64>,
+    pub(crate) upstream_micros: Option<u64>,
     /// The upstream that it was at last.
-    pub upstream: Option<&'a dyn fmt::Display>,
+    pub(crate) upstream: Option<&'a dyn fmt::Display>,
 }
 
 impl Line<'_> {
     /// Writes it, if the access log is on.
-    pub fn write(&self) {
+    pub(crate) fn write(&self) {
         tracing::info!(
             target: "access",
             request_id = self.request_id,
@@ -124,7 +113,7 @@ impl Line<'_> {
 
 /// Bytes that a client chose: blanks, control characters and what is no ASCII are escaped.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown<'a>(pub &'a [u8]);
+pub(crate) struct Shown<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -155,7 +144,7 @@ mod tests {
     use tracing::dispatcher::with_default;
 
     use super::{Line, SHOWN_BYTES_MAX, Shown};
-    use crate::telemetry::paper::Paper;
+    use crate::telemetry::fixture::LogCapture;
 
     #[test]
     fn keys_and_signatures_in_a_path_are_cut() {
@@ -175,11 +164,11 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_of_a_client_forges_a_line_or_a_field(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let paper = Paper::default();
+            let captured = LogCapture::default();
             let text = Some(Shown(&bytes));
             let line = Line { listener: "api", host: text, method: text, path: text, ..Line::default() };
-            with_default(&paper.dispatch(), || line.write());
-            let lines = paper.take();
+            with_default(&captured.dispatch(), || line.write());
+            let lines = captured.take();
             prop_assert!(lines.len() == 1 && lines[0].is_ascii() && lines[0].len() < 8 * SHOWN_BYTES_MAX + 1_000);
             prop_assert!(!lines[0].bytes().any(|byte| byte.is_ascii_control()));
             let names: Vec<&str> = lines[0].split(' ').filter_map(|field| Some(field.split_once('=')?.0)).collect();

@@ -37,39 +37,36 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A key operation, for its line.
 #[derive(Debug, Serialize)]
-pub struct Record<'a> {
+pub(crate) struct Record<'a> {
     /// The time of its answer.
-    pub timestamp: String,
+    pub(crate) timestamp: String,
     /// `generate`, `rotate` or `revoke`.
-    pub operation: &'static str,
+    pub(crate) operation: &'static str,
     /// `begun`, `done`, `refused` or `failed`.
-    pub outcome: &'static str,
+    pub(crate) outcome: &'static str,
     /// The `errorType` of its answer, if it was not done.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_type: Option<&'static str>,
+    pub(crate) error_type: Option<&'static str>,
     /// The agent that the request names.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// The agent's owner, where it was read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
+    pub(crate) owner: Option<String>,
     /// The address that signed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub signer: Option<String>,
+    pub(crate) signer: Option<String>,
     /// The address that the request is from.
-    pub client: IpAddr,
-    /// The request's id.
-    pub request_id: &'a str,
-    /// The id of the client's trace.
+    pub(crate) client: IpAddr,
+    pub(crate) request_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trace_id: Option<&'a str>,
+    pub(crate) trace_id: Option<&'a str>,
     /// How many requests were left out before it. [`Audit::record`] knows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub suppressed: Option<NonZeroU64>,
+    pub(crate) suppressed: Option<NonZeroU64>,
 }
 
-/// The audit log.
-pub struct Audit {
+pub(crate) struct Audit {
     queue: NonBlocking,
     clock: Arc<dyn Clock>,
     /// The file, if it is one.
@@ -86,7 +83,7 @@ pub struct Audit {
 
 /// Why an operation has no line.
 #[derive(Debug, thiserror::Error)]
-pub enum Unrecorded {
+pub(crate) enum Unrecorded {
     /// The error of the operating system.
     #[error("{0}")]
     Failed(#[from] io::Error),
@@ -111,16 +108,12 @@ struct Shared(Arc<Mutex<Out>>);
 
 impl Audit {
     /// To standard output. Lines are written until the guard is dropped.
-    pub fn to_stdout(clock: Arc<dyn Clock>) -> (Self, LogGuard) {
+    pub(crate) fn to_stdout(clock: Arc<dyn Clock>) -> (Self, LogGuard) {
         Self::to(Box::new(io::stdout()), None, clock)
     }
 
     /// To the end of a file. Lines are written until the guard is dropped.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be opened.
-    pub fn to_file(path: &Path, clock: Arc<dyn Clock>) -> io::Result<(Self, LogGuard)> {
+    pub(crate) fn to_file(path: &Path, clock: Arc<dyn Clock>) -> io::Result<(Self, LogGuard)> {
         Ok(Self::to(Box::new(open(path)?), Some(path.to_owned()), clock))
     }
 
@@ -145,22 +138,18 @@ impl Audit {
 
     /// The same; an owner's operation has a line before it is done.
     #[must_use]
-    pub fn required(self) -> Self {
+    pub(crate) fn required(self) -> Self {
         Self { required: Some(Arc::new(Semaphore::new(WAITING_MAX))), ..self }
     }
 
     /// True if no operation may be done without a line.
-    #[must_use]
-    pub const fn is_required(&self) -> bool {
+    pub(crate) const fn is_required(&self) -> bool {
         self.required.is_some()
     }
 
     /// Writes the line of an operation that is about to be done, where that is required.
-    ///
-    /// # Errors
-    ///
-    /// [`Unrecorded`]: it must not be done.
-    pub async fn begin(&self, record: Record<'_>) -> Result<(), Unrecorded> {
+    /// Error: [`Unrecorded`]: it must not be done.
+    pub(crate) async fn begin(&self, record: Record<'_>) -> Result<(), Unrecorded> {
         let Some(places) = &self.required else { return Ok(()) };
         let place = Arc::clone(places).try_acquire_owned().map_err(|_| Unrecorded::Late)?;
         let mut line = serde_json::to_vec(&record).map_err(io::Error::from)?;
@@ -179,11 +168,11 @@ impl Audit {
     }
 
     /// Records an operation. All are recorded that the agent's owner is known to have signed.
-    pub fn record(&self, mut record: Record<'_>, is_owners: bool) {
+    pub(crate) fn record(&self, mut record: Record<'_>, is_owners: bool) {
         let now = self.clock.monotonic_micros();
-        let turn = if is_owners { Some(self.strangers.unsaid()) } else { self.strangers.turn(now) };
-        let Some(unsaid) = turn else { return };
-        record.suppressed = NonZeroU64::new(unsaid);
+        let turn = if is_owners { Some(self.strangers.suppressed()) } else { self.strangers.turn(now) };
+        let Some(suppressed) = turn else { return };
+        record.suppressed = NonZeroU64::new(suppressed);
         let Ok(mut line) = serde_json::to_vec(&record) else { return };
         line.push(b'\n');
         // It drops what it has no room for, and never fails.
@@ -196,7 +185,7 @@ impl Audit {
     }
 
     /// Opens the file again, which may have been moved away: the next line goes there. Blocks as long as the disk does.
-    pub fn reopen(&self) {
+    pub(crate) fn reopen(&self) {
         let Some(path) = &self.path else { return };
         match open(path) {
             Ok(file) => *self.next.lock() = Some(file),

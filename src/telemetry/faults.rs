@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::ports::clock::Clock;
 
 /// Logs faults of one kind without flooding.
-pub struct FaultLog {
+pub(crate) struct FaultLog {
     kind: &'static str,
     clock: Arc<dyn Clock>,
     rate: LineRate,
@@ -21,7 +21,7 @@ pub(super) struct LineRate {
     early_micros: u64,
     /// When the next line is due, in monotonic microseconds.
     due: AtomicU64,
-    unsaid: AtomicU64,
+    suppressed: AtomicU64,
 }
 
 impl LineRate {
@@ -29,36 +29,35 @@ impl LineRate {
     pub(super) const fn per_second(lines: u64) -> Self {
         let every_micros = 1_000_000 / lines;
         let early_micros = every_micros * (lines - 1);
-        Self { every_micros, early_micros, due: AtomicU64::new(0), unsaid: AtomicU64::new(0) }
+        Self { every_micros, early_micros, due: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
     }
 
     /// Returns how many lines were left out before, if one may be written now; else counts it as left out.
     pub(super) fn turn(&self, now: u64) -> Option<u64> {
         let next = |due: u64| (due <= now + self.early_micros).then(|| due.max(now) + self.every_micros);
         if self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_err() {
-            self.unsaid.fetch_add(1, Ordering::Relaxed);
+            self.suppressed.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        Some(self.unsaid())
+        Some(self.suppressed())
     }
 
     /// Returns how many lines were left out since this was last asked.
-    pub(super) fn unsaid(&self) -> u64 {
-        self.unsaid.swap(0, Ordering::Relaxed)
+    pub(super) fn suppressed(&self) -> u64 {
+        self.suppressed.swap(0, Ordering::Relaxed)
     }
 }
 
 impl FaultLog {
     /// For faults of this kind, as the log names it.
-    #[must_use]
-    pub const fn new(kind: &'static str, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) const fn new(kind: &'static str, clock: Arc<dyn Clock>) -> Self {
         Self { kind, clock, rate: LineRate::per_second(1) }
     }
 
     /// Notes a fault; writes a line if none was written within the last second.
-    pub fn note(&self, fault: &dyn std::error::Error) {
-        if let Some(unsaid) = self.rate.turn(self.clock.monotonic_micros()) {
-            tracing::error!(kind = self.kind, suppressed = unsaid, "{fault}");
+    pub(crate) fn note(&self, fault: &dyn std::error::Error) {
+        if let Some(suppressed) = self.rate.turn(self.clock.monotonic_micros()) {
+            tracing::error!(kind = self.kind, suppressed, "{fault}");
         }
     }
 }
@@ -72,26 +71,26 @@ mod tests {
 
     use super::FaultLog;
     use crate::ports::simulated::SimulatedClock;
-    use crate::telemetry::paper::Paper;
+    use crate::telemetry::fixture::LogCapture;
 
-    fn log() -> (FaultLog, Arc<SimulatedClock>, Paper) {
+    fn log() -> (FaultLog, Arc<SimulatedClock>, LogCapture) {
         let clock = Arc::new(SimulatedClock::new(1_700_000_000));
-        (FaultLog::new("chain", clock.clone()), clock, Paper::default())
+        (FaultLog::new("chain", clock.clone()), clock, LogCapture::default())
     }
 
     #[test]
     fn a_flood_is_one_line_a_second_that_says_how_many_went_unsaid() {
-        let (log, clock, paper) = log();
-        with_default(&paper.dispatch(), || {
+        let (log, clock, captured) = log();
+        with_default(&captured.dispatch(), || {
             for expected in [0, 999, 999] {
                 for _ in 0..1_000 {
                     log.note(&Error::other("node down"));
                     clock.advance_micros(1_000);
                 }
-                let lines = paper.take();
+                let lines = captured.take();
                 assert_eq!(lines.len(), 1, "{lines:?}");
-                let unsaid = format!("suppressed={expected}");
-                for part in ["ERROR", "node down", "kind=\"chain\"", &unsaid] {
+                let suppressed = format!("suppressed={expected}");
+                for part in ["ERROR", "node down", "kind=\"chain\"", &suppressed] {
                     assert!(lines[0].contains(part), "{part} in {}", lines[0]);
                 }
             }
@@ -100,23 +99,23 @@ mod tests {
 
     #[test]
     fn the_first_fault_after_a_quiet_time_is_said_at_once() {
-        let (log, clock, paper) = log();
-        with_default(&paper.dispatch(), || {
+        let (log, clock, captured) = log();
+        with_default(&captured.dispatch(), || {
             for _ in 0..3 {
                 log.note(&Error::other("disk full"));
-                assert!(paper.take()[0].contains("suppressed=0"));
+                assert!(captured.take()[0].contains("suppressed=0"));
                 clock.advance_secs(60);
             }
             clock.step_wall_secs(-3_600);
             log.note(&Error::other("disk full"));
-            assert_eq!(paper.take().len(), 1, "the wall clock does not matter");
+            assert_eq!(captured.take().len(), 1, "the wall clock does not matter");
         });
     }
 
     #[test]
     fn of_many_threads_one_writes_the_line_and_no_fault_is_lost() {
-        let (log, clock, paper) = log();
-        let dispatch = paper.dispatch();
+        let (log, clock, captured) = log();
+        let dispatch = captured.dispatch();
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
@@ -125,9 +124,9 @@ mod tests {
                 });
             }
         });
-        assert_eq!(paper.take().len(), 1);
+        assert_eq!(captured.take().len(), 1);
         clock.advance_secs(1);
         with_default(&dispatch, || log.note(&Error::other("down")));
-        assert!(paper.take()[0].contains("suppressed=3999"));
+        assert!(captured.take()[0].contains("suppressed=3999"));
     }
 }

@@ -24,13 +24,13 @@ const SERIES_MAX: usize = 32;
 const TENANT_SERIES_MAX: usize = 1_000;
 
 /// The series of a tenant's routes beyond [`TENANT_SERIES_MAX`].
-pub struct TenantSeries {
+pub(crate) struct TenantSeries {
     begun: AtomicUsize,
     others: RouteSeries,
 }
 
 /// The series of one route: a list in the order of their first requests, one for each pair of method and status.
-pub struct RouteSeries {
+pub(crate) struct RouteSeries {
     metrics: Metrics,
     tenant: Arc<str>,
     route: Box<str>,
@@ -50,13 +50,12 @@ struct Series {
 
 impl TenantSeries {
     /// Of a tenant whose routes have none yet.
-    #[must_use]
-    pub fn new(metrics: &Metrics, tenant: &Arc<str>) -> Self {
+    pub(crate) fn new(metrics: &Metrics, tenant: &Arc<str>) -> Self {
         Self { begun: AtomicUsize::new(0), others: RouteSeries::new(metrics, tenant, OTHER) }
     }
 
     /// The tenant is gone, and its series with it.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.others.end();
     }
 
@@ -73,27 +72,29 @@ impl TenantSeries {
 
 impl RouteSeries {
     /// A route by its template, which may be empty, as the tenant may.
-    #[must_use]
-    pub fn new(metrics: &Metrics, tenant: &Arc<str>, route: &str) -> Self {
+    pub(crate) fn new(metrics: &Metrics, tenant: &Arc<str>, route: &str) -> Self {
         let (metrics, tenant, route) = (metrics.clone(), Arc::clone(tenant), route.into());
         let has_ended = Mutex::new(false);
         Self { metrics, tenant, route, shared: None, first: OnceLock::new(), has_ended }
     }
 
     /// A route of a tenant.
-    #[must_use]
-    pub fn of_tenant(metrics: &Metrics, tenant: &Arc<str>, route: &str, shared: &Arc<TenantSeries>) -> Self {
+    pub(crate) fn of_tenant(
+        metrics: &Metrics,
+        tenant: &Arc<str>,
+        route: &str,
+        shared: &Arc<TenantSeries>,
+    ) -> Self {
         Self { shared: Some(Arc::clone(shared)), ..Self::new(metrics, tenant, route) }
     }
 
     /// Its template.
-    #[must_use]
-    pub fn route(&self) -> &str {
+    pub(crate) fn route(&self) -> &str {
         &self.route
     }
 
     /// A request has its answer. A status of 0: it has none.
-    pub fn observe(&self, method: &[u8], status: u16, seconds: f64) {
+    pub(crate) fn observe(&self, method: &[u8], status: u16, seconds: f64) {
         self.observe_known(known_method(method), known_status(status), seconds);
     }
 
@@ -145,7 +146,7 @@ impl RouteSeries {
     }
 
     /// The route is gone, and its series with it.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         // Routes of one template share it, and each of them may end it.
         if std::mem::replace(&mut *self.has_ended.lock(), true) {
             return;

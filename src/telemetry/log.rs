@@ -37,7 +37,7 @@ struct Log {
 }
 
 /// Lines are written until this is dropped.
-pub struct LogGuard(Option<WorkerGuard>);
+pub(crate) struct LogGuard(Option<WorkerGuard>);
 
 impl Drop for LogGuard {
     /// Writes what waits, and does not wait for a reader that has stopped: the queue's own guard would then complain on
@@ -73,11 +73,11 @@ impl<W: Write> Write for Counting<W> {
 
 /// The rules of the log while the service runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogRules {
+pub(crate) struct LogRules {
     /// A level, or levels by target.
-    pub level: String,
+    pub(crate) level: String,
     /// True if each request has a line.
-    pub access: bool,
+    pub(crate) access: bool,
 }
 
 impl Default for LogRules {
@@ -99,11 +99,8 @@ impl LogRules {
 }
 
 /// Starts the log. `is_json`: each line is an object. Lines are written until the guard is dropped.
-///
-/// # Errors
-///
-/// When the level can't be understood.
-pub fn start(rules: LogRules, is_json: bool) -> Result<LogGuard, String> {
+/// Error: when the level can't be understood.
+pub(crate) fn start(rules: LogRules, is_json: bool) -> Result<LogGuard, String> {
     let (layer, filter) = reload::Layer::new(rules.filter()?);
     let lost = Arc::<AtomicU64>::default();
     let (writer, guard) = queue(Counting { out: io::stderr(), lost: Arc::clone(&lost) });
@@ -121,13 +118,12 @@ pub fn start(rules: LogRules, is_json: bool) -> Result<LogGuard, String> {
 }
 
 /// How many lines there was no room for, or could not be written.
-#[must_use]
-pub fn dropped_lines() -> u64 {
+pub(crate) fn dropped_lines() -> u64 {
     LOG.get().map_or(0, |log| log.dropped.dropped_lines() as u64 + log.lost.load(Ordering::Relaxed))
 }
 
 /// Puts other rules in force.
-pub fn change(rules: LogRules) {
+pub(crate) fn change(rules: LogRules) {
     let Some(log) = LOG.get() else { return };
     let former = std::mem::replace(&mut *log.rules.lock(), rules.clone());
     if former == rules {
@@ -139,14 +135,8 @@ pub fn change(rules: LogRules) {
         tracing::error!("the log goes on as it was: {why}");
     }
     // Libraries that use the other facade ask it first.
-    ::log::set_max_level(match LevelFilter::current() {
-        LevelFilter::OFF => ::log::LevelFilter::Off,
-        LevelFilter::ERROR => ::log::LevelFilter::Error,
-        LevelFilter::WARN => ::log::LevelFilter::Warn,
-        LevelFilter::INFO => ::log::LevelFilter::Info,
-        LevelFilter::DEBUG => ::log::LevelFilter::Debug,
-        LevelFilter::TRACE => ::log::LevelFilter::Trace,
-    });
+    let level = LevelFilter::current().to_string().parse();
+    ::log::set_max_level(level.unwrap_or(::log::LevelFilter::Trace));
 }
 
 pub(super) fn queue(out: impl Write + Send + 'static) -> (NonBlocking, LogGuard) {

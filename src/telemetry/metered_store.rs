@@ -65,7 +65,6 @@ impl Drop for Unanswered<'_> {
 
 impl MeteredStore {
     /// Puts metrics around a store.
-    #[must_use]
     pub fn new(inner: Arc<dyn Store>, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
         Self { verbs: Verbs::new(metrics), inner, clock }
     }

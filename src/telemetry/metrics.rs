@@ -77,7 +77,7 @@ metrics! {
         HTTP_BUCKETS
     );
     /// Requests answered.
-    requests: IntCounterVec = counter("requests_total", &["door", "endpoint", "status"]);
+    requests: IntCounterVec = counter("requests_total", &["listener", "endpoint", "status"]);
     /// Time from a request's last header byte until it turns to its upstream.
     overhead: Histogram = one_histogram("gateway_overhead_seconds", OVERHEAD_BUCKETS);
     /// Time from the last part of a request to the first byte of its upstream's answer.
@@ -97,11 +97,11 @@ metrics! {
     /// Requests to the API that are being answered.
     api_in_flight: IntGauge = single("api_requests_in_flight");
     /// Open connections of clients.
-    connections: IntGaugeVec = gauge("connections", &["door"]);
+    connections: IntGaugeVec = gauge("connections", &["listener"]);
     /// Requests about keys.
     key_operations: IntCounterVec = counter("key_operations_total", &["operation", "outcome"]);
     /// Error answers by errorType.
-    denials: IntCounterVec = counter("denials_total", &["door", "error_type"]);
+    denials: IntCounterVec = counter("denials_total", &["listener", "error_type"]);
     /// Decisions of the tier gate and the limiter.
     limiter_decisions: IntCounterVec = counter("limiter_decisions_total", &["tier", "decision"]);
     /// JSON-RPC calls sent.
@@ -147,7 +147,7 @@ metrics! {
     /// 1 when the last check succeeded.
     ready: IntGaugeVec = gauge("ready", &["check"]);
     /// Connections closed at once.
-    connections_turned_away: IntCounterVec = counter("connections_turned_away_total", &["door", "reason"]);
+    connections_turned_away: IntCounterVec = counter("connections_turned_away_total", &["listener", "reason"]);
     /// Requests that came to the gateway.
     gateway_requests: IntCounterVec = counter("gateway_requests_total", &["tenant", "outcome"]);
     /// Requests that the gateway had no room for.
@@ -164,9 +164,9 @@ metrics! {
     /// 1 when a section has changed that needs a restart.
     config_restart_required: IntGauge = single("config_restart_required");
     /// Requests refused for their head.
-    malformed: IntCounterVec = counter("malformed_requests_total", &["door"]);
+    malformed: IntCounterVec = counter("malformed_requests_total", &["listener"]);
     /// Connections that ended before TLS was agreed on.
-    tls_failures: IntCounterVec = counter("tls_handshake_failures_total", &["door"]);
+    tls_failures: IntCounterVec = counter("tls_handshake_failures_total", &["listener"]);
     /// Time at which the first certificate of a chain expires.
     certificate_expiry: IntGaugeVec = gauge("certificate_expiry_timestamp_seconds", &["kind", "tenant"]);
     /// Log lines dropped because the queue was full, or lost because they could not be written.
@@ -202,10 +202,7 @@ impl fmt::Debug for Metrics {
 
 impl Metrics {
     /// All metrics, at zero.
-    ///
-    /// # Errors
-    ///
-    /// Only when two of the names above collide.
+    /// Error: only when two of the names above collide.
     pub fn new() -> Result<Self, prometheus::Error> {
         let families = Families::unregistered()?;
         let registry = &families.registry;
@@ -224,7 +221,6 @@ impl Metrics {
     }
 
     /// Every metric with its series as they are now.
-    #[must_use]
     pub fn gather(&self) -> Vec<MetricFamily> {
         let setters = self.0.setters.lock();
         setters.iter().for_each(|set| set(self));
@@ -232,10 +228,7 @@ impl Metrics {
     }
 
     /// The text that Prometheus scrapes.
-    ///
-    /// # Errors
-    ///
-    /// When a collector gives something that the text format can't hold.
+    /// Error: when a collector gives something that the text format can't hold.
     pub fn render(&self) -> Result<String, prometheus::Error> {
         TextEncoder::new().encode_to_string(&self.gather())
     }

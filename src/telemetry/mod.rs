@@ -2,14 +2,13 @@
 //!
 //! Only the access log and the audit log name agents and clients. Nothing here knows a key.
 
-pub mod access;
-pub mod audit;
-pub mod faults;
-pub mod http;
-pub mod log;
+pub(crate) mod access;
+pub(crate) mod audit;
+pub(crate) mod faults;
+#[cfg(test)]
+pub(crate) mod fixture;
+pub(crate) mod http;
+pub(crate) mod log;
 pub mod metered_store;
 pub mod metrics;
-#[cfg(test)]
-pub(crate) mod paper;
-pub mod traced;
-pub mod traces;
+pub(crate) mod traces;

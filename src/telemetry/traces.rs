@@ -4,14 +4,14 @@
 //! is no room for is dropped.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-/// The value of an attribute.
-pub use opentelemetry::Value as Attribute;
+pub(crate) use opentelemetry::Value as Attribute;
 use opentelemetry::trace::{
     SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, Tracer as _,
     TracerProvider,
@@ -25,12 +25,12 @@ use prometheus::IntCounterVec;
 use reqwest::blocking::Client;
 use reqwest::redirect::Policy;
 
+use crate::domain::rpc_url::RpcUrl;
 use crate::domain::trace::RemoteSpan;
 use crate::ports::clock::Clock;
 use crate::telemetry::faults::FaultLog;
 use crate::telemetry::http::known_method;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traced::{Outcome, TracerSettings};
 
 /// How long the collector may take for one batch.
 const EXPORT_TIME_MAX: Duration = Duration::from_secs(10);
@@ -38,8 +38,22 @@ const EXPORT_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long the end of the process waits for spans that were not sent.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Begins traces.
-pub struct Tracer {
+/// The end of a request.
+#[derive(Debug)]
+pub(crate) struct Outcome<'a> {
+    /// The method, as it came.
+    pub(crate) method: &'a [u8],
+    /// The route as configured, or the endpoint.
+    pub(crate) route: Option<&'a str>,
+    /// The status of the answer; 0: there was none.
+    pub(crate) status: u16,
+    /// The `errorType` of an answer of ours.
+    pub(crate) error_type: Option<&'a str>,
+    /// True if the answer broke off.
+    pub(crate) is_broken: bool,
+}
+
+pub(crate) struct Tracer {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
     one_in: u64,
@@ -49,9 +63,8 @@ pub struct Tracer {
     clock: Arc<dyn Clock>,
 }
 
-/// The trace of one request.
 #[derive(Debug)]
-pub struct Trace {
+pub(crate) struct Trace {
     tracer: SdkTracer,
     /// Our span of the whole request.
     request: Context,
@@ -105,13 +118,13 @@ impl HttpClient for Collector {
 }
 
 impl Tracer {
-    /// A tracer to a collector.
-    ///
-    /// # Errors
-    ///
-    /// When no HTTP client can be made, or a variable `OTEL_…` of the environment is wrong.
-    pub fn new(
-        settings: &TracerSettings<'_>,
+    /// A tracer to the collector at a URL. Of requests without a trace it traces one in `one_in`; 0: none. Of those with one it
+    /// traces so many a second.
+    /// Error: when no HTTP client can be made, or a variable `OTEL_…` of the environment is wrong.
+    pub(crate) fn new(
+        endpoint: &RpcUrl,
+        one_in: u32,
+        continued_per_second: NonZeroU32,
         clock: &Arc<dyn Clock>,
         metrics: &Metrics,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
@@ -120,7 +133,7 @@ impl Tracer {
         let collector = Collector { http, exports: metrics.trace_exports.clone(), faults };
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_endpoint(settings.endpoint)
+            .with_endpoint(endpoint.reveal().as_str())
             .with_timeout(EXPORT_TIME_MAX)
             .with_http_client(collector)
             .build()?;
@@ -130,15 +143,14 @@ impl Tracer {
             .with_resource(resource())
             .build();
         let tracer = provider.tracer("tiergate");
-        let continued = RateLimiter::direct(Quota::per_second(settings.continued_per_second));
-        let (one_in, alone) = (settings.one_in.into(), AtomicU64::new(0));
+        let continued = RateLimiter::direct(Quota::per_second(continued_per_second));
+        let (one_in, alone) = (one_in.into(), AtomicU64::new(0));
         Ok(Self { provider, tracer, one_in, alone, continued, clock: Arc::clone(clock) })
     }
 
     /// The trace of a request whose head had been read at `begun`, in monotonic microseconds. `of`: the span that it belongs
     /// to. `state`: what other systems keep of the trace. `None`: it is not recorded.
-    #[must_use]
-    pub fn begin(
+    pub(crate) fn begin(
         &self,
         of: Option<RemoteSpan<'_>>,
         state: impl FnOnce() -> String,
@@ -174,21 +186,19 @@ impl Tracer {
     }
 
     /// Sends what waits, at the end of the process.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         let _ = self.provider.shutdown_with_timeout(FLUSH_TIME_MAX);
     }
 }
 
 impl Trace {
     /// The id of the trace, 32 hex digits.
-    #[must_use]
-    pub fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         self.request.span().span_context().trace_id().to_string()
     }
 
     /// The headers `traceparent` and `tracestate` for the upstream: its spans belong to ours.
-    #[must_use]
-    pub fn headers(&self) -> [String; 2] {
+    pub(crate) fn headers(&self) -> [String; 2] {
         let span = self.upstream.as_ref().unwrap_or(&self.request).span();
         let context = span.span_context();
         let parent = format!("00-{}-{}-01", context.trace_id(), context.span_id());
@@ -196,7 +206,7 @@ impl Trace {
     }
 
     /// A step of the request is over. It began where the one before ended.
-    pub fn step(&mut self, name: &'static str, now: u64) {
+    pub(crate) fn step(&mut self, name: &'static str, now: u64) {
         let builder = SpanBuilder::from_name(name).with_start_time(self.at(self.step_from));
         let span = self.tracer.build_with_context(builder, &self.request);
         Context::new().with_span(span).span().end_with_timestamp(self.at(now));
@@ -204,7 +214,7 @@ impl Trace {
     }
 
     /// The upstream that the request is at has failed, and another connection is looked for.
-    pub fn leave_upstream(&mut self, now: u64) {
+    pub(crate) fn leave_upstream(&mut self, now: u64) {
         if let Some(upstream) = self.upstream.take() {
             upstream.span().set_status(Status::error("the request went elsewhere"));
             upstream.span().end_with_timestamp(self.at(now));
@@ -212,7 +222,7 @@ impl Trace {
     }
 
     /// The request goes to this upstream.
-    pub fn to_upstream(&mut self, host: &str, port: u16, now: u64) {
+    pub(crate) fn enter_upstream(&mut self, host: &str, port: u16, now: u64) {
         self.leave_upstream(now);
         let builder = SpanBuilder::from_name("upstream")
             .with_kind(SpanKind::Client)
@@ -226,7 +236,7 @@ impl Trace {
     }
 
     /// The request is over. Names of attributes are those of OpenTelemetry, where it has one.
-    pub fn end(
+    pub(crate) fn end(
         &self,
         outcome: &Outcome<'_>,
         attributes: impl IntoIterator<Item = (&'static str, Option<Attribute>)>,

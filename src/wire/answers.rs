@@ -6,16 +6,17 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::domain::agent_id::AgentId;
 use crate::domain::eip712::Eip712Domain;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::Allowance;
-use crate::pipeline::custody::{IssuedKey, KeyStatus, RevokedKey};
-use crate::pipeline::readiness::{Report, Word};
+use crate::pipeline::custody::{IssuedKey, KeyStatus};
+use crate::pipeline::readiness::{Health, Report};
 use crate::ports::chain::ChainFault;
 use crate::wire::headers::{JSON, NO_STORE, write_allowance};
 
 /// A whole answer.
-pub type Answer = Response<Vec<u8>>;
+pub(crate) type Answer = Response<Vec<u8>>;
 
 /// What most bodies fit into.
 const USUAL_BODY_BYTES: usize = 1_024;
@@ -29,14 +30,12 @@ struct KeyResult<'a> {
 }
 
 /// 201 of generate (contract, "POST /keys/generate").
-#[must_use]
-pub fn key_generated(issued: &IssuedKey) -> Answer {
+pub(crate) fn key_generated(issued: &IssuedKey) -> Answer {
     key_shown(StatusCode::CREATED, "API key created. Store it now: it is not shown again.", issued)
 }
 
 /// 200 of rotate (contract, "POST /keys/rotate").
-#[must_use]
-pub fn key_rotated(issued: &IssuedKey) -> Answer {
+pub(crate) fn key_rotated(issued: &IssuedKey) -> Answer {
     let message =
         "API key rotated; the old key is invalid from now on. Store this one now: it is not shown again.";
     key_shown(StatusCode::OK, message, issued)
@@ -48,30 +47,26 @@ fn key_shown(status: StatusCode, message: &'static str, issued: &IssuedKey) -> A
 }
 
 /// 200 of revoke (contract, "DELETE /keys").
-#[must_use]
-pub fn key_revoked(revoked: &RevokedKey) -> Answer {
-    let body = serde_json::json!({ "success": true, "agentId": revoked.agent.to_string() });
-    success(StatusCode::OK, &body, Some(revoked.allowance))
+pub(crate) fn key_revoked(agent: AgentId, allowance: Allowance) -> Answer {
+    let body = serde_json::json!({ "success": true, "agentId": agent.to_string() });
+    success(StatusCode::OK, &body, Some(allowance))
 }
 
 /// 200 of status (contract, "GET /keys/status").
-#[must_use]
-pub fn key_status(agent_id: &str, status: &KeyStatus) -> Answer {
+pub(crate) fn key_status(agent_id: &str, status: &KeyStatus) -> Answer {
     let body = serde_json::json!({ "hasKey": status.has_key, "agentId": agent_id });
     success(StatusCode::OK, &body, Some(status.allowance))
 }
 
 /// 200 of `GET /livez`.
-#[must_use]
-pub fn alive() -> Answer {
+pub(crate) fn alive() -> Answer {
     success(StatusCode::OK, &serde_json::json!({ "status": "ok" }), None)
 }
 
 /// 200 or 503 of `GET /readyz`. What works, but not as well as it should, is named in a field of its own, which is absent
 /// otherwise.
-#[must_use]
-pub fn readiness(report: &Report) -> Answer {
-    let word = |word: &Word| match word {
+pub(crate) fn readiness(report: &Report) -> Answer {
+    let word = |health: &Health| match health {
         Ok(()) => "ok",
         Err(fault) if fault.downcast_ref().is_some_and(|fault: &ChainFault| fault.is_behind) => "behind",
         Err(_) => "error",
@@ -97,8 +92,7 @@ pub fn readiness(report: &Report) -> Answer {
 }
 
 /// The typed data of a request, without the message. The types are the same at every service.
-#[must_use]
-pub fn typed_data(domain: &Eip712Domain) -> Value {
+pub(crate) fn typed_data(domain: &Eip712Domain) -> Value {
     serde_json::json!({
         "domain": {
             "name": domain.name,
@@ -126,8 +120,7 @@ pub(super) fn types_of(primary_type: &str, numbers: &[&str]) -> Value {
 }
 
 /// A moment in the UTC of RFC 3339, whose years have four digits.
-#[must_use]
-pub fn rfc3339(UnixSeconds(secs): UnixSeconds) -> String {
+pub(crate) fn rfc3339(UnixSeconds(secs): UnixSeconds) -> String {
     const YEAR_10_000_SECS: u64 = 253_402_300_800;
     let since_epoch = Duration::from_secs(secs.min(YEAR_10_000_SECS - 1));
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since_epoch).to_string()
@@ -142,8 +135,7 @@ fn success(status: StatusCode, body: &impl Serialize, allowance: Option<Allowanc
 }
 
 /// An answer with a JSON body.
-#[must_use]
-pub fn json(status: StatusCode, headers: HeaderMap, body: &impl Serialize) -> Answer {
+pub(crate) fn json(status: StatusCode, headers: HeaderMap, body: &impl Serialize) -> Answer {
     let mut text = Vec::with_capacity(USUAL_BODY_BYTES);
     // These bodies have string keys and finite numbers only, which always serialise.
     if serde_json::to_writer(&mut text, body).is_err() {
@@ -153,14 +145,12 @@ pub fn json(status: StatusCode, headers: HeaderMap, body: &impl Serialize) -> An
 }
 
 /// An answer whose body is JSON already.
-#[must_use]
-pub fn json_text(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Answer {
+pub(crate) fn json_text(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Answer {
     text(status, headers, JSON, body)
 }
 
 /// An answer with a body of this type.
-#[must_use]
-pub fn text(status: StatusCode, mut headers: HeaderMap, kind: HeaderValue, body: Vec<u8>) -> Answer {
+pub(crate) fn text(status: StatusCode, mut headers: HeaderMap, kind: HeaderValue, body: Vec<u8>) -> Answer {
     headers.insert(http::header::CONTENT_TYPE, kind);
     headers.insert(http::header::CACHE_CONTROL, NO_STORE);
     headers.insert(http::header::CONTENT_LENGTH, body.len().into());

@@ -4,6 +4,7 @@
 //! two readers might take different ones. Order of complaints: the order of the contract's tables.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,45 +15,48 @@ use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
-use crate::domain::signature::{SignatureBytes, SignatureFormat};
+use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{ProfileRead, SignedRequest};
 use crate::wire::received::{echo, echo_text};
 
 /// The longest body, in bytes; a longer one is 413.
-pub const BODY_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// The problem of an id or a nonce, before its reason.
+const NOT_NUMERIC: &str = "is not a numeric string";
 
 /// Beyond 2^53 a JSON number is no longer exact; so far ahead it is outside any window anyway.
 const EXACT_NUMBER_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// A body or query that is not of the contract's shape: `VALIDATION_ERROR`.
+/// A body or query that is not of the contract's shape: `VALIDATION_ERROR`. Names the first field that is wrong.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Invalid {
+pub(crate) struct Invalid {
     /// The field that is wrong; `body` when it is the whole.
-    pub field: &'static str,
+    pub(crate) field: &'static str,
     /// What came in, safe to echo.
-    pub received: Value,
+    pub(crate) received: Value,
     /// What is wrong with it, as a phrase after the field's name.
-    pub problem: Cow<'static, str>,
+    pub(crate) problem: Cow<'static, str>,
 }
 
 /// `POST /verify`.
 #[derive(Debug)]
-pub struct VerifyBody {
+pub(crate) struct VerifyBody {
     /// The digest of the key that was sent.
-    pub digest: KeyDigest,
+    pub(crate) digest: KeyDigest,
     /// The agent that was named.
-    pub agent: Option<AgentId>,
+    pub(crate) agent: Option<AgentId>,
     /// The application's origin.
-    pub origin: Option<WebOrigin>,
+    pub(crate) origin: Option<WebOrigin>,
 }
 
 /// `POST /verify/signature` and `/keys/*`.
 #[derive(Debug)]
-pub struct SignedBody {
+pub(crate) struct SignedBody {
     /// What the owner signed.
-    pub signed: SignedRequest,
+    pub(crate) signed: SignedRequest,
     /// What the key is to be used for; only generate and rotate read it.
-    pub declared_endpoint: Option<Endpoint>,
+    pub(crate) declared_endpoint: Option<Endpoint>,
 }
 
 /// Every field that any endpoint knows, as it came.
@@ -77,71 +81,48 @@ struct Fields<'a> {
 
 impl VerifyBody {
     /// Parses the body of `POST /verify`.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`] names the first field that is wrong.
-    pub fn parse(body: &[u8], format: &ApiKeyFormat) -> Result<Self, Invalid> {
+    pub(crate) fn parse(body: &[u8], format: &ApiKeyFormat) -> Result<Self, Invalid> {
         let fields = Fields::parse(body)?;
-        let api_key = Field { name: "apiKey", raw: fields.api_key, holds_secret: true };
+        let api_key = Field::of_body("apiKey", fields.api_key);
         let digest = format
             .digest(api_key.text()?.as_bytes())
             .ok_or_else(|| api_key.invalid("is not an API key of this service"))?;
-        let agent_id = Field::plain("agentId", fields.agent_id);
-        let agent = agent_id.optional(|field| field.agent())?;
-        let origin = Field::plain("origin", fields.origin);
-        let origin = origin.optional(|field| {
-            WebOrigin::parse(&field.text()?).map_err(|error| field.invalid(format!("is wrong: {error}")))
-        })?;
+        let agent = Field::of_body("agentId", fields.agent_id).optional(Field::agent)?;
+        let origin = Field::of_body("origin", fields.origin);
+        let origin = origin.optional(|field| field.parsed(WebOrigin::parse, "is wrong"))?;
         Ok(Self { digest, agent, origin })
     }
 }
 
 impl SignedBody {
     /// Parses the body of a signed request without `declaredEndpoint`.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`] names the first field that is wrong.
-    pub fn parse(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
+    pub(crate) fn parse(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
         Ok(Self { signed: Fields::parse(body)?.signed(format)?, declared_endpoint: None })
     }
 
     /// Parses the body of a signed request that may declare an endpoint.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`] names the first field that is wrong.
-    pub fn parse_with_endpoint(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
+    pub(crate) fn parse_with_endpoint(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
         let fields = Fields::parse(body)?;
         let signed = fields.signed(format)?;
-        let declared = Field::plain("declaredEndpoint", fields.declared_endpoint);
-        let declared_endpoint = declared.optional(|field| {
-            Endpoint::parse(&field.text()?).map_err(|error| field.invalid(format!("is wrong: {error}")))
-        })?;
+        let declared = Field::of_body("declaredEndpoint", fields.declared_endpoint);
+        let declared_endpoint = declared.optional(|field| field.parsed(Endpoint::parse, "is wrong"))?;
         Ok(Self { signed, declared_endpoint })
     }
 }
 
 /// Parses the body of `POST /profile`.
-///
-/// # Errors
-///
-/// [`Invalid`] names the first field that is wrong.
-pub fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result<ProfileRead, Invalid> {
+pub(crate) fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result<ProfileRead, Invalid> {
     let fields = Fields::parse(body)?;
-    let agent = Field::plain("agentId", fields.agent_id).agent()?;
-    let signature = fields.signature(format)?;
-    let signed_at = Field::plain("timestamp", fields.timestamp).timestamp()?;
+    let agent = Field::of_body("agentId", fields.agent_id).agent()?;
+    let signature = fields.signature();
+    let signature = format.parse(&signature.text()?).map_err(|problem| signature.invalid(problem))?;
+    let signed_at = fields.timestamp().timestamp()?;
     Ok(ProfileRead { agent, signed_at, signature })
 }
 
 /// Parses the query of `GET /keys/status`.
-///
-/// # Errors
-///
-/// [`Invalid`] when `agentId` is absent, stands twice, or is not a numeric string.
-pub fn parse_status_query(query: Option<&str>) -> Result<AgentId, Invalid> {
+/// Error: [`Invalid`] when `agentId` is absent, stands twice, or is not a numeric string.
+pub(crate) fn parse_status_query(query: Option<&str>) -> Result<AgentId, Invalid> {
     let invalid = |received: Value, problem: &str| Invalid {
         field: "agentId",
         received,
@@ -172,68 +153,110 @@ impl<'a> Fields<'a> {
     }
 
     fn signed(&self, format: SignatureFormat) -> Result<SignedRequest, Invalid> {
-        let agent = Field::plain("agentId", self.agent_id).agent()?;
-        let signature = self.signature(format)?;
-        let nonce = Field::plain("nonce", self.nonce);
-        let nonce = Nonce::parse(&nonce.text()?)
-            .map_err(|error| nonce.invalid(format!("is not a numeric string: {error}")))?;
-        let signed_at = Field::plain("timestamp", self.timestamp).timestamp()?;
-        Ok(SignedRequest { agent, nonce, signed_at, signature })
+        let agent = Field::of_body("agentId", self.agent_id);
+        let nonce = Field::of_body("nonce", self.nonce);
+        signed_request([agent, self.signature(), nonce, self.timestamp()], format)
     }
 
-    fn signature(&self, format: SignatureFormat) -> Result<SignatureBytes, Invalid> {
-        let field = Field { name: "signature", raw: self.signature, holds_secret: true };
-        format.parse(&field.text()?).map_err(|problem| field.invalid(problem))
+    const fn signature(&self) -> Field<'a> {
+        Field::of_body("signature", self.signature)
+    }
+
+    const fn timestamp(&self) -> Field<'a> {
+        Field::of_body("timestamp", self.timestamp)
     }
 }
 
-/// One field of a body, as it came.
+/// One field, under the name that the contract gives it.
 #[derive(Clone, Copy)]
-struct Field<'a> {
+pub(super) struct Field<'a> {
     name: &'static str,
-    raw: Option<&'a RawValue>,
-    holds_secret: bool,
+    received: Received<'a>,
+}
+
+/// A field as it came; `None` where there is none.
+#[derive(Clone, Copy)]
+enum Received<'a> {
+    Json(Option<&'a RawValue>),
+    Header(Option<&'a str>),
 }
 
 impl<'a> Field<'a> {
-    const fn plain(name: &'static str, raw: Option<&'a RawValue>) -> Self {
-        Self { name, raw, holds_secret: false }
+    const fn of_body(name: &'static str, raw: Option<&'a RawValue>) -> Self {
+        Self { name, received: Received::Json(raw) }
     }
 
-    fn invalid(&self, problem: impl Into<Cow<'static, str>>) -> Invalid {
-        Invalid { field: self.name, received: echo(self.raw, self.holds_secret), problem: problem.into() }
+    pub(super) const fn of_header(name: &'static str, text: Option<&'a str>) -> Self {
+        Self { name, received: Received::Header(text) }
     }
 
+    pub(super) fn invalid(&self, problem: impl Into<Cow<'static, str>>) -> Invalid {
+        let holds_secret = matches!(self.name, "apiKey" | "signature");
+        let received = match self.received {
+            Received::Json(raw) => echo(raw, holds_secret),
+            Received::Header(text) => text.map_or(Value::Null, |text| echo_text(text, holds_secret).into()),
+        };
+        Invalid { field: self.name, received, problem: problem.into() }
+    }
+
+    /// The value of a field that may be absent.
     fn optional<T>(&self, read: impl Fn(&Self) -> Result<T, Invalid>) -> Result<Option<T>, Invalid> {
-        self.raw.map(|_| read(self)).transpose()
-    }
-
-    fn present(&self) -> Result<&'a RawValue, Invalid> {
-        self.raw.ok_or_else(|| self.invalid("is required"))
+        let is_absent = matches!(self.received, Received::Json(None) | Received::Header(None));
+        if is_absent { Ok(None) } else { read(self).map(Some) }
     }
 
     /// The text without a copy, unless it has escapes.
     fn text(&self) -> Result<Cow<'a, str>, Invalid> {
         #[derive(Deserialize)]
         struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-        let text: Result<Text<'a>, _> = serde_json::from_str(self.present()?.get());
+        let raw = match self.received {
+            Received::Json(None) | Received::Header(None) => return Err(self.invalid("is required")),
+            Received::Header(Some(text)) => return Ok(text.into()),
+            Received::Json(Some(raw)) => raw,
+        };
+        let text: Result<Text<'a>, _> = serde_json::from_str(raw.get());
         text.map(|text| text.0).map_err(|_| self.invalid("is not a string"))
     }
 
+    /// The value as `parse` reads its text, whose error is a reason after a phrase.
+    fn parsed<T, E: Display>(
+        &self,
+        parse: impl Fn(&str) -> Result<T, E>,
+        phrase: &str,
+    ) -> Result<T, Invalid> {
+        parse(&self.text()?).map_err(|error| self.invalid(format!("{phrase}: {error}")))
+    }
+
     fn agent(&self) -> Result<AgentId, Invalid> {
-        AgentId::parse(&self.text()?)
-            .map_err(|error| self.invalid(format!("is not a numeric string: {error}")))
+        self.parsed(AgentId::parse, NOT_NUMERIC)
     }
 
     fn timestamp(&self) -> Result<UnixSeconds, Invalid> {
-        let number: Value = serde_json::from_str(self.present()?.get())
-            .map_err(|_| self.invalid("is not a number of this size"))?;
+        let number: Value = match self.received {
+            Received::Json(Some(raw)) => {
+                serde_json::from_str(raw.get()).map_err(|_| self.invalid("is not a number of this size"))?
+            }
+            Received::Json(None) | Received::Header(_) => {
+                serde_json::from_str(&self.text()?).unwrap_or(Value::Null)
+            }
+        };
         whole_seconds(&number).map_err(|problem| self.invalid(problem))
     }
 }
 
+/// A signed request out of `agentId`, `signature`, `nonce` and `timestamp`.
+pub(super) fn signed_request(
+    [agent, signature, nonce, timestamp]: [Field<'_>; 4],
+    format: SignatureFormat,
+) -> Result<SignedRequest, Invalid> {
+    let agent = agent.agent()?;
+    let signature = format.parse(&signature.text()?).map_err(|problem| signature.invalid(problem))?;
+    let nonce = nonce.parsed(Nonce::parse, NOT_NUMERIC)?;
+    Ok(SignedRequest { agent, nonce, signed_at: timestamp.timestamp()?, signature })
+}
+
 /// A timestamp of the contract: a number of whole seconds that is not negative.
-pub(super) fn whole_seconds(number: &Value) -> Result<UnixSeconds, &'static str> {
+fn whole_seconds(number: &Value) -> Result<UnixSeconds, &'static str> {
     let Value::Number(number) = number else { return Err("is not a number") };
     if let Some(seconds) = number.as_u64() {
         return Ok(UnixSeconds(seconds));

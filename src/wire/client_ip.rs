@@ -12,14 +12,12 @@ use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 
 /// The client that limits apply to.
-#[must_use]
-pub fn client_of(peer: IpAddr, fields: &impl Fields, trusted: &[IpNet]) -> ClientNet {
+pub(crate) fn client_of(peer: IpAddr, fields: &impl Fields, trusted: &[IpNet]) -> ClientNet {
     ClientNet::of(address_of(peer, fields, trusted))
 }
 
 /// The client's address, for logs.
-#[must_use]
-pub fn address_of(peer: IpAddr, fields: &impl Fields, trusted: &[IpNet]) -> IpAddr {
+pub(crate) fn address_of(peer: IpAddr, fields: &impl Fields, trusted: &[IpNet]) -> IpAddr {
     let trusts = |address: IpAddr| is_trusted(address, trusted);
     if trusted.is_empty() || !trusts(peer) {
         return peer.to_canonical();
@@ -39,8 +37,7 @@ pub fn address_of(peer: IpAddr, fields: &impl Fields, trusted: &[IpNet]) -> IpAd
 }
 
 /// Whether an address is a proxy's that is believed.
-#[must_use]
-pub fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+pub(crate) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     let address = address.to_canonical();
     trusted.iter().any(|net| net.contains(&address))
 }

@@ -2,72 +2,27 @@
 
 use serde_json::json;
 
-/// The settings of the page. All of them are public.
-#[derive(Debug)]
-pub struct ConsoleRules {
-    /// Its title.
-    pub title: String,
-    /// The chain of the signatures, if wallets may be given it.
-    pub chain: Option<WalletChain>,
-    /// A first request, if the page offers one.
-    pub sample: Option<SampleRequest>,
-    /// A development node whose accounts the page offers as a wallet.
-    pub development: Option<DevelopmentNode>,
-}
+use crate::domain::console::ConsoleSettings;
+use crate::domain::rpc_url::RpcUrl;
 
-/// A chain as wallets take it (EIP-3085).
-#[derive(Debug)]
-pub struct WalletChain {
-    /// Its id.
-    pub id: u64,
-    /// Its name.
-    pub name: String,
-    /// Its JSON-RPC.
-    pub rpc_url: String,
-    /// The symbol of its currency.
-    pub currency: String,
-}
-
-/// A request to the gateway.
-#[derive(Debug)]
-pub struct SampleRequest {
-    /// The origin of the gateway, which the page may connect to.
-    pub origin: String,
-    /// The gateway's address, without a slash at its end.
-    pub url: String,
-    /// The path.
-    pub path: String,
-}
-
-/// A node whose accounts sign for everybody.
-#[derive(Debug)]
-pub struct DevelopmentNode {
-    /// Its origin, which the page may connect to.
-    pub origin: String,
-    /// Its JSON-RPC.
-    pub url: String,
-}
-
-impl ConsoleRules {
-    /// The text of `settings.json`. Its `chain` is the parameter of `wallet_addEthereumChain`.
-    #[must_use]
-    pub fn json(&self) -> Vec<u8> {
-        let chain = self.chain.as_ref().map(|chain| {
-            json!({
-                "chainId": format!("{:#x}", chain.id),
-                "chainName": chain.name,
-                "rpcUrls": [chain.rpc_url],
-                "nativeCurrency": { "name": chain.currency, "symbol": chain.currency, "decimals": 18 },
-            })
-        });
-        let gateway = self.sample.as_ref().map(|sample| json!({ "url": sample.url, "path": sample.path }));
-        let development = self.development.as_ref().map(|node| &node.url);
-        let settings = json!({
-            "title": self.title,
-            "chain": chain,
-            "gateway": gateway,
-            "developmentRpcUrl": development,
-        });
-        settings.to_string().into_bytes()
-    }
+/// The text of `settings.json`. Its `chain` is the parameter of `wallet_addEthereumChain` (EIP-3085) for the chain of the
+/// signatures, which has this id.
+pub(crate) fn settings(console: &ConsoleSettings, chain_id: u64) -> Vec<u8> {
+    let url = |url: &RpcUrl| url.reveal().as_str().to_owned();
+    let chain = console.rpc_url.as_ref().map(|rpc_url| {
+        json!({
+            "chainId": format!("{chain_id:#x}"),
+            "chainName": console.chain_name,
+            "rpcUrls": [url(rpc_url)],
+            "nativeCurrency": { "name": console.currency, "symbol": console.currency, "decimals": 18 },
+        })
+    });
+    let gateway = console.gateway_url.as_ref();
+    let settings = json!({
+        "title": console.title,
+        "chain": chain,
+        "gateway": gateway.map(|gateway| json!({ "url": gateway.base(), "path": console.sample_path })),
+        "developmentRpcUrl": console.development_rpc_url.as_ref().map(url),
+    });
+    settings.to_string().into_bytes()
 }

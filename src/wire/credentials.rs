@@ -4,24 +4,22 @@
 
 use serde_json::Value;
 
-use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::endpoint::WebOrigin;
-use crate::domain::nonce::Nonce;
 use crate::domain::signature::SignatureFormat;
 use crate::domain::tenant::AcceptedCredentials;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::pipeline::credential::{Credential, SignedRequest};
-use crate::wire::bodies::{Invalid, whole_seconds};
+use crate::wire::bodies::{Field, Invalid, signed_request};
 use crate::wire::errors::ErrorCause;
 use crate::wire::received::echo_text;
 
 /// The headers that may show an API key, for documents. Behind `Authorization` it is a `Bearer`.
-pub const KEY_HEADERS: [&str; 2] = ["Authorization", "X-API-Key"];
+pub(crate) const KEY_HEADERS: [&str; 2] = ["Authorization", "X-API-Key"];
 
 /// The headers of a signed request, for documents.
-pub const SIGNATURE_HEADERS: [&str; 4] =
+pub(crate) const SIGNATURE_HEADERS: [&str; 4] =
     ["X-Agent-Id", "X-Agent-Signature", "X-Agent-Nonce", "X-Agent-Timestamp"];
 
 /// Fields whose presence makes a request a signed one.
@@ -31,12 +29,9 @@ const REPEATED: ErrorCause =
     ErrorCause::Unproven { problem: "A credential is shown more than once; show one, once" };
 
 /// Takes the one credential out of a request's headers.
-///
-/// # Errors
-///
-/// 401 when there is none that the tenant takes, or one stands more than once; 400 when there are two kinds, or one is
-/// not of the contract's shape.
-pub fn credential_of(
+/// Error: 401 when there is none that the tenant takes, or one stands more than once; 400 when there are two kinds, or
+/// one is not of the contract's shape.
+pub(crate) fn credential_of(
     fields: &impl Fields,
     (format, signatures): (&ApiKeyFormat, SignatureFormat),
     accepted: AcceptedCredentials,
@@ -52,7 +47,7 @@ pub fn credential_of(
         (Some((name, value)), false) if accepted.api_key => {
             Ok(Credential::Key { digest: key_digest(name, value, format)?, named: None })
         }
-        (None, true) if accepted.signature => signed_request(fields, signatures).map(Credential::Signature),
+        (None, true) if accepted.signature => signed(fields, signatures).map(Credential::Signature),
         (Some(_), false) => Err(ErrorCause::Unproven { problem: "API keys are not taken here" }),
         (None, true) => Err(ErrorCause::Unproven { problem: "Signatures are not taken here" }),
         (None, false) => Err(ErrorCause::Unproven { problem: "An agent's credential is required" }),
@@ -60,11 +55,8 @@ pub fn credential_of(
 }
 
 /// The web origin that the request comes from. Browsers write `null` where there is none.
-///
-/// # Errors
-///
-/// 400 when it is not an origin, or there is more than one.
-pub fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Invalid> {
+/// Error: 400 when it is not an origin, or there is more than one.
+pub(crate) fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Invalid> {
     let text = text_of("origin", fields, Name::Origin)?;
     match text.filter(|text| *text != "null") {
         None => Ok(None),
@@ -78,8 +70,7 @@ pub fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Invalid> {
 
 /// Whether a header shows an API key of ours, well-formed or not. Such a header is never forwarded; what another service
 /// takes for a credential is.
-#[must_use]
-pub fn shows_key(name: Name, value: &[u8], format: &ApiKeyFormat) -> bool {
+pub(crate) fn shows_key(name: Name, value: &[u8], format: &ApiKeyFormat) -> bool {
     let prefix = format.prefix().as_bytes();
     let may_hold_key = matches!(name, Name::Authorization | Name::ApiKey);
     may_hold_key && value.windows(prefix.len().max(1)).any(|piece| piece == prefix)
@@ -130,49 +121,18 @@ fn key_digest(name: Name, value: &[u8], format: &ApiKeyFormat) -> Result<KeyDige
     })
 }
 
-fn signed_request(fields: &impl Fields, format: SignatureFormat) -> Result<SignedRequest, ErrorCause> {
-    let agent = Field::read("agentId", Name::AgentId, fields)?;
-    let signature = Field::read("signature", Name::AgentSignature, fields)?;
-    let nonce = Field::read("nonce", Name::AgentNonce, fields)?;
-    let timestamp = Field::read("timestamp", Name::AgentTimestamp, fields)?;
-    Ok(SignedRequest {
-        agent: AgentId::parse(agent.text()?)
-            .map_err(|error| agent.invalid(format!("is not a numeric string: {error}")))?,
-        signature: format
-            .parse(signature.text()?)
-            .map_err(|problem| signature.invalid(problem.to_owned()))?,
-        nonce: Nonce::parse(nonce.text()?)
-            .map_err(|error| nonce.invalid(format!("is not a numeric string: {error}")))?,
-        signed_at: {
-            let number = serde_json::from_str(timestamp.text()?).unwrap_or(Value::Null);
-            whole_seconds(&number).map_err(|problem| timestamp.invalid(problem.to_owned()))?
-        },
-    })
-}
-
-/// One header of a signed request, under the name that the contract gives to what it holds.
-struct Field<'a> {
-    name: &'static str,
-    text: Option<&'a str>,
-}
-
-impl<'a> Field<'a> {
-    fn read(field: &'static str, name: Name, fields: &'a impl Fields) -> Result<Self, ErrorCause> {
+fn signed(fields: &impl Fields, format: SignatureFormat) -> Result<SignedRequest, ErrorCause> {
+    let field = |field: &'static str, name: Name| {
         if fields.values(name).nth(1).is_some() {
             return Err(REPEATED);
         }
-        Ok(Self { name: field, text: text_of(field, fields, name)? })
-    }
-
-    fn text(&self) -> Result<&'a str, Invalid> {
-        self.text.ok_or_else(|| self.invalid("is required".to_owned()))
-    }
-
-    fn invalid(&self, problem: String) -> Invalid {
-        let holds_secret = self.name == "signature";
-        let received = self.text.map_or(Value::Null, |text| Value::String(echo_text(text, holds_secret)));
-        Invalid { field: self.name, received, problem: problem.into() }
-    }
+        Ok(Field::of_header(field, text_of(field, fields, name)?))
+    };
+    let agent = field("agentId", Name::AgentId)?;
+    let signature = field("signature", Name::AgentSignature)?;
+    let nonce = field("nonce", Name::AgentNonce)?;
+    let timestamp = field("timestamp", Name::AgentTimestamp)?;
+    Ok(signed_request([agent, signature, nonce, timestamp], format)?)
 }
 
 /// The one value of a header, as text without the blanks around it.

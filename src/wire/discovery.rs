@@ -16,10 +16,10 @@ use crate::wire::answers::{Answer, json_text, typed_data, types_of};
 use crate::wire::credentials::{KEY_HEADERS, SIGNATURE_HEADERS};
 
 /// Where the rules for agents and owners are.
-pub const RULES_PATH: &str = "/.well-known/tiergate";
+pub(crate) const RULES_PATH: &str = "/.well-known/tiergate";
 
 /// Where the metadata of a protected resource is, before the resource's own path (RFC 9728, section 3.1).
-pub const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
+pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 
 /// Documents change with the configuration alone.
 const FIVE_MINUTES: HeaderValue = HeaderValue::from_static("max-age=300");
@@ -27,36 +27,32 @@ const FIVE_MINUTES: HeaderValue = HeaderValue::from_static("max-age=300");
 /// A document of the gateway names the scheme and port that its own client used: no shared cache may give it to others.
 const PRIVATE_FIVE_MINUTES: HeaderValue = HeaderValue::from_static("private, max-age=300");
 
-/// The rules of the service.
 #[derive(Debug)]
-pub struct ServiceRules<'a> {
-    /// The domain of signatures.
-    pub domain: &'a Eip712Domain,
+pub(crate) struct ServiceRules<'a> {
+    pub(crate) domain: &'a Eip712Domain,
     /// The window of their timestamps.
-    pub window: Freshness,
+    pub(crate) window: Freshness,
     /// The least stake of each tier.
-    pub stakes: StakeThresholds,
+    pub(crate) stakes: StakeThresholds,
     /// The staked token, where it is known.
-    pub token: Option<Address>,
-    /// Its decimals.
-    pub token_decimals: u8,
+    pub(crate) token: Option<Address>,
+    pub(crate) token_decimals: u8,
     /// True if an owner that is a contract may sign (ERC-1271).
-    pub contract_signatures: bool,
+    pub(crate) contract_signatures: bool,
     /// The chain of the registries.
-    pub chain_id: u64,
+    pub(crate) chain_id: u64,
     /// The registries by their names.
-    pub contracts: &'a [(&'static str, Address)],
-    /// The form of API keys.
-    pub key_format: &'a ApiKeyFormat,
+    pub(crate) contracts: &'a [(&'static str, Address)],
+    pub(crate) key_format: &'a ApiKeyFormat,
     /// Where owners manage keys, without a slash at its end.
-    pub keys_url: Option<&'a str>,
+    pub(crate) keys_url: Option<&'a str>,
     /// True if the owner's page is there too.
-    pub has_console: bool,
+    pub(crate) has_console: bool,
 }
 
 /// The documents of a service.
 #[derive(Debug)]
-pub struct Discovery {
+pub(crate) struct Discovery {
     /// The fields that are the same everywhere.
     common: Map<String, Value>,
     stakes: StakeThresholds,
@@ -67,28 +63,26 @@ pub struct Discovery {
 
 /// The rules at one listener or tenant.
 #[derive(Debug)]
-pub struct LocalRules<'a> {
+pub(crate) struct LocalRules<'a> {
     /// The address of the gateway, where it is known.
-    pub gateway_url: Option<&'a str>,
+    pub(crate) gateway_url: Option<&'a str>,
     /// The limit of each tier.
-    pub quotas: &'a PerTier<Quota>,
+    pub(crate) quotas: &'a PerTier<Quota>,
     /// Those of a tenant; `None` at the API.
-    pub tenant: Option<TenantRules>,
+    pub(crate) tenant: Option<TenantRules>,
 }
 
-/// The rules of a tenant.
 #[derive(Debug, Clone, Copy)]
-pub struct TenantRules {
+pub(crate) struct TenantRules {
     /// The lowest tier that passes. Routes may ask for others.
-    pub min_tier: Tier,
+    pub(crate) min_tier: Tier,
     /// The kinds of credentials that it takes.
-    pub credentials: AcceptedCredentials,
+    pub(crate) credentials: AcceptedCredentials,
 }
 
 impl Discovery {
     /// The documents of a service with these rules.
-    #[must_use]
-    pub fn new(rules: &ServiceRules<'_>) -> Self {
+    pub(crate) fn new(rules: &ServiceRules<'_>) -> Self {
         let contracts: Value =
             rules.contracts.iter().map(|(name, address)| ((*name).to_owned(), checksum(*address))).collect();
         let console = rules.keys_url.filter(|_| rules.has_console).map(|url| format!("{url}/console"));
@@ -119,15 +113,13 @@ impl Discovery {
 
     /// 200 of `GET /.well-known/tiergate`: the parts of `eth_signTypedData_v4` beside the message, the window of the
     /// message's timestamp in seconds, the tiers, the registries, and where everything is.
-    #[must_use]
-    pub fn rules(&self, local: &LocalRules<'_>) -> Answer {
+    pub(crate) fn rules(&self, local: &LocalRules<'_>) -> Answer {
         let caching = if local.tenant.is_some() { PRIVATE_FIVE_MINUTES } else { FIVE_MINUTES };
         answer(&self.document(local), caching)
     }
 
     /// 200 of the metadata of a protected resource. It names no authorization server, for keys are not had by OAuth.
-    #[must_use]
-    pub fn metadata(&self, resource: &str, local: &LocalRules<'_>) -> Answer {
+    pub(crate) fn metadata(&self, resource: &str, local: &LocalRules<'_>) -> Answer {
         let takes_keys = local.tenant.is_none_or(|tenant| tenant.credentials.api_key);
         let methods: &[&str] = if takes_keys { &["header"] } else { &[] };
         let mut document = fields(json!({

@@ -3,24 +3,25 @@
 
 mod row;
 
+use http::HeaderValue;
 use http::header::{ALLOW, CACHE_CONTROL, RETRY_AFTER};
-use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
+use crate::domain::nonce::Nonce;
 use crate::domain::quota::{Allowance, RetryAfter};
 use crate::domain::tier::Tier;
 use crate::pipeline::refusal::Refusal;
 use crate::wire::answers::{Answer, rfc3339};
-use crate::wire::bodies::{BODY_BYTES_MAX, Invalid};
+use crate::wire::bodies::Invalid;
 use crate::wire::errors::row::Row;
 use crate::wire::grpc;
 use crate::wire::headers::{NO_STORE, OF_AGENT, OF_CLIENT, write_allowance, write_spent};
 
 /// Why a request is answered with an error.
 #[derive(Debug, Clone)]
-pub enum ErrorCause {
+pub(crate) enum ErrorCause {
     /// The body or query is not of the contract's shape.
     Invalid(Invalid),
     /// The pipeline let nobody through.
@@ -34,8 +35,6 @@ pub enum ErrorCause {
         /// The methods that are, as `Allow` lists them.
         allow: &'static str,
     },
-    /// The body is longer than [`BODY_BYTES_MAX`].
-    PayloadTooLarge,
     /// The request's bytes are ambiguous or not HTTP; the connection is closed.
     Malformed {
         /// What is wrong with them, as a phrase.
@@ -56,9 +55,9 @@ pub enum ErrorCause {
         /// What is wrong, as a sentence.
         problem: &'static str,
     },
-    /// The body is longer than the tenant takes.
+    /// The body is longer than the endpoint or the tenant takes.
     UploadTooLarge {
-        /// The tenant's limit.
+        /// The limit.
         bytes_max: u64,
     },
     /// No upstream could be reached, or it gave no answer that can be read.
@@ -71,9 +70,7 @@ pub enum ErrorCause {
     Overloaded,
     /// The agent has as many requests under way as one may have; nothing was charged.
     TooManyInFlight {
-        /// The agent.
         agent: AgentId,
-        /// Its tier.
         tier: Tier,
         /// Requests in a window, for that tier.
         limit: u32,
@@ -96,23 +93,20 @@ impl From<Refusal> for ErrorCause {
 
 impl ErrorCause {
     /// The `errorType` of this cause, for metrics, and the answer to it at this Unix time in milliseconds.
-    #[must_use]
-    pub fn answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
+    pub(crate) fn answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
         let (error_type, answer, _) = self.row().write(now_unix_millis);
         (error_type, answer)
     }
 
     /// The same with the headers of the gateway.
-    #[must_use]
-    pub fn gateway_answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
+    pub(crate) fn gateway_answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
         let (error_type, mut answer, gateway_headers) = self.row().write(now_unix_millis);
         answer.headers_mut().extend(gateway_headers);
         (error_type, answer)
     }
 
     /// The same for a client that speaks gRPC: without a body.
-    #[must_use]
-    pub fn grpc_answer(&self) -> (&'static str, Answer) {
+    pub(crate) fn grpc_answer(&self) -> (&'static str, Answer) {
         let Row { status, error_type, message, details, mut headers, gateway_headers } = self.row();
         headers.extend(gateway_headers);
         grpc::write(status, error_type, &message, details.as_ref(), &mut headers);
@@ -123,8 +117,7 @@ impl ErrorCause {
     }
 
     /// True for a 401: another credential might do.
-    #[must_use]
-    pub const fn is_unauthenticated(&self) -> bool {
+    pub(crate) const fn is_unauthenticated(&self) -> bool {
         matches!(
             self,
             Self::Unproven { .. }
@@ -134,18 +127,17 @@ impl ErrorCause {
         )
     }
 
-    #[expect(clippy::too_many_lines, reason = "it is one table")]
     fn row(&self) -> Row {
         match self {
             Self::Invalid(Invalid { field, received, problem }) => Row::new(
-                StatusCode::BAD_REQUEST,
+                400,
                 "VALIDATION_ERROR",
                 format!("{field} {problem}"),
                 json!({ "field": field, "received": received }),
             ),
             Self::Refused(Refusal::Denied(denial)) => Row::of_denial(denial),
             Self::Refused(Refusal::Chain(fault)) => Row::new(
-                StatusCode::SERVICE_UNAVAILABLE,
+                503,
                 "RPC_ERROR",
                 if fault.is_behind {
                     "The chain's nodes are behind what is known; try again later"
@@ -155,69 +147,44 @@ impl ErrorCause {
                 json!({ "rpcUrl": &*fault.endpoint, "method": fault.method }),
             ),
             Self::Refused(Refusal::Store(_) | Refusal::Entropy(_) | Refusal::Unrecorded(_))
-            | Self::Internal => Row::bare(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "INTERNAL_ERROR",
-                "The service failed to process the request; try again later",
-            ),
-            Self::NotFound => Row::bare(StatusCode::NOT_FOUND, "NOT_FOUND", "There is nothing at this path"),
-            Self::MethodNotAllowed { allow } => Row::bare(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "METHOD_NOT_ALLOWED",
-                format!("This path takes {allow}"),
-            )
-            .with(ALLOW, HeaderValue::from_static(allow)),
-            Self::PayloadTooLarge => Row::bare(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "PAYLOAD_TOO_LARGE",
-                format!("The body is longer than {BODY_BYTES_MAX} bytes"),
-            ),
+            | Self::Internal => {
+                Row::bare(500, "INTERNAL_ERROR", "The service failed to process the request; try again later")
+            }
+            Self::NotFound => Row::bare(404, "NOT_FOUND", "There is nothing at this path"),
+            Self::MethodNotAllowed { allow } => {
+                Row::bare(405, "METHOD_NOT_ALLOWED", format!("This path takes {allow}"))
+                    .with(ALLOW, HeaderValue::from_static(allow))
+            }
             Self::Malformed { problem } => Row::new(
-                StatusCode::BAD_REQUEST,
+                400,
                 "VALIDATION_ERROR",
                 format!("The HTTP request is malformed: {problem}"),
                 json!({ "field": "request", "received": null }),
             ),
-            Self::TooSlow => Row::bare(
-                StatusCode::REQUEST_TIMEOUT,
-                "REQUEST_TIMEOUT",
-                "The request took too long to arrive",
-            ),
-            Self::HeadTooLarge => Row::bare(
-                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "REQUEST_HEADER_FIELDS_TOO_LARGE",
-                "The request line and headers are too long",
-            ),
-            Self::UnknownHost => {
-                Row::bare(StatusCode::NOT_FOUND, "NOT_FOUND", "No service here has this host name")
+            Self::TooSlow => Row::bare(408, "REQUEST_TIMEOUT", "The request took too long to arrive"),
+            Self::HeadTooLarge => {
+                Row::bare(431, "REQUEST_HEADER_FIELDS_TOO_LARGE", "The request line and headers are too long")
             }
-            Self::Forbidden => Row::bare(StatusCode::FORBIDDEN, "FORBIDDEN", "Nobody may do this here"),
-            Self::OtherSite => {
-                Row::bare(StatusCode::FORBIDDEN, "FORBIDDEN", "A page of this origin may not do this")
-            }
+            Self::UnknownHost => Row::bare(404, "NOT_FOUND", "No service here has this host name"),
+            Self::Forbidden => Row::bare(403, "FORBIDDEN", "Nobody may do this here"),
+            Self::OtherSite => Row::bare(403, "FORBIDDEN", "A page of this origin may not do this"),
             Self::Unproven { problem } => {
                 Row::unauthorized("INVALID_API_KEY", *problem, json!({ "agentId": null }))
             }
-            Self::UploadTooLarge { bytes_max } => Row::bare(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "PAYLOAD_TOO_LARGE",
-                format!("The body is longer than {bytes_max} bytes"),
-            ),
+            Self::UploadTooLarge { bytes_max } => {
+                Row::bare(413, "PAYLOAD_TOO_LARGE", format!("The body is longer than {bytes_max} bytes"))
+            }
             Self::Upstream => Row::bare(
-                StatusCode::BAD_GATEWAY,
+                502,
                 "UPSTREAM_ERROR",
                 "The service behind the gateway can't be reached, or its answer can't be read",
             ),
-            Self::UpstreamTimeout => Row::bare(
-                StatusCode::GATEWAY_TIMEOUT,
-                "UPSTREAM_TIMEOUT",
-                "The service behind the gateway took too long",
-            ),
-            Self::Loop => {
-                Row::bare(StatusCode::LOOP_DETECTED, "LOOP_DETECTED", "The request has passed here before")
+            Self::UpstreamTimeout => {
+                Row::bare(504, "UPSTREAM_TIMEOUT", "The service behind the gateway took too long")
             }
+            Self::Loop => Row::bare(508, "LOOP_DETECTED", "The request has passed here before"),
             Self::Overloaded => Row::bare(
-                StatusCode::SERVICE_UNAVAILABLE,
+                503,
                 "OVERLOADED",
                 "The gateway has no room for the request at the moment; try again later",
             )
@@ -248,12 +215,14 @@ impl Row {
             "limit": limit,
             "retryAfter": retry_after.seconds(),
         });
-        let mut row = Self::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", message, details);
+        let mut row = Self::new(429, "RATE_LIMITED", message, details);
         write_allowance(&mut row.headers, Allowance { limit, remaining: 0 });
         row.with(RETRY_AFTER, retry_after.seconds())
     }
 
     fn of_denial(denial: &Denial) -> Self {
+        let of = |agent: &AgentId| json!({ "agentId": agent.to_string() });
+        let with_nonce = |agent: &AgentId, nonce: &Nonce| json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() });
         match denial {
             Denial::SignatureInvalid { agent, owner, recovered_signer, domain } => Self::unauthorized(
                 "SIGNATURE_INVALID",
@@ -264,14 +233,11 @@ impl Row {
                     "recoveredSigner": recovered_signer.map(|signer| signer.to_checksum(None)),
                 }),
             ),
-            Denial::ReplayDetected { agent, nonce } => Self::new(
-                StatusCode::BAD_REQUEST,
-                "REPLAY_DETECTED",
-                "The nonce was used before",
-                json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() }),
-            ),
+            Denial::ReplayDetected { agent, nonce } => {
+                Self::new(400, "REPLAY_DETECTED", "The nonce was used before", with_nonce(agent, nonce))
+            }
             Denial::TimestampRefused { agent, nonce } => Self::new(
-                StatusCode::BAD_REQUEST,
+                400,
                 "REPLAY_DETECTED",
                 "The timestamp is too old, or too far ahead of the service's clock",
                 match nonce {
@@ -282,28 +248,25 @@ impl Row {
                 },
             ),
             Denial::NonceForgotten { agent, nonce, accepted_from, retry_after } => Self::new(
-                StatusCode::BAD_REQUEST,
+                400,
                 "REPLAY_DETECTED",
                 format!("Nonces may have been lost: sign again at {} or later", rfc3339(*accepted_from)),
-                json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() }),
+                with_nonce(agent, nonce),
             )
             .with(RETRY_AFTER, retry_after.seconds()),
-            Denial::AgentNotFound { agent } => Self::new(
-                StatusCode::NOT_FOUND,
-                "AGENT_NOT_FOUND",
-                "The agent is not registered",
-                json!({ "agentId": agent.to_string() }),
-            ),
+            Denial::AgentNotFound { agent } => {
+                Self::new(404, "AGENT_NOT_FOUND", "The agent is not registered", of(agent))
+            }
             Denial::InvalidApiKey { agent } => Self::unauthorized(
                 "INVALID_API_KEY",
                 "The API key is unknown, revoked or another agent's",
                 json!({ "agentId": agent.as_ref().map(AgentId::to_string) }),
             ),
             Denial::KeyAlreadyExists { agent } => Self::new(
-                StatusCode::CONFLICT,
+                409,
                 "KEY_ALREADY_EXISTS",
                 "The agent has an API key already; rotate it, or revoke it first",
-                json!({ "agentId": agent.to_string() }),
+                of(agent),
             ),
             Denial::RateLimited { agent, tier, limit, retry_after } => {
                 let message = format!("The rate limit is reached; try again in {} s", retry_after.seconds());
@@ -313,7 +276,7 @@ impl Row {
                 row
             }
             Denial::TierBlocked { agent, current, required, required_stake } => Self::new(
-                StatusCode::FORBIDDEN,
+                403,
                 "TIER_BLOCKED",
                 "The agent's stake does not give it the tier that is required",
                 json!({
@@ -324,10 +287,10 @@ impl Row {
                 }),
             ),
             Denial::EndpointMismatch { agent } => Self::new(
-                StatusCode::FORBIDDEN,
+                403,
                 "ENDPOINT_MISMATCH",
                 "The request's origin is not the endpoint declared for the API key",
-                json!({ "agentId": agent.to_string() }),
+                of(agent),
             ),
         }
     }

@@ -12,7 +12,7 @@ use crate::pipeline::permit::Permit;
 use crate::wire::answers::Answer;
 
 /// The method of the service.
-pub const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
+pub(crate) const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
 
 /// `HeaderAppendAction`.
 const APPEND_IF_EXISTS_OR_ADD: i32 = 0;
@@ -21,7 +21,7 @@ const OVERWRITE_IF_EXISTS_OR_ADD: i32 = 2;
 
 /// `CheckRequest`.
 #[derive(Message)]
-pub struct CheckRequest {
+pub(crate) struct CheckRequest {
     #[prost(message, optional, tag = "1")]
     attributes: Option<Attributes>,
 }
@@ -94,7 +94,7 @@ struct Header {
 
 /// `CheckResponse`.
 #[derive(Message)]
-pub struct CheckResponse {
+pub(crate) struct CheckResponse {
     #[prost(message, optional, tag = "1")]
     status: Option<Status>,
     #[prost(oneof = "Verdict", tags = "2, 3")]
@@ -179,7 +179,7 @@ enum Kind {
 }
 
 /// The request that a gateway asks about.
-pub struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     /// Its method.
     pub method: &'a str,
     /// Its path and query.
@@ -198,7 +198,7 @@ pub struct Asked<'a> {
 impl CheckRequest {
     /// The request that it is about; `None`: there is none.
     #[must_use]
-    pub fn asked(&self) -> Option<Asked<'_>> {
+    pub(crate) fn asked(&self) -> Option<Asked<'_>> {
         let attributes = self.attributes.as_ref()?;
         let http = attributes.request.as_ref()?.http.as_ref()?;
         let source =
@@ -217,7 +217,7 @@ impl CheckRequest {
 
 impl<'a> Asked<'a> {
     /// Its fields, without what stands in its own fields here.
-    pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let raw = self.http.header_map.iter().flat_map(|map| &map.headers).map(|header| {
             let value =
                 if header.raw_value.is_empty() { header.value.as_bytes() } else { &*header.raw_value };
@@ -231,7 +231,7 @@ impl<'a> Asked<'a> {
 impl CheckResponse {
     /// The request passes with these headers for its upstream, without those of these names, and with these for its client.
     #[must_use]
-    pub fn admitted(
+    pub(crate) fn admitted(
         headers: HeaderList,
         removed: Vec<Bytes>,
         for_client: HeaderList,
@@ -251,7 +251,7 @@ impl CheckResponse {
 
     /// The request is answered with this.
     #[must_use]
-    pub fn denied(answer: Answer) -> Self {
+    pub(crate) fn denied(answer: Answer) -> Self {
         const PERMISSION_DENIED: i32 = 7;
         let (parts, body) = answer.into_parts();
         // The length is the gateway's.
@@ -269,7 +269,7 @@ impl CheckResponse {
 }
 
 /// Facts for the gateway's own log and rules.
-pub struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     /// The tenant.
     pub tenant: &'a str,
     /// The permit, where an agent passes.
@@ -295,7 +295,7 @@ impl From<Facts<'_>> for Struct {
 
 /// Headers that stand there once each, but for `Vary`, which adds to the upstream's, and `Cache-Control`, which gives way to it.
 #[derive(Default)]
-pub struct HeaderList(Vec<HeaderOption>);
+pub(crate) struct HeaderList(Vec<HeaderOption>);
 
 impl Lines for HeaderList {
     fn line(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {

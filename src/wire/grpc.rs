@@ -4,7 +4,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD_NO_PAD as STANDARD_NO_PAD;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 
 use crate::http1::writing::Lines;
@@ -16,7 +16,7 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const DOMAIN: &[u8] = b"tiergate";
 
 /// True if the content type of a request is gRPC's. gRPC-Web is another protocol.
-pub fn is_spoken(headers: &HeaderMap) -> bool {
+pub(crate) fn is_spoken(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let (name, rest) = kind.split_at_checked(GRPC.as_bytes().len()).unwrap_or_default();
     name.eq_ignore_ascii_case(GRPC.as_bytes()) && matches!(rest.first(), None | Some(b'+' | b';'))
@@ -24,7 +24,7 @@ pub fn is_spoken(headers: &HeaderMap) -> bool {
 
 /// Writes an error. The headers hold its `Retry-After` already.
 pub(super) fn write(
-    status: StatusCode,
+    status: u16,
     error_type: &str,
     message: &str,
     details: Option<&Value>,
@@ -49,8 +49,8 @@ pub(super) fn write(
 }
 
 /// The `google.rpc.Code` of a status.
-fn code_of(status: StatusCode) -> u64 {
-    match status.as_u16() {
+const fn code_of(status: u16) -> u64 {
+    match status {
         400 => 3,             // INVALID_ARGUMENT
         408 | 504 => 4,       // DEADLINE_EXCEEDED
         404 => 5,             // NOT_FOUND
@@ -117,7 +117,7 @@ fn escape(message: &str, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderValue, StatusCode};
+    use http::{HeaderMap, HeaderValue};
     use serde_json::json;
 
     use super::{Engine, STANDARD_NO_PAD, is_spoken, write};
@@ -139,7 +139,7 @@ mod tests {
         let mut headers =
             HeaderMap::from_iter([(http::header::RETRY_AFTER, HeaderValue::from_static("300"))]);
         let details = json!({ "agentId": "7", "limit": 16 });
-        write(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", "100 %, \u{e9}", Some(&details), &mut headers);
+        write(429, "RATE_LIMITED", "100 %, \u{e9}", Some(&details), &mut headers);
         assert_eq!(
             (&headers["grpc-status"], &headers["grpc-message"]),
             (&"8".parse().unwrap(), &"100 %25, %C3%A9".parse().unwrap())

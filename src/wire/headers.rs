@@ -6,29 +6,28 @@ use crate::domain::quota::{Allowance, MINUTE_MICROS, RetryAfter};
 use crate::http1::writing::{Lines, write_decimal};
 
 /// Maximum requests per window.
-pub const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 
 /// Requests left in the current window.
-pub const RATE_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+pub(crate) const RATE_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 
 /// The policy that limits an agent, in the IETF's fields (draft-ietf-httpapi-ratelimit-headers).
-pub const OF_AGENT: &str = "agent";
+pub(crate) const OF_AGENT: &str = "agent";
 
 /// The policy that limits a client network.
-pub const OF_CLIENT: &str = "client";
+pub(crate) const OF_CLIENT: &str = "client";
 
 /// The window that the gateway's limits count, in seconds.
 const WINDOW_SECS: u64 = MINUTE_MICROS / 1_000_000;
 
 /// Every answer of ours that has a body has this type.
-pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Answers hold keys and moments: nothing of them may be kept on the way.
-pub const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// How the contract and HTTP's own documents spell a header name; HTTP compares names without regard to case.
-#[must_use]
-pub fn contract_spelling(name: &HeaderName) -> Option<&'static str> {
+pub(crate) fn contract_spelling(name: &HeaderName) -> Option<&'static str> {
     match name.as_str() {
         "x-ratelimit-limit" => Some("X-RateLimit-Limit"),
         "x-ratelimit-remaining" => Some("X-RateLimit-Remaining"),
@@ -44,20 +43,20 @@ pub fn contract_spelling(name: &HeaderName) -> Option<&'static str> {
 }
 
 /// Writes the headers of a success.
-pub fn write_allowance(headers: &mut HeaderMap, allowance: Allowance) {
+pub(crate) fn write_allowance(headers: &mut HeaderMap, allowance: Allowance) {
     headers.insert(RATE_LIMIT, allowance.limit.into());
     headers.insert(RATE_REMAINING, allowance.remaining.into());
 }
 
 /// Writes the IETF's fields of a limit that is used up, beside the contract's.
-pub fn write_spent(headers: &mut HeaderMap, of: &str, limit: u32, retry_after: RetryAfter) {
+pub(crate) fn write_spent(headers: &mut HeaderMap, of: &str, limit: u32, retry_after: RetryAfter) {
     headers.set("ratelimit-policy", policy(of, limit).as_bytes());
     headers.set("ratelimit", format!("\"{of}\";r=0;t={}", retry_after.seconds()).as_bytes());
 }
 
 /// The header values that answers give of one quota.
 #[derive(Debug, Clone)]
-pub struct QuotaHeaders {
+pub(crate) struct QuotaHeaders {
     limit: String,
     policy: String,
     /// The beginning of the field that says how much is left.
@@ -66,13 +65,12 @@ pub struct QuotaHeaders {
 
 impl QuotaHeaders {
     /// For a policy of so many requests a minute.
-    #[must_use]
-    pub fn new(of: &str, limit: u32) -> Self {
+    pub(crate) fn new(of: &str, limit: u32) -> Self {
         Self { limit: limit.to_string(), policy: policy(of, limit), left: format!("\"{of}\";r=") }
     }
 
     /// Writes the headers of an admitted request, as the contract and the IETF spell them.
-    pub fn write(&self, remaining: u32, lines: &mut impl Lines) {
+    pub(crate) fn write(&self, remaining: u32, lines: &mut impl Lines) {
         lines.set("X-RateLimit-Limit", self.limit.as_bytes());
         lines.line("X-RateLimit-Remaining", |out| write_decimal(remaining.into(), out));
         lines.set("RateLimit-Policy", self.policy.as_bytes());

@@ -2,19 +2,19 @@
 //!
 //! Translates between HTTP and the pipeline's types; decides nothing.
 
-pub mod answers;
-pub mod bodies;
-pub mod client_ip;
-pub mod console;
-pub mod credentials;
-pub mod discovery;
-pub mod errors;
-pub mod ext_authz;
-pub mod grpc;
-pub mod headers;
-pub mod other_sites;
-pub mod pages;
-pub mod received;
-pub mod request_id;
-pub mod results;
-pub mod trace;
+pub(crate) mod answers;
+pub(crate) mod bodies;
+pub(crate) mod client_ip;
+pub(crate) mod console;
+pub(crate) mod credentials;
+pub(crate) mod discovery;
+pub(crate) mod errors;
+pub(crate) mod ext_authz;
+pub(crate) mod grpc;
+pub(crate) mod headers;
+pub(crate) mod other_sites;
+pub(crate) mod pages;
+pub(crate) mod received;
+pub(crate) mod request_id;
+pub(crate) mod results;
+pub(crate) mod trace;

@@ -9,8 +9,7 @@ use crate::http1::name::Name;
 
 /// True if a browser sent the request for a page of another site; or without the type of body that no page of another site
 /// can send unasked.
-#[must_use]
-pub fn is_of_another_site(fields: &impl Fields) -> bool {
+pub(crate) fn is_of_another_site(fields: &impl Fields) -> bool {
     let (mut is_of_browser, mut is_own) = (false, true);
     let (mut has_kind, mut is_json) = (false, true);
     for (name, value) in fields.all() {

@@ -5,8 +5,7 @@ use http::{HeaderValue, header};
 use crate::wire::answers::Answer;
 
 /// The answer with the headers that keep it to itself, and a policy for what it may run and load (CSP).
-#[must_use]
-pub fn guarded(mut answer: Answer, policy: HeaderValue) -> Answer {
+pub(crate) fn guarded(mut answer: Answer, policy: HeaderValue) -> Answer {
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     for (name, value) in [

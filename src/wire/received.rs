@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// The longest text that is echoed, in characters.
-pub const RECEIVED_CHARS_MAX: usize = 100;
+pub(crate) const RECEIVED_CHARS_MAX: usize = 100;
 
 /// The longest echo of a field that should hold a secret, in characters.
 const SECRET_CHARS_MAX: usize = 20;
@@ -19,8 +19,7 @@ const HEX_RUN_SHOWN: usize = 8;
 const CUT: char = '…';
 
 /// The echo of a JSON value: texts cut, numbers, booleans and null as they are, the rest as cut JSON text.
-#[must_use]
-pub fn echo(raw: Option<&RawValue>, holds_secret: bool) -> Value {
+pub(crate) fn echo(raw: Option<&RawValue>, holds_secret: bool) -> Value {
     let Some(raw) = raw else { return Value::Null };
     match serde_json::from_str(raw.get()) {
         Ok(Value::String(text)) => Value::String(echo_text(&text, holds_secret)),
@@ -29,9 +28,7 @@ pub fn echo(raw: Option<&RawValue>, holds_secret: bool) -> Value {
     }
 }
 
-/// The echo of a text.
-#[must_use]
-pub fn echo_text(text: &str, holds_secret: bool) -> String {
+pub(crate) fn echo_text(text: &str, holds_secret: bool) -> String {
     let most = if holds_secret { SECRET_CHARS_MAX } else { RECEIVED_CHARS_MAX };
     let hidden = hide_hex_runs(text);
     match hidden.char_indices().nth(most) {

@@ -16,19 +16,17 @@ const HEX_RUN_MIN: usize = 64;
 
 /// An id, safe to log and to send.
 #[derive(Debug, Clone)]
-pub struct RequestId(String);
+pub(crate) struct RequestId(String);
 
 impl RequestId {
-    /// As text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 /// Makes ids: unique across processes by chance, and within one by counting. They are no secrets.
 #[derive(Debug)]
-pub struct RequestIds {
+pub(crate) struct RequestIds {
     /// The first half of each id.
     process: String,
     next: AtomicU64,
@@ -36,26 +34,21 @@ pub struct RequestIds {
 
 impl RequestIds {
     /// Ids that no other process makes.
-    ///
-    /// # Errors
-    ///
-    /// When there is no randomness.
-    pub fn new(entropy: &dyn Entropy) -> Result<Self, NoEntropy> {
+    pub(crate) fn new(entropy: &dyn Entropy) -> Result<Self, NoEntropy> {
         let random = entropy.key_bytes()?;
         let (process, _) = random.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
         Ok(Self { process: hex::encode(process), next: AtomicU64::new(0) })
     }
 
     /// The request's own id, or a new one.
-    pub fn of(&self, fields: &impl Fields) -> RequestId {
+    pub(crate) fn of(&self, fields: &impl Fields) -> RequestId {
         let own = fields.only(Name::RequestId).filter(|id| is_harmless(id));
         let text = own.and_then(|id| std::str::from_utf8(id).ok());
         text.map_or_else(|| self.new_id(), |text| RequestId(text.to_owned()))
     }
 
     /// A text that no other process has.
-    #[must_use]
-    pub fn process(&self) -> &str {
+    pub(crate) fn process(&self) -> &str {
         &self.process
     }
 

@@ -26,8 +26,7 @@ const KEPT_BYTES_MAX: usize = 4 * 1024;
 /// The room for a result's timestamp and mismatch, in bytes.
 const MOMENT_BYTES: usize = 64;
 
-/// Writes verification results.
-pub struct VerificationResults {
+pub(crate) struct VerificationResults {
     /// Agents as text: the checksum of an address is a hash, and long numbers are slow to write.
     agents: Cache<AgentId, Arc<Written>>,
 }
@@ -122,8 +121,7 @@ impl Default for VerificationResults {
 
 impl VerificationResults {
     /// 200 of `POST /verify` and `POST /verify/signature`, verified at this time.
-    #[must_use]
-    pub fn answer(&self, permit: &Permit, verified_at: UnixSeconds) -> Answer {
+    pub(crate) fn answer(&self, permit: &Permit, verified_at: UnixSeconds) -> Answer {
         let written = self.written(permit.agent(), permit.tier(), permit.profile());
         let mut headers = HeaderMap::with_capacity(6);
         write_allowance(&mut headers, permit.allowance());
@@ -145,8 +143,7 @@ impl VerificationResults {
 }
 
 /// 200 of `POST /profile`, read at this time.
-#[must_use]
-pub fn owner_profile(read: &OwnerProfile, read_at: UnixSeconds) -> Answer {
+pub(crate) fn owner_profile(read: &OwnerProfile, read_at: UnixSeconds) -> Answer {
     let result = ProfileResult {
         agent: AgentPart::new(read.agent(), read.tier(), read.profile()),
         organizations: organizations(read.profile()),

@@ -5,10 +5,10 @@ use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 
 /// The header with what other systems keep of a trace.
-pub const TRACESTATE: &str = "tracestate";
+pub(crate) const TRACESTATE: &str = "tracestate";
 
 /// The span of the client that a request belongs to, if its only `traceparent` is correct (section 3.2).
-pub fn remote_span(fields: &impl Fields) -> Option<RemoteSpan<'_>> {
+pub(crate) fn remote_span(fields: &impl Fields) -> Option<RemoteSpan<'_>> {
     let mut parts = std::str::from_utf8(fields.only(Name::Traceparent)?).ok()?.split('-');
     let [version, trace, span, flags] =
         [2, 32, 16, 2].map(|len| parts.next().filter(|part| is_hex(part, len)));
@@ -21,14 +21,14 @@ pub fn remote_span(fields: &impl Fields) -> Option<RemoteSpan<'_>> {
 }
 
 /// All that other systems keep of a request's trace.
-pub fn state_of(fields: &impl Fields) -> String {
+pub(crate) fn state_of(fields: &impl Fields) -> String {
     let states = fields.all().filter(|(name, _)| carries_state(name));
     let states: Vec<_> = states.filter_map(|(_, value)| std::str::from_utf8(value).ok()).collect();
     states.join(",")
 }
 
 /// True if a header carries a trace.
-pub fn carries_trace(id: Name, name: &[u8]) -> bool {
+pub(crate) fn carries_trace(id: Name, name: &[u8]) -> bool {
     id == Name::Traceparent || carries_state(name)
 }
 

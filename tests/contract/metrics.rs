@@ -38,11 +38,11 @@ fn requests_denials_and_limiter_decisions_are_counted(world: &World) {
     let after = service.samples();
     let moved = |name: &str, pieces: &[&str]| after.sum(name, pieces) - before.sum(name, pieces);
     for (status, times) in [("200", 1.0), ("429", 1.0), ("401", 1.0)] {
-        let labels = ["door=\"api\"", "endpoint=\"/verify\"", &format!("status=\"{status}\"")];
+        let labels = ["listener=\"api\"", "endpoint=\"/verify\"", &format!("status=\"{status}\"")];
         assert_eq!(moved("tiergate_requests_total", &labels), times, "{status}");
     }
     for error_type in ["RATE_LIMITED", "INVALID_API_KEY", "TIER_BLOCKED", "VALIDATION_ERROR", "NOT_FOUND"] {
-        let labels = ["door=\"api\"", &format!("error_type=\"{error_type}\"")];
+        let labels = ["listener=\"api\"", &format!("error_type=\"{error_type}\"")];
         assert_eq!(moved("tiergate_denials_total", &labels), 1.0, "{error_type}");
     }
     for (tier, decision) in [("1", "admitted"), ("1", "limited"), ("0", "blocked")] {
@@ -134,7 +134,7 @@ fn malformed_requests_are_counted(world: &World) {
     let mut connection = service.connect();
     connection.write(b"GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").unwrap();
     assert_eq!(connection.read(false).unwrap().status, 400);
-    assert_eq!(service.samples().get("tiergate_malformed_requests_total{door=\"api\"}"), 1.0);
+    assert_eq!(service.samples().get("tiergate_malformed_requests_total{listener=\"api\"}"), 1.0);
 }
 
 fn no_label_holds_an_agent_a_key_or_an_ip(world: &World) {
@@ -160,12 +160,12 @@ fn no_label_holds_an_agent_a_key_or_an_ip(world: &World) {
         "commit",
         "decision",
         "direction",
-        "door",
         "endpoint",
         "error_type",
         "features",
         "kind",
         "le",
+        "listener",
         "method",
     ];
     let known = [known.as_slice(), &["operation", "outcome", "reason", "result", "state", "status"]].concat();

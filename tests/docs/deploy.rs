@@ -212,7 +212,7 @@ fn a_metric_or_label_that_the_program_does_not_have_is_found() {
     for (bad, why) in [
         ("1 - tiergate_redy", "tiergate_redy"),
         ("sum(rate(tiergate_rpc_duration_seconds[$__rate_interval]))", "tiergate_rpc_duration_seconds"),
-        (r#"tiergate_ready{check="store",door="api"} == 0"#, "tiergate_ready{door}"),
+        (r#"tiergate_ready{check="store",listener="api"} == 0"#, "tiergate_ready{listener}"),
         ("count by (agent) (tiergate_ready)", "by (agent)"),
         ("node_load1 > on (job) tiergate_ready", "node_load1"),
     ] {

@@ -214,10 +214,10 @@ fn the_page_about_the_log_has_the_fields_of_the_access_log_and_of_the_audit_log(
     let (_, line) = access.split_once("target: \"access\",\n            ").unwrap();
     let (line, _) = line.split_once(");").unwrap();
     let audit = read("src/telemetry/audit.rs");
-    let (_, record) = audit.split_once("pub struct Record").unwrap();
+    let (_, record) = audit.split_once("pub(crate) struct Record").unwrap();
     let (record, _) = record.split_once("\n}\n").unwrap();
     for (section, known) in
-        [("## Access log", names(line, "", " = ")), ("## Audit log", names(record, "pub ", ": "))]
+        [("## Access log", names(line, "", " = ")), ("## Audit log", names(record, "pub(crate) ", ": "))]
     {
         assert!(known.len() > 8, "{known:?}");
         let (_, text) = page.split_once(section).unwrap();

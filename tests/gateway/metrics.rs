@@ -156,13 +156,13 @@ fn requests_under_way_and_connections_are_shown_while_they_last(stage: &Stage) {
     let mut held: Vec<Wire> = (0..3).map(|_| site.gateway.connect()).collect();
     held.iter_mut().take(2).for_each(|wire| wire.send(&Request::get(ACME, &path).bytes()));
     until_shown(&site, "tiergate_gateway_requests_in_flight{tenant=\"t\"}", 2.0);
-    until_shown(&site, "tiergate_connections{door=\"gateway\"}", 3.0);
-    assert!(site.gateway.service.samples().get("tiergate_connections{door=\"admin\"}") >= 1.0);
+    until_shown(&site, "tiergate_connections{listener=\"gateway\"}", 3.0);
+    assert!(site.gateway.service.samples().get("tiergate_connections{listener=\"admin\"}") >= 1.0);
     cue.give();
     assert!(held.iter_mut().take(2).all(|wire| wire.answer().status == 200));
     until_shown(&site, "tiergate_gateway_requests_in_flight{tenant=\"t\"}", 0.0);
     drop(held);
-    until_shown(&site, "tiergate_connections{door=\"gateway\"}", 0.0);
+    until_shown(&site, "tiergate_connections{listener=\"gateway\"}", 0.0);
     until_shown(&site, "tiergate_api_requests_in_flight", 0.0);
 }
 
@@ -263,7 +263,7 @@ fn a_request_under_way_begins_no_series_of_a_tenant_that_is_gone(stage: &Stage) 
         assert_eq!(under_way.answer().status, 200);
         drop(under_way);
         // Then the request has been counted.
-        until_shown(&site, "tiergate_connections{door=\"gateway\"}", 0.0);
+        until_shown(&site, "tiergate_connections{listener=\"gateway\"}", 0.0);
         until_shown(&site, "tiergate_gateway_overhead_seconds_count", 1.0);
         let text = site.gateway.service.metrics();
         assert!(!text.contains("tenant=\"second\""), "{way}: {text}");

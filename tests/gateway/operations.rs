@@ -95,7 +95,7 @@ fn counted(gateway: &Gateway) -> BTreeMap<String, f64> {
             || (!name.ends_with("_bucket")
                 && name != "tiergate_connections"
                 && !name.ends_with("_sum")
-                && series.contains("door=\"gateway\""))
+                && series.contains("listener=\"gateway\""))
     };
     samples.series().filter(of_gateway).map(|series| (series.to_owned(), samples.get(series))).collect()
 }
@@ -121,7 +121,7 @@ fn of(tenant: &str, outcome: &str, more: &[String]) -> Vec<String> {
 }
 
 fn denied(error_type: &str) -> String {
-    format!("tiergate_denials_total{{door=\"gateway\",error_type=\"{error_type}\"}}")
+    format!("tiergate_denials_total{{error_type=\"{error_type}\",listener=\"gateway\"}}")
 }
 
 fn refused(error_type: &str) -> Vec<String> {
@@ -179,7 +179,7 @@ fn each_outcome_and_error_of_a_request_is_counted_exactly_once(stage: &Stage) {
     let [empty, missing, broken] = answered;
     let public = |host: &str| Request::get(host, &public_path());
     let by_signature = |draft: &Draft| at_agents().with_all(&signed(draft));
-    let malformed = vec!["tiergate_malformed_requests_total{door=\"gateway\"}".to_owned()];
+    let malformed = vec!["tiergate_malformed_requests_total{listener=\"gateway\"}".to_owned()];
     let steps = [
         (public(ACME), 200, of("t", "forwarded", &[])),
         (empty, 204, of("t", "forwarded", &[])),

@@ -93,7 +93,7 @@ fn is_closed(site: &Site, from: IpAddr, bytes: &[u8], path: &str) {
 fn turned_away(site: &Site) -> f64 {
     let samples = Samples::parse(&site.gateway.service.metrics());
     let series = "tiergate_connections_turned_away_total";
-    samples.get(&format!("{series}{{door=\"gateway\",reason=\"proxy_protocol\"}}"))
+    samples.get(&format!("{series}{{listener=\"gateway\",reason=\"proxy_protocol\"}}"))
 }
 
 /// The same, when the connection was counted that showed that the gateway listens.

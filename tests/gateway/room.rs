@@ -63,7 +63,7 @@ fn turned_away(site: &Site) -> f64 {
 fn turned_away_by(site: &Site, reason: &str) -> f64 {
     let samples = Samples::parse(&site.gateway.service.metrics());
     let series = "tiergate_connections_turned_away_total";
-    samples.get(&format!("{series}{{door=\"gateway\",reason=\"{reason}\"}}"))
+    samples.get(&format!("{series}{{listener=\"gateway\",reason=\"{reason}\"}}"))
 }
 
 fn until_there_is_room(site: &Site) -> Wire {
@@ -220,7 +220,7 @@ fn stalled_handshakes_of_one_network_leave_room_for_another(stage: &Stage) {
     until("the network is full", SOON, || (turned_away_by(&site, "network") > 0.0).then_some(()));
     let mut other = Wire::open_from(own_ip(), site.tls().address);
     other.send(b"no greeting of TLS");
-    let failures = "tiergate_tls_handshake_failures_total{door=\"gateway\"}";
+    let failures = "tiergate_tls_handshake_failures_total{listener=\"gateway\"}";
     until("another client is heard", SOON, || {
         let samples = Samples::parse(&site.gateway.service.metrics());
         (samples.get(failures) > 0.0).then_some(())

@@ -109,7 +109,7 @@ fn a_public_route_takes_exactly_its_limit_of_each_client_network(stage: &Stage) 
     // The route beside it has no limit.
     let answer = of("2001:db8:1:2::1", &public_path()).ask_on(&mut wire);
     assert_eq!((answer.status, answer.header("x-ratelimit-limit")), (200, None));
-    let denials = "tiergate_denials_total{door=\"gateway\",error_type=\"RATE_LIMITED\"}";
+    let denials = "tiergate_denials_total{error_type=\"RATE_LIMITED\",listener=\"gateway\"}";
     let samples = Samples::parse(&site.gateway.service.metrics());
     assert_eq!(samples.get(denials), 52.0);
 }

@@ -15,10 +15,10 @@ use quick_cache::sync::Cache;
 
 use crate::chain::block::Block;
 use crate::chain::cache::entries::Entries;
-pub use crate::chain::cache::status::Lifetimes;
 use crate::chain::cache::status::{Entry, Status, Ticket, micros};
 use crate::chain::registries::logs::Drops;
 use crate::domain::agent_id::AgentId;
+use crate::domain::chain_settings::Lifetimes;
 use crate::domain::profile::TrustProfile;
 use crate::ports::chain::ChainFault;
 

@@ -11,6 +11,7 @@ use alloy::primitives::Address;
 
 use crate::chain::block::Block;
 use crate::chain::spread;
+use crate::domain::chain_settings::Lifetimes;
 
 /// What the follower has accounted for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -44,17 +45,6 @@ pub(in crate::chain) enum Entry<P> {
     Read { profile: P, block: u64, is_pinned: bool, epoch: u32, began_micros: u64 },
     /// It exists, or did. A read is kept from this block on.
     Dropped { owner: Address, floor: u64, epoch: u32 },
-}
-
-/// For how long profiles serve.
-#[derive(Debug, Clone, Copy)]
-pub struct Lifetimes {
-    /// One that was read at the latest block.
-    pub poll_interval: Duration,
-    /// How long the follower may be silent before nothing is served on its word.
-    pub max_staleness: Duration,
-    /// One that no log ever dropped, if that is bounded.
-    pub reread_after: Option<Duration>,
 }
 
 impl Status {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use alloy::primitives::{Address, B256, U256};
 
 use super::status::{Entry, Status, Ticket};
-use super::{FAULTS_MAX, Lifetimes, ProfileCache};
+use super::{FAULTS_MAX, ProfileCache};
 use crate::chain::block::Block;
 use crate::chain::fault::ReadError;
 use crate::chain::registries::logs::{Cause, Drops};
 use crate::domain::agent_id::AgentId;
+use crate::domain::chain_settings::Lifetimes;
 use crate::domain::profile::{Texts, TrustProfile};
 use crate::ports::chain::ChainFault;
 

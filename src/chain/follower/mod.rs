@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::chain::answer::Date;
 use crate::chain::block::{Block, Log};
-use crate::chain::cache::{Lifetimes, ProfileCache};
+use crate::chain::cache::ProfileCache;
 use crate::chain::contract_check::ContractCheck;
 use crate::chain::fault::ReadError;
 use crate::chain::follower::pace::Pace;
@@ -26,6 +26,7 @@ use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
 use crate::chain::pool::{Answers, Call};
 use crate::chain::source::{At, Source};
+use crate::domain::chain_settings::Lifetimes;
 use crate::domain::registries::Registries;
 use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;

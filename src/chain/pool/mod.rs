@@ -5,7 +5,6 @@
 mod health;
 mod node;
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +15,8 @@ use self::health::{Health, Next, Tries, is_the_nodes};
 use self::node::Node;
 pub(super) use self::node::{ANSWER_BYTES_MAX, Answers, Call};
 use crate::chain::fault::ReadError;
+use crate::domain::chain_settings::PoolSettings;
 use crate::domain::rpc_header::RpcHeader;
-use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::Secret;
 use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;
@@ -38,23 +37,6 @@ pub(super) const WAIT_TIME_MAX: Duration = Duration::from_secs(6);
 /// How long one read may take, however many nodes are tried. A little less: who waits for one read alone hears why it failed.
 const READ_TIME_MAX: Duration = Duration::from_millis(5_900);
 
-/// How a pool is configured.
-#[derive(Debug)]
-pub struct PoolSettings<'a> {
-    /// The nodes, in order of preference.
-    pub urls: &'a [RpcUrl],
-    /// Headers for the nodes of an origin.
-    pub headers: &'a [RpcHeader<Secret>],
-    /// How long one try may take at most.
-    pub request_timeout: Duration,
-    /// How many calls a second each node gets at most.
-    pub calls_per_second: Option<NonZeroU32>,
-    /// The HTTP proxy through which nodes are reached.
-    pub proxy: Option<&'a RpcUrl>,
-    /// The chain that is read. Answers of another one do not count.
-    pub chain_id: u64,
-}
-
 /// JSON-RPC nodes of one chain.
 pub struct Pool {
     nodes: Vec<Arc<Node>>,
@@ -67,19 +49,20 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The pool of these nodes. Nothing is asked of them yet.
+    /// The pool of these nodes, which get the headers of their origins. Nothing is asked of them yet.
     ///
     /// # Errors
     ///
     /// When no HTTP client can be made, as without a TLS provider.
     pub fn new(
-        settings: &PoolSettings<'_>,
+        settings: &PoolSettings,
+        headers: &[RpcHeader<Secret>],
         clock: Arc<dyn Clock>,
         metrics: Metrics,
     ) -> Result<Self, reqwest::Error> {
         let nodes = settings.urls.iter().enumerate();
         let shared = || (Arc::clone(&clock), metrics.clone());
-        let nodes = nodes.map(|node| Node::new(settings, node, shared()).map(Arc::new));
+        let nodes = nodes.map(|node| Node::new(settings, headers, node, shared()).map(Arc::new));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             health: Mutex::new(Health::new(nodes.len())),

@@ -20,8 +20,9 @@ use serde_json::value::RawValue;
 use url::Url;
 
 use crate::chain::fault::ReadError;
-use crate::chain::pool::{IDLE_MAX, PoolSettings, method_of};
+use crate::chain::pool::{IDLE_MAX, method_of};
 use crate::chain::redact::Secrets;
+use crate::domain::chain_settings::PoolSettings;
 use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::Secret;
@@ -105,7 +106,8 @@ pub(super) struct Node {
 impl Node {
     /// The node at this place of the configured URLs. It gets the headers of its origin.
     pub(super) fn new(
-        settings: &PoolSettings<'_>,
+        settings: &PoolSettings,
+        headers: &[RpcHeader<Secret>],
         (place, url): (usize, &RpcUrl),
         (clock, metrics): (Arc<dyn Clock>, Metrics),
     ) -> Result<Self, reqwest::Error> {
@@ -115,15 +117,15 @@ impl Node {
                 .redirect(reqwest::redirect::Policy::none())
                 .pool_max_idle_per_host(kept)
                 .connect_timeout(settings.request_timeout);
-            match settings.proxy {
+            match &settings.proxy {
                 Some(proxy) => builder.proxy(reqwest::Proxy::all(proxy.reveal().clone())?).build(),
                 None => builder.no_proxy().build(),
             }
         };
         let http = client(IDLE_MAX)?;
-        let ours = settings.headers.iter().filter(|header| header.origin == url.origin());
+        let ours = headers.iter().filter(|header| header.origin == url.origin());
         let values = ours.clone().map(|header| header.value.reveal().to_owned());
-        let authentications = [Some(url), settings.proxy]
+        let authentications = [Some(url), settings.proxy.as_ref()]
             .into_iter()
             .flatten()
             .filter_map(|url| basic_authentication(&http, url));

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Call, PLACES_MAX, Pool, PoolSettings};
+use super::{Call, PLACES_MAX, Pool};
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{CHAIN_ID, PATIENT, Reply, TestNode, cause, pool};
 use crate::chain::tests::clock::TestClock;
+use crate::domain::chain_settings::PoolSettings;
 use crate::domain::rpc_url::RpcUrl;
 use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;
@@ -130,16 +131,14 @@ fn pool_at_rate(node: &TestNode, rate: u32, request_timeout: Duration) -> (Pool,
     let clock = Arc::new(TestClock::new());
     let metrics = Metrics::new().unwrap();
     drop(pool(&[], PATIENT, clock.clone(), &metrics));
-    let urls = [RpcUrl::parse(&node.url()).unwrap()];
     let settings = PoolSettings {
-        urls: &urls,
-        headers: &[],
+        urls: vec![RpcUrl::parse(&node.url()).unwrap()],
         request_timeout,
         calls_per_second: NonZeroU32::new(rate),
         proxy: None,
         chain_id: CHAIN_ID,
     };
-    (Pool::new(&settings, clock.clone(), metrics).unwrap(), clock)
+    (Pool::new(&settings, &[], clock.clone(), metrics).unwrap(), clock)
 }
 
 #[tokio::test]
@@ -171,17 +170,14 @@ async fn nodes_are_reached_through_a_proxy_where_one_is_configured() {
     let clock = Arc::new(TestClock::new());
     let metrics = Metrics::new().unwrap();
     drop(pool(&[], PATIENT, clock.clone(), &metrics));
-    let (urls, proxy_url) =
-        ([RpcUrl::parse("http://node.invalid/").unwrap()], RpcUrl::parse(&proxy.url()).unwrap());
     let settings = PoolSettings {
-        urls: &urls,
-        headers: &[],
+        urls: vec![RpcUrl::parse("http://node.invalid/").unwrap()],
         request_timeout: PATIENT,
         calls_per_second: None,
-        proxy: Some(&proxy_url),
+        proxy: Some(RpcUrl::parse(&proxy.url()).unwrap()),
         chain_id: CHAIN_ID,
     };
-    let pool = Pool::new(&settings, clock, metrics).unwrap();
+    let pool = Pool::new(&settings, &[], clock, metrics).unwrap();
     assert_eq!(ask(&pool, 1).await.unwrap(), [json!(7)]);
     assert_eq!(proxy.calls("test"), 1);
 }

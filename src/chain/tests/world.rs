@@ -6,13 +6,14 @@ use alloy::primitives::{Address, U256};
 
 use crate::chain::answer::Floor;
 use crate::chain::block::Log;
-use crate::chain::cache::status::{Entry, Lifetimes, Status, Ticket};
+use crate::chain::cache::status::{Entry, Status, Ticket};
 use crate::chain::fixture::ALL;
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
 use crate::chain::registries::logs::Drops;
 use crate::chain::tests::actions::{Action, BLOCKS_MAX, HEIGHT_MAX, Mutant, Named, REORGS_MAX, TICKS_MAX};
 use crate::chain::tests::blocks::{BackEnd, Blocks, ORGANIZATION};
 use crate::domain::agent_id::AgentId;
+use crate::domain::chain_settings::Lifetimes;
 
 const LIFETIMES: Lifetimes = Lifetimes {
     poll_interval: Duration::from_micros(10),

@@ -19,66 +19,46 @@ const SENTINEL_USER: &str = "store.redis.sentinel_username";
 /// So short that names stay short.
 const PREFIX_BYTES_MAX: usize = 64;
 
-/// Where Redis is, how to log in, and how long to wait.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RedisSettings {
-    /// Where it is; may hold a user and a password.
-    pub url: RedisUrl,
-    /// What every name in it begins with; at most 64 bytes.
-    pub prefix: String,
-    /// The password that is not in the URL.
-    pub password: Option<SecretSource>,
-    /// As whom to log in at Sentinels; nothing: as their default user.
-    pub sentinel_username: Option<String>,
-    /// The password for Sentinels; nothing: they ask for none.
-    pub sentinel_password: Option<SecretSource>,
-    /// Whose certificates are believed, and nobody else's; nothing: the system's authorities.
-    pub ca: Option<PathBuf>,
-    /// What is shown to servers and Sentinels.
-    pub identity: Option<KeyPair>,
-    /// For how long one request may take; 1 ms to 5 s.
-    pub timeout: Duration,
-    /// How many replicas must acknowledge keys and nonces; 0 to 16.
-    pub wait_replicas: u32,
-    /// For how long their word is waited for; 1 ms to 5 s.
-    pub wait_timeout: Duration,
-}
-
-impl RedisSettings {
-    /// Reads the table, and reports everything in it that does not go together.
-    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        reader.mask(Shown::Host, &[URL]);
-        read_all!(Self {
-            url: reader.text(URL, "redis://127.0.0.1:6379", redis_url),
-            // Braces would choose the slot of a cluster, and other signs mean something in patterns of rights.
-            prefix: reader.text("store.redis.prefix", "", |text| {
-                plain(text, &(0..=PREFIX_BYTES_MAX), &['_', '-', '.', ':']).map(str::to_owned)
-            }),
-            password: Some(secret_or_file(
-                reader,
-                "store.redis.password",
-                "store.redis.password_file",
-                word,
-                Content::Secret,
-            )),
-            sentinel_username: Some(reader.optional_text(SENTINEL_USER, user)),
-            sentinel_password: Some(secret_or_file(
-                reader,
-                "store.redis.sentinel_password",
-                "store.redis.sentinel_password_file",
-                word,
-                Content::Secret,
-            )),
-            ca: Some(noted_file(reader, "store.redis.ca", Content::Authorities)),
-            identity: key_pair(reader, "store.redis.cert", "store.redis.key"),
-            timeout: reader.duration("store.redis.timeout", "250ms", ["1ms", "5s"]),
-            wait_replicas: reader.integer("store.redis.wait_replicas", 0, &(0..=16)),
-            wait_timeout: reader.duration("store.redis.wait_timeout", "250ms", ["1ms", "5s"]),
-        } then {
-            if let Some(url) = &url {
-                check(reader, url);
-            }
-        })
+settings! {
+    /// Where Redis is, how to log in, and how long to wait.
+    RedisSettings(reader) {
+        /// Where it is; may hold a user and a password.
+        url: RedisUrl = {
+            reader.mask(Shown::Host, &[URL]);
+            reader.text(URL, "redis://127.0.0.1:6379", redis_url)
+        },
+        /// What every name in it begins with; at most 64 bytes. Braces would choose the slot of a cluster, and other signs mean
+        /// something in patterns of rights.
+        prefix: String = reader.text("store.redis.prefix", "", |text| {
+            plain(text, &(0..=PREFIX_BYTES_MAX), &['_', '-', '.', ':']).map(str::to_owned)
+        }),
+        /// The password that is not in the URL.
+        password: Option<SecretSource> = {
+            let keys = ["store.redis.password", "store.redis.password_file"];
+            Some(secret_or_file(reader, keys, secret, Content::Secret))
+        },
+        /// As whom to log in at Sentinels; nothing: as their default user.
+        sentinel_username: Option<String> =
+            Some(reader.optional_text(SENTINEL_USER, |text| not_empty(text).map(str::to_owned))),
+        /// The password for Sentinels; nothing: they ask for none.
+        sentinel_password: Option<SecretSource> = {
+            let keys = ["store.redis.sentinel_password", "store.redis.sentinel_password_file"];
+            Some(secret_or_file(reader, keys, secret, Content::Secret))
+        },
+        /// Whose certificates are believed, and nobody else's; nothing: the system's authorities.
+        ca: Option<PathBuf> = Some(noted_file(reader, "store.redis.ca", Content::Authorities)),
+        /// What is shown to servers and Sentinels.
+        identity: Option<KeyPair> = key_pair(reader, "store.redis.cert", "store.redis.key"),
+        /// For how long one request may take; 1 ms to 5 s.
+        timeout: Duration = reader.duration("store.redis.timeout", "250ms", ["1ms", "5s"]),
+        /// How many replicas must acknowledge keys and nonces; 0 to 16.
+        wait_replicas: u32 = reader.integer("store.redis.wait_replicas", 0, &(0..=16)),
+        /// For how long their word is waited for; 1 ms to 5 s.
+        wait_timeout: Duration = reader.duration("store.redis.wait_timeout", "250ms", ["1ms", "5s"]),
+    } then {
+        if let Some(url) = &url {
+            check(reader, url);
+        }
     }
 }
 
@@ -131,12 +111,11 @@ fn redis_url(text: &str) -> Result<RedisUrl, String> {
     })
 }
 
-/// What is wrong shows nothing of it: somebody may take the one key for the other.
-fn user(text: &str) -> Result<String, String> {
-    if text.is_empty() { Err("is empty; leave it out".to_owned()) } else { Ok(text.to_owned()) }
+fn secret(text: &str) -> Result<Secret, String> {
+    not_empty(text).map(Secret::new)
 }
 
-/// What is wrong shows nothing of it.
-fn word(text: &str) -> Result<Secret, String> {
-    if text.is_empty() { Err("is empty; leave it out".to_owned()) } else { Ok(Secret::new(text)) }
+/// What is wrong shows nothing of it: somebody may take one key for another.
+fn not_empty(text: &str) -> Result<&str, String> {
+    if text.is_empty() { Err("is empty; leave it out".to_owned()) } else { Ok(text) }
 }

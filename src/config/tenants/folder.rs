@@ -40,11 +40,7 @@ pub(in crate::config) struct File {
 }
 
 /// Reads each file of the folder, in the order of their names; no folder is no files. Notes what each says; of one that can't be
-/// used only the problems.
-///
-/// # Errors
-///
-/// The problem of the folder.
+/// used only the problems. Or the problem of the folder.
 pub(super) fn read(
     notes: &mut Notes,
     folder: &Path,

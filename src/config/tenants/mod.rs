@@ -15,7 +15,7 @@ mod values;
 use crate::config::Settings;
 use crate::config::listen::Listen;
 use crate::config::location::Location;
-use crate::config::notes::{Notes, Wanted};
+use crate::config::notes::Notes;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
 use crate::config::tenants::folder::File;
@@ -31,7 +31,6 @@ pub const TENANTS_MAX: usize = 100_000;
 
 /// The files that loading the file at `path` reads: itself, then those of the folder beside it that hold tenants, in the
 /// order of their names; and why that folder can't be listed.
-#[must_use]
 pub fn watched_files(path: &Path) -> (Vec<PathBuf>, Option<String>) {
     let (files, unlisted) = match folder::files(&folder::beside(path), TENANTS_MAX) {
         Ok(files) => (files, None),
@@ -41,7 +40,6 @@ pub fn watched_files(path: &Path) -> (Vec<PathBuf>, Option<String>) {
 }
 
 /// True if there is a folder of tenants beside the file at `path`, or a link in its place.
-#[must_use]
 pub fn has_folder(path: &Path) -> bool {
     folder::beside(path).symlink_metadata().is_ok()
 }
@@ -57,11 +55,7 @@ pub(super) fn read(
 }
 
 /// The tenants of the folder beside the file at a path, under what counts of that file if it can be used; `others` is how many
-/// there are already.
-///
-/// # Errors
-///
-/// The problem of the folder.
+/// there are already. Or the problem of the folder.
 pub(super) fn read_folder(
     notes: &mut Notes,
     listen: Option<&Listen>,
@@ -74,17 +68,17 @@ pub(super) fn read_folder(
     let mut neighbours = Neighbours::new(listen, allow_link_local, rules);
     folder::read(notes, &folder::beside(path), TENANTS_MAX.saturating_sub(others), |reader, file| {
         neighbours.begin_file(reader, file.file_stem().and_then(OsStr::to_str));
-        tenant::read(reader, &mut neighbours).filter(|_| !neighbours.is_outside())
+        tenant::read(reader, &mut neighbours).filter(|_| !neighbours.is_outside)
     })
 }
 
 /// Every path that a tenant may have, and every path that a route may have.
 pub(super) fn known() -> [Vec<&'static str>; 2] {
     let known_after = |read: &dyn Fn(&mut Reader)| {
-        let notes = Notes::new(Wanted::Settings);
+        let notes = Notes::default();
         let mut reader = Reader::new(Location::default(), Table::new(), std::iter::empty(), notes);
         read(&mut reader);
-        reader.known().to_vec()
+        reader.scope.known
     };
     let of_tenant = known_after(&|reader| {
         drop(tenant::read(reader, &mut Neighbours::new(None, false, Rules::default())))

@@ -20,13 +20,14 @@ pub(super) struct Neighbours {
     rules: Rules,
     /// The rule that the tenant is under that is being read.
     rule: Option<Arc<Rule>>,
-    /// True if that tenant names an id or a host that it may not have.
-    is_outside: bool,
+    /// True if that tenant names an id or a host that it may not have: then it claims nothing, and all that it names is free for
+    /// whose it is.
+    pub(super) is_outside: bool,
     listener_tls: Option<KeyPair>,
     /// False if that is not known.
     listener_lacks_tls: bool,
     /// True if other gateways may ask for tenants.
-    has_authz: bool,
+    pub(super) has_authz: bool,
     /// The addresses that upstreams may have.
     addresses: AddressRules,
     /// Whose each id is, as the place of its tenant.
@@ -58,31 +59,21 @@ impl Neighbours {
         self.ids.clear();
         self.hosts.clear();
         self.rule = name.and_then(|name| self.rules.of(name)).cloned();
-        self.is_outside = self.rules.are_given() && self.rule.is_none();
+        self.is_outside = !self.rules.0.is_empty() && self.rule.is_none();
         if self.is_outside {
             reader
                 .report_table("is a file that no table of [[tenants_rules]] takes; rename it, or add a rule");
         }
     }
 
-    /// True if the file claims what it may not have: then it claims nothing, and all that it names is free for whose it is.
-    pub(super) const fn is_outside(&self) -> bool {
-        self.is_outside
-    }
-
-    /// True if a tenant may have neither hosts nor upstreams: other gateways have them.
-    pub(super) const fn has_authz(&self) -> bool {
-        self.has_authz
-    }
-
     /// The networks of the tenant's upstreams.
     pub(super) fn networks(&self) -> Option<Arc<[IpNet]>> {
-        self.rule.as_ref().and_then(|rule| rule.networks.clone())
+        self.rule.as_ref()?.networks.clone()
     }
 
     /// Ids are unique, and under the same rule as the tenant's file: nobody takes another's.
     pub(super) fn check_id(&mut self, reader: &mut Reader, id: &Arc<str>) {
-        let place = Arc::from(reader.location().of_table());
+        let place = Arc::from(reader.scope.location.of_table());
         let is_own = |rule| self.rules.of(id).is_some_and(|of_id| Arc::ptr_eq(of_id, rule));
         if self.rule.as_ref().is_some_and(|rule| !is_own(rule)) {
             self.is_outside = true;
@@ -99,7 +90,7 @@ impl Neighbours {
 
     /// A host has one tenant, and stands there once.
     pub(super) fn check_hosts(&mut self, reader: &mut Reader, hosts: &[HostPattern]) {
-        let place: Arc<str> = Arc::from(reader.location().of_table());
+        let place: Arc<str> = Arc::from(reader.scope.location.of_table());
         let Self { rule, hosts: taken, is_outside, .. } = self;
         let checked = hosts.iter().map(|host| {
             let allowed = rule.as_ref().map_or(Ok(()), |rule| rule.check_host(host));
@@ -132,7 +123,7 @@ impl Neighbours {
     pub(super) fn check_tls(&self, reader: &mut Reader, tls: Option<&KeyPair>, hosts: &[HostPattern]) {
         if let Some(pair) = tls.or(self.listener_tls.as_ref()) {
             let path = if tls.is_some() { "tls.cert" } else { "hosts" };
-            reader.note_file(&[path], || Content::Shown(pair.clone(), hosts.to_vec()));
+            reader.note_file(&[path], Content::Shown(pair.clone(), hosts.to_vec()));
         }
         if tls.is_some() && self.listener_lacks_tls {
             let phrase = "needs listen.tls; without it the gateway speaks no TLS and shows no certificate";

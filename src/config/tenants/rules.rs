@@ -27,7 +27,7 @@ const PATTERN_BYTES_MAX: usize = 65;
 
 /// All rules, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rules(Arc<[Arc<Rule>]>);
+pub struct Rules(pub(super) Arc<[Arc<Rule>]>);
 
 /// One rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,11 +58,6 @@ impl Rules {
     /// Reads all rules.
     pub(in crate::config) fn read(reader: &mut Reader) -> Option<Self> {
         Some(Self(reader.tables("tenants_rules", RULES_MAX, Rule::read)?.into()))
-    }
-
-    /// True if there are any.
-    pub(super) fn are_given(&self) -> bool {
-        !self.0.is_empty()
     }
 
     /// The rule for a file with this name, without `.toml`, or for a tenant with this id.

@@ -44,7 +44,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
     let id: Option<Arc<str>> = reader.required_text("id", name);
     // A tenant that other gateways alone ask for.
     let is_asked_for =
-        neighbours.has_authz() && !["hosts", "upstreams"].iter().any(|path| reader.is_given(path));
+        neighbours.has_authz && !["hosts", "upstreams"].iter().any(|path| reader.is_given(path));
     let hosts = if is_asked_for { Some(Vec::new()) } else { reader.required_texts("hosts", HOSTS_MAX, host) };
     let upstreams = upstreams(reader, neighbours, !is_asked_for);
     let min_tier = reader.integer("min_tier", 1, &TIERS).and_then(tier);
@@ -95,7 +95,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
     });
     let of_hosts = (1..=tenant.hosts.len()).map(|number| reader.place("hosts", Some(number)));
     let places = std::iter::once(reader.place("id", None)).chain(of_hosts).collect();
-    Some(Claimant { tenant, table: reader.location().of_table().into(), places, problems: Vec::new() })
+    Some(Claimant { tenant, table: reader.scope.location.of_table().into(), places, problems: Vec::new() })
 }
 
 fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {

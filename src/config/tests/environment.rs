@@ -186,7 +186,7 @@ fn the_environment_alone_is_enough() {
 fn a_comma_inside_an_item_is_kept_in_an_array() {
     let urls = "[\n\"https://a.example/x,y\",\n\"https://b.example\",\n]";
     let settings = parse(MINIMAL, &[("TIERGATE__CHAIN__RPC_URLS", urls)]).unwrap();
-    let read: Vec<_> = settings.chain.rpc_urls.iter().map(|url| url.reveal().as_str()).collect();
+    let read: Vec<_> = settings.chain.pool.urls.iter().map(|url| url.reveal().as_str()).collect();
     assert_eq!(read, ["https://a.example/x,y", "https://b.example/"]);
 }
 

@@ -5,9 +5,9 @@ use std::io::Write;
 use proptest::prelude::{ProptestConfig as Config, any, proptest};
 
 use super::{MINIMAL, ROUTE, TENANT, load, minimal_with, parse, problems};
+use crate::config::Survey;
 use crate::config::problem::{Position, Problem};
 use crate::config::tree::CONFIG_BYTES_MAX;
-use crate::config::{Survey, Wanted};
 
 #[test]
 fn all_mistakes_of_a_file_are_reported_at_once() {
@@ -110,12 +110,10 @@ fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
 fn places(text: &str) -> Vec<String> {
     let found = parse(text, &[]).unwrap_err();
     let place = |problem: &Problem| {
-        let Some(Position { line, column, .. }) = problem.position() else {
-            panic!("{problem} has no place")
-        };
+        let Some(Position { line, column, .. }) = &problem.position else { panic!("{problem} has no place") };
         format!("{line}:{column} {problem}")
     };
-    found.as_slice().iter().map(place).collect()
+    found.0.iter().map(place).collect()
 }
 
 #[test]
@@ -266,10 +264,10 @@ fn what_works_and_is_probably_not_meant_is_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
         std::fs::write(&path, file).unwrap();
-        let survey = Survey::of(&path, std::iter::empty(), Wanted::Settings);
-        let [warning] = survey.problems.as_slice() else { panic!("{}", survey.problems) };
-        assert_eq!((warning.to_string().as_str(), warning.is_warning()), (expected, true));
-        assert!(survey.settings.is_some());
+        let survey = Survey::of(&path, std::iter::empty(), 0);
+        let [warning] = &*survey.problems.0 else { panic!("{}", survey.problems) };
+        assert_eq!((warning.to_string().as_str(), warning.is_warning), (expected, true));
+        assert!(survey.loaded.is_some());
     }
 }
 
@@ -287,8 +285,8 @@ fn agents_have_places_that_no_stranger_takes_without_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
         std::fs::write(&path, quiet_with(&keys)).unwrap();
-        let survey = Survey::of(&path, std::iter::empty(), Wanted::Settings);
-        assert!(survey.problems.as_slice().is_empty(), "{}", survey.problems);
+        let survey = Survey::of(&path, std::iter::empty(), 0);
+        assert!(survey.problems.0.is_empty(), "{}", survey.problems);
     }
 }
 
@@ -306,8 +304,9 @@ fn every_value_is_listed_with_its_origin_and_without_a_secret() {
         ("TIERGATE__CHAIN__RPC_URLS", "https://u:SECRET@n.example:8545/SECRET"),
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let survey = Survey::of(&path, environment.into_iter(), Wanted::Values);
-    let listed: Vec<String> = survey
+    let survey = Survey::of(&path, environment.into_iter(), usize::MAX);
+    let loaded = survey.loaded.as_ref().unwrap();
+    let listed: Vec<String> = loaded
         .values
         .iter()
         .map(|value| format!("{} = {} # {}", value.key, value.value, value.origin))
@@ -353,9 +352,9 @@ fn a_file_that_cannot_be_read_is_the_problem() {
         [(&absent, "can't be read: "), (&too_long, "is longer than "), (&not_text, "is not UTF-8 text")]
     {
         let found = load(path).unwrap_err();
-        let [problem] = found.as_slice() else { panic!("{found}") };
-        assert_eq!(problem.place(), path.display().to_string());
-        assert!(problem.phrase().starts_with(phrase), "{found}");
+        let [problem] = &*found.0 else { panic!("{found}") };
+        assert_eq!(problem.place, path.display().to_string());
+        assert!(problem.phrase.starts_with(phrase), "{found}");
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use crate::config::problem::Problems;
-use crate::config::{Settings, Survey, Wanted};
+use crate::config::{Settings, Survey};
 
 /// The shortest file that is accepted: what has no default.
 const MINIMAL: &str = r#"
@@ -33,7 +33,7 @@ fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Settings, Problems>
 
 /// The settings of a file and of the tenants beside it.
 fn load(path: &Path) -> Result<Settings, Problems> {
-    Survey::of(path, std::iter::empty(), Wanted::Settings).loaded().map(|loaded| loaded.settings)
+    Survey::of(path, std::iter::empty(), 0).whole().map(|loaded| loaded.settings)
 }
 
 /// The problems, line by line, without warnings; none when the text is accepted.
@@ -43,7 +43,7 @@ fn problems(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
 }
 
 fn errors(problems: &Problems) -> Vec<String> {
-    let errors = problems.as_slice().iter().filter(|problem| !problem.is_warning());
+    let errors = problems.0.iter().filter(|problem| !problem.is_warning);
     errors.map(ToString::to_string).collect()
 }
 

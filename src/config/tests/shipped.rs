@@ -12,7 +12,7 @@ use super::{
 };
 use crate::config::location::Location;
 use crate::config::log::{LogFormat, LogSettings};
-use crate::config::notes::{Notes, Wanted};
+use crate::config::notes::Notes;
 use crate::config::reader::Reader;
 use crate::config::shutdown::ShutdownSettings;
 use crate::config::store::StoreSettings;
@@ -52,19 +52,19 @@ fn the_defaults_are_what_is_documented() {
     assert!(settings.tenants.is_empty());
     assert_eq!(settings.listen.admin, "127.0.0.1:8082".parse().unwrap());
     assert!(settings.listen.trusted_proxies.is_empty());
-    let urls: Vec<_> = settings.chain.rpc_urls.iter().map(|url| url.reveal().as_str()).collect();
+    let urls: Vec<_> = settings.chain.pool.urls.iter().map(|url| url.reveal().as_str()).collect();
     assert_eq!(urls, ["http://127.0.0.1:8545/"]);
-    assert_eq!(settings.chain.chain_id, 8004);
-    assert_eq!(settings.chain.poll_interval, Duration::from_secs(1));
-    assert_eq!(settings.chain.request_timeout, Duration::from_secs(2));
-    assert_eq!(settings.chain.max_staleness, Duration::from_secs(5));
-    assert_eq!(settings.chain.max_head_age, Some(Duration::from_secs(600)));
-    assert_eq!(settings.chain.reread_after, Some(Duration::from_secs(3_600)));
-    assert_eq!(settings.chain.gas_cap, 50_000_000);
-    assert_eq!((settings.chain.calls_per_second, &settings.chain.http_proxy), (None, &None));
+    assert_eq!(settings.chain.pool.chain_id, 8004);
+    assert_eq!(settings.chain.reading.lifetimes.poll_interval, Duration::from_secs(1));
+    assert_eq!(settings.chain.pool.request_timeout, Duration::from_secs(2));
+    assert_eq!(settings.chain.reading.lifetimes.max_staleness, Duration::from_secs(5));
+    assert_eq!(settings.chain.reading.max_head_age, Some(Duration::from_secs(600)));
+    assert_eq!(settings.chain.reading.lifetimes.reread_after, Some(Duration::from_secs(3_600)));
+    assert_eq!(settings.chain.reading.gas_cap, 50_000_000);
+    assert_eq!((settings.chain.pool.calls_per_second, &settings.chain.pool.proxy), (None, &None));
     assert!(settings.chain.rpc_headers.is_empty());
-    assert_eq!(settings.chain.multicall, address!("cA11bde05977b3631167028862bE2a173976CA11"));
-    let contracts = settings.chain.contracts;
+    assert_eq!(settings.chain.reading.multicall, address!("cA11bde05977b3631167028862bE2a173976CA11"));
+    let contracts = settings.chain.reading.registries;
     assert_eq!(contracts.identity, address!("5FbDB2315678afecb367f032d93F642f64180aa3"));
     assert_eq!(contracts.stake_vault, address!("e7f1725E7734CE288F8367e1Bb143E90bb3F0512"));
     assert_eq!((contracts.reputation, contracts.validation, contracts.organization), (None, None, None));
@@ -93,14 +93,14 @@ fn the_defaults_are_what_is_documented() {
 
 #[test]
 fn the_shipped_file_shows_every_key_and_no_other() {
-    let notes = Notes::new(Wanted::Settings);
+    let notes = Notes::default();
     let mut reader = Reader::new(Location::default(), tree::Table::new(), std::iter::empty(), notes);
     let _ = Settings::read(&mut reader);
     let [of_tenant, of_route] = tenants::known();
     let in_place = |place: &str, known: &[&str]| -> Vec<String> {
         known.iter().map(|path| format!("{place}{path}")).collect()
     };
-    let mut known = in_place("", reader.known());
+    let mut known = in_place("", &reader.scope.known);
     known.retain(|path| !["tenants", "tenants_rules", "chain.rpc_headers"].contains(&path.as_str()));
     known.extend(in_place("tenants[1].", &of_tenant).into_iter().filter(|path| !path.ends_with("routes")));
     known.extend(in_place("tenants[1].routes[1].", &of_route));
@@ -112,7 +112,7 @@ fn the_shipped_file_shows_every_key_and_no_other() {
 
 #[test]
 fn the_optional_registries_are_read_where_they_are_given() {
-    let contracts = parse(&shipped_file().to_string(), &[]).unwrap().chain.contracts;
+    let contracts = parse(&shipped_file().to_string(), &[]).unwrap().chain.reading.registries;
     assert_eq!(contracts.reputation, Some(address!("9fE46736679d2D9a65F0992F2272dE9f3c7fa6e0")));
     assert_eq!(contracts.validation, Some(address!("Cf7Ed3AccA5a467e9e704C703E8D87F634fB0Fc9")));
     assert_eq!(contracts.organization, Some(address!("Dc64a140Aa3E981100a9becA4E685f962f0cF6C9")));

@@ -21,7 +21,7 @@ use crate::gateway::authz::original::Original;
 use crate::gateway::dialect::Dialect;
 use crate::gateway::library::door::h2_options;
 use crate::serve::turns::Turn;
-use crate::serve::{IDLE_TIME_MAX, Place, WRITE_TIME_MAX};
+use crate::serve::{IDLE_TIME_MAX, Slot, WRITE_TIME_MAX};
 use crate::wire::errors::ErrorCause;
 use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, Facts, HeaderList};
 use crate::wire::grpc;
@@ -44,7 +44,7 @@ struct Streams {
     options: HttpServerOptions,
     turn: Turn,
     /// Each stream's task holds this value, also when its connection is gone.
-    _place: Place,
+    _slot: Slot,
 }
 
 /// Serves a connection to its end.
@@ -52,13 +52,13 @@ pub(super) async fn serve(
     authz: &Arc<Authz>,
     stream: Stream,
     turn: Turn,
-    place: Place,
+    slot: Slot,
     shutdown: &ShutdownWatch,
 ) {
     let mut options = HttpServerOptions::default();
     options.h2c = true;
     options.h2_idle_timeout = Some(IDLE_TIME_MAX);
-    let streams = Streams { authz: Arc::clone(authz), options, turn, _place: place };
+    let streams = Streams { authz: Arc::clone(authz), options, turn, _slot: slot };
     Arc::new(streams).process_new(stream, shutdown).await;
 }
 

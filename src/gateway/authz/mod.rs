@@ -28,7 +28,7 @@ use crate::http1::head::RequestHead;
 use crate::serve::connection::Connection;
 use crate::serve::turns::Turn;
 use crate::serve::whole::Request;
-use crate::serve::{Door, Place, end_head};
+use crate::serve::{Door, Slot, end_head};
 use crate::telemetry::faults::FaultLog;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
@@ -224,7 +224,7 @@ impl Door for AuthzDoor {
         None
     }
 
-    async fn serve_http2(&self, stream: Stream, turn: Turn, place: Place, shutdown: &ShutdownWatch) {
-        grpc::serve(&self.0, stream, turn, place, shutdown).await;
+    async fn serve_http2(&self, stream: Stream, turn: Turn, slot: Slot, shutdown: &ShutdownWatch) {
+        grpc::serve(&self.0, stream, turn, slot, shutdown).await;
     }
 }

@@ -17,7 +17,7 @@ use crate::gateway::pace::Pace;
 use crate::http1::head::RequestHead;
 use crate::serve::connection::Connection;
 use crate::serve::turns::Turn;
-use crate::serve::{IDLE_TIME_MAX, Place};
+use crate::serve::{IDLE_TIME_MAX, Slot};
 
 /// The most streams of one HTTP/2 connection at a time.
 const STREAMS_MAX: u32 = 128;
@@ -48,7 +48,7 @@ struct Streams {
     proxy: Arc<HttpProxy<LibraryProxy>>,
     turn: Turn,
     /// Each stream's task holds this value, also when its connection is gone.
-    _place: Place,
+    _slot: Slot,
 }
 
 #[async_trait]
@@ -101,10 +101,10 @@ impl LibraryDoor {
         &self,
         stream: Stream,
         turn: Turn,
-        place: Place,
+        slot: Slot,
         shutdown: &ShutdownWatch,
     ) {
-        let streams = Streams { proxy: Arc::clone(&self.proxy), turn, _place: place };
+        let streams = Streams { proxy: Arc::clone(&self.proxy), turn, _slot: slot };
         Arc::new(streams).process_new(stream, shutdown).await;
     }
 }

@@ -10,14 +10,13 @@ use pingora::{Error, ErrorSource, ErrorType};
 use crate::gateway::context::Context;
 use crate::gateway::corridor::Passage;
 use crate::gateway::failure::{Failure, is_out_of_descriptors};
-use crate::gateway::site::Site;
 use crate::http1::fields::Problem;
 
 /// How long an unread rest of a body is waited for before the connection is given up.
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How long an upload over HTTP/2 may take where the tenant has no limit.
-const TRANSFER_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const TRANSFER_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The failures that have errors of their own among the library's.
 const OURS: [(ErrorType, Failure); 5] = [
@@ -55,12 +54,6 @@ pub(super) fn invalid_answer(problem: Problem) -> Box<Error> {
 /// True if an upstream said nothing for too long.
 pub(super) fn is_silence(error: &Error) -> bool {
     is_upstreams(error) && *error.etype() == ErrorType::ReadTimedout
-}
-
-/// How long a request with a body may wait for its answer over HTTP/2, where the library counts from the head on and not
-/// from the last byte that was sent.
-pub(super) fn longest_transfer(site: &Site) -> Duration {
-    site.tenant.proxy.timeouts.total.unwrap_or(TRANSFER_TIME_MAX)
 }
 
 /// True if an HTTP/2 upstream says that it has not processed a request: it has refused the stream, or says goodbye (RFC 9113,
@@ -103,13 +96,6 @@ fn is_timeout(kind: &ErrorType) -> bool {
 fn is_gone(kind: &ErrorType) -> bool {
     [ErrorType::WriteError, ErrorType::ReadError, ErrorType::ConnectionClosed, ErrorType::H2Error]
         .contains(kind)
-}
-
-/// A request that ended without a fault of its upstream breaks a row of failures.
-pub(super) fn note_success(ctx: &Context, error: Option<&Error>) {
-    if let (None | Some(ErrorSource::Downstream), Some(member)) = (error.map(Error::esource), ctx.member()) {
-        member.state.succeeded();
-    }
 }
 
 #[cfg(test)]

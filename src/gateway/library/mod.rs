@@ -155,7 +155,9 @@ impl ProxyHttp for LibraryProxy {
         }
         let has_body = !session.is_body_empty();
         if has_body && peer.options.alpn != ALPN::H1 {
-            peer.options.read_timeout = Some(faults::longest_transfer(route.site()));
+            // The library counts from the head on here, and not from the last byte that was sent.
+            let total = route.site().tenant.proxy.timeouts.total;
+            peer.options.read_timeout = Some(total.unwrap_or(faults::TRANSFER_TIME_MAX));
         }
         ctx.awaits_body = has_body;
         ctx.times.left.get_or_insert_with(Timer::now);
@@ -337,13 +339,17 @@ impl ProxyHttp for LibraryProxy {
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
         ctx.on_drop = None;
-        faults::note_success(ctx, error);
+        let source = error.map(Error::esource);
+        // A request that ended without a fault of its upstream breaks a row of failures.
+        if let (None | Some(ErrorSource::Downstream), Some(member)) = (source, ctx.member()) {
+            member.state.succeeded();
+        }
         let request = session.req_header();
         if let Some(error) = error.filter(|error| *error.esource() == ErrorSource::Internal) {
             tracing::warn!(kind = error.etype().as_str(), "a request failed inside the gateway");
         }
         let status = session.response_written().map_or(0, |response| response.status.as_u16());
-        let ending = match error.map(Error::esource) {
+        let ending = match source {
             None => Ending::Whole,
             Some(ErrorSource::Downstream) => Ending::ClientLeft,
             Some(_) => Ending::Failed,

@@ -18,7 +18,7 @@ use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
 
 /// How much is read at once, in bytes.
-const READ_BYTES: usize = 16 * 1024;
+pub(super) const READ_BYTES: usize = 16 * 1024;
 
 /// How much is read at once of a body that fills each read, in bytes.
 const READ_BYTES_MAX: usize = 64 * 1024;
@@ -115,7 +115,8 @@ impl<R: AnswerRules> Driver<'_, R> {
                 Err(error) => {
                     self.is_deaf = true;
                     self.is_reset = error.kind() == io::ErrorKind::ConnectionReset;
-                    self.exchange.upstream_is_deaf();
+                    // Its connection is not used again.
+                    self.exchange.upstream_goes_on = false;
                 }
             }
         }
@@ -248,11 +249,6 @@ impl<R: AnswerRules> Driver<'_, R> {
 /// Large bodies are read in larger pieces.
 const fn next_size(size: usize, count: usize) -> usize {
     if count == size && size < READ_BYTES_MAX { size * 2 } else { size }
-}
-
-/// The size of an exchange's first read.
-pub(super) const fn first_size() -> usize {
-    READ_BYTES
 }
 
 /// Reads at most so many bytes; 0: there are none yet. The end of the stream is an error.

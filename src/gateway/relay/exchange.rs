@@ -48,7 +48,6 @@ pub(super) struct Outgoing {
     written: usize,
 }
 
-/// One exchange.
 #[derive(Debug)]
 pub(super) struct Exchange {
     /// The request's body.
@@ -62,7 +61,7 @@ pub(super) struct Exchange {
     /// True if the client may send another request after the answer.
     client_goes_on: bool,
     /// True if the upstream may get another request after the answer.
-    upstream_goes_on: bool,
+    pub(super) upstream_goes_on: bool,
     is_to_head: bool,
     is_http_1_0: bool,
     body_bytes_max: Option<u64>,
@@ -70,7 +69,7 @@ pub(super) struct Exchange {
     searched: usize,
     interims: u32,
     /// True if any byte of an answer has come.
-    has_answer: bool,
+    pub(super) has_answer: bool,
 }
 
 impl Outgoing {
@@ -149,11 +148,6 @@ impl Exchange {
         self.download.as_ref().is_some_and(Transfer::is_over)
     }
 
-    /// True if no byte of an answer has come.
-    pub(super) const fn is_unanswered(&self) -> bool {
-        !self.has_answer
-    }
-
     /// True if the client may send another request, once the answer is written.
     pub(super) const fn client_goes_on(&self) -> bool {
         self.client_goes_on && self.upload.is_over()
@@ -214,16 +208,6 @@ impl Exchange {
             buffers.incoming.advance(taken.map_err(|_| Failure::Upstream("InvalidChunk"))?);
         }
         Ok(())
-    }
-
-    /// A request without a body goes to another connection.
-    pub(super) const fn try_again(&mut self) {
-        self.upstream_goes_on = true;
-    }
-
-    /// The upstream takes no more of the request. Its connection is not used again.
-    pub(super) const fn upstream_is_deaf(&mut self) {
-        self.upstream_goes_on = false;
     }
 
     /// The upstream's connection has ended.

@@ -20,7 +20,7 @@ use crate::gateway::corridor::Route;
 use crate::gateway::failure::Failure;
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::refusals::End;
-use crate::gateway::relay::driver::{Driver, Limits, first_size};
+use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::relay::pool::Pool;
 use crate::gateway::relay::rules::Rules;
@@ -109,7 +109,7 @@ impl Relay {
                 times: &mut times,
                 uploaded: upstream.since,
                 downloaded: upstream.since,
-                read_bytes: first_size(),
+                read_bytes: READ_BYTES,
                 is_deaf: false,
                 is_reset: false,
                 needs_flush: false,
@@ -122,12 +122,10 @@ impl Relay {
                     return Ok(());
                 }
                 // The upstream closed an unused connection while the request was on its way: nothing was processed.
-                Err(Failure::Upstream(_))
-                    if upstream.is_used && is_repeatable && exchange.is_unanswered() =>
-                {
+                Err(Failure::Upstream(_)) if upstream.is_used && is_repeatable && !exchange.has_answer => {
                     self.gateway.note_retry(ctx, "unprocessed");
                     buffers.clear();
-                    exchange.try_again();
+                    exchange.upstream_goes_on = true;
                     upstream = self.connect(ctx, Timer::now(), Some(upstream.address)).await?;
                 }
                 Err(failure) => {

@@ -38,7 +38,7 @@ pub(crate) struct UpstreamState {
 }
 
 /// Health and requests under way of an upstream, whatever its rules are.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Known {
     /// How many requests may be under way at it now, also for those that wait since an earlier reload.
     in_flight_max: AtomicU32,
@@ -48,8 +48,8 @@ pub(crate) struct Known {
     line: Line,
     /// When it has come back last, in monotonic microseconds; 0: it was never away.
     recovered_at: AtomicU64,
-    /// The last health check's result.
-    is_healthy: AtomicBool,
+    /// True if the last health check failed.
+    is_failing: AtomicBool,
     /// Failed requests in a row.
     failures: AtomicU32,
     /// Until when it gets no requests, in monotonic microseconds.
@@ -82,60 +82,25 @@ pub(in crate::gateway) struct Watched {
 #[derive(Debug)]
 pub(crate) struct UpstreamPlace(Arc<UpstreamState>);
 
-/// The address of an upstream whose host is one.
-fn fixed(upstream: &Upstream) -> Option<SocketAddr> {
-    upstream.host.parse().map(|ip| SocketAddr::new(ip, upstream.port)).ok()
-}
-
 impl UpstreamState {
-    /// An upstream of which nothing bad is known.
+    /// An upstream under these rules. It is where and how it was if it was known, is else taken for healthy, and is checked
+    /// at once. Of its addresses the allowed ones are used.
     pub(in crate::gateway) fn new(
         upstream: Upstream,
         health: HealthRules,
         limits: UpstreamLimits,
         rules: AddressRules,
+        former: Option<&Self>,
     ) -> Self {
-        let known = Known {
-            in_flight_max: AtomicU32::new(limits.in_flight_max),
-            taken: AtomicU32::new(0),
-            line: Line::default(),
-            recovered_at: AtomicU64::new(0),
-            is_healthy: AtomicBool::new(true),
-            failures: AtomicU32::new(0),
-            ejected_until: AtomicU64::new(0),
-            next_resolution: AtomicU64::new(0),
-            is_in_check: AtomicBool::new(false),
-            is_in_resolution: AtomicBool::new(false),
-        };
-        let addresses = fixed(&upstream).into_iter().collect();
-        Self::over(upstream, health, limits, rules, addresses, Arc::new(known))
-    }
-
-    /// The same upstream under other rules: it is where and how it was, and is checked anew at once.
-    pub(in crate::gateway) fn with(
-        &self,
-        health: HealthRules,
-        limits: UpstreamLimits,
-        rules: AddressRules,
-    ) -> Self {
-        let known = Arc::clone(&self.known);
+        let known = former.map(|former| Arc::clone(&former.known)).unwrap_or_default();
         known.in_flight_max.store(limits.in_flight_max, Ordering::SeqCst);
         // There may be room now for those that wait.
         known.line.freed();
-        let fixed = fixed(&self.upstream);
-        let addresses = fixed.map_or_else(|| self.addresses.load().to_vec(), |address| vec![address]);
-        Self::over(self.upstream.clone(), health, limits, rules, addresses, known)
-    }
-
-    /// Of the addresses the allowed ones are used.
-    fn over(
-        upstream: Upstream,
-        health: HealthRules,
-        limits: UpstreamLimits,
-        rules: AddressRules,
-        mut addresses: Vec<SocketAddr>,
-        known: Arc<Known>,
-    ) -> Self {
+        let mut addresses = match (upstream.host.parse(), former) {
+            (Ok(ip), _) => vec![SocketAddr::new(ip, upstream.port)],
+            (Err(_), Some(former)) => former.addresses.load().to_vec(),
+            (Err(_), None) => Vec::new(),
+        };
         addresses.retain(|address| rules.check(*address).is_ok());
         let addresses = ArcSwap::from_pointee(addresses);
         let (next_check, trouble) = (AtomicU64::new(0), Mutex::new(None));
@@ -144,7 +109,7 @@ impl UpstreamState {
 
     /// Nobody checks it: the result of an earlier check counts no more.
     pub(in crate::gateway) fn is_not_checked(&self) {
-        self.known.is_healthy.store(true, Ordering::Relaxed);
+        self.known.is_failing.store(false, Ordering::Relaxed);
     }
 
     /// True if its address has to be looked up: it has a name, or an address that may become this machine's.
@@ -179,7 +144,7 @@ impl UpstreamState {
 
     /// True if its checks and requests succeed, as far as is known.
     pub(in crate::gateway) fn is_usable(&self, now: u64) -> bool {
-        self.known.is_healthy.load(Ordering::Relaxed)
+        !self.known.is_failing.load(Ordering::Relaxed)
             && now >= self.known.ejected_until.load(Ordering::Relaxed)
     }
 
@@ -190,7 +155,7 @@ impl UpstreamState {
                 Some(Trouble::Refused(..)) => "address not allowed",
                 Some(Trouble::NoAddress) | None => "no address",
             }
-        } else if !self.known.is_healthy.load(Ordering::Relaxed) {
+        } else if self.known.is_failing.load(Ordering::Relaxed) {
             "fails its checks"
         } else if self.is_usable(now) {
             "healthy"
@@ -267,7 +232,7 @@ impl UpstreamState {
 
     /// A check has said how it is. True when that is new.
     pub(in crate::gateway) fn checked(&self, is_healthy: bool, now: u64) -> bool {
-        let was_healthy = self.known.is_healthy.swap(is_healthy, Ordering::Relaxed);
+        let was_healthy = !self.known.is_failing.swap(!is_healthy, Ordering::Relaxed);
         if is_healthy && !was_healthy {
             self.known.ejected_until.store(0, Ordering::Relaxed);
             self.known.recovered_at.store(now, Ordering::Relaxed);

@@ -28,7 +28,7 @@ fn group_of(weights: &[u8], balance: Balance, slow_start: Option<u64>) -> Upstre
         let limits = UpstreamLimits { in_flight_max: 50, pending_max: 1 };
         Member {
             weight,
-            state: Arc::new(UpstreamState::new(upstream, health, limits, AddressRules::default())),
+            state: Arc::new(UpstreamState::new(upstream, health, limits, AddressRules::default(), None)),
             template: HttpPeer::new("127.0.0.1:1", false, String::new()),
             host: HeaderValue::from_static("a"),
         }
@@ -198,9 +198,13 @@ async fn requests_under_way_count_under_other_rules_and_those_that_wait_get_the_
     assert!(before.failed(1) || before.failed(1) || before.failed(1), "it is ejected");
     before.checked(false, 1);
     let limits = |in_flight_max| UpstreamLimits { in_flight_max, pending_max: 0 };
-    let fewer = Arc::new(before.with(before.health.clone(), limits(10), before.rules.clone()));
+    let with = |state: &UpstreamState, limits| {
+        let (upstream, health, rules) = (state.upstream.clone(), state.health.clone(), state.rules.clone());
+        UpstreamState::new(upstream, health, limits, rules, Some(state))
+    };
+    let fewer = Arc::new(with(&before, limits(10)));
     assert_eq!((fewer.in_flight(), fewer.is_usable(2), fewer.has_room()), (50, false, false));
-    let more = Arc::new(fewer.with(fewer.health.clone(), limits(52), fewer.rules.clone()));
+    let more = Arc::new(with(&fewer, limits(52)));
     places.push(waiting.await.unwrap().unwrap());
     places.push(more.enter(Duration::ZERO).await.unwrap());
     assert!(more.enter(Duration::ZERO).await.is_none());

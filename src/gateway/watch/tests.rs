@@ -15,7 +15,7 @@ use crate::domain::quota::Quota;
 use crate::domain::tenant::Tenant;
 use crate::domain::tier::PerTier;
 use crate::domain::upstream::Upstream;
-use crate::gateway::site::{Site, Workshop};
+use crate::gateway::site::{Site, SiteBuilder};
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::upstreams::Member;
 use crate::ports::clock::Clock;
@@ -66,8 +66,8 @@ fn watch_of(upstreams: &[usize]) -> Watch {
         (Arc::new(tenant), UpstreamIdentity { ca: None, client: None, pool: 0 })
     });
     let addresses = AddressRules::default();
-    let workshop = Workshop { quotas, metrics: &metrics, addresses: &addresses };
-    let table = Table::new(tenants, &[], &workshop, &Table::default());
+    let builder = SiteBuilder { quotas, metrics: &metrics, addresses: &addresses };
+    let table = Table::new(tenants, &[], &builder, &Table::default());
     let clock = Arc::new(RuntimeClock(Timer::now()));
     Watch::new(Arc::new(LiveTable::from_pointee(table.unwrap_or_default())), clock)
 }

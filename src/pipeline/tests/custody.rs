@@ -6,17 +6,17 @@ use std::sync::atomic::Ordering;
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
-use super::{START_SECS, Scene, Word, agent, client, retry_after, signer, unknown_key, verdict};
+use super::{Reported, START_SECS, Scene, agent, client, retry_after, signer, unknown_key, verdict};
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::custody::KeyOrder;
 use crate::pipeline::failures::OWNERS_MAX;
 use crate::ports::clock::Clock;
-use crate::ports::store::Store;
+use crate::ports::store::{KeyChange, Store};
 
 async fn generate(scene: &Scene, signed: &SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.generate_key(scene.order(signed.clone()), None).await)
+    verdict(&scene.pipeline.issue_key(scene.order(signed.clone()), None, KeyChange::Issue).await)
 }
 
 async fn left(scene: &Scene) -> u32 {
@@ -24,7 +24,7 @@ async fn left(scene: &Scene) -> u32 {
 }
 
 async fn rotate(scene: &Scene, signed: SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await)
+    verdict(&scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await)
 }
 
 async fn revoke(scene: &Scene, signed: SignedRequest) -> &'static str {
@@ -42,7 +42,7 @@ async fn window_then_owner_then_signer_then_budget_then_nonce_then_key() {
     let used = scene.signed();
     assert_eq!(generate(&scene, &used).await, "admitted");
 
-    *scene.chain.owner.lock() = Word::Down;
+    *scene.chain.owner.lock() = Reported::Down;
     let before = scene.chain.all_calls();
     for at in [START_SECS - 301, START_SECS + 61] {
         let stale = scene.signed_by(&signer(2), agent(7), at);
@@ -51,9 +51,9 @@ async fn window_then_owner_then_signer_then_budget_then_nonce_then_key() {
     assert_eq!(scene.chain.all_calls(), before, "a stale request costs no call");
     let foreign = SignedRequest { signature: scene.signed().signature, ..used.clone() };
     assert_eq!(generate(&scene, &foreign).await, "503");
-    *scene.chain.owner.lock() = Word::Is(None);
+    *scene.chain.owner.lock() = Reported::Is(None);
     assert_eq!(generate(&scene, &foreign).await, "404");
-    *scene.chain.owner.lock() = Word::Is(Some(signer(1).address()));
+    *scene.chain.owner.lock() = Reported::Is(Some(signer(1).address()));
     assert_eq!(generate(&scene, &foreign).await, "401 signature", "before the nonce");
     assert_eq!(generate(&scene, &used).await, "400 replay", "before the key that exists");
     assert_eq!(generate(&scene, &scene.signed()).await, "409");
@@ -92,9 +92,9 @@ async fn requests_that_prove_nothing_are_429_after_ten_an_hour_and_spend_nothing
         assert_eq!(revoke(&scene, unproven(&scene)).await, "401 signature");
     }
     assert_eq!(generate(&scene, &scene.signed_by(&signer(2), agent(7), 0)).await, "400 replay");
-    *scene.chain.owner.lock() = Word::Down;
+    *scene.chain.owner.lock() = Reported::Down;
     assert_eq!(rotate(&scene, unproven(&scene)).await, "503", "this may have been the owner");
-    *scene.chain.owner.lock() = Word::Is(Some(signer(1).address()));
+    *scene.chain.owner.lock() = Reported::Is(Some(signer(1).address()));
     assert_eq!(rotate(&scene, unproven(&scene)).await, "401 signature");
     for _ in 0..3 {
         assert_eq!(rotate(&scene, unproven(&scene)).await, "429");
@@ -121,13 +121,13 @@ async fn ten_other_changes_keep_no_owner_from_revoking_and_the_eleventh_revocati
     assert_eq!(rotate(&scene, scene.signed()).await, "429");
     for _ in 0..10 {
         let revoked = scene.pipeline.revoke_key(scene.order(scene.signed())).await.unwrap();
-        assert_eq!(revoked.allowance.remaining, 0);
+        assert_eq!(revoked.remaining, 0);
     }
     assert_eq!(retry_after(scene.pipeline.revoke_key(scene.order(scene.signed())).await), 3_600);
     scene.clock.advance_secs(3_600);
     for remaining in (0..10).rev() {
         let revoked = scene.pipeline.revoke_key(scene.order(scene.signed())).await.unwrap();
-        assert_eq!(revoked.allowance.remaining, remaining);
+        assert_eq!(revoked.remaining, remaining);
     }
     for refused in [revoke(&scene, scene.signed()).await, rotate(&scene, scene.signed()).await] {
         assert_eq!(refused, "429", "revocations count against both budgets");
@@ -161,9 +161,9 @@ async fn a_client_over_its_budget_of_refused_credentials_keeps_no_owner_behind_i
         let signed = scene.signed();
         assert_eq!(revoke(&scene, signed.clone()).await, "admitted");
         assert_eq!(revoke(&scene, signed).await, "400 replay");
-        *scene.chain.owner.lock() = Word::Is(None);
+        *scene.chain.owner.lock() = Reported::Is(None);
         assert_eq!(revoke(&scene, scene.signed()).await, "429");
-        *scene.chain.owner.lock() = Word::Down;
+        *scene.chain.owner.lock() = Reported::Down;
         assert_eq!(revoke(&scene, scene.signed()).await, "503");
     }
 }
@@ -190,9 +190,9 @@ async fn a_flood_of_revocations_over_budget_reads_few_owners_at_once_and_the_own
 async fn a_refused_order_keeps_its_nonce() {
     let scene = Scene::new();
     let signed = scene.signed();
-    *scene.chain.owner.lock() = Word::Down;
+    *scene.chain.owner.lock() = Reported::Down;
     assert_eq!(generate(&scene, &signed).await, "503");
-    *scene.chain.owner.lock() = Word::Is(Some(signer(1).address()));
+    *scene.chain.owner.lock() = Reported::Is(Some(signer(1).address()));
     *scene.store.broken.lock() = Some("change_key");
     assert_eq!(generate(&scene, &signed).await, "500 store");
     *scene.store.broken.lock() = None;
@@ -216,7 +216,8 @@ async fn keys_are_made_until_one_fits_the_store() {
     let scene = Scene::new();
     let before = scene.entropy.next.load(Ordering::SeqCst);
     for _ in 0..10 {
-        let issued = scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
+        let issued =
+            scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
         assert!(scene.store.fits(issued.agent, &issued.key.digest()));
     }
     assert!(scene.entropy.next.load(Ordering::SeqCst) > before + 10, "one in two fits");
@@ -247,14 +248,18 @@ async fn a_client_that_waits_as_long_as_told_may_ask_for_the_state_of_keys_again
 async fn who_waits_as_long_as_told_may_manage_keys_again() {
     let scene = Scene::new();
     for _ in 0..10 {
-        scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
+        scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
         scene.clock.advance_micros(1_234_567);
     }
-    let secs = retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), None).await);
+    let secs =
+        retry_after(scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await);
     scene.clock.advance_secs(secs - 1);
-    assert_eq!(retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), None).await), 1);
+    assert_eq!(
+        retry_after(scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await),
+        1
+    );
     scene.clock.advance_secs(1);
-    scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
+    scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
 }
 
 #[tokio::test]

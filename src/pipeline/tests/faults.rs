@@ -3,9 +3,10 @@
 use std::future::{pending, ready};
 use std::time::Duration;
 
-use super::{Scene, Word, agent, client, verdict};
+use super::{Reported, Scene, agent, client, verdict};
 use crate::pipeline::credential::Credential;
 use crate::pipeline::read_time::ReadTime;
+use crate::ports::store::KeyChange;
 
 #[tokio::test]
 async fn a_store_that_fails_admits_nobody_and_recovers() {
@@ -19,7 +20,11 @@ async fn a_store_that_fails_admits_nobody_and_recovers() {
     for verb in ["charge", "change_key"] {
         *scene.store.broken.lock() = Some(verb);
         let order = scene.order(scene.signed());
-        assert_eq!(verdict(&scene.pipeline.rotate_key(order, None).await), "500 store", "{verb}");
+        assert_eq!(
+            verdict(&scene.pipeline.issue_key(order, None, KeyChange::Rotate).await),
+            "500 store",
+            "{verb}"
+        );
     }
     *scene.store.broken.lock() = Some("status");
     assert_eq!(verdict(&scene.pipeline.key_status(client(1), agent(7)).await), "500 store");
@@ -35,12 +40,12 @@ async fn a_chain_that_fails_admits_nobody_and_recovers() {
     let signed = Credential::Signature(scene.signed());
     let (owner, profile) = (scene.chain.owner.lock().clone(), scene.chain.profile.lock().clone());
 
-    *scene.chain.profile.lock() = Word::Down;
+    *scene.chain.profile.lock() = Reported::Down;
     assert_eq!((scene.verdict(&key).await, scene.verdict(&signed).await), ("503", "503"));
-    *scene.chain.profile.lock() = Word::Is(None);
-    *scene.chain.latest.lock() = Word::Down;
+    *scene.chain.profile.lock() = Reported::Is(None);
+    *scene.chain.latest.lock() = Reported::Down;
     assert_eq!(scene.verdict(&signed).await, "503", "the cache knows nobody, and the chain can't be asked");
-    *scene.chain.owner.lock() = Word::Down;
+    *scene.chain.owner.lock() = Reported::Down;
     assert_eq!(scene.verdict(&signed).await, "503");
     let order = scene.order(scene.signed());
     assert_eq!(verdict(&scene.pipeline.revoke_key(order).await), "503");

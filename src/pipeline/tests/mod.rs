@@ -20,7 +20,7 @@ use alloy::signers::local::PrivateKeySigner;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use self::scripted::{Counting, ScriptedChain, TamperedStore, Word};
+use self::scripted::{Counting, Reported, ScriptedChain, TamperedStore};
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::binding::Binding;
@@ -104,9 +104,9 @@ impl Scene {
         });
         let profile = Arc::new(profile(signer(1).address(), STAKES[0]));
         let chain = Arc::new(ScriptedChain {
-            owner: Mutex::new(Word::Is(Some(signer(1).address()))),
-            profile: Mutex::new(Word::Is(Some(Arc::clone(&profile)))),
-            latest: Mutex::new(Word::Is(Some(profile))),
+            owner: Mutex::new(Reported::Is(Some(signer(1).address()))),
+            profile: Mutex::new(Reported::Is(Some(Arc::clone(&profile)))),
+            latest: Mutex::new(Reported::Is(Some(profile))),
             is_down: AtomicBool::new(false),
             accepts: AtomicBool::new(false),
             gate: Mutex::default(),
@@ -152,8 +152,8 @@ impl Scene {
 
     fn stake(&self, stake: u64) {
         let profile = Arc::new(profile(signer(1).address(), stake));
-        *self.chain.profile.lock() = Word::Is(Some(Arc::clone(&profile)));
-        *self.chain.latest.lock() = Word::Is(Some(profile));
+        *self.chain.profile.lock() = Reported::Is(Some(Arc::clone(&profile)));
+        *self.chain.latest.lock() = Reported::Is(Some(profile));
     }
 
     /// A request of agent 7 that is signed now, with a nonce of its own.

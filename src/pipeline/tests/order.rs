@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Scene, Word, agent, named, signer, unknown_key};
+use super::{Reported, Scene, agent, named, signer, unknown_key};
 use crate::domain::signature::SignatureBytes;
 use crate::pipeline::credential::{Credential, SignedRequest};
 
@@ -12,7 +12,7 @@ async fn keys_known_then_named_then_profile_then_tier_then_current_then_limit() 
     let scene = Scene::new();
     let key = scene.key(None).await;
 
-    *scene.chain.profile.lock() = Word::Down;
+    *scene.chain.profile.lock() = Reported::Down;
     assert_eq!(scene.verdict(&unknown_key()).await, "401 key");
     assert_eq!(scene.verdict(&named(&key, agent(8))).await, "401 key");
     assert_eq!(scene.verdict(&named(&key, agent(0))).await, "401 key");
@@ -20,7 +20,7 @@ async fn keys_known_then_named_then_profile_then_tier_then_current_then_limit() 
 
     scene.store.revokes_before_admit.store(true, Ordering::SeqCst);
     assert_eq!(scene.verdict(&key).await, "503");
-    *scene.chain.profile.lock() = Word::Is(None);
+    *scene.chain.profile.lock() = Reported::Is(None);
     assert_eq!(scene.verdict(&key).await, "404");
     scene.stake(999);
     assert_eq!(scene.verdict(&key).await, "403");
@@ -54,9 +54,9 @@ async fn a_key_that_another_replica_revoked_is_401_whatever_else_is_wrong() {
     scene.store.revoked_elsewhere.store(true, Ordering::SeqCst);
     scene.stake(0);
     assert_eq!(scene.verdict(&key).await, "401 key");
-    *scene.chain.profile.lock() = Word::Is(None);
+    *scene.chain.profile.lock() = Reported::Is(None);
     assert_eq!(scene.verdict(&key).await, "401 key");
-    *scene.chain.profile.lock() = Word::Down;
+    *scene.chain.profile.lock() = Reported::Down;
     assert_eq!(scene.verdict(&key).await, "401 key");
 }
 
@@ -66,21 +66,21 @@ async fn signatures_window_then_owner_then_signer_then_profile_then_tier_then_no
     let now = super::START_SECS;
     let by = |id: u64, who: u8, at: u64| Credential::Signature(scene.signed_by(&signer(who), agent(id), at));
 
-    *scene.chain.owner.lock() = Word::Is(None);
+    *scene.chain.owner.lock() = Reported::Is(None);
     for at in [now - 301, now + 61, 0, u64::MAX] {
         assert_eq!(scene.verdict(&by(7, 1, at)).await, "400 replay");
         assert_eq!(scene.verdict(&by(0, 1, at)).await, "400 replay");
     }
-    *scene.chain.owner.lock() = Word::Down;
+    *scene.chain.owner.lock() = Reported::Down;
     assert_eq!(scene.verdict(&by(0, 1, now)).await, "404");
     assert_eq!(scene.chain.all_calls(), 0, "neither a stale request nor agent 0 costs a call");
 
     assert_eq!(scene.verdict(&by(7, 2, now)).await, "503");
-    *scene.chain.owner.lock() = Word::Is(None);
+    *scene.chain.owner.lock() = Reported::Is(None);
     assert_eq!(scene.verdict(&by(7, 2, now)).await, "404");
 
-    *scene.chain.owner.lock() = Word::Is(Some(signer(1).address()));
-    *scene.chain.profile.lock() = Word::Down;
+    *scene.chain.owner.lock() = Reported::Is(Some(signer(1).address()));
+    *scene.chain.profile.lock() = Reported::Down;
     assert_eq!(scene.verdict(&by(7, 2, now)).await, "401 signature");
     let unreadable = SignatureBytes::from_bytes([0; 65]);
     let unreadable = SignedRequest { signature: unreadable, ..scene.signed() };
@@ -105,17 +105,17 @@ async fn what_is_refused_burns_neither_nonce_nor_window() {
     let signed = Credential::Signature(scene.signed());
     let good_owner = scene.chain.owner.lock().clone();
 
-    *scene.chain.owner.lock() = Word::Down;
+    *scene.chain.owner.lock() = Reported::Down;
     assert_eq!(scene.verdict(&signed).await, "503");
-    *scene.chain.owner.lock() = Word::Is(None);
+    *scene.chain.owner.lock() = Reported::Is(None);
     assert_eq!(scene.verdict(&signed).await, "404");
-    *scene.chain.owner.lock() = Word::Is(Some(signer(2).address()));
+    *scene.chain.owner.lock() = Reported::Is(Some(signer(2).address()));
     assert_eq!(scene.verdict(&signed).await, "401 signature");
     *scene.chain.owner.lock() = good_owner;
-    *scene.chain.profile.lock() = Word::Down;
+    *scene.chain.profile.lock() = Reported::Down;
     assert_eq!(scene.verdict(&signed).await, "503");
-    *scene.chain.profile.lock() = Word::Is(None);
-    *scene.chain.latest.lock() = Word::Is(None);
+    *scene.chain.profile.lock() = Reported::Is(None);
+    *scene.chain.latest.lock() = Reported::Is(None);
     assert_eq!(scene.verdict(&signed).await, "404", "burnt after the owner was read");
     scene.stake(0);
     assert_eq!(scene.verdict(&signed).await, "403");

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use alloy::primitives::Address;
 
-use super::{LIMITS, STAKES, START_SECS, Scene, Word, agent, profile, signer, verdict};
+use super::{LIMITS, Reported, STAKES, START_SECS, Scene, agent, profile, signer, verdict};
 use crate::domain::denial::Denial;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
@@ -14,13 +14,14 @@ use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::{Asker, Parts};
 use crate::ports::clock::Clock;
+use crate::ports::store::KeyChange;
 
 #[tokio::test]
 async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner() {
     let scene = Scene::new();
     let sold = Arc::new(profile(signer(2).address(), STAKES[3]));
-    *scene.chain.profile.lock() = Word::Is(Some(Arc::clone(&sold)));
-    *scene.chain.latest.lock() = Word::Is(Some(sold));
+    *scene.chain.profile.lock() = Reported::Is(Some(Arc::clone(&sold)));
+    *scene.chain.latest.lock() = Reported::Is(Some(sold));
     let signed = Credential::Signature(scene.signed());
     let refused = scene.admit(&signed).await;
     let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
@@ -41,7 +42,7 @@ async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner()
 async fn a_cached_profile_of_another_owner_or_of_nobody_is_read_again() {
     let scene = Scene::new();
     for (count, cached) in (1..).zip([Some(Arc::new(profile(signer(2).address(), 0))), None]) {
-        *scene.chain.profile.lock() = Word::Is(cached);
+        *scene.chain.profile.lock() = Reported::Is(cached);
         let permit = scene.admit(&Credential::Signature(scene.signed())).await.unwrap();
         assert_eq!(permit.profile().owner, signer(1).address());
         assert_eq!(permit.tier().number(), 1, "by the stake that was read last");
@@ -53,10 +54,10 @@ async fn a_cached_profile_of_another_owner_or_of_nobody_is_read_again() {
 #[tokio::test]
 async fn a_cached_profile_of_the_owner_is_good_enough() {
     let scene = Scene::new();
-    *scene.chain.latest.lock() = Word::Down;
+    *scene.chain.latest.lock() = Reported::Down;
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
     let key = scene.key(None).await;
-    *scene.chain.owner.lock() = Word::Down;
+    *scene.chain.owner.lock() = Reported::Down;
     assert_eq!(scene.verdict(&key).await, "admitted");
     assert_eq!((scene.chain.calls("owner"), scene.chain.calls("latest_profile")), (1, 0));
 }
@@ -88,9 +89,9 @@ async fn a_signature_of_the_last_owner_is_vouched_for_and_any_other_is_a_strange
 pub(super) fn owned_by_a_wallet(format: SignatureFormat, failures: Option<Quota>) -> (Scene, Address) {
     let (scene, wallet) = (Scene::with(format, failures), Address::repeat_byte(0xc0));
     let profile = Arc::new(profile(wallet, STAKES[3]));
-    *scene.chain.owner.lock() = Word::Is(Some(wallet));
-    *scene.chain.profile.lock() = Word::Is(Some(Arc::clone(&profile)));
-    *scene.chain.latest.lock() = Word::Is(Some(profile));
+    *scene.chain.owner.lock() = Reported::Is(Some(wallet));
+    *scene.chain.profile.lock() = Reported::Is(Some(Arc::clone(&profile)));
+    *scene.chain.latest.lock() = Reported::Is(Some(profile));
     scene.chain.accepts.store(true, Ordering::SeqCst);
     (scene, wallet)
 }
@@ -108,9 +109,12 @@ async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_non
         let permit = scene.admit(&by_wallet).await.unwrap();
         assert_eq!(permit.profile().owner, wallet);
         assert_eq!(scene.verdict(&by_wallet).await, "400 replay");
-        assert_eq!(verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await), "400 replay");
+        assert_eq!(
+            verdict(&scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await),
+            "400 replay"
+        );
         let signed = SignedRequest { signature: signature_of(bytes), ..scene.signed() };
-        scene.pipeline.rotate_key(scene.order(signed), None).await.unwrap();
+        scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await.unwrap();
     }
     assert_eq!(scene.owner.get(), Some(&wallet), "the audit log names the wallet");
     let asked = scene.chain.calls("ask_owner");
@@ -137,10 +141,10 @@ async fn without_consent_a_wallets_agent_is_nobodys_and_a_silent_node_lets_nobod
         let expected = Denial::SignatureInvalid { agent: agent(7), owner: wallet, recovered_signer, domain };
         assert_eq!(*denial, expected);
     }
-    *scene.chain.owner.lock() = Word::Is(None);
+    *scene.chain.owner.lock() = Reported::Is(None);
     assert_eq!(scene.verdict(&long).await, "404");
     scene.chain.accepts.store(true, Ordering::SeqCst);
-    *scene.chain.owner.lock() = Word::Down;
+    *scene.chain.owner.lock() = Reported::Down;
     assert_eq!(scene.verdict(&long).await, "503");
 }
 
@@ -178,8 +182,8 @@ async fn an_agent_without_details_passes_where_they_are_not_shown_and_is_503_at_
     let bare = TrustProfile { details: None, ..profile(signer(1).address(), STAKES[0]) };
     let credentials = [scene.key(None).await, Credential::Signature(scene.signed())];
     let whole = scene.chain.profile.lock().clone();
-    *scene.chain.profile.lock() = Word::Is(Some(Arc::new(bare.clone())));
-    *scene.chain.latest.lock() = Word::Is(Some(Arc::new(bare)));
+    *scene.chain.profile.lock() = Reported::Is(Some(Arc::new(bare.clone())));
+    *scene.chain.latest.lock() = Reported::Is(Some(Arc::new(bare)));
     for _ in 0..3 {
         for credential in &credentials {
             assert_eq!(scene.verdict(credential).await, "503");

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use alloy::primitives::Address;
 use alloy::signers::SignerSync;
 
-use super::{STAKES, START_SECS, Scene, Word, agent, client, domain, profile, retry_after, signer, verdict};
+use super::{
+    Reported, STAKES, START_SECS, Scene, agent, client, domain, profile, retry_after, signer, verdict,
+};
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
@@ -34,13 +36,13 @@ async fn ask_from(scene: &Scene, client: ClientNet, number: u8) -> Result<OwnerP
 }
 
 fn own(scene: &Scene, owner: Address) {
-    *scene.chain.owner.lock() = Word::Is(Some(owner));
+    *scene.chain.owner.lock() = Reported::Is(Some(owner));
 }
 
 #[tokio::test]
 async fn timestamp_then_owner_then_signer_then_profile_then_key() {
     let scene = Scene::new();
-    *scene.chain.owner.lock() = Word::Down;
+    *scene.chain.owner.lock() = Reported::Down;
     for at in [START_SECS - 301, START_SECS + 61] {
         let refused = scene.pipeline.owner_profile(client(1), &read(2, agent(7), at)).await;
         assert_eq!(verdict(&refused), "400 replay");
@@ -49,11 +51,11 @@ async fn timestamp_then_owner_then_signer_then_profile_then_key() {
     assert_eq!(verdict(&nobody), "404");
     assert_eq!(scene.chain.all_calls(), 0, "neither costs a call");
     assert_eq!(verdict(&ask(&scene, 2).await), "503");
-    *scene.chain.owner.lock() = Word::Is(None);
+    *scene.chain.owner.lock() = Reported::Is(None);
     assert_eq!(verdict(&ask(&scene, 2).await), "404");
     own(&scene, signer(1).address());
     assert_eq!(verdict(&ask(&scene, 2).await), "401 signature");
-    *scene.chain.profile.lock() = Word::Down;
+    *scene.chain.profile.lock() = Reported::Down;
     assert_eq!(verdict(&ask(&scene, 1).await), "503");
     scene.stake(0);
     *scene.store.broken.lock() = Some("has_key");
@@ -69,8 +71,8 @@ async fn timestamp_then_owner_then_signer_then_profile_then_key() {
 async fn an_owner_who_sold_between_the_two_reads_sees_nothing() {
     let scene = Scene::new();
     let sold = Arc::new(profile(signer(2).address(), STAKES[3]));
-    *scene.chain.profile.lock() = Word::Is(Some(Arc::clone(&sold)));
-    *scene.chain.latest.lock() = Word::Is(Some(sold));
+    *scene.chain.profile.lock() = Reported::Is(Some(Arc::clone(&sold)));
+    *scene.chain.latest.lock() = Reported::Is(Some(sold));
     assert_eq!(verdict(&ask(&scene, 1).await), "401 signature");
 }
 

@@ -10,7 +10,7 @@ use tracing::dispatcher::set_default;
 
 use super::Scene;
 use crate::pipeline::readiness::{Readiness, Report};
-use crate::telemetry::paper::Paper;
+use crate::telemetry::fixture::LogCapture;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -148,16 +148,16 @@ async fn from_the_moment_that_the_end_begins_nothing_is_ready_whatever_was_said_
 
 #[tokio::test(start_paused = true)]
 async fn what_keeps_from_being_ready_is_logged_once_per_change_though_nobody_asks() {
-    let paper = Paper::default();
+    let captured = LogCapture::default();
     // While there is but one log the threads of other tests, which have none, decide which lines there are.
-    let _other = Paper::default().dispatch();
-    let _log = set_default(&paper.dispatch());
+    let _other = LogCapture::default().dispatch();
+    let _log = set_default(&captured.dispatch());
     let asked = Asked::after(|_| {});
     for is_down in [false, true, false] {
         asked.scene.chain.is_down.store(is_down, Ordering::SeqCst);
         asked.pass(SECOND * 5).await;
     }
-    let lines = paper.take();
+    let lines = captured.take();
     assert_eq!(lines.len(), 2, "{lines:?}");
     for (line, said) in lines.iter().zip(["not ready: eth_call", "is well again"]) {
         assert!(line.contains(said) && line.contains("kind=\"chain\""), "{line}");

@@ -31,12 +31,12 @@ use crate::store::embedded::EmbeddedStore;
 
 /// What the chain says when it is asked.
 #[derive(Clone)]
-pub(super) enum Word<T> {
+pub(super) enum Reported<T> {
     Is(Option<T>),
     Down,
 }
 
-impl<T> Word<T> {
+impl<T> Reported<T> {
     fn say(self) -> Result<Option<T>, ChainFault> {
         match self {
             Self::Is(answer) => Ok(answer),
@@ -52,9 +52,9 @@ impl<T> Word<T> {
 
 /// A chain that says what it was told, and counts who asks.
 pub(super) struct ScriptedChain {
-    pub(super) owner: Mutex<Word<Address>>,
-    pub(super) profile: Mutex<Word<Arc<TrustProfile>>>,
-    pub(super) latest: Mutex<Word<Arc<TrustProfile>>>,
+    pub(super) owner: Mutex<Reported<Address>>,
+    pub(super) profile: Mutex<Reported<Arc<TrustProfile>>>,
+    pub(super) latest: Mutex<Reported<Arc<TrustProfile>>>,
     pub(super) is_down: AtomicBool,
     /// The owner is a contract that accepts every signature.
     pub(super) accepts: AtomicBool,
@@ -103,7 +103,7 @@ impl Chain for ScriptedChain {
         self.count("latest_profile");
         let latest = self.latest.lock().clone().say()?;
         match latest {
-            Some(profile) if parts == Parts::Whole && profile.details.is_none() => Word::Down.say(),
+            Some(profile) if parts == Parts::Whole && profile.details.is_none() => Reported::Down.say(),
             latest => Ok(latest),
         }
     }
@@ -142,7 +142,8 @@ impl Chain for ScriptedChain {
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
-        let word = if self.is_down.load(Ordering::SeqCst) { Word::<()>::Down } else { Word::Is(None) };
+        let word =
+            if self.is_down.load(Ordering::SeqCst) { Reported::<()>::Down } else { Reported::Is(None) };
         word.say().map(drop)
     }
 }

@@ -68,7 +68,7 @@ impl CurrentKey {
 
 impl Book {
     pub(super) fn new() -> Self {
-        Self { slots: Shards::new(), index: Shards::new() }
+        Self { slots: Shards::default(), index: Shards::default() }
     }
 
     /// The owner of the key with this digest, if it is current.

@@ -11,8 +11,8 @@ use tracing::dispatcher::with_default;
 
 use super::{Audit, Out, Record, Unrecorded, WAITING_MAX};
 use crate::ports::simulated::SimulatedClock;
+use crate::telemetry::fixture::LogCapture;
 use crate::telemetry::log::LINES_QUEUED_MAX;
-use crate::telemetry::paper::Paper;
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -103,13 +103,13 @@ fn a_disk_that_hangs_delays_nobody_and_the_log_counts_what_is_lost() {
     let (audit, guard) = Audit::to(Box::new(Stuck { given, held }), Some(path.clone()), clock.clone());
     audit.record(record("one"), true);
     is_given.recv_timeout(LONG).unwrap();
-    let (paper, audit) = (Paper::default(), Arc::new(audit));
-    with_default(&paper.dispatch(), || {
+    let (captured, audit) = (LogCapture::default(), Arc::new(audit));
+    with_default(&captured.dispatch(), || {
         (0..LINES_QUEUED_MAX + 10).for_each(|_| audit.record(record("one"), true));
         clock.advance_secs(1);
         audit.record(record("one"), true);
     });
-    let lines = paper.take();
+    let lines = captured.take();
     assert!(lines.len() == 2 && lines[0].contains("lost=1"), "one line a second: {lines:?}");
     assert!(lines[1].contains("lost=10"), "{lines:?}");
     let ((told, is_told), other) = (mpsc::channel(), Arc::clone(&audit));
@@ -177,17 +177,17 @@ fn of_a_flood_of_strangers_ten_a_second_are_recorded_and_every_operation_of_an_o
 fn a_full_disk_loses_lines_that_the_log_counts_and_no_later_line_is_torn() {
     let disk = Disk(Arc::new(Mutex::new((Vec::new(), 9))));
     let mut out = Out { writer: Box::new(disk.clone()), next: Arc::default(), is_torn: false, lost: 0 };
-    let paper = Paper::default();
-    with_default(&paper.dispatch(), || {
+    let captured = LogCapture::default();
+    with_default(&captured.dispatch(), || {
         for line in ["{one}\n", "{two}\n", "{three}\n", "{four}\n"] {
             let _ = out.append(line.as_bytes());
         }
-        let lines = paper.take();
+        let lines = captured.take();
         assert!(lines.len() == 1 && lines[0].contains("can't be written"), "{lines:?}");
         disk.0.lock().1 = 100;
         out.append(b"{five}\n").unwrap();
         out.append(b"{six}\n").unwrap();
-        let lines = paper.take();
+        let lines = captured.take();
         assert!(lines.len() == 1 && lines[0].contains("written again lost=3"), "{lines:?}");
     });
     assert_eq!(String::from_utf8(disk.0.lock().0.clone()).unwrap(), "{one}\n{tw\n{five}\n{six}\n");

@@ -10,9 +10,8 @@ use crate::wire::answers::{self, Answer};
 /// The credential that an unproven client may show at the gateway (RFC 9110, section 11.6.1).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"agents\"");
 
-/// One row of the table.
 pub(super) struct Row {
-    pub(super) status: StatusCode,
+    pub(super) status: u16,
     pub(super) error_type: &'static str,
     pub(super) message: String,
     pub(super) details: Option<Value>,
@@ -35,7 +34,7 @@ struct ErrorBody<'a> {
 
 impl Row {
     pub(super) fn new(
-        status: StatusCode,
+        status: u16,
         error_type: &'static str,
         message: impl Into<String>,
         details: Value,
@@ -43,13 +42,13 @@ impl Row {
         Self { details: Some(details), ..Self::bare(status, error_type, message) }
     }
 
-    pub(super) fn bare(status: StatusCode, error_type: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn bare(status: u16, error_type: &'static str, message: impl Into<String>) -> Self {
         let (headers, gateway_headers) = (HeaderMap::with_capacity(8), HeaderMap::new());
         Self { status, error_type, message: message.into(), details: None, headers, gateway_headers }
     }
 
     pub(super) fn unauthorized(error_type: &'static str, message: impl Into<String>, details: Value) -> Self {
-        let mut row = Self::new(StatusCode::UNAUTHORIZED, error_type, message, details);
+        let mut row = Self::new(401, error_type, message, details);
         row.gateway_headers.insert(WWW_AUTHENTICATE, CHALLENGE);
         row
     }
@@ -67,6 +66,7 @@ impl Row {
             details: self.details.as_ref(),
             timestamp: now_unix_millis,
         };
-        (self.error_type, answers::json(self.status, self.headers, &body), self.gateway_headers)
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (self.error_type, answers::json(status, self.headers, &body), self.gateway_headers)
     }
 }

@@ -186,7 +186,6 @@ fn our_own_additions_have_the_same_body() {
     let too_many = ErrorCause::TooManyInFlight { agent, tier: Tier::Silver, limit: 16, max: 128 };
     check(vec![
         (ErrorCause::NotFound, 404, "NOT_FOUND", Value::Null),
-        (ErrorCause::PayloadTooLarge, 413, "PAYLOAD_TOO_LARGE", Value::Null),
         (ErrorCause::TooSlow, 408, "REQUEST_TIMEOUT", Value::Null),
         (malformed, 400, "VALIDATION_ERROR", json!({ "field": "request", "received": null })),
         (ErrorCause::MethodNotAllowed { allow: "POST" }, 405, "METHOD_NOT_ALLOWED", Value::Null),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::super::{MINIMAL, errors, load};
 use crate::config::tenants::watched_files;
 use crate::config::tree::CONFIG_BYTES_MAX;
-use crate::config::{Nobody, Refused, Settings, Survey, Wanted};
+use crate::config::{Nobody, Refused, Settings, Survey};
 
 /// A configuration file with a folder of tenants beside it.
 pub(super) struct Home(tempfile::TempDir);
@@ -82,8 +82,8 @@ fn a_file_of_its_own_says_what_a_block_says() {
     let load = |home: Home| load(&home.main()).unwrap();
     let in_folder = load(Home::with("", &[("a.toml", &format!("{}{keys}", tenant("a")))]));
     let in_file = load(Home::new(&format!("[[tenants]]\n{}{block}", tenant("a"))));
-    assert_eq!((&in_folder.tenants, in_folder.folder_tenants), (&in_file.tenants, 1));
-    assert_eq!(in_file.folder_tenants, 0);
+    assert_eq!((&in_folder.tenants, in_folder.tenant_files.len()), (&in_file.tenants, 1));
+    assert_eq!(in_file.tenant_files.len(), 0);
     assert_eq!(in_folder.tenants[0].routes.len(), 1);
 }
 
@@ -202,13 +202,14 @@ fn loading_again_sees_what_has_changed_and_refuses_all_of_it_when_anything_is_wr
 
 /// The settings that can be used where `former` is in force, and each refused place with whether its former version stays.
 pub(super) fn over(home: &Home, former: Option<&Settings>) -> (Settings, Vec<(String, bool)>) {
-    let survey = Survey::over(&home.main(), std::iter::empty(), Wanted::Settings, former, &mut Nobody);
+    let survey = Survey::over(&home.main(), std::iter::empty(), 0, former, &mut Nobody);
     let place = |refused: &Refused| {
         let name = refused.place.rsplit_once('/').map_or(&*refused.place, |(_, name)| name);
         (name.to_owned(), refused.is_kept)
     };
-    let refused = survey.refused.iter().map(place).collect();
-    (survey.settings.unwrap(), refused)
+    let loaded = survey.loaded.unwrap();
+    let refused = loaded.refused.iter().map(place).collect();
+    (loaded.settings, refused)
 }
 
 #[test]
@@ -294,8 +295,8 @@ fn tenants_that_move_into_files_with_mistakes_stay_where_they_were() {
 fn problems_that_are_told_are_few_and_short() {
     let keys: String = (0..100).map(|number| format!("k{number} = 1\n")).collect();
     let home = Home::with("", &[("a.toml", &format!("{keys}{}", tenant("a")))]);
-    let survey = Survey::over(&home.main(), std::iter::empty(), Wanted::Settings, None, &mut Nobody);
-    let problems = &survey.refused[0].problems;
+    let survey = Survey::over(&home.main(), std::iter::empty(), 0, None, &mut Nobody);
+    let problems = &survey.loaded.unwrap().refused[0].problems;
     assert_eq!(problems.len(), 11);
     assert!(problems[0].contains("tenants.d/a.toml:1:1)"), "{problems:?}");
     assert_eq!(problems[10], "tenants.d/a.toml: 90 more problems");
@@ -321,7 +322,7 @@ fn every_file_whose_change_matters_is_watched_and_no_other() {
 fn the_name_of_a_file_writes_no_line_of_its_own() {
     let home = Home::with(MINIMAL, &[("x\n\u{1b}.toml", "id = 5\n")]);
     let found = load(&home.main()).unwrap_err();
-    for problem in found.as_slice() {
+    for problem in &found.0 {
         assert!(!problem.on_one_line().contains(char::is_control), "{problem:?}");
     }
 }

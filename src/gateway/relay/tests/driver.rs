@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::gateway::failure::Failure;
-use crate::gateway::relay::driver::{Driver, Limits, first_size};
+use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::relay::tests::exchange::Rules;
 use crate::gateway::times::Times;
@@ -156,7 +156,7 @@ async fn run(
         times: &mut times,
         uploaded: begun,
         downloaded: begun,
-        read_bytes: first_size(),
+        read_bytes: READ_BYTES,
         is_deaf: false,
         is_reset: false,
         needs_flush: false,

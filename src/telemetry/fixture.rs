@@ -8,9 +8,9 @@ use tracing::Dispatch;
 
 /// What the log shows.
 #[derive(Clone, Default)]
-pub(crate) struct Paper(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct LogCapture(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Paper {
+impl Write for LogCapture {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().write(bytes)
     }
@@ -20,11 +20,11 @@ impl Write for Paper {
     }
 }
 
-impl Paper {
+impl LogCapture {
     /// What writes on it.
     pub(crate) fn dispatch(&self) -> Dispatch {
-        let paper = self.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || paper.clone());
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone());
         Dispatch::new(subscriber.finish())
     }
 
