@@ -274,6 +274,7 @@ fn operators_see_who_was_asked(stage: &Stage) {
     let line = line_of(&asked.site.gateway, "path", "/forward/t");
     assert_eq!((&line["listener"], &line["status"]), (&json!("authz"), &Value::from(400)), "{line}");
     let samples = asked.site.gateway.service.samples();
-    assert_eq!(samples.get("tiergate_denials_total{door=\"authz\",error_type=\"INVALID_API_KEY\"}"), 4.0);
-    assert!(!asked.site.gateway.service.metrics().contains("tiergate_denials_total{door=\"gateway\""));
+    assert_eq!(samples.get("tiergate_denials_total{error_type=\"INVALID_API_KEY\",listener=\"authz\"}"), 4.0);
+    let of_gateway = "tiergate_denials_total{error_type=\"INVALID_API_KEY\",listener=\"gateway\"}";
+    assert!(!asked.site.gateway.service.metrics().contains(of_gateway));
 }

@@ -357,9 +357,9 @@ fn pages_of_other_origins_read_the_same(stage: &Stage) {
 /// The documents are answers with 200, which another gateway takes for leave. It shows its own.
 fn documents_are_shown_by_our_gateway_alone(stage: &Stage) {
     let asked = stage.asked();
+    assert_eq!(direct(asked, &Told::get(ACME, "/.well-known/tiergate")).status, 200);
     for path in ["/.well-known/tiergate", "/.well-known/oauth-protected-resource/agents/x"] {
         let told = Told::get(ACME, path);
-        assert_eq!(direct(asked, &told).status, 200, "{path}");
         for dialect in DIALECTS {
             let said = asked.ask(dialect, &told);
             assert_eq!(said.error(), (401, "INVALID_API_KEY".to_owned()), "{dialect:?} {path}");
