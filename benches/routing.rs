@@ -79,6 +79,7 @@ fn tenant(number: usize) -> Arc<Tenant> {
     let host = |text: String| HostPattern::parse(&text).expect("it is a host");
     Arc::new(Tenant {
         discovery: true,
+        assertion: false,
         id: format!("tenant{number}").into(),
         hosts: vec![host(format!("api{number}.example")), host(format!("*.tenant{number}.example"))],
         upstreams: vec![Upstream::parse("127.0.0.1:9000").expect("it is an upstream")],

@@ -28,6 +28,7 @@ pub mod config;
 pub mod telemetry;
 
 mod addresses;
+mod assertion;
 mod caught;
 mod files;
 mod tls;

@@ -26,14 +26,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("chain", &["domain", "within", "ports", "telemetry"]),
     ("store", &["domain", "files", "caught", "within", "sharded", "ports", "telemetry", "supervision"]),
     ("tls", &["domain", "files", "ports", "telemetry"]),
+    ("assertion", &["domain", "ports", "pipeline", "tls"]),
     ("wire", &["domain", "http1", "ports", "pipeline"]),
     ("serve", &["domain", "sharded", "http1", "ports", "telemetry", "wire"]),
     ("verdicts", &["domain", "ports", "telemetry", "pipeline", "wire"]),
-    ("api", &["domain", "http1", "ports", "telemetry", "pipeline", "wire", "serve", "verdicts"]),
+    ("api", &["domain", "assertion", "http1", "ports", "telemetry", "pipeline", "wire", "serve", "verdicts"]),
     (
         "gateway",
         &[
             "domain",
+            "assertion",
             "addresses",
             "sharded",
             "http1",
@@ -75,6 +77,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("pingora::proxy", &["gateway/library/"]),
     // The log only names it.
     ("rustls", &["tls/", "serve/", "telemetry/log.rs"]),
+    ("ring::signature", &["tls/", "assertion/"]),
     ("x509_parser", &["tls/"]),
     ("SystemTime::now", &["os.rs"]),
     // Besides, the runtime's own time, which tests simulate.

@@ -46,8 +46,8 @@ const DIAMOND: u128 = 500_000_000_000_000_000_000_000;
 /// Bound for the tests of one client, on a machine that is busy with other things.
 const SUITE_SECONDS: f64 = 480.0;
 
-/// Agents of each kind: eight for each of three files of tests.
-const AGENTS: usize = 24;
+/// Agents of each kind: eight for each of four files of tests.
+const AGENTS: usize = 32;
 
 /// A service with two tenants, and one that can't read its chain.
 struct Stage {
@@ -56,6 +56,7 @@ struct Stage {
     _service: Service,
     _chainless: Service,
     _chain: Chain,
+    _keys: tempfile::NamedTempFile,
 }
 
 impl Stage {
@@ -63,17 +64,22 @@ impl Stage {
         let chain = Chain::dev();
         let [gateway, narrow] = [(), ()].map(|()| free_port(own_ip()));
         let upstreams = [(), (), ()].map(|()| free_port(own_ip()));
-        let nobody = free_port(own_ip());
+        let [asserted, nobody] = [(), ()].map(|()| free_port(own_ip()));
+        let signing = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let keys = tempfile::NamedTempFile::new().unwrap();
+        fs::write(keys.path(), &signing).unwrap();
+        let issuer = "https://gate.example";
         let settings = Settings::new(chain.node, &chain.contracts);
         let chainless =
             Service::start_unready(settings.clone().set("chain.rpc_urls", vec![format!("http://{nobody}")]));
         let listeners: Vec<String> = [gateway, narrow].map(|address| address.to_string()).into();
-        let mut service =
-            Service::prepare(settings.set("listen.gateway", listeners).set("gateway.via", "edge"));
+        let settings = settings.set("listen.gateway", listeners).set("gateway.via", "edge");
+        let settings = settings.set("assertion.issuer", issuer);
+        let mut service = Service::prepare(settings.set("assertion.key_file", keys.path().to_str().unwrap()));
         let tenants = service.folder.path().join("tenants.d");
         fs::create_dir(&tenants).unwrap();
         let write = |id: &str, text: String| fs::write(tenants.join(format!("{id}.toml")), text).unwrap();
-        write("wide", wide(gateway, upstreams, nobody));
+        write("wide", wide(gateway, upstreams, asserted, nobody));
         write("narrow", narrow_tenant(narrow, upstreams[2]));
         service.start_again("");
         service.await_ready();
@@ -95,6 +101,10 @@ impl Stage {
             "gateway": format!("http://{gateway}"),
             "narrow": format!("http://{narrow}"),
             "upstreams": upstreams,
+            "asserted": asserted,
+            "issuer": issuer,
+            "jwks": format!("http://{}/.well-known/jwks.json", service.api),
+            "signing": &signing,
             "registry": chain.contracts.identity.to_checksum(None),
             "owner": ALICE.key,
             "stranger": BOB.key,
@@ -103,7 +113,8 @@ impl Stage {
             "diamond": agents(DIAMOND),
         });
         [ALICE.key, BOB.key].into_iter().for_each(secrets::keep);
-        Self { facts, _service: service, _chainless: chainless, _chain: chain }
+        signing.lines().filter(|line| !line.starts_with("---")).for_each(secrets::keep);
+        Self { facts, _service: service, _chainless: chainless, _chain: chain, _keys: keys }
     }
 
     /// Runs a client's tests.
@@ -135,14 +146,23 @@ fn a_suite_that_hangs_is_ended_with_its_children_and_fails() {
 }
 
 /// Routes to an upstream each, to nobody, and for nobody.
-fn wide(listener: SocketAddr, [one, two, plain]: [SocketAddr; 3], nobody: SocketAddr) -> String {
+fn wide(
+    listener: SocketAddr,
+    [one, two, plain]: [SocketAddr; 3],
+    asserted: SocketAddr,
+    nobody: SocketAddr,
+) -> String {
     let route =
         |path: &str, upstream| format!("[[routes]]\npath = \"{path}\"\nupstreams = [\"{upstream}\"]\n");
     [
-        format!("id = \"wide\"\nhosts = [\"{}\"]\nupstreams = [\"{plain}\"]\n", listener.ip()),
+        format!(
+            "id = \"wide\"\nhosts = [\"{}\"]\nupstreams = [\"{plain}\"]\nassertion = true\n",
+            listener.ip()
+        ),
         "[timeouts]\nread = \"1s\"\n[[routes]]\npath = \"/denied\"\naccess = \"deny\"\n".to_owned(),
         route("/one", one),
         route("/two", two),
+        route("/asserted", asserted),
         route("/gone", nobody),
     ]
     .concat()

@@ -6,6 +6,7 @@ use crate::api::docs::{self, OPENAPI};
 use crate::api::record::Notes;
 use crate::api::routes::Endpoint;
 use crate::api::{Api, ApiRequest, ApiRules};
+use crate::assertion::NO_KEYS;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::rpc_url::RpcUrl;
@@ -13,7 +14,7 @@ use crate::pipeline::credential::{Ask, Credential};
 use crate::ports::store::KeyChange;
 use crate::wire::answers::{self, Answer};
 use crate::wire::bodies::{SignedBody, VerifyBody, parse_profile_read, parse_status_query};
-use crate::wire::discovery::LocalRules;
+use crate::wire::discovery::{LocalRules, key_set};
 use crate::wire::errors::ErrorCause;
 use crate::wire::results::owner_profile;
 
@@ -38,6 +39,10 @@ impl Api {
                 let ApiRules { console, access, discovery, .. } = &self.rules;
                 let gateway_url = console.gateway_url.as_ref().map(RpcUrl::base);
                 Ok(discovery.rules(&LocalRules { gateway_url, quotas: &access.quotas, tenant: None }))
+            }
+            Endpoint::KeySet => {
+                let issuer = self.rules.issuer.load();
+                Ok(key_set(issuer.as_ref().map_or(NO_KEYS, |issuer| issuer.key_set())))
             }
             Endpoint::Docs => Ok(docs::answer()),
             Endpoint::Console => {

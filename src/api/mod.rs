@@ -21,6 +21,7 @@ use crate::api::console::Console;
 use crate::api::observe::{LISTENER, Observer};
 use crate::api::record::{Entry, Notes};
 use crate::api::routes::{Audience, Endpoint};
+use crate::assertion::LiveIssuer;
 use crate::domain::client::ClientNet;
 use crate::domain::console::ConsoleSettings;
 use crate::domain::tier::Tier;
@@ -63,6 +64,8 @@ pub(crate) struct ApiRules {
     pub(crate) console: ConsoleSettings,
     /// The chain of the signatures.
     pub(crate) signing_chain_id: u64,
+    /// Who signs assertions; none of this process: nobody.
+    pub(crate) issuer: Arc<LiveIssuer>,
     /// Networks of proxies that are believed.
     pub(crate) trusted_proxies: Vec<IpNet>,
     /// Takes key operations; `None`: they are not recorded.

@@ -3,7 +3,7 @@
 use http::HeaderValue;
 
 use crate::wire::bodies::BODY_BYTES_MAX;
-use crate::wire::discovery::RULES_PATH;
+use crate::wire::discovery::{KEY_SET_PATH, RULES_PATH};
 use crate::wire::errors::ErrorCause;
 
 /// The endpoints of the contract, the description of them, what owners sign, and their page.
@@ -21,12 +21,14 @@ pub(crate) enum Endpoint {
     OpenApi,
     Docs,
     Signing,
+    /// The public keys of assertions, where any are signed.
+    KeySet,
     /// The page, and the files below it, where that is on.
     Console,
 }
 
 /// Every endpoint of the API, in the contract's order. The page is no part of it.
-pub(crate) const ENDPOINTS: [Endpoint; 12] = [
+pub(crate) const ENDPOINTS: [Endpoint; 13] = [
     Endpoint::Livez,
     Endpoint::Readyz,
     Endpoint::Verify,
@@ -39,6 +41,7 @@ pub(crate) const ENDPOINTS: [Endpoint; 12] = [
     Endpoint::OpenApi,
     Endpoint::Docs,
     Endpoint::Signing,
+    Endpoint::KeySet,
 ];
 
 /// Whom a listener of the API is for.
@@ -86,6 +89,7 @@ impl Endpoint {
             Self::OpenApi => &Row("GET", "/openapi.json", "none", None, Owners),
             Self::Docs => &Row("GET", "/docs", "none", None, Owners),
             Self::Signing => &Row("GET", RULES_PATH, "none", None, Owners),
+            Self::KeySet => &Row("GET", KEY_SET_PATH, "none", None, Owners),
             Self::Console => &Row("GET", "/console", "none", None, Owners),
         }
     }

@@ -29,6 +29,7 @@ fn errors(endpoint: Endpoint) -> BTreeSet<(u16, String)> {
         | Endpoint::OpenApi
         | Endpoint::Docs
         | Endpoint::Signing
+        | Endpoint::KeySet
         | Endpoint::Console => Vec::new(),
         Endpoint::KeyStatus => [any, &[(429, "RATE_LIMITED")]].concat(),
         Endpoint::Verify => [any, body, &[(401, "INVALID_API_KEY"), (403, "TIER_BLOCKED")]].concat(),
@@ -108,7 +109,12 @@ fn each_answer_carries_the_headers_of_limits_waits_and_help_that_it_can_have() {
         let has_nonce = is_signed && endpoint != Endpoint::ReadProfile;
         let limited = !matches!(
             endpoint,
-            Endpoint::Livez | Endpoint::Readyz | Endpoint::OpenApi | Endpoint::Docs | Endpoint::Signing
+            Endpoint::Livez
+                | Endpoint::Readyz
+                | Endpoint::OpenApi
+                | Endpoint::Docs
+                | Endpoint::Signing
+                | Endpoint::KeySet
         );
         for (status, response) in operation(&document, endpoint)["responses"].as_object().unwrap() {
             let headers = resolve(&document, response).get("headers").and_then(Value::as_object);

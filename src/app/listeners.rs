@@ -83,6 +83,7 @@ impl App {
             discovery: Arc::clone(&self.discovery),
             console: settings.console.clone(),
             signing_chain_id: settings.signature.chain_id,
+            issuer: Arc::clone(self.tenants.issuer()),
             trusted_proxies: settings.listen.client_proxies(),
             audit: self.audit.clone(),
             tracer: self.tracer.clone(),

@@ -100,7 +100,7 @@ impl App {
             let counted = families.log_lines_dropped.get();
             families.log_lines_dropped.inc_by(dropped_lines().saturating_sub(counted));
         });
-        let tenants = Tenants::new(source, settings, &clock, &metrics)?;
+        let tenants = Tenants::new(source, settings, &clock, Arc::new(os), &metrics)?;
         let tenants = Arc::new(tenants);
         let now = Arc::clone(&clock);
         metrics.at_scrape_from(tenants.table(), move |families, table| {

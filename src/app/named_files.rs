@@ -28,6 +28,11 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
         }
         Content::Shown(pair, hosts) => (Vec::new(), look::other_hosts(pair, hosts)),
         Content::Authorities(path) => (load(Some(path.clone()), None), Vec::new()),
+        Content::SigningKeys(path) => {
+            let shelf = Shelf::default();
+            let read = Reading::new(&shelf, now).signing_keys(path);
+            (read.err().unwrap_or_default(), Vec::new())
+        }
         Content::Secret(path) => {
             let wrong = files::secret_in(path).err().map(|why| with_path(path, why));
             (wrong.into_iter().collect(), Vec::new())

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use crate::addresses::AddressRules;
 use crate::app::error::StartError;
 use crate::app::source::{Fingerprint, Source};
+use crate::assertion::{Facts, Issuer, LiveIssuer};
 use crate::config::problem::Problem;
 use crate::config::tenants::has_folder;
 use crate::config::{Beside, Loaded, Refused, Settings};
@@ -20,7 +21,7 @@ use crate::files::Seen;
 use crate::gateway::site::SiteBuilder;
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::watch::resolve_new_names;
-use crate::ports::clock::Clock;
+use crate::ports::clock::{Clock, Entropy};
 use crate::telemetry::metrics::{Metrics, NO_TENANT};
 use crate::tls::certificates::{CertificateStore, Table as CertificateTable};
 use crate::tls::shelf::{Reading, Shelf};
@@ -36,6 +37,8 @@ pub(crate) struct Tenants {
     table: Arc<LiveTable>,
     certificates: Option<Arc<CertificateStore>>,
     authz_certificates: Option<Arc<CertificateStore>>,
+    facts: Facts,
+    issuer: Arc<LiveIssuer>,
     in_force: Mutex<InForce>,
     /// Every file with a certificate or key that was named by what was last read.
     certificate_files: Mutex<Vec<PathBuf>>,
@@ -107,7 +110,11 @@ impl Beside for Look<'_> {
             let problems = pair.as_ref().map(|pair| self.reading.problems_of(pair)).unwrap_or_default();
             problems.into_iter().map(move |problem| Problem::new(key, problem))
         });
-        other_chain(at_start, settings).into_iter().chain(certificates).collect()
+        let certificates: Vec<Problem> = certificates.collect();
+        let issuer = settings.assertion.issuer.as_ref();
+        let keys = issuer.and_then(|issuer| self.reading.signing_keys(&issuer.key_file).err());
+        let keys = keys.into_iter().flatten().map(|problem| Problem::new("assertion.key_file", problem));
+        other_chain(at_start, settings).into_iter().chain(certificates).chain(keys).collect()
     }
 
     fn of_tenant(&mut self, tenant: &Tenant) -> Vec<Problem> {
@@ -126,16 +133,22 @@ impl Tenants {
         source: Source,
         settings: &Settings,
         clock: &Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
         metrics: &Metrics,
     ) -> Result<Self, StartError> {
         let addresses = settings.addresses();
-        let builder =
-            SiteBuilder { quotas: settings.tiers.requests_per_minute, metrics, addresses: &addresses };
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
+        let unusable = |problems: Vec<String>| {
+            format!("certificates or keys can't be used:\n  {}", problems.join("\n  "))
+        };
+        let (chain_id, registry) = (settings.chain.pool.chain_id, settings.chain.reading.registries.identity);
+        let facts = Facts { chain_id, registry, clock: Arc::clone(clock), entropy };
+        let issuer = issuer(settings, &mut reading, &facts, None).map_err(unusable)?;
+        let quotas = settings.tiers.requests_per_minute;
+        let builder = SiteBuilder { quotas, metrics, addresses: &addresses, issuer: issuer.clone() };
         let built = build(settings, &mut reading, &builder, &Table::default());
-        let (table, [certificates, authz_certificates]) =
-            built.map_err(|problems| format!("certificates can't be used:\n  {}", problems.join("\n  ")))?;
+        let (table, [certificates, authz_certificates]) = built.map_err(unusable)?;
         let (shelf, seen) = reading.finish();
         show(metrics, &certificates_of(settings, &shelf));
         let at_start = Settings { tenants: Vec::new(), ..settings.clone() };
@@ -147,6 +160,8 @@ impl Tenants {
             table: Arc::new(LiveTable::from_pointee(table)),
             certificates: certificates.map(|table| Arc::new(CertificateStore::new(table))),
             authz_certificates: authz_certificates.map(|table| Arc::new(CertificateStore::new(table))),
+            facts,
+            issuer: Arc::new(LiveIssuer::new(issuer)),
             in_force: Mutex::new(InForce { settings: settings.clone(), shelf }),
             first_certificates: Fingerprint::of(&seen),
             certificate_files: Mutex::new(seen.into_files()),
@@ -166,6 +181,11 @@ impl Tenants {
     /// What other gateways are shown; nothing when their listener does not speak TLS.
     pub(crate) fn authz_certificates(&self) -> Option<&Arc<CertificateStore>> {
         self.authz_certificates.as_ref()
+    }
+
+    /// Who signs assertions, if anybody does.
+    pub(crate) fn issuer(&self) -> &Arc<LiveIssuer> {
+        &self.issuer
     }
 
     /// Reads everything again and puts in force what can be used. Or says why nothing has changed, and in each
@@ -203,15 +223,18 @@ impl Tenants {
         let addresses =
             AddressRules { allow_link_local: settings.gateway.allow_link_local, ..self.at_start.addresses() };
         let quotas = self.at_start.tiers.requests_per_minute;
-        let builder = SiteBuilder { quotas, metrics: &self.metrics, addresses: &addresses };
-        let (table, certificates) =
-            build(settings, reading, &builder, &former).map_err(|problems| problems.join("; "))?;
+        let told = |problems: Vec<String>| problems.join("; ");
+        let issuer = issuer(settings, reading, &self.facts, self.issuer.load_full()).map_err(told)?;
+        let metrics = &self.metrics;
+        let builder = SiteBuilder { quotas, metrics, addresses: &addresses, issuer: issuer.clone() };
+        let (table, certificates) = build(settings, reading, &builder, &former).map_err(told)?;
         Handle::current().block_on(resolve_new_names(&table));
         for (store, table) in [&self.certificates, &self.authz_certificates].into_iter().zip(certificates) {
             if let (Some(store), Some(table)) = (store, table) {
                 store.replace(table);
             }
         }
+        self.issuer.store(issuer);
         self.table.store(Arc::new(table));
         self.table.load().end_series_of(&former);
         let tenants = changes(&former, &self.table.load());
@@ -298,6 +321,22 @@ fn show(metrics: &Metrics, certificates: &[Certificate]) {
     });
 }
 
+/// Who signs assertions under these settings: the former one if its name and keys are the same.
+fn issuer(
+    settings: &Settings,
+    reading: &mut Reading<'_>,
+    facts: &Facts,
+    former: Option<Arc<Issuer>>,
+) -> Result<Option<Arc<Issuer>>, Vec<String>> {
+    let Some(rules) = &settings.assertion.issuer else {
+        // A tenant whose file is refused now stays as it was, and so do its assertions.
+        return Ok(former.filter(|_| settings.tenants.iter().any(|tenant| tenant.assertion)));
+    };
+    let keys = reading.signing_keys(&rules.key_file)?;
+    let same = former.filter(|former| former.is(&rules.name, &keys));
+    Ok(Some(same.unwrap_or_else(|| Arc::new(Issuer::new(&rules.name, keys, facts.clone())))))
+}
+
 /// Reads certificates and keys and builds everything before anything is replaced.
 fn build(
     settings: &Settings,
@@ -316,6 +355,9 @@ fn build(
         .map(|loaded| loaded.and_then(|loaded| loaded.map_err(|found| problems.extend(found)).ok()));
     let mut equipped = Vec::with_capacity(tenants.len());
     for tenant in tenants {
+        if tenant.assertion && builder.issuer.is_none() {
+            problems.push(format!("tenant {}: nobody signs its assertions", tenant.id));
+        }
         match UpstreamIdentity::load(&tenant.proxy.upstream_tls, reading) {
             Ok(identity) => equipped.push((Arc::clone(tenant), identity)),
             Err(found) => {

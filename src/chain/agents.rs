@@ -31,7 +31,7 @@ pub(super) type Question = (AgentId, Option<(B256, Bytes)>);
 /// The agents of the registries.
 pub(super) struct Agents {
     pub(super) registries: Registries,
-    pub(super) source: Arc<Source>,
+    pub(super) source: Source,
     pub(super) cache: Arc<ProfileCache>,
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -73,7 +73,10 @@ impl Agents {
     }
 
     /// As much of the profile at the latest block as is asked for, unless it could not be read just before.
-    pub(super) async fn latest_profile(&self, (agent, parts): (AgentId, Parts)) -> Read<Arc<TrustProfile>> {
+    pub(super) async fn latest_profile(
+        self: Arc<Self>,
+        (agent, parts): (AgentId, Parts),
+    ) -> Read<Arc<TrustProfile>> {
         let whole = match (self.cache.fault(agent, self.now()), parts) {
             (Some(fault), Parts::Whole) => return Err(fault),
             (Some(fault), Parts::Gate) => Err(fault),
@@ -121,7 +124,10 @@ impl Agents {
     }
 
     /// Profiles at followed blocks: those of one block in one call.
-    pub(super) async fn pinned(&self, wanted: Vec<(AgentId, Block)>) -> Vec<Read<Arc<TrustProfile>>> {
+    pub(super) async fn pinned(
+        self: Arc<Self>,
+        wanted: Vec<(AgentId, Block)>,
+    ) -> Vec<Read<Arc<TrustProfile>>> {
         let mut read = Vec::new();
         for group in wanted.chunk_by(|(_, one), (_, other)| one == other) {
             let agents: Vec<AgentId> = group.iter().map(|(agent, _)| *agent).collect();
@@ -190,7 +196,7 @@ impl Agents {
     }
 
     /// The owner at the latest block.
-    pub(super) async fn owner(&self, agent: AgentId) -> Read<Address> {
+    pub(super) async fn owner(self: Arc<Self>, agent: AgentId) -> Read<Address> {
         let calls = self.registries.owner_calls(agent);
         let decode = |results: Vec<_>| read_owner(agent, &mut results.into_iter());
         let read = self.source.read(At::Latest, &calls, decode).await;
@@ -198,7 +204,7 @@ impl Agents {
     }
 
     /// The answer to a stranger.
-    pub(super) async fn answer(&self, (agent, signed): Question) -> Read<AskedOwner> {
+    pub(super) async fn answer(self: Arc<Self>, (agent, signed): Question) -> Read<AskedOwner> {
         let Some((digest, signature)) = signed else {
             let owner = self.owner(agent).await?;
             return Ok(owner.map(|address| AskedOwner { address, accepts: false }));

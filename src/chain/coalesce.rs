@@ -4,21 +4,22 @@
 //! already knows. So a key has at most one read under way, which nobody joins any more, and one that has not begun,
 //! which all join.
 //!
-//! Calls are tasks with a time limit of their own, and don't end with who asked. A read that has not begun is forgotten
+//! Calls are tasks that end after [`WAIT_TIME_MAX`], and not with who asked. A read that has not begun is forgotten
 //! when all who wait for it have left.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared, WeakShared};
+use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::time::timeout;
+
+use crate::chain::pool::WAIT_TIME_MAX;
 
 /// The bounds of calls.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +30,6 @@ pub(super) struct Bounds {
     pub(super) calls_unfilled: usize,
     /// How many keys go with one call.
     pub(super) keys: usize,
-    /// How long a call may take.
-    pub(super) time: Duration,
 }
 
 /// Reads of one kind, by key.
@@ -57,18 +56,10 @@ struct OfKey<V> {
     next: Option<Next<V>>,
 }
 
-/// A read that has not begun.
+/// A read that has not begun. Those who wait for it are the receivers.
 struct Next<V> {
     number: u64,
-    result: oneshot::Sender<V>,
-    /// Those who wait hold it.
-    waiting: Option<WeakShared<oneshot::Receiver<V>>>,
-}
-
-impl<V> Next<V> {
-    fn is_abandoned(&self) -> bool {
-        self.result.is_closed()
-    }
+    result: watch::Sender<Option<V>>,
 }
 
 impl<K, V> Coalesced<K, V>
@@ -86,19 +77,16 @@ where
         Self(Arc::new(Reads { bounds, runtime, read: Box::new(read), state: Mutex::new(state) }))
     }
 
-    /// Reads of one key each, at most so many at once.
-    pub(super) fn one_by_one<F>(
-        runtime: Handle,
-        (calls, time): (usize, Duration),
-        read: impl Fn(K) -> F + Send + Sync + 'static,
-    ) -> Self
-    where
-        F: Future<Output = V> + Send + 'static,
-    {
-        let bounds = Bounds { calls, calls_unfilled: calls, keys: 1, time };
-        Self::new(runtime, bounds, move |mut keys| match keys.pop().map(&read) {
-            Some(read) => Box::pin(read.map(|value| vec![value])),
-            None => Box::pin(async { Vec::new() }),
+    /// Reads of one key each from `of`, at most so many at once.
+    pub(super) fn one_by_one<T: Send + Sync + 'static, F: Future<Output = V> + Send + 'static>(
+        runtime: &Handle,
+        calls: usize,
+        of: &Arc<T>,
+        read: impl Fn(Arc<T>, K) -> F + Send + Sync + 'static,
+    ) -> Self {
+        let (of, bounds) = (Arc::clone(of), Bounds { calls, calls_unfilled: calls, keys: 1 });
+        Self::new(runtime.clone(), bounds, move |keys| {
+            Box::pin(join_all(keys.into_iter().map(|key| read(Arc::clone(&of), key))))
         })
     }
 
@@ -109,26 +97,8 @@ where
             self.0.runtime.spawn(Arc::clone(&self.0).call());
         }
         let mut waiting = Waiting { reads: &self.0, key, read: Some(read) };
-        let value = waiting.read.as_mut()?.await;
-        // It has begun, so there is nothing to forget.
-        waiting.read = None;
-        value.ok()
-    }
-}
-
-#[cfg(test)]
-impl<K: Hash + Eq, V> Coalesced<K, V> {
-    /// How many keys are waited for or read.
-    pub(super) fn len(&self) -> usize {
-        self.0.state.lock().keys.len()
-    }
-
-    /// How many wait for the read of this key that has not begun.
-    fn waiting(&self, key: K) -> usize {
-        let state = self.0.state.lock();
-        let next = state.keys.get(&key).and_then(|of_key| of_key.next.as_ref());
-        // This look holds one itself.
-        next.and_then(|next| next.waiting.as_ref()?.upgrade()?.strong_count()).map_or(0, |count| count - 1)
+        let value = waiting.read.as_mut()?.wait_for(Option::is_some).await.ok()?;
+        value.clone()
     }
 }
 
@@ -144,11 +114,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Reads<K, V> {
             let (keys, results): (Vec<K>, Vec<_>) = begun.into_iter().unzip();
             let read = async { (self.read)(keys.clone()).await };
             // The log has a panic already. Those who wait notice that nothing comes.
-            let read = timeout(self.bounds.time, AssertUnwindSafe(read).catch_unwind()).await;
+            let read = timeout(WAIT_TIME_MAX, AssertUnwindSafe(read).catch_unwind()).await;
             for (result, value) in results.into_iter().zip(read.ok().and_then(Result::ok).unwrap_or_default())
             {
                 // Those who waited may have left.
-                let _ = result.send(value);
+                let _ = result.send(Some(value));
             }
             ended = keys;
         }
@@ -157,21 +127,15 @@ impl<K: Hash + Eq + Clone, V: Clone> Reads<K, V> {
 
 impl<K: Hash + Eq + Clone, V: Clone> State<K, V> {
     /// Joins the read of this key that has not begun; true if a call has to begin for it.
-    fn join(&mut self, key: &K, bounds: &Bounds) -> (Shared<oneshot::Receiver<V>>, bool) {
+    fn join(&mut self, key: &K, bounds: &Bounds) -> (watch::Receiver<Option<V>>, bool) {
         let of_key = self.keys.entry(key.clone()).or_insert(OfKey { is_under_way: false, next: None });
-        if let Some(read) = of_key.next.as_ref().and_then(|next| next.waiting.as_ref()?.upgrade()) {
-            return (read, false);
+        if let Some(next) = &of_key.next {
+            return (next.result.subscribe(), false);
         }
-        let (result, receiver) = oneshot::channel();
-        let read = receiver.shared();
-        // The read of those who are just leaving keeps its place in the order.
-        let before = of_key.next.take();
-        let number = before.as_ref().map_or(self.asked, |next| next.number);
-        of_key.next = Some(Next { number, result, waiting: read.downgrade() });
-        if before.is_some() {
-            return (read, false);
-        }
+        let (result, read) = watch::channel(None);
+        let number = self.asked;
         self.asked += 1;
+        of_key.next = Some(Next { number, result });
         if of_key.is_under_way {
             return (read, false);
         }
@@ -185,7 +149,7 @@ impl<K: Hash + Eq + Clone, V: Clone> State<K, V> {
     /// Forgets the read of this key if it has not begun and nobody waits for it.
     fn leave(&mut self, key: &K) {
         let Some(of_key) = self.keys.get_mut(key) else { return };
-        let Some(next) = of_key.next.take_if(|next| next.is_abandoned()) else { return };
+        let Some(next) = of_key.next.take_if(|next| next.result.is_closed()) else { return };
         self.ready.remove(&next.number);
         if !of_key.is_under_way {
             self.keys.remove(key);
@@ -194,7 +158,7 @@ impl<K: Hash + Eq + Clone, V: Clone> State<K, V> {
 
     /// A call has ended with these keys. The keys that begin now, each with where its result goes; with none the call's
     /// task is to end.
-    fn next_call(&mut self, ended: Vec<K>, bounds: &Bounds) -> Vec<(K, oneshot::Sender<V>)> {
+    fn next_call(&mut self, ended: Vec<K>, bounds: &Bounds) -> Vec<(K, watch::Sender<Option<V>>)> {
         for key in ended {
             let Some(of_key) = self.keys.get_mut(&key) else { continue };
             of_key.is_under_way = false;
@@ -209,7 +173,7 @@ impl<K: Hash + Eq + Clone, V: Clone> State<K, V> {
             let Some((_, key)) = self.ready.pop_first() else { break };
             let Some(of_key) = self.keys.get_mut(&key) else { continue };
             match of_key.next.take() {
-                Some(next) if !next.is_abandoned() => {
+                Some(next) if !next.result.is_closed() => {
                     of_key.is_under_way = true;
                     begun.push((key, next.result));
                 }
@@ -225,16 +189,14 @@ impl<K: Hash + Eq + Clone, V: Clone> State<K, V> {
 struct Waiting<'a, K: Hash + Eq + Clone, V: Clone> {
     reads: &'a Reads<K, V>,
     key: K,
-    /// `None` once it has ended.
-    read: Option<Shared<oneshot::Receiver<V>>>,
+    read: Option<watch::Receiver<Option<V>>>,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Drop for Waiting<'_, K, V> {
     fn drop(&mut self) {
-        if self.read.take().is_some() {
-            // Each lets go before it looks, so the last one sees that all have left.
-            self.reads.state.lock().leave(&self.key);
-        }
+        // Each lets go before it looks, so the last one sees that all have left.
+        self.read = None;
+        self.reads.state.lock().leave(&self.key);
     }
 }
 

@@ -10,44 +10,54 @@ use alloy::primitives::U256;
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
+use crate::chain::agents::Agents;
+use crate::chain::answer::Date;
 use crate::chain::fault::ReadError;
-use crate::chain::source::{At, Source};
+use crate::chain::registries::standard::Found;
+use crate::chain::source::At;
 use crate::domain::agent_id::AgentId;
-use crate::domain::registries::Registries;
 use crate::ports::chain::ChainFault;
 
 /// How long after a look that found something missing comes the next.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// Any agent, minted or not, and another one each time: of one that is known strangers could write more than can be read.
-pub(super) fn somebody() -> AgentId {
-    AgentId::new(U256::from(RandomState::default().hash_one(())))
-}
-
 pub(super) struct ContractCheck {
-    pub(super) source: Arc<Source>,
-    pub(super) registries: Registries,
-    pub(super) are_found: AtomicBool,
+    agents: Arc<Agents>,
+    are_found: AtomicBool,
     /// The problem that the log named last.
-    pub(super) reported: Mutex<Option<ReadError>>,
+    reported: Mutex<Option<ReadError>>,
 }
 
 impl ContractCheck {
+    pub(super) fn new(agents: &Arc<Agents>) -> Self {
+        Self { agents: Arc::clone(agents), are_found: AtomicBool::new(false), reported: Mutex::default() }
+    }
+
     /// Looks until all are found.
     pub(super) async fn watch(&self) {
-        while self.look().await.is_err() {
+        while self.check().await.is_err() {
             tokio::time::sleep(LOOK_PAUSE).await;
         }
     }
 
+    /// The latest block, and `read` of each registry. They are asked about any agent, minted or not, and another one each
+    /// time: of one that is known strangers could write more than can be read.
+    pub(super) async fn look<T>(
+        &self,
+        read: impl FnOnce(Vec<Found>) -> Result<T, ReadError>,
+    ) -> Result<(Date, T), ChainFault> {
+        let Agents { registries, source, .. } = &*self.agents;
+        let somebody = AgentId::new(U256::from(RandomState::default().hash_one(())));
+        let calls = registries.profile_calls(somebody);
+        source.read(At::Latest, &calls, |results| read(registries.found(&results))).await
+    }
+
     /// Succeeds when all contracts were found, and those that decide who passes answer what they are asked for.
-    pub(super) async fn look(&self) -> Result<(), ChainFault> {
+    pub(super) async fn check(&self) -> Result<(), ChainFault> {
         if self.are_found.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let calls = self.registries.profile_calls(somebody());
-        let judge = |results: Vec<_>| self.registries.unusable(&results).map_or(Ok(()), Err);
-        let found = self.source.read(At::Latest, &calls, judge).await;
+        let found = self.look(all_usable).await;
         match &found {
             Ok(_) => {
                 self.are_found.store(true, Ordering::Relaxed);
@@ -66,4 +76,14 @@ impl ContractCheck {
         }
         found.map(drop)
     }
+}
+
+/// Fails when no verification can be answered because of the contracts. A registry of details that is another contract leaves
+/// profiles without details.
+pub(super) fn all_usable(found: Vec<Found>) -> Result<(), ReadError> {
+    let is_needed = |key| ["chain.contracts.identity", "chain.contracts.stake_vault"].contains(&key);
+    found.into_iter().try_for_each(|(key, _, answer)| match answer {
+        Err(error) if is_needed(key) || matches!(error, ReadError::NoCode(_)) => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    })
 }

@@ -1,14 +1,12 @@
 //! The chain port: cached profiles, coalesced reads, owners at the latest block.
 
 use std::future::ready;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use async_trait::async_trait;
 use futures_util::future::Either;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -17,16 +15,15 @@ use crate::chain::answer::{Floor, SharedFloor};
 use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::micros;
 use crate::chain::coalesce::{Bounds, Coalesced};
-use crate::chain::contract_check::{ContractCheck, somebody};
-use crate::chain::fault::ReadError;
+use crate::chain::contract_check::ContractCheck;
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
-use crate::chain::registries::standard::read_owner;
+use crate::chain::registries::standard::{Found, read_owner};
 use crate::chain::registries::token::{decimals_calls, read_decimals, read_token, token_calls};
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
-use crate::domain::chain_settings::{Lifetimes, ReaderSettings};
+use crate::domain::chain_settings::ReaderSettings;
 use crate::domain::profile::TrustProfile;
 use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::Clock;
@@ -37,14 +34,12 @@ const PROFILES_MAX: usize = 4_096;
 
 /// Calls for profiles at followed blocks. After a reorganization all active agents are read anew: thousands within the
 /// time of those who wait, though a node takes 100 ms and more. Without Multicall3 a call holds no more agents.
-pub(super) const PINNED: Bounds = Bounds { calls: 32, calls_unfilled: 4, keys: 32, time: WAIT_TIME_MAX };
+pub(super) const PINNED: Bounds = Bounds { calls: 32, calls_unfilled: 4, keys: 32 };
 
 /// Reads agents from the registries.
 pub struct ChainReader {
-    lifetimes: Lifetimes,
     agents: Arc<Agents>,
-    contracts: Arc<ContractCheck>,
-    status: Arc<FollowerStatus>,
+    follower: Follower,
     profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
     latest_profiles: Coalesced<(AgentId, Parts), Read<Arc<TrustProfile>>>,
     owners: Coalesced<AgentId, Read<Address>>,
@@ -86,52 +81,25 @@ impl ChainReader {
         let floor = Floor::new(micros(void_after), max_head_age.map(|age| age.as_secs()));
         let floor = Arc::new(SharedFloor::new(floor, Arc::clone(&clock)));
         let source = Source { pool, floor, multicall, lacks_multicall: AtomicBool::new(false), gas_cap };
-        let source = Arc::new(source);
-        let (are_found, reported) = (AtomicBool::new(false), Mutex::default());
-        let contracts = ContractCheck { source: Arc::clone(&source), registries, are_found, reported };
-        let contracts = Arc::new(contracts);
-        let status = Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics));
         let cache = Arc::new(ProfileCache::new(lifetimes));
         let agents = Arc::new(Agents { registries, source, cache, clock });
+        let contracts = Arc::new(ContractCheck::new(&agents));
+        let status = Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics));
+        let follower = Follower { agents: Arc::clone(&agents), contracts, status, lifetimes };
 
         let of = Arc::clone(&agents);
-        let pinned: Pinned = Coalesced::new(runtime.clone(), PINNED, move |wanted| {
-            let agents = Arc::clone(&of);
-            Box::pin(async move { agents.pinned(wanted).await })
-        });
-        let pinned = Arc::new(pinned);
-        let profiles = one_by_one(runtime, PROFILES_MAX, &agents, move |agents, agent| {
-            let pinned = Arc::clone(&pinned);
-            async move { agents.profile(agent, &pinned).await }
-        });
-        let latest_profiles = one_by_one(runtime, PLACES_MAX, &agents, |agents, wanted| async move {
-            agents.latest_profile(wanted).await
-        });
-        let owners =
-            one_by_one(
-                runtime,
-                PLACES_MAX,
-                &agents,
-                |agents, agent| async move { agents.owner(agent).await },
-            );
-        let strangers = one_by_one(runtime, STRANGERS_MAX, &agents, |agents, question| async move {
-            agents.answer(question).await
-        });
-        let of = (Arc::clone(&contracts), Arc::clone(&status));
-        let probes = one_by_one(runtime, 1, &agents, move |agents, ()| {
-            let (contracts, status) = of.clone();
-            async move { probe(&agents, &contracts, &status).await }
-        });
+        let pinned: Pinned =
+            Coalesced::new(runtime.clone(), PINNED, move |wanted| Box::pin(Arc::clone(&of).pinned(wanted)));
+        let profiles = Arc::new((Arc::clone(&agents), pinned));
+        let profile = async |of: Arc<(Arc<Agents>, Pinned)>, agent| of.0.profile(agent, &of.1).await;
         Self {
-            lifetimes,
+            profiles: Coalesced::one_by_one(runtime, PROFILES_MAX, &profiles, profile),
+            latest_profiles: Coalesced::one_by_one(runtime, PLACES_MAX, &agents, Agents::latest_profile),
+            owners: Coalesced::one_by_one(runtime, PLACES_MAX, &agents, Agents::owner),
+            strangers: Coalesced::one_by_one(runtime, STRANGERS_MAX, &agents, Agents::answer),
+            probes: Coalesced::one_by_one(runtime, 1, &Arc::new(follower.clone()), probe),
             agents,
-            contracts,
-            status,
-            profiles,
-            latest_profiles,
-            owners,
-            strangers,
-            probes,
+            follower,
             hits: metrics.profile_cache.with_label_values(&["hit"]),
             misses: metrics.profile_cache.with_label_values(&["miss"]),
         }
@@ -140,15 +108,7 @@ impl ChainReader {
     /// The task that keeps this reader's cache in step with the chain. There should be one, on the reader's runtime.
     #[must_use]
     pub fn follower(&self) -> Follower {
-        Follower {
-            source: Arc::clone(&self.agents.source),
-            cache: Arc::clone(&self.agents.cache),
-            status: Arc::clone(&self.status),
-            contracts: Arc::clone(&self.contracts),
-            registries: self.agents.registries,
-            lifetimes: self.lifetimes,
-            clock: Arc::clone(&self.agents.clock),
-        }
+        self.follower.clone()
     }
 
     /// How many agents are cached.
@@ -159,14 +119,10 @@ impl ChainReader {
 
     /// Looks at the latest block.
     pub(crate) async fn look(&self) -> Result<Sight, ChainFault> {
-        let Agents { registries, source, .. } = &*self.agents;
-        let calls = registries.profile_calls(somebody());
-        let shown = |(key, address, answer): (_, _, Result<_, ReadError>)| {
-            (key, address, answer.map_err(|error| error.to_string()))
-        };
-        let decode = |results: Vec<_>| Ok(registries.found(&results).map(shown).collect());
-        let (date, contracts) = source.read(At::Latest, &calls, decode).await?;
-        let chain = source.pool.chain_id;
+        let shown = |(key, address, answer): Found| (key, address, answer.map_err(|error| error.to_string()));
+        let read = |found: Vec<Found>| Ok(found.into_iter().map(shown).collect());
+        let (date, contracts) = self.follower.contracts.look(read).await?;
+        let chain = self.agents.source.pool.chain_id;
         Ok(Sight { chain, block: date.number, timestamp: date.timestamp, contracts })
     }
 
@@ -201,36 +157,17 @@ impl ChainReader {
     }
 }
 
-/// Reads of agents, one by one, at most so many at once.
-fn one_by_one<K, V, F>(
-    runtime: &Handle,
-    calls: usize,
-    agents: &Arc<Agents>,
-    read: impl Fn(Arc<Agents>, K) -> F + Send + Sync + 'static,
-) -> Coalesced<K, V>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    F: Future<Output = V> + Send + 'static,
-{
-    let agents = Arc::clone(agents);
-    Coalesced::one_by_one(runtime.clone(), (calls, WAIT_TIME_MAX), move |key| read(Arc::clone(&agents), key))
-}
-
 /// Costs no call while the follower is answered.
-async fn probe(
-    agents: &Agents,
-    contracts: &ContractCheck,
-    status: &FollowerStatus,
-) -> Result<(), ChainFault> {
-    contracts.look().await?;
+async fn probe(follower: Arc<Follower>, (): ()) -> Result<(), ChainFault> {
+    let Follower { agents, contracts, status, .. } = &*follower;
+    contracts.check().await?;
     if status.is_answered(agents.now()) {
         return Ok(());
     }
-    if let Some(behind) = status.behind() {
-        return Err(behind);
+    match status.behind() {
+        Some(behind) => Err(behind),
+        None => agents.source.prove().await,
     }
-    agents.source.read(At::Latest, &[], |_| Ok(())).await.map(drop)
 }
 
 #[async_trait]
@@ -280,7 +217,7 @@ impl Chain for ChainReader {
     }
 
     fn lacks_logs(&self) -> bool {
-        self.status.mode() == Mode::Unlogged
+        self.follower.status.mode() == Mode::Unlogged
     }
 }
 

@@ -78,6 +78,11 @@ impl Source {
         self.conclude(At::Latest, answer, decode).map(|(_, value)| value)
     }
 
+    /// A read of nothing but its date, which proves that a node of the chain answers.
+    pub(super) async fn prove(&self) -> Result<(), ChainFault> {
+        self.read(At::Latest, &[], |_| Ok(())).await.map(drop)
+    }
+
     fn conclude<T>(
         &self,
         at: At,

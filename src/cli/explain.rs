@@ -146,7 +146,7 @@ impl<'a> Case<'a> {
         let is_named = || of_authority(&self.request.host).is_some_and(|host| is_named(tenant, &host));
         let is_ours = self.request.tenant.is_none();
         match document_at(tenant, decision.access, &self.request.method, path) {
-            Some(Document::Rules) if is_ours => return Ok("described"),
+            Some(Document::Rules | Document::KeySet) if is_ours => return Ok("described"),
             Some(Document::Metadata(_)) if is_named() => return Ok("described"),
             Some(_) | None => {}
         }

@@ -41,6 +41,7 @@ macro_rules! settings {
 }
 
 pub mod abuse;
+pub mod assertion;
 pub mod authz;
 pub mod chain;
 pub mod gateway;
@@ -76,6 +77,7 @@ use std::sync::Arc;
 
 use crate::addresses::AddressRules;
 use crate::config::abuse::AbuseSettings;
+use crate::config::assertion::AssertionSettings;
 use crate::config::authz::AuthzSettings;
 use crate::config::chain::ChainSettings;
 use crate::config::gateway::GatewaySettings;
@@ -174,6 +176,8 @@ sections! {
     console: ConsoleSettings, PartialEq::ne;
     /// How requests are forwarded.
     gateway: GatewaySettings, GatewaySettings::waits_for_restart;
+    /// Who signs assertions, which is read again.
+    assertion: AssertionSettings, |_, _| false;
     /// How the process ends.
     shutdown: ShutdownSettings, PartialEq::ne;
     /// The settings of traces.
@@ -235,9 +239,9 @@ impl Settings {
                 | "log.access"
         );
         let is_of_tenant = notes::is_of_tenant(key) || key.starts_with("tenants_rules[");
-        !is_of_tenant
-            && !["listen.tls.", "authz.tls.cert", "authz.tls.key"].iter().any(|tls| key.starts_with(tls))
-            && !is_read_again
+        let is_certificate =
+            ["listen.tls.", "authz.tls.cert", "authz.tls.key"].iter().any(|tls| key.starts_with(tls));
+        !is_of_tenant && !is_certificate && !key.starts_with("assertion.") && !is_read_again
     }
 
     /// The tenants of the configuration file.
@@ -262,7 +266,8 @@ impl Settings {
         }
         let listen = sections.listen.clone();
         let allow_link_local = sections.gateway.as_ref().is_none_or(|gateway| gateway.allow_link_local);
-        let tenants = tenants::read(reader, listen.as_ref(), allow_link_local);
+        let is_unsigned = sections.assertion.as_ref().is_some_and(|assertion| assertion.issuer.is_none());
+        let tenants = tenants::read(reader, listen.as_ref(), allow_link_local, is_unsigned);
         (sections.whole().filter(|_| tenants.is_some()), listen, tenants.unwrap_or_default())
     }
 }

@@ -56,6 +56,8 @@ pub enum Content {
     Authorities(PathBuf),
     /// A secret.
     Secret(PathBuf),
+    /// Keys that sign assertions.
+    SigningKeys(PathBuf),
     /// The value of a header.
     HeaderValue(PathBuf),
 }

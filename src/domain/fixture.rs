@@ -49,5 +49,6 @@ pub(crate) fn tenant() -> Tenant {
             queue_time: second,
         },
         discovery: true,
+        assertion: false,
     }
 }

@@ -44,6 +44,8 @@ pub struct Tenant {
     pub in_flight: InFlight,
     /// Whether the gateway says itself, to everybody, what agents need here, where a route would ask for an agent.
     pub discovery: bool,
+    /// Whether its upstreams get a signed assertion about each agent.
+    pub assertion: bool,
 }
 
 /// How many of a tenant's requests may be under way at once in one process, and how many may wait for a place.

@@ -12,7 +12,7 @@ use crate::domain::tenant::RouteAccess;
 use crate::gateway::corridor::Passage;
 use crate::gateway::notes::Notes;
 use crate::gateway::pace::Pace;
-use crate::gateway::policy::{answers, cors};
+use crate::gateway::policy::{answers, cors, identity};
 use crate::gateway::site::Site;
 use crate::gateway::times::Times;
 use crate::gateway::upstreams::attempt::Attempt;
@@ -129,6 +129,22 @@ impl Context {
     /// The upstream that it is at.
     pub(super) fn member(&self) -> Option<&Member> {
         self.passage.as_ref()?.route().upstreams().current(self.attempt)
+    }
+
+    /// Writes the headers that tell the upstream who calls, if an agent does.
+    pub(super) fn write_identity(&self, lines: &mut impl Lines) {
+        if let Some(permit) = self.permit() {
+            identity::write(permit, self.assertion(), lines);
+        }
+    }
+
+    /// How many of these there are.
+    pub(super) fn identity_lines(&self) -> usize {
+        self.permit().map_or(0, |_| identity::LINES + usize::from(self.assertion().is_some()))
+    }
+
+    fn assertion(&self) -> Option<&str> {
+        self.passage.as_ref()?.assertion()
     }
 
     /// Writes the headers of an answer that are ours: the limit of an admitted caller, and the request's id.

@@ -60,8 +60,8 @@ pub(super) struct Passage {
 
 /// The caller that was let through.
 enum Caller {
-    /// An agent that the pipeline has admitted.
-    Agent(Permit),
+    /// An agent that the pipeline has admitted, and the assertion about it that the tenant asks for.
+    Agent(Permit, Option<Arc<str>>),
     /// Anybody: the route is public.
     Anyone,
     /// Anybody, of a client that has so much left on the route.
@@ -111,7 +111,15 @@ impl Passage {
     /// The permit, where an agent was admitted.
     pub(super) const fn permit(&self) -> Option<&Permit> {
         match &self.caller {
-            Caller::Agent(permit) => Some(permit),
+            Caller::Agent(permit, _) => Some(permit),
+            Caller::Anyone | Caller::Visitor(..) => None,
+        }
+    }
+
+    /// The assertion about that agent, where the tenant asks for one.
+    pub(super) fn assertion(&self) -> Option<&str> {
+        match &self.caller {
+            Caller::Agent(_, assertion) => assertion.as_deref(),
             Caller::Anyone | Caller::Visitor(..) => None,
         }
     }
@@ -119,7 +127,7 @@ impl Passage {
     /// The caller's limit, and what is left of it.
     pub(super) const fn allowance(&self) -> Option<Allowance> {
         match &self.caller {
-            Caller::Agent(permit) => Some(permit.allowance()),
+            Caller::Agent(permit, _) => Some(permit.allowance()),
             Caller::Visitor(_, allowance) => Some(*allowance),
             Caller::Anyone => None,
         }
@@ -128,7 +136,7 @@ impl Passage {
     /// Writes what is left of the caller's limit.
     pub(super) fn write_quota(&self, lines: &mut impl Lines) {
         match &self.caller {
-            Caller::Agent(permit) => {
+            Caller::Agent(permit, _) => {
                 self.route.site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
             }
             Caller::Visitor(limit, allowance) => limit.headers.write(allowance.remaining, lines),
@@ -180,8 +188,7 @@ impl Gateway {
             };
             (caller, place)
         } else {
-            let (permit, place) = self.ask(request, &route, client, notes).await?; // 400, 401, 403, 404, 429, 500, 503
-            (Caller::Agent(permit), place)
+            self.ask(request, &route, client, notes).await? // 400, 401, 403, 404, 429, 500, 503
         };
         Ok(Passage { caller, route, peer: request.peer, _place: place })
     }
@@ -193,7 +200,7 @@ impl Gateway {
         route: &Route,
         client: ClientNet,
         notes: &mut Notes,
-    ) -> Result<(Permit, Option<Place>), ErrorCause> {
+    ) -> Result<(Caller, Option<Place>), ErrorCause> {
         let (fields, site) = (request.fields, &route.site);
         let formats = (self.pipeline.key_format(), self.pipeline.signature_format());
         let credential = credential_of(fields, formats, site.tenant.credentials)?;
@@ -221,8 +228,10 @@ impl Gateway {
         notes.step("place", &self.clock);
         let outcome = self.pipeline.spend(standing, &ask).await;
         notes.step("charge", &self.clock);
-        self.observer.decided(outcome.as_ref());
-        Ok((outcome?, place))
+        let outcome = outcome.and_then(|permit| Ok((site.assertion(&permit)?, permit)));
+        self.observer.decided(outcome.as_ref().map(|(_, permit)| permit));
+        let (assertion, permit) = outcome?;
+        Ok((Caller::Agent(permit, assertion), place))
     }
 
     /// A place at the tenant for a request that is ours to forward, or the answer of one that is full.

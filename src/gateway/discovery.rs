@@ -4,7 +4,7 @@ use crate::domain::host::HostPattern;
 use crate::domain::path::{self, Reading};
 use crate::domain::routing;
 use crate::domain::tenant::{RouteAccess, Tenant};
-use crate::wire::discovery::{METADATA_PATH, RULES_PATH};
+use crate::wire::discovery::{KEY_SET_PATH, METADATA_PATH, RULES_PATH};
 
 /// The longest path of a resource that has metadata of its own, in bytes: whoever is refused makes us write no more.
 const RESOURCE_BYTES_MAX: usize = 256;
@@ -14,6 +14,8 @@ const RESOURCE_BYTES_MAX: usize = 256;
 pub(crate) enum Document<'a> {
     /// The rules of service and tenant.
     Rules,
+    /// The public keys of assertions.
+    KeySet,
     /// The metadata of the resource at this path, which is empty for the whole host.
     Metadata(&'a str),
 }
@@ -30,6 +32,9 @@ pub(crate) fn document_at<'a>(
     }
     if path == RULES_PATH.as_bytes() {
         return Some(Document::Rules);
+    }
+    if tenant.assertion && path == KEY_SET_PATH.as_bytes() {
+        return Some(Document::KeySet);
     }
     resource(path.strip_prefix(METADATA_PATH.as_bytes())?).map(Document::Metadata)
 }
@@ -110,6 +115,11 @@ mod tests {
         {
             assert_eq!(at(Agents, "GET", path.as_bytes()), None, "{path}");
         }
+        let keys = b"/.well-known/jwks.json";
+        assert_eq!(at(Agents, "GET", keys), None, "it asks for no assertions");
+        let asserting = Tenant { assertion: true, ..fixture::tenant() };
+        assert_eq!(document_at(&asserting, Agents, "GET", keys), Some(Document::KeySet));
+        assert_eq!(document_at(&asserting, Public, "GET", keys), None, "its upstream has its own");
         let silent = Tenant { discovery: false, ..fixture::tenant() };
         assert_eq!(document_at(&silent, Agents, "GET", rules), None);
     }

@@ -43,7 +43,6 @@ use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
 use crate::gateway::policy::cors;
 use crate::gateway::policy::forwarded::{self, Arrival, Believed};
-use crate::gateway::policy::identity;
 use crate::gateway::policy::via::Via;
 use crate::gateway::refusals::End;
 use crate::gateway::relay::Relay;
@@ -231,7 +230,7 @@ impl Gateway {
         arrival: &Arrival<'_>,
         lines: &mut impl Lines,
     ) {
-        self.write_identity(ctx, lines);
+        ctx.write_identity(lines);
         forwarded::write(fields, arrival, authority, lines);
         self.via.write(fields, arrival.version, lines);
         if let Some(id) = &ctx.request_id {
@@ -243,14 +242,6 @@ impl Gateway {
             if !state.is_empty() {
                 lines.set(TRACESTATE, state.as_bytes());
             }
-        }
-    }
-
-    /// Writes the headers that tell the upstream who calls, if an agent does.
-    #[expect(clippy::unused_self, reason = "the key of assertions")]
-    fn write_identity(&self, ctx: &Context, lines: &mut impl Lines) {
-        if let Some(permit) = ctx.permit() {
-            identity::write(permit, lines);
         }
     }
 

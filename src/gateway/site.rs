@@ -9,6 +9,7 @@ use pingora::protocols::ALPN;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
 use crate::addresses::AddressRules;
+use crate::assertion::Issuer;
 use crate::domain::host::HostPattern;
 use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
@@ -21,7 +22,9 @@ use crate::gateway::room::TenantRoom;
 use crate::gateway::upstreams::state::{UpstreamState, Watched};
 use crate::gateway::upstreams::{Member, Upstreams};
 use crate::pipeline::Access;
+use crate::pipeline::permit::Permit;
 use crate::ports::chain::Parts;
+use crate::ports::clock::NoEntropy;
 use crate::ports::store::{RouteScope, Scope};
 use crate::telemetry::metrics::Metrics;
 use crate::tls::upstream::UpstreamIdentity;
@@ -49,6 +52,8 @@ pub(crate) struct Site {
     pub(super) watched: Arc<Watched>,
     /// The documents that the gateway has for it.
     pub(super) shown: Shown,
+    /// Who signs assertions for its upstreams; nothing: it asks for none.
+    pub(super) issuer: Option<Arc<Issuer>>,
     /// One for each lowest tier.
     accesses: [Access; PASSING_TIERS.len()],
     /// One for each tier.
@@ -75,6 +80,8 @@ pub(crate) struct SiteBuilder<'a> {
     pub(crate) metrics: &'a Metrics,
     /// The addresses that upstreams may have.
     pub(crate) addresses: &'a AddressRules,
+    /// Who signs assertions, if anybody does.
+    pub(crate) issuer: Option<Arc<Issuer>>,
 }
 
 impl Site {
@@ -108,6 +115,7 @@ impl Site {
         let shown = Shown::of(&tenant);
         let site = Self {
             shown,
+            issuer: builder.issuer.clone().filter(|_| tenant.assertion),
             tenant,
             counters,
             routes,
@@ -147,6 +155,11 @@ impl Site {
     /// What answers to agents of a tier say of their quota.
     pub(super) fn quota_headers(&self, tier: Tier) -> &QuotaHeaders {
         of_tier(&self.quota_headers, tier)
+    }
+
+    /// The assertion about an admitted agent, where the tenant asks for one. Without it no request goes upstream.
+    pub(crate) fn assertion(&self, permit: &Permit) -> Result<Option<Arc<str>>, NoEntropy> {
+        self.issuer.as_ref().map(|issuer| issuer.assertion(permit, &self.tenant.id)).transpose()
     }
 
     /// Where requests of a route go.

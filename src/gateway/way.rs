@@ -13,7 +13,7 @@ use crate::gateway::refusals::End;
 use crate::gateway::site::Site;
 use crate::http1::fields::Fields;
 use crate::wire::answers::Answer;
-use crate::wire::discovery::{LocalRules, METADATA_PATH, TenantRules};
+use crate::wire::discovery::{LocalRules, METADATA_PATH, TenantRules, key_set};
 use crate::wire::errors::ErrorCause;
 
 impl Gateway {
@@ -26,6 +26,7 @@ impl Gateway {
         let gateway_url = origin.as_deref();
         let local = LocalRules { gateway_url, quotas: site.quotas(), tenant: Some(tenant) };
         match document {
+            Document::KeySet => Some(key_set(site.issuer.as_ref()?.key_set())),
             Document::Rules => Some(self.rules.discovery.rules(&local)),
             Document::Metadata(path) => {
                 Some(self.rules.discovery.metadata(&format!("{}{path}", gateway_url?), &local))

@@ -20,7 +20,7 @@ use crate::domain::tenant::KeyPair;
 use crate::files::{self, PEM_BYTES_MAX};
 
 /// What is said of a file that can't be decoded: nothing of its content, which may be a key.
-const MALFORMED: &str = "is not well-formed PEM";
+pub(super) const MALFORMED: &str = "is not well-formed PEM";
 
 /// A certificate chain and the key that belongs to it.
 pub(super) struct Identity {

@@ -11,12 +11,14 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::KeyPair;
 use crate::files::{self, Seen};
 use crate::tls::pem::{self, Authorities, Identity};
+use crate::tls::signing::{self, SigningKeys};
 
 /// Everything that was read and can be used. It has no `Debug`: there are private keys in it.
 #[derive(Default)]
 pub(crate) struct Shelf {
     pairs: HashMap<KeyPair, Arc<Identity>>,
     authorities: HashMap<PathBuf, Authorities>,
+    signing: HashMap<PathBuf, Arc<SigningKeys>>,
 }
 
 /// Reads files, each once, and takes from a shelf what can't be used now and could be before.
@@ -25,6 +27,7 @@ pub(crate) struct Reading<'a> {
     now: UnixSeconds,
     pairs: HashMap<KeyPair, Result<Arc<Identity>, Vec<String>>>,
     authorities: HashMap<PathBuf, Result<Authorities, Vec<String>>>,
+    signing: HashMap<PathBuf, Result<Arc<SigningKeys>, Vec<String>>>,
     kept: BTreeMap<String, Vec<String>>,
     seen: Seen,
 }
@@ -47,8 +50,8 @@ impl Shelf {
 impl<'a> Reading<'a> {
     /// Begins at a time. A certificate that is not valid then is a warning in the log.
     pub(crate) fn new(former: &'a Shelf, now: UnixSeconds) -> Self {
-        let (pairs, authorities, kept, seen) = Default::default();
-        Self { former, now, pairs, authorities, kept, seen }
+        let (pairs, authorities, signing, kept, seen) = Default::default();
+        Self { former, now, pairs, authorities, signing, kept, seen }
     }
 
     /// The problems of files whose former content is in use, by the file that stands for them.
@@ -58,7 +61,8 @@ impl<'a> Reading<'a> {
 
     /// Everything that was asked for and can be used, and how each file was before it was read.
     pub(crate) fn finish(self) -> (Shelf, Seen) {
-        (Shelf { pairs: usable(self.pairs), authorities: usable(self.authorities) }, self.seen)
+        let (pairs, authorities) = (usable(self.pairs), usable(self.authorities));
+        (Shelf { pairs, authorities, signing: usable(self.signing) }, self.seen)
     }
 
     /// Everything for which a certificate can't be shown.
@@ -74,6 +78,16 @@ impl<'a> Reading<'a> {
             pem::identity(pair, *now, problems).map(Arc::new)
         };
         read(pairs, &former.pairs, pair, &pair.cert, load, kept)
+    }
+
+    /// Keys that sign.
+    pub(crate) fn signing_keys(&mut self, path: &PathBuf) -> Result<Arc<SigningKeys>, Vec<String>> {
+        let Self { former, signing: read_keys, kept, seen, .. } = self;
+        let load = |problems: &mut Vec<String>| {
+            seen.look(path);
+            signing::load(path, problems).map(Arc::new)
+        };
+        read(read_keys, &former.signing, path, path, load, kept)
     }
 
     /// Authorities of upstreams.

@@ -21,6 +21,12 @@ pub(crate) const RULES_PATH: &str = "/.well-known/tiergate";
 /// Where the metadata of a protected resource is, before the resource's own path (RFC 9728, section 3.1).
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 
+/// Where the public keys of assertions are (RFC 7517).
+pub(crate) const KEY_SET_PATH: &str = "/.well-known/jwks.json";
+
+/// A key is shown for longer than this before it signs.
+const ONE_MINUTE: HeaderValue = HeaderValue::from_static("max-age=60");
+
 /// Documents change with the configuration alone.
 const FIVE_MINUTES: HeaderValue = HeaderValue::from_static("max-age=300");
 
@@ -157,6 +163,14 @@ impl Discovery {
         }
         Value::Object(document)
     }
+}
+
+/// 200 of the public keys of assertions.
+#[must_use]
+pub(crate) fn key_set(text: &str) -> Answer {
+    let mut answer = json_text(StatusCode::OK, HeaderMap::with_capacity(8), text.into());
+    answer.headers_mut().insert(CACHE_CONTROL, ONE_MINUTE);
+    answer
 }
 
 fn checksum(address: Address) -> String {

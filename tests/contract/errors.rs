@@ -52,6 +52,7 @@ fn a_wrong_method_is_405_with_what_is_allowed(world: &World) {
         ("/livez", "GET, HEAD", ["POST", "DELETE", "PUT", "TRACE"]),
         ("/readyz", "GET, HEAD", ["POST", "DELETE", "PUT", "BREW"]),
         ("/.well-known/tiergate", "GET, HEAD", ["POST", "DELETE", "PUT", "OPTIONS"]),
+        ("/.well-known/jwks.json", "GET, HEAD", ["POST", "DELETE", "PUT", "OPTIONS"]),
         ("/docs", "GET, HEAD", ["POST", "DELETE", "PUT", "OPTIONS"]),
     ] {
         for method in wrong {

@@ -38,7 +38,14 @@ fn owners_manage_keys_there_and_nobody_verifies_or_asks_for_health(world: &World
     service.verify(&key).error(401, "INVALID_API_KEY");
     service.verify(&rotated).success(200);
     let status = format!("/keys/status?agentId={}", agent.text());
-    for path in [status.as_str(), "/.well-known/tiergate", "/console", "/console/app.js", "/docs"] {
+    for path in [
+        status.as_str(),
+        "/.well-known/tiergate",
+        "/.well-known/jwks.json",
+        "/console",
+        "/console/app.js",
+        "/docs",
+    ] {
         assert_eq!(send(owners, "GET", path, &[], None).status, 200, "{path}");
     }
     send(owners, "POST", "/profile", &[], Some(&json!({}))).error(400, "VALIDATION_ERROR");

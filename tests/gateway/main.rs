@@ -17,6 +17,7 @@ mod rig;
 mod support;
 
 mod access_log;
+mod assertion;
 mod authz;
 mod authz_grpc;
 mod authz_listener;
@@ -113,6 +114,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("relay", ONCE, relay_answers::CASES),
     ("in_flight", ONCE, in_flight::CASES),
     ("identity", ONCE, identity::CASES),
+    ("assertion", ONCE, assertion::CASES),
     ("loops", ONCE, loops::CASES),
     ("proxy_protocol", ONCE, proxy_protocol::CASES),
     ("limits", STORES, limits::CASES),

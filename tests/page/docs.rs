@@ -20,7 +20,7 @@ fn the_documentation_is_one_page_that_runs_no_script_and_loads_nothing() {
     browser.look(1_280, 900, false);
     browser.open(&format!("{origin}/docs"));
     assert_eq!(browser.until("document.title"), "Tiergate verification API");
-    assert_eq!(browser.until("document.querySelectorAll('article').length"), 12);
+    assert_eq!(browser.until("document.querySelectorAll('article').length"), 13);
     browser.until("document.getElementById('verify').textContent === 'POST /verify'");
     // The style is the one that the policy names.
     browser.until("getComputedStyle(document.body).maxWidth !== 'none'");

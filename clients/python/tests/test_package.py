@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
+import jwt
 import pytest
 from conftest import API, GATEWAY, Owned, Script
 from fastapi import FastAPI
@@ -46,7 +48,7 @@ def test_the_examples_of_the_readme_run(
     upstream.answers = [(200, {}, b"")]
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 6
     names: dict[str, object] = {}
     for example in examples:
         for ours, real in [
@@ -60,3 +62,5 @@ def test_the_examples_of_the_readme_run(
     assert isinstance(app, FastAPI)
     assert ask(app, "/forecast", {}).status_code == 401
     assert isinstance(names["service"], Tiergate)
+    with pytest.raises(jwt.InvalidTokenError):
+        cast(Callable[[dict[str, str]], object], names["caller"])({})

@@ -240,6 +240,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/.well-known/jwks.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The public keys of the assertions in X-Agent-Assertion.
+         * @description For upstreams of tenants that ask for assertions: a JWK Set (RFC 7517), empty where nobody signs. Read it again when an assertion names a key that is not known.
+         */
+        get: operations["keySet"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -639,6 +659,22 @@ export interface components {
             };
             /** @description In milliseconds since the Unix epoch. */
             timestamp: number;
+        };
+        KeySet: {
+            keys: {
+                /** @constant */
+                kty: "EC";
+                /** @constant */
+                crv: "P-256";
+                x: string;
+                y: string;
+                /** @constant */
+                use: "sig";
+                /** @constant */
+                alg: "ES256";
+                /** @description The thumbprint of the key (RFC 7638). */
+                kid: string;
+            }[];
         };
         Signing: {
             /** @description The EIP-712 domain that signatures are bound to. */
@@ -1203,6 +1239,26 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Signing"];
+                };
+            };
+        };
+    };
+    keySet: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The key that signs, then all others. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeySet"];
                 };
             };
         };

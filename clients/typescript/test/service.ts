@@ -16,6 +16,12 @@ interface TestService {
   narrow: string;
   /** The addresses behind `/one`, `/two` and `/plain`. */
   upstreams: [string, string, string];
+  /** The address behind `/asserted`. */
+  asserted: string;
+  /** The issuer of assertions, the address of its keys, and the private one. */
+  issuer: string;
+  jwks: string;
+  signing: string;
   registry: `0x${string}`;
   owner: `0x${string}`;
   stranger: `0x${string}`;

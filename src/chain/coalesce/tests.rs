@@ -1,6 +1,7 @@
 //! Which read answers which asker, in simulated time.
 
 use std::future::{pending, poll_fn};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -17,6 +18,20 @@ use super::{Bounds, Coalesced};
 use crate::chain::reader::PINNED;
 use crate::chain::tests::clock::{now, pass, until};
 
+impl<K: Hash + Eq, V> Coalesced<K, V> {
+    /// How many keys are waited for or read.
+    fn len(&self) -> usize {
+        self.0.state.lock().keys.len()
+    }
+
+    /// How many wait for the read of this key that has not begun.
+    fn waiting(&self, key: K) -> usize {
+        let state = self.0.state.lock();
+        let next = state.keys.get(&key).and_then(|of_key| of_key.next.as_ref());
+        next.map_or(0, |next| next.result.receiver_count())
+    }
+}
+
 const TIME: Duration = Duration::from_secs(6);
 
 const MANY: usize = 1_000;
@@ -29,14 +44,14 @@ fn millis(number: u64) -> Duration {
 fn gated(calls: usize) -> (Arc<Coalesced<u32, usize>>, Arc<AtomicUsize>, Arc<Semaphore>) {
     let (count, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
     let (counted, held) = (Arc::clone(&count), Arc::clone(&gate));
-    let read = move |_| {
+    let read = move |_, _| {
         let (number, gate) = (counted.fetch_add(1, Ordering::SeqCst), Arc::clone(&held));
         async move {
             gate.acquire().await.unwrap().forget();
             number
         }
     };
-    (Arc::new(Coalesced::one_by_one(Handle::current(), (calls, TIME), read)), count, gate)
+    (Arc::new(Coalesced::one_by_one(&Handle::current(), calls, &Arc::new(()), read)), count, gate)
 }
 
 #[tokio::test]
@@ -91,14 +106,14 @@ fn a_worker_that_stands_still_stops_no_read_and_nobody_else_who_waits() {
     let threads = threads.worker_threads(1).thread_name("reads").enable_time().build().unwrap();
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);
-    let read = move |_| {
+    let read = move |_, _| {
         let gate = Arc::clone(&held);
         async move {
             gate.acquire().await.unwrap().forget();
             std::thread::current().name().map(str::to_owned)
         }
     };
-    let reads = Coalesced::<u32, Option<String>>::one_by_one(threads.handle().clone(), (1, TIME), read);
+    let reads = Coalesced::<u32, Option<String>>::one_by_one(threads.handle(), 1, &Arc::new(()), read);
     let (still, busy) = (worker(), worker());
     // Asks, and is never polled again.
     let mut asked = Box::pin(reads.get(1));
@@ -113,8 +128,8 @@ fn a_worker_that_stands_still_stops_no_read_and_nobody_else_who_waits() {
 #[test]
 fn those_who_leave_at_once_leave_nothing_behind() {
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-    let read = |_| pending::<()>();
-    let reads = Arc::new(Coalesced::<u32, ()>::one_by_one(runtime.handle().clone(), (0, TIME), read));
+    let read = |_, _| pending::<()>();
+    let reads = Arc::new(Coalesced::<u32, ()>::one_by_one(runtime.handle(), 0, &Arc::new(()), read));
     let asked_for = Arc::new([const { AtomicU32::new(0) }; 2]);
     let leave = |me: usize| {
         let (reads, asked_for) = (Arc::clone(&reads), Arc::clone(&asked_for));
@@ -140,7 +155,7 @@ fn those_who_leave_at_once_leave_nothing_behind() {
 #[tokio::test(start_paused = true)]
 async fn a_read_that_panics_or_has_no_end_is_over_and_the_next_one_begins() {
     let count = AtomicUsize::new(0);
-    let read = move |_| {
+    let read = move |_, _| {
         let number = count.fetch_add(1, Ordering::SeqCst);
         assert_ne!(number, 0, "the first panics before it is a future");
         async move {
@@ -148,7 +163,7 @@ async fn a_read_that_panics_or_has_no_end_is_over_and_the_next_one_begins() {
             if number == 2 { pending().await } else { number }
         }
     };
-    let reads = Coalesced::<u32, usize>::one_by_one(Handle::current(), (1, TIME), read);
+    let reads = Coalesced::<u32, usize>::one_by_one(&Handle::current(), 1, &Arc::new(()), read);
     for value in [None, None, None, Some(3)] {
         assert_eq!(reads.get(1).await, value);
     }
@@ -196,7 +211,7 @@ async fn thousands_of_keys_are_read_in_time_in_few_calls_and_the_first_first() {
 
 #[tokio::test(start_paused = true)]
 async fn few_keys_are_read_at_once_and_more_calls_begin_only_when_they_are_full() {
-    let bounds = Bounds { calls: 5, calls_unfilled: 2, keys: 10, time: TIME };
+    let bounds = Bounds { calls: 5, calls_unfilled: 2, keys: 10 };
     let (reads, counts) = batches(bounds, TIME / 2);
     for (askers, most) in [(1, 1), (2, 2), (11, 2), (12, 3), (21, 3), (22, 4), (1_000, 5)] {
         *counts.lock() = [0; 3];
@@ -302,7 +317,7 @@ proptest! {
     /// All who wait are answered within one read after the node is well, and no call is made that nobody waits for.
     #[test]
     fn the_first_answer_comes_within_one_read_after_the_node_is_well((node, askers) in schedule()) {
-        let bounds = Bounds { calls: MANY, calls_unfilled: MANY, keys: 1, time: TIME };
+        let bounds = Bounds { calls: MANY, calls_unfilled: MANY, keys: 1 };
         let (answered, log) = simulated(play(&node, &askers, bounds));
         let (limit, grain) = (u64::try_from(TIME.as_millis()).unwrap(), 3);
         for ((at, key, patience), answer) in askers.iter().zip(&answered) {
@@ -335,7 +350,7 @@ proptest! {
         (node, askers) in schedule(),
         (calls, calls_unfilled, keys) in (1..4_usize, 1..3_usize, 1..4_usize),
     ) {
-        let bounds = Bounds { calls, calls_unfilled: calls_unfilled.min(calls), keys, time: TIME };
+        let bounds = Bounds { calls, calls_unfilled: calls_unfilled.min(calls), keys };
         let patient: Vec<_> = askers.iter().map(|(at, key, _)| (*at, *key, 100_000)).collect();
         for askers in [askers, patient] {
             let (answered, log) = simulated(play(&node, &askers, bounds));

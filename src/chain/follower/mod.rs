@@ -16,20 +16,17 @@ use alloy::primitives::U64;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 
+use crate::chain::agents::Agents;
 use crate::chain::answer::Date;
 use crate::chain::block::{Block, Log};
-use crate::chain::cache::ProfileCache;
 use crate::chain::contract_check::ContractCheck;
 use crate::chain::fault::ReadError;
 use crate::chain::follower::pace::Pace;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
 use crate::chain::pool::{Answers, Call};
-use crate::chain::source::{At, Source};
 use crate::domain::chain_settings::Lifetimes;
-use crate::domain::registries::Registries;
 use crate::ports::chain::ChainFault;
-use crate::ports::clock::Clock;
 
 /// Where no logs are to be had they are asked for again after this time, in microseconds.
 const LOGS_RETRY_MICROS: u64 = 60_000_000;
@@ -38,14 +35,12 @@ const LOGS_RETRY_MICROS: u64 = 60_000_000;
 const LOG_REQUESTS_MAX: u32 = 32;
 
 /// Keeps the cache in step with the chain.
+#[derive(Clone)]
 pub struct Follower {
-    pub(super) source: Arc<Source>,
-    pub(super) cache: Arc<ProfileCache>,
-    pub(super) status: Arc<FollowerStatus>,
+    pub(super) agents: Arc<Agents>,
     pub(super) contracts: Arc<ContractCheck>,
-    pub(super) registries: Registries,
+    pub(super) status: Arc<FollowerStatus>,
     pub(super) lifetimes: Lifetimes,
-    pub(super) clock: Arc<dyn Clock>,
 }
 
 /// The state of one task that follows.
@@ -81,7 +76,7 @@ impl Follower {
 
     pub(super) async fn lose_after<T>(&self, following: impl Future<Output = T>) -> T {
         let ended = AssertUnwindSafe(following).catch_unwind().await;
-        self.cache.restart(None);
+        self.agents.cache.restart(None);
         self.status.failed(None);
         self.status.enter(Mode::Lost);
         ended.unwrap_or_else(|panic| resume_unwind(panic))
@@ -92,7 +87,7 @@ impl Follower {
             of: self,
             tracker: BlockTracker::new(),
             pace: Pace::new(self.lifetimes.poll_interval, self.lifetimes.max_staleness),
-            confirmed_micros: self.clock.monotonic_micros(),
+            confirmed_micros: self.agents.now(),
             answered_micros: 0,
             unlogged_until_micros: 0,
             lacks_logs: false,
@@ -104,7 +99,7 @@ impl Follower {
 impl Following<'_> {
     /// One poll; how long to wait after it. What it learns is as old as its first question.
     pub(super) async fn poll(&mut self) -> Duration {
-        let asked = self.of.clock.monotonic_micros();
+        let asked = self.of.agents.now();
         self.lacks_logs = false;
         match self.try_poll(asked).await {
             Ok(Some((head, result))) => self.confirmed(result, &head, asked),
@@ -123,16 +118,16 @@ impl Following<'_> {
 
     fn confirmed(&mut self, result: &str, head: &Block, asked_micros: u64) -> Duration {
         self.confirmed_micros = asked_micros;
-        self.of.source.floor.met(date(head));
-        self.of.cache.confirm(asked_micros);
+        self.of.agents.source.floor.met(date(head));
+        self.of.agents.cache.confirm(asked_micros);
         self.of.status.answered(result, asked_micros);
         self.of.status.follows(head.number, head.timestamp);
-        self.pace.saw(head, self.of.clock.unix_millis());
-        self.pace.pause(self.of.clock.unix_millis())
+        self.pace.saw(head, self.of.agents.clock.unix_millis());
+        self.pace.pause(self.of.agents.clock.unix_millis())
     }
 
     fn failed(&mut self, fault: &ChainFault) {
-        let now = self.of.clock.monotonic_micros();
+        let now = self.of.agents.now();
         self.of.status.failed(fault.is_behind.then(|| fault.clone()));
         let answered_micros = if self.lacks_logs { 0 } else { self.answered_micros };
         let silent_micros = now.saturating_sub(self.confirmed_micros.max(answered_micros));
@@ -140,12 +135,12 @@ impl Following<'_> {
             return;
         }
         if std::mem::take(self.saw_another.get_mut()) && fault.is_behind {
-            self.of.source.floor.void();
+            self.of.agents.source.floor.void();
         }
         // Whatever was accounted for by then: the next head is a beginning.
         if self.tracker.last().is_some() || self.lacks_logs {
             self.tracker.forget();
-            self.of.cache.restart(None);
+            self.of.agents.cache.restart(None);
         }
         let mode = if self.lacks_logs { Mode::Unlogged } else { Mode::Lost };
         if self.lacks_logs {
@@ -157,15 +152,15 @@ impl Following<'_> {
     /// The head up to which everything is accounted for, and how; `None`: nodes answer, and logs were not asked for.
     async fn try_poll(&mut self, asked_micros: u64) -> Result<Option<(Block, &'static str)>, ChainFault> {
         if asked_micros < self.unlogged_until_micros {
-            self.any_read().await?;
+            self.of.agents.source.prove().await?;
             return Ok(None);
         }
-        let deadline = self.of.source.pool.deadline();
+        let deadline = self.of.agents.source.pool.deadline();
         let takes_batches = AtomicBool::new(false);
         let head = match self.head(deadline, &takes_batches).await {
             // Nodes that take no batches give no logs, and answer single calls all the same.
             Err(fault) if is_refusal(&fault) && !takes_batches.into_inner() => {
-                self.lacks_logs = self.any_read().await.is_ok();
+                self.lacks_logs = self.of.agents.source.prove().await.is_ok();
                 return Err(fault);
             }
             answered => answered?,
@@ -176,10 +171,10 @@ impl Following<'_> {
             let (Position::Ahead, Some(range)) = (position, self.tracker.range(&head)) else { break };
             match self.read(&range, &head, deadline).await {
                 Ok(Some((block, logs))) if self.tracker.account(&range, block, &logs) => {
-                    let drops = self.of.registries.drops(&logs);
-                    let dropped = self.of.cache.advance(block, &drops);
-                    self.of.source.floor.met(date(&block));
-                    self.of.status.dropped(&dropped, drops.everybody, asked_micros);
+                    let drops = self.of.agents.registries.drops(&logs);
+                    let dropped = self.of.agents.cache.advance(block, &drops);
+                    self.of.agents.source.floor.met(date(&block));
+                    self.of.status.dropped(&dropped, drops.everybody);
                     position = self.tracker.position(&head);
                 }
                 Ok(_) => position = Position::Reorganized,
@@ -197,19 +192,14 @@ impl Following<'_> {
         Ok(Some((head, "restarted")))
     }
 
-    /// A read of nothing but its date, which proves that a node of the chain answers.
-    async fn any_read(&self) -> Result<(), ChainFault> {
-        self.of.source.read(At::Latest, &[], |_| Ok(())).await.map(drop)
-    }
-
     /// The head of a node that is on the right chain, and not behind.
     async fn head(&self, deadline: u64, takes_batches: &AtomicBool) -> Result<Block, ChainFault> {
-        let floor = self.of.source.floor.now();
+        let floor = self.of.agents.source.floor.now();
         let read = |answers: &mut Answers<'_>| {
             takes_batches.store(true, Ordering::Relaxed);
             self.right_chain(answers)?;
             let head: Block = answers.next()?;
-            let accepted = self.of.source.floor.accepts(&floor, date(&head));
+            let accepted = self.of.agents.source.floor.accepts(&floor, date(&head));
             let behind = match self.tracker.last() {
                 Some(last) if self.tracker.position(&head) == Position::Behind => {
                     Err(ReadError::Behind { number: head.number, newest: last.number })
@@ -223,12 +213,12 @@ impl Following<'_> {
             })?;
             Ok(head)
         };
-        self.of.source.pool.ask(deadline, &[chain_call(), block_call(json!("latest"))], read).await
+        self.of.agents.source.pool.ask(deadline, &[chain_call(), block_call(json!("latest"))], read).await
     }
 
     /// Succeeds when the next answer, which is to [`chain_call`], names the right chain.
     fn right_chain(&self, answers: &mut Answers<'_>) -> Result<(), ReadError> {
-        let (reported, chain) = (answers.next::<U64>()?.to(), self.of.source.pool.chain_id);
+        let (reported, chain) = (answers.next::<U64>()?.to(), self.of.agents.source.pool.chain_id);
         if reported == chain { Ok(()) } else { Err(ReadError::WrongChain { reported, chain }) }
     }
 
@@ -239,7 +229,7 @@ impl Following<'_> {
         self.lacks_logs = begun.as_ref().is_err_and(is_refusal);
         begun?;
         self.tracker.begin(head, why == Position::Reorganized);
-        self.of.cache.restart(Some(head));
+        self.of.agents.cache.restart(Some(head));
         Ok(())
     }
 
@@ -253,7 +243,7 @@ impl Following<'_> {
         deadline: u64,
     ) -> Result<Option<(Block, Vec<Log>)>, ChainFault> {
         let Range { from, to, last } = *range;
-        let addresses: Vec<_> = self.of.registries.contracts().map(|(_, address)| address).collect();
+        let addresses: Vec<_> = self.of.agents.registries.contracts().map(|(_, address)| address).collect();
         let is_to_head = to == head.number;
         let filter = match from == head.number {
             true => json!({ "address": addresses, "blockHash": head.hash }),
@@ -292,7 +282,7 @@ impl Following<'_> {
             }
             Ok(Some((block, logs)))
         };
-        self.of.source.pool.ask(deadline, &calls, read).await
+        self.of.agents.source.pool.ask(deadline, &calls, read).await
     }
 }
 

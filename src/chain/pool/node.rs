@@ -3,17 +3,15 @@
 //! Knows no method and no contract. A JSON-RPC error is an answer here, whatever its HTTP status is, unless it limits our
 //! rate; the caller judges it.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use alloy::rpc::json_rpc::{ErrorPayload, Id, Request, Response, ResponsePacket, ResponsePayload};
-use governor::clock::Clock as RateClock;
-use governor::middleware::NoOpMiddleware;
-use governor::state::{InMemoryState, NotKeyed};
-use governor::{Quota, RateLimiter};
 use http::StatusCode;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -23,9 +21,11 @@ use crate::chain::fault::ReadError;
 use crate::chain::pool::{IDLE_MAX, method_of};
 use crate::chain::redact::Secrets;
 use crate::domain::chain_settings::PoolSettings;
+use crate::domain::quota::Quota;
 use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::Secret;
+use crate::domain::window::{Verdict, Window};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 use crate::within::within;
@@ -89,7 +89,8 @@ pub(super) struct Node {
     http: reqwest::Client,
     /// Makes a connection for each request. Behind a kept one may be a back end that lags or is gone.
     http_anew: reqwest::Client,
-    rate: Option<RateLimiter<NotKeyed, InMemoryState, SharedClock, NoOpMiddleware<Duration>>>,
+    /// `chain.calls_per_second`, and the calls of the last second.
+    rate: Option<(Quota, Mutex<Window>)>,
     url: Url,
     /// The provider's headers, marked as sensitive.
     headers: HeaderMap,
@@ -99,7 +100,7 @@ pub(super) struct Node {
     pub(super) name: String,
     secrets: Secrets,
     next_id: AtomicU64,
-    clock: SharedClock,
+    clock: Arc<dyn Clock>,
     metrics: Metrics,
 }
 
@@ -111,7 +112,6 @@ impl Node {
         (place, url): (usize, &RpcUrl),
         (clock, metrics): (Arc<dyn Clock>, Metrics),
     ) -> Result<Self, reqwest::Error> {
-        let clock = SharedClock(clock);
         let client = |kept: usize| {
             let builder = reqwest::Client::builder()
                 .redirect(reqwest::redirect::Policy::none())
@@ -136,11 +136,11 @@ impl Node {
             _ => format!("{}#{}", url.origin(), before + 1),
         };
         metrics.rpc_node_healthy.with_label_values(&[&name]).set(1);
-        let rate = |rate| RateLimiter::direct_with_clock(Quota::per_second(rate), clock.clone());
+        let quota = |calls: NonZeroU32| Quota { limit: calls.get(), window_micros: 1_000_000 };
         Ok(Self {
             http,
             http_anew: client(0)?,
-            rate: settings.calls_per_second.map(rate),
+            rate: settings.calls_per_second.map(|calls| (quota(calls), Mutex::default())),
             url: url.reveal().clone(),
             headers: ours.filter_map(written).collect(),
             endpoint: Arc::from(url.origin()),
@@ -168,13 +168,11 @@ impl Node {
             for call in calls {
                 self.metrics.rpc_calls.with_label_values(&[call.method]).inc();
             }
-            let begun = self.clock.now();
+            let begun = self.clock.monotonic_micros();
             let answers = self.ask(calls, if is_again { &self.http_anew } else { &self.http }).await;
-            let method = method_of(calls);
-            self.metrics
-                .rpc_duration
-                .with_label_values(&[method])
-                .observe((self.clock.now() - begun).as_secs_f64());
+            let micros = self.clock.monotonic_micros() - begun;
+            let duration = self.metrics.rpc_duration.with_label_values(&[method_of(calls)]);
+            duration.observe(micros as f64 / 1e6);
             answers
         });
         let answers = limited.await.unwrap_or(Err(ReadError::Timeout(limit.as_millis())))?;
@@ -183,10 +181,11 @@ impl Node {
 
     /// Waits until so many calls are within `chain.calls_per_second`.
     async fn await_rate(&self, calls: usize) {
-        let Some(rate) = &self.rate else { return };
+        let Some((quota, window)) = &self.rate else { return };
+        let call = || window.lock().admit(*quota, self.clock.monotonic_micros());
         for _ in 0..calls {
-            while let Err(early) = rate.check() {
-                tokio::time::sleep(early.wait_time_from(self.clock.now())).await;
+            while let Verdict::Limited { retry_after_micros } = call() {
+                tokio::time::sleep(Duration::from_micros(retry_after_micros)).await;
             }
         }
     }
@@ -256,18 +255,6 @@ impl Node {
         let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
         let text = causes.last().map_or_else(|| "no further cause is known".to_owned(), ToString::to_string);
         ReadError::Connection(self.secrets.strip(&text))
-    }
-}
-
-/// Our clock, as the rate's library wants it.
-#[derive(Clone)]
-struct SharedClock(Arc<dyn Clock>);
-
-impl RateClock for SharedClock {
-    type Instant = Duration;
-
-    fn now(&self) -> Duration {
-        Duration::from_micros(self.0.monotonic_micros())
     }
 }
 

@@ -151,7 +151,7 @@ async fn no_more_calls_go_to_a_node_in_a_second_than_are_configured() {
     }
     // The first twenty are a burst.
     let passed = Duration::from_micros(clock.monotonic_micros() - begun);
-    assert!((Duration::from_millis(500)..Duration::from_secs(1)).contains(&passed), "{passed:?}");
+    assert!((Duration::from_secs(1)..Duration::from_millis(1_500)).contains(&passed), "{passed:?}");
 }
 
 #[tokio::test]

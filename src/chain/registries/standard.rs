@@ -110,6 +110,9 @@ const _: () = assert!(
     "a large profile must fit into one answer, in hex"
 );
 
+/// A registry's key and address, and the function that it answers.
+pub(in crate::chain) type Found = (&'static str, Address, Result<&'static str, ReadError>);
+
 /// Says which function a registry answers, by its key and a result.
 type Judge = fn(&'static str, &Result3) -> Result<&'static str, ReadError>;
 
@@ -165,12 +168,8 @@ impl Registries {
         vec![call(self.identity, ownerOfCall { tokenId: agent.token_id() }.abi_encode())]
     }
 
-    /// Each registry's key and address, and the function that it answers, by the results of [`Self::profile_calls`] about
-    /// any agent.
-    pub(in crate::chain) fn found(
-        &self,
-        results: &[Result3],
-    ) -> impl Iterator<Item = (&'static str, Address, Result<&'static str, ReadError>)> {
+    /// Each registry in the results of [`Self::profile_calls`] about any agent.
+    pub(in crate::chain) fn found(&self, results: &[Result3]) -> Vec<Found> {
         let answers: [(bool, Judge); 5] = [
             (true, answers::<ownerOfCall>),
             (true, answers::<getStakeCall>),
@@ -178,23 +177,14 @@ impl Registries {
             (self.validation.is_some(), answers::<getValidationCall>),
             (self.organization.is_some(), answers::<getAgentOrganizationsCall>),
         ];
-        let answers =
-            answers.into_iter().filter_map(|(is_configured, answers)| is_configured.then_some(answers));
+        let answers = answers.into_iter().filter(|(is_configured, _)| *is_configured);
         // The second call is the identity registry's too.
         let by_contract = results.iter().enumerate().filter(|(index, _)| *index != 1);
         self.contracts()
             .zip(answers)
             .zip(by_contract)
-            .map(|(((key, address), answers), (_, result))| (key, address, answers(key, result)))
-    }
-
-    /// Why no verification can be answered, if the contracts are the reason. A registry of details that is another contract
-    /// leaves profiles without details.
-    pub(in crate::chain) fn unusable(&self, results: &[Result3]) -> Option<ReadError> {
-        let is_needed = |key| ["chain.contracts.identity", "chain.contracts.stake_vault"].contains(&key);
-        self.found(results).find_map(|(key, _, answer)| {
-            answer.err().filter(|error| is_needed(key) || matches!(error, ReadError::NoCode(_)))
-        })
+            .map(|(((key, address), (_, answers)), (_, result))| (key, address, answers(key, result)))
+            .collect()
     }
 }
 
@@ -241,25 +231,10 @@ pub(in crate::chain) fn read_gate(
 
 /// True when a whole profile may have failed because of its details alone: owner and stake may be had by themselves.
 pub(in crate::chain) fn may_lie_in_details(error: &ReadError) -> bool {
-    match error {
-        ReadError::TooLong(_) | ReadError::NodeError { .. } => true,
-        ReadError::Reverted(call) | ReadError::Undecodable(call) => {
-            ![ownerOfCall::SIGNATURE, getStakeCall::SIGNATURE].contains(call)
-        }
-        ReadError::Timeout(_)
-        | ReadError::Busy
-        | ReadError::Connection(_)
-        | ReadError::RateLimited(_)
-        | ReadError::HttpStatus(_)
-        | ReadError::Unintelligible(_)
-        | ReadError::NoCode(_)
-        | ReadError::OtherContract { .. }
-        | ReadError::Unhealthy(_)
-        | ReadError::WrongChain { .. }
-        | ReadError::Behind { .. }
-        | ReadError::OtherBlock(_)
-        | ReadError::HeadTime { .. } => false,
-    }
+    use ReadError::{NodeError, Reverted, TooLong, Undecodable};
+    let is_of_gate = |call| [ownerOfCall::SIGNATURE, getStakeCall::SIGNATURE].contains(call);
+    matches!(error, TooLong(_) | NodeError { .. })
+        || matches!(error, Reverted(call) | Undecodable(call) if !is_of_gate(call))
 }
 
 /// The owner and whether it accepts a signature, in the results of `contracts/OwnerSignature.sol`; `None` when the agent is

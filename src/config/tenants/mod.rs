@@ -49,8 +49,9 @@ pub(super) fn read(
     reader: &mut Reader,
     listen: Option<&Listen>,
     allow_link_local: bool,
+    is_unsigned: bool,
 ) -> Option<Vec<Claimant>> {
-    let mut neighbours = Neighbours::new(listen, allow_link_local, Rules::default());
+    let mut neighbours = Neighbours::new(listen, allow_link_local, is_unsigned, Rules::default());
     reader.tables("tenants", TENANTS_MAX, |reader| tenant::read(reader, &mut neighbours))
 }
 
@@ -65,7 +66,8 @@ pub(super) fn read_folder(
 ) -> Result<Vec<File>, Box<Problem>> {
     let allow_link_local = counts.is_none_or(|counts| counts.gateway.allow_link_local);
     let rules = counts.map(|counts| counts.tenants_rules.clone()).unwrap_or_default();
-    let mut neighbours = Neighbours::new(listen, allow_link_local, rules);
+    let is_unsigned = counts.is_some_and(|counts| counts.assertion.issuer.is_none());
+    let mut neighbours = Neighbours::new(listen, allow_link_local, is_unsigned, rules);
     folder::read(notes, &folder::beside(path), TENANTS_MAX.saturating_sub(others), |reader, file| {
         neighbours.begin_file(reader, file.file_stem().and_then(OsStr::to_str));
         tenant::read(reader, &mut neighbours).filter(|_| !neighbours.is_outside)
@@ -81,13 +83,13 @@ pub(super) fn known() -> [Vec<&'static str>; 2] {
         reader.scope.known
     };
     let of_tenant = known_after(&|reader| {
-        drop(tenant::read(reader, &mut Neighbours::new(None, false, Rules::default())))
+        drop(tenant::read(reader, &mut Neighbours::new(None, false, false, Rules::default())))
     });
     let of_route = known_after(&|reader| {
         drop(route::read(
             reader,
             &mut route::Taken::default(),
-            &Neighbours::new(None, false, Rules::default()),
+            &Neighbours::new(None, false, false, Rules::default()),
         ));
     });
     [of_tenant, of_route]

@@ -28,6 +28,8 @@ pub(super) struct Neighbours {
     listener_lacks_tls: bool,
     /// True if other gateways may ask for tenants.
     pub(super) has_authz: bool,
+    /// True if nobody signs assertions.
+    is_unsigned: bool,
     /// The addresses that upstreams may have.
     addresses: AddressRules,
     /// Whose each id is, as the place of its tenant.
@@ -38,7 +40,12 @@ pub(super) struct Neighbours {
 
 impl Neighbours {
     /// A listener that is wrong itself makes no upstream wrong.
-    pub(super) fn new(listen: Option<&Listen>, allow_link_local: bool, rules: Rules) -> Self {
+    pub(super) fn new(
+        listen: Option<&Listen>,
+        allow_link_local: bool,
+        is_unsigned: bool,
+        rules: Rules,
+    ) -> Self {
         let listeners = listen.into_iter().flat_map(Listen::all).collect();
         Self {
             rules,
@@ -47,6 +54,7 @@ impl Neighbours {
             listener_tls: listen.and_then(|listen| listen.tls.clone()),
             listener_lacks_tls: listen.is_some_and(|listen| listen.tls.is_none()),
             has_authz: listen.is_some_and(|listen| !listen.authz.is_empty()),
+            is_unsigned,
             addresses: AddressRules { listeners, allow_link_local, networks: None },
             ids: HashMap::new(),
             hosts: HashMap::new(),
@@ -130,6 +138,15 @@ impl Neighbours {
             reader.report(&["tls.cert"], phrase);
         }
     }
+
+    /// Assertions need somebody who signs them.
+    pub(super) fn check_assertion(&self, reader: &mut Reader, is_wanted: bool) {
+        if is_wanted && self.is_unsigned {
+            let phrase = "needs [assertion] with issuer and key_file; without them nobody signs";
+            reader.report(&["assertion"], phrase);
+        }
+    }
+
     /// A tenant under a rule names files of its own alone.
     pub(super) fn check_files(
         &self,

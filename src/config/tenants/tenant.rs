@@ -61,6 +61,8 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
     let cors = cors::read(reader);
     let in_flight = in_flight::read(reader);
     let discovery = reader.boolean("discovery", true);
+    let assertion = reader.boolean("assertion", false);
+    neighbours.check_assertion(reader, assertion == Some(true));
     let tls = key_pair(reader, "tls.cert", "tls.key");
     let mut taken = Taken::default();
     let routes = reader.tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken, neighbours));
@@ -92,6 +94,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         cors: cors?,
         in_flight: in_flight?,
         discovery: discovery?,
+        assertion: assertion?,
     });
     let of_hosts = (1..=tenant.hosts.len()).map(|number| reader.place("hosts", Some(number)));
     let places = std::iter::once(reader.place("id", None)).chain(of_hosts).collect();

@@ -5,6 +5,8 @@ use super::{MINIMAL, minimal_with, parse, problems, shipped_keys};
 /// For each key: its value in the environment, the same as TOML writes it, and one that is wrong.
 const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("abuse.failures_per_minute", "7", "7", "many"),
+    ("assertion.issuer", "urn:gate", "\"urn:gate\"", "a b"),
+    ("assertion.key_file", "other.pem", "\"other.pem\"", ""),
     ("authz.secret_file", "secret.txt", "\"secret.txt\"", ""),
     ("authz.timeout", "2s", "\"2s\"", "26s"),
     ("authz.tls.cert", "a.pem", "\"a.pem\"", ""),
@@ -116,6 +118,8 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
         ("listen.tls.cert", "\"cert.pem\""),
         ("listen.tls.key", "\"key.pem\""),
         ("console.chain_name", "\"Somewhere\""),
+        ("assertion.issuer", "\"gate\""),
+        ("assertion.key_file", "\"keys.pem\""),
     ];
     let redis = [
         ("store.kind", "\"redis\""),

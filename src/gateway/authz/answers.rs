@@ -4,7 +4,6 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::http1::writing::Lines;
 use crate::wire::answers::Answer;
@@ -15,10 +14,10 @@ const TO_REMOVE: &str = "x-envoy-auth-headers-to-remove";
 
 /// The head of the answer that lets a request pass, but for its end: 200 without a body, and the names to strip where the gateway
 /// reads them.
-pub(super) fn admitted(gateway: &Gateway, ctx: &Context, stripped: Option<&[Bytes]>) -> Vec<u8> {
+pub(super) fn admitted(ctx: &Context, stripped: Option<&[Bytes]>) -> Vec<u8> {
     let mut text = Vec::with_capacity(1_024);
     text.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-    gateway.write_identity(ctx, &mut text);
+    ctx.write_identity(&mut text);
     ctx.write_answer_headers(&mut text);
     text.set("Cache-Control", NO_STORE.as_bytes());
     text.set("Content-Length", b"0");

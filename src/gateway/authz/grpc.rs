@@ -123,7 +123,7 @@ impl Authz {
             Err(answer) => return Ok(CheckResponse::denied(answer)),
         };
         let (mut identity, mut for_client) = (HeaderList::default(), HeaderList::default());
-        self.gateway.write_identity(&ctx, &mut identity);
+        ctx.write_identity(&mut identity);
         // The upstream's own answer is not seen.
         ctx.write_forwarded_answer_headers(&HeaderMap::new(), &mut for_client);
         let facts = Facts { tenant: asked.tenant, permit: ctx.permit() };

@@ -131,8 +131,7 @@ impl Authz {
 
     /// The names that a gateway strips from a request that passes.
     fn to_strip(&self, fields: &impl Fields, ctx: &Context) -> Vec<Bytes> {
-        let set = identity::count_set(ctx.permit().is_some());
-        identity::to_strip(fields, self.gateway.pipeline.key_format(), set)
+        identity::to_strip(fields, self.gateway.pipeline.key_format(), ctx.identity_lines())
     }
 
     /// The answer to a call that asks about no request that could be judged.
@@ -178,7 +177,7 @@ impl Authz {
         let original = Original::of_call(dialect, call, target).map_err(Err)?;
         let ctx = self.judge(dialect, tenant, &original, &call.fields).await.map_err(Ok)?;
         let stripped = (dialect == Dialect::Envoy).then(|| self.to_strip(&call.fields, &ctx));
-        Ok(answers::admitted(&self.gateway, &ctx, stripped.as_deref()))
+        Ok(answers::admitted(&ctx, stripped.as_deref()))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::gateway::policy::forwarded::Arrival;
 use crate::gateway::policy::requests::Kept;
 
 /// The most headers that are written into one request.
-const HEADERS_WRITTEN_MAX: usize = 15;
+const HEADERS_WRITTEN_MAX: usize = 16;
 
 impl Gateway {
     /// Strips the headers that only we may write, and writes them.

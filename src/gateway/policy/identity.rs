@@ -44,8 +44,11 @@ pub(super) enum Standing {
     Stripped,
 }
 
-/// Tells the upstream who is calling.
-pub(in crate::gateway) fn write(permit: &Permit, lines: &mut impl Lines) {
+/// How many headers tell an upstream who calls, beside an assertion.
+pub(in crate::gateway) const LINES: usize = 5;
+
+/// Tells the upstream who is calling, with the assertion about it if there is one.
+pub(in crate::gateway) fn write(permit: &Permit, assertion: Option<&str>, lines: &mut impl Lines) {
     let (id, profile) = (permit.agent().token_id(), permit.profile());
     let mismatch: &[u8] = if permit.endpoint_mismatch() { b"true" } else { b"false" };
     lines.line("X-Agent-Id", |out| match u64::try_from(id) {
@@ -56,6 +59,9 @@ pub(in crate::gateway) fn write(permit: &Permit, lines: &mut impl Lines) {
     lines.set("X-Agent-Tier", &[b'0' + permit.tier().number()]);
     lines.set("X-Agent-Staked-Amount", profile.stake_text().as_bytes());
     lines.set("X-Agent-Endpoint-Mismatch", mismatch);
+    if let Some(assertion) = assertion {
+        lines.set("X-Agent-Assertion", assertion.as_bytes());
+    }
 }
 
 /// The name of the header for API keys.
@@ -107,11 +113,6 @@ pub(in crate::gateway) fn to_strip(fields: &impl Fields, keys: &ApiKeyFormat, se
         }
     }
     names
-}
-
-/// How many of the names of [`OF_AGENTS`] are set for a caller.
-pub(in crate::gateway) const fn count_set(is_agent: bool) -> usize {
-    if is_agent { 5 } else { 0 }
 }
 
 /// The standing of a name that is none of those that rules know by an id.

@@ -66,7 +66,7 @@ fn watch_of(upstreams: &[usize]) -> Watch {
         (Arc::new(tenant), UpstreamIdentity { ca: None, client: None, pool: 0 })
     });
     let addresses = AddressRules::default();
-    let builder = SiteBuilder { quotas, metrics: &metrics, addresses: &addresses };
+    let builder = SiteBuilder { quotas, metrics: &metrics, addresses: &addresses, issuer: None };
     let table = Table::new(tenants, &[], &builder, &Table::default());
     let clock = Arc::new(RuntimeClock(Timer::now()));
     Watch::new(Arc::new(LiveTable::from_pointee(table.unwrap_or_default())), clock)

@@ -1,7 +1,7 @@
 //! Reads the answers of scripts: a number that says what happened, and what goes with it. `scripts/answers.lua` has the
 //! same numbers.
 
-use redis::Value;
+use redis::{FromRedisValue, Value};
 
 use crate::domain::api_key::KeyDigest;
 use crate::domain::freshness::UnixSeconds;
@@ -10,97 +10,73 @@ use crate::domain::window::Verdict;
 use crate::ports::store::{Admission, KeyChanged, KeySeen, NonceRefused};
 use crate::store::redis::error::RedisError;
 
-const ADMITTED: u64 = 0;
-const LIMITED: u64 = 1;
-const KEY_REVOKED: u64 = 2;
-const NONCE_USED: u64 = 3;
-const NONCE_FORGOTTEN: u64 = 4;
-const DONE: u64 = 5;
-const KEY_EXISTS: u64 = 6;
+const ADMITTED: i64 = 0;
+const LIMITED: i64 = 1;
+const KEY_REVOKED: i64 = 2;
+const NONCE_USED: i64 = 3;
+const NONCE_FORGOTTEN: i64 = 4;
+const DONE: i64 = 5;
+const KEY_EXISTS: i64 = 6;
+
+/// Reads an answer as the client converts it. Numbers that may be out of range are read as `i64`: others would be cut.
+pub(super) fn read<T: FromRedisValue>(answer: &Value) -> Result<T, RedisError> {
+    T::from_redis_value_ref(answer).map_err(|_| RedisError::Unreadable)
+}
 
 /// Reads the answer of `admit_by_key.lua` and `admit_by_nonce.lua`.
-pub(super) fn admission(value: &Value) -> Result<Admission, RedisError> {
-    match parts(value)? {
-        (ADMITTED, [left]) => Ok(Admission::Admitted { remaining: count(left)? }),
-        (LIMITED, [micros]) => Ok(Admission::Limited { retry_after: retry_after(micros)? }),
-        (KEY_REVOKED, []) => Ok(Admission::KeyRevoked),
-        parts => nonce_refused(parts).map(Admission::NonceRefused),
+pub(super) fn admission(answer: &Value) -> Result<Admission, RedisError> {
+    verdict(answer).map(Admission::from).or_else(|_| match read(answer) {
+        Ok((KEY_REVOKED,)) => Ok(Admission::KeyRevoked),
+        _ => nonce_refused(answer).map(Admission::NonceRefused),
+    })
+}
+
+/// Reads the answer of `hit.lua`.
+pub(super) fn verdict(answer: &Value) -> Result<Verdict, RedisError> {
+    match read(answer)? {
+        (ADMITTED, left) => Ok(Verdict::Admitted { remaining: number(left)? }),
+        (LIMITED, micros) => Ok(Verdict::Limited { retry_after_micros: from_now(micros) }),
+        _ => Err(RedisError::Unreadable),
     }
 }
 
 /// Reads the answer of `change_key.lua`: what became of the change, and the digest that was replaced.
-pub(super) fn key_change(value: &Value) -> Result<(KeyChanged, Option<KeyDigest>), RedisError> {
-    let changed = match parts(value)? {
-        (DONE, []) => KeyChanged::Done,
-        (DONE, [replaced]) => {
-            let replaced = bytes(replaced)?.try_into().map_err(|_| RedisError::Unreadable)?;
-            return Ok((KeyChanged::Done, Some(KeyDigest::from_bytes(replaced))));
-        }
-        (KEY_EXISTS, []) => KeyChanged::KeyExists,
-        parts => KeyChanged::NonceRefused(nonce_refused(parts)?),
+pub(super) fn key_change(answer: &Value) -> Result<(KeyChanged, Option<KeyDigest>), RedisError> {
+    if let Ok((DONE, replaced)) = read::<(i64, Vec<u8>)>(answer) {
+        let replaced = replaced.try_into().map_err(|_| RedisError::Unreadable)?;
+        return Ok((KeyChanged::Done, Some(KeyDigest::from_bytes(replaced))));
+    }
+    let changed = match read(answer) {
+        Ok((DONE,)) => KeyChanged::Done,
+        Ok((KEY_EXISTS,)) => KeyChanged::KeyExists,
+        _ => KeyChanged::NonceRefused(nonce_refused(answer)?),
     };
     Ok((changed, None))
 }
 
-fn nonce_refused(parts: (u64, &[Value])) -> Result<NonceRefused, RedisError> {
-    match parts {
-        (NONCE_USED, []) => Ok(NonceRefused::Used),
-        (NONCE_FORGOTTEN, [from, micros]) => Ok(NonceRefused::Forgotten {
-            accepted_from: UnixSeconds(number(from)?),
-            retry_after: retry_after(micros)?,
-        }),
-        _ => Err(RedisError::Unreadable),
+fn nonce_refused(answer: &Value) -> Result<NonceRefused, RedisError> {
+    if let Ok((NONCE_USED,)) = read(answer) {
+        return Ok(NonceRefused::Used);
     }
-}
-
-/// Reads the answer of `hit.lua`.
-pub(super) fn verdict(value: &Value) -> Result<Verdict, RedisError> {
-    match parts(value)? {
-        (ADMITTED, [left]) => Ok(Verdict::Admitted { remaining: count(left)? }),
-        (LIMITED, [wait]) => Ok(Verdict::Limited { retry_after_micros: micros(wait)? }),
-        _ => Err(RedisError::Unreadable),
-    }
+    let (NONCE_FORGOTTEN, from, micros) = read(answer)? else { return Err(RedisError::Unreadable) };
+    let retry_after = RetryAfter::from_micros(from_now(micros));
+    Ok(NonceRefused::Forgotten { accepted_from: UnixSeconds(number(from)?), retry_after })
 }
 
 /// Reads the answer of `left.lua`.
-pub(super) fn key_seen(value: &Value) -> Result<KeySeen, RedisError> {
-    let [left, keys] = array(value)? else { return Err(RedisError::Unreadable) };
-    Ok(KeySeen { has_key: number(keys)? == 1, left: count(left)? })
+pub(super) fn key_seen(answer: &Value) -> Result<KeySeen, RedisError> {
+    let (left, has_key) = read(answer)?;
+    Ok(KeySeen { has_key, left: number(left)? })
 }
 
-/// A whole number that is not negative.
-pub(super) fn number(value: &Value) -> Result<u64, RedisError> {
-    let number = if let Value::Int(number) = value { u64::try_from(*number).ok() } else { None };
-    number.ok_or(RedisError::Unreadable)
-}
-
-/// A text.
-pub(super) fn bytes(value: &Value) -> Result<&[u8], RedisError> {
-    if let Value::BulkString(bytes) = value { Ok(bytes) } else { Err(RedisError::Unreadable) }
-}
-
-/// Values in a row, in any order.
-pub(super) fn array(value: &Value) -> Result<&[Value], RedisError> {
-    if let Value::Array(items) | Value::Set(items) = value { Ok(items) } else { Err(RedisError::Unreadable) }
-}
-
-fn parts(value: &Value) -> Result<(u64, &[Value]), RedisError> {
-    let (first, rest) = array(value)?.split_first().ok_or(RedisError::Unreadable)?;
-    Ok((number(first)?, rest))
-}
-
-fn count(value: &Value) -> Result<u32, RedisError> {
-    u32::try_from(number(value)?).map_err(|_| RedisError::Unreadable)
+/// A number that is in range.
+pub(super) fn number<T: TryFrom<i64>>(number: i64) -> Result<T, RedisError> {
+    T::try_from(number).map_err(|_| RedisError::Unreadable)
 }
 
 /// How long to wait. The shortest wait stands for a moment that has passed.
-fn retry_after(value: &Value) -> Result<RetryAfter, RedisError> {
-    micros(value).map(RetryAfter::from_micros)
-}
-
-fn micros(value: &Value) -> Result<u64, RedisError> {
-    let Value::Int(micros) = value else { return Err(RedisError::Unreadable) };
-    Ok(u64::try_from(*micros).unwrap_or_default())
+fn from_now(micros: i64) -> u64 {
+    micros.max(0).cast_unsigned()
 }
 
 #[cfg(test)]

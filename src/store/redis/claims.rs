@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering;
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, Value};
 
-use crate::store::redis::answers::{array, bytes, number};
+use crate::store::redis::answers::read;
 use crate::store::redis::error::RedisError;
-use crate::store::redis::names::{self, LATER, Shard};
+use crate::store::redis::names::{self, LATER, Name, Shard};
 use crate::store::redis::options::Shared;
 use crate::store::redis::server::Server;
 use crate::store::redis::session::Session;
@@ -39,18 +39,15 @@ impl Server {
             // In front, on the same connection: the server may not know the script.
             pipeline.ignore_errors().add_command(shared.scripts.claim.load()).ignore();
             for shard in shards {
-                pipeline.add_command(shared.timed(shared.claim_of(*shard, "bind")).packed().clone());
+                pipeline.add_command(shared.timed(shared.claim_of(*shard, "bind")).command);
             }
-            for answer in ask(shared, connection, &pipeline).await? {
-                latest = latest.max(accepted_from(shared, &answer)?.ok_or(RedisError::Unreadable)?);
+            for from in ask(shared, connection, &pipeline).await? {
+                latest = latest.max(from.ok_or(RedisError::Unreadable)?);
             }
         }
         self.retire_former(connection, &shards).await?;
         self.accepted_from_secs.store(latest, Ordering::Relaxed);
-        let mut now = self.shards.lock();
-        if now.all == shards {
-            now.claimed = true;
-        }
+        self.shards.lock().claimed(&shards);
         Ok(())
     }
 
@@ -77,17 +74,17 @@ impl Server {
     /// Looks at one shard after the other, and claims all where it is not bound or its epoch is a later one: in another life
     /// of the server, after a flush, for longer settings, or with other shards. Ends the session where somebody else has
     /// bound it. A failure leaves it to the next look.
-    pub(super) async fn look_at_claim(&self, session: &Arc<Session>) -> Result<(), RedisError> {
+    pub(super) async fn look_at_claim(&self, session: &Arc<Session>, turn: usize) -> Result<(), RedisError> {
         let connection = self.connection(session)?;
-        let (shard, claimed) = self.shards.lock().next();
-        let seen = if claimed {
+        let shard = self.shards.lock().claimed_at(turn);
+        let seen = if let Some(shard) = shard {
             let look = self.shared.timed(self.shared.claim_of(shard, "look"));
             accepted_from(&self.shared, &self.ask_on(session, &connection, &look).await?)
         } else {
             Ok(None)
         };
         let claimed = match seen {
-            Ok(Some(from)) if from <= self.accepted_from_secs() => return Ok(()),
+            Ok(Some(from)) if from <= self.accepted_from_secs.load(Ordering::Relaxed) => return Ok(()),
             Ok(_) => self.claim(&mut connection.redis.clone()).await,
             Err(error) => Err(error),
         };
@@ -104,57 +101,43 @@ pub(super) async fn look(shared: &Shared, connection: &mut MultiplexedConnection
     let mut pipeline = redis::pipe();
     pipeline.ignore_errors();
     for shard in Shard::all() {
-        let binding = shared.command("HMGET", names::binding(shard)).arg("chain");
-        pipeline.add_command(binding.packed().clone());
+        let binding = shared.command("HMGET", Name::Binding(shard)).arg("chain");
+        pipeline.add_command(binding.command);
     }
-    let (answers, failed) = ask_all(shared, connection, &pipeline).await?;
-    answers.iter().try_for_each(|answer| accepted_from(shared, answer).map(drop))?;
-    failed.map_or(Ok(()), Err)
+    ask(shared, connection, &pipeline).await.map(drop)
 }
 
 /// Reads an answer of `claim.lua`, or a binding alone: from which timestamp on signatures are taken in the shard, if it is
 /// for this chain and says so. It may be for none yet; any other is an error.
 fn accepted_from(shared: &Shared, answer: &Value) -> Result<Option<u64>, RedisError> {
-    let (known, from) = array(answer)?.split_first().ok_or(RedisError::Unreadable)?;
-    if *known == Value::Nil {
-        return Ok(None);
-    }
-    let known = String::from_utf8_lossy(bytes(known)?);
+    let answer: Vec<Value> = read(answer)?;
+    let (known, from) = answer.split_first().ok_or(RedisError::Unreadable)?;
+    let Some(known) = read::<Option<String>>(known)? else { return Ok(None) };
     if let Some(names) = known.strip_prefix(LATER) {
         return Err(RedisError::LaterNames(names.escape_debug().take(NAMES_SHOWN_MAX).collect()));
     }
     shared.options.binding.check(&known, INSTEAD).map_err(RedisError::OtherChain)?;
-    from.first().map(number).transpose()
+    from.first().map(read).transpose()
 }
 
-/// The answers of shards, all of them or none.
+/// [`accepted_from`] of each shard. The first error of one counts only if none is somebody else's. A shard that is not
+/// wholly with this node of a cluster keeps nobody from the others: it is judged where it is, and the next signature there
+/// begins its epoch.
 async fn ask(
     shared: &Shared,
     connection: &mut MultiplexedConnection,
     pipeline: &Pipeline,
-) -> Result<Vec<Value>, RedisError> {
-    let (answers, failed) = ask_all(shared, connection, pipeline).await?;
-    failed.map_or(Ok(answers), Err)
-}
-
-/// The answers of shards, and the first error of one: it must not hide that another is somebody else's. One that is not
-/// wholly with this node of a cluster keeps nobody from the others: it is judged where it is, and the next signature there
-/// begins its epoch.
-async fn ask_all(
-    shared: &Shared,
-    connection: &mut MultiplexedConnection,
-    pipeline: &Pipeline,
-) -> Result<(Vec<Value>, Option<RedisError>), RedisError> {
-    let (mut answers, mut failed) = (Vec::new(), None);
+) -> Result<Vec<Option<u64>>, RedisError> {
+    let (mut all, mut failed) = (Vec::new(), None);
     for answer in send(shared, connection, pipeline).await? {
         match answer.map_err(RedisError::from) {
-            Ok(answer) => answers.push(answer),
+            Ok(answer) => all.push(accepted_from(shared, &answer)?),
             Err(RedisError::ClusterDown(_)) => {}
             Err(error) if error.is_elsewhere() && shared.is_cluster() => {}
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    Ok((answers, failed))
+    failed.map_or(Ok(all), Err)
 }
 
 async fn send(

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use redis::Value;
 
 use crate::domain::redis_url::RedisHost;
-use crate::store::redis::answers::{array, bytes, number};
+use crate::store::redis::answers::{number, read};
 use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::names::Shard;
@@ -44,8 +44,9 @@ pub(super) fn not_every_slot() -> RedisError {
 
 /// Reads the answer to `CLUSTER SLOTS`, as the node at `asked` gives it.
 pub(super) fn ranges(answer: &Value, asked: &RedisHost) -> Result<Vec<Range>, RedisError> {
-    let ranges: Option<Vec<Range>> = array(answer)?.iter().map(|row| Range::read(row, asked)).collect();
-    ranges.filter(|ranges| !ranges.is_empty()).ok_or(RedisError::Unreadable)
+    let rows: Vec<Vec<Value>> = read(answer)?;
+    let ranges = rows.iter().map(|row| Range::read(row, asked)).collect::<Result<Vec<_>, _>>()?;
+    if ranges.is_empty() { Err(RedisError::Unreadable) } else { Ok(ranges) }
 }
 
 /// Slots in a row, and the node that has them.
@@ -62,16 +63,15 @@ impl Range {
     }
 
     /// A row of `CLUSTER SLOTS`, as the node at `asked` says it. A node may not know its own address.
-    fn read(row: &Value, asked: &RedisHost) -> Option<Self> {
-        let [first, last, master, ..] = array(row).ok()? else { return None };
-        let [host, port, ..] = array(master).ok()? else { return None };
-        let number = |value| number(value).ok().and_then(|number| u16::try_from(number).ok());
-        let host = match bytes(host) {
-            Ok(host) if !host.is_empty() => String::from_utf8(host.to_vec()).ok()?,
-            Ok(_) | Err(_) => asked.host.clone(),
-        };
+    fn read(row: &[Value], asked: &RedisHost) -> Result<Self, RedisError> {
+        let [first, last, master, ..] = row else { return Err(RedisError::Unreadable) };
+        let master: Vec<Value> = read(master)?;
+        let [host, port, ..] = master.as_slice() else { return Err(RedisError::Unreadable) };
+        let host = read::<Option<String>>(host)?.filter(|host| !host.is_empty());
+        let host = host.unwrap_or_else(|| asked.host.clone());
+        let number = |value| number::<u16>(read(value)?);
         let master = RedisHost { host, port: number(port)? };
-        Some(Self { first: number(first)?, last: number(last)?, master })
+        Ok(Self { first: number(first)?, last: number(last)?, master })
     }
 }
 
@@ -79,7 +79,7 @@ impl Range {
 mod tests {
     use redis::Value;
 
-    use super::Range;
+    use super::{Range, ranges};
     use crate::domain::redis_url::RedisHost;
 
     fn row(first: i64, last: i64, host: &str, port: i64) -> Value {
@@ -92,11 +92,11 @@ mod tests {
     fn a_row_names_slots_and_their_master() {
         let asked = RedisHost { host: "asked".to_owned(), port: 1 };
         let master = |host: &str, port| RedisHost { host: host.to_owned(), port };
-        let read = |row: &Value| Range::read(row, &asked);
+        let read = |row: &Value| ranges(&Value::Array(vec![row.clone()]), &asked).ok();
         let range = Range { first: 0, last: 5_460, master: master("10.0.0.1", 7_000) };
-        assert_eq!(read(&row(0, 5_460, "10.0.0.1", 7_000)), Some(range));
+        assert_eq!(read(&row(0, 5_460, "10.0.0.1", 7_000)), Some(vec![range]));
         let range = Range { first: 1, last: 1, master: master("asked", 7) };
-        assert_eq!(read(&row(1, 1, "", 7)), Some(range));
+        assert_eq!(read(&row(1, 1, "", 7)), Some(vec![range]));
         for wrong in [Value::Nil, row(-1, 0, "a", 1), row(0, 70_000, "a", 1), row(0, 1, "a", 70_000)] {
             assert_eq!(read(&wrong), None);
         }

@@ -10,6 +10,7 @@ use redis::{
 use tokio::time::timeout;
 
 use crate::domain::redis_url::RedisHost;
+use crate::domain::secret::Secret;
 use crate::store::redis::error::RedisError;
 use crate::store::redis::options::{Options, Shared};
 
@@ -26,28 +27,27 @@ pub(super) enum Login {
 }
 
 impl Login {
+    /// The user and the password.
+    fn credentials(self, options: &Options) -> (Option<&str>, Option<&Secret>) {
+        match self {
+            Self::Server => (options.url.user(), options.password.as_ref().or(options.url.password())),
+            Self::Sentinel => (options.sentinel.user.as_deref(), options.sentinel.password.as_ref()),
+        }
+    }
+
     /// The account in words. A password is easily written as a user for Sentinels, so that one is not shown.
     pub(super) fn words(self, options: &Options) -> String {
-        let (user, has_password) = match self {
-            Self::Server => {
-                let password = options.password.as_ref().or(options.url.password());
-                (options.url.user().map(|user| format!("user {user:?}")), password.is_some())
+        let words = match (self, self.credentials(options)) {
+            (Self::Server, (Some(user), _)) => return format!("user {user:?}"),
+            (Self::Server, (None, Some(_))) => "the default user (store.redis.url names none)",
+            (Self::Server, (None, None)) => "nobody (there is no password)",
+            (Self::Sentinel, (Some(_), _)) => "the user of store.redis.sentinel_username",
+            (Self::Sentinel, (None, Some(_))) => {
+                "the default user (there is no store.redis.sentinel_username)"
             }
-            Self::Sentinel => {
-                let user = options.sentinel.user.as_ref();
-                let user = user.map(|_| "the user of store.redis.sentinel_username".to_owned());
-                (user, options.sentinel.password.is_some())
-            }
+            (Self::Sentinel, (None, None)) => "nobody (there is no store.redis.sentinel_password)",
         };
-        match (user, has_password, self) {
-            (Some(user), _, _) => user,
-            (None, true, Self::Server) => "the default user (store.redis.url names none)".to_owned(),
-            (None, true, Self::Sentinel) => {
-                "the default user (there is no store.redis.sentinel_username)".to_owned()
-            }
-            (None, false, Self::Server) => "nobody (there is no password)".to_owned(),
-            (None, false, Self::Sentinel) => "nobody (there is no store.redis.sentinel_password)".to_owned(),
-        }
+        words.to_owned()
     }
 
     /// The error of a request, with the account if it is about the account.
@@ -62,23 +62,18 @@ impl Login {
     }
 
     fn account(self, options: &Options) -> RedisConnectionInfo {
-        let account = RedisConnectionInfo::default();
-        let (account, user, password) = match self {
-            Self::Server => (
-                account.set_db(i64::from(options.url.database())),
-                options.url.user(),
-                options.password.as_ref().or(options.url.password()),
-            ),
-            Self::Sentinel => (account, options.sentinel.user.as_deref(), options.sentinel.password.as_ref()),
-        };
-        let account = match user {
-            Some(user) => account.set_username(user),
-            None => account,
-        };
-        match password {
-            Some(password) => account.set_password(password.reveal()),
-            None => account,
+        let (user, password) = self.credentials(options);
+        let mut account = RedisConnectionInfo::default();
+        if let Self::Server = self {
+            account = account.set_db(options.url.database().into());
         }
+        if let Some(user) = user {
+            account = account.set_username(user);
+        }
+        if let Some(password) = password {
+            account = account.set_password(password.reveal());
+        }
+        account
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) enum RedisError {
     Unreadable,
     /// Written, but too few replicas acknowledged it.
     #[error("{acknowledged} of {wanted} replicas of {server} acknowledged a write in time")]
-    Unacknowledged { server: RedisHost, acknowledged: u32, wanted: u32 },
+    Unacknowledged { server: RedisHost, acknowledged: i64, wanted: u32 },
 }
 
 impl From<redis::RedisError> for RedisError {

@@ -42,14 +42,6 @@ pub(super) async fn of(
     findings(info, &settings, wait_replicas)
 }
 
-/// Remembers what is found now, and returns what was not found the last time: nothing is logged twice unless it had been
-/// set right in between.
-pub(super) fn news(reported: &mut Vec<Finding>, found: Vec<Finding>) -> Vec<Finding> {
-    let news = found.iter().filter(|finding| !reported.contains(finding)).copied().collect();
-    *reported = found;
-    news
-}
-
 /// `settings` holds what the server shows of its configuration.
 fn findings(info: &Info, settings: &HashMap<String, String>, wait_replicas: u32) -> Vec<Finding> {
     let setting = |name: &str| settings.get(name).map(String::as_str);
@@ -76,7 +68,7 @@ mod tests {
 
     use super::{
         Finding, GOES_ON_ALONE, KEEPS_NOTHING, NEVER_SYNCS, NOBODY_WAITS, SNAPSHOTS_ALONE,
-        SYNCS_EVERY_SECOND, TOO_FEW_REPLICAS, findings, news,
+        SYNCS_EVERY_SECOND, TOO_FEW_REPLICAS, findings,
     };
     use crate::store::redis::info::Info;
 
@@ -114,16 +106,5 @@ mod tests {
         ] {
             assert_eq!(found(info, settings, 1), expected, "{info} {settings:?}");
         }
-    }
-
-    #[test]
-    fn each_finding_is_new_once_until_it_was_set_right() {
-        let mut reported = Vec::new();
-        let mut news = |found: &[Finding]| news(&mut reported, found.to_vec());
-        let both = [SNAPSHOTS_ALONE, NOBODY_WAITS];
-        assert_eq!(news(&both), both);
-        assert!(news(&both).is_empty());
-        assert!(news(&both[1..]).is_empty());
-        assert_eq!(news(&both), [SNAPSHOTS_ALONE], "it has come back");
     }
 }

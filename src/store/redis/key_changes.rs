@@ -7,18 +7,14 @@
 //! key is not made. A revocation does not ask for them first: that an old key is dead is worth more than knowing how many
 //! replicas know it, so it takes effect, and its owner gets a fault and may repeat it.
 
-use redis::Value;
-
 use crate::domain::agent_id::AgentId;
 use crate::domain::nonce::NonceClaim;
 use crate::ports::store::{KeyChange, KeyChanged, NewKey};
 use crate::store::redis::RedisStore;
 use crate::store::redis::answers::key_change;
 use crate::store::redis::error::RedisError;
-use crate::store::redis::names::{self, Shard};
-
-/// How long the key of `check_replicas` lives, in seconds.
-const PROBE_SECS: u64 = 60;
+use crate::store::redis::names::{self, Name, Shard};
+use crate::store::redis::scripts::Request;
 
 impl RedisStore {
     pub(super) async fn swap_key(
@@ -33,29 +29,29 @@ impl RedisStore {
             KeyChange::Revoke => ("revoke", None),
         };
         let shard = Shard::of_agent(agent);
-        let mut keys = vec![names::epoch(shard), names::nonces(shard), names::record(agent)];
-        keys.extend(new.map(|new| names::entry(&new.digest)));
+        let mut keys = vec![Name::Epoch(shard), Name::Nonces(shard), Name::Record(agent)];
+        keys.extend(new.map(|new| Name::Entry(&new.digest)));
         let swap = self.shared.with_nonce_limits(self.shared.scripts.change_key.on(&keys));
         let mut swap = swap.arg(claim.signed_at.0).arg(names::nonce(agent, claim.nonce)).arg(verb);
         if let Some(new) = new {
             self.check_replicas(shard).await?;
             swap = swap.arg(new.digest.to_bytes().as_slice()).arg(entry_of(agent, new));
         }
-        let is_done = |value: &Value| matches!(key_change(value), Ok((KeyChanged::Done, _)));
-        let (changed, replaced) = key_change(&self.servers.ask_acknowledged(shard, swap, is_done).await?)?;
+        swap.is_write = Some(|value| matches!(key_change(value), Ok((KeyChanged::Done, _))));
+        let (changed, replaced) = key_change(&self.servers.ask(swap).await?)?;
         if let Some(replaced) = replaced {
             self.known.remove(&replaced);
         }
         Ok(changed)
     }
 
-    /// Finds out whether replicas have what is written where the agent is, with a key that means nothing.
+    /// Finds out whether replicas have what is written where the agent is, with the probe.
     pub(super) async fn check_replicas(&self, shard: Shard) -> Result<(), RedisError> {
         if self.shared.options.wait_replicas == 0 {
             return Ok(());
         }
-        let set = self.shared.command("SET", names::probe(shard)).arg("").arg("EX").arg(PROBE_SECS);
-        self.servers.ask_acknowledged(shard, set, |_| true).await.map(drop)
+        let probe = Request { is_write: Some(|_| true), ..self.shared.probe(shard) };
+        self.servers.ask(probe).await.map(drop)
     }
 }
 

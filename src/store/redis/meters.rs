@@ -10,7 +10,7 @@ use crate::domain::window::Verdict;
 use crate::ports::store::{Budget, KeyBudget, KeySeen, RouteScope};
 use crate::store::redis::answers;
 use crate::store::redis::error::RedisError;
-use crate::store::redis::names;
+use crate::store::redis::names::Name;
 use crate::store::redis::{RedisStore, with_quota};
 
 /// How many refusals are remembered.
@@ -42,11 +42,11 @@ impl RedisStore {
         // Redis decides later than this: a refusal is not held for too long.
         let asked_micros = self.shared.clock.monotonic_micros();
         let name = match budget {
-            Budget::Route((client, route)) => names::visits(*client, route),
-            Budget::Key(client, agent, of) => names::meter(*client, *agent, *of),
+            Budget::Route((client, route)) => Name::Visits(*client, route),
+            Budget::Key(client, agent, of) => Name::Meter(*client, *agent, *of),
         };
         let hit = with_quota(self.shared.scripts.hit.on(&[name]), quota);
-        let verdict = answers::verdict(&self.servers.ask(name.shard(), hit).await?)?;
+        let verdict = answers::verdict(&self.servers.ask(hit).await?)?;
         if let (Budget::Route(visitor), Verdict::Limited { retry_after_micros }) = (budget, verdict) {
             let until_micros = asked_micros.saturating_add(retry_after_micros);
             self.refusals.insert(visitor.clone(), Refusal { limit: quota.limit, until_micros });
@@ -61,8 +61,8 @@ impl RedisStore {
         agent: AgentId,
         quota: Quota,
     ) -> Result<KeySeen, RedisError> {
-        let meter = names::meter(client, agent, KeyBudget::Changes);
-        let look = with_quota(self.shared.scripts.left.on(&[meter, names::record(agent)]), quota);
-        answers::key_seen(&self.servers.ask(meter.shard(), look).await?)
+        let meter = Name::Meter(client, agent, KeyBudget::Changes);
+        let look = with_quota(self.shared.scripts.left.on(&[meter, Name::Record(agent)]), quota);
+        answers::key_seen(&self.servers.ask(look).await?)
     }
 }

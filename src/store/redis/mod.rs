@@ -11,6 +11,7 @@ use std::io;
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use futures_util::future::Either;
@@ -31,11 +32,11 @@ use crate::ports::clock::Clock;
 use crate::ports::store::{
     Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
 };
-use crate::store::redis::answers::{admission, bytes};
+use crate::store::redis::answers::{admission, read};
 use crate::store::redis::error::RedisError;
 pub use crate::store::redis::look::{look, other_chain};
 use crate::store::redis::meters::{REFUSALS_MAX, Refusals};
-use crate::store::redis::names::Shard;
+use crate::store::redis::names::{Name, Shard};
 use crate::store::redis::options::{Options, Shared, TlsFiles};
 use crate::store::redis::scripts::{Request, Scripts};
 use crate::store::redis::servers::Servers;
@@ -53,7 +54,6 @@ mod look;
 mod meters;
 mod names;
 pub mod options;
-mod pause;
 mod scripts;
 mod sentinels;
 mod server;
@@ -117,7 +117,8 @@ impl RedisStore {
     /// By how many microseconds a server's clock is ahead of this machine's: of the server for which that is most.
     #[must_use]
     pub fn clock_offset_micros(&self) -> Option<i64> {
-        self.servers.clock_offset_micros()
+        let offsets = self.servers.known().into_iter().filter_map(|server| server.clock_offset_micros());
+        offsets.max_by_key(|offset| offset.abs())
     }
 
     /// How many refusals on public routes are remembered.
@@ -138,12 +139,9 @@ impl Drop for RedisStore {
 
 impl RedisStore {
     async fn look_up(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, RedisError> {
-        let get = self.shared.command("GET", names::entry(digest));
-        let entry = self.servers.ask(Shard::of_digest(digest), get).await?;
-        if entry == Value::Nil {
-            return Ok(None);
-        }
-        let owner = owner(bytes(&entry)?).ok_or(RedisError::Unreadable)?;
+        let get = self.shared.command("GET", Name::Entry(digest));
+        let Some(entry) = read::<Option<Vec<u8>>>(&self.servers.ask(get).await?)? else { return Ok(None) };
+        let owner = owner(&entry).ok_or(RedisError::Unreadable)?;
         self.known.insert(*digest, owner.clone());
         Ok(Some(owner))
     }
@@ -155,20 +153,20 @@ impl RedisStore {
         quota: Quota,
         proof: &Proof,
     ) -> Result<Admission, RedisError> {
-        let (scripts, shard, window) =
-            (&self.shared.scripts, Shard::of_agent(agent), names::window(agent, scope));
+        let (scripts, window) = (&self.shared.scripts, Name::Window(agent, scope));
         let admit = match proof {
             Proof::Key(digest) => {
-                let admit = scripts.admit_by_key.on(&[names::record(agent), window]);
+                let admit = scripts.admit_by_key.on(&[Name::Record(agent), window]);
                 admit.arg(digest.to_bytes().as_slice())
             }
             Proof::Nonce(claim) => {
-                let keys = [names::epoch(shard), names::nonces(shard), window];
+                let shard = Shard::of_agent(agent);
+                let keys = [Name::Epoch(shard), Name::Nonces(shard), window];
                 let admit = self.shared.with_nonce_limits(scripts.admit_by_nonce.on(&keys));
                 admit.arg(claim.signed_at.0).arg(names::nonce(agent, claim.nonce))
             }
         };
-        let admission = admission(&self.servers.ask(shard, with_quota(admit, quota)).await?)?;
+        let admission = admission(&self.servers.ask(with_quota(admit, quota)).await?)?;
         if let (Admission::KeyRevoked, Proof::Key(digest)) = (admission, proof) {
             // It will not be asked for again.
             self.known.remove(digest);
@@ -191,10 +189,9 @@ impl Store for RedisStore {
     }
 
     async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
-        let get = self.shared.command("GET", names::record(agent));
-        let record = self.servers.ask(Shard::of_agent(agent), get).await;
-        let record = record.map_err(fault("look at a key"))?;
-        Ok(bytes(&record).is_ok_and(|current| *current == digest.to_bytes()))
+        let get = self.shared.command("GET", Name::Record(agent));
+        let record = self.servers.ask(get).await.map_err(fault("look at a key"))?;
+        Ok(read::<Vec<u8>>(&record).is_ok_and(|current| current == digest.to_bytes()))
     }
 
     fn admit<'a>(
@@ -232,8 +229,8 @@ impl Store for RedisStore {
     }
 
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
-        let exists = self.shared.command("EXISTS", names::record(agent));
-        let value = self.servers.ask(Shard::of_agent(agent), exists).await;
+        let exists = self.shared.command("EXISTS", Name::Record(agent));
+        let value = self.servers.ask(exists).await;
         value.map(|value| value == Value::Int(1)).map_err(fault("look for a key"))
     }
 
@@ -242,12 +239,13 @@ impl Store for RedisStore {
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {
-        let from = self.servers.accepted_from_secs();
+        let servers = self.servers.known().into_iter();
+        let from = servers.map(|server| server.accepted_from_secs.load(Ordering::Relaxed)).max()?;
         (from > self.shared.clock.unix_seconds()).then_some(UnixSeconds(from))
     }
 
     fn replicas_missing(&self) -> Option<u32> {
-        self.servers.replicas_missing()
+        self.servers.known().into_iter().filter_map(|server| server.replicas_missing()).max()
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {

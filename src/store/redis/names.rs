@@ -13,6 +13,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use alloy::primitives::{B256, U256};
+use crc::{CRC_16_XMODEM, Crc};
 use redis::{RedisWrite, ToRedisArgs};
 
 use crate::domain::agent_id::AgentId;
@@ -35,6 +36,9 @@ pub(super) const SHARDS: u16 = 1_024;
 
 /// How many slots a cluster has.
 const SLOTS: u16 = 16_384;
+
+/// The checksum that a cluster counts slots by.
+static SLOT: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 /// An odd number with no pattern in its bits: 2^64 divided by the golden ratio.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -84,46 +88,66 @@ impl Shard {
 
     /// The slot of a cluster that the shard's keys are in.
     pub(super) fn slot(self) -> u16 {
-        crc16(format!("{:x}", self.0).as_bytes()) % SLOTS
+        SLOT.checksum(format!("{:x}", self.0).as_bytes()) % SLOTS
     }
 }
 
 /// A key's name.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Name<'a> {
-    shard: Shard,
-    kind: char,
-    of: Of<'a>,
-}
-
-/// The parts of a name behind its shard and kind.
-#[derive(Debug, Clone, Copy)]
-enum Of<'a> {
-    Shard,
-    Agent(AgentId),
-    Tenant(AgentId, &'a str),
-    Client(AgentId, ClientNet),
-    Digest(B256),
-    Route(ClientNet, &'a str),
+pub(super) enum Name<'a> {
+    /// A string: the digest of the agent's current key.
+    Record(AgentId),
+    /// A list: the accepted times of an agent in a scope.
+    Window(AgentId, &'a Scope),
+    /// A list: the requests of a client that are counted against a budget for an agent's key.
+    Meter(ClientNet, AgentId, KeyBudget),
+    /// A list: the counted requests of a client on a public route.
+    Visits(ClientNet, &'a RouteScope),
+    /// A string: whose key a digest is, and what was declared with it.
+    Entry(&'a KeyDigest),
+    /// A sorted set: used nonces, by the time of their use or their signature's timestamp, whichever is later.
+    Nonces(Shard),
+    /// A hash: the life of the server that the shard's nonces are in, from which timestamp on signatures are taken, and for
+    /// how long nonces are kept.
+    Epoch(Shard),
+    /// A hash: what the shard is for.
+    Binding(Shard),
+    /// A string that is written to see whether it can be.
+    Probe(Shard),
 }
 
 impl fmt::Display for Name<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{LAYOUT}{{{:x}}}{}", self.shard.0, self.kind)?;
-        match self.of {
-            Of::Shard => Ok(()),
-            Of::Agent(agent) => write!(out, ":{:x}", agent.token_id()),
-            Of::Tenant(agent, tenant) => write!(out, ":{:x}:{tenant}", agent.token_id()),
-            Of::Client(agent, client) => write!(out, ":{:x}:{}", agent.token_id(), client.address()),
-            Of::Digest(digest) => write!(out, ":{digest:x}"),
-            Of::Route(client, route) => write!(out, ":{}:{route}", client.address()),
+        write!(out, "{LAYOUT}{{{:x}}}", self.shard().0)?;
+        match *self {
+            Self::Record(agent) => write!(out, "k:{:x}", agent.token_id()),
+            Self::Window(agent, Scope::Api) => write!(out, "w:{:x}", agent.token_id()),
+            Self::Window(agent, Scope::Tenant(tenant)) => write!(out, "w:{:x}:{tenant}", agent.token_id()),
+            Self::Meter(client, agent, budget) => {
+                let kind = match budget {
+                    KeyBudget::Changes => 'm',
+                    KeyBudget::Revocations => 'r',
+                };
+                write!(out, "{kind}:{:x}:{}", agent.token_id(), client.address())
+            }
+            Self::Visits(client, route) => write!(out, "v:{}:{}", client.address(), route.0),
+            Self::Entry(digest) => write!(out, "d:{:x}", B256::from(digest.to_bytes())),
+            Self::Nonces(_) => out.write_str("n"),
+            Self::Epoch(_) => out.write_str("e"),
+            Self::Binding(_) => out.write_str("b"),
+            Self::Probe(_) => out.write_str("p"),
         }
     }
 }
 
 impl Name<'_> {
-    pub(super) const fn shard(&self) -> Shard {
-        self.shard
+    pub(super) fn shard(&self) -> Shard {
+        match *self {
+            Self::Record(agent) | Self::Window(agent, _) | Self::Meter(_, agent, _) => Shard::of_agent(agent),
+            Self::Visits(client, _) => Shard::of_client(client),
+            Self::Entry(digest) => Shard::of_digest(digest),
+            Self::Nonces(shard) | Self::Epoch(shard) | Self::Binding(shard) | Self::Probe(shard) => shard,
+        }
     }
 }
 
@@ -136,83 +160,15 @@ impl ToRedisArgs for Prefixed<'_> {
     }
 }
 
-/// A string: the digest of the agent's current key.
-pub(super) fn record(agent: AgentId) -> Name<'static> {
-    of_agent(agent, 'k', Of::Agent(agent))
-}
-
-/// A list: the accepted times of an agent in a scope.
-pub(super) fn window(agent: AgentId, scope: &Scope) -> Name<'_> {
-    let of = match scope {
-        Scope::Api => Of::Agent(agent),
-        Scope::Tenant(id) => Of::Tenant(agent, id),
-    };
-    of_agent(agent, 'w', of)
-}
-
-/// A list: the requests of a client that are counted against a budget for an agent's key.
-pub(super) fn meter(client: ClientNet, agent: AgentId, budget: KeyBudget) -> Name<'static> {
-    let kind = match budget {
-        KeyBudget::Changes => 'm',
-        KeyBudget::Revocations => 'r',
-    };
-    of_agent(agent, kind, Of::Client(agent, client))
-}
-
-/// A list: the counted requests of a client on a public route.
-pub(super) fn visits(client: ClientNet, route: &RouteScope) -> Name<'_> {
-    Name { shard: Shard::of_client(client), kind: 'v', of: Of::Route(client, &route.0) }
-}
-
-/// A sorted set: used nonces, by the time of their use or their signature's timestamp, whichever is later.
-pub(super) const fn nonces(shard: Shard) -> Name<'static> {
-    Name { shard, kind: 'n', of: Of::Shard }
-}
-
 /// An agent's nonce in the set of its shard.
 pub(super) fn nonce(agent: AgentId, nonce: Nonce) -> String {
     format!("{:x}:{:x}", agent.token_id(), nonce.value())
-}
-
-/// A hash: the life of the server that the shard's nonces are in, from which timestamp on signatures are taken, and for
-/// how long nonces are kept.
-pub(super) const fn epoch(shard: Shard) -> Name<'static> {
-    Name { shard, kind: 'e', of: Of::Shard }
 }
 
 /// What stands at a shard's epoch in the former layout, and its text. It is no hash there, so that every release with those
 /// names fails before it serves.
 pub(super) fn former_epoch(shard: Shard) -> (String, String) {
     (format!("{FORMER}{{{:x}}}e", shard.0), format!("{LATER}{LAYOUT}"))
-}
-
-/// A hash: what the shard is for.
-pub(super) const fn binding(shard: Shard) -> Name<'static> {
-    Name { shard, kind: 'b', of: Of::Shard }
-}
-
-/// A string: whose key a digest is, and what was declared with it.
-pub(super) fn entry(digest: &KeyDigest) -> Name<'static> {
-    let of = Of::Digest(B256::from(digest.to_bytes()));
-    Name { shard: Shard::of_digest(digest), kind: 'd', of }
-}
-
-/// A string that is written to see whether it can be.
-pub(super) const fn probe(shard: Shard) -> Name<'static> {
-    Name { shard, kind: 'p', of: Of::Shard }
-}
-
-fn of_agent(agent: AgentId, kind: char, of: Of<'_>) -> Name<'_> {
-    Name { shard: Shard::of_agent(agent), kind, of }
-}
-
-/// CRC-16/XMODEM, which a cluster counts slots by.
-fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc: u16, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
-        })
-    })
 }
 
 #[cfg(test)]
@@ -223,10 +179,7 @@ mod tests {
 
     use redis::{RedisWrite, ToRedisArgs};
 
-    use super::{
-        Name, Prefixed, Shard, binding, crc16, entry, epoch, former_epoch, meter, nonce, nonces, probe,
-        record, visits, window,
-    };
+    use super::{Name, Prefixed, Shard, former_epoch, nonce};
     use crate::domain::agent_id::AgentId;
     use crate::domain::api_key::KeyDigest;
     use crate::domain::client::ClientNet;
@@ -247,19 +200,20 @@ mod tests {
         let agent = AgentId::new(U256::from(0x12_345));
         let client = ClientNet::of("192.0.2.1".parse().unwrap());
         let digest = KeyDigest::from_bytes([0xab; 32]);
+        let route = RouteScope("acme/docs/* GET".into());
         let acme = Scope::Tenant("acme".into());
         let names = [
-            record(agent),
-            window(agent, &Scope::Api),
-            window(agent, &acme),
-            meter(client, agent, KeyBudget::Changes),
-            meter(client, agent, KeyBudget::Revocations),
-            nonces(Shard::of_agent(agent)),
-            epoch(Shard::of_agent(agent)),
-            binding(Shard::of_agent(agent)),
-            probe(Shard::of_agent(agent)),
-            entry(&digest),
-            visits(client, &RouteScope("acme/docs/* GET".into())),
+            Name::Record(agent),
+            Name::Window(agent, &Scope::Api),
+            Name::Window(agent, &acme),
+            Name::Meter(client, agent, KeyBudget::Changes),
+            Name::Meter(client, agent, KeyBudget::Revocations),
+            Name::Nonces(Shard::of_agent(agent)),
+            Name::Epoch(Shard::of_agent(agent)),
+            Name::Binding(Shard::of_agent(agent)),
+            Name::Probe(Shard::of_agent(agent)),
+            Name::Entry(&digest),
+            Name::Visits(client, &route),
         ]
         .map(|name| name.to_string());
         let expected = [
@@ -278,14 +232,15 @@ mod tests {
         assert_eq!(names, expected);
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
         let mut sent = redis::Cmd::new();
-        sent.arg(Prefixed("blue:", record(agent)));
+        sent.arg(Prefixed("blue:", Name::Record(agent)));
         assert!(sent.get_packed_command().ends_with(b"\r\nblue:tg2:{26f}k:12345\r\n"));
         assert_eq!(nonce(agent, Nonce::new(U256::from(255))), "12345:ff");
     }
 
     #[test]
     fn slots_are_those_of_the_cluster_specification() {
-        assert_eq!(crc16(b"123456789"), 0x31c3);
+        // As `CLUSTER KEYSLOT 0` says.
+        assert_eq!(Shard(0).slot(), 13_907);
         let slots: BTreeSet<u16> = Shard::all().map(Shard::slot).collect();
         assert!(slots.len() > 900 && slots.last() < Some(&16_384), "{}", slots.len());
     }

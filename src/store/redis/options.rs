@@ -10,7 +10,7 @@ use crate::domain::binding::Binding;
 use crate::domain::redis_url::{RedisLayout, RedisUrl};
 use crate::domain::secret::Secret;
 use crate::ports::clock::Clock;
-use crate::store::redis::names::{self, Name, Prefixed, Shard};
+use crate::store::redis::names::{Name, Prefixed, Shard};
 use crate::store::redis::scripts::{Request, Scripts};
 use crate::telemetry::metrics::Metrics;
 
@@ -89,7 +89,12 @@ impl Shared {
 
     /// A command on one key.
     pub(super) fn command(&self, command: &str, name: Name<'_>) -> Request<'static> {
-        Request::command(command).arg(Prefixed(&self.options.prefix, name))
+        Request::command(command, name.shard()).arg(Prefixed(&self.options.prefix, name))
+    }
+
+    /// Writes to the server that has the shard, with a key that means nothing and lives for a minute.
+    pub(super) fn probe(&self, shard: Shard) -> Request<'static> {
+        self.command("SET", Name::Probe(shard)).arg("").arg("EX").arg(60)
     }
 
     /// The first three arguments of scripts that look at an epoch: the time here, and for how long nonces matter.
@@ -101,14 +106,14 @@ impl Shared {
     /// Begins the epoch of a shard that is for this chain where nonces may have been lost, and forgets those that are over.
     /// `verb` is "bind" or "look".
     pub(super) fn claim_of(&self, shard: Shard, verb: &str) -> Request<'_> {
-        let keys = [names::binding(shard), names::epoch(shard), names::nonces(shard)];
+        let keys = [Name::Binding(shard), Name::Epoch(shard), Name::Nonces(shard)];
         self.with_nonce_limits(self.scripts.claim.on(&keys)).arg(self.options.binding.as_str()).arg(verb)
     }
 
     /// The request as it is sent. In tests with a simulated clock the time is its last argument.
     pub(super) fn timed<'a>(&self, request: Request<'a>) -> Request<'a> {
         #[cfg(test)]
-        if let (Some(from_micros), Some(_)) = (self.simulated_from_micros, request.script()) {
+        if let (Some(from_micros), Some(_)) = (self.simulated_from_micros, request.script) {
             return request.arg(from_micros + self.clock.monotonic_micros());
         }
         request

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use redis::{Cmd, ToRedisArgs};
+use redis::{Cmd, ToRedisArgs, Value};
 
-use crate::store::redis::names::{Name, Prefixed};
+use crate::store::redis::names::{Name, Prefixed, Shard};
 
 const ANSWERS: &str = include_str!("scripts/answers.lua");
 const CLOCK: &str = include_str!("scripts/clock.lua");
@@ -34,7 +34,8 @@ impl Script {
 
     /// A call of it on these keys; arguments follow.
     pub(super) fn on(&self, keys: &[Name<'_>]) -> Request<'_> {
-        let request = Request { script: Some(self), ..Request::command("EVALSHA") };
+        let shard = keys.first().map_or(Shard::FIRST, Name::shard);
+        let request = Request { script: Some(self), ..Request::command("EVALSHA", shard) };
         let request = request.arg(&self.hash).arg(keys.len());
         keys.iter().fold(request, |request, name| request.arg(Prefixed(&self.prefix, *name)))
     }
@@ -50,29 +51,25 @@ impl Script {
 /// A command, or a call of a script that the server may have forgotten.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
-    command: Cmd,
-    script: Option<&'a Script>,
+    pub(super) command: Cmd,
+    /// The server that has this shard is asked.
+    pub(super) shard: Shard,
+    pub(super) script: Option<&'a Script>,
+    /// Finds a write in the answer that `store.redis.wait_replicas` replicas must acknowledge.
+    pub(super) is_write: Option<fn(&Value) -> bool>,
 }
 
-impl<'a> Request<'a> {
-    pub(super) fn command(name: &str) -> Self {
+impl Request<'_> {
+    pub(super) fn command(name: &str, shard: Shard) -> Self {
         let mut command = Cmd::with_capacity(ARGUMENTS, COMMAND_BYTES);
         command.arg(name);
-        Self { command, script: None }
+        Self { command, shard, script: None, is_write: None }
     }
 
     #[must_use]
     pub(super) fn arg(mut self, argument: impl ToRedisArgs) -> Self {
         self.command.arg(argument);
         self
-    }
-
-    pub(super) const fn packed(&self) -> &Cmd {
-        &self.command
-    }
-
-    pub(super) const fn script(&self) -> Option<&'a Script> {
-        self.script
     }
 }
 

@@ -15,19 +15,24 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::domain::redis_url::RedisHost;
-use crate::store::redis::answers::number;
+use crate::store::redis::answers::read;
 use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::{RedisError, is, is_no_master, text_of};
-use crate::store::redis::findings::{self, Finding, TOO_FEW_REPLICAS};
+use crate::store::redis::findings::{self, TOO_FEW_REPLICAS};
 use crate::store::redis::info::Info;
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::Shared;
-use crate::store::redis::pause::{PAUSE, longer};
 use crate::store::redis::scripts::Request;
 use crate::store::redis::sentinels::Sentinels;
 use crate::store::redis::session::{Connection, Session};
 use crate::supervision::keep_going;
 use crate::within::within;
+
+/// How long to wait before a server is tried again after a session with it; each failure doubles it.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest pause between two tries.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The states of a circuit breaker, as the metric names them. There is a session: requests go through.
 const CLOSED: &str = "closed";
@@ -57,21 +62,31 @@ impl fmt::Display for Address {
 pub(super) struct Shards {
     pub(super) all: Vec<Shard>,
     /// True once they were claimed.
-    pub(super) claimed: bool,
-    /// How many looks there were at one of them.
-    looks: usize,
+    claimed: bool,
 }
 
 impl Shards {
-    const fn new(all: Vec<Shard>) -> Self {
-        Self { all, claimed: false, looks: 0 }
+    /// One of them.
+    pub(super) fn first(&self) -> Shard {
+        self.all.first().copied().unwrap_or(Shard::FIRST)
     }
 
-    /// The next one to look at, and if they were claimed.
-    pub(super) fn next(&mut self) -> (Shard, bool) {
-        self.looks = self.looks.wrapping_add(1);
-        let place = self.looks.checked_rem(self.all.len()).unwrap_or_default();
-        (self.all.get(place).copied().unwrap_or(Shard::FIRST), self.claimed)
+    /// The one to look at in this turn, once they were claimed.
+    pub(super) fn claimed_at(&self, turn: usize) -> Option<Shard> {
+        let place = turn.checked_rem(self.all.len())?;
+        self.all.get(place).copied().filter(|_| self.claimed)
+    }
+
+    /// These were claimed.
+    pub(super) fn claimed(&mut self, shards: &[Shard]) {
+        self.claimed = self.all == shards;
+    }
+
+    /// Replaces those that are claimed here.
+    pub(super) fn set(&mut self, all: Vec<Shard>) {
+        if self.all != all {
+            *self = Self { all, claimed: false };
+        }
     }
 }
 
@@ -86,8 +101,6 @@ pub(super) struct Server {
     /// Why there is no session.
     why: Mutex<String>,
     pub(super) shards: Mutex<Shards>,
-    /// The findings that were logged last, and of which host.
-    reported: Mutex<(Option<RedisHost>, Vec<Finding>)>,
     /// The timestamp from which on signatures are taken in all shards, in Unix seconds.
     pub(super) accepted_from_secs: AtomicU64,
     /// How many replicas it lacked when it was asked last, of those that must acknowledge writes.
@@ -104,21 +117,15 @@ impl Server {
             breaker: Mutex::new(OPEN),
             session_ended: Notify::new(),
             why: Mutex::new("it is being made".to_owned()),
-            shards: Mutex::new(Shards::new(shards)),
-            reported: Mutex::default(),
+            shards: Mutex::new(Shards { all: shards, claimed: false }),
             accepted_from_secs: AtomicU64::new(0),
             replicas_missing: AtomicU32::new(0),
         })
     }
 
-    /// Asks the server. A write that `is_write` finds in the answer must be acknowledged by `store.redis.wait_replicas` replicas.
-    pub(super) async fn ask(
-        &self,
-        request: &Request<'_>,
-        is_write: Option<fn(&Value) -> bool>,
-    ) -> Result<Value, RedisError> {
+    pub(super) async fn ask(&self, request: &Request<'_>) -> Result<Value, RedisError> {
         let session = self.session()?;
-        match is_write.filter(|_| self.shared.options.wait_replicas > 0) {
+        match request.is_write.filter(|_| self.shared.options.wait_replicas > 0) {
             Some(is_write) => self.ask_acknowledged(&session, request, is_write).await,
             None => self.ask_on(&session, &self.connection(&session)?, request).await,
         }
@@ -140,8 +147,8 @@ impl Server {
             wait.arg(options.wait_replicas).arg(millis);
             let time_max = options.timeout + options.wait_timeout;
             let waited = self.send(session, &connection, &wait, time_max).await??;
-            let acknowledged = u32::try_from(number(&waited)?).unwrap_or(u32::MAX);
-            if acknowledged < options.wait_replicas {
+            let acknowledged: i64 = read(&waited)?;
+            if acknowledged < options.wait_replicas.into() {
                 let (server, wanted) = (session.host.clone(), options.wait_replicas);
                 return Err(RedisError::Unacknowledged { server, acknowledged, wanted });
             }
@@ -156,35 +163,17 @@ impl Server {
         request: &Request<'_>,
     ) -> Result<Value, RedisError> {
         let time_max = self.shared.options.timeout;
-        match self.send(session, connection, request.packed(), time_max).await? {
+        match self.send(session, connection, &request.command, time_max).await? {
             Ok(value) => Ok(value),
-            Err(error) => match request.script() {
+            Err(error) => match request.script {
                 Some(script) if is(&error, ServerErrorKind::NoScript) => {
                     // It was not run, so it may be sent again.
                     self.send(session, connection, &script.load(), time_max).await??;
-                    Ok(self.send(session, connection, request.packed(), time_max).await??)
+                    Ok(self.send(session, connection, &request.command, time_max).await??)
                 }
                 _ => Err(error.into()),
             },
         }
-    }
-
-    /// One of the server's shards.
-    pub(super) fn first_shard(&self) -> Shard {
-        self.shards.lock().all.first().copied().unwrap_or(Shard::FIRST)
-    }
-
-    /// Replaces the shards that are claimed here.
-    pub(super) fn set_shards(&self, shards: Vec<Shard>) {
-        let mut before = self.shards.lock();
-        if before.all != shards {
-            *before = Shards::new(shards);
-        }
-    }
-
-    /// From which timestamp on signatures are taken in every shard, in Unix seconds.
-    pub(super) fn accepted_from_secs(&self) -> u64 {
-        self.accepted_from_secs.load(Ordering::Relaxed)
     }
 
     /// The session, if there is one.
@@ -214,19 +203,12 @@ impl Server {
         if !self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
             return;
         }
-        let missing = self.lacking(info);
-        self.replicas_missing.store(missing, Ordering::Relaxed);
-        let (server, found) = (&session.host, &mut self.reported.lock().1);
-        match (missing > 0, found.iter().position(|finding| *finding == TOO_FEW_REPLICAS)) {
-            (true, None) => {
-                found.push(TOO_FEW_REPLICAS);
-                tracing::warn!(%server, missing, "Redis: {TOO_FEW_REPLICAS}");
-            }
-            (false, Some(place)) => {
-                found.swap_remove(place);
-                tracing::info!(%server, "Redis has as many replicas again as store.redis.wait_replicas wants");
-            }
-            (true, Some(_)) | (false, None) => {}
+        let (server, missing) = (&session.host, self.lacking(info));
+        let before = self.replicas_missing.swap(missing, Ordering::Relaxed);
+        if before == 0 && missing > 0 {
+            tracing::warn!(%server, missing, "Redis: {TOO_FEW_REPLICAS}");
+        } else if before > 0 && missing == 0 {
+            tracing::info!(%server, "Redis has as many replicas again as store.redis.wait_replicas wants");
         }
     }
 
@@ -248,7 +230,7 @@ impl Server {
                 Err(error) => self.failed(&error.asked_as(&Login::Server.words(options))),
             }
             sleep(pause).await;
-            pause = longer(pause);
+            pause = PAUSE_MAX.min(2 * pause);
         }
     }
 
@@ -263,13 +245,8 @@ impl Server {
         let info = Info::of(&mut connection).await?;
         info.check_usable()?;
         self.claim(&mut connection).await?;
-        let found = findings::of(&mut connection, &info, shared.options.wait_replicas).await;
         self.replicas_missing.store(self.lacking(&info), Ordering::Relaxed);
-        let mut reported = self.reported.lock();
-        if reported.0.replace(host.clone()).is_some_and(|before| before != host) {
-            reported.1.clear();
-        }
-        for finding in findings::news(&mut reported.1, found) {
+        for finding in findings::of(&mut connection, &info, shared.options.wait_replicas).await {
             tracing::warn!(server = %host, "Redis: {finding}");
         }
         Ok(Session::new(host, info, connection))
@@ -372,17 +349,5 @@ impl Drop for Server {
     /// A node that left the cluster is not counted any more.
     fn drop(&mut self) {
         self.shared.metrics.store_breakers.with_label_values(&[*self.breaker.lock()]).dec();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Finding, Server};
-
-    impl Server {
-        /// The findings that were logged last.
-        pub(in crate::store::redis) fn reported(&self) -> Vec<Finding> {
-            self.reported.lock().1.clone()
-        }
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use crate::domain::redis_url::{RedisHost, RedisLayout};
 use crate::store::redis::cluster::{self, Range, not_every_slot, ranges};
 use crate::store::redis::error::RedisError;
-use crate::store::redis::names::{self, SHARDS, Shard};
+use crate::store::redis::names::{SHARDS, Shard};
 use crate::store::redis::options::Shared;
 use crate::store::redis::scripts::Request;
 use crate::store::redis::sentinels::Sentinels;
@@ -74,34 +74,15 @@ impl Servers {
         servers
     }
 
-    /// Asks the server that has the shard.
-    pub(super) async fn ask(&self, shard: Shard, request: Request<'_>) -> Result<Value, RedisError> {
-        self.send(shard, request, None).await
-    }
-
-    /// The same for a write that `store.redis.wait_replicas` replicas must have, if `is_write` finds one in the answer.
-    pub(super) async fn ask_acknowledged(
-        &self,
-        shard: Shard,
-        request: Request<'_>,
-        is_write: fn(&Value) -> bool,
-    ) -> Result<Value, RedisError> {
-        self.send(shard, request, Some(is_write)).await
-    }
-
-    async fn send(
-        &self,
-        shard: Shard,
-        request: Request<'_>,
-        is_write: Option<fn(&Value) -> bool>,
-    ) -> Result<Value, RedisError> {
+    /// Asks the server that has the request's shard.
+    pub(super) async fn ask(&self, request: Request<'_>) -> Result<Value, RedisError> {
         let request = self.shared.timed(request);
-        let server = self.map.load().by_shard.get(shard.place()).and_then(Clone::clone);
+        let server = self.map.load().by_shard.get(request.shard.place()).and_then(Clone::clone);
         let no_node = || RedisError::Down("no node of the cluster has the slot".to_owned());
-        let answer = server.ok_or_else(no_node)?.ask(&request, is_write).await;
+        let answer = server.ok_or_else(no_node)?.ask(&request).await;
         // A node that only redirected the request has not done it.
         match answer.as_ref().err().and_then(|error| self.moved_to(error)) {
-            Some(server) => server.ask(&request, is_write).await,
+            Some(server) => server.ask(&request).await,
             None => answer,
         }
     }
@@ -118,8 +99,8 @@ impl Servers {
     /// Writes to every server, to see whether it can be. A node whose slot is on its way is one that answers.
     pub(super) async fn probe(&self) -> Result<(), RedisError> {
         for server in self.all()? {
-            let probe = self.shared.command("SET", names::probe(server.first_shard())).arg("");
-            match server.ask(&probe.arg("EX").arg(60), None).await {
+            let shard = server.shards.lock().first();
+            match server.ask(&self.shared.probe(shard)).await {
                 Err(error) if error.is_elsewhere() && self.shared.is_cluster() => {}
                 written => drop(written?),
             }
@@ -127,21 +108,9 @@ impl Servers {
         Ok(())
     }
 
-    /// From which timestamp on signatures are taken everywhere, in Unix seconds, as far as is known.
-    pub(super) fn accepted_from_secs(&self) -> u64 {
-        let servers = self.all().unwrap_or_default();
-        servers.iter().map(|server| server.accepted_from_secs()).max().unwrap_or_default()
-    }
-
-    /// By how many microseconds a server's clock is ahead of this machine's: of the server for which that is most.
-    pub(super) fn clock_offset_micros(&self) -> Option<i64> {
-        let servers = self.all().unwrap_or_default();
-        servers.iter().filter_map(|server| server.clock_offset_micros()).max_by_key(|offset| offset.abs())
-    }
-
-    /// How many replicas a server lacks of those that must acknowledge writes: the server that lacks most.
-    pub(super) fn replicas_missing(&self) -> Option<u32> {
-        self.all().unwrap_or_default().iter().filter_map(|server| server.replicas_missing()).max()
+    /// Those that are known, unless a shard has none.
+    pub(super) fn known(&self) -> Vec<Arc<Server>> {
+        self.all().unwrap_or_default()
     }
 
     /// The servers, if together they have all shards.
@@ -186,7 +155,7 @@ impl Servers {
     async fn look(&self, seeds: &[RedisHost]) -> Result<Vec<Range>, RedisError> {
         for Node { server, .. } in &self.map.load_full().nodes {
             let Address::Fixed(host) = &server.address else { continue };
-            let answer = server.ask(&Request::command("CLUSTER").arg("SLOTS"), None).await;
+            let answer = server.ask(&Request::command("CLUSTER", Shard::FIRST).arg("SLOTS")).await;
             if let Ok(ranges) = answer.and_then(|answer| ranges(&answer, host)) {
                 return Ok(ranges);
             }
@@ -212,7 +181,7 @@ impl Servers {
                     *place = Some(Arc::clone(&node.server));
                 }
             }
-            node.server.set_shards(shards);
+            node.server.shards.lock().set(shards);
             map.nodes.push(node);
         }
         let is_gone = |node: &&Node| !map.nodes.iter().any(|kept| Arc::ptr_eq(&kept.server, &node.server));

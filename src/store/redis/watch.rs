@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redis::Value;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::store::redis::answers::bytes;
-use crate::store::redis::error::RedisError;
+use crate::store::redis::answers::read;
 use crate::store::redis::info::Info;
 use crate::store::redis::server::{Address, Server};
 use crate::store::redis::session::{Connection, Session};
@@ -52,7 +50,7 @@ impl Server {
             // A failure to send is counted where it happens. A silent connection holds up none that answered before.
             while asked.join_next().await.is_some() {}
             // The store's own runtime gets its connection back here, too, if it has lost it.
-            if let Err(error) = self.look_at_claim(session).await {
+            if let Err(error) = self.look_at_claim(session, beat).await {
                 tracing::debug!(%error, "cannot look at what Redis is for");
             }
         }
@@ -62,7 +60,8 @@ impl Server {
     async fn look_over(&self, session: &Arc<Session>, connection: &Arc<Connection>) {
         let (time_max, asked_at) = (self.shared.options.timeout, self.shared.clock.unix_millis());
         if let Ok(Ok(answer)) = self.send(session, connection, &redis::cmd("INFO"), time_max).await {
-            match judge(session, &answer) {
+            let info = read::<String>(&answer).map(|text| Info::read(&text));
+            match info.and_then(|info| session.check(&info).map(|()| info)) {
                 Ok(info) => {
                     self.note_time(session, &info, asked_at);
                     self.note_replicas(session, &info);
@@ -98,10 +97,4 @@ impl Server {
             sleep(ASK_EVERY).await;
         }
     }
-}
-
-fn judge(session: &Session, answer: &Value) -> Result<Info, RedisError> {
-    let text = std::str::from_utf8(bytes(answer)?).map_err(|_| RedisError::Unreadable)?;
-    let info = Info::read(text);
-    session.check(&info).map(|()| info)
 }

@@ -265,13 +265,13 @@ async fn a_stuck_back_end_voids_nothing_while_another_one_shows_what_is_known() 
         _ => None,
     });
     scene.profile(1).await.unwrap();
-    let floor = scene.follower.source.floor.now();
+    let floor = scene.follower.agents.source.floor.now();
     for _ in 0..3 {
         scene.tick(&mut following).await;
         scene.fall_silent();
     }
     assert_eq!(scene.mode(), "lost");
-    assert_eq!(scene.follower.source.floor.now(), floor);
+    assert_eq!(scene.follower.agents.source.floor.now(), floor);
 }
 
 /// Caches these agents at the followed block, and has a log drop everybody.

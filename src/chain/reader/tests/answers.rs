@@ -267,7 +267,7 @@ async fn an_absurd_agent_costs_those_who_are_read_with_it_few_calls() {
     let bench = bench(&[node.url()], ALL, PATIENT);
     let block = Block { number: HEAD, hash: B256::ZERO, parent: B256::ZERO, timestamp: 1_700_000_000 };
     let wanted = (0..PINNED.keys as u64).map(|id| (agent(id), block)).collect();
-    let read = bench.reader.agents.pinned(wanted).await;
+    let read = Arc::clone(&bench.reader.agents).pinned(wanted).await;
     assert_eq!(read.len(), PINNED.keys);
     for (id, read) in read.iter().enumerate() {
         match read {

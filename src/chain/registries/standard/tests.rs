@@ -8,6 +8,7 @@ use super::{
     getValidationCall, getValidationReturn, read_owner, tokenURICall,
 };
 use crate::chain::answer::{Result3, read_dated};
+use crate::chain::contract_check::all_usable;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{ALL, OWNER, agent, details};
 use crate::chain::tests::results::{
@@ -115,20 +116,24 @@ fn a_call_that_fails_or_gives_nothing_is_a_fault_whichever_it_is() {
         let empty = with(index, returned(Vec::new()));
         let Err(ReadError::NoCode(key)) = read_on(ALL, &empty) else { panic!("{name}") };
         // The contract check does not look at a second call of the same registry.
-        assert_eq!(ALL.unusable(&empty), (index != 1).then_some(ReadError::NoCode(key)), "{name}");
+        assert_eq!(
+            all_usable(ALL.found(&empty)).err(),
+            (index != 1).then_some(ReadError::NoCode(key)),
+            "{name}"
+        );
         let cut = read_on(ALL, &with(index, returned(vec![0xff; 31])));
         assert_eq!(cut, Err(ReadError::Undecodable(name)));
     }
     // A revert that says something of another call says nothing of the owner.
     assert_eq!(read_on(ALL, &with(2, reverted(not_minted()))), Err(ReadError::Reverted("getStake(uint256)")));
     assert!(matches!(read_on(ALL, &results()[..5]), Err(ReadError::Unintelligible(_))));
-    assert_eq!(ALL.unusable(&results()), None);
+    assert_eq!(all_usable(ALL.found(&results())).err(), None);
 }
 
 #[test]
 fn a_contract_without_the_function_is_another_one_and_one_that_says_why_it_reverts_is_not() {
     let others = |results: &[Result3]| {
-        let found = ALL.found(results).filter_map(|(_, _, answer)| answer.err());
+        let found = ALL.found(results).into_iter().filter_map(|(_, _, answer)| answer.err());
         found.collect::<Vec<_>>()
     };
     assert_eq!(others(&results()), []);
@@ -144,7 +149,7 @@ fn a_contract_without_the_function_is_another_one_and_one_that_says_why_it_rever
             let results = with(index, result);
             assert_eq!(others(&results), std::slice::from_ref(&other));
             // Without details verifications are answered.
-            assert_eq!(ALL.unusable(&results), (index < 3).then_some(other.clone()), "{key}");
+            assert_eq!(all_usable(ALL.found(&results)).err(), (index < 3).then_some(other.clone()), "{key}");
         }
         assert_eq!(others(&with(index, reverted(not_minted()))), [], "{key}");
     }

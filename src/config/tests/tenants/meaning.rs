@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{read, route_with, tenant_with};
+use super::{file_of, problems, read, route_with, set, tenant_with};
 use crate::domain::cors::CorsRules;
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
@@ -112,6 +112,32 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
 fn the_gateway_shows_the_way_unless_the_tenant_says_no() {
     assert!(read(tenant_with(&[])).discovery);
     assert!(!read(tenant_with(&[("discovery", "false")])).discovery);
+}
+
+#[test]
+fn upstreams_get_no_assertions_unless_the_tenant_asks_and_somebody_signs() {
+    assert!(!read(tenant_with(&[])).assertion);
+    let asking = [("assertion", "true")];
+    let needed =
+        "tenants[1].assertion: needs [assertion] with issuer and key_file; without them nobody signs";
+    let issuer = [("assertion.issuer", "\"https://gate.example\""), ("assertion.key_file", "\"k.pem\"")];
+    let with = |keys: &[(&str, &str)]| {
+        let mut file: toml::Table = file_of(vec![tenant_with(&asking)]).parse().unwrap();
+        keys.iter().for_each(|(path, literal)| set(&mut file, path, literal.parse().unwrap()));
+        problems(&file.to_string(), &[])
+    };
+    assert_eq!(with(&[]), [needed]);
+    assert_eq!(with(&issuer), [""; 0]);
+    let together = "issuer and key_file go together; write both or neither";
+    assert_eq!(with(&issuer[..1]), [format!("assertion.key_file: {together}")]);
+    assert_eq!(with(&issuer[1..]), [format!("assertion.issuer: {together}")]);
+    for name in ["gate", "urn:example:gate", "https://gate.example/x"] {
+        assert_eq!(with(&[("assertion.issuer", &format!("\"{name}\"")), issuer[1]]), [""; 0], "{name}");
+    }
+    for name in ["", "a b", ":gate", "https://", "g\u{e4}te", &"x".repeat(257)] {
+        let found = with(&[("assertion.issuer", &format!("\"{name}\"")), issuer[1]]);
+        assert!(found.len() == 1 && found[0].starts_with("assertion.issuer: is "), "{found:?}");
+    }
 }
 
 #[test]

@@ -7,9 +7,8 @@ use redis::Value;
 use crate::ports::store::{KeyChange, KeyChanged, Store};
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::redis::RedisStore;
-use crate::store::redis::names::{self, Shard};
+use crate::store::redis::names::Name;
 use crate::store::redis::options::Options;
-use crate::store::redis::scripts::Request;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{SIGNED_SECS, by_key, clock, is_admitted, opened, options, served};
 
@@ -85,7 +84,7 @@ async fn a_failover_after_a_change_leaves_the_key_that_was_shown_last_for_good()
     assert!(admits(&after, 2).await && !admits(&after, 1).await);
     assert_eq!(after.find(&digest(2)).await.unwrap().unwrap().agent, agent(1));
     assert_eq!(after.find(&digest(1)).await.unwrap(), None);
-    let ttl = Request::command("TTL").arg(names::entry(&digest(2)));
-    let ttl = after.servers.ask(Shard::of_digest(&digest(2)), ttl).await.unwrap();
+    let ttl = after.shared.command("TTL", Name::Entry(&digest(2)));
+    let ttl = after.servers.ask(ttl).await.unwrap();
     assert_eq!(ttl, Value::Int(-1));
 }

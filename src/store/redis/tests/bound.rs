@@ -13,7 +13,7 @@ use crate::domain::redis_url::RedisUrl;
 use crate::os::Os;
 use crate::ports::store::{Admission, Budget, KeyBudget, KeyChange, KeyChanged, RouteScope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key, until};
-use crate::store::redis::names::{Shard, binding as name_of};
+use crate::store::redis::names::{Name, Shard};
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::server::{RedisServer, say};
@@ -116,7 +116,7 @@ async fn a_redis_that_has_lost_what_it_is_for_is_bound_again() {
     let mut administrator = server.connected().await;
     say(&mut administrator, &["FLUSHALL"]).await.unwrap();
     let last = Shard::all().last().unwrap();
-    let names = [Shard::all().next().unwrap(), last].map(|shard| name_of(shard).to_string());
+    let names = [Shard::all().next().unwrap(), last].map(|shard| Name::Binding(shard).to_string());
     until("it is bound again", async || {
         let mut bound = 0;
         for name in &names {

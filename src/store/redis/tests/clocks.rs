@@ -14,7 +14,7 @@ use crate::ports::store::{Admission, NonceRefused, Scope};
 use crate::store::contract::{agent, claim, until};
 use crate::store::redis::answers::admission;
 use crate::store::redis::info::Info;
-use crate::store::redis::names::{self, Shard};
+use crate::store::redis::names::{self, Name, Shard};
 use crate::store::redis::scripts::Scripts;
 use crate::store::redis::tests::real::open;
 use crate::store::redis::tests::server::{RedisServer, say};
@@ -70,12 +70,12 @@ struct Scene<'a> {
 impl Scene<'_> {
     fn ask(&mut self, caller: usize, nonce: u64, signed_at_secs: u64) -> bool {
         let shard = Shard::of_agent(agent(1));
-        let keys = [names::epoch(shard), names::nonces(shard), names::window(agent(1), &Scope::Api)];
+        let keys = [Name::Epoch(shard), Name::Nonces(shard), Name::Window(agent(1), &Scope::Api)];
         let admit = self.scripts.admit_by_nonce.on(&keys).arg(self.callers_secs[caller]).arg(AHEAD_SECS);
         let admit = admit.arg(RETENTION_SECS).arg(signed_at_secs);
         let admit = admit.arg(names::nonce(agent(1), claim(nonce, 0).nonce)).arg(1_000_000).arg(60_000_000);
         let admit = admit.arg(self.redis_secs * 1_000_000);
-        let answer: Value = admit.packed().query(self.connection).unwrap();
+        let answer: Value = admit.command.query(self.connection).unwrap();
         matches!(admission(&answer).unwrap(), Admission::Admitted { .. })
     }
 

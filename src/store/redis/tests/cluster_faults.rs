@@ -15,7 +15,7 @@ use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{LOOK_EVERY, MANY, agent, claim, digest, key, until};
 use crate::store::redis::RedisStore;
-use crate::store::redis::names::{Shard, epoch, probe};
+use crate::store::redis::names::{Name, Shard};
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::server::say;
@@ -334,9 +334,10 @@ async fn a_node_with_a_slot_on_its_way_is_connected_to_anew_and_is_ready() {
     let (slot, id) = (moving.slot().to_string(), cluster.id(1).await);
     cluster.say(0, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id]).await;
     // As when they are on the other side already.
-    cluster.say(0, &["DEL", &epoch(moving).to_string()]).await;
-    cluster.say(0, &["DEL", &probe(moving).to_string()]).await;
-    let asked = say(&mut cluster.connections[0], &["SET", &probe(moving).to_string(), ""]).await.unwrap_err();
+    cluster.say(0, &["DEL", &Name::Epoch(moving).to_string()]).await;
+    cluster.say(0, &["DEL", &Name::Probe(moving).to_string()]).await;
+    let asked =
+        say(&mut cluster.connections[0], &["SET", &Name::Probe(moving).to_string(), ""]).await.unwrap_err();
     assert_eq!(asked.code(), Some("ASK"));
     scene.stores[0].probe().await.unwrap();
 

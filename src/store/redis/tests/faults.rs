@@ -23,8 +23,8 @@ use crate::within::now;
 
 async fn command(store: &RedisStore, words: &[&str]) {
     let (name, rest) = words.split_first().unwrap();
-    let request = Request::command(name).arg(rest);
-    store.servers.ask(Shard::FIRST, request).await.unwrap();
+    let request = Request::command(name, Shard::FIRST).arg(rest);
+    store.servers.ask(request).await.unwrap();
 }
 
 #[tokio::test]

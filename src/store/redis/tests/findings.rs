@@ -1,28 +1,26 @@
 //! Warnings about real servers: one for each setting that loses data, and none about durable settings.
 
+use std::collections::BTreeSet;
+
 use redis::Value;
 
 use crate::store::redis::findings::{
     Finding, GOES_ON_ALONE, KEEPS_NOTHING, NEVER_SYNCS, NOBODY_WAITS, SNAPSHOTS_ALONE, SYNCS_EVERY_SECOND,
     TOO_FEW_REPLICAS,
 };
+use crate::store::redis::look;
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::server::{RedisServer, say};
-use crate::store::redis::tests::{clock, only, opened, options};
-use crate::store::redis::{RedisStore, look};
+use crate::store::redis::tests::{clock, options};
 use crate::telemetry::metrics::Metrics;
 
 const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
-/// A store that has just been connected.
-async fn store(server: &RedisServer, wait_replicas: u32) -> RedisStore {
-    opened(Options { wait_replicas, ..options(&server.url()) }, &clock()).await
-}
-
-/// The findings at the server that the store is connected to.
-fn found(store: &RedisStore) -> Vec<Finding> {
-    only(store).reported()
+/// What a look finds at the server.
+async fn found(server: &RedisServer, wait_replicas: u32) -> BTreeSet<Finding> {
+    let options = Options { wait_replicas, ..options(&server.url()) };
+    look(options, clock(), Metrics::new().unwrap()).await.unwrap()
 }
 
 #[tokio::test]
@@ -40,21 +38,19 @@ async fn settings_that_lose_data_in_a_restart_are_found() {
         (hidden.to_vec(), Some(SNAPSHOTS_ALONE)),
     ] {
         let Some(server) = RedisServer::start(&arguments).await else { return };
-        let found = found(&store(&server, 0).await);
-        assert_eq!(found, Vec::from_iter(expected), "{arguments:?}");
+        assert_eq!(found(&server, 0).await, BTreeSet::from_iter(expected), "{arguments:?}");
     }
 }
 
 #[tokio::test]
 async fn replicas_that_are_missing_or_not_waited_for_are_found() {
     let Some(master) = RedisServer::start(DURABLE).await else { return };
-    let none = found(&store(&master, 1).await);
-    assert_eq!(none, [TOO_FEW_REPLICAS]);
+    assert_eq!(found(&master, 1).await, [TOO_FEW_REPLICAS].into());
     let _replica = master.replica().await;
-    assert_eq!(found(&store(&master, 0).await), [NOBODY_WAITS, GOES_ON_ALONE]);
-    assert_eq!(found(&store(&master, 1).await), [GOES_ON_ALONE]);
+    assert_eq!(found(&master, 0).await, [NOBODY_WAITS, GOES_ON_ALONE].into());
+    assert_eq!(found(&master, 1).await, [GOES_ON_ALONE].into());
     say(&mut master.connected().await, &["CONFIG", "SET", "min-replicas-to-write", "1"]).await.unwrap();
-    assert!(found(&store(&master, 1).await).is_empty());
+    assert!(found(&master, 1).await.is_empty());
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::ports::clock::Clock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key, until};
 use crate::store::redis::RedisStore;
-use crate::store::redis::names;
+use crate::store::redis::names::Name;
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::fitting;
 use crate::store::redis::tests::history::{
@@ -164,7 +164,7 @@ impl Load {
         let _ = say(&mut connection, &["READONLY"]).await;
         let mut received = HashMap::new();
         for window in &self.windows {
-            let name = names::window(agent(window.0), &window.1).to_string();
+            let name = Name::Window(agent(window.0), &window.1).to_string();
             // Refused where another master has the window.
             let Ok(length) = say(&mut connection, &["LLEN", &name]).await else { continue };
             received.insert(window.clone(), from_redis_value_ref(&length).unwrap());

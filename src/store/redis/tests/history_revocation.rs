@@ -19,7 +19,7 @@ use crate::ports::clock::Clock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key, until};
 use crate::store::redis::RedisStore;
-use crate::store::redis::names;
+use crate::store::redis::names::Name;
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::fitting;
 use crate::store::redis::tests::history::{
@@ -365,7 +365,7 @@ async fn an_entry_that_outlives_its_key_is_read_again_and_lets_nobody_in() {
         for _ in 0..100 {
             assert!(load.change(0, 1, Some(KeyChange::Issue)).await);
             let key = *load.shown.lock().unwrap().last().unwrap();
-            let name = names::entry(&digest(key));
+            let name = Name::Entry(&digest(key));
             let entry: Vec<u8> = redis::cmd("GET").arg(name).query_async(&mut connection).await.unwrap();
             assert_eq!(load.verify(1, key).await, Some(true));
             assert!(load.change(0, 1, None).await);

@@ -7,20 +7,20 @@ use crate::domain::api_key::KeyDigest;
 use crate::ports::store::{KeyChange, KeyChanged, NonceRefused, Store};
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::redis::RedisStore;
-use crate::store::redis::answers::number;
-use crate::store::redis::names::{self, Shard};
+use crate::store::redis::answers::read;
+use crate::store::redis::names::{Name, Shard};
 use crate::store::redis::scripts::Request;
 use crate::store::redis::tests::{SIGNED_SECS, opened, options, served};
 
 /// For how many seconds an entry is there: -1 is for ever, -2 for one that is not there.
 async fn ttl(store: &RedisStore, number: u64) -> Value {
-    let ttl = Request::command("TTL").arg(names::entry(&digest(number)));
-    store.servers.ask(Shard::of_digest(&digest(number)), ttl).await.unwrap()
+    let ttl = store.shared.command("TTL", Name::Entry(&digest(number)));
+    store.servers.ask(ttl).await.unwrap()
 }
 
 async fn size(store: &RedisStore) -> u64 {
-    let size = store.servers.ask(Shard::FIRST, Request::command("DBSIZE")).await;
-    number(&size.unwrap()).unwrap()
+    let size = store.servers.ask(Request::command("DBSIZE", Shard::FIRST)).await;
+    read(&size.unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn one_key_in_a_thousand_fits_an_agent() {
         let fitting = keys.iter().filter(|digest| store.fits(agent(number), digest)).count();
         assert!((50..150).contains(&fitting), "{number}: {fitting}");
     }
-    let record = names::record(agent(1)).shard();
+    let record = Name::Record(agent(1)).shard();
     let fitting = keys.iter().find(|digest| store.fits(agent(1), digest)).unwrap();
-    assert_eq!(names::entry(fitting).shard(), record, "{}", B256::from(fitting.to_bytes()));
+    assert_eq!(Name::Entry(fitting).shard(), record, "{}", B256::from(fitting.to_bytes()));
 }

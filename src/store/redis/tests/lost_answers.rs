@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Scope, Store};
 use crate::store::contract::{agent, claim, key};
-use crate::store::redis::names;
+use crate::store::redis::names::Name;
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::server::{RedisServer, own_ip};
 use crate::store::redis::tests::{SIGNED_SECS, by_key, by_nonce, clock, is_admitted, opened, options, ready};
@@ -123,7 +123,7 @@ async fn a_request_whose_answer_is_lost_is_a_fault_is_not_sent_again_and_has_its
             *loss.words.lock().unwrap() = None;
             std::mem::take(&mut *loss.passed_on.lock().unwrap())
         };
-        let window = names::window(agent(1), &Scope::Api).to_string();
+        let window = Name::Window(agent(1), &Scope::Api).to_string();
 
         lose(window.clone());
         assert_eq!(by_key(&store, 1).await, None, "{then:?}");
@@ -140,7 +140,7 @@ async fn a_request_whose_answer_is_lost_is_a_fault_is_not_sent_again_and_has_its
         );
         assert_eq!(by_key(&patient, 1).await, Some(Admission::Admitted { remaining: 2_694 }), "{then:?}");
 
-        lose(names::record(agent(1)).to_string());
+        lose(Name::Record(agent(1)).to_string());
         let rotate = || KeyChange::Rotate(key(2));
         assert!(store.change_key(agent(1), claim(2, SIGNED_SECS), rotate()).await.is_err(), "{then:?}");
         assert_eq!(sent().await, 1, "{then:?}");

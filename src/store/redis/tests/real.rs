@@ -15,10 +15,9 @@ use crate::ports::store::{
 };
 use crate::store::contract::{ONE, agent, claim, digest, key};
 use crate::store::redis::RedisStore;
-use crate::store::redis::answers::number;
-use crate::store::redis::names::{self, Name, Shard};
+use crate::store::redis::answers::read;
+use crate::store::redis::names::Name;
 use crate::store::redis::options::{Options, TlsFiles};
-use crate::store::redis::scripts::Request;
 use crate::store::redis::tests::secured::{arguments, certificates, tls_settings, words};
 use crate::store::redis::tests::server::{Admin, RedisServer, own_ip};
 use crate::store::redis::tests::{AHEAD_SECS, options, ready, refused};
@@ -33,8 +32,7 @@ pub(super) fn open(options: Options) -> RedisStore {
 
 /// For how long Redis keeps something more.
 async fn millis_left(store: &RedisStore, name: Name<'_>) -> u64 {
-    let ttl = Request::command("PTTL").arg(name);
-    number(&store.servers.ask(Shard::of_agent(agent(1)), ttl).await.unwrap()).unwrap()
+    read(&store.servers.ask(store.shared.command("PTTL", name)).await.unwrap()).unwrap()
 }
 
 /// The time by Redis' clock.
@@ -70,7 +68,7 @@ async fn windows_are_counted_by_the_clock_of_redis_and_go_when_they_mean_nothing
     else {
         panic!("one a minute")
     };
-    let window_millis = millis_left(&store, names::window(agent(1), &Scope::Api)).await;
+    let window_millis = millis_left(&store, Name::Window(agent(1), &Scope::Api)).await;
     let after = millis(&mut administrator).await;
     // All of it happened between two looks at the same clock, which rounds down.
     let passed = after - before;

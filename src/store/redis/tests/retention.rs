@@ -5,10 +5,9 @@ use crate::ports::clock::Clock;
 use crate::ports::store::{KeyChange, KeyChanged, Store};
 use crate::store::contract::{agent, claim, key};
 use crate::store::redis::RedisStore;
-use crate::store::redis::answers::number;
-use crate::store::redis::names::{self, Shard};
+use crate::store::redis::answers::read;
+use crate::store::redis::names::{self, Name, Shard};
 use crate::store::redis::options::Options;
-use crate::store::redis::scripts::Request;
 use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::tests::{
     AHEAD_SECS, DAY_SECS, SIGNED_SECS, START_SECS, by_nonce, clock, is_admitted, nonce_is_refused, opened,
@@ -23,8 +22,8 @@ fn brief(server: &RedisServer) -> Options {
 /// How many nonces the agent's shard remembers, the first mark of its epoch included.
 async fn remembered(store: &RedisStore) -> u64 {
     let shard = Shard::of_agent(agent(1));
-    let count = Request::command("ZCARD").arg(names::nonces(shard));
-    number(&store.servers.ask(shard, count).await.unwrap()).unwrap()
+    let count = store.shared.command("ZCARD", Name::Nonces(shard));
+    read(&store.servers.ask(count).await.unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -96,7 +95,7 @@ async fn nonces_that_are_over_are_forgotten_also_where_nobody_signs_any_more() {
     clock.advance_secs(2);
     // The store looks at one shard a second. Here it looks at this one.
     let look = store.shared.claim_of(Shard::of_agent(agent(1)), "look");
-    store.servers.ask(Shard::of_agent(agent(1)), look).await.unwrap();
+    store.servers.ask(look).await.unwrap();
     assert_eq!(remembered(&store).await, 1, "it says how far back");
     assert!(nonce_is_refused(by_nonce(&store, 200, SIGNED_SECS).await));
     assert!(is_admitted(by_nonce(&store, 0, SIGNED_SECS + 1).await), "after so long it may be signed anew");
@@ -106,8 +105,8 @@ async fn nonces_that_are_over_are_forgotten_also_where_nobody_signs_any_more() {
 async fn forget(store: &RedisStore, nonce: u64) {
     let shard = Shard::of_agent(agent(1));
     let member = names::nonce(agent(1), claim(nonce, 0).nonce);
-    let delete = Request::command("ZREM").arg(names::nonces(shard)).arg(member);
-    assert_eq!(store.servers.ask(shard, delete).await.unwrap(), redis::Value::Int(1));
+    let delete = store.shared.command("ZREM", Name::Nonces(shard)).arg(member);
+    assert_eq!(store.servers.ask(delete).await.unwrap(), redis::Value::Int(1));
 }
 
 #[tokio::test]
@@ -121,8 +120,8 @@ async fn one_that_lets_timestamps_lie_far_ahead_is_not_deceived_by_an_epoch_that
     server.restart().await;
     let short = opened(brief(&server), &clock).await;
     forget(&short, 1).await;
-    let epoch = Request::command("HGET").arg(names::epoch(Shard::of_agent(agent(1)))).arg("since");
-    let since = short.servers.ask(Shard::of_agent(agent(1)), epoch).await.unwrap();
+    let epoch = short.shared.command("HGET", Name::Epoch(Shard::of_agent(agent(1)))).arg("since");
+    let since = short.servers.ask(epoch).await.unwrap();
     assert_eq!(since, redis::Value::BulkString((far_secs + 1).to_string().into_bytes()));
     assert!(nonce_is_refused(by_nonce(&short, 1, far_secs).await));
 }
@@ -130,9 +129,8 @@ async fn one_that_lets_timestamps_lie_far_ahead_is_not_deceived_by_an_epoch_that
 #[tokio::test]
 async fn an_epoch_of_a_release_that_did_not_say_how_long_it_kept_nonces_is_begun_anew() {
     let Some((_server, store, clock)) = served(&[]).await else { return };
-    let forget =
-        Request::command("HDEL").arg(names::epoch(Shard::of_agent(agent(1)))).arg(&["ahead", "kept"]);
-    store.servers.ask(Shard::of_agent(agent(1)), forget).await.unwrap();
+    let forget = store.shared.command("HDEL", Name::Epoch(Shard::of_agent(agent(1)))).arg(&["ahead", "kept"]);
+    store.servers.ask(forget).await.unwrap();
     clock.advance_secs(10);
     assert!(nonce_is_refused(by_nonce(&store, 1, SIGNED_SECS).await));
     assert!(is_admitted(by_nonce(&store, 2, SIGNED_SECS + 10).await));

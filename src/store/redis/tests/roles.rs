@@ -11,7 +11,7 @@ use crate::store::contract::{agent, claim, key, until};
 use crate::store::redis::RedisStore;
 use crate::store::redis::answers::admission;
 use crate::store::redis::info::Info;
-use crate::store::redis::names::{self, Shard};
+use crate::store::redis::names::{self, Name, Shard};
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{
     SIGNED_SECS, by_key, by_nonce, clock, connects, is_admitted, is_forgotten, opened, options, served,
@@ -57,14 +57,14 @@ async fn a_nonce_that_a_master_lost_while_it_was_a_replica_is_refused_by_the_nex
     turn(&mut of_master, &replica).await;
     let shard = Shard::of_agent(agent(1));
     let nonce = names::nonce(agent(1), claim(1, SIGNED_SECS).nonce);
-    let used = redis::cmd("ZSCORE").arg(names::nonces(shard)).arg(&nonce).query_async(&mut of_master).await;
+    let used = redis::cmd("ZSCORE").arg(Name::Nonces(shard)).arg(&nonce).query_async(&mut of_master).await;
     assert_eq!(used, Ok(Value::Nil), "it is lost");
     let script = &shared.scripts.admit_by_nonce;
     script.load().exec_async(&mut of_master).await.unwrap();
-    let keys = [names::epoch(shard), names::nonces(shard), names::window(agent(1), &Scope::Api)];
+    let keys = [Name::Epoch(shard), Name::Nonces(shard), Name::Window(agent(1), &Scope::Api)];
     let admit = shared.with_nonce_limits(script.on(&keys)).arg(SIGNED_SECS).arg(nonce);
     let admit = admit.arg(1).arg(60_000_000);
-    let answer: Value = shared.timed(admit).packed().query_async(&mut of_master).await.unwrap();
+    let answer: Value = shared.timed(admit).command.query_async(&mut of_master).await.unwrap();
     assert!(is_forgotten(admission(&answer).ok()), "{answer:?}");
 }
 

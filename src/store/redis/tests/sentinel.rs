@@ -198,6 +198,20 @@ async fn a_master_that_no_majority_confirms_any_more_is_served_from_a_little_lon
 }
 
 #[tokio::test]
+async fn a_master_that_a_majority_confirms_again_after_one_doubt_is_served_from_all_the_while() {
+    let Some(mut torn) = Torn::start(&[0, 0, 0]).await else { return };
+    let timeout = Duration::from_secs(2);
+    let store = opened(Options { timeout, ..torn.options() }, &torn.clock).await;
+    torn.sentinels[1].kill();
+    let frozen = torn.sentinels[0].freeze();
+    // The first round may have begun before. The second one has no majority, and has ended then.
+    torn.asked(&store, 1).await;
+    drop(frozen);
+    torn.asked(&store, LOOKS).await;
+    assert_eq!(connects(&store, "connected"), 1, "the session goes on");
+}
+
+#[tokio::test]
 async fn sentinels_are_asked_again_and_again_over_the_connection_there_is() {
     let Some(torn) = Torn::start(&[0, 0, 0]).await else { return };
     let store = opened(torn.options(), &torn.clock).await;

@@ -15,8 +15,8 @@ use crate::domain::window::Verdict;
 use crate::domain::window::tests::model::Model;
 use crate::ports::store::{KeySeen, Scope};
 use crate::store::contract::{agent, digest};
-use crate::store::redis::answers::{array, bytes, key_seen, number};
-use crate::store::redis::names;
+use crate::store::redis::answers::{key_seen, read};
+use crate::store::redis::names::Name;
 use crate::store::redis::tests::START_SECS;
 use crate::store::redis::tests::server::{RedisServer, say};
 
@@ -89,7 +89,7 @@ impl Hashes {
         let [admit, left] = ["admit_by_key.lua", "left.lua"].map(code);
         let mut load = async |code: String| {
             let hash = say(connection, &["SCRIPT", "LOAD", &code]).await.unwrap();
-            String::from_utf8(bytes(&hash).unwrap().to_vec()).unwrap()
+            read(&hash).unwrap()
         };
         Self { admit: load(admit).await, left: load(left).await }
     }
@@ -106,7 +106,7 @@ fn code(script: &str) -> String {
 fn windows(number: usize) -> [String; 2] {
     let agent = agent(u64::try_from(number).unwrap());
     let acme = Scope::Tenant("acme".into());
-    [&acme, &Scope::Api].map(|scope| names::window(agent, scope).to_string())
+    [&acme, &Scope::Api].map(|scope| Name::Window(agent, scope).to_string())
 }
 
 /// Lays the state out, asks, and looks at what is there afterwards: as many commands as [`judge`] takes answers of.
@@ -118,10 +118,10 @@ fn lay_out(pipe: &mut Pipeline, place: usize, leave: &Leave, hashes: &Hashes) {
         pipe.cmd("PEXPIRE").arg(&own).arg((state.expires - state.now) / 1_000).ignore();
     }
     pipe.rpush(&other, &[state.now; 3]).ignore();
-    let look = pipe.cmd("EVALSHA").arg(&hashes.left).arg(2).arg(&own).arg(names::record(agent(0)));
+    let look = pipe.cmd("EVALSHA").arg(&hashes.left).arg(2).arg(&own).arg(Name::Record(agent(0)));
     look.arg(*limit).arg(WIDTH).arg(state.now);
     let shown = digest(u64::from(!is_current)).to_bytes();
-    let admit = pipe.cmd("EVALSHA").arg(&hashes.admit).arg(2).arg(names::record(agent(0))).arg(&own);
+    let admit = pipe.cmd("EVALSHA").arg(&hashes.admit).arg(2).arg(Name::Record(agent(0))).arg(&own);
     admit.arg(shown.as_slice()).arg(*limit).arg(WIDTH).arg(state.now);
     pipe.cmd("LRANGE").arg(&own).arg(0).arg(-1);
     pipe.cmd("PTTL").arg(&own);
@@ -129,7 +129,7 @@ fn lay_out(pipe: &mut Pipeline, place: usize, leave: &Leave, hashes: &Hashes) {
 }
 
 fn times(value: &Value) -> Vec<u64> {
-    let texts = array(value).unwrap().iter().map(|text| bytes(text).unwrap().to_vec());
+    let texts = read::<Vec<Vec<u8>>>(value).unwrap().into_iter();
     texts.map(|text| String::from_utf8(text).unwrap().parse().unwrap()).collect()
 }
 
@@ -143,7 +143,7 @@ enum Answer {
 
 impl Answer {
     fn read(value: &Value) -> Self {
-        let numbers: Vec<u64> = array(value).unwrap().iter().map(|item| number(item).unwrap()).collect();
+        let numbers: Vec<u64> = read(value).unwrap();
         match numbers[..] {
             [0, remaining] => Self::Admitted { remaining: remaining.try_into().unwrap() },
             [1, retry_after_micros] => Self::Limited { retry_after_micros },
@@ -186,7 +186,7 @@ fn expiry(now: u64, millis: &Value) -> u64 {
     if *millis == Value::Int(-2) {
         return 0;
     }
-    let millis = number(millis).expect("it expires");
+    let millis = read::<u64>(millis).expect("it expires");
     now + (millis * 1_000 + TICK / 2) / TICK * TICK
 }
 
@@ -198,7 +198,7 @@ async fn leave_at_once(
 ) -> Vec<(State, Answer)> {
     let mut pipe = pipe();
     pipe.cmd("FLUSHALL").ignore();
-    pipe.set(names::record(agent(0)).to_string(), digest(0).to_bytes().as_slice()).ignore();
+    pipe.set(Name::Record(agent(0)).to_string(), digest(0).to_bytes().as_slice()).ignore();
     for (place, leave) in leaves.iter().enumerate() {
         lay_out(&mut pipe, place, leave, hashes);
     }

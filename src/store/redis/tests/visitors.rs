@@ -10,8 +10,8 @@ use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::store::{Budget, RouteScope, Store};
 use crate::store::redis::RedisStore;
-use crate::store::redis::answers::number;
-use crate::store::redis::names::{Shard, visits};
+use crate::store::redis::answers::read;
+use crate::store::redis::names::{Name, Shard};
 use crate::store::redis::scripts::Request;
 use crate::store::redis::tests::{opened, options, served};
 
@@ -49,8 +49,8 @@ async fn two_replicas_that_are_hammered_at_once_let_exactly_the_limit_pass_a_rou
 async fn a_flood_beyond_the_limit_does_not_reach_redis_and_leaves_nothing_there_after_two_windows() {
     let Some((_server, store, clock)) = served(&[]).await else { return };
     let scripts = async || {
-        let stats = Request::command("INFO").arg("commandstats");
-        let stats = store.servers.ask(Shard::FIRST, stats).await.unwrap();
+        let stats = Request::command("INFO", Shard::FIRST).arg("commandstats");
+        let stats = store.servers.ask(stats).await.unwrap();
         let Value::BulkString(stats) = stats else { panic!("{stats:?}") };
         let stats = String::from_utf8(stats).unwrap();
         let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
@@ -67,8 +67,8 @@ async fn a_flood_beyond_the_limit_does_not_reach_redis_and_leaves_nothing_there_
     assert_eq!(scripts().await, before);
     assert_eq!(store.refused_visitors(), 1);
     let (client, route) = visitor();
-    let ttl = Request::command("PTTL").arg(visits(client, &route));
-    let ttl = number(&store.servers.ask(Shard::of_client(client), ttl).await.unwrap()).unwrap();
+    let ttl = store.shared.command("PTTL", Name::Visits(client, &route));
+    let ttl = read::<u64>(&store.servers.ask(ttl).await.unwrap()).unwrap();
     assert!((60_000..=120_000).contains(&ttl), "{ttl}");
     clock.advance_secs(60);
     assert_eq!(pass(&store).await, Verdict::Admitted { remaining: LIMIT.limit - 1 });

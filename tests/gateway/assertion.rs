@@ -1,0 +1,376 @@
+//! What upstreams can check by themselves: assertions about agents, their keys, and how these are replaced.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rcgen::KeyPair;
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, UnparsedPublicKey,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::rig::case::{Case, cases};
+use crate::rig::gateway::Gateway;
+use crate::rig::h2c::{self, Message};
+use crate::rig::identity::{expected, identity};
+use crate::rig::site::{Site, SiteBuilder};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::tenants::Tenant;
+use crate::rig::upstream::Seen;
+use crate::support::agents::THRESHOLDS;
+use crate::support::process::{Process, free_port, own_ip};
+use crate::support::secrets;
+use crate::support::skip::skip;
+use crate::support::time::{SOON, unix_seconds, until};
+use crate::support::wire::Request;
+
+pub(crate) const CASES: &[Case] = cases![
+    an_upstream_gets_one_assertion_that_verifies_by_every_way,
+    an_assertion_is_of_its_tenant_and_none_is_written_where_it_is_off_or_public,
+    another_tier_is_asserted_at_once,
+    keys_are_rotated_by_reloads_without_a_gap,
+    keys_that_cannot_be_read_any_more_stay_in_force_and_are_reported,
+    a_tenant_that_asks_where_nobody_signs_is_left_out_and_one_in_force_keeps_its_assertions,
+    a_check_names_what_is_wrong_with_the_keys,
+    haproxy_verifies_an_assertion_and_refuses_others,
+];
+
+const ISSUER: &str = "https://gate.example";
+const KEY_SET: &str = "/.well-known/jwks.json";
+
+/// A file of keys, and where it is.
+struct Keys {
+    folder: TempDir,
+    pairs: Vec<KeyPair>,
+    pems: Vec<String>,
+}
+
+impl Keys {
+    fn new() -> Self {
+        let pairs: Vec<KeyPair> = (0..2).map(|_| KeyPair::generate().unwrap()).collect();
+        let pems: Vec<String> = pairs.iter().map(KeyPair::serialize_pem).collect();
+        for line in pems.iter().flat_map(|pem| pem.lines()).filter(|line| !line.starts_with("---")) {
+            secrets::keep(line);
+        }
+        let keys = Self { folder: tempfile::tempdir().unwrap(), pairs, pems };
+        keys.write(&[0]);
+        keys
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("keys.pem")
+    }
+
+    /// Writes these of the keys, in this order.
+    fn write(&self, numbers: &[usize]) {
+        let text: String = numbers.iter().map(|number| &*self.pems[*number]).collect();
+        fs::write(self.path(), text).unwrap();
+    }
+
+    /// A site that signs with them, and whose first tenant asks for that.
+    fn site<'a>(&self, stage: &'a Stage) -> SiteBuilder<'a> {
+        let site = Site::of(stage).set("assertion.issuer", ISSUER);
+        let site = site.set("assertion.key_file", self.path().to_str().unwrap());
+        site.tenant(|tenant| tenant.set("assertion", true))
+    }
+}
+
+/// The assertion in a request, which is there once.
+fn asserted(seen: &Seen) -> String {
+    let named = identity(seen).into_iter().filter(|(name, _)| name.eq_ignore_ascii_case("x-agent-assertion"));
+    let [(_, text)] = named.collect::<Vec<_>>().try_into().unwrap();
+    text
+}
+
+/// Asks with the agent's key, and gives the assertion that the upstream got.
+fn assertion(site: &Site) -> String {
+    let path = agents_path();
+    assert_eq!(site.gateway.ask(&Request::get(ACME, &path).key(site.key())).status, 200);
+    asserted(&site.upstream.only(&path))
+}
+
+/// The published keys, which are the same at both listeners.
+fn key_set(gateway: &Gateway) -> Value {
+    let answers = [gateway.service.get(KEY_SET), gateway.ask(&Request::get(ACME, KEY_SET))];
+    let [at_api, at_tenant] = answers.map(|answer| {
+        assert_eq!(answer.header("cache-control"), Some("max-age=60"));
+        answer.success(200)
+    });
+    assert_eq!(at_api, at_tenant);
+    at_api
+}
+
+/// The claims of an assertion, if one of these keys has signed it.
+fn claims(text: &str, key_set: &Value) -> Option<Value> {
+    let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).unwrap();
+    let (message, signature) = text.rsplit_once('.').unwrap();
+    let (header, claims) = message.split_once('.').unwrap();
+    let header: Value = serde_json::from_slice(&decode(header)).unwrap();
+    assert_eq!((&header["alg"], &header["typ"]), (&json!("ES256"), &json!("JWT")));
+    let key = key_set["keys"].as_array().unwrap().iter().find(|key| key["kid"] == header["kid"])?;
+    let [x, y] = ["x", "y"].map(|name| decode(key[name].as_str().unwrap()));
+    let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, [&[4], &*x, &*y].concat());
+    key.verify(message.as_bytes(), &decode(signature)).unwrap();
+    Some(serde_json::from_slice(&decode(claims)).unwrap())
+}
+
+fn an_upstream_gets_one_assertion_that_verifies_by_every_way(stage: &Stage) {
+    let keys = Keys::new();
+    for way in ["relay", "library"] {
+        let site = keys.site(stage).way(way).agent(4).start();
+        let (from, path) = (unix_seconds(), agents_path());
+        let forged =
+            |request: Request| request.with("X-Agent-Assertion", "a.b.c").with("X_Agent_Assertion", "a.b.c");
+        assert_eq!(site.gateway.ask(&forged(Request::get(ACME, &path).key(site.key()))).status, 200);
+        let seen = site.upstream.only(&path);
+        let text = asserted(&seen);
+        let mut told: Vec<_> =
+            identity(&seen).into_iter().map(|(name, value)| (name.to_lowercase(), value)).collect();
+        told.retain(|(name, _)| name != "x-agent-assertion");
+        told.sort_unstable();
+        let mut others = expected(site.agent(), 4);
+        others.sort_unstable();
+        assert_eq!(told, others, "the other headers are as ever");
+        let claims = claims(&text, &key_set(&site.gateway)).unwrap();
+        let (issued, until) = (claims["iat"].as_u64().unwrap(), claims["exp"].as_u64().unwrap());
+        assert!((from..=unix_seconds()).contains(&issued) && until == issued + 60, "{claims}");
+        let contracts = &stage.world().chain().contracts;
+        for (name, value) in [
+            ("iss", json!(ISSUER)),
+            ("aud", json!("t")),
+            ("sub", json!(site.agent().text())),
+            ("owner", json!(others.iter().find(|(name, _)| name == "x-agent-owner").unwrap().1)),
+            ("tier", json!(4)),
+            ("chain", json!(contracts.chain_id)),
+            ("registry", json!(contracts.identity.to_checksum(None))),
+        ] {
+            assert_eq!(claims[name], value, "{name}");
+        }
+        // HTTP/2 brings the same one: it was signed a moment ago.
+        let path = agents_path();
+        let request = Message::request(http::Method::GET, ACME, &path).with("x-api-key", site.key());
+        let request = request.with("x-agent-assertion", "a.b.c");
+        assert_eq!(h2c::ask(site.gateway.address, &request).unwrap().status, 200);
+        let again = asserted(&site.upstream.only(&path));
+        let is_late = unix_seconds() >= issued + 30;
+        assert!(again == text || is_late);
+        // Whatever an answer of ours says, it says nothing of it.
+        assert_eq!(site.gateway.ask(&site.by_key()).header("x-agent-assertion"), None);
+    }
+}
+
+fn an_assertion_is_of_its_tenant_and_none_is_written_where_it_is_off_or_public(stage: &Stage) {
+    let keys = Keys::new();
+    let other = |id: &str, host: &str, upstream| Tenant::new(id, host, upstream).public();
+    let site =
+        keys.site(stage).also(|upstream| other("second", "second.test", upstream).set("assertion", true));
+    let site = site.also(|upstream| other("plain", "plain.test", upstream)).agent(4).start();
+    let ask = |host: &str, path: &str, key: Option<&str>| {
+        let request = Request::get(host, path).with("X-Agent-Assertion", "forged");
+        let request = key.map_or(request.clone(), |key| request.key(key));
+        assert_eq!(site.gateway.ask(&request).status, 200);
+        site.upstream.only(path)
+    };
+    let set = key_set(&site.gateway);
+    for (host, tenant) in [(ACME, "t"), ("second.test", "second")] {
+        let text = asserted(&ask(host, &agents_path(), Some(site.key())));
+        assert_eq!(claims(&text, &set).unwrap()["aud"], json!(tenant));
+        assert_eq!(identity(&ask(host, &public_path(), None)), []);
+        assert_eq!(identity(&ask(host, &public_path(), Some(site.key()))), []);
+    }
+    let seen = ask("plain.test", &agents_path(), Some(site.key()));
+    assert_eq!(identity(&seen).len(), 5);
+    // Nobody of that tenant needs keys, so that path is the upstream's own.
+    assert_eq!(site.gateway.ask(&Request::get("plain.test", KEY_SET)).status, 401);
+    let hidden = keys.site(stage).tenant(|tenant| tenant.set("discovery", false)).start();
+    assert_eq!(hidden.gateway.ask(&Request::get(ACME, KEY_SET)).status, 401);
+    assert_eq!(hidden.gateway.service.get(KEY_SET).success(200), set);
+    let without = Site::start(stage);
+    assert_eq!(without.gateway.service.get(KEY_SET).success(200), json!({ "keys": [] }));
+}
+
+fn another_tier_is_asserted_at_once(stage: &Stage) {
+    let keys = Keys::new();
+    let site = keys.site(stage).agent(2).unlimited().start();
+    let set = key_set(&site.gateway);
+    let first = assertion(&site);
+    assert_eq!(claims(&first, &set).unwrap()["tier"], json!(2));
+    stage.world().chain().stake(site.agent().id, THRESHOLDS[2] - THRESHOLDS[1]);
+    until("the other tier is told and asserted", SOON, || {
+        let path = agents_path();
+        assert_eq!(site.gateway.ask(&Request::get(ACME, &path).key(site.key())).status, 200);
+        let seen = site.upstream.only(&path);
+        let tier = claims(&asserted(&seen), &set).unwrap()["tier"].to_string();
+        assert_eq!(seen.header("x-agent-tier"), Some(&*tier), "both say the same at each moment");
+        (tier == "3").then_some(())
+    });
+}
+
+fn keys_are_rotated_by_reloads_without_a_gap(stage: &Stage) {
+    let keys = Keys::new();
+    let site = keys.site(stage).agent(4).unlimited().start();
+    let kids = |set: &Value| -> Vec<Value> {
+        set["keys"].as_array().unwrap().iter().map(|key| key["kid"].clone()).collect()
+    };
+    let (mut sets, mut texts) = (vec![key_set(&site.gateway)], vec![assertion(&site)]);
+    for (numbers, count) in [(&[0, 1][..], 2), (&[1, 0], 2), (&[1], 1)] {
+        keys.write(numbers);
+        site.gateway.reread("applied");
+        sets.push(key_set(&site.gateway));
+        texts.push(assertion(&site));
+        assert_eq!(kids(sets.last().unwrap()).len(), count);
+    }
+    // A verifier that read the keys at the step before, or at this one, accepts what was signed at both.
+    for step in 1..4 {
+        for (set, text) in [(step, step), (step - 1, step), (step, step - 1)] {
+            // The last step comes when the assertions of the first key have expired.
+            assert!(claims(&texts[text], &sets[set]).is_some(), "{step}: {set} {text}");
+        }
+    }
+    assert_eq!(claims(&texts[1], &sets[3]), None, "the key that was taken out is known no more");
+    // A reload that changes no key signs nothing anew.
+    let before = assertion(&site);
+    site.gateway.reread("applied");
+    let is_late = claims(&before, &sets[3]).unwrap()["iat"].as_u64().unwrap() + 30 <= unix_seconds();
+    assert!(assertion(&site) == before || is_late);
+}
+
+fn keys_that_cannot_be_read_any_more_stay_in_force_and_are_reported(stage: &Stage) {
+    let keys = Keys::new();
+    let site = keys.site(stage).agent(4).unlimited().start();
+    let set = key_set(&site.gateway);
+    for breaking in ["no key", ""] {
+        fs::write(keys.path(), breaking).unwrap();
+        site.gateway.reread("refused");
+        assert_eq!(key_set(&site.gateway), set);
+        assert!(claims(&assertion(&site), &set).is_some());
+    }
+    fs::remove_file(keys.path()).unwrap();
+    site.gateway.reread("refused");
+    assert!(claims(&assertion(&site), &set).is_some());
+    until("the log names the file", SOON, || {
+        let named = format!("{}: holds no private key", keys.path().display());
+        site.gateway.service.log().contains(&named).then_some(())
+    });
+    keys.write(&[1]);
+    site.gateway.reread("applied");
+    assert_ne!(key_set(&site.gateway), set);
+}
+
+fn a_tenant_that_asks_where_nobody_signs_is_left_out_and_one_in_force_keeps_its_assertions(stage: &Stage) {
+    let keys = Keys::new();
+    let site = keys.site(stage).in_files().agent(4).unlimited().start();
+    let gateway = &site.gateway;
+    let asking = Tenant::new("second", "second.test", site.upstream.address).public().set("assertion", true);
+    let file = gateway.service.folder.path().join("tiergate.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let section = text.find("[assertion]").unwrap();
+    let end = text[section + 1..].find("\n[").map_or(text.len(), |at| section + 1 + at);
+    fs::write(&file, format!("{}{}", &text[..section], &text[end..])).unwrap();
+    gateway.put("second.toml", &asking.text());
+    gateway.reread("refused");
+    assert_eq!(gateway.ask(&Request::get("second.test", &public_path())).status, 404);
+    assert!(claims(&assertion(&site), &key_set(gateway)).is_some(), "the former file stays in force whole");
+    until("the log says why", SOON, || {
+        gateway.service.log().contains("assertion: needs [assertion] with issuer and key_file").then_some(())
+    });
+    fs::write(&file, text).unwrap();
+    gateway.reread("applied");
+    assert_eq!(gateway.ask(&Request::get("second.test", &public_path())).status, 200);
+}
+
+fn a_check_names_what_is_wrong_with_the_keys(stage: &Stage) {
+    let keys = Keys::new();
+    let site = keys.site(stage).start();
+    let check = || {
+        let output = site.gateway.service.command("check", &[]);
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(!check().contains("keys.pem"), "{}", check());
+    for (text, problem) in [
+        (String::new(), "holds no private key"),
+        (keys.pems[0].repeat(2), "key 2 stands there twice"),
+        (KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().serialize_pem(), "key 1 is not for P-256"),
+    ] {
+        fs::write(keys.path(), text).unwrap();
+        let named = format!("{}: {problem}", keys.path().display());
+        assert!(check().contains(&named), "{}", check());
+    }
+}
+
+/// An assertion like this one with other claims, signed with the first of the keys.
+fn forged(text: &str, keys: &Keys, change: impl FnOnce(&mut Value)) -> String {
+    let parts: Vec<&str> = text.split('.').collect();
+    let mut claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(parts[1]).unwrap()).unwrap();
+    change(&mut claims);
+    let message = format!("{}.{}", parts[0], URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let (random, der) = (SystemRandom::new(), keys.pairs[0].serialize_der());
+    let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &random).unwrap();
+    let signature = URL_SAFE_NO_PAD.encode(key.sign(&random, message.as_bytes()).unwrap());
+    format!("{message}.{signature}")
+}
+
+fn haproxy_verifies_an_assertion_and_refuses_others(stage: &Stage) {
+    let keys = Keys::new();
+    let (public, address) = (keys.folder.path().join("public.pem"), free_port(own_ip()));
+    fs::write(&public, keys.pairs[0].public_key_pem()).unwrap();
+    let config = format!(
+        "defaults
+           mode http
+           timeout connect 5s
+           timeout client 30s
+           timeout server 30s
+         frontend upstream
+           bind {address}
+           http-request set-var(txn.jwt) req.hdr(x-agent-assertion)
+           http-request set-var(txn.exp) var(txn.jwt),jwt_payload_query('$.exp','int')
+           http-request set-var(txn.now) date
+           http-request deny deny_status 401 unless {{ var(txn.jwt),jwt_header_query('$.alg') -m str ES256 }}
+           http-request deny deny_status 401 unless {{ var(txn.jwt),jwt_verify(\"ES256\",\"{}\") 1 }}
+           http-request deny deny_status 401 unless {{ var(txn.jwt),jwt_payload_query('$.iss') -m str {ISSUER} }}
+           http-request deny deny_status 401 unless {{ var(txn.jwt),jwt_payload_query('$.aud') -m str t }}
+           http-request deny deny_status 401 if {{ var(txn.exp),sub(txn.now) -m int lt 0 }}
+           http-request return status 200
+",
+        public.display()
+    );
+    let file = keys.folder.path().join("haproxy.cfg");
+    fs::write(&file, config).unwrap();
+    if Command::new("haproxy").arg("-v").output().is_err() {
+        return skip("haproxy");
+    }
+    let arguments = ["-db", "-f", file.to_str().unwrap()].map(str::to_owned);
+    let process =
+        Process::start(Path::new("haproxy"), &arguments, &keys.folder.path().join("haproxy.log"), "");
+    until("HAProxy listens", SOON, || {
+        assert_eq!(process.exit_code(), None, "{}", process.log());
+        std::net::TcpStream::connect(address).ok()
+    });
+    let site = keys.site(stage).agent(4).start();
+    let text = assertion(&site);
+    let ask = |text: &str| Request::get("x", "/").with("X-Agent-Assertion", text).ask(address).status;
+    assert_eq!(ask(&text), 200);
+    assert_eq!(ask(&forged(&text, &keys, |_| ())), 200, "what is changed below is right without the change");
+    let now = unix_seconds();
+    let (message, signature) = text.rsplit_once('.').unwrap();
+    let payload = message.split_once('.').unwrap().1;
+    let other = Keys::new();
+    for refused in [
+        forged(&text, &keys, |claims| claims["exp"] = json!(now - 1)),
+        forged(&text, &keys, |claims| claims["aud"] = json!("other")),
+        forged(&text, &keys, |claims| claims["iss"] = json!("https://other.example")),
+        forged(&text, &other, |_| ()),
+        format!("{message}."),
+        format!("{}.{payload}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none","typ":"JWT"}"#)),
+        format!("{}.{payload}.{signature}", URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#)),
+        "a.b.c".to_owned(),
+    ] {
+        assert_eq!(ask(&refused), 401, "{refused}");
+    }
+    assert_eq!(Request::get("x", "/").ask(address).status, 401);
+}
