@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rcgen::KeyPair;
 use serde_json::{Value, json};
 
 use crate::access_log::line_of;
@@ -32,6 +33,7 @@ pub(crate) const CASES: &[Case] = cases![
     tenants_are_asked_for_without_a_gateway_of_ours,
     a_frozen_chain_is_503_in_time_and_spends_nothing,
     each_client_of_a_gateway_has_its_own_budget_of_refused_credentials,
+    an_assertion_is_the_same_in_every_dialect,
     operators_see_who_was_asked,
 ];
 
@@ -235,6 +237,30 @@ fn each_client_of_a_gateway_has_its_own_budget_of_refused_credentials(stage: &St
         [401, 401, 401, 401, 401, 429, 429, 429],
         "a gateway that is not believed is one client"
     );
+}
+
+fn an_assertion_is_the_same_in_every_dialect(stage: &Stage) {
+    const NAME: &str = "x-agent-assertion";
+    let (files, key) = (Files::new(), KeyPair::generate().unwrap().serialize_pem());
+    key.lines().nth(2).map(secrets::keep);
+    let site = Site::of(stage).set("assertion.issuer", "https://gate.example");
+    let site = site.set("assertion.key_file", files.put("keys.pem", &key));
+    let asked = Asked::start(site.tenant(|tenant| tenant.set("assertion", true)).agent(4));
+    let path = agents_path();
+    assert_eq!(asked.site.gateway.ask(&Request::get(ACME, &path).key(asked.site.key())).status, 200);
+    let seen = asked.site.upstream.only(&path);
+    let ours = seen.header(NAME).unwrap();
+    let told = Told::get(ACME, &path).of_tenant("t").with(NAME, "forged").with("x_agent_assertion", "forged");
+    for dialect in [Dialect::Envoy, Dialect::Grpc] {
+        let decision = asked.ask(dialect, &told.clone().key(asked.site.key()));
+        assert_eq!(decision.passes().identity[5], (NAME.to_owned(), ours.to_owned()), "{dialect:?}");
+        let public = asked.ask(dialect, &Told { target: public_path(), ..told.clone() });
+        assert!(public.passes().stripped.iter().any(|name| name == NAME), "{dialect:?}");
+    }
+    for dialect in [Dialect::Forward, Dialect::Nginx] {
+        let told = Told::get(ACME, &path).of_tenant("t").with(NAME, "forged").key(asked.site.key());
+        assert_eq!(asked.ask(dialect, &told).passes().identity[5].1, ours, "{dialect:?}");
+    }
 }
 
 fn operators_see_who_was_asked(stage: &Stage) {

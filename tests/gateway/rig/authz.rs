@@ -38,6 +38,9 @@ impl Asked {
     }
 }
 
+/// The name of what upstreams can check, where a tenant asks for it.
+const ASSERTION: &str = "x-agent-assertion";
+
 /// A dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -205,7 +208,7 @@ pub(crate) fn decision(dialect: Dialect, tenant: &str, mut answer: Answer) -> De
 pub(crate) fn identity_in(headers: &[(String, String)]) -> Vec<(String, String)> {
     let named = headers.iter().filter(|(name, _)| normal(name).starts_with("x-agent-"));
     let mut named: Vec<_> = named.map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
-    named.sort_by_key(|(name, _)| OURS.iter().position(|ours| ours == name));
+    named.sort_by_key(|(name, _)| OURS.iter().position(|ours| ours == name).unwrap_or(OURS.len()));
     named
 }
 
@@ -214,9 +217,10 @@ impl Decision {
     #[track_caller]
     pub(crate) fn check(&self) {
         let names: Vec<&str> = self.identity.iter().map(|(name, _)| name.as_str()).collect();
-        assert!(names.is_empty() || (self.passes && names == OURS), "{self:?}");
+        let is_whole = names == OURS || names == [&OURS[..], &[ASSERTION]].concat();
+        assert!(names.is_empty() || (self.passes && is_whole), "{self:?}");
         if self.passes && matches!(self.dialect, Dialect::Envoy | Dialect::Grpc) {
-            for name in OURS {
+            for name in OURS.into_iter().chain([ASSERTION]) {
                 let is_set = names.contains(&name);
                 let is_stripped = self.stripped.iter().any(|stripped| stripped == name);
                 assert!(is_set != is_stripped, "{name} is either set or stripped: {self:?}");
