@@ -14,6 +14,11 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
+    /// True if the gateway strips headers by names in its own configuration, and not those that we list.
+    pub(crate) const fn strips_by_names(self) -> bool {
+        matches!(self, Self::Forward | Self::Nginx)
+    }
+
     /// True if an answer of 2xx, to a request that does not pass, is not taken for leave. Some gateways take any.
     pub(crate) const fn takes_success(self) -> bool {
         matches!(self, Self::Grpc)

@@ -82,7 +82,7 @@ fn an_origin_that_is_no_url_is_refused(stage: &Stage) {
     site.is_unseen(&path);
 }
 
-const FORGED: &[&str] = &[
+pub(crate) const FORGED: &[&str] = &[
     "X-Agent-Owner",
     "x-agent-owner",
     "X-AGENT-OWNER",

@@ -23,6 +23,7 @@ mod authz_grpc;
 mod authz_listener;
 mod authz_parity;
 mod balancing;
+mod behind;
 mod bodies;
 mod caches;
 mod credentials;
@@ -89,6 +90,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("crowds", ONCE, crowds::CASES),
     ("tls", ONCE, tls::CASES),
     ("upstream_tls", ONCE, upstream_tls::CASES),
+    ("behind", ONCE, behind::CASES),
     ("faults", CHAINS, faults::OF_THE_CHAIN),
     ("faults", STORES, faults::CASES),
     ("faults", ONCE, faults::ON_A_DISK),

@@ -34,7 +34,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_body_that_comes_with_an_upgrade_is_forwarded_as_a_body,
 ];
 
-type Kind = &'static [(&'static str, &'static str)];
+pub(crate) type Kind = &'static [(&'static str, &'static str)];
 
 /// The headers of each kind of upgrade.
 const KINDS: &[Kind] = &[
@@ -54,9 +54,9 @@ const KINDS: &[Kind] = &[
     &[("Connection", "Upgrade"), ("Upgrade", "")],
 ];
 
-const WEBSOCKET: Kind = KINDS[1];
+pub(crate) const WEBSOCKET: Kind = KINDS[1];
 
-fn with_kind(request: Request, kind: &[(&str, &str)]) -> Request {
+pub(crate) fn with_kind(request: Request, kind: &[(&str, &str)]) -> Request {
     kind.iter().fold(request, |request, (name, value)| request.with(name, value))
 }
 

@@ -12,6 +12,9 @@ use crate::wire::headers::NO_STORE;
 /// The names that Envoy strips from the request, in an answer that lets it pass.
 const TO_REMOVE: &str = "x-envoy-auth-headers-to-remove";
 
+/// The status that is meant. Only we set it: a gateway that demands it takes no other server's 200.
+const STATUS: &str = "X-Authz-Status";
+
 /// The head of the answer that lets a request pass, but for its end: 200 without a body, and the names to strip where the gateway
 /// reads them.
 pub(super) fn admitted(ctx: &Context, stripped: Option<&[Bytes]>) -> Vec<u8> {
@@ -19,6 +22,7 @@ pub(super) fn admitted(ctx: &Context, stripped: Option<&[Bytes]>) -> Vec<u8> {
     text.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     ctx.write_identity(&mut text);
     ctx.write_answer_headers(&mut text);
+    text.set(STATUS, b"200");
     text.set("Cache-Control", NO_STORE.as_bytes());
     text.set("Content-Length", b"0");
     if let Some(names) = stripped {

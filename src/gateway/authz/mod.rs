@@ -36,6 +36,10 @@ use crate::wire::errors::ErrorCause;
 /// The header in which a gateway sends the secret.
 const SECRET: &str = "x-authz-secret";
 
+/// The reason why a request can't pass a gateway that strips headers by name.
+const RESPELLED: ErrorCause =
+    ErrorCause::Malformed { problem: "the name of an agent's header is spelled otherwise, as X_Agent_Id" };
+
 /// Judges the requests of other gateways.
 pub(crate) struct Authz {
     gateway: Arc<Gateway>,
@@ -173,6 +177,9 @@ impl Authz {
     ) -> Result<Vec<u8>, Result<Answer, ErrorCause>> {
         if !self.knows(&call.fields, call.peer) {
             return Err(Err(ErrorCause::Forbidden));
+        }
+        if dialect.strips_by_names() && identity::is_respelled(&call.fields) {
+            return Err(Err(RESPELLED));
         }
         let original = Original::of_call(dialect, call, target).map_err(Err)?;
         let ctx = self.judge(dialect, tenant, &original, &call.fields).await.map_err(Ok)?;

@@ -115,6 +115,15 @@ pub(in crate::gateway) fn to_strip(fields: &impl Fields, keys: &ApiKeyFormat, se
     names
 }
 
+/// True if a name of these fields is one of [`OF_AGENTS`] in another spelling, as `X_Agent_Id`. A gateway that strips by names
+/// would leave it.
+pub(in crate::gateway) fn is_respelled(fields: &impl Fields) -> bool {
+    let respells = |name: &[u8], one: &str| {
+        name.len() == one.len() && begins(name, one.as_bytes()) && !name.eq_ignore_ascii_case(one.as_bytes())
+    };
+    fields.all().any(|(name, _)| OF_AGENTS.iter().any(|one| respells(name, one)))
+}
+
 /// The standing of a name that is none of those that rules know by an id.
 pub(super) fn standing_of(name: &[u8]) -> Standing {
     // Most names begin with none of these letters.

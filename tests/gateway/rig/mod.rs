@@ -2,6 +2,7 @@
 
 pub(crate) mod abuse;
 pub(crate) mod authz;
+pub(crate) mod behind;
 pub(crate) mod beside;
 pub(crate) mod case;
 pub(crate) mod certificates;

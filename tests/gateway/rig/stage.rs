@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::rig::authz::Asked;
+use crate::rig::behind::Behind;
 use crate::rig::site::Site;
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
@@ -23,7 +24,8 @@ pub(crate) const TRUSTED_HEADERS: [&str; 4] =
 
 /// A chain and a gateway.
 pub(crate) struct Stage {
-    // Dropped in this order: the gateway before its chain.
+    // Dropped in this order: the gateways before their chain.
+    behind: OnceLock<Behind>,
     site: OnceLock<Site>,
     asked: OnceLock<Asked>,
     world: World,
@@ -31,7 +33,12 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) const fn new(kind: Kind) -> Self {
-        Self { site: OnceLock::new(), asked: OnceLock::new(), world: World::new(kind) }
+        Self {
+            behind: OnceLock::new(),
+            site: OnceLock::new(),
+            asked: OnceLock::new(),
+            world: World::new(kind),
+        }
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -68,6 +75,11 @@ impl Stage {
         let agent = self.world.agent(tier);
         let key = agent.generate(&self.asked().site.gateway.service);
         (agent, key)
+    }
+
+    /// Other gateways, and the one that they ask.
+    pub(crate) fn behind(&self) -> &Behind {
+        self.behind.get_or_init(|| Behind::start(self, |site| site))
     }
 
     /// An agent of this tier, and a key of its own at the shared gateway.

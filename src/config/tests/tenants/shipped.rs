@@ -98,6 +98,18 @@ fn several_tenants_load_with_their_certificates_too() {
 }
 
 #[test]
+fn a_tenant_of_another_gateway_has_neither_hosts_nor_upstreams() {
+    let settings = load("conf/behind/tiergate.toml");
+    let [tenant] = settings.tenants.as_slice() else { panic!("{:?}", settings.tenants) };
+    assert_eq!((&*tenant.id, tenant.hosts.len(), tenant.upstreams.len()), ("weather", 0, 0));
+    assert!(settings.authz.secret_file.is_some() && settings.listen.gateway.is_empty());
+    assert_eq!(access(tenant, "GET", "/public/x"), Some(RouteAccess::Public));
+    let text = include_str!("../../../../conf/behind/tiergate.toml");
+    let text: Vec<&str> = text.lines().map(|line| line.strip_prefix("#-").unwrap_or(line)).collect();
+    assert!(parse(&text.join("\n"), &[]).unwrap().authz.client_ca.is_some());
+}
+
+#[test]
 fn an_mcp_server_streams_for_agents_and_describes_itself_to_everybody() {
     let settings = load("conf/mcp-server.toml");
     let [tenant] = settings.tenants.as_slice() else { panic!("{:?}", settings.tenants) };

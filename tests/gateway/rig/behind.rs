@@ -1,0 +1,200 @@
+//! Programs of others that ask Tiergate before they forward. Each runs the configuration that ships in `conf/behind`, with other
+//! addresses.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::rig::site::{Site, SiteBuilder};
+use crate::rig::stage::{ACME, Stage};
+use crate::rig::tenants::Tenant;
+use crate::support::client::Answer;
+use crate::support::process::{Process, free_port, own_ip};
+use crate::support::skip::skip;
+use crate::support::time::{SOON, until};
+use crate::support::wire::Request;
+
+/// The one page whose origin may ask.
+pub(crate) const PAGE: &str = "https://page.example";
+
+/// What gateways send in `X-Authz-Secret`.
+const SECRET: &str = "the-secret-of-other-gateways-0001";
+
+/// How a program asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asks {
+    Nginx,
+    Caddy,
+    HaProxy,
+    EnvoyHttp,
+    EnvoyGrpc,
+}
+
+/// A program: its name, how it asks, and its file in `tools/servers`, or its name on the path.
+type Program = (&'static str, Asks, &'static str);
+
+const PROGRAMS: [Program; 7] = [
+    ("nginx", Asks::Nginx, "nginx"),
+    ("Caddy", Asks::Caddy, "caddy/caddy"),
+    ("HAProxy", Asks::HaProxy, "haproxy"),
+    ("the oldest Envoy, HTTP", Asks::EnvoyHttp, "envoy-oldest/envoy"),
+    ("the newest Envoy, HTTP", Asks::EnvoyHttp, "envoy/envoy"),
+    ("the oldest Envoy, gRPC", Asks::EnvoyGrpc, "envoy-oldest/envoy"),
+    ("the newest Envoy, gRPC", Asks::EnvoyGrpc, "envoy/envoy"),
+];
+
+/// A running program.
+pub(crate) struct Other {
+    pub(crate) name: &'static str,
+    pub(crate) asks: Asks,
+    pub(crate) address: SocketAddr,
+    process: Process,
+    _folder: TempDir,
+}
+
+/// Tiergate, and programs that ask it.
+pub(crate) struct Behind {
+    // Dropped in this order: the programs before what they lead to.
+    pub(crate) others: Vec<Other>,
+    pub(crate) site: Site,
+    /// Where they ask.
+    pub(crate) authz: SocketAddr,
+    _secret: TempDir,
+}
+
+impl Behind {
+    /// Starts all programs that are installed. They forward to the upstream of the site.
+    pub(crate) fn start(stage: &Stage, change: impl FnOnce(SiteBuilder<'_>) -> SiteBuilder<'_>) -> Self {
+        let (secret, authz) = (tempfile::tempdir().unwrap(), free_port(own_ip()));
+        let file = secret.path().join("secret");
+        fs::write(&file, SECRET).unwrap();
+        let site = Site::of(stage).tenant(|_| weather());
+        let upstream = site.upstream().address.to_string();
+        let site = site.tenant(|tenant| tenant.set("upstreams", vec![upstream]));
+        let site = site.set("listen.authz", vec![authz.to_string()]);
+        let site = site.set("log.format", "json").set("listen.trusted_proxies", vec!["127.0.0.1"]);
+        let site = site.set("authz.secret_file", file.to_str().unwrap()).set("authz.timeout", "1s");
+        let site = change(site).agent(4).start();
+        let start = |program| Other::start(program, authz, site.upstream.address);
+        Self { others: PROGRAMS.into_iter().filter_map(start).collect(), site, authz, _secret: secret }
+    }
+}
+
+/// The tenant that the configurations name.
+fn weather() -> Tenant {
+    let tenant = Tenant::of("weather", &[ACME], &[]).public();
+    let tenant = tenant.route("/denied/*", r#"access = "deny""#).route("/socket/*", "upgrades = true");
+    tenant.set("cors.origins", vec![PAGE])
+}
+
+impl Other {
+    /// Starts a program; none if it is not installed.
+    fn start((name, asks, file): Program, authz: SocketAddr, api: SocketAddr) -> Option<Self> {
+        let Some(program) = installed(file) else {
+            skip(name);
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let address = free_port(own_ip());
+        let arguments = asks.arguments(folder.path(), address, authz, api);
+        // Caddy writes into its home.
+        let home = format!("export HOME={}; cd $HOME", folder.path().display());
+        let process = Process::start(&program, &arguments, &folder.path().join("log"), &home);
+        until(&format!("{name} listens"), SOON, || {
+            assert_eq!(process.exit_code(), None, "{}", process.log());
+            std::net::TcpStream::connect(address).ok()
+        });
+        Some(Self { name, asks, address, process, _folder: folder })
+    }
+
+    /// One more nginx, which asks at this address.
+    pub(crate) fn nginx(authz: SocketAddr, api: SocketAddr) -> Option<Self> {
+        Self::start(PROGRAMS[0], authz, api)
+    }
+
+    #[track_caller]
+    pub(crate) fn ask(&self, request: &Request) -> Answer {
+        request.ask(self.address)
+    }
+
+    /// What it has written, for failures.
+    pub(crate) fn log(&self) -> String {
+        self.process.log()
+    }
+}
+
+/// Where a program is.
+fn installed(file: &str) -> Option<PathBuf> {
+    if file.contains('/') {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/servers").join(file);
+        return file.exists().then_some(file);
+    }
+    std::process::Command::new(file).arg("-v").output().is_ok().then(|| file.into())
+}
+
+impl Asks {
+    /// Writes its configuration into a folder, and gives the arguments that it is started with.
+    fn arguments(self, folder: &Path, own: SocketAddr, authz: SocketAddr, api: SocketAddr) -> Vec<String> {
+        let shipped = |file: &str| {
+            let text =
+                fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/behind").join(file));
+            let text = text.unwrap().replace("put the value of authz.secret_file here", SECRET);
+            [("8000", own), ("9000", api), ("9001", authz)].iter().fold(text, |text, (port, address)| {
+                let (ip, new) = (address.ip(), address.port());
+                text.replace(&format!("127.0.0.1:{port}"), &address.to_string())
+                    .replace(&format!(":{port} {{\n\tbind 127.0.0.1"), &format!(":{new} {{\n\tbind {ip}"))
+                    .replace(
+                        &format!("address: 127.0.0.1, port_value: {port} "),
+                        &format!("address: {ip}, port_value: {new} "),
+                    )
+            })
+        };
+        let at = folder.display();
+        let write = |file: &str, text: String| {
+            assert!(text.contains(&own.ip().to_string()), "{file} has other addresses");
+            fs::write(folder.join(file), text).unwrap();
+        };
+        let words = match self {
+            Self::Nginx => {
+                let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+                    .map(|kind| format!("{kind}_temp_path {at}/{kind};"))
+                    .join(" ");
+                let text = shipped("nginx.conf");
+                write(
+                    "nginx.conf",
+                    text.replace("\nhttp {", &format!("\nhttp {{ access_log off; {temporary}")),
+                );
+                let alone = format!("daemon off; master_process off; pid {at}/pid; error_log stderr;");
+                return [
+                    "-p",
+                    &at.to_string(),
+                    "-c",
+                    &format!("{at}/nginx.conf"),
+                    "-e",
+                    "stderr",
+                    "-g",
+                    &alone,
+                ]
+                .map(str::to_owned)
+                .to_vec();
+            }
+            Self::Caddy => {
+                write("Caddyfile", format!("{{\n\tadmin off\n}}\n{}", shipped("Caddyfile")));
+                "run --config Caddyfile"
+            }
+            Self::HaProxy => {
+                fs::write(folder.join("haproxy.lua"), shipped("haproxy.lua")).unwrap();
+                write("haproxy.cfg", shipped("haproxy.cfg"));
+                "-db -f haproxy.cfg"
+            }
+            Self::EnvoyHttp | Self::EnvoyGrpc => {
+                let file = if self == Self::EnvoyHttp { "envoy-http.yaml" } else { "envoy-grpc.yaml" };
+                write("envoy.yaml", shipped(file));
+                "-c envoy.yaml --concurrency 1 --disable-hot-restart --log-level warning"
+            }
+        };
+        words.split(' ').map(str::to_owned).collect()
+    }
+}
