@@ -7,7 +7,7 @@ use prost::Message;
 use crate::ext_authz::CheckRequest;
 use crate::told::check_parts;
 
-/// The bytes of each field of a message that has its length in front; `None`: it is broken, or has groups.
+/// The fields of a message that have their length in front: number and bytes.
 type Fields<'a> = Vec<(u64, &'a [u8])>;
 
 /// Both readers find the same request.
@@ -20,7 +20,8 @@ pub fn check(input: &[u8]) {
     let Some(found) = naive(input) else { return };
     let told = [asked.method, asked.path, asked.host, asked.scheme, asked.tenant].map(str::as_bytes);
     assert_eq!(told.map(<[u8]>::to_vec), found.told);
-    let mut fields: Vec<_> = fields.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+    let mut fields: Vec<_> =
+        fields.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
     fields.sort();
     assert_eq!(fields, found.fields);
 }
@@ -68,6 +69,7 @@ fn map(fields: &Fields<'_>, field: u64) -> Option<HashMap<Vec<u8>, Vec<u8>>> {
     entries.map(|(_, entry)| read(entry).map(|entry| (last(&entry, 1), last(&entry, 2)))).collect()
 }
 
+/// `None`: the message is broken, or has groups.
 fn read(mut rest: &[u8]) -> Option<Fields<'_>> {
     let mut fields = Vec::new();
     while !rest.is_empty() {
