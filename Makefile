@@ -66,7 +66,7 @@ deny: ## Check advisories, licenses and sources of the dependencies with cargo-d
 	@command -v cargo-deny >/dev/null || { echo "make deny needs cargo-deny: cargo install --locked cargo-deny" >&2; exit 1; }
 	cargo deny check
 
-fuzz: ## Fuzz the readers of HTTP/1 for half a minute; scripts/fuzz SECONDS for longer
+fuzz: ## Fuzz the readers of HTTP/1 and of what other gateways send for a minute; scripts/fuzz SECONDS for longer
 	scripts/fuzz
 
 bench: ## Measure the pipeline beside a baseline of the same run

@@ -27,10 +27,39 @@ def chunks():
         yield b"\x000\r\n" + line * 4 + b"z: " + b"y" * (rest - 5) + b"\r\n\r\n"
 
 
+def field(number, value):
+    """A field of a message in protobuf; lengths below 128 take one byte, and others two."""
+    length = len(value)
+    size = bytes([length]) if length < 128 else bytes([length & 127 | 128, length >> 7])
+    return bytes([number << 3 | 2]) + size + value
+
+
+def checks():
+    """Calls as Envoy writes them, with headers in each of its two ways."""
+    def pair(name, value):
+        return field(1, name) + field(2, value)
+
+    line = field(2, b"GET") + field(4, b"/a?b") + field(5, b"a.test") + field(6, b"http")
+    joined = field(3, pair(b"x-api-key", b"k")) + field(3, pair(b":path", b"/a?b"))
+    raw = field(13, field(1, field(1, b"x-api-key") + field(3, b"k")))
+    source = field(1, field(1, field(1, field(2, b"192.0.2.1"))))
+    for headers in (joined, raw, joined + raw):
+        request = field(4, field(2, line + headers))
+        yield field(1, source + request + field(10, pair(b"tenant", b"t")))
+
+
+def told():
+    """Parts of requests, and a part that holds another."""
+    for target in (b"/a?b", b"/a HTTP/1.1\r\nX: y", b"/a\r\n\r\n", b"*", b"/a#b"):
+        yield b"\xff".join((b"GET", target, b"a.test", b"x-note", b" y ", b"x-api-key", b"k"))
+
+
 SEEDS = {
     "request_head": lambda: heads(b"GET / HTTP/1.1\r\nHost: a\r\n"),
     "answer_head": lambda: heads(b"\x00HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"),
     "chunks": chunks,
+    "told": told,
+    "check_request": checks,
 }
 
 target, folder = sys.argv[1:]

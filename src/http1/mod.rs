@@ -7,6 +7,7 @@ pub(crate) mod fields;
 pub(crate) mod head;
 pub(crate) mod name;
 pub(crate) mod options;
+pub(crate) mod told;
 pub(crate) mod writing;
 
 mod lines;

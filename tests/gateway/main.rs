@@ -18,6 +18,10 @@ mod support;
 
 mod access_log;
 mod assertion;
+mod authz;
+mod authz_grpc;
+mod authz_listener;
+mod authz_parity;
 mod balancing;
 mod behind;
 mod bodies;
@@ -141,6 +145,11 @@ const TOPICS: &[Topic<Stage>] = &[
     ("traces", ONCE, trace_trouble::CASES),
     ("parity", ONCE, parity::CASES),
     ("parity", STORES, parity::STORED),
+    ("authz", ONCE, authz_parity::CASES),
+    ("authz", STORES, authz_parity::STORED),
+    ("authz", ONCE, authz::CASES),
+    ("authz", ONCE, authz_grpc::CASES),
+    ("authz", ONCE, authz_listener::CASES),
     ("forwarding", ONCE, forwarding::CASES),
     ("upstream_addresses", ONCE, upstream_addresses::CASES),
 ];

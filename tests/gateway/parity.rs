@@ -342,7 +342,7 @@ fn nonces_that_may_be_lost_are_told_alike(stage: &Stage) {
 }
 
 /// Lets a store that is closed have forgotten the nonces of all signatures before this moment.
-fn forget_nonces(file: &Path, before_secs: u64) {
+pub(crate) fn forget_nonces(file: &Path, before_secs: u64) {
     let database = Database::open(file).unwrap();
     let transaction = database.begin_write().unwrap();
     let mut meta = transaction.open_table(TableDefinition::<&str, u64>::new("meta")).unwrap();

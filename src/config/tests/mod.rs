@@ -1,5 +1,6 @@
 //! What a configuration file and the environment may say, from outside: text in, settings or problems out.
 
+mod authz;
 mod bounds;
 mod environment;
 mod mistakes;

@@ -17,11 +17,12 @@ use prost::Message;
 use tokio::time::timeout;
 
 use crate::gateway::authz::Authz;
-use crate::gateway::authz::original::{Original, UNTOLD};
+use crate::gateway::authz::original::Original;
 use crate::gateway::dialect::Dialect;
 use crate::gateway::library::door::h2_options;
 use crate::serve::turns::Turn;
 use crate::serve::{IDLE_TIME_MAX, Slot, WRITE_TIME_MAX};
+use crate::wire::errors::ErrorCause;
 use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, Facts, HeaderList};
 use crate::wire::grpc;
 
@@ -34,9 +35,8 @@ const MESSAGE_TIME_MAX: Duration = Duration::from_secs(10);
 /// The length of what stands before a message: a flag for compression, and its length.
 const PREFIX_BYTES: usize = 5;
 
-/// A status of gRPC that is not OK, the same as HTTP's, and the reason. HTTP's is never 200: a gateway that asks in another dialect
-/// over HTTP/2 would take that for leave.
-struct Failed(u8, StatusCode, &'static str);
+const MALFORMED: ErrorCause =
+    ErrorCause::Malformed { problem: "the gateway in front sends no readable message" };
 
 /// The service of one connection.
 struct Streams {
@@ -87,9 +87,21 @@ impl HttpServerApp for Streams {
 impl Authz {
     async fn serve(&self, stream: &mut HttpSession) -> Option<()> {
         stream.set_write_timeout(Some(WRITE_TIME_MAX));
-        let written = match self.check(stream).await {
-            Ok(response) => write(stream, &response).await,
-            Err(failed) => write_failed(stream, &failed),
+        let head = stream.req_header();
+        let is_check =
+            head.uri.path() == CHECK && head.method == Method::POST && grpc::is_spoken(&head.headers);
+        let written = if is_check {
+            let peer = stream.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+            let peer = peer.unwrap_or(IpAddr::from([0; 4]));
+            let response = self.check(stream, peer).await;
+            // Gateways may be configured to forward a request about which a call fails. A denial they obey.
+            let response = response.unwrap_or_else(|cause| {
+                let fields = &stream.req_header().headers;
+                CheckResponse::denied(self.refuse(cause, b"POST", CHECK, fields, peer))
+            });
+            write(stream, &response).await
+        } else {
+            write_not_found(stream)
         };
         if written.is_err() {
             tracing::debug!("a gateway did not take its answer");
@@ -97,73 +109,45 @@ impl Authz {
         None
     }
 
-    async fn check(&self, stream: &mut HttpSession) -> Result<CheckResponse, Failed> {
-        let head = stream.req_header();
-        if head.uri.path() != CHECK || head.method != Method::POST || !grpc::is_spoken(&head.headers) {
-            return Err(Failed(
-                12,
-                StatusCode::NOT_FOUND,
-                "there is envoy.service.auth.v3.Authorization/Check alone",
-            )); // UNIMPLEMENTED
-        }
-        let peer = stream.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        let peer = peer.unwrap_or(IpAddr::from([0; 4]));
+    async fn check(&self, stream: &mut HttpSession, peer: IpAddr) -> Result<CheckResponse, ErrorCause> {
         if !self.knows(&stream.req_header().headers, peer) {
-            return Err(Failed(7, StatusCode::FORBIDDEN, "X-Authz-Secret is not right")); // PERMISSION_DENIED
+            return Err(ErrorCause::Forbidden);
         }
-        let late = Failed(4, StatusCode::REQUEST_TIMEOUT, "the message takes too long"); // DEADLINE_EXCEEDED
-        let message = timeout(MESSAGE_TIME_MAX, read(stream)).await.map_err(|_| late)??;
-        let malformed = |_| Failed(3, StatusCode::BAD_REQUEST, "the message can't be read"); // INVALID_ARGUMENT
-        Ok(self.respond(&CheckRequest::decode(message).map_err(malformed)?, peer).await)
-    }
-
-    /// The answer to a message that could be read.
-    async fn respond(&self, request: &CheckRequest, peer: IpAddr) -> CheckResponse {
-        let told = request.asked().ok_or(UNTOLD);
-        let told = told.and_then(|asked| Original::of_check(&asked, peer).map(|original| (asked, original)));
-        let (asked, original) = match told {
-            Ok(told) => told,
-            Err(cause) => {
-                return CheckResponse::denied(self.refuse(cause, b"POST", CHECK, &HeaderMap::new(), peer));
-            }
-        };
+        let message = timeout(MESSAGE_TIME_MAX, read(stream)).await.map_err(|_| ErrorCause::TooSlow)??;
+        let request = CheckRequest::decode(message).map_err(|_| MALFORMED)?;
+        let asked = request.asked().ok_or(MALFORMED)?;
+        let original = Original::of_check(&asked, peer)?;
         let fields = original.fields();
         let ctx = match self.judge(Dialect::Grpc, asked.tenant, &original, &fields).await {
             Ok(ctx) => ctx,
-            Err(answer) => return CheckResponse::denied(answer),
+            Err(answer) => return Ok(CheckResponse::denied(answer)),
         };
         let (mut identity, mut for_client) = (HeaderList::default(), HeaderList::default());
         ctx.write_identity(&mut identity);
         // The upstream's own answer is not seen.
         ctx.write_forwarded_answer_headers(&HeaderMap::new(), &mut for_client);
         let facts = Facts { tenant: asked.tenant, permit: ctx.permit() };
-        CheckResponse::admitted(identity, self.to_strip(&fields, &ctx), for_client, facts)
+        Ok(CheckResponse::admitted(identity, self.to_strip(&fields, &ctx), for_client, facts))
     }
 }
 
-/// Reads the one message of a call.
-async fn read(stream: &mut HttpSession) -> Result<Bytes, Failed> {
-    const MALFORMED: Failed =
-        Failed(3, StatusCode::BAD_REQUEST, "the call holds no message, or more than one"); // INVALID_ARGUMENT
+/// Reads the one message of a call, which is not compressed.
+async fn read(stream: &mut HttpSession) -> Result<Bytes, ErrorCause> {
     let mut body = Vec::new();
     while let Some(piece) = stream.read_body_bytes().await.map_err(|_| MALFORMED)? {
         if body.len() + piece.len() > PREFIX_BYTES + MESSAGE_BYTES_MAX {
-            return Err(Failed(8, StatusCode::PAYLOAD_TOO_LARGE, "the message is too long")); // RESOURCE_EXHAUSTED
+            return Err(ErrorCause::UploadTooLarge { bytes_max: MESSAGE_BYTES_MAX as u64 });
         }
         body.extend_from_slice(&piece);
     }
     let mut body = Bytes::from(body);
-    if body.len() < PREFIX_BYTES {
-        return Err(MALFORMED);
-    }
-    let message = body.split_off(PREFIX_BYTES);
+    let message = body.split_off(PREFIX_BYTES.min(body.len()));
     match *body {
         [0, ref length @ ..]
             if u32::try_from(message.len()).is_ok_and(|bytes| bytes.to_be_bytes() == *length) =>
         {
             Ok(message)
         }
-        [1, ..] => Err(Failed(12, StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed messages are not read")), // UNIMPLEMENTED
         _ => Err(MALFORMED),
     }
 }
@@ -173,22 +157,17 @@ async fn write(stream: &mut HttpSession, response: &CheckResponse) -> pingora::R
     body.extend_from_slice(&u32::try_from(response.encoded_len()).unwrap_or(u32::MAX).to_be_bytes());
     // A vector has room for every message.
     let _ = response.encode(&mut body);
-    stream.write_response_header(head(StatusCode::OK)?, false)?;
+    let mut head = ResponseHeader::build(StatusCode::OK, Some(1))?;
+    head.insert_header(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))?;
+    stream.write_response_header(Box::new(head), false)?;
     stream.write_body(body.into(), false).await?;
     stream
         .write_trailers(HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), 0.into())]))?;
     stream.finish()
 }
 
-fn write_failed(stream: &mut HttpSession, Failed(code, status, reason): &Failed) -> pingora::Result<()> {
-    let mut head = head(*status)?;
-    head.insert_header("grpc-status", code.to_string())?;
-    head.insert_header("grpc-message", *reason)?;
-    stream.write_response_header(head, true)
-}
-
-fn head(status: StatusCode) -> pingora::Result<Box<ResponseHeader>> {
-    let mut head = Box::new(ResponseHeader::build(status, Some(3))?);
-    head.insert_header(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))?;
-    Ok(head)
+/// No 200, as gRPC has it for errors too: a gateway that asks in another dialect over HTTP/2 would take that for leave.
+fn write_not_found(stream: &mut HttpSession) -> pingora::Result<()> {
+    let head = ResponseHeader::build(StatusCode::NOT_FOUND, None)?;
+    stream.write_response_header(Box::new(head), true)
 }

@@ -9,14 +9,15 @@ use crate::domain::host;
 use crate::gateway::corridor::Incoming;
 use crate::gateway::dialect::Dialect;
 use crate::http1::fields::{Fields, SpanFields, Spans};
-use crate::http1::head::{RequestHead, read_request};
+use crate::http1::head::RequestHead;
+use crate::http1::told::read_told;
 use crate::serve::is_readable;
 use crate::serve::whole::Request;
 use crate::wire::errors::ErrorCause;
 use crate::wire::ext_authz::Asked;
 
 /// The reason why a request can't be judged.
-pub(super) const UNTOLD: ErrorCause = ErrorCause::Malformed {
+const UNTOLD: ErrorCause = ErrorCause::Malformed {
     problem: "the gateway in front does not tell its method, path, host and scheme, each once",
 };
 
@@ -81,25 +82,14 @@ impl Original {
             b"http" | b"ws" => false,
             _ => return Err(UNTOLD),
         };
-        let mut text = Vec::with_capacity(512);
-        let line = [method, b" ", target, b" HTTP/1.1\r\nHost: ", host, b"\r\n"];
-        line.iter().for_each(|part| text.extend_from_slice(part));
-        let mut lines = 2;
-        for (name, value) in fields {
-            for part in [name, b": ", value, b"\r\n"] {
-                text.extend_from_slice(part);
-            }
-            lines += 1;
-        }
-        text.extend_from_slice(b"\r\n");
         let mut spans = Spans::default();
-        let problem = |problem| ErrorCause::Malformed { problem };
-        let head = read_request(&text, &mut spans).map_err(problem)?;
-        // A line more is one that a value has smuggled in.
-        let is_whole = spans.len() + 1 == lines && is_readable(&head, &text);
-        let original = Self { text, spans, head, is_tls, peer };
-        let is_host = host::of_authority(original.authority()).is_some();
-        if is_whole && is_host { Ok(original) } else { Err(UNTOLD) }
+        let told = read_told([method, target, host], fields, &mut spans);
+        let (text, head) = told.map_err(|problem| ErrorCause::Malformed { problem })?;
+        let is_host = std::str::from_utf8(host).is_ok_and(|host| host::of_authority(host).is_some());
+        if !is_host || !is_readable(&head, &text) {
+            return Err(UNTOLD);
+        }
+        Ok(Self { text, spans, head, is_tls, peer })
     }
 
     /// Its own fields, where the dialect tells them apart from those of the call.

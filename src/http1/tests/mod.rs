@@ -4,6 +4,7 @@ mod answers;
 mod chunks;
 mod oracles;
 mod requests;
+mod told;
 
 #[path = "../../../tests/support/corpus/heads.rs"]
 pub(crate) mod heads;

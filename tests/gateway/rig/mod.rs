@@ -1,10 +1,12 @@
 //! What the cases stand on: upstreams that misbehave on command, clients that do, and gateways between them.
 
 pub(crate) mod abuse;
+pub(crate) mod authz;
 pub(crate) mod behind;
 pub(crate) mod beside;
 pub(crate) mod case;
 pub(crate) mod certificates;
+pub(crate) mod checks;
 pub(crate) mod credentials;
 pub(crate) mod crowd;
 pub(crate) mod frames;

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::rig::authz::Asked;
 use crate::rig::behind::Behind;
 use crate::rig::site::Site;
 use crate::rig::tenants::Tenant;
@@ -26,12 +27,18 @@ pub(crate) struct Stage {
     // Dropped in this order: the gateways before their chain.
     behind: OnceLock<Behind>,
     site: OnceLock<Site>,
+    asked: OnceLock<Asked>,
     world: World,
 }
 
 impl Stage {
     pub(crate) const fn new(kind: Kind) -> Self {
-        Self { behind: OnceLock::new(), site: OnceLock::new(), world: World::new(kind) }
+        Self {
+            behind: OnceLock::new(),
+            site: OnceLock::new(),
+            asked: OnceLock::new(),
+            world: World::new(kind),
+        }
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -51,6 +58,23 @@ impl Stage {
             let tenants = shared_tenants(site.upstream());
             site.only(tenants).start()
         })
+    }
+
+    /// The shared gateway that other gateways ask too, with tenants for their cases.
+    pub(crate) fn asked(&self) -> &Asked {
+        self.asked.get_or_init(|| {
+            let site = Site::of(self);
+            let mut tenants = shared_tenants(site.upstream());
+            tenants.extend(tenants_of_others(site.upstream()));
+            Asked::start(site.only(tenants))
+        })
+    }
+
+    /// An agent of this tier, and a key of its own at the shared gateway that others ask.
+    pub(crate) fn asked_agent(&self, tier: usize) -> (Agent, String) {
+        let agent = self.world.agent(tier);
+        let key = agent.generate(&self.asked().site.gateway.service);
+        (agent, key)
     }
 
     /// Other gateways, and the one that they ask.
@@ -85,6 +109,21 @@ fn shared_tenants(upstream: &Upstream) -> Vec<Tenant> {
         tenant("declared", "declared.test").set("on_endpoint_mismatch", "deny"),
     ]
 }
+
+/// Tenants of whose rules other gateways ask, all with the same upstream.
+fn tenants_of_others(upstream: &Upstream) -> Vec<Tenant> {
+    let tenant = |id: &str| Tenant::new(id, &format!("{id}.test"), upstream.address).public();
+    let limited = "access = \"public\"\nrequests_per_minute = 8";
+    vec![
+        tenant("limited").route("/limited/*", limited),
+        tenant("pages").set("cors.origins", vec![PAGE]).set("cors.exposed_headers", vec!["X-Total"]),
+        tenant("short").set("max_body_bytes", 1_000),
+        tenant("silent").set("discovery", false),
+    ]
+}
+
+/// The origin of pages that may use the tenant `pages`.
+pub(crate) const PAGE: &str = "https://page.test";
 
 /// A word that no other case uses, for paths and bodies.
 pub(crate) fn unique() -> String {

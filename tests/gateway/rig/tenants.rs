@@ -16,6 +16,11 @@ impl Tenant {
         Self::of(id, &[host], &[&upstream.to_string()])
     }
 
+    /// A tenant that other gateways alone ask for.
+    pub(crate) fn asked(id: &str) -> Self {
+        Self(Table::new()).set("id", id)
+    }
+
     pub(crate) fn of(id: &str, hosts: &[&str], upstreams: &[&str]) -> Self {
         let tenant = Self(Table::new()).set("id", id).set("hosts", hosts.to_vec());
         tenant.set("upstreams", upstreams.to_vec()).set("timeouts.connect", "10s")

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ALL_VERSIONS, ClientConfig, ServerConfig, SupportedProtocolVersion};
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -52,6 +53,13 @@ impl Greeting {
     /// Says this before it speaks TLS.
     pub(crate) fn after(self, first: &[u8]) -> Self {
         Self { first: first.to_vec(), ..self }
+    }
+
+    /// Shows a certificate of its own.
+    pub(crate) fn showing(mut self, own: &Issued) -> Self {
+        let own = CertifiedKey::from_der(vec![own.der.clone()], own.key(), &default_provider()).unwrap();
+        self.config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(own));
+        self
     }
 
     /// The name is expected in the certificate, and not said.

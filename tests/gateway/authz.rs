@@ -1,0 +1,533 @@
+//! Other gateways that ask about their requests: a call that does not say what it asks about, each part once and well-formed,
+//! lets nobody pass, and neither does a part of another dialect, which the client may have written.
+
+use http::Method;
+
+use crate::authz_parity::{direct, refused_alike};
+use crate::rig::authz::{Asked, DIALECTS, Dialect, SERVICE, Told, decision};
+use crate::rig::case::{Case, cases};
+use crate::rig::checks::Check;
+use crate::rig::h2c::{self, Message};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
+use crate::support::client::Answer;
+use crate::support::wire::{Request, Wire};
+
+pub(crate) const CASES: &[Case] = cases![
+    each_method_means_the_same,
+    a_part_that_is_missing_repeated_or_malformed_is_refused,
+    a_target_that_our_gateway_refuses_is_refused,
+    a_whole_url_from_nginx_stands_alone_and_is_one,
+    nothing_is_smuggled_through_a_check,
+    headers_of_another_dialect_and_of_clients_are_not_taken,
+    the_query_of_a_call_is_ignored_and_that_of_a_request_meets_no_rule,
+    a_path_that_names_no_dialect_or_tenant_lets_nobody_pass,
+    http_1_0_is_answered_and_closed,
+    many_calls_come_on_one_connection,
+    a_call_over_http_2_that_is_no_check_lets_nobody_pass,
+];
+
+/// Its parts that say what is asked, of a request that would pass.
+const FORWARD: [(&str, &str); 4] = [
+    ("X-Forwarded-Method", "GET"),
+    ("X-Forwarded-Proto", "https"),
+    ("X-Forwarded-Host", ACME),
+    ("X-Forwarded-Uri", "/public/x"),
+];
+
+const NGINX: [(&str, &str); 3] =
+    [("Host", ACME), ("X-Original-Method", "GET"), ("X-Original-URI", "/public/x")];
+
+/// A call over HTTP/1 as bytes.
+fn call(path: &str, parts: &[(&str, &str)]) -> Vec<u8> {
+    let mut head = format!("GET {path} HTTP/1.1\r\n");
+    parts.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
+    (head + "\r\n").into_bytes()
+}
+
+fn forward(parts: &[(&str, &str)]) -> Vec<u8> {
+    call("/forward/acme", &[&[("Host", SERVICE)], parts].concat())
+}
+
+fn nginx(parts: &[(&str, &str)]) -> Vec<u8> {
+    call("/nginx/acme", parts)
+}
+
+#[track_caller]
+fn send(asked: &Asked, bytes: &[u8]) -> Answer {
+    let mut wire = Wire::open(asked.authz);
+    wire.send(bytes);
+    wire.answer()
+}
+
+/// Checks that a call whose parts are wrong is 400, in the words of its dialect.
+#[track_caller]
+fn is_untold(asked: &Asked, dialect: Dialect, bytes: &[u8]) {
+    let said = decision(dialect, "acme", send(asked, bytes));
+    assert!(!said.passes, "{}", String::from_utf8_lossy(bytes));
+    assert_eq!(said.error(), (400, "VALIDATION_ERROR".to_owned()), "{}", String::from_utf8_lossy(bytes));
+}
+
+fn each_method_means_the_same(stage: &Stage) {
+    let asked = stage.asked();
+    for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PURGE"] {
+        let told = Told::new(method, ACME, &public_path());
+        assert_eq!(direct(asked, &told).status, 200, "{method}");
+        for dialect in DIALECTS {
+            asked.ask(dialect, &told).passes();
+        }
+        // A rule that names methods.
+        let read = Told::new(method, ACME, "/read/x");
+        let passes = matches!(method, "GET" | "HEAD");
+        for dialect in DIALECTS.into_iter().filter(|dialect| method != "HEAD" || *dialect != Dialect::Envoy) {
+            let said = asked.ask(dialect, &read);
+            assert_eq!(said.passes, passes, "{dialect:?} {method}");
+            assert!(passes || said.error().0 == 401, "{said:?}");
+        }
+        for lower in [method.to_ascii_lowercase(), format!("{}x", &method[..1])] {
+            let refused = refused_alike(asked, &Told::new(&lower, ACME, &public_path()));
+            assert_eq!(refused.status, 405, "{lower}");
+        }
+    }
+    for method in ["CONNECT", "TRACE", "connect", "trace"] {
+        assert_eq!(refused_alike(asked, &Told::new(method, ACME, &public_path())).status, 405, "{method}");
+    }
+}
+
+fn a_part_that_is_missing_repeated_or_malformed_is_refused(stage: &Stage) {
+    let asked = stage.asked();
+    assert_eq!(send(asked, &forward(&FORWARD)).status, 200);
+    assert_eq!(send(asked, &nginx(&NGINX)).status, 200);
+    for at in 0..FORWARD.len() {
+        let mut missing = FORWARD.to_vec();
+        let part = missing.remove(at);
+        is_untold(asked, Dialect::Forward, &forward(&missing));
+        for other in [part.1, "/agents/x", "PUT", "http", "beta.test", ""] {
+            is_untold(asked, Dialect::Forward, &forward(&[&FORWARD[..], &[(part.0, other)]].concat()));
+            is_untold(asked, Dialect::Forward, &forward(&[&[(part.0, other)], &FORWARD[..]].concat()));
+        }
+    }
+    for at in 1..NGINX.len() {
+        let mut missing = NGINX.to_vec();
+        let part = missing.remove(at);
+        is_untold(asked, Dialect::Nginx, &nginx(&missing));
+        for other in [part.1, "/agents/x", "PUT", ""] {
+            is_untold(asked, Dialect::Nginx, &nginx(&[&NGINX[..], &[(part.0, other)]].concat()));
+        }
+    }
+    for twice in ["X-Forwarded-Proto: http\r\n"; 2] {
+        let text =
+            String::from_utf8(nginx(&NGINX)).unwrap().replace("\r\n\r\n", &format!("\r\n{twice}{twice}\r\n"));
+        is_untold(asked, Dialect::Nginx, text.as_bytes());
+    }
+
+    let methods =
+        ["", "G T", "GET\t", "GET,POST", "GET/", "G\"T", "GET:", "G\u{e9}T", "GET /public/x HTTP/1.1"];
+    let hosts = [
+        "",
+        " ",
+        "user@acme.test",
+        "acme.test@evil.test",
+        "acme.test, beta.test",
+        "acme.test/x",
+        "acme.test\\x",
+        "acme.test#x",
+        "acme.test?x",
+        "acme test",
+        "acme.test:x",
+        "acme.test:80:80",
+        "[::1",
+        "\u{e9}.test",
+    ];
+    let schemes = ["", "HTTP", "ftp", "https, http", "https://", "javascript"];
+    let wrong = |name: &'static str, values: &[&'static str]| -> Vec<(&str, &str)> {
+        values.iter().map(|value| (name, *value)).collect()
+    };
+    let all = [
+        wrong("X-Forwarded-Method", &methods[..]),
+        wrong("X-Forwarded-Host", &hosts),
+        wrong("X-Forwarded-Proto", &schemes),
+        wrong("X-Original-Method", &methods),
+        wrong("Host", &hosts[2..]),
+    ];
+    for (name, value) in all.concat() {
+        // A value loses the blanks around it before anybody reads it.
+        let value = if value == "GET\t" { "GE\tT" } else { value };
+        let replaced = |parts: &[(&'static str, &'static str)]| -> Vec<(&str, &str)> {
+            parts.iter().map(|part| if part.0 == name { (name, value) } else { *part }).collect()
+        };
+        if name.starts_with("X-Forwarded") {
+            is_untold(asked, Dialect::Forward, &forward(&replaced(&FORWARD)));
+        } else {
+            let answer = send(asked, &nginx(&replaced(&NGINX)));
+            assert!(answer.status >= 400, "{name}: {value}: {answer:?}");
+        }
+        let told = Told::get(ACME, "/public/x");
+        let told = match name {
+            "X-Forwarded-Method" => Told { method: value.to_owned(), ..told },
+            "X-Forwarded-Host" => Told { host: value.to_owned(), ..told },
+            // Over gRPC a library of gRPC tells none.
+            "X-Forwarded-Proto" if value.is_empty() => continue,
+            "X-Forwarded-Proto" => Told { scheme: value.to_owned(), ..told },
+            _ => continue,
+        };
+        let said = told.check().ask(asked.authz).decision();
+        assert_eq!(said.error(), (400, "VALIDATION_ERROR".to_owned()), "{told:?}");
+    }
+    let without = Told { scheme: String::new(), ..Told::get(ACME, &public_path()) };
+    without.check().ask(asked.authz).decision().passes();
+    for scheme in ["http", "https", "ws", "wss"] {
+        let told = Told { scheme: scheme.to_owned(), ..Told::get(ACME, &public_path()) };
+        for dialect in DIALECTS {
+            asked.ask(dialect, &told).passes();
+        }
+    }
+    for (name, value) in
+        [("X-Forwarded-Host", "acme.test\0"), ("X-Forwarded-Uri", "/public/\0"), ("X-Authz", "\0")]
+    {
+        let with_nul = forward(&[&FORWARD[..2], &[(name, value)], &FORWARD[2..]].concat());
+        assert_eq!(send(asked, &with_nul).status, 400, "{name}");
+    }
+}
+
+fn a_target_that_our_gateway_refuses_is_refused(stage: &Stage) {
+    let asked = stage.asked();
+    let word = unique();
+    for target in [
+        format!("/public/{word}#/x"),
+        format!("/public/{word}#"),
+        format!("http://{ACME}/public/{word}"),
+        format!("//{ACME}\\/public/{word}"),
+        format!("public/{word}"),
+        format!("\\public\\{word}"),
+        format!("/public/{word} x"),
+        format!("/public/{word}\tx"),
+        format!("?/public/{word}"),
+        String::new(),
+    ] {
+        let told = Told::get(ACME, &target);
+        for dialect in [Dialect::Forward, Dialect::Nginx, Dialect::Grpc] {
+            let said = asked.ask(dialect, &told);
+            let is_odd = target.starts_with("//");
+            assert!(said.error().0 == 400 || is_odd, "{dialect:?} {target:?}: {said:?}");
+        }
+        let bytes = told.call(Dialect::Envoy).bytes();
+        let answer = send(asked, &bytes);
+        assert!(answer.status >= 400, "{target:?}: {answer:?}");
+    }
+    // Neither way of writing them leads out of the closed folder.
+    for path in [
+        "/public/../agents/x",
+        "/public/%2e%2e/agents/x",
+        "/public\\..\\agents",
+        "/public/..;/agents/x",
+        "//public/x",
+    ] {
+        let ours = asked.site.gateway.ask(&Request::get(ACME, path)).status;
+        for dialect in DIALECTS {
+            let said = asked.ask(dialect, &Told::get(ACME, path));
+            assert_eq!(if said.passes { 200 } else { said.answer.status }, ours, "{dialect:?} {path}");
+        }
+    }
+}
+
+fn a_whole_url_from_nginx_stands_alone_and_is_one(stage: &Stage) {
+    let asked = stage.asked();
+    let by_url =
+        |url: &str| nginx(&[("Host", SERVICE), ("X-Original-Method", "GET"), ("X-Original-URL", url)]);
+    for url in
+        ["http://acme.test/public/x", "https://acme.test:8443/public/x?y=/z", "wss://[::1]:80/public/x"]
+    {
+        assert_eq!(send(asked, &by_url(url)).status, 200, "{url}");
+    }
+    let closed = decision(Dialect::Nginx, "acme", send(asked, &by_url("http://acme.test/agents/x?/public/")));
+    assert_eq!(closed.error().0, 401);
+    for url in [
+        "",
+        "/public/x",
+        "//acme.test/public/x",
+        "http:/public/x",
+        "http:///public/x",
+        "http://acme.test",
+        "http://acme.test?/public/x",
+        "http://acme.test#/public/x",
+        "http://acme.test/public/x#y",
+        "http://user@acme.test/public/x",
+        "http://acme.test\\@evil.test/public/x",
+        "http://acme.test /public/x",
+        "HTTP://acme.test/public/x",
+        "ftp://acme.test/public/x",
+        "http://acme.test/public/x, http://acme.test/agents/x",
+    ] {
+        is_untold(asked, Dialect::Nginx, &by_url(url));
+    }
+    let both = [&NGINX[..], &[("X-Original-URL", "http://acme.test/public/x")]].concat();
+    is_untold(asked, Dialect::Nginx, &nginx(&both));
+    let twice = [&NGINX[..2], &[("X-Original-URL", "http://acme.test/public/x"); 2]].concat();
+    is_untold(asked, Dialect::Nginx, &nginx(&twice));
+}
+
+/// A text in protobuf may hold line ends and NUL.
+fn nothing_is_smuggled_through_a_check(stage: &Stage) {
+    let asked = stage.asked();
+    let (_, key) = stage.asked_agent(4);
+    let whole = Told::get(ACME, &agents_path());
+    let smuggled = format!("X-API-Key: {key}");
+    let texts = [
+        format!("x\r\n{smuggled}"),
+        format!("x\n{smuggled}"),
+        format!("x\r{smuggled}"),
+        format!("x HTTP/1.1\r\n{smuggled}\r\nA: b"),
+        format!("x HTTP/1.1\r\nHost: {ACME}\r\n{smuggled}\r\n\r\n"),
+        format!("x HTTP/1.1\r\nHost: {ACME}\r\n{smuggled}\r\n\r\nGET /public/x"),
+        "x\0".to_owned(),
+        "\r\n".to_owned(),
+        "\r\n\r\n".to_owned(),
+        "\u{7f}".to_owned(),
+    ];
+    for text in &texts {
+        for told in [
+            Told { method: format!("GET{text}"), ..whole.clone() },
+            Told { target: format!("/agents/{text}"), ..whole.clone() },
+            Told { target: format!("/public/{text}"), ..whole.clone() },
+            Told { host: format!("{ACME}{text}"), ..whole.clone() },
+            Told { scheme: format!("http{text}"), ..whole.clone() },
+            whole.clone().with("x-note", text),
+            whole.clone().with("x-note", text).with("x-other", "y"),
+            whole.clone().with(&format!("x-note{text}"), "y"),
+            whole.clone().with(text, "y"),
+        ] {
+            for check in [Check::of(&told), Check::raw(&told)] {
+                let said = check.ask(asked.authz).decision();
+                assert_eq!(said.error(), (400, "VALIDATION_ERROR".to_owned()), "{told:?}");
+            }
+        }
+    }
+    for name in ["", " x-note", "x-note ", "x note"] {
+        let said = Check::of(&whole.clone().with(name, "y")).ask(asked.authz).decision();
+        assert_eq!(said.error().0, 400, "{name:?}");
+    }
+    // Its own fields say them; a header that says something else changes nothing.
+    let public = public_path();
+    for (name, value) in
+        [(":path", public.as_str()), (":method", "OPTIONS"), (":authority", "beta.test"), ("host", "a")]
+    {
+        let said = Check::of(&whole.clone().with(name, value)).ask(asked.authz).decision();
+        assert_eq!(said.error().0, 401, "{name}");
+    }
+    // Fields that no version of Envoy writes are passed over, and a message that is cut is refused.
+    let mut unknown = Check::of(&Told::get(ACME, &public));
+    unknown.message.extend(crate::rig::checks::bytes(99, b"x"));
+    unknown.ask(asked.authz).decision().passes();
+    for cut in 1..unknown.message.len() {
+        let said = Check::of_bytes(unknown.message[..cut].to_vec()).ask(asked.authz).decision();
+        assert!(!said.passes || cut > unknown.message.len() - 8, "{cut}");
+    }
+}
+
+fn headers_of_another_dialect_and_of_clients_are_not_taken(stage: &Stage) {
+    let asked = stage.asked();
+    // Each would turn a closed path into an open one, or the other way round.
+    let decoys = |path: &str| -> Vec<(String, String)> {
+        let url = format!("http://{ACME}{path}");
+        let pairs = [
+            ("X-Forwarded-Method", "OPTIONS"),
+            ("X-Forwarded-Uri", path),
+            ("X-Forwarded-Host", "beta.test"),
+            ("X-Forwarded-Prefix", path),
+            ("X-Forwarded-Path", path),
+            ("X-Forwarded-Server", "beta.test"),
+            ("X-Original-Method", "OPTIONS"),
+            ("X-Original-URI", path),
+            ("X-Original-URL", &url),
+            ("X-Rewrite-URL", path),
+            ("X-Envoy-Original-Path", path),
+            ("X-HTTP-Method-Override", "OPTIONS"),
+            ("X-Auth-Request-Redirect", path),
+            ("X-Tenant", "beta"),
+            ("Forwarded", "for=192.0.2.1;host=beta.test;proto=https"),
+            ("User-Agent", "GoogleHC/1.0"),
+            ("User-Agent", "kube-probe/1.30"),
+        ];
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    };
+    let own = |dialect: Dialect, name: &str| match dialect {
+        Dialect::Forward => FORWARD.iter().any(|(own, _)| *own == name),
+        // Of two that say the target none is believed; of the scheme there is one.
+        Dialect::Nginx => name.starts_with("X-Original-"),
+        Dialect::Envoy | Dialect::Grpc => false,
+    };
+    for dialect in DIALECTS {
+        for (path, decoy) in
+            [("/agents/x", "/public/x"), ("/denied/x", "/public/x"), ("/public/x", "/denied/x")]
+        {
+            let mut said = Told::get(ACME, path);
+            for (name, value) in decoys(decoy).into_iter().filter(|(name, _)| !own(dialect, name)) {
+                let alone = asked.ask(dialect, &Told::get(ACME, path).with(&name, &value));
+                assert_eq!(alone.passes, path == "/public/x", "{dialect:?} {name} at {path}");
+                said = said.with(&name, &value);
+            }
+            assert_eq!(asked.ask(dialect, &said).passes, path == "/public/x", "{dialect:?} {path}");
+        }
+    }
+}
+
+fn the_query_of_a_call_is_ignored_and_that_of_a_request_meets_no_rule(stage: &Stage) {
+    let asked = stage.asked();
+    for query in [
+        "?/public/x",
+        "?X-Forwarded-Uri=/public/x&X-Original-URI=/public/x&tenant=beta",
+        "?",
+        "?/../../forward/beta",
+    ] {
+        for (target, passes) in [("/agents/x", false), ("/public/x", true)] {
+            let mut forward = FORWARD;
+            forward[3].1 = target;
+            let bytes =
+                call(&format!("/forward/acme{query}"), &[&[("Host", SERVICE)], &forward[..]].concat());
+            assert_eq!(send(asked, &bytes).status == 200, passes, "{query} {target}");
+            let mut nginx = NGINX;
+            nginx[2].1 = target;
+            assert_eq!(send(asked, &call(&format!("/nginx/acme{query}"), &nginx)).status == 200, passes);
+        }
+    }
+    for target in
+        ["/agents/x?/public/x", "/agents?x=/public/y", "/denied/x?/../public/x", "/agents/x?#/public/"]
+    {
+        for dialect in DIALECTS {
+            let told = Told::get(ACME, target);
+            let passes = match dialect {
+                Dialect::Envoy => send(asked, &told.call(dialect).bytes()).status == 200,
+                Dialect::Forward | Dialect::Nginx | Dialect::Grpc => asked.ask(dialect, &told).passes,
+            };
+            assert!(!passes, "{dialect:?} {target}");
+        }
+    }
+}
+
+fn a_path_that_names_no_dialect_or_tenant_lets_nobody_pass(stage: &Stage) {
+    let asked = stage.asked();
+    let parts = [&[("Host", ACME)], &FORWARD[..], &NGINX[1..]].concat();
+    for path in [
+        "/",
+        "/forward",
+        "/forward/",
+        "/forward/nobody",
+        "/forward/acme/",
+        "/forward/acme/x",
+        "/forward//acme",
+        "/forward/%61cme",
+        "/forward/ACME",
+        "/FORWARD/acme",
+        "/forwards/acme",
+        "/forward/acme;x",
+        "/nginx",
+        "/nginx/",
+        "/nginx/nobody",
+        "/nginx/acme/x",
+        "/envoy",
+        "/envoy/",
+        "/envoy/acme",
+        "/envoy/nobody/public/x",
+        "/envoy//public/x",
+        "/public/x",
+        "/verify",
+        "/livez",
+        "/healthz",
+        "/metrics",
+        "/.well-known/tiergate",
+        "/envoy.service.auth.v3.Authorization/Check",
+        "/forward/acme/../beta",
+        "/./forward/acme",
+    ] {
+        let answer = send(asked, &call(path, &parts));
+        assert!(answer.status >= 400, "{path}: {answer:?}");
+    }
+    for dialect in DIALECTS {
+        for tenant in ["nobody", "ACME", "", "acme.test"] {
+            let told = Told::get(ACME, &public_path()).of_tenant(tenant);
+            let said = match dialect {
+                Dialect::Grpc => asked.ask(dialect, &told).error().0,
+                Dialect::Forward | Dialect::Nginx | Dialect::Envoy => {
+                    send(asked, &told.call(dialect).bytes()).status
+                }
+            };
+            assert!(
+                said == 404 || (dialect == Dialect::Nginx && said == 403),
+                "{dialect:?} {tenant}: {said}"
+            );
+        }
+        let said = asked.ask(dialect, &Told::get(ACME, &public_path()).of_tenant("nobody"));
+        assert_eq!(said.error(), (404, "NOT_FOUND".to_owned()));
+    }
+}
+
+fn http_1_0_is_answered_and_closed(stage: &Stage) {
+    let asked = stage.asked();
+    for further in ["", "Connection: close\r\n", "Connection: keep-alive\r\n"] {
+        for (target, status) in [("/public/x", 200), ("/agents/x", 403)] {
+            let mut wire = Wire::open(asked.authz);
+            wire.send(
+                format!(
+                    "GET /nginx/acme HTTP/1.0\r\nHost: {ACME}\r\n{further}X-Original-Method: GET\r\n\
+                     X-Original-URI: {target}\r\n\r\n"
+                )
+                .as_bytes(),
+            );
+            let answer = wire.answer();
+            assert_eq!(answer.status, status, "{further}");
+            decision(Dialect::Nginx, "acme", answer);
+            assert_eq!(wire.rest(), b"", "it ends with its answer");
+        }
+    }
+}
+
+fn many_calls_come_on_one_connection(stage: &Stage) {
+    let asked = stage.asked();
+    let mut wire = Wire::open(asked.authz);
+    for round in 0..50 {
+        for dialect in [Dialect::Forward, Dialect::Nginx, Dialect::Envoy] {
+            let (target, passes) =
+                if round % 2 == 0 { (public_path(), true) } else { (agents_path(), false) };
+            // Some gateways send the client's body, which nobody here reads.
+            let call = Told::get(ACME, &target).call(dialect);
+            let call = if dialect == Dialect::Forward { call.body(b"hello") } else { call };
+            assert_eq!(decision(dialect, "acme", call.ask_on(&mut wire)).passes, passes);
+        }
+    }
+}
+
+/// gRPC says errors with 200 too, which gateways of other dialects take for leave.
+fn a_call_over_http_2_that_is_no_check_lets_nobody_pass(stage: &Stage) {
+    let asked = stage.asked();
+    let told = Told::get(ACME, &public_path());
+    let check = told.check();
+    assert_eq!(h2c::ask(asked.authz, &check.call()).unwrap().status, 200);
+    for kind in ["application/grpc", "application/grpc+proto", "application/json", "application/grpc-web", ""]
+    {
+        for path in [
+            "/forward/acme",
+            "/nginx/acme",
+            "/envoy/acme/public/x",
+            "/",
+            "/envoy.service.auth.v3.Authorization/check",
+            "/envoy.service.auth.v3.Authorization/Check/",
+            "/envoy.service.auth.v2.Authorization/Check",
+            "/grpc.health.v1.Health/Check",
+            crate::rig::checks::CHECK,
+        ] {
+            for method in [Method::GET, Method::POST] {
+                let is_check = path == crate::rig::checks::CHECK && method == Method::POST;
+                if is_check && matches!(kind, "application/grpc" | "application/grpc+proto") {
+                    continue;
+                }
+                let call = Message::request(method.clone(), ACME, path).body(&check.framed());
+                let call = FORWARD
+                    .iter()
+                    .chain(&NGINX[1..])
+                    .fold(call, |call, (name, value)| call.with(name, value));
+                let answer = h2c::ask(asked.authz, &call.with("content-type", kind)).unwrap();
+                assert!(answer.status >= 400, "{method} {path} {kind}: {answer:?}");
+            }
+        }
+    }
+}

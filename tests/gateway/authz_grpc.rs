@@ -1,0 +1,234 @@
+//! `Check` on the wire: calls that break off, come late, or hold another thing than one message; headers that are set and
+//! stripped; facts for the gateway's own rules.
+
+use bytes::Bytes;
+use http::{Request, Version};
+
+use crate::rig::authz::{Asked, Decision, Dialect, Told};
+use crate::rig::case::{Case, cases};
+use crate::rig::checks::{CHECK, Check, Checked, call};
+use crate::rig::h2c::{self, Message};
+use crate::rig::identity::{expected, normal};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::support::time::Stopwatch;
+
+pub(crate) const CASES: &[Case] = cases![
+    a_call_that_is_not_one_message_is_denied,
+    a_message_of_64_kib_is_read_and_a_longer_one_denied,
+    a_message_that_does_not_come_is_denied_in_time,
+    a_stream_that_is_reset_leaves_others_alone,
+    many_checks_run_on_one_connection,
+    no_spelling_of_our_headers_stays_on_a_request_that_passes,
+    facts_are_told_to_the_gateways_own_rules,
+];
+
+#[track_caller]
+fn denied(asked: &Asked, body: &[u8], status: u16) {
+    let checked = Checked::of(&h2c::ask(asked.authz, &call(body)).unwrap());
+    assert_eq!(checked.decision().error().0, status, "{:?}", &body[..body.len().min(16)]);
+}
+
+fn a_call_that_is_not_one_message_is_denied(stage: &Stage) {
+    let asked = stage.asked();
+    let check = Told::get(ACME, &public_path()).check();
+    let whole = check.framed();
+    check.ask(asked.authz).decision().passes();
+    let with_length = |length: u32| [&[0], &length.to_be_bytes()[..], &check.message].concat();
+    let length = u32::try_from(check.message.len()).unwrap();
+    for body in [
+        b"".to_vec(),
+        b"\0".to_vec(),
+        b"\0\0\0\0".to_vec(),
+        b"\0\0\0\0\0".to_vec(),
+        b"\0\0\0\0\x02\x0a\0".to_vec(),
+        [&[1], &whole[1..]].concat(),
+        [&[255], &whole[1..]].concat(),
+        [whole.clone(), whole.clone()].concat(),
+        [whole.clone(), b"\0\0\0\0\0".to_vec()].concat(),
+        with_length(length - 1),
+        with_length(length + 1),
+        with_length(u32::MAX),
+        whole[..whole.len() - 1].to_vec(),
+        [&[0, 0, 0, 0, 4], &[0xff; 4][..]].concat(),
+        b"\0\0\0\0\x03\x0a\xff\xff".to_vec(),
+    ] {
+        denied(asked, &body, 400);
+    }
+    // A text that is no UTF-8.
+    let mut told = Told::get(ACME, "/public/?");
+    told.headers.clear();
+    let mut broken = told.check();
+    let at = broken.message.windows(8).position(|piece| piece == b"/public/").unwrap();
+    broken.message[at + 8] = 0xff;
+    assert_eq!(broken.ask(asked.authz).decision().error().0, 400);
+}
+
+fn a_message_of_64_kib_is_read_and_a_longer_one_denied(stage: &Stage) {
+    const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+    let asked = stage.asked();
+    // The body of the client's request, which some gateways send too.
+    let of_length = |length: usize| {
+        let mut check = Told::get(ACME, &public_path()).check();
+        // Its number takes one byte, and its length three.
+        let filler = vec![b'x'; length - check.message.len() - 4];
+        check.message.extend(crate::rig::checks::bytes(15, &filler));
+        assert_eq!(check.message.len(), length);
+        check
+    };
+    of_length(MESSAGE_BYTES_MAX).ask(asked.authz).decision().passes();
+    let longer = of_length(MESSAGE_BYTES_MAX + 1).ask(asked.authz).decision();
+    assert_eq!(longer.error().0, 413);
+}
+
+fn head() -> Request<()> {
+    let head = Request::post(format!("http://tiergate{CHECK}")).version(Version::HTTP_2);
+    head.header("content-type", "application/grpc").body(()).unwrap()
+}
+
+fn a_message_that_does_not_come_is_denied_in_time(stage: &Stage) {
+    let asked = stage.asked();
+    let begun = Stopwatch::start();
+    let whole = Told::get(ACME, &public_path()).check().framed();
+    let checked = h2c::run(async {
+        let client = h2c::connect(asked.authz).await.unwrap();
+        let (answer, mut body) = client.ready().await.unwrap().send_request(head(), false).unwrap();
+        body.send_data(Bytes::copy_from_slice(&whole[..20]), false).unwrap();
+        let (head, mut incoming) = answer.await.unwrap().into_parts();
+        let mut message =
+            Message { status: head.status.as_u16(), headers: head.headers, ..Message::default() };
+        while let Some(piece) = incoming.data().await {
+            message.body.extend_from_slice(&piece.unwrap());
+        }
+        message.trailers = incoming.trailers().await.unwrap().unwrap();
+        Checked::of(&message)
+    });
+    assert_eq!(checked.decision().error(), (408, "REQUEST_TIMEOUT".to_owned()));
+    let secs = begun.elapsed().as_secs();
+    assert!((9..30).contains(&secs), "{secs} s");
+}
+
+fn a_stream_that_is_reset_leaves_others_alone(stage: &Stage) {
+    let asked = stage.asked();
+    let check = Told::get(ACME, &public_path()).check();
+    let whole = check.framed();
+    h2c::run(async {
+        let client = h2c::connect(asked.authz).await.unwrap();
+        for cut in [0, 3, 5, 20, whole.len()] {
+            let (answer, mut body) =
+                client.clone().ready().await.unwrap().send_request(head(), false).unwrap();
+            body.send_data(Bytes::copy_from_slice(&whole[..cut]), false).unwrap();
+            body.send_reset(h2::Reason::CANCEL);
+            drop(answer);
+            let answer = h2c::exchange(client.clone(), &check.call()).await.unwrap();
+            Checked::of(&answer).decision().passes();
+        }
+    });
+    check.ask(asked.authz).decision().passes();
+}
+
+fn many_checks_run_on_one_connection(stage: &Stage) {
+    let asked = stage.asked();
+    let open = Told::get(ACME, &public_path()).check().call();
+    let closed = Told::get(ACME, &agents_path()).check().call();
+    let answers = h2c::run(async {
+        let client = h2c::connect(asked.authz).await.unwrap();
+        let calls = (0..512).map(|at| {
+            let (client, message) = (client.clone(), if at % 2 == 0 { open.clone() } else { closed.clone() });
+            tokio::spawn(async move { h2c::exchange(client, &message).await.unwrap() })
+        });
+        let calls: Vec<_> = calls.collect();
+        let mut answers = Vec::new();
+        for call in calls {
+            answers.push(call.await.unwrap());
+        }
+        answers
+    });
+    for (at, answer) in answers.iter().enumerate() {
+        assert_eq!(Checked::of(answer).decision().passes, at % 2 == 0, "{at}");
+    }
+}
+
+/// The headers of a request as Envoy forwards it: it sets those of the answer and removes others then.
+fn forwarded(told: &Told, decision: &Decision) -> Vec<(String, String)> {
+    let mut headers = told.headers.clone();
+    for (name, value) in &decision.identity {
+        headers.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
+        headers.push((name.clone(), value.clone()));
+    }
+    headers.retain(|(name, _)| !decision.stripped.iter().any(|other| name.eq_ignore_ascii_case(other)));
+    headers
+}
+
+fn no_spelling_of_our_headers_stays_on_a_request_that_passes(stage: &Stage) {
+    let asked = stage.asked();
+    let (agent, key) = stage.asked_agent(4);
+    let forged = |told: Told| {
+        let told = ["id", "owner", "tier", "staked-amount", "endpoint-mismatch", "assertion", "anything", ""]
+            .iter()
+            .flat_map(|rest| {
+                let name = format!("x-agent-{rest}");
+                [
+                    name.replace('-', "_"),
+                    name.replace('-', "."),
+                    name.replacen('-', "_", 1),
+                    name.to_uppercase(),
+                    name,
+                ]
+            })
+            .fold(told, |told, name| told.with(&name, "1"));
+        told.with("x_api_key", "1")
+            .with("X-Api_Key", "1")
+            .with("x-agentless", "stays")
+            .with("x-note", "stays")
+    };
+    for (told, wanted) in [
+        (Told::get(ACME, &public_path()), Vec::new()),
+        (Told::get(ACME, &agents_path()).key(&key), expected(&agent, 4)),
+        (
+            Told::get(ACME, &agents_path()).with("Authorization", &format!("Bearer {key}")),
+            expected(&agent, 4),
+        ),
+    ] {
+        let told = forged(told);
+        for decision in [
+            Check::of(&told).ask(asked.authz).decision(),
+            Check::raw(&told).ask(asked.authz).decision(),
+            asked.ask(Dialect::Envoy, &told),
+        ] {
+            let headers = forwarded(&told, decision.passes());
+            let mut ours: Vec<_> =
+                headers.iter().filter(|(name, _)| normal(name).starts_with("x-agent-")).cloned().collect();
+            ours.sort_by_key(|(name, _)| crate::rig::identity::OURS.iter().position(|ours| ours == name));
+            assert_eq!(ours, wanted, "{decision:?}");
+            let proves = |(name, value): &&(String, String)| {
+                normal(name) == "x-api-key" || value.contains("svc_live_v1_")
+            };
+            assert_eq!(headers.iter().find(proves), None, "{decision:?}");
+            assert_eq!(headers.iter().filter(|(_, value)| value == "stays").count(), 2, "{headers:?}");
+        }
+    }
+    // Those that the gateway did not show are named as they are and with underscores.
+    let decision = asked.ask(Dialect::Envoy, &Told::get(ACME, &public_path()));
+    for name in
+        ["x-agent-id", "x_agent_id", "x-agent-assertion", "x_agent_assertion", "x-api-key", "x_api_key"]
+    {
+        assert!(decision.stripped.iter().any(|stripped| stripped == name), "{name}");
+    }
+    // A credential of another service stays.
+    let told = Told::get(ACME, &public_path()).with("authorization", "Bearer eyJhbGciOi");
+    let decision = told.check().ask(asked.authz).decision();
+    assert!(!decision.stripped.contains(&"authorization".to_owned()), "{decision:?}");
+}
+
+fn facts_are_told_to_the_gateways_own_rules(stage: &Stage) {
+    let asked = stage.asked();
+    let (agent, key) = stage.asked_agent(3);
+    let told = Told::get(ACME, &agents_path());
+    let fact = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let tenant = fact("tenant", "acme");
+    let of_agent =
+        vec![fact("agent_id", &agent.text()), fact("limit", "166"), tenant.clone(), fact("tier", "3")];
+    assert_eq!(told.clone().key(&key).check().ask(asked.authz).metadata, of_agent);
+    assert_eq!(Told::get(ACME, &public_path()).check().ask(asked.authz).metadata, vec![tenant]);
+    assert_eq!(told.check().ask(asked.authz).metadata, Vec::new(), "a refusal says what it says in its body");
+}

@@ -1,0 +1,306 @@
+//! The listener for other gateways: who may ask, over which TLS, for which tenants, how long a decision takes, and what
+//! operators see of it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+
+use crate::access_log::line_of;
+use crate::rig::authz::{Asked, DIALECTS, Decision, Dialect, SERVICE, Told, decision};
+use crate::rig::case::{Case, cases};
+use crate::rig::certificates::{Authority, Files};
+use crate::rig::credentials::signed;
+use crate::rig::listeners::{HTTP_1, HTTP_2};
+use crate::rig::site::Site;
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::tenants::Tenant;
+use crate::rig::tunnels::{Greeting, Tunnel};
+use crate::support::agents::unknown_key;
+use crate::support::process::{free_port, own_ip};
+use crate::support::relay::{Behaviour, Relay};
+use crate::support::secrets;
+use crate::support::service::Service;
+use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::wire::{Request, Wire};
+use crate::traces::{collector, trace_of, traced};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_gateway_without_one_of_the_secrets_is_refused,
+    with_an_authority_only_its_clients_ask_and_the_certificate_is_read_again,
+    a_tenant_without_hosts_and_upstreams_is_asked_for,
+    tenants_are_asked_for_without_a_gateway_of_ours,
+    a_frozen_chain_is_503_in_time_and_spends_nothing,
+    each_client_of_a_gateway_has_its_own_budget_of_refused_credentials,
+    an_assertion_is_the_same_in_every_dialect,
+    operators_see_who_was_asked,
+];
+
+fn public(tenant: &str) -> Told {
+    Told::get(ACME, &public_path()).of_tenant(tenant)
+}
+
+/// Asks with these headers of the gateway's own.
+#[track_caller]
+fn ask_as(authz: SocketAddr, dialect: Dialect, told: &Told, own: &[(&str, &str)]) -> Decision {
+    if dialect == Dialect::Grpc {
+        let check = own.iter().fold(told.check(), |check, (name, value)| check.header(name, value));
+        return check.ask(authz).decision();
+    }
+    let call = own.iter().fold(told.call(dialect), |call, (name, value)| call.with(name, value));
+    decision(dialect, &told.tenant, call.ask(authz))
+}
+
+fn a_gateway_without_one_of_the_secrets_is_refused(stage: &Stage) {
+    const NAME: &str = "X-Authz-Secret";
+    let (one, other) = ("first-of-two-secrets", "second of two secrets");
+    [one, other].iter().for_each(|secret| secrets::keep(secret));
+    let files = Files::new();
+    let file = files.put("secrets", &format!("{one}\n\n{other}\r\n\n"));
+    let asked = Asked::start(Site::of(stage).set("authz.secret_file", file));
+    for dialect in DIALECTS {
+        for own in [&[(NAME, one)][..], &[(NAME, other)], &[("x-authz-secret", one)]] {
+            ask_as(asked.authz, dialect, &public("t"), own).passes();
+        }
+        for own in [
+            &[][..],
+            &[(NAME, "")],
+            &[(NAME, "first-of-two-secret")],
+            &[(NAME, "first-of-two-secrets2")],
+            &[(NAME, "First-of-two-secrets")],
+            &[(NAME, "first-of-two-secrets, second of two secrets")],
+            &[(NAME, one), (NAME, one)],
+            &[(NAME, one), (NAME, other)],
+            &[(NAME, one), (NAME, "")],
+            &[("X_Authz_Secret", one)],
+            &[("Authorization", one)],
+        ] {
+            for told in [public("t"), public("nobody")] {
+                let said = ask_as(asked.authz, dialect, &told, own);
+                assert_eq!(said.error(), (403, "FORBIDDEN".to_owned()), "{dialect:?} {own:?}");
+            }
+        }
+    }
+    let log = asked.site.gateway.service.log();
+    assert!(log.contains("without the secret of [authz]"), "{log}");
+}
+
+fn with_an_authority_only_its_clients_ask_and_the_certificate_is_read_again(stage: &Stage) {
+    let (ours, theirs) =
+        (Authority::new("the service's authority"), Authority::new("the gateways' authority"));
+    let files = Files::new();
+    let own = ours.issue(SERVICE);
+    let [cert, key] = files.put_pair("own", &own);
+    let site = Site::of(stage).set("authz.tls.cert", cert).set("authz.tls.key", key);
+    let site = site.set("authz.tls.client_ca", files.put("ca", &theirs.pem()));
+    let asked = Asked::start(site);
+    let greeting = |protocols| Greeting::new(&ours, SERVICE, protocols);
+    let gateway = theirs.issue("gateway.test");
+    let tunnel = |greeting| Tunnel::to(asked.authz, greeting);
+    let tunnels = [HTTP_1, HTTP_2].map(|protocols| tunnel(greeting(protocols).showing(&gateway)));
+    for dialect in DIALECTS {
+        let tunnel = &tunnels[usize::from(dialect == Dialect::Grpc)];
+        public("t").ask(dialect, tunnel.address).passes();
+        let closed = Told::get(ACME, &agents_path()).of_tenant("t");
+        assert_eq!(closed.ask(dialect, tunnel.address).error().0, 401);
+    }
+    for refused in [
+        greeting(HTTP_1),
+        greeting(HTTP_1).showing(&ours.issue("gateway.test")),
+        greeting(HTTP_1).showing(&theirs.issue_within("gateway.test", 2020, 2021)),
+    ] {
+        let tunnel = tunnel(refused);
+        let mut wire = Wire::open(tunnel.address);
+        let _ = wire.write(&public("t").call(Dialect::Forward).bytes());
+        assert!(wire.try_answer().is_err(), "it was answered");
+    }
+    let mut plain = Wire::open(asked.authz);
+    plain.send(&public("t").call(Dialect::Forward).bytes());
+    assert!(!matches!(plain.try_answer(), Ok(answer) if answer.status < 400));
+
+    // A client that offers both asks over HTTP, and gets no answer of gRPC.
+    let both = greeting(&["h2", "http/1.1"]).showing(&gateway);
+    assert_eq!(both.meet(asked.authz).unwrap().protocol.as_deref(), Some("http/1.1"));
+    public("t").ask(Dialect::Forward, tunnel(both.clone()).address).passes();
+
+    let next = ours.issue(SERVICE);
+    files.put_pair("own", &next);
+    asked.site.gateway.hang_up();
+    until("the new certificate is shown", SOON, || {
+        (both.meet(asked.authz).unwrap().certificate == next.der).then_some(())
+    });
+    public("t").ask(Dialect::Grpc, tunnels[1].address).passes();
+}
+
+fn a_tenant_without_hosts_and_upstreams_is_asked_for(stage: &Stage) {
+    let asked = Asked::start(Site::of(stage).agent(4).also(|_| Tenant::asked("elsewhere").public()));
+    let (key, agent) = (asked.site.key(), asked.site.agent());
+    let told = |host: &str| Told::get(host, &agents_path()).of_tenant("elsewhere");
+    for dialect in DIALECTS {
+        asked.ask(dialect, &public("elsewhere")).passes();
+        for host in ["any.test", ACME, "192.0.2.1:8080"] {
+            let decision = asked.ask(dialect, &told(host).key(key));
+            assert_eq!(decision.passes().identity[0].1, agent.text());
+        }
+        asked.ask(dialect, &told("any.test").with_all(&signed(&agent.draft()))).passes();
+        assert_eq!(asked.ask(dialect, &told("any.test")).error().0, 401);
+    }
+    assert_eq!(asked.site.status(), 200, "the other tenant is served as before");
+    assert_eq!(asked.site.gateway.ask(&Request::get("any.test", &public_path())).status, 404);
+    asked.site.gateway.reread("applied");
+    asked.ask(Dialect::Nginx, &public("elsewhere")).passes();
+}
+
+fn tenants_are_asked_for_without_a_gateway_of_ours(stage: &Stage) {
+    let authz = free_port(own_ip());
+    let settings = stage.settings().set("listen.authz", vec![authz.to_string()]);
+    let service = Service::start(settings.set("tenants", vec![Tenant::asked("alone").public().value()]));
+    let agent = stage.world().agent(4);
+    let key = agent.generate(&service);
+    for dialect in DIALECTS {
+        let told = || Told::get("any.test", &agents_path()).of_tenant("alone");
+        told().key(&key).ask(dialect, authz).passes();
+        told().with_all(&signed(&agent.draft())).ask(dialect, authz).passes();
+        assert_eq!(told().ask(dialect, authz).error().0, 401);
+        public("alone").ask(dialect, authz).passes();
+    }
+}
+
+fn a_frozen_chain_is_503_in_time_and_spends_nothing(stage: &Stage) {
+    let relay = Relay::new(stage.world().chain().node);
+    let site = Site::of(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
+    let asked = Asked::start(site.set("authz.timeout", "300ms").agent(4));
+    let told = Told::get(ACME, &agents_path()).of_tenant("t").with_all(&signed(&asked.site.agent().draft()));
+    let by_key = Told::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
+    asked.ask(Dialect::Grpc, &by_key).passes();
+    relay.behave(Behaviour::Hang);
+    for dialect in DIALECTS {
+        let begun = Stopwatch::start();
+        let said = asked.ask(dialect, &told);
+        assert_eq!(said.error().0, 503, "{dialect:?}");
+        let elapsed = begun.elapsed();
+        assert!(elapsed < Duration::from_secs(4), "{dialect:?} took {elapsed:?}");
+        asked.ask(dialect, &public("t")).passes();
+    }
+    relay.behave(Behaviour::Honest);
+    until("the chain is read again", SOON, || asked.ask(Dialect::Forward, &by_key).passes.then_some(()));
+    let until_read = until("the nonce is accepted", SOON, || {
+        let said = asked.ask(Dialect::Grpc, &told);
+        said.passes.then_some(said)
+    });
+    assert_eq!(until_read.identity[0].1, asked.site.agent().text());
+}
+
+/// The address behind all others is the one that the gateway saw, if it is one that is believed.
+fn each_client_of_a_gateway_has_its_own_budget_of_refused_credentials(stage: &Stage) {
+    let asked = Asked::start(Site::of(stage).set("abuse.failures_per_minute", 5));
+    for (at, dialect) in DIALECTS.into_iter().enumerate() {
+        let bad = |seed: usize| {
+            Told::get(ACME, &agents_path())
+                .of_tenant("t")
+                .key(&unknown_key(7_000 + 100 * at as u64 + seed as u64))
+        };
+        let many: Vec<u16> = (0..8)
+            .map(|client| bad(client).from(format!("198.51.{at}.{client}").parse().unwrap()))
+            .map(|told| asked.ask(dialect, &told).error().0)
+            .collect();
+        assert_eq!(many, [401; 8], "{dialect:?}: eight clients of one gateway");
+        let one: Vec<u16> = (0..8)
+            .map(|seed| {
+                // The client wrote another address, which the gateway has left in front of its own.
+                let told = bad(10 + seed).from(format!("203.0.{at}.7").parse().unwrap());
+                let forged = format!("192.0.2.{seed}");
+                let told = told.with("Forwarded", &format!("for={forged}")).with("X-Real-IP", &forged);
+                let told = told.with("X-Forwarded-For", &forged);
+                asked.ask(dialect, &told).error().0
+            })
+            .collect();
+        assert_eq!(
+            one,
+            [401, 401, 401, 401, 401, 429, 429, 429],
+            "{dialect:?}: one client, whatever it writes"
+        );
+    }
+
+    let authz = free_port(own_ip());
+    let site = Site::of(stage).set("abuse.failures_per_minute", 5);
+    let _site = site.set("listen.authz", vec![authz.to_string()]).start();
+    until("the listener for other gateways listens", SOON, || std::net::TcpStream::connect(authz).ok());
+    let strangers: Vec<u16> = (0..8)
+        .map(|client| public("t").from(format!("198.51.9.{client}").parse().unwrap()))
+        .map(|told| Told { target: agents_path(), ..told.key(&unknown_key(7_900)) })
+        .map(|told| told.ask(Dialect::Forward, authz).error().0)
+        .collect();
+    assert_eq!(
+        strangers,
+        [401, 401, 401, 401, 401, 429, 429, 429],
+        "a gateway that is not believed is one client"
+    );
+}
+
+fn an_assertion_is_the_same_in_every_dialect(stage: &Stage) {
+    const NAME: &str = "x-agent-assertion";
+    let (files, key) = (Files::new(), KeyPair::generate().unwrap().serialize_pem());
+    key.lines().nth(2).map(secrets::keep);
+    let site = Site::of(stage).set("assertion.issuer", "https://gate.example");
+    let site = site.set("assertion.key_file", files.put("keys.pem", &key));
+    let asked = Asked::start(site.tenant(|tenant| tenant.set("assertion", true)).agent(4));
+    let path = agents_path();
+    assert_eq!(asked.site.gateway.ask(&Request::get(ACME, &path).key(asked.site.key())).status, 200);
+    let seen = asked.site.upstream.only(&path);
+    let ours = seen.header(NAME).unwrap();
+    let told = Told::get(ACME, &path).of_tenant("t").with(NAME, "forged").with("x_agent_assertion", "forged");
+    for dialect in [Dialect::Envoy, Dialect::Grpc] {
+        let decision = asked.ask(dialect, &told.clone().key(asked.site.key()));
+        assert_eq!(decision.passes().identity[5], (NAME.to_owned(), ours.to_owned()), "{dialect:?}");
+        let public = asked.ask(dialect, &Told { target: public_path(), ..told.clone() });
+        assert!(public.passes().stripped.iter().any(|name| name == NAME), "{dialect:?}");
+    }
+    for dialect in [Dialect::Forward, Dialect::Nginx] {
+        let told = Told::get(ACME, &path).of_tenant("t").with(NAME, "forged").key(asked.site.key());
+        assert_eq!(asked.ask(dialect, &told).passes().identity[5].1, ours, "{dialect:?}");
+    }
+}
+
+fn operators_see_who_was_asked(stage: &Stage) {
+    let collector = collector();
+    let site = traced(stage, &collector, 1).set("log.access", true).set("log.format", "json");
+    let asked = Asked::start(site.agent(4));
+    for dialect in DIALECTS {
+        let id = format!("asked-{dialect:?}");
+        let told = Told::get("shown.test", "/agents/x?secret").of_tenant("t").key(asked.site.key());
+        let told = told.with("X-Request-Id", &id).from("198.51.100.9".parse().unwrap());
+        let decision = asked.ask(dialect, &told);
+        assert_eq!(decision.passes().answer.header("x-request-id"), Some(&*id));
+        let line = line_of(&asked.site.gateway, "request_id", &id);
+        let expected = json!({
+            "listener": "authz", "client": "198.51.100.9", "tenant": "t", "host": "shown.test", "credential": "api_key",
+            "agent": asked.site.agent().text(), "tier": 4, "min_tier": 1, "decision": "admitted", "method": "GET",
+            "path": "/agents/x", "status": 200,
+        });
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(&line[name], value, "{dialect:?}: {name} in {line}");
+        }
+        assert_eq!(trace_of(&collector, &id)[0].name, "GET", "{dialect:?}");
+
+        let refused = told.clone().with("X-Agent-Nonce", "1").with("X-Request-Id", "x");
+        let refused =
+            Told { headers: refused.headers[..0].to_vec(), target: format!("/agents/{id}"), ..refused };
+        assert_eq!(asked.ask(dialect, &refused).error().0, 401);
+        let line = line_of(&asked.site.gateway, "path", &format!("/agents/{id}"));
+        let (decision, error_type) = (json!("refused"), json!("INVALID_API_KEY"));
+        assert_eq!(
+            (&line["listener"], &line["decision"], &line["error_type"]),
+            (&json!("authz"), &decision, &error_type)
+        );
+    }
+    let wrong = Request::get(SERVICE, "/forward/t").ask(asked.authz);
+    assert_eq!(wrong.status, 400);
+    let line = line_of(&asked.site.gateway, "path", "/forward/t");
+    assert_eq!((&line["listener"], &line["status"]), (&json!("authz"), &Value::from(400)), "{line}");
+    let samples = asked.site.gateway.service.samples();
+    assert_eq!(samples.get("tiergate_denials_total{error_type=\"INVALID_API_KEY\",listener=\"authz\"}"), 4.0);
+    let of_gateway = "tiergate_denials_total{error_type=\"INVALID_API_KEY\",listener=\"gateway\"}";
+    assert!(!asked.site.gateway.service.metrics().contains(of_gateway));
+}
