@@ -98,4 +98,4 @@ console: ## Compile the owner's page again, and write the page of the API from i
 
 clean: ## Remove what was built and installed here
 	cargo clean
-	rm -rf tools/node_modules tools/servers tools/envoy
+	rm -rf tools/node_modules tools/servers

