@@ -19,6 +19,7 @@ use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::{Greeting, Tunnel};
 use crate::support::agents::unknown_key;
 use crate::support::process::{free_port, own_ip};
+use crate::support::redis::Redis;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::secrets;
 use crate::support::service::Service;
@@ -36,6 +37,9 @@ pub(crate) const CASES: &[Case] = cases![
     an_assertion_is_the_same_in_every_dialect,
     operators_see_who_was_asked,
 ];
+
+/// Cases of a Redis of their own.
+pub(crate) const OF_REDIS: &[Case] = cases![a_frozen_store_is_500_in_time_and_lets_nobody_pass];
 
 fn public(tenant: &str) -> Told {
     Told::get(ACME, &public_path()).of_tenant(tenant)
@@ -190,6 +194,25 @@ fn a_frozen_chain_is_503_in_time_and_spends_nothing(stage: &Stage) {
         said.passes.then_some(said)
     });
     assert_eq!(until_read.identity[0].1, asked.site.agent().text());
+}
+
+fn a_frozen_store_is_500_in_time_and_lets_nobody_pass(stage: &Stage) {
+    let redis = Redis::start(&[]);
+    let site = Site::of(stage).set("store.redis.url", redis.database()).set("store.redis.timeout", "500ms");
+    let asked = Asked::start(site.agent(4));
+    let by_key = Told::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
+    asked.ask(Dialect::Grpc, &by_key).passes();
+    redis.freeze(true);
+    for dialect in DIALECTS {
+        let begun = Stopwatch::start();
+        let said = asked.ask(dialect, &by_key).error();
+        assert_eq!(said, (500, "INTERNAL_ERROR".to_owned()), "{dialect:?}");
+        let elapsed = begun.elapsed();
+        assert!(elapsed < Duration::from_secs(4), "{dialect:?} took {elapsed:?}");
+        asked.ask(dialect, &public("t")).passes();
+    }
+    redis.freeze(false);
+    until("agents pass", SOON, || asked.ask(Dialect::Forward, &by_key).passes.then_some(()));
 }
 
 /// The address behind all others is the one that the gateway saw, if it is one that is believed.

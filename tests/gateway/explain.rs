@@ -10,6 +10,7 @@ use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage};
 use crate::rig::tenants::Tenant;
 use crate::support::agents::unknown_key;
+use crate::support::process::{free_port, own_ip};
 use crate::support::wire::Request;
 use crate::support::world::Kind;
 
@@ -20,6 +21,7 @@ pub(crate) const IN_WORDS: &[Case] = cases![
     explain_names_what_shadows_and_is_shadowed,
     explain_says_when_the_chain_cannot_be_read,
     explain_refuses_questions_that_are_none,
+    a_tenant_that_other_gateways_ask_for_is_explained_by_its_id,
 ];
 
 const OTHER: &str = "other.acme.test";
@@ -196,4 +198,31 @@ fn explain_refuses_questions_that_are_none(stage: &Stage) {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.contains(further[1]), "{said}");
     }
+}
+
+/// It has no host, and no document of the gateway.
+fn a_tenant_that_other_gateways_ask_for_is_explained_by_its_id(stage: &Stage) {
+    let site = Site::of(stage).set("listen.authz", vec![free_port(own_ip()).to_string()]);
+    let asked = Tenant::asked("asked").public().set("min_tier", 3);
+    let site = site.also(|_| asked).start();
+    let explained = |id: &str, path: &str, further: &[&str]| -> Value {
+        let arguments = [&["--tenant", id, "--path", path, "-o", "json"], further].concat();
+        let output = site.gateway.service.command("explain", &arguments);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (two, three) = (stage.world().agent(2).text(), stage.world().agent(3).text());
+    for (path, agent, decision, status) in [
+        ("/public/x", &two, "public", Value::Null),
+        ("/x", &two, "refused", json!(403)),
+        ("/x", &three, "admitted", Value::Null),
+        ("/.well-known/tiergate", &three, "admitted", Value::Null),
+    ] {
+        let said = explained("asked", path, &["--agent-id", agent]);
+        assert_eq!((&said["decision"], &said["status"]), (&json!(decision), &status), "{path} {said}");
+        assert_eq!(said["tenant"], json!("asked"));
+    }
+    assert_eq!(explained("nobody", "/x", &["--agent-id", &three])["status"], json!(404));
+    let both = site.gateway.service.command("explain", &["--tenant", "asked", "--host", ACME]);
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
 }

@@ -150,6 +150,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("authz", ONCE, authz::CASES),
     ("authz", ONCE, authz_grpc::CASES),
     ("authz", ONCE, authz_listener::CASES),
+    ("authz", &[Kind::Redis], authz_listener::OF_REDIS),
     ("forwarding", ONCE, forwarding::CASES),
     ("upstream_addresses", ONCE, upstream_addresses::CASES),
 ];

@@ -1,13 +1,16 @@
 //! `tiergate check --online` asks every part that a configuration names, says what it saw, and writes nothing.
 
+use std::net::SocketAddr;
 use std::process::Output;
+use std::sync::Arc;
 
 use alloy::primitives::U256;
 use serde_json::Value;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::scripts;
-use crate::rig::stage::Stage;
+use crate::rig::site::Site;
+use crate::rig::stage::{Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::Terminator;
 use crate::rig::upstream::{Exchange, Then, Upstream};
@@ -25,6 +28,7 @@ pub(crate) const CASES: &[Case] = cases![
     nodes_that_refuse_creations_are_wrong_where_contracts_are_asked,
     one_agent_is_read_whole_and_its_stake_is_told_in_tokens,
     decimals_that_are_not_the_tokens_and_registries_that_are_swapped_are_wrong,
+    a_made_up_identity_that_comes_through_another_gateway_is_found,
 ];
 
 /// A service that was never started.
@@ -219,4 +223,31 @@ fn decimals_that_are_not_the_tokens_and_registries_that_are_swapped_are_wrong(st
         &output.stderr,
         &functions.map(|function| format!("is another one: it does not answer {function}\n")),
     );
+}
+
+/// Asks through our own gateway, which strips it, and past it.
+fn a_made_up_identity_that_comes_through_another_gateway_is_found(stage: &Stage) {
+    let anywhere = |upstream| Tenant::new("anywhere", "*", upstream).public();
+    let (site, path) = (Site::of(stage).also(anywhere).start(), public_path());
+    // An upstream that shows the heads of its requests.
+    let shown = |exchange: &mut Exchange| {
+        let head = exchange.seen.head.clone();
+        exchange.write(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", head.len()).as_bytes())?;
+        exchange.write(&head)?;
+        Ok(Then::Goes)
+    };
+    site.upstream.on(&path, Arc::new(shown));
+    let through = |address: SocketAddr, path: &str| {
+        check(&site.gateway.service, &["--through", &format!("http://{address}{path}")])
+    };
+    let comes_through = "an X-Agent-Id that a client made up comes through to the upstream";
+    let past = through(site.upstream.address, &path);
+    assert_eq!(past.status.code(), Some(1), "{past:?}");
+    holds(&past.stderr, &[comes_through.to_owned()]);
+    let output = through(site.gateway.address, &path);
+    assert!(output.status.success(), "{output:?}");
+    holds(&output.stdout, &["lets anybody pass, as on a public route: 200".to_owned()]);
+    let refused = through(site.gateway.address, &agents_path());
+    assert!(refused.status.success(), "{refused:?}");
+    holds(&refused.stdout, &["refuses a request without a credential: 401".to_owned()]);
 }

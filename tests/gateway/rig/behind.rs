@@ -126,7 +126,7 @@ impl Other {
 }
 
 /// Where a program is.
-fn installed(file: &str) -> Option<PathBuf> {
+pub(crate) fn installed(file: &str) -> Option<PathBuf> {
     if file.contains('/') {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/servers").join(file);
         return file.exists().then_some(file);
