@@ -308,6 +308,5 @@ fn lagging(node: SocketAddr, call: &Value, blocks: u64) -> std::io::Result<Value
 
 /// A number that looks like any.
 fn some_number(of: u64) -> u64 {
-    let mixed = (of ^ (of >> 30)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33
+    fastrand::Rng::with_seed(of).u32(..).into()
 }

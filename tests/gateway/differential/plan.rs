@@ -1,27 +1,21 @@
 //! Exchanges made up by dice: what a client sends, and how its upstream answers.
 
+use fastrand::Rng;
+
 use crate::rig::upstream::Then;
 
-/// Numbers that a seed determines (SplitMix64).
-pub(crate) struct Dice(u64);
+/// Numbers that a seed determines.
+pub(crate) struct Dice(Rng);
 
 impl Dice {
     /// The dice of one exchange of a run.
     pub(crate) fn of(seed: u64, exchange: u64) -> Self {
-        let mut dice = Self(seed);
-        Self(dice.next() ^ Self(exchange).next())
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        Self(Rng::with_seed(Rng::with_seed(seed).u64(..) ^ exchange))
     }
 
     /// From 0 to below `end`.
     fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
+        self.0.usize(..end)
     }
 
     fn one<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {

@@ -77,8 +77,7 @@ fn is_whole(platter: &Platter, what: &str) -> bool {
 
 /// Numbers that are as good as random, and that a seed determines.
 fn scattered(seed: u64, number: u64) -> usize {
-    let mixed = (seed.wrapping_add(number).wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    usize::try_from((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 24).unwrap()
+    fastrand::Rng::with_seed(seed.wrapping_add(number)).u32(..) as usize
 }
 
 /// Where something is written at all: most of a young file is empty.
