@@ -1,13 +1,16 @@
-//! The cached entries by agent, within bounds of memory.
+//! The cached entries by agent, within bounds of memory, and an index of the members of organizations.
 //!
 //! A profile with long texts and many organizations weighs as much as a thousand others. Such profiles have a small share of
 //! their own, and push out none but each other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use alloy::primitives::U256;
-use quick_cache::Weighter;
+use foldhash::quality::RandomState;
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, Weighter};
 
 use crate::chain::cache::CachedEntry;
 use crate::domain::agent_id::AgentId;
@@ -32,23 +35,57 @@ const HEAVY_ENTRIES: usize = 32;
 /// The map, the allocator and the counters of an `Arc` take about so many bytes for one agent.
 const OVERHEAD_BYTES: usize = 64;
 
+/// The index of members takes about so many bytes for one membership.
+const MEMBERSHIP_BYTES: usize = 100;
+
 /// No entry weighs less, so that the bound in bytes is one in entries too.
 const ENTRY_BYTES_MIN: u64 = CACHED_BYTES_MAX.div_ceil(ENTRIES_MAX as u64);
 
-type Share = Cache<AgentId, CachedEntry, ByBytes>;
+type Share = Cache<AgentId, CachedEntry, ByBytes, RandomState, Members>;
 
 /// Entries by agent, each in one of the two shares. Changes of one agent must not happen at once.
 pub(super) struct Entries {
     light: Share,
     heavy: Share,
+    members: Members,
+}
+
+/// Which cached agents belong to an organization: what the cached profiles list, and no more.
+#[derive(Clone, Default)]
+struct Members(Arc<Mutex<BTreeSet<(U256, AgentId)>>>);
+
+impl Members {
+    fn change(&self, agent: AgentId, entry: &CachedEntry, is_cached: bool) {
+        let CachedEntry::Read { profile, .. } = entry else { return };
+        let organizations = profile.details.as_ref().map_or(&[][..], |details| &details.organizations);
+        if organizations.is_empty() {
+            return;
+        }
+        let memberships = organizations.iter().map(|of| (of.org_id, agent));
+        let mut members = self.0.lock();
+        if is_cached {
+            members.extend(memberships);
+        } else {
+            memberships.for_each(|membership| _ = members.remove(&membership));
+        }
+    }
+}
+
+impl Lifecycle<AgentId, CachedEntry> for Members {
+    type RequestState = ();
+
+    fn on_evict(&self, _state: &mut (), agent: AgentId, entry: CachedEntry) {
+        self.change(agent, &entry, false);
+    }
 }
 
 impl Entries {
     pub(super) fn new() -> Self {
-        Self {
-            light: Share::with_weighter(ENTRIES_MAX, CACHED_BYTES_MAX, ByBytes),
-            heavy: Share::with_weighter(HEAVY_ENTRIES, HEAVY_BYTES_MAX, ByBytes),
-        }
+        let members = Members::default();
+        let share =
+            |items, bytes| Cache::with(items, bytes, ByBytes, RandomState::default(), members.clone());
+        let (light, heavy) = (share(ENTRIES_MAX, CACHED_BYTES_MAX), share(HEAVY_ENTRIES, HEAVY_BYTES_MAX));
+        Self { light, heavy, members }
     }
 
     pub(super) fn get(&self, agent: AgentId) -> Option<CachedEntry> {
@@ -62,31 +99,28 @@ impl Entries {
 
     pub(super) fn insert(&self, agent: AgentId, entry: CachedEntry) {
         self.remove(agent);
+        self.members.change(agent, &entry, true);
         let share = if weight_of(&entry) > HEAVY_BYTES { &self.heavy } else { &self.light };
         share.insert(agent, entry);
     }
 
     pub(super) fn remove(&self, agent: AgentId) {
-        self.light.remove(&agent);
-        self.heavy.remove(&agent);
+        for share in [&self.light, &self.heavy] {
+            if let Some((_, entry)) = share.remove(&agent) {
+                self.members.change(agent, &entry, false);
+            }
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         self.light.len() + self.heavy.len()
     }
 
-    /// The cached members of these organizations, each with the latest of the numbers that stand beside its organizations.
-    /// Looks at every entry, and holds up nobody meanwhile.
+    /// The cached members of these organizations, each with the number that stands beside its organization.
     pub(super) fn members(&self, of: &HashMap<U256, u64>) -> Vec<(AgentId, u64)> {
-        if of.is_empty() {
-            return Vec::new();
-        }
-        let latest = |(agent, entry)| {
-            let CachedEntry::Read { profile, .. } = entry else { return None };
-            let organizations = &profile.details.as_ref()?.organizations;
-            Some((agent, *organizations.iter().filter_map(|row| of.get(&row.org_id)).max()?))
-        };
-        self.light.iter().chain(self.heavy.iter()).filter_map(latest).collect()
+        let members = self.members.0.lock();
+        let all = |id: U256| (id, AgentId::new(U256::ZERO))..=(id, AgentId::new(U256::MAX));
+        of.iter().flat_map(|(id, at)| members.range(all(*id)).map(|(_, agent)| (*agent, *at))).collect()
     }
 }
 
@@ -113,7 +147,7 @@ fn profile_bytes(profile: &TrustProfile) -> usize {
     let details = profile.details.as_ref().map_or(0, |details| {
         let evidence = details.validation.latest.as_ref().map_or(0, |latest| latest.evidence.capacity());
         let names: usize = details.organizations.iter().map(|of| of.name.capacity()).sum();
-        let rows = details.organizations.capacity() * size_of::<Organization>();
+        let rows = details.organizations.capacity() * (size_of::<Organization>() + MEMBERSHIP_BYTES);
         details.metadata_uri.capacity() + evidence + names + rows
     });
     size_of::<TrustProfile>() + profile.texts_bytes_max() + details
@@ -228,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_members_that_are_cached_are_found_and_no_others() {
+    fn the_index_holds_the_members_that_are_cached_and_no_others() {
         let entries = Entries::new();
         let members = |entries: &Entries| entries.members(&[(U256::ONE, 1)].into()).len();
         entries.insert(id(1), entry(50, 1));
@@ -237,7 +271,7 @@ mod tests {
         assert_eq!(members(&entries), 2);
         entries.insert(id(1), DROPPED);
         entries.remove(id(2));
-        assert_eq!(members(&entries), 0);
+        assert_eq!((members(&entries), entries.members.0.lock().len()), (0, 0));
         (0..1_000).for_each(|agent| entries.insert(id(agent), heavy()));
         assert_eq!(members(&entries), entries.len(), "who is pushed out is no member any more");
     }

@@ -123,12 +123,9 @@ impl ProfileCache {
 
     /// The follower has accounted for the logs up to a block.
     pub(super) fn advance(&self, block: Block, drops: &Drops) -> Dropped {
+        let mut status = self.status.lock();
         let organizations = drops.organizations.values().max().copied().unwrap_or(0);
-        let everybody = drops.everybody.map_or(0, |cause| cause.block);
-        let everybody = self.status.lock().advance(block, organizations, everybody);
-        // Without the lock. From now on no profile with organizations is kept that may lack what the logs say of them.
-        let members = self.entries.members(&drops.organizations);
-        let status = self.status.lock();
+        let everybody = status.advance(block, organizations, drops.everybody.map_or(0, |cause| cause.block));
         let drop = |agent: AgentId, at: u64| {
             self.faults.remove_if(&agent, |(ticket, ..)| ticket.followed < at);
             // An agent without an entry gets none: logs name many agents that nobody asks about.
@@ -136,6 +133,7 @@ impl ProfileCache {
                 self.entries.peek(agent).and_then(|entry| status.dropped(&entry, owner_of(&entry), at));
             dropped.map(|dropped| self.entries.insert(agent, dropped)).is_some()
         };
+        let members = self.entries.members(&drops.organizations);
         let agents = drops.agents.iter().filter(|(agent, at)| drop(**agent, **at)).count() as u64;
         let members = members.into_iter().filter(|(agent, at)| drop(*agent, *at)).count() as u64;
         self.published.store(Arc::new(status.clone()));

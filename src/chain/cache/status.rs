@@ -117,7 +117,7 @@ impl Status {
         ticket.epoch == self.epoch && ticket.followed >= floor
     }
 
-    /// The logs up to this block were applied, or are about to be before this is published. Those of which the last, if any,
+    /// The logs up to this block were applied, or are about to be under the same lock. Those of which the last, if any,
     /// concerned members of organizations, and everybody, were of these blocks. True when everybody is dropped.
     pub(in crate::chain) fn advance(&mut self, block: Block, organizations: u64, everybody: u64) -> bool {
         let is_news = everybody > self.everybody_floor;
