@@ -174,7 +174,7 @@ impl Following<'_> {
                     let drops = self.of.agents.registries.drops(&logs);
                     let dropped = self.of.agents.cache.advance(block, &drops);
                     self.of.agents.source.floor.met(date(&block));
-                    self.of.status.dropped(&dropped, drops.everybody);
+                    self.of.status.dropped(&dropped, drops.everybody, asked_micros);
                     position = self.tracker.position(&head);
                 }
                 Ok(_) => position = Position::Reorganized,

@@ -12,6 +12,9 @@ use crate::chain::registries::logs::Cause;
 use crate::ports::chain::ChainFault;
 use crate::telemetry::metrics::Metrics;
 
+/// After a line on everybody's profiles there is none for so long, in microseconds.
+const EVERYBODY_LINE_EVERY_MICROS: u64 = 60_000_000;
+
 /// How the follower stands. Its name, in lower case, is the metric's label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
@@ -40,12 +43,14 @@ struct State {
     answered_until_micros: u64,
     /// Why the last poll failed, when it found that the nodes are behind.
     behind: Option<ChainFault>,
+    /// Before this no further line on everybody's profiles is written.
+    quiet_until_micros: u64,
 }
 
 impl FollowerStatus {
     pub(in crate::chain) fn new(max_staleness: Duration, metrics: &Metrics) -> Self {
         let mode = Mode::Starting;
-        let state = State { mode, answered_until_micros: 0, behind: None };
+        let state = State { mode, answered_until_micros: 0, behind: None, quiet_until_micros: 0 };
         let staleness_micros = micros(max_staleness);
         let status = Self { state: Mutex::new(state), staleness_micros, metrics: metrics.clone() };
         status.show(mode);
@@ -115,12 +120,14 @@ impl FollowerStatus {
         }
     }
 
-    /// At most one line a poll.
-    pub(super) fn dropped(&self, dropped: &Dropped, cause: Option<Cause>) {
+    pub(super) fn dropped(&self, dropped: &Dropped, cause: Option<Cause>, now_micros: u64) {
         self.count_drops("agent", dropped.agents);
         self.count_drops("organization", dropped.members);
-        if let Some(Cause { contract, topic, block }) = cause.filter(|_| dropped.everybody) {
-            self.count_drops("unknown_log", 1);
+        let Some(Cause { contract, topic, block }) = cause.filter(|_| dropped.everybody) else { return };
+        self.count_drops("unknown_log", 1);
+        let mut state = self.state.lock();
+        if now_micros >= state.quiet_until_micros {
+            state.quiet_until_micros = now_micros.saturating_add(EVERYBODY_LINE_EVERY_MICROS);
             tracing::warn!(
                 %contract, ?topic, block, "a log may concern anybody: every cached profile is read anew"
             );
