@@ -12,6 +12,9 @@ for name in string.gmatch([[connection keep-alive proxy-connection te trailer tr
     not_copied[name] = true
 end
 
+-- Some servers take another path by these than the one that was judged.
+local overrides = { proxy = true, ["x-original-uri"] = true, ["x-original-url"] = true, ["x-rewrite-url"] = true }
+
 -- Lists that begin with 0, as HAProxy gives headers, to such that begin with 1, as it takes them.
 local function copied(headers)
     local result = {}
@@ -46,7 +49,8 @@ core.register_action("tiergate", { "http-req" }, function(txn, url, secret, mill
     end
     -- Whatever a server may read as one of our headers goes: X_Agent_Id, x.agent.tier.
     for name in pairs(txn.http:req_get_headers()) do
-        if name:gsub("%W", "-"):find("^x%-agent%-") then txn.http:req_del_header(name) end
+        local plain = name:gsub("%W", "-")
+        if plain:find("^x%-agent%-") or overrides[plain] then txn.http:req_del_header(name) end
     end
     for name, values in pairs(said) do
         if name:find("^x%-agent%-") then txn.http:req_set_header(name, values[1]) end

@@ -444,7 +444,7 @@ fn ports(container: &Yaml) -> BTreeMap<&str, i64> {
 #[test]
 fn metrics_are_open_to_those_who_are_named_and_no_policy_names_a_port_that_there_is_not() {
     let without_peers = "networkPolicy: {clients: null, metrics: null}\npodMonitor: {enabled: false}";
-    let asked = "authz: {enabled: true}\nnetworkPolicy: {gateways: [{podSelector: {matchLabels: {app: envoy}}}], metrics: null}\n\
+    let asked = "authz: {enabled: true, secret: asked}\nnetworkPolicy: {gateways: [{podSelector: {matchLabels: {app: envoy}}}], metrics: null}\n\
                  podMonitor: {enabled: false}";
     let variants = [rendered(&[]), rendered_with(without_peers), rendered_with(asked)];
     let sidecar = read("deploy/kubernetes/sidecar.yaml");
@@ -481,6 +481,8 @@ fn metrics_are_open_to_those_who_are_named_and_no_policy_names_a_port_that_there
         (text(&service["spec"]["clusterIP"]), text(&service["spec"]["ports"][0]["targetPort"])),
         ("None", "authz")
     );
+    let words = refusal("authz: {enabled: true}").unwrap();
+    assert!(words.contains("authz.secret: name a Secret"), "{words}");
     let without = rendered_with("networkPolicy: {enabled: false}").unwrap();
     assert!(!without.contains("kind: NetworkPolicy"));
 }

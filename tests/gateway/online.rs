@@ -246,8 +246,14 @@ fn a_made_up_identity_that_comes_through_another_gateway_is_found(stage: &Stage)
     holds(&past.stderr, &[comes_through.to_owned()]);
     let output = through(site.gateway.address, &path);
     assert!(output.status.success(), "{output:?}");
-    holds(&output.stdout, &["lets anybody pass, as on a public route: 200".to_owned()]);
-    let refused = through(site.gateway.address, &agents_path());
-    assert!(refused.status.success(), "{refused:?}");
-    holds(&refused.stdout, &["refuses a request without a credential: 401".to_owned()]);
+    holds(&output.stdout, &["strips a made-up X-Agent-Id, and passes other headers: 200".to_owned()]);
+    // What can't be seen is not well.
+    for (path, why) in [
+        (public_path(), "without the headers of the request: take a public route whose upstream shows them"),
+        (agents_path(), "refuses a request without a credential, 401 Unauthorized INVALID_API_KEY"),
+    ] {
+        let unseen = through(site.gateway.address, &path);
+        assert_eq!(unseen.status.code(), Some(1), "{unseen:?}");
+        holds(&unseen.stderr, &[why.to_owned()]);
+    }
 }

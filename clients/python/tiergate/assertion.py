@@ -47,6 +47,8 @@ def verify_assertion(assertion: str | None, keys: PyJWKClient, *, issuer: str, t
         raise ValueError("an issuer and a tenant are needed")
     if not assertion:
         raise jwt.InvalidTokenError("there is no assertion")
+    if jwt.get_unverified_header(assertion).get("typ") != "JWT":
+        raise jwt.InvalidTokenError("it is a token of another type")
     claims = jwt.decode(
         assertion,
         keys.get_signing_key_from_jwt(assertion),

@@ -111,7 +111,7 @@ impl Authz {
 
     async fn check(&self, stream: &mut HttpSession, peer: IpAddr) -> Result<CheckResponse, ErrorCause> {
         if !self.knows(&stream.req_header().headers, peer) {
-            return Err(ErrorCause::Forbidden);
+            return Err(ErrorCause::Overloaded); // 503: it is no fault of the client's
         }
         let message = timeout(MESSAGE_TIME_MAX, read(stream)).await.map_err(|_| ErrorCause::TooSlow)??;
         let request = CheckRequest::decode(message).map_err(|_| MALFORMED)?;

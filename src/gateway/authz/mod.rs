@@ -176,7 +176,7 @@ impl Authz {
         call: &Request<'_>,
     ) -> Result<Vec<u8>, Result<Answer, ErrorCause>> {
         if !self.knows(&call.fields, call.peer) {
-            return Err(Err(ErrorCause::Forbidden));
+            return Err(Err(ErrorCause::Overloaded)); // 503: it is no fault of the client's
         }
         if dialect.strips_by_names() && identity::is_respelled(&call.fields) {
             return Err(Err(RESPELLED));

@@ -64,9 +64,6 @@ pub(in crate::gateway) fn write(permit: &Permit, assertion: Option<&str>, lines:
     }
 }
 
-/// The name of the header for API keys.
-const API_KEY: &[u8] = b"x-api-key";
-
 /// The names of headers that tell an upstream of ours who calls, in the order in which they are written, and of those that prove it
 /// to us. Another gateway strips them where we don't set them: it may not have shown us all that the client sent.
 const OF_AGENTS: [&str; 10] = [
@@ -82,10 +79,14 @@ const OF_AGENTS: [&str; 10] = [
     "x-api-key",
 ];
 
-/// [`OF_AGENTS`], and their spellings with `_` for one `-` or more.
+/// The names of headers by which some servers take another path than the one that was judged, and `Proxy`.
+const OVERRIDES: [&str; 4] = ["proxy", "x-original-uri", "x-original-url", "x-rewrite-url"];
+
+/// [`OF_AGENTS`] and [`OVERRIDES`], and their spellings with `_` for one `-` or more.
 static SPELLINGS: LazyLock<Vec<Bytes>> = LazyLock::new(|| {
-    let dashed = OF_AGENTS.iter().map(|name| Bytes::from_static(name.as_bytes()));
-    let others = OF_AGENTS.iter().flat_map(|name| {
+    let all = || OF_AGENTS.iter().chain(&OVERRIDES);
+    let dashed = all().map(|name| Bytes::from_static(name.as_bytes()));
+    let others = all().flat_map(|name| {
         let parts: Vec<&str> = name.split('-').collect();
         (1..1 << (parts.len() - 1)).map(move |mask: u32| {
             let mut spelled = parts.first().copied().unwrap_or_default().to_owned();
@@ -100,12 +101,13 @@ static SPELLINGS: LazyLock<Vec<Bytes>> = LazyLock::new(|| {
 });
 
 /// The names that another gateway strips from a request with these fields: those in our name and our credentials, however they
-/// are spelled, but for the first `set` of [`OF_AGENTS`], which it sets.
+/// are spelled, but for the first `set` of [`OF_AGENTS`], which it sets; and [`OVERRIDES`].
 pub(in crate::gateway) fn to_strip(fields: &impl Fields, keys: &ApiKeyFormat, set: usize) -> Vec<Bytes> {
     let mut names: Vec<Bytes> = SPELLINGS.iter().skip(set).cloned().collect();
     for (name, value) in fields.all() {
-        let is_key = name.len() == API_KEY.len() && begins(name, API_KEY);
-        if begins(name, OURS) || is_key || shows_key(Name::of(name), value, keys) {
+        let is_one = |one: &str| name.len() == one.len() && begins(name, one.as_bytes());
+        let is_named = OVERRIDES.iter().chain(&["x-api-key"]).any(|one| is_one(one));
+        if begins(name, OURS) || is_named || shows_key(Name::of(name), value, keys) {
             let name = name.to_ascii_lowercase();
             if !SPELLINGS.iter().chain(&names).any(|known| **known == *name) {
                 names.push(name.into());
@@ -115,13 +117,14 @@ pub(in crate::gateway) fn to_strip(fields: &impl Fields, keys: &ApiKeyFormat, se
     names
 }
 
-/// True if a name of these fields is one of [`OF_AGENTS`] in another spelling, as `X_Agent_Id`. A gateway that strips by names
+/// True if a name of these fields is one of [`OF_AGENTS`] or [`OVERRIDES`] in another spelling, as `X_Agent_Id`. A gateway that strips by names
 /// would leave it.
 pub(in crate::gateway) fn is_respelled(fields: &impl Fields) -> bool {
     let respells = |name: &[u8], one: &str| {
         name.len() == one.len() && begins(name, one.as_bytes()) && !name.eq_ignore_ascii_case(one.as_bytes())
     };
-    fields.all().any(|(name, _)| OF_AGENTS.iter().any(|one| respells(name, one)))
+    let names = || OF_AGENTS.iter().chain(&OVERRIDES);
+    fields.all().any(|(name, _)| names().any(|one| respells(name, one)))
 }
 
 /// The standing of a name that is none of those that rules know by an id.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, Value};
 
-use crate::store::redis::answers::read;
+use crate::store::redis::answers::{number, read};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{self, LATER, Name, Shard};
 use crate::store::redis::options::Shared;
@@ -112,12 +112,13 @@ pub(super) async fn look(shared: &Shared, connection: &mut MultiplexedConnection
 fn accepted_from(shared: &Shared, answer: &Value) -> Result<Option<u64>, RedisError> {
     let answer: Vec<Value> = read(answer)?;
     let (known, from) = answer.split_first().ok_or(RedisError::Unreadable)?;
-    let Some(known) = read::<Option<String>>(known)? else { return Ok(None) };
+    let Some(known) = read::<Option<Vec<u8>>>(known)? else { return Ok(None) };
+    let known = String::from_utf8_lossy(&known);
     if let Some(names) = known.strip_prefix(LATER) {
         return Err(RedisError::LaterNames(names.escape_debug().take(NAMES_SHOWN_MAX).collect()));
     }
     shared.options.binding.check(&known, INSTEAD).map_err(RedisError::OtherChain)?;
-    from.first().map(read).transpose()
+    from.first().map(|from| number(read(from)?)).transpose()
 }
 
 /// [`accepted_from`] of each shard. The first error of one counts only if none is somebody else's. A shard that is not

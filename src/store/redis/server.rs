@@ -206,7 +206,11 @@ impl Server {
         if !self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
             return;
         }
-        let (server, missing) = (&session.host, self.lacking(info));
+        self.count_replicas(&session.host, info);
+    }
+
+    fn count_replicas(&self, server: &RedisHost, info: &Info) {
+        let missing = self.lacking(info);
         let before = self.replicas_missing.swap(missing, Ordering::Relaxed);
         if before == 0 && missing > 0 {
             tracing::warn!(%server, missing, "Redis: {TOO_FEW_REPLICAS}");
@@ -248,9 +252,10 @@ impl Server {
         let info = Info::of(&mut connection).await?;
         info.check_usable()?;
         self.claim(&mut connection).await?;
-        self.replicas_missing.store(self.lacking(&info), Ordering::Relaxed);
+        self.count_replicas(&host, &info);
         let found = findings::of(&mut connection, &info, shared.options.wait_replicas).await;
-        let found: Vec<_> = found.into_iter().map(|finding| (host.clone(), finding)).collect();
+        let others = found.into_iter().filter(|finding| *finding != TOO_FEW_REPLICAS);
+        let found: Vec<_> = others.map(|finding| (host.clone(), finding)).collect();
         let before = std::mem::replace(&mut *self.found.lock(), found.clone());
         for (server, finding) in found.iter().filter(|finding| !before.contains(finding)) {
             tracing::warn!(%server, "Redis: {finding}");
