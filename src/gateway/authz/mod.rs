@@ -38,7 +38,7 @@ const SECRET: &str = "x-authz-secret";
 
 /// The reason why a request can't pass a gateway that strips headers by name.
 const RESPELLED: ErrorCause =
-    ErrorCause::Malformed { problem: "the name of an agent's header is spelled otherwise, as X_Agent_Id" };
+    ErrorCause::Malformed { problem: "a header has a name of ours in another spelling, as X_Agent_Id" };
 
 /// Judges the requests of other gateways.
 pub(crate) struct Authz {

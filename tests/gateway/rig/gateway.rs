@@ -97,6 +97,19 @@ impl Gateway {
         assert!(status.success(), "the process takes signals");
     }
 
+    /// Stops the process, until it gets the signal `CONT`. Each of its threads stands still then: some go on for a moment.
+    pub(crate) fn freeze(&self) {
+        self.signal("STOP");
+        let pid = self.service.process.as_ref().unwrap().pid;
+        let stands = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
+        };
+        until("every thread stands still", SOON, || {
+            fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().all(stands).then_some(())
+        });
+    }
+
     /// Sets the softer of two limits of the process on a resource: `fsize`, `nofile`. It can be lifted again.
     pub(crate) fn limit(&self, resource: &str, most: &str) {
         let pid = self.service.process.as_ref().unwrap().pid.to_string();
