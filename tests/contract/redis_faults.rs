@@ -316,13 +316,14 @@ fn a_replica_that_is_missing_is_shown_where_health_is_and_nothing_else_suffers(w
     assert_eq!((&body["status"], &body["degraded"]), (&json!("ready"), &json!(["store_replicas"])));
     service.verify(&key).success(200);
     service.rotate(&agent.signed()).error(500, "INTERNAL_ERROR");
-    let log = service.log();
-    let line = |text: &str| log.lines().find(|line| line.contains(text)).unwrap_or_default().to_owned();
-    assert!(
-        line("fewer replicas than store.redis.wait_replicas").contains(&format!("server={master}")),
-        "{log}"
-    );
-    assert!(line("replicas of").contains(&format!("0 of 1 replicas of {master} acknowledged")), "{log}");
+    // The log is written a moment after the answer.
+    for (text, named) in [
+        ("fewer replicas than store.redis.wait_replicas", format!("server={master}")),
+        ("replicas of", format!("0 of 1 replicas of {master} acknowledged")),
+    ] {
+        let is_it = |line: &str| line.contains(text) && line.contains(&named);
+        until(&named, SOON, || service.log().lines().any(is_it).then_some(()));
+    }
     replica.start_again();
     until("it is there again", SOON, || (missing() == 0.0).then_some(()));
     assert_eq!(service.get("/readyz").success(200).get("degraded"), None);
