@@ -32,10 +32,10 @@ const KEPT_MAX: usize = 16_384;
 /// The key set where nobody signs.
 pub(crate) const NO_KEYS: &str = r#"{"keys":[]}"#;
 
-/// Who signs now; nothing: nobody does.
+/// The issuer in force; `None`: no assertion is signed.
 pub(crate) type LiveIssuer = ArcSwapOption<Issuer>;
 
-/// What assertions say beside the agent and the tenant, and what they are made with.
+/// Chain and registry, which each assertion names, and the sources of its time and its random id.
 #[derive(Clone)]
 pub(crate) struct Facts {
     pub(crate) chain_id: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Facts {
     pub(crate) entropy: Arc<dyn Entropy>,
 }
 
-/// Who signs. It has no `Debug`: there are private keys in it.
+/// The signer of assertions. It has no `Debug`: there are private keys in it.
 pub(crate) struct Issuer {
     name: Box<str>,
     keys: Arc<SigningKeys>,

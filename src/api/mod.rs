@@ -64,7 +64,7 @@ pub(crate) struct ApiRules {
     pub(crate) console: ConsoleSettings,
     /// The chain of the signatures.
     pub(crate) signing_chain_id: u64,
-    /// Who signs assertions; none of this process: nobody.
+    /// The issuer of assertions, whose public keys are shown.
     pub(crate) issuer: Arc<LiveIssuer>,
     /// Networks of proxies that are believed.
     pub(crate) trusted_proxies: Vec<IpNet>,

@@ -65,7 +65,7 @@ pub(super) struct Applied {
 /// A certificate in force.
 pub(super) struct Certificate {
     pub(super) file: PathBuf,
-    /// Who is shown it: clients of a "listener", gateways at "authz", or an "upstream".
+    /// The label of the metric: "listener" is shown to clients, "authz" to other gateways, "upstream" to upstreams.
     pub(super) kind: &'static str,
     /// `None` for the listeners' own.
     pub(super) tenant: Option<Arc<str>>,
@@ -178,12 +178,12 @@ impl Tenants {
         self.certificates.as_ref()
     }
 
-    /// What other gateways are shown; nothing when their listener does not speak TLS.
+    /// The certificates of the listener for other gateways; `None` in the clear.
     pub(crate) fn authz_certificates(&self) -> Option<&Arc<CertificateStore>> {
         self.authz_certificates.as_ref()
     }
 
-    /// Who signs assertions, if anybody does.
+    /// The issuer of assertions, if there is one.
     pub(crate) fn issuer(&self) -> &Arc<LiveIssuer> {
         &self.issuer
     }
@@ -321,7 +321,7 @@ fn show(metrics: &Metrics, certificates: &[Certificate]) {
     });
 }
 
-/// Who signs assertions under these settings: the former one if its name and keys are the same.
+/// The issuer of assertions under these settings: the former one if its name and keys are the same.
 fn issuer(
     settings: &Settings,
     reading: &mut Reading<'_>,

@@ -15,7 +15,7 @@ const ISSUER_CHARS_MAX: usize = 256;
 /// The signer of assertions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssertionSettings {
-    /// Its name and keys; nothing: no tenant may ask for assertions.
+    /// Its name and keys; `None`: no tenant may ask for assertions.
     pub issuer: Option<Issuer>,
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Site {
     pub(super) watched: Arc<Watched>,
     /// The documents that the gateway has for it.
     pub(super) shown: Shown,
-    /// Who signs assertions for its upstreams; nothing: it asks for none.
+    /// The issuer of its assertions; `None`: it asks for none.
     pub(super) issuer: Option<Arc<Issuer>>,
     /// One for each lowest tier.
     accesses: [Access; PASSING_TIERS.len()],
@@ -80,7 +80,7 @@ pub(crate) struct SiteBuilder<'a> {
     pub(crate) metrics: &'a Metrics,
     /// The addresses that upstreams may have.
     pub(crate) addresses: &'a AddressRules,
-    /// Who signs assertions, if anybody does.
+    /// The issuer of assertions, if there is one.
     pub(crate) issuer: Option<Arc<Issuer>>,
 }
 
