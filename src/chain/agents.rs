@@ -12,7 +12,8 @@ use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::Ticket;
 use crate::chain::coalesce::Coalesced;
 use crate::chain::fault::ReadError;
-use crate::chain::registries::standard::{may_lie_in_details, read_asked_owner, read_gate, read_owner};
+use crate::chain::registries::identity::{read_asked_owner, read_owner};
+use crate::chain::registries::may_lie_in_details;
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
@@ -101,7 +102,7 @@ impl Agents {
         let began = self.now();
         let calls = self.registries.gate_calls(agent);
         let read_at = async |at| {
-            let decode = |results: Vec<_>| read_gate(agent, results.into_iter());
+            let decode = |results: Vec<_>| self.registries.read_gate(agent, &mut results.into_iter());
             self.source.read(at, &calls, decode).await
         };
         let mut read = read_at(ticket.pinned.map_or(At::Latest, At::Block)).await;
