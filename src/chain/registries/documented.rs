@@ -14,6 +14,7 @@ use crate::chain::registries::logs::Events;
 use crate::chain::registries::results::{CHAIN_TEXT_BYTES_MAX, Found, Judge, answers, call, cut, decode};
 use crate::chain::registries::stake_vault::{self, Staked, Unstaked, getStakeCall};
 use crate::domain::agent_id::AgentId;
+use crate::domain::holders::Holders;
 use crate::domain::profile::{
     Details, LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
 };
@@ -103,7 +104,7 @@ pub(super) fn read_profile(
 ) -> Result<Option<TrustProfile>, ReadError> {
     // The identity registry is asked twice.
     let mut results = results.take(on.contracts().count() + 1).collect::<Vec<_>>().into_iter();
-    let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
+    let Some(holders) = read_holders(agent, &mut results)? else { return Ok(None) };
     let results = &mut results;
     let metadata_uri = cut(decode::<tokenURICall>("chain.contracts.identity", results)?);
     let stake = stake_vault::read_stake(results)?;
@@ -113,7 +114,15 @@ pub(super) fn read_profile(
         validation: on.validation.map(|_| validation(results)).transpose()?.unwrap_or_default(),
         organizations: organization.map(|_| organizations(results)).transpose()?.unwrap_or_default(),
     };
-    Ok(Some(TrustProfile { owner, stake, details: Some(details), texts: Texts::default() }))
+    Ok(Some(TrustProfile { holders, stake, details: Some(details), texts: Texts::default() }))
+}
+
+/// The holders in the result of [`identity::owner_call`]; `None` when the agent is not minted. No wallet acts for an agent.
+pub(super) fn read_holders(
+    agent: AgentId,
+    results: &mut impl Iterator<Item = Result3>,
+) -> Result<Option<Holders>, ReadError> {
+    Ok(read_owner(agent, results)?.map(Holders::owned_by))
 }
 
 /// Each registry in the results of [`profile_calls`] about any agent.

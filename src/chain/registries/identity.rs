@@ -11,7 +11,7 @@ use crate::chain::answer::{Call3, Result3};
 use crate::chain::fault::ReadError;
 use crate::chain::registries::results::{TOO_FEW, call, decode};
 use crate::domain::agent_id::AgentId;
-use crate::ports::chain::AskedOwner;
+use crate::ports::chain::Asked;
 
 sol! {
     /// ERC-721.
@@ -63,17 +63,11 @@ pub(in crate::chain) fn read_owner(
     Ok((owner != Address::ZERO).then_some(owner))
 }
 
-/// The owner and whether it accepts a signature, in the results of `contracts/OwnerSignature.sol`; `None` when the agent is
-/// not minted. Any other word than the one of ERC-1271 is no consent.
-pub(in crate::chain) fn read_asked_owner(
-    agent: AgentId,
-    results: Vec<Result3>,
-) -> Result<Option<AskedOwner>, ReadError> {
-    let mut results = results.into_iter();
-    let owner = read_owner(agent, &mut results)?;
-    let Result3 { success, returnData: data } = results.next().ok_or(TOO_FEW)?;
-    let accepts = success && **data == *B256::right_padding_from(&isValidSignatureCall::SELECTOR);
-    Ok(owner.map(|address| AskedOwner { address, accepts }))
+/// Whether a holder accepts a signature, by the result of asking it. Any other word than the one of ERC-1271 is no consent.
+pub(super) fn asked(address: Address, result: &Result3) -> Asked {
+    let data = &result.returnData;
+    let accepts = result.success && ***data == *B256::right_padding_from(&isValidSignatureCall::SELECTOR);
+    Asked { address, has_code: !data.is_empty(), accepts }
 }
 
 /// True when the revert of `ownerOf` says that this token is not minted. An id in it must be the one that was asked for.

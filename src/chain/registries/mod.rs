@@ -10,13 +10,15 @@ use serde_json::{Value, json};
 use crate::chain::answer::{Call3, Result3};
 use crate::chain::block::Log;
 use crate::chain::fault::ReadError;
-use crate::chain::registries::identity::{owner_call, read_owner};
+use crate::chain::registries::identity::{asked, owner_call};
 use crate::chain::registries::logs::Drops;
-use crate::chain::registries::results::Found;
+use crate::chain::registries::results::{Found, TOO_FEW};
 use crate::chain::registries::stake_vault::{read_stake, stake_call};
 use crate::domain::agent_id::AgentId;
+use crate::domain::holders::Holders;
 use crate::domain::profile::{Texts, TrustProfile};
 use crate::domain::registries::{Registries, RegistrySet};
+use crate::ports::chain::AskedHolders;
 
 pub(super) mod documented;
 pub(super) mod identity;
@@ -64,7 +66,7 @@ impl Registries {
 
     /// The calls for a profile without details.
     pub(in crate::chain) fn gate_calls(&self, agent: AgentId) -> Vec<Call3> {
-        [self.owner_calls(agent), vec![stake_call(self.stake_vault, agent)]].concat()
+        [self.holder_calls(agent), vec![stake_call(self.stake_vault, agent)]].concat()
     }
 
     /// The profile in the results of [`Self::gate_calls`]; `None` when the agent is not minted.
@@ -73,14 +75,38 @@ impl Registries {
         agent: AgentId,
         results: &mut impl Iterator<Item = Result3>,
     ) -> Result<Option<TrustProfile>, ReadError> {
-        let Some(owner) = read_owner(agent, results)? else { return Ok(None) };
+        let Some(holders) = self.read_holders(agent, results)? else { return Ok(None) };
         let stake = read_stake(results)?;
-        Ok(Some(TrustProfile { owner, stake, details: None, texts: Texts::default() }))
+        Ok(Some(TrustProfile { holders, stake, details: None, texts: Texts::default() }))
     }
 
-    /// The call for the owner.
-    pub(in crate::chain) fn owner_calls(&self, agent: AgentId) -> Vec<Call3> {
+    /// The calls for the holders.
+    pub(in crate::chain) fn holder_calls(&self, agent: AgentId) -> Vec<Call3> {
         vec![owner_call(self.identity, agent)]
+    }
+
+    /// The holders in the results of [`Self::holder_calls`]; `None` when the agent is not minted.
+    pub(in crate::chain) fn read_holders(
+        &self,
+        agent: AgentId,
+        results: &mut impl Iterator<Item = Result3>,
+    ) -> Result<Option<Holders>, ReadError> {
+        match self.set {
+            RegistrySet::Documented { .. } => documented::read_holders(agent, results),
+        }
+    }
+
+    /// The holders, and which of them accept a signature, in the results of `contracts/HolderSignatures.sol`; `None` when the
+    /// agent is not minted.
+    pub(in crate::chain) fn read_asked_holders(
+        &self,
+        agent: AgentId,
+        results: Vec<Result3>,
+    ) -> Result<Option<AskedHolders>, ReadError> {
+        let mut results = results.into_iter();
+        let Some(holders) = self.read_holders(agent, &mut results)? else { return Ok(None) };
+        let owner = asked(holders.owner, &results.next().ok_or(TOO_FEW)?);
+        Ok(Some(AskedHolders { owner, wallet: None }))
     }
 
     /// Each registry in the results of [`Self::profile_calls`] about any agent.
