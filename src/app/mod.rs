@@ -7,7 +7,6 @@ pub(crate) mod dev;
 pub(crate) mod error;
 pub(crate) mod handover;
 pub(crate) mod lifecycle;
-pub(crate) mod log;
 pub(crate) mod named_files;
 pub(crate) mod online;
 pub(crate) mod overview;
@@ -17,6 +16,7 @@ pub(crate) mod successor;
 pub(crate) mod tenants;
 
 mod listeners;
+mod log;
 mod pace;
 mod process;
 mod reload;

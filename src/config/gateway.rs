@@ -20,11 +20,3 @@ settings! {
         allow_link_local: bool = reader.boolean("gateway.allow_link_local", false),
     }
 }
-
-impl GatewaySettings {
-    /// True if a restart is needed for the difference to another. The rules for tenants are read again.
-    pub(super) fn waits_for_restart(&self, other: &Self) -> bool {
-        let Self { strict_tenants, allow_empty, allow_link_local, .. } = *other;
-        *other != Self { strict_tenants, allow_empty, allow_link_local, ..self.clone() }
-    }
-}

@@ -5,7 +5,7 @@
 use crate::config::files::secret_or_file;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::{Shown, quoted};
+use crate::config::written::{Shown, expect, quoted};
 use crate::domain::rpc_header::{NotAHeaderValue, RpcHeader, value};
 use crate::domain::rpc_url::{RpcUrl, public_part};
 use crate::domain::secret::{Secret, SecretSource};
@@ -76,13 +76,9 @@ fn origin(text: &str, nodes: Option<&[RpcUrl]>) -> Result<String, String> {
 
 fn name(text: &str) -> Result<String, String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.bytes().all(is_token) {
-        return Err(format!(
-            "is {}; write a header's name of 1 to {NAME_BYTES_MAX} characters",
-            quoted(text)
-        ));
-    }
-    let name = text.to_ascii_lowercase();
+    let is_name = (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_token);
+    let wanted = format_args!("a header's name of 1 to {NAME_BYTES_MAX} characters");
+    let name = expect(text, is_name.then(|| text.to_ascii_lowercase()), wanted)?;
     if OURS.contains(&name.as_str()) || name.starts_with("content-") {
         return Err(format!("is {}, which says how a call is sent; write another header", quoted(text)));
     }

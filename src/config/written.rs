@@ -3,6 +3,7 @@
 //!
 //! Must not know which key it belongs to.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use toml::Value;
@@ -138,6 +139,11 @@ pub(super) const fn type_of(value: &Value) -> &'static str {
         Value::Array(_) => "an array",
         Value::Table(_) => "a table",
     }
+}
+
+/// The value of a text, or a problem that says which text would have one.
+pub(super) fn expect<T>(text: &str, value: Option<T>, wanted: impl Display) -> Result<T, String> {
+    value.ok_or_else(|| format!("is {}; write {wanted}", quoted(text)))
 }
 
 /// A wrong value as a problem may show it: in quotes, on one line, cut, and of a URL nothing behind the host and of a login

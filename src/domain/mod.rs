@@ -15,6 +15,7 @@ pub mod endpoint;
 pub mod freshness;
 pub mod host;
 pub mod host_map;
+pub mod log_rules;
 pub mod nonce;
 pub mod path;
 pub mod profile;

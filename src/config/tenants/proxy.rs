@@ -5,7 +5,7 @@ use crate::config::duration::Bounds;
 use crate::config::files::{key_pair, noted_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::quoted;
+use crate::config::written::expect;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::{
     Balance, HealthRules, HostHeader, ProxyRules, Timeouts, UpstreamLimits, UpstreamTls,
@@ -77,22 +77,18 @@ fn upstream_tls(reader: &mut Reader) -> Option<UpstreamTls> {
 /// What may stand in a request line; a query may, a fragment may not.
 fn health_path(text: &str) -> Result<Box<str>, String> {
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
-    if text.starts_with('/') && text.len() <= HEALTH_PATH_BYTES_MAX && text.bytes().all(plain) {
-        Ok(text.into())
-    } else {
-        Err(format!(
-            "is {}; write a path of at most {HEALTH_PATH_BYTES_MAX} bytes without blanks and #, such as \"/healthz\"",
-            quoted(text)
-        ))
-    }
+    let is_path = text.starts_with('/') && text.len() <= HEALTH_PATH_BYTES_MAX && text.bytes().all(plain);
+    let wanted = format_args!(
+        "a path of at most {HEALTH_PATH_BYTES_MAX} bytes without blanks and #, such as \"/healthz\""
+    );
+    expect(text, is_path.then(|| text.into()), wanted)
 }
 
 /// One host, IPv6 without brackets, as upstreams have it.
 fn server_name(text: &str) -> Result<Box<str>, String> {
-    match HostPattern::parse(text) {
-        Ok(HostPattern::Exact(name)) => Ok(name.trim_start_matches('[').trim_end_matches(']').into()),
-        Ok(HostPattern::Below(_) | HostPattern::Any) | Err(_) => {
-            Err(format!("is {}; write one host, such as \"api.internal.example\"", quoted(text)))
-        }
-    }
+    let name = match HostPattern::parse(text) {
+        Ok(HostPattern::Exact(name)) => Some(name.trim_start_matches('[').trim_end_matches(']').into()),
+        Ok(HostPattern::Below(_) | HostPattern::Any) | Err(_) => None,
+    };
+    expect(text, name, "one host, such as \"api.internal.example\"")
 }
