@@ -1,9 +1,9 @@
 //! `[console]`: the owner's page, for owners who keep their key in a wallet.
 
 use crate::config::reader::Reader;
-use crate::config::written::{Shown, expect};
+use crate::config::written::{Shown, expect, expect_url};
 use crate::domain::console::ConsoleSettings;
-use crate::domain::rpc_url::{RpcUrl, public_part};
+use crate::domain::rpc_url::RpcUrl;
 
 /// The longest name that pages and wallets show, in characters.
 const NAME_CHARS_MAX: usize = 100;
@@ -52,10 +52,8 @@ fn url(text: &str) -> Result<Option<RpcUrl>, String> {
 /// A URL without a login. `advice` ends the problem.
 pub(super) fn open_url(text: &str, advice: &str) -> Result<RpcUrl, String> {
     let is_open = |url: &RpcUrl| url.reveal().username().is_empty() && url.reveal().password().is_none();
-    RpcUrl::parse(text).ok().filter(is_open).ok_or_else(|| {
-        let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
-        format!("is {shown}; write an http:// or https:// URL without a login, {advice}")
-    })
+    let wanted = format_args!("an http:// or https:// URL without a login, {advice}");
+    expect_url(text, RpcUrl::parse(text).ok().filter(is_open), wanted)
 }
 
 pub(super) fn url_without_query(text: &str) -> Result<Option<RpcUrl>, String> {

@@ -146,6 +146,12 @@ pub(super) fn expect<T>(text: &str, value: Option<T>, wanted: impl Display) -> R
     value.ok_or_else(|| format!("is {}; write {wanted}", quoted(text)))
 }
 
+/// The same for a URL, of which the problem shows scheme and host at most, and nothing of a text that is none.
+pub(super) fn expect_url<T>(text: &str, value: Option<T>, wanted: impl Display) -> Result<T, String> {
+    let shown = || public_part(text).unwrap_or_else(|| "not a URL".to_owned());
+    value.ok_or_else(|| format!("is {}; write {wanted}", shown()))
+}
+
 /// A wrong value as a problem may show it: in quotes, on one line, cut, and of a URL nothing behind the host and of a login
 /// nothing at all, because that may be a secret under whatever key it was pasted.
 pub(super) fn quoted(text: &str) -> String {

@@ -21,11 +21,7 @@ fn a_restart_is_needed_for_what_counts_at_the_start_alone() {
         (&[], &[("gateway.strict_tenants", "true"), ("gateway.allow_empty", "true")], &[]),
         (&[], &[("gateway.allow_link_local", "true")], &[]),
         (&[], &[("gateway.allow_empty", "true"), ("gateway.via", "'a'")], &["gateway"]),
-        (
-            &[],
-            &[("tenants_rules", "[{ tenants = 'a', hosts = ['a.example'], upstreams = ['*'] }]")],
-            &[],
-        ),
+        (&[], &[("tenants_rules", "[{ tenants = 'a', hosts = ['a.example'], upstreams = ['*'] }]")], &[]),
         (&[], &issuer, &[]),
         (&[], &[("log.level", "'debug'"), ("log.access", "true")], &[]),
         (&[], &[("log.access", "true"), ("log.format", "'json'")], &["log"]),
