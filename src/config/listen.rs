@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use crate::config::choice::choice;
 use crate::config::files::key_pair;
 use crate::config::reader::Reader;
-use crate::config::written::{expect, quoted};
+use crate::config::written::{expect, quoted, unless_zero};
 use crate::domain::tenant::KeyPair;
 use crate::domain::trusted_headers::{FORWARDED_FOR, OF_PROXIES, TrustedHeaders};
 
@@ -64,10 +64,7 @@ settings! {
         proxy_protocol: Vec<Listener> =
             reader.texts("listen.proxy_protocol", &[], &(0..=LISTENERS.len()), choice(&LISTENERS)),
         /// How many threads serve API and gateway; nothing: one for each processor that the process may use.
-        workers: Option<u32> = {
-            let workers = reader.integer("listen.workers", 0, &(0..=WORKERS_MAX));
-            workers.map(|workers: u32| (workers > 0).then_some(workers))
-        },
+        workers: Option<u32> = reader.integer("listen.workers", 0, &(0..=WORKERS_MAX)).map(unless_zero),
         /// How many connections each listener holds.
         max_connections: u32 = reader.integer("listen.max_connections", 4_096, &(1..=1_000_000)),
         /// How many of them a network of clients may hold; 0 is no number of its own.

@@ -50,9 +50,7 @@ impl StoreSettings {
             }
         }
     }
-}
 
-impl StoreSettings {
     /// True for a store whose content is that of the other.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {

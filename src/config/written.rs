@@ -152,6 +152,11 @@ pub(super) fn expect_url<T>(text: &str, value: Option<T>, wanted: impl Display) 
     value.ok_or_else(|| format!("is {}; write {wanted}", shown()))
 }
 
+/// A number of which 0 stands for none.
+pub(super) fn unless_zero<T: Default + PartialEq>(number: T) -> Option<T> {
+    (number != T::default()).then_some(number)
+}
+
 /// A wrong value as a problem may show it: in quotes, on one line, cut, and of a URL nothing behind the host and of a login
 /// nothing at all, because that may be a secret under whatever key it was pasted.
 pub(super) fn quoted(text: &str) -> String {

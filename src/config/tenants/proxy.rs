@@ -5,7 +5,7 @@ use crate::config::duration::Bounds;
 use crate::config::files::{key_pair, noted_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::expect;
+use crate::config::written::{expect, unless_zero};
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::{
     Balance, HealthRules, HostHeader, ProxyRules, Timeouts, UpstreamLimits, UpstreamTls,
@@ -26,9 +26,7 @@ pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
     read_all!(ProxyRules {
         host_header: reader.text("host_header", "client", choice(&HOST_HEADER)),
         connect_retries: reader.integer("connect_retries", 2, &(0..=8)),
-        body_bytes_max: reader
-            .integer("max_body_bytes", 0, &(0..=i64::MAX))
-            .map(|bytes: u64| (bytes > 0).then_some(bytes)),
+        body_bytes_max: reader.integer("max_body_bytes", 0, &(0..=i64::MAX)).map(unless_zero),
         timeouts: timeouts(reader),
         balance: reader.text("balance", "round_robin", choice(&BALANCE)),
         upstream_limits: upstream_limits(reader),
