@@ -6,7 +6,7 @@ use url::Url;
 
 use crate::config::files::{both_or_neither, noted_file};
 use crate::config::notes::Content;
-use crate::config::written::expect;
+use crate::config::written::valid;
 
 /// The longest name of an issuer, in characters: it stands in each assertion.
 const ISSUER_CHARS_MAX: usize = 256;
@@ -40,5 +40,5 @@ fn name(text: &str) -> Result<Box<str>, String> {
     let is_uri = !text.contains(':') || Url::parse(text).is_ok();
     let is_name = is_plain && is_uri && (1..=ISSUER_CHARS_MAX).contains(&text.len());
     let wanted = format_args!("a URL, or a name of 1 to {ISSUER_CHARS_MAX} ASCII characters");
-    expect(text, is_name.then(|| text.into()), wanted)
+    valid(text, is_name.then(|| text.into()), wanted)
 }

@@ -6,7 +6,7 @@ use alloy::primitives::Address;
 
 use crate::config::reader::Reader;
 use crate::config::rpc_headers;
-use crate::config::written::{Shown, expect_url, quoted};
+use crate::config::written::{Shown, quoted, valid_url};
 use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
 use crate::domain::registries::Registries;
 use crate::domain::rpc_header::RpcHeader;
@@ -95,7 +95,7 @@ fn registries(reader: &mut Reader) -> Option<Registries> {
 
 fn rpc_url(text: &str) -> Result<RpcUrl, String> {
     let wanted = "an absolute http:// or https:// URL without blanks, backslashes and #";
-    expect_url(text, RpcUrl::parse(text).ok(), wanted)
+    valid_url(text, RpcUrl::parse(text).ok(), wanted)
 }
 
 /// The address of a contract. Mixed case is a checksum (EIP-55), so that a typing error is found here.

@@ -1,7 +1,7 @@
 //! `[console]`: the owner's page, for owners who keep their key in a wallet.
 
 use crate::config::reader::Reader;
-use crate::config::written::{Shown, expect, expect_url};
+use crate::config::written::{Shown, valid, valid_url};
 use crate::domain::console::ConsoleSettings;
 use crate::domain::rpc_url::RpcUrl;
 
@@ -38,7 +38,7 @@ impl ConsoleSettings {
 fn short(text: &str, chars_max: usize) -> Result<String, String> {
     let is_shown = !text.contains(char::is_control) && (1..=chars_max).contains(&text.chars().count());
     let wanted = format_args!("1 to {chars_max} characters in one line");
-    expect(text, is_shown.then(|| text.to_owned()), wanted)
+    valid(text, is_shown.then(|| text.to_owned()), wanted)
 }
 
 /// A URL that anybody may know, or none.
@@ -53,7 +53,7 @@ fn url(text: &str) -> Result<Option<RpcUrl>, String> {
 pub(super) fn open_url(text: &str, advice: &str) -> Result<RpcUrl, String> {
     let is_open = |url: &RpcUrl| url.reveal().username().is_empty() && url.reveal().password().is_none();
     let wanted = format_args!("an http:// or https:// URL without a login, {advice}");
-    expect_url(text, RpcUrl::parse(text).ok().filter(is_open), wanted)
+    valid_url(text, RpcUrl::parse(text).ok().filter(is_open), wanted)
 }
 
 pub(super) fn url_without_query(text: &str) -> Result<Option<RpcUrl>, String> {
@@ -69,5 +69,5 @@ fn path(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"#\\\"'".contains(&byte);
     let is_path = text.starts_with('/') && text.bytes().all(is_plain);
     let wanted = "a path of printable ASCII characters that begins with /";
-    expect(text, is_path.then(|| text.to_owned()), wanted)
+    valid(text, is_path.then(|| text.to_owned()), wanted)
 }

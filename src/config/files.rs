@@ -4,18 +4,18 @@ use std::path::PathBuf;
 
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::{Shown, expect};
+use crate::config::written::{Shown, valid};
 use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tenant::KeyPair;
 
 /// The path of a file; a relative one is relative to the working directory of the process.
 pub(super) fn file(text: &str) -> Result<PathBuf, String> {
-    expect(text, path(text), "the path of a file")
+    valid(text, path(text), "the path of a file")
 }
 
 /// The path of a folder, relative to the same.
 pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
-    expect(text, path(text), "the path of a folder")
+    valid(text, path(text), "the path of a folder")
 }
 
 fn path(text: &str) -> Option<PathBuf> {

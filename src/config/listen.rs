@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use crate::config::choice::choice;
 use crate::config::files::key_pair;
 use crate::config::reader::Reader;
-use crate::config::written::{expect, quoted, unless_zero};
+use crate::config::written::{quoted, unless_zero, valid};
 use crate::domain::tenant::KeyPair;
 use crate::domain::trusted_headers::{FORWARDED_FOR, OF_PROXIES, TrustedHeaders};
 
@@ -145,7 +145,7 @@ fn socket_address(text: &str) -> Result<SocketAddr, String> {
         return Err(format!("is {text}, and the port {port} is too large; write one up to {most}"));
     }
     let wanted = "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"";
-    expect(text, text.parse().ok(), wanted)
+    valid(text, text.parse().ok(), wanted)
 }
 
 /// The port of an address, if it is a number and nothing else is wrong.
@@ -160,14 +160,14 @@ fn too_large(text: &str) -> Option<&str> {
 fn header(text: &str) -> Result<Box<str>, String> {
     let others = OF_PROXIES.join(", ");
     let wanted = format!("a header of proxies: \"Forwarded\", \"X-Forwarded-...\", or one of {others}");
-    expect(text, TrustedHeaders::may_name(text).then(|| text.into()), wanted)
+    valid(text, TrustedHeaders::may_name(text).then(|| text.into()), wanted)
 }
 
 /// A network, or an address that is a network of its own. Bits behind the prefix do not count.
 pub(super) fn network(text: &str) -> Result<IpNet, String> {
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     let network = network.ok().map(|network| network.trunc());
-    expect(text, network, "an IP address or a network, such as \"10.0.0.0/8\"")
+    valid(text, network, "an IP address or a network, such as \"10.0.0.0/8\"")
 }
 
 /// True when the second of two listeners would find its address taken. Port 0 is a free port each time, and `[::]`

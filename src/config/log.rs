@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::config::choice::choice;
 use crate::config::files::file;
 use crate::config::reader::Reader;
-use crate::config::written::expect;
+use crate::config::written::valid;
 use crate::domain::log_rules::LogRules;
 
 /// The words for levels.
@@ -67,7 +67,7 @@ fn level(text: &str) -> Result<String, String> {
     };
     let is_level = text.split(',').all(is_directive);
     let wanted = format!("{}, or levels by target: \"info,tiergate=debug\"", LEVELS.join(", "));
-    expect(text, is_level.then(|| text.to_owned()), wanted)
+    valid(text, is_level.then(|| text.to_owned()), wanted)
 }
 
 fn audit_place(text: &str) -> Result<Option<AuditPlace>, String> {

@@ -5,7 +5,7 @@
 use crate::config::files::secret_or_file;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::{Shown, expect, expect_url, quoted};
+use crate::config::written::{Shown, quoted, valid, valid_url};
 use crate::domain::rpc_header::{NotAHeaderValue, RpcHeader, value};
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::{Secret, SecretSource};
@@ -58,7 +58,7 @@ fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<S
 
 fn origin(text: &str, nodes: Option<&[RpcUrl]>) -> Result<String, String> {
     const ONE_OF_THEM: &str = "scheme, host and port of one of chain.rpc_urls, and nothing else";
-    let url = expect_url(text, RpcUrl::parse(text).ok(), ONE_OF_THEM)?;
+    let url = valid_url(text, RpcUrl::parse(text).ok(), ONE_OF_THEM)?;
     let whole = url.reveal();
     let has_more = whole.path() != "/" || whole.query().is_some() || !whole.username().is_empty();
     if has_more || whole.password().is_some() {
@@ -74,7 +74,7 @@ fn name(text: &str) -> Result<String, String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_name = (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_token);
     let wanted = format_args!("a header's name of 1 to {NAME_BYTES_MAX} characters");
-    let name = expect(text, is_name.then(|| text.to_ascii_lowercase()), wanted)?;
+    let name = valid(text, is_name.then(|| text.to_ascii_lowercase()), wanted)?;
     if OURS.contains(&name.as_str()) || name.starts_with("content-") {
         return Err(format!("is {}, which says how a call is sent; write another header", quoted(text)));
     }

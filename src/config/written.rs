@@ -142,12 +142,12 @@ pub(super) const fn type_of(value: &Value) -> &'static str {
 }
 
 /// The value of a text, or a problem that says which text would have one.
-pub(super) fn expect<T>(text: &str, value: Option<T>, wanted: impl Display) -> Result<T, String> {
+pub(super) fn valid<T>(text: &str, value: Option<T>, wanted: impl Display) -> Result<T, String> {
     value.ok_or_else(|| format!("is {}; write {wanted}", quoted(text)))
 }
 
 /// The same for a URL, of which the problem shows scheme and host at most, and nothing of a text that is none.
-pub(super) fn expect_url<T>(text: &str, value: Option<T>, wanted: impl Display) -> Result<T, String> {
+pub(super) fn valid_url<T>(text: &str, value: Option<T>, wanted: impl Display) -> Result<T, String> {
     let shown = || public_part(text).unwrap_or_else(|| "not a URL".to_owned());
     value.ok_or_else(|| format!("is {}; write {wanted}", shown()))
 }

@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use crate::config::reader::Reader;
 use crate::config::tenants::route::method;
-use crate::config::written::expect;
+use crate::config::written::valid;
 use crate::domain::cors::CorsRules;
 use crate::domain::endpoint::WebOrigin;
 
@@ -65,10 +65,10 @@ pub(super) fn read(reader: &mut Reader) -> Option<Option<CorsRules>> {
 fn origin(text: &str) -> Result<Box<str>, String> {
     let is_one = WebOrigin::parse(text).is_ok_and(|origin| origin.as_str() == text) && !text.contains(ANY);
     let wanted = "an origin as browsers do, such as \"https://app.example\", or \"*\" for all";
-    expect(text, (is_one || text == ANY).then(|| text.into()), wanted)
+    valid(text, (is_one || text == ANY).then(|| text.into()), wanted)
 }
 
 fn header(text: &str) -> Result<Box<str>, String> {
     let is_name = HeaderName::from_bytes(text.as_bytes()).is_ok();
-    expect(text, is_name.then(|| text.into()), "a header name, such as \"X-Total-Count\"")
+    valid(text, is_name.then(|| text.into()), "a header name, such as \"X-Total-Count\"")
 }

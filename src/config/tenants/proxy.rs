@@ -5,7 +5,7 @@ use crate::config::duration::Bounds;
 use crate::config::files::{key_pair, noted_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::{expect, unless_zero};
+use crate::config::written::{unless_zero, valid};
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::{
     Balance, HealthRules, HostHeader, ProxyRules, Timeouts, UpstreamLimits, UpstreamTls,
@@ -79,7 +79,7 @@ fn health_path(text: &str) -> Result<Box<str>, String> {
     let wanted = format_args!(
         "a path of at most {HEALTH_PATH_BYTES_MAX} bytes without blanks and #, such as \"/healthz\""
     );
-    expect(text, is_path.then(|| text.into()), wanted)
+    valid(text, is_path.then(|| text.into()), wanted)
 }
 
 /// One host, IPv6 without brackets, as upstreams have it.
@@ -88,5 +88,5 @@ fn server_name(text: &str) -> Result<Box<str>, String> {
         Ok(HostPattern::Exact(name)) => Some(name.trim_start_matches('[').trim_end_matches(']').into()),
         Ok(HostPattern::Below(_) | HostPattern::Any) | Err(_) => None,
     };
-    expect(text, name, "one host, such as \"api.internal.example\"")
+    valid(text, name, "one host, such as \"api.internal.example\"")
 }

@@ -7,7 +7,7 @@ use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::values::{TIERS, distinct, tier, upstreams};
 use crate::config::tiers::REQUESTS_PER_MINUTE;
-use crate::config::written::{expect, quoted};
+use crate::config::written::{quoted, valid};
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
 use crate::domain::routing::NEVER_FORWARDED;
@@ -129,5 +129,5 @@ pub(super) fn method(text: &str) -> Result<Box<str>, String> {
     let plain =
         |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_method = (1..=METHOD_BYTES_MAX).contains(&text.len()) && text.bytes().all(plain);
-    expect(text, is_method.then(|| text.into()), "a method in upper case, such as \"GET\"")
+    valid(text, is_method.then(|| text.into()), "a method in upper case, such as \"GET\"")
 }

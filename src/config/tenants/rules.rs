@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use crate::config::files::file;
 use crate::config::listen::network;
 use crate::config::reader::Reader;
-use crate::config::written::{expect, quoted};
+use crate::config::written::{quoted, valid};
 use crate::domain::host::HostPattern;
 use crate::domain::upstream::Upstream;
 
@@ -119,7 +119,7 @@ impl NamePattern {
         let is_name = (1..=PATTERN_BYTES_MAX).contains(&text.len()) && name.bytes().all(plain);
         let pattern = is_name.then(|| Self { text: name.into(), is_beginning });
         let wanted = "the name of a file without .toml, or its beginning and *, such as \"acme-*\"";
-        expect(text, pattern, wanted)
+        valid(text, pattern, wanted)
     }
 
     fn takes(&self, name: &str) -> bool {
@@ -131,7 +131,7 @@ impl UpstreamPattern {
     fn parse(text: &str) -> Result<Self, String> {
         let wanted = "a host, \"*.example\" for those below it, or \"*\", with or without a port: \
                       \"*.acme.internal:8080\"";
-        expect(text, Self::read(text), wanted)
+        valid(text, Self::read(text), wanted)
     }
 
     fn read(text: &str) -> Option<Self> {
@@ -154,11 +154,11 @@ impl UpstreamPattern {
 /// A host, or the hosts below one.
 pub(super) fn host(text: &str) -> Result<HostPattern, String> {
     let wanted = "a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all";
-    expect(text, HostPattern::parse(text).ok(), wanted)
+    valid(text, HostPattern::parse(text).ok(), wanted)
 }
 
 /// A folder, whatever the working directory of the process is.
 fn folder(text: &str) -> Result<PathBuf, String> {
     let path = file(text)?;
-    expect(text, path.is_absolute().then_some(path), "the absolute path of a folder")
+    valid(text, path.is_absolute().then_some(path), "the absolute path of a folder")
 }

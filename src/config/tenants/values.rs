@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
-use crate::config::written::{expect, quoted};
+use crate::config::written::{quoted, valid};
 use crate::domain::tier::{PASSING_TIERS, Tier};
 use crate::domain::upstream::Upstream;
 
@@ -47,7 +47,7 @@ pub(super) fn tier(number: u8) -> Option<Tier> {
 
 fn upstream(text: &str) -> Result<Upstream, String> {
     let wanted = "a host and a port, such as \"127.0.0.1:9000\", or http://, https:// or h2c:// and a host";
-    expect(text, Upstream::parse(text).ok(), wanted)
+    valid(text, Upstream::parse(text).ok(), wanted)
 }
 
 /// The items of a list of which each stands there once.
