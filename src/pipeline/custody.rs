@@ -81,9 +81,9 @@ impl Pipeline {
         declared_endpoint: Option<Endpoint>,
         change: impl FnOnce(NewKey) -> KeyChange + Send,
     ) -> Result<IssuedKey, Refusal> {
-        let mint = || {
+        let mint = |signer| {
             let key = self.mint_for(order.signed.agent)?;
-            let change = change(NewKey { digest: key.digest(), declared_endpoint });
+            let change = change(NewKey { digest: key.digest(), declared_endpoint, signer });
             Ok((key, change))
         };
         let (key, allowance) = self.change_key(&order, KeyBudget::Changes, mint).await?;
@@ -92,7 +92,7 @@ impl Pipeline {
 
     /// Revokes the agent's key, if it has one. Returns the rest of the client's hourly budget.
     pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<Allowance, Refusal> {
-        let revoke = || Ok(((), KeyChange::Revoke));
+        let revoke = |_| Ok(((), KeyChange::Revoke));
         self.change_key(&order, KeyBudget::Revocations, revoke).await.map(|((), allowance)| allowance)
     }
 
@@ -125,7 +125,7 @@ impl Pipeline {
         &self,
         order: &KeyOrder<'_>,
         budget: KeyBudget,
-        change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
+        change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
         let client = order.client;
         let signed = self.owners.verification(&order.signed);
@@ -171,7 +171,7 @@ impl Pipeline {
         order: &KeyOrder<'_>,
         proof: &OwnerProof,
         budget: KeyBudget,
-        change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
+        change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
         order.owner.get_or_init(|| proof.owner());
         let (client, agent, nonce) = (order.client, proof.agent(), order.signed.nonce);
@@ -187,7 +187,7 @@ impl Pipeline {
             }
             (counted, _) => allowance(quota, Some(agent), counted)?, // 429
         };
-        let (made, change) = change()?;
+        let (made, change) = change(proof.owner())?;
         if let Some(recorder) = order.recorder {
             recorder.begin(agent, proof.owner()).await?; // 500
         }

@@ -174,7 +174,8 @@ impl Scene {
         let nonce = Nonce::new(U256::from(self.nonces.fetch_add(1, Ordering::SeqCst)));
         let key = ApiKeyFormat::new("svc_live_v1_").mint(nonce.to_bytes());
         let declared_endpoint = declared.map(|url| Endpoint::parse(url).unwrap());
-        let change = KeyChange::Rotate(NewKey { digest: key.digest(), declared_endpoint });
+        let signer = signer(1).address();
+        let change = KeyChange::Rotate(NewKey { digest: key.digest(), declared_endpoint, signer });
         let claim = NonceClaim { nonce, signed_at: UnixSeconds(self.clock.unix_seconds()) };
         assert_eq!(self.store.inner.change_key(agent(7), claim, change).await.unwrap(), KeyChanged::Done);
         Credential::Key { digest: key.digest(), named: None }
