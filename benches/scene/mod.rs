@@ -211,6 +211,7 @@ pub(crate) fn rules() -> Rules {
         freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
         stakes: PerTier::from_array([1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token)),
         key_format: ApiKeyFormat::new("svc_live_v1_"),
+        keys_end_with_signer: false,
         key_management: NO_LIMIT,
         failures: Some(Quota::per_minute(300)),
     }

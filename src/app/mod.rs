@@ -221,6 +221,7 @@ fn rules(settings: &Settings) -> Rules {
         freshness: settings.signature.freshness,
         stakes: settings.tiers.stake,
         key_format: settings.keys.format.clone(),
+        keys_end_with_signer: settings.keys.end_with_signer,
         key_management: settings.keys.requests_per_hour,
         failures: settings.abuse.failures_per_minute,
     }

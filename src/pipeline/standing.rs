@@ -1,5 +1,5 @@
-//! Second step: how the agent stands. 404 when it is gone, 403 below the tier that is asked for, or from an origin that
-//! was not declared where that matters.
+//! Second step: how the agent stands. 404 when it is gone, 401 when its key has ended with the signer, 403 below the tier
+//! that is asked for, or from an origin that was not declared where that matters.
 
 use std::sync::Arc;
 
@@ -63,7 +63,14 @@ impl Standing {
 impl Pipeline {
     pub(super) async fn stand(&self, principal: Principal, ask: &Ask<'_>) -> Result<Standing, Refusal> {
         let (agent, signer, time) = (principal.agent(), principal.signer(), principal.read_time());
-        let judged = match self.profile_of(agent, signer, (ask.access.parts, time)).await {
+        let profile = match self.profile_of(agent, signer, (ask.access.parts, time)).await {
+            // Boxed: a key whose signer holds the agent carries no room for a read along.
+            Ok(profile) if principal.has_ended(&profile) => {
+                Box::pin(self.profile_of_holder(&principal, ask)).await
+            }
+            read => read,
+        };
+        let judged = match profile {
             Ok(profile) => self.judge(&principal, &profile, ask).map(|judged| (profile, judged)),
             Err(refusal) => Err(refusal),
         };

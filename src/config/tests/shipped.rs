@@ -82,6 +82,7 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.signature.nonce_retention, Duration::from_secs(900));
     assert_eq!(settings.keys.format.prefix(), "svc_live_v1_");
     assert_eq!(settings.keys.requests_per_hour, Quota::per_hour(10));
+    assert!(!settings.keys.end_with_signer);
     assert_eq!(settings.store, StoreSettings::Embedded { path: PathBuf::from("./data"), create: false });
     assert_eq!(settings.abuse.failures_per_minute, Some(Quota::per_minute(300)));
     let [delay, grace] = [5, 20].map(Duration::from_secs);

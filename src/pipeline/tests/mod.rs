@@ -4,6 +4,7 @@ mod custody;
 mod failures;
 mod faults;
 mod forgotten;
+mod held;
 mod limits;
 mod order;
 mod owners;
@@ -82,6 +83,10 @@ impl Scene {
     }
 
     fn with(signature_format: SignatureFormat, failures: Option<Quota>) -> Self {
+        Self::under(signature_format, failures, false)
+    }
+
+    fn under(signature_format: SignatureFormat, failures: Option<Quota>, keys_end_with_signer: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(SimulatedClock::new(START_SECS));
         let options = Options {
@@ -95,6 +100,7 @@ impl Scene {
             inner,
             revokes_before_admit: AtomicBool::new(false),
             revoked_elsewhere: AtomicBool::new(false),
+            knows_no_signers: AtomicBool::new(false),
             is_far: AtomicBool::new(false),
             look_ups: AtomicUsize::new(0),
             most_look_ups: AtomicUsize::new(0),
@@ -127,6 +133,7 @@ impl Scene {
             freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
             stakes: PerTier::from_array(STAKES.map(U256::from)),
             key_format: ApiKeyFormat::new("svc_live_v1_"),
+            keys_end_with_signer,
             key_management: Quota::per_hour(10),
             failures,
         };
