@@ -23,7 +23,7 @@ pub(super) const REREAD_KEYS_MAX: usize = 4_096;
 impl Principal {
     /// True if the credential is a key whose signer does not hold the agent by this profile.
     pub(super) fn has_ended(&self, profile: &TrustProfile) -> bool {
-        self.key_signer().is_some_and(|signer| profile.owner != signer)
+        self.key_signer().is_some_and(|signer| profile.holders.role_of(signer).is_none())
     }
 }
 

@@ -68,7 +68,7 @@ async fn without_the_setting_a_key_outlives_the_sale_of_its_agent() {
     let key = scene.made_by(&signer(1)).await;
     scene.sold(&signer(2), &signer(2));
     let permit = scene.admit(&key).await.unwrap();
-    assert_eq!((permit.profile().owner, scene.reads()), (signer(2).address(), 0));
+    assert_eq!((permit.profile().holders.owner, scene.reads()), (signer(2).address(), 0));
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn a_buyers_key_counts_at_once_also_where_the_cached_profile_is_the_seller
     assert_eq!(scene.verdict(&old).await, "admitted", "as fresh as the profile is");
     let new = scene.made_by(&buyer).await;
     let permit = scene.admit(&new).await.unwrap();
-    assert_eq!((permit.profile().owner, scene.reads()), (buyer.address(), 1));
+    assert_eq!((permit.profile().holders.owner, scene.reads()), (buyer.address(), 1));
     assert_eq!(scene.verdict(&old).await, "401 key");
 }
 
