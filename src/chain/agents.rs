@@ -12,7 +12,7 @@ use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::Ticket;
 use crate::chain::coalesce::Coalesced;
 use crate::chain::fault::ReadError;
-use crate::chain::registries::standard::{may_lie_in_details, read_asked_holders, read_gate, read_holders};
+use crate::chain::registries::may_lie_in_details;
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
@@ -102,7 +102,7 @@ impl Agents {
         let began = self.now();
         let calls = self.registries.gate_calls(agent);
         let read_at = async |at| {
-            let decode = |results: Vec<_>| read_gate(agent, results.into_iter());
+            let decode = |results: Vec<_>| self.registries.read_gate(agent, &mut results.into_iter());
             self.source.read(at, &calls, decode).await
         };
         let mut read = read_at(ticket.pinned.map_or(At::Latest, At::Block)).await;
@@ -199,7 +199,7 @@ impl Agents {
     /// The holders at the latest block.
     pub(super) async fn holders(self: Arc<Self>, agent: AgentId) -> Read<Holders> {
         let calls = self.registries.holder_calls(agent);
-        let decode = |results: Vec<_>| read_holders(agent, &mut results.into_iter());
+        let decode = |results: Vec<_>| self.registries.read_holders(agent, &mut results.into_iter());
         let read = self.source.read(At::Latest, &calls, decode).await;
         read.map(|(_, holders)| holders)
     }
@@ -216,7 +216,7 @@ impl Agents {
         };
         let registry = (self.registries.identity, false);
         let code = holder_signatures_call(registry, agent.token_id(), digest, &signature);
-        self.source.create(&code, |results| read_asked_holders(agent, results)).await
+        self.source.create(&code, |results| self.registries.read_asked_holders(agent, results)).await
     }
 }
 

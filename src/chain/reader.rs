@@ -19,8 +19,8 @@ use crate::chain::contract_check::ContractCheck;
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
-use crate::chain::registries::standard::{Found, read_holders};
-use crate::chain::registries::token::{decimals_calls, read_decimals, read_token, token_calls};
+use crate::chain::registries::results::Found;
+use crate::chain::registries::stake_vault::{decimals_calls, read_decimals, read_token, token_calls};
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::ReaderSettings;
@@ -134,7 +134,8 @@ impl ChainReader {
         let calls: Vec<_> = agents.iter().flat_map(|agent| registries.holder_calls(*agent)).collect();
         let decode = |results: Vec<_>| {
             let mut results = results.into_iter();
-            let is_minted = |agent: &AgentId| matches!(read_holders(*agent, &mut results), Ok(Some(_)));
+            let is_minted =
+                |agent: &AgentId| matches!(registries.read_holders(*agent, &mut results), Ok(Some(_)));
             Ok(agents.into_iter().find(is_minted))
         };
         source.read(At::Latest, &calls, decode).await.map(|(_, first)| first)
