@@ -20,14 +20,12 @@ pub(super) const REREADS: Quota = Quota::per_minute(1);
 /// How many such keys are remembered.
 pub(super) const REREAD_KEYS_MAX: usize = 4_096;
 
-impl Principal {
-    /// True if the credential is a key whose signer does not hold the agent by this profile.
-    pub(super) fn has_ended(&self, profile: &TrustProfile) -> bool {
-        self.key_signer().is_some_and(|signer| profile.holders.role_of(signer).is_none())
-    }
-}
-
 impl Pipeline {
+    /// True if the credential is a key whose signer may not act for the agent by this profile.
+    pub(super) fn has_ended(&self, principal: &Principal, profile: &TrustProfile) -> bool {
+        principal.key_signer().is_some_and(|signer| !self.owners.may_act(&profile.holders, signer))
+    }
+
     /// The profile of an agent whose key has ended by a cached one, which may be older than the key: a new owner has just made
     /// it. Read once a minute.
     pub(super) async fn profile_of_holder(
@@ -42,6 +40,6 @@ impl Pipeline {
         }
         let latest = self.ports.chain.latest_profile(principal.agent(), ask.access.parts);
         let latest = principal.read_time().bound(&self.ports, latest).await?;
-        latest.filter(|profile| !principal.has_ended(profile)).ok_or_else(|| ended.into())
+        latest.filter(|profile| !self.has_ended(principal, profile)).ok_or_else(|| ended.into())
     }
 }

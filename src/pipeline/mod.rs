@@ -15,7 +15,7 @@ pub mod refusal;
 pub mod standing;
 
 mod held;
-mod owner;
+pub mod owner;
 mod principal;
 mod read_time;
 
@@ -63,6 +63,8 @@ pub struct Rules {
     pub signing_domain: SigningDomain,
     /// The form of owners' signatures.
     pub signature_format: SignatureFormat,
+    /// True if an agent's wallet may sign as its owner does.
+    pub agent_wallet: bool,
     /// How old or how far ahead a signature may be.
     pub freshness: Freshness,
     /// The least stake of each tier.
@@ -116,7 +118,12 @@ impl Pipeline {
     /// The pipeline over these ports, under these rules.
     pub fn new(ports: Ports, rules: Rules) -> Self {
         Self {
-            owners: OwnerCheck::new(rules.signing_domain, rules.signature_format, rules.freshness),
+            owners: OwnerCheck::new(
+                rules.signing_domain,
+                rules.signature_format,
+                rules.agent_wallet,
+                rules.freshness,
+            ),
             stakes: rules.stakes,
             failures: Arc::new(FailureBudget::new(rules.failures, Arc::clone(&ports.clock))),
             key_format: rules.key_format,

@@ -93,7 +93,7 @@ impl Pipeline {
                 Ok(Principal {
                     agent: proof.agent(),
                     proof: Proof::Nonce(signed.claim()),
-                    signer: Some(proof.signer()),
+                    signer: Some(proof.by().signer),
                     key_signer: None,
                     declared_origin: None,
                     read_time,

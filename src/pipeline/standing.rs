@@ -65,7 +65,7 @@ impl Pipeline {
         let (agent, signer, time) = (principal.agent(), principal.signer(), principal.read_time());
         let profile = match self.profile_of(agent, signer, (ask.access.parts, time)).await {
             // Boxed: a key whose signer holds the agent carries no room for a read along.
-            Ok(profile) if principal.has_ended(&profile) => {
+            Ok(profile) if self.has_ended(&principal, &profile) => {
                 Box::pin(self.profile_of_holder(&principal, ask)).await
             }
             read => read,
@@ -116,8 +116,9 @@ impl Pipeline {
         if profile.is_none() && signer.is_none() {
             return Err(gone().into());
         }
-        let is_holder =
-            |profile: &TrustProfile| signer.is_none_or(|signer| profile.holders.role_of(signer).is_some());
+        let is_holder = |profile: &TrustProfile| {
+            signer.is_none_or(|signer| self.owners.may_act(&profile.holders, signer))
+        };
         let is_whole = |profile: &TrustProfile| parts == Parts::Gate || profile.details.is_some();
         if let Some(profile) = profile.filter(|profile| is_holder(profile) && is_whole(profile)) {
             return Ok(profile);

@@ -44,6 +44,7 @@ fn the_file_for_replicas_names_a_redis() {
 #[test]
 fn the_defaults_are_what_is_documented() {
     let settings = parse(MINIMAL, &[]).unwrap();
+    assert!(!settings.keys_end_with_signer() && !settings.signature.agent_wallet);
     assert_eq!(settings.listen.api, "127.0.0.1:8080".parse().unwrap());
     assert!(settings.listen.gateway.is_empty() && settings.listen.owners.is_empty());
     assert_eq!((settings.listen.max_connections, settings.listen.tls), (4_096, None));
@@ -82,7 +83,6 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.signature.nonce_retention, Duration::from_secs(900));
     assert_eq!(settings.keys.format.prefix(), "svc_live_v1_");
     assert_eq!(settings.keys.requests_per_hour, Quota::per_hour(10));
-    assert!(!settings.keys.end_with_signer);
     assert_eq!(settings.store, StoreSettings::Embedded { path: PathBuf::from("./data"), create: false });
     assert_eq!(settings.abuse.failures_per_minute, Some(Quota::per_minute(300)));
     let [delay, grace] = [5, 20].map(Duration::from_secs);

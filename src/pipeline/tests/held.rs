@@ -14,7 +14,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::ports::store::KeyChange;
 
 fn scene(keys_end_with_signer: bool) -> Scene {
-    Scene::under(SignatureFormat::Keys, None, keys_end_with_signer)
+    Scene::under(SignatureFormat::Keys, None, |rules| rules.keys_end_with_signer = keys_end_with_signer)
 }
 
 impl Scene {
@@ -28,7 +28,7 @@ impl Scene {
     }
 
     /// A key that this signer makes.
-    async fn made_by(&self, signer: &PrivateKeySigner) -> Credential {
+    pub(super) async fn made_by(&self, signer: &PrivateKeySigner) -> Credential {
         let signed = self.signed_by(signer, agent(7), super::START_SECS);
         let issued = self.pipeline.issue_key(self.order(signed), None, KeyChange::Rotate).await.unwrap();
         Credential::Key { digest: issued.key.digest(), named: Some(agent(7)) }

@@ -11,6 +11,7 @@ mod owners;
 mod profile;
 mod readiness;
 mod scripted;
+mod wallets;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -38,6 +39,7 @@ use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::domain::tier::{PerTier, Tier};
 use crate::pipeline::credential::{Ask, Credential, SignedRequest};
 use crate::pipeline::custody::KeyOrder;
+use crate::pipeline::owner::Signatory;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::{Access, Pipeline, Ports, Rules};
@@ -74,7 +76,7 @@ struct Scene {
     entropy: Arc<Counting>,
     access: Access,
     nonces: AtomicU64,
-    owner: OnceLock<Address>,
+    by: OnceLock<Signatory>,
     _folder: TempDir,
 }
 
@@ -84,10 +86,14 @@ impl Scene {
     }
 
     fn with(signature_format: SignatureFormat, failures: Option<Quota>) -> Self {
-        Self::under(signature_format, failures, false)
+        Self::under(signature_format, failures, |_| {})
     }
 
-    fn under(signature_format: SignatureFormat, failures: Option<Quota>, keys_end_with_signer: bool) -> Self {
+    fn under(
+        signature_format: SignatureFormat,
+        failures: Option<Quota>,
+        change: impl FnOnce(&mut Rules),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(SimulatedClock::new(START_SECS));
         let options = Options {
@@ -129,16 +135,18 @@ impl Scene {
             clock: clock.clone(),
             entropy: entropy.clone(),
         };
-        let rules = Rules {
+        let mut rules = Rules {
             signing_domain: domain(),
             signature_format,
             freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
             stakes: PerTier::from_array(STAKES.map(U256::from)),
             key_format: ApiKeyFormat::new("svc_live_v1_"),
-            keys_end_with_signer,
+            keys_end_with_signer: false,
+            agent_wallet: false,
             key_management: Quota::per_hour(10),
             failures,
         };
+        change(&mut rules);
         let quotas = PerTier::from_array(LIMITS.map(Quota::per_minute));
         Self {
             pipeline: Arc::new(Pipeline::new(ports, rules)),
@@ -154,7 +162,7 @@ impl Scene {
                 parts: Parts::Whole,
             },
             nonces: AtomicU64::new(1),
-            owner: OnceLock::new(),
+            by: OnceLock::new(),
             _folder: folder,
         }
     }
@@ -220,7 +228,7 @@ impl Scene {
     }
 
     fn order(&self, signed: SignedRequest) -> KeyOrder<'_> {
-        KeyOrder { client: client(1), signed, owner: &self.owner, recorder: None }
+        KeyOrder { client: client(1), signed, by: &self.by, recorder: None }
     }
 }
 
