@@ -187,6 +187,7 @@ pub(super) fn discovery(settings: &Settings) -> Discovery {
         token: settings.tiers.token,
         token_decimals: settings.tiers.token_decimals,
         contract_signatures: settings.signature.format.has_contracts(),
+        agent_wallet: settings.signature.agent_wallet,
         chain_id: settings.chain.pool.chain_id,
         contracts: &contracts.collect::<Vec<_>>(),
         key_format: &settings.keys.format,

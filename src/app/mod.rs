@@ -222,9 +222,11 @@ fn rules(settings: &Settings) -> Rules {
     Rules {
         signing_domain: SigningDomain::new(signing_domain(settings)),
         signature_format: settings.signature.format,
+        agent_wallet: settings.signature.agent_wallet,
         freshness: settings.signature.freshness,
         stakes: settings.tiers.stake,
         key_format: settings.keys.format.clone(),
+        keys_end_with_signer: settings.keys_end_with_signer(),
         key_management: settings.keys.requests_per_hour,
         failures: settings.abuse.failures_per_minute,
     }

@@ -263,6 +263,11 @@ impl Settings {
         !is_of_tenant && !is_certificate && !key.starts_with("assertion.") && !is_read_again
     }
 
+    /// True if a key is good only while the account that signed for it holds the agent. Agents that have wallets are traded.
+    pub fn keys_end_with_signer(&self) -> bool {
+        self.keys.end_with_signer.unwrap_or_else(|| self.chain.reading.registries.has_wallets())
+    }
+
     /// The tenants of the configuration file.
     pub fn main_tenants(&self) -> &[Arc<Tenant>] {
         self.tenants.get(..self.tenants.len().saturating_sub(self.tenant_files.len())).unwrap_or_default()
@@ -279,6 +284,7 @@ impl Settings {
         let sections = Sections::read(reader);
         if let (Some(chain), Some(signature)) = (&sections.chain, &sections.signature) {
             signature.check_name(reader, chain.development);
+            signature.check_wallets(reader, &chain.reading.registries);
         }
         if let (Some(authz), Some(listen)) = (&sections.authz, &sections.listen) {
             authz.check(reader, listen);

@@ -69,6 +69,14 @@ fn nothing_but_the_chain_and_the_required_contracts_is_required() {
 }
 
 #[test]
+fn an_agents_wallet_signs_only_where_registries_have_wallets() {
+    assert_eq!(
+        problems(&minimal_with(&[("signature.agent_wallet", "true")]), &[]),
+        ["signature.agent_wallet: is true, and agents of these registries have no wallets; leave it out"]
+    );
+}
+
+#[test]
 fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
     for (written, meant) in [
         ("listen.apii", Some("listen.api")),

@@ -45,6 +45,7 @@ fn the_file_for_replicas_names_a_redis() {
 #[test]
 fn the_defaults_are_what_is_documented() {
     let settings = parse(MINIMAL, &[]).unwrap();
+    assert!(!settings.keys_end_with_signer() && !settings.signature.agent_wallet);
     assert_eq!(settings.listen.api, "127.0.0.1:8080".parse().unwrap());
     assert!(settings.listen.gateway.is_empty() && settings.listen.owners.is_empty());
     assert_eq!((settings.listen.max_connections, settings.listen.tls), (4_096, None));
