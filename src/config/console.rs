@@ -6,7 +6,7 @@ use crate::domain::console::ConsoleSettings;
 use crate::domain::rpc_url::{RpcUrl, public_part};
 
 /// The longest name that pages and wallets show, in characters.
-const NAME_CHARS_MAX: usize = 100;
+pub(super) const NAME_CHARS_MAX: usize = 100;
 
 /// The longest symbol of a currency that wallets take, in characters.
 const SYMBOL_CHARS_MAX: usize = 6;
@@ -35,7 +35,7 @@ impl ConsoleSettings {
     }
 }
 
-fn short(text: &str, chars_max: usize) -> Result<String, String> {
+pub(super) fn short(text: &str, chars_max: usize) -> Result<String, String> {
     let is_shown = !text.is_empty() && !text.contains(char::is_control);
     if is_shown && text.chars().count() <= chars_max {
         return Ok(text.to_owned());

@@ -13,6 +13,47 @@ const DOMAIN_TYPE: &str =
     "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";
 const PROFILE_TYPE: &str = "ProfileRead(uint256 agentId,uint256 timestamp)";
 const MESSAGE_TYPE: &str = "Verification(uint256 agentId,uint256 nonce,uint256 timestamp)";
+const GENERATE_TYPE: &str = "GenerateKey(string service,uint256 agentId,uint256 nonce,uint256 timestamp)";
+const ROTATE_TYPE: &str = "RotateKey(string service,uint256 agentId,uint256 nonce,uint256 timestamp)";
+const REVOKE_TYPE: &str = "RevokeKey(string service,uint256 agentId,uint256 nonce,uint256 timestamp)";
+
+/// A change of an agent's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOperation {
+    /// Makes the first key.
+    Generate,
+    /// Replaces the key.
+    Rotate,
+    /// Ends the key.
+    Revoke,
+}
+
+impl KeyOperation {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Generate, Self::Rotate, Self::Revoke];
+
+    /// Its name, as in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Generate => "generate",
+            Self::Rotate => "rotate",
+            Self::Revoke => "revoke",
+        }
+    }
+
+    /// The name of its own EIP-712 type.
+    pub fn type_name(self) -> &'static str {
+        self.own_type().split('(').next().unwrap_or_default()
+    }
+
+    const fn own_type(self) -> &'static str {
+        match self {
+            Self::Generate => GENERATE_TYPE,
+            Self::Rotate => ROTATE_TYPE,
+            Self::Revoke => REVOKE_TYPE,
+        }
+    }
+}
 
 /// The EIP-712 domain that signatures are bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +85,8 @@ pub struct SigningDomain {
     separator: B256,
     message_type: B256,
     profile_type: B256,
+    /// The hash of the service's name, where changes of keys are signed as types of their own.
+    key_service: Option<B256>,
 }
 
 impl SigningDomain {
@@ -56,7 +99,14 @@ impl SigningDomain {
         hasher.update(U256::from(domain.chain_id).to_be_bytes::<32>());
         hasher.update(domain.verifying_contract.into_word());
         let (message_type, profile_type) = (keccak256(MESSAGE_TYPE), keccak256(PROFILE_TYPE));
-        Self { domain: Arc::new(domain), separator: hasher.finalize(), message_type, profile_type }
+        let separator = hasher.finalize();
+        Self { domain: Arc::new(domain), separator, message_type, profile_type, key_service: None }
+    }
+
+    /// The same; changes of keys are signed as types of their own, for the service of this name.
+    #[must_use]
+    pub fn with_own_types(self, service: &str) -> Self {
+        Self { key_service: Some(keccak256(service)), ..self }
     }
 
     /// The domain.
@@ -73,6 +123,20 @@ impl SigningDomain {
     /// for reading changes nothing.
     pub fn profile_digest(&self, agent: AgentId, signed_at: UnixSeconds) -> B256 {
         self.digest_of(self.profile_type, [agent.to_bytes(), word(signed_at)])
+    }
+
+    /// The digest that the owner's key signs to change the agent's key: that of a verification, unless changes are signed as
+    /// types of their own. No message of another type or service has those.
+    pub fn key_digest(
+        &self,
+        operation: KeyOperation,
+        agent: AgentId,
+        nonce: Nonce,
+        signed_at: UnixSeconds,
+    ) -> B256 {
+        let Some(service) = self.key_service else { return self.digest(agent, nonce, signed_at) };
+        let words = [service.0, agent.to_bytes(), nonce.to_bytes(), word(signed_at)];
+        self.digest_of(keccak256(operation.own_type()), words)
     }
 
     fn digest_of<const N: usize>(&self, kind: B256, words: [[u8; 32]; N]) -> B256 {

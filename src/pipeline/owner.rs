@@ -7,7 +7,7 @@ use alloy::primitives::{Address, B256};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
-use crate::domain::eip712::{Eip712Domain, SigningDomain};
+use crate::domain::eip712::{Eip712Domain, KeyOperation, SigningDomain};
 use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
@@ -70,7 +70,14 @@ impl OwnerCheck {
         self.format
     }
 
-    /// The message of a verification or of an order about a key.
+    /// The message of a change of a key.
+    pub(super) fn key_order<'a>(&self, operation: KeyOperation, request: &'a SignedRequest) -> Signed<'a> {
+        let SignedRequest { agent, nonce, signed_at, .. } = *request;
+        let digest = self.domain.key_digest(operation, agent, nonce, signed_at);
+        Signed { digest, ..self.verification(request) }
+    }
+
+    /// The message of a verification.
     pub(super) fn verification<'a>(&self, request: &'a SignedRequest) -> Signed<'a> {
         let SignedRequest { agent, nonce, signed_at, ref signature } = *request;
         let digest = self.domain.digest(agent, nonce, signed_at);

@@ -14,7 +14,6 @@ use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::{Asker, Parts};
 use crate::ports::clock::Clock;
-use crate::ports::store::KeyChange;
 
 #[tokio::test]
 async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner() {
@@ -109,12 +108,9 @@ async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_non
         let permit = scene.admit(&by_wallet).await.unwrap();
         assert_eq!(permit.profile().owner, wallet);
         assert_eq!(scene.verdict(&by_wallet).await, "400 replay");
-        assert_eq!(
-            verdict(&scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await),
-            "400 replay"
-        );
+        assert_eq!(verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await), "400 replay");
         let signed = SignedRequest { signature: signature_of(bytes), ..scene.signed() };
-        scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await.unwrap();
+        scene.pipeline.rotate_key(scene.order(signed), None).await.unwrap();
     }
     assert_eq!(scene.owner.get(), Some(&wallet), "the audit log names the wallet");
     let asked = scene.chain.calls("ask_owner");
