@@ -62,7 +62,7 @@ pub(super) fn print(request: &Request, window: Option<Freshness>) -> Result<(), 
     let Request { purpose, agent, nonce, timestamp } = request;
     let aim = match &purpose.own_type {
         None => "verify the agent, or to generate, rotate or revoke its key",
-        Some((operation, _)) => &format!("{} its key", operation.name()),
+        Some(own_type) => &format!("{} its key", own_type.operation.name()),
     };
     let within = window.map(|window| format!(" within {} s", window.max_age_secs)).unwrap_or_default();
     complain(format_args!(

@@ -21,7 +21,7 @@ use crate::cli::owner_key::OwnerKey;
 use crate::cli::typed_data::{Purpose, Request, read_domain};
 use crate::cli::{Failure, complain};
 use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::{Eip712Domain, KeyOperation};
+use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType};
 use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::SignatureFormat;
@@ -150,7 +150,11 @@ impl Signing {
                 "{service} calls itself {name:?}: if that is the service whose keys you mean, give its name with --service-name"
             )));
         }
-        let purpose = |domain, name: Option<String>| Purpose { domain, own_type: change.zip(name) };
+        let purpose = |domain, name: Option<String>| {
+            let own_type = change.zip(name);
+            let own_type = own_type.map(|(operation, name)| OwnType { operation, service: name.into() });
+            Purpose { domain, own_type }
+        };
         let domain = Eip712Domain {
             name: self.domain_name.clone().unwrap_or(base.name),
             version: self.domain_version.clone().unwrap_or(base.version),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::output::with;
 use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::{Eip712Domain, KeyOperation, SigningDomain};
+use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType, SigningDomain};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::wire::answers::typed_data;
@@ -26,15 +26,14 @@ pub(super) struct Request {
 #[cfg_attr(test, derive(Debug))]
 pub(super) struct Purpose {
     pub(super) domain: Eip712Domain,
-    /// Of a type of its own the change of the key, and the service's name; `None`: the type is `Verification`.
-    pub(super) own_type: Option<(KeyOperation, String)>,
+    /// `None`: the type is `Verification`.
+    pub(super) own_type: Option<OwnType>,
 }
 
 impl fmt::Display for Purpose {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}", self.domain)?;
-        let Some((operation, service)) = &self.own_type else { return Ok(()) };
-        write!(out, ", type {} of the service {service:?}", operation.type_name())
+        self.own_type.iter().try_for_each(|own_type| write!(out, ", {own_type}"))
     }
 }
 
@@ -42,8 +41,8 @@ impl Request {
     /// The argument of `eth_signTypedData_v4`.
     pub(super) fn typed_data(&self) -> Value {
         let Purpose { domain, own_type } = &self.purpose;
-        let typed = typed_data(domain, own_type.as_ref().map(|(operation, _)| *operation));
-        let service = own_type.as_ref().map(|(_, service)| service.as_str());
+        let typed = typed_data(domain, own_type.as_ref().map(|own_type| own_type.operation));
+        let service = own_type.as_ref().map(|own_type| &*own_type.service);
         with(typed, "message", Some(with(self.message(), "service", service)))
     }
 
@@ -54,7 +53,7 @@ impl Request {
             .into_iter()
             .find(|operation| typed.get("primaryType").is_some_and(|name| name == operation.type_name()));
         let own_type = match operation {
-            Some(operation) => Some((operation, field("service")?.as_str()?.to_owned())),
+            Some(operation) => Some(OwnType { operation, service: field("service")?.as_str()?.into() }),
             None => None,
         };
         Some(Self {
@@ -71,9 +70,7 @@ impl Request {
         let domain = SigningDomain::new(domain.clone());
         match own_type {
             None => domain.digest(*agent, *nonce, *timestamp),
-            Some((operation, service)) => {
-                domain.with_own_types(service).key_digest(*operation, *agent, *nonce, *timestamp)
-            }
+            Some(own_type) => domain.own_digest(own_type, *agent, *nonce, *timestamp),
         }
     }
 
@@ -111,7 +108,7 @@ mod tests {
 
     use super::{Purpose, Request};
     use crate::domain::agent_id::AgentId;
-    use crate::domain::eip712::{Eip712Domain, KeyOperation};
+    use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType};
     use crate::domain::freshness::UnixSeconds;
     use crate::domain::nonce::Nonce;
 
@@ -122,7 +119,7 @@ mod tests {
             chain_id: u64::MAX,
             verifying_contract: Address::repeat_byte(0xab),
         };
-        let own_type = own_type.map(|operation| (operation, "Hafen \"東\"".to_owned()));
+        let own_type = own_type.map(|operation| OwnType { operation, service: "Hafen \"東\"".into() });
         Request {
             purpose: Purpose { domain, own_type },
             agent: AgentId::new(U256::MAX),

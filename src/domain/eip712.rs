@@ -13,9 +13,7 @@ const DOMAIN_TYPE: &str =
     "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";
 const PROFILE_TYPE: &str = "ProfileRead(uint256 agentId,uint256 timestamp)";
 const MESSAGE_TYPE: &str = "Verification(uint256 agentId,uint256 nonce,uint256 timestamp)";
-const GENERATE_TYPE: &str = "GenerateKey(string service,uint256 agentId,uint256 nonce,uint256 timestamp)";
-const ROTATE_TYPE: &str = "RotateKey(string service,uint256 agentId,uint256 nonce,uint256 timestamp)";
-const REVOKE_TYPE: &str = "RevokeKey(string service,uint256 agentId,uint256 nonce,uint256 timestamp)";
+const OWN_FIELDS: &str = "(string service,uint256 agentId,uint256 nonce,uint256 timestamp)";
 
 /// A change of an agent's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,16 +40,27 @@ impl KeyOperation {
     }
 
     /// The name of its own EIP-712 type.
-    pub fn type_name(self) -> &'static str {
-        self.own_type().split('(').next().unwrap_or_default()
-    }
-
-    const fn own_type(self) -> &'static str {
+    pub const fn type_name(self) -> &'static str {
         match self {
-            Self::Generate => GENERATE_TYPE,
-            Self::Rotate => ROTATE_TYPE,
-            Self::Revoke => REVOKE_TYPE,
+            Self::Generate => "GenerateKey",
+            Self::Rotate => "RotateKey",
+            Self::Revoke => "RevokeKey",
         }
+    }
+}
+
+/// The type of a message that can do one thing with a key, at one service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnType {
+    /// What it can do.
+    pub operation: KeyOperation,
+    /// The service's name.
+    pub service: Arc<str>,
+}
+
+impl fmt::Display for OwnType {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "type {} of the service {:?}", self.operation.type_name(), self.service)
     }
 }
 
@@ -85,8 +94,8 @@ pub struct SigningDomain {
     separator: B256,
     message_type: B256,
     profile_type: B256,
-    /// The hash of the service's name, where changes of keys are signed as types of their own.
-    key_service: Option<B256>,
+    /// The service's name, where changes of keys are signed as types of their own.
+    key_service: Option<Arc<str>>,
 }
 
 impl SigningDomain {
@@ -106,7 +115,12 @@ impl SigningDomain {
     /// The same; changes of keys are signed as types of their own, for the service of this name.
     #[must_use]
     pub fn with_own_types(self, service: &str) -> Self {
-        Self { key_service: Some(keccak256(service)), ..self }
+        Self { key_service: Some(service.into()), ..self }
+    }
+
+    /// The own type of a change of a key; `None`: it is signed as a verification is.
+    pub fn own_type(&self, operation: KeyOperation) -> Option<OwnType> {
+        Some(OwnType { operation, service: Arc::clone(self.key_service.as_ref()?) })
     }
 
     /// The domain.
@@ -125,18 +139,18 @@ impl SigningDomain {
         self.digest_of(self.profile_type, [agent.to_bytes(), word(signed_at)])
     }
 
-    /// The digest that the owner's key signs to change the agent's key: that of a verification, unless changes are signed as
-    /// types of their own. No message of another type or service has those.
-    pub fn key_digest(
+    /// The digest that the owner's key signs for this message of an own type. No message of another type or service has it.
+    pub fn own_digest(
         &self,
-        operation: KeyOperation,
+        own_type: &OwnType,
         agent: AgentId,
         nonce: Nonce,
         signed_at: UnixSeconds,
     ) -> B256 {
-        let Some(service) = self.key_service else { return self.digest(agent, nonce, signed_at) };
-        let words = [service.0, agent.to_bytes(), nonce.to_bytes(), word(signed_at)];
-        self.digest_of(keccak256(operation.own_type()), words)
+        let OwnType { operation, service } = own_type;
+        let kind = keccak256([operation.type_name(), OWN_FIELDS].concat());
+        let service = keccak256(service.as_bytes());
+        self.digest_of(kind, [service.0, agent.to_bytes(), nonce.to_bytes(), word(signed_at)])
     }
 
     fn digest_of<const N: usize>(&self, kind: B256, words: [[u8; 32]; N]) -> B256 {

@@ -42,6 +42,8 @@ fn each_change_is_accepted_by_its_own_type_for_this_service_and_by_no_other(worl
             assert_eq!(answer.status, 401, "{endpoint:?} {why}: {}", answer.text());
             let details = answer.error(401, "SIGNATURE_INVALID");
             assert_eq!(details["owner"], json!(agent.owner.address.to_checksum(None)));
+            let error = answer.json()["error"].as_str().unwrap().to_owned();
+            assert!(error.ends_with(&format!(", type {right} of the service \"{OURS}\"")), "{error}");
         };
         refused(agent.signed(), "Verification");
         refused(with(&agent.draft().profile_body(), "nonce", json!("1")), "ProfileRead");

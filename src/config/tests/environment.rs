@@ -74,7 +74,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("signature.contracts", "true", "true", "yes"),
     ("signature.domain_name", "true", "\"true\"", ""),
     ("signature.domain_version", "2", "\"2\"", ""),
-    ("signature.key_operations", "documented", "\"documented\"", "own"),
+    ("signature.key_operations", "own_types", "\"own_types\"", "own"),
     ("signature.max_age", "20s", "\"20s\"", "25h"),
     ("signature.max_ahead", "0s", "\"0s\"", "2h"),
     ("signature.nonce_retention", "7m", "\"7m\"", "359s"),
@@ -120,6 +120,7 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
         ("listen.tls.cert", "\"cert.pem\""),
         ("listen.tls.key", "\"key.pem\""),
         ("console.chain_name", "\"Somewhere\""),
+        ("signature.service_name", "\"Somebody\""),
         ("assertion.issuer", "\"gate\""),
         ("assertion.key_file", "\"keys.pem\""),
     ];

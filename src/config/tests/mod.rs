@@ -7,6 +7,7 @@ mod mistakes;
 mod rpc_headers;
 mod secrets;
 mod shipped;
+mod signature;
 mod store;
 mod tenants;
 

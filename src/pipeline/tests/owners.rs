@@ -32,6 +32,7 @@ async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner()
             owner: signer(2).address(),
             recovered_signer: Some(signer(1).address()),
             domain: Arc::clone(super::domain().domain()),
+            own_type: None,
         }
     );
     scene.stake(1_000);
@@ -135,7 +136,13 @@ async fn without_consent_a_wallets_agent_is_nobodys_and_a_silent_node_lets_nobod
         let refused = scene.admit(&credential).await;
         let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
         let domain = Arc::clone(super::domain().domain());
-        let expected = Denial::SignatureInvalid { agent: agent(7), owner: wallet, recovered_signer, domain };
+        let expected = Denial::SignatureInvalid {
+            agent: agent(7),
+            owner: wallet,
+            recovered_signer,
+            domain,
+            own_type: None,
+        };
         assert_eq!(*denial, expected);
     }
     *scene.chain.owner.lock() = Reported::Is(None);
@@ -209,7 +216,7 @@ async fn an_agents_wallet_signs_as_its_owner_does_until_it_is_cleared() {
     *scene.chain.latest.lock() = Reported::Is(Some(held(Some(wallet))));
     let by_wallet = || Credential::Signature(scene.signed());
     assert_eq!(scene.verdict(&by_wallet()).await, "admitted");
-    scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
+    scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
     assert_eq!(scene.owner.get(), Some(&wallet), "the audit log names who signed");
     // Cleared between the two reads, and then for good.
     *scene.chain.profile.lock() = Reported::Is(Some(held(None)));

@@ -39,7 +39,12 @@ fn digest(vector: &Value) -> B256 {
             let is_named = |operation: &KeyOperation| operation.type_name() == other;
             let operation = KeyOperation::ALL.into_iter().find(is_named).unwrap();
             let domain = domain.with_own_types(text(vector, "/message/service"));
-            domain.key_digest(operation, agent, Nonce::new(number("/message/nonce")), signed_at)
+            domain.own_digest(
+                &domain.own_type(operation).unwrap(),
+                agent,
+                Nonce::new(number("/message/nonce")),
+                signed_at,
+            )
         }
     }
 }
