@@ -33,7 +33,7 @@ use tiergate::pipeline::custody::KeyOrder;
 use tiergate::pipeline::{Access, Pipeline, Ports, Rules};
 use tiergate::ports::chain::{Chain, Parts};
 use tiergate::ports::clock::Clock;
-use tiergate::ports::store::{KeyChange, Scope, Store};
+use tiergate::ports::store::{Scope, Store};
 use tiergate::store::embedded::{EmbeddedStore, Options};
 use tiergate::telemetry::metered_store::MeteredStore;
 use tiergate::telemetry::metrics::Metrics;
@@ -129,10 +129,7 @@ impl Scene {
     pub(crate) fn generate_key(&self) -> ApiKey {
         let by = OnceLock::new();
         let order = KeyOrder { client: client(), signed: self.sign(0), by: &by, recorder: None };
-        self.runtime
-            .block_on(self.pipeline.issue_key(order, None, KeyChange::Issue))
-            .expect("the owner gets a key")
-            .key
+        self.runtime.block_on(self.pipeline.generate_key(order, None)).expect("the owner gets a key").key
     }
 }
 

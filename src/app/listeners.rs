@@ -182,6 +182,7 @@ pub(super) fn discovery(settings: &Settings) -> Discovery {
     let contracts = contracts.into_iter().filter_map(|(name, address)| Some((name, address?)));
     Discovery::new(&ServiceRules {
         domain: &signing_domain(settings),
+        key_service: settings.key_service(),
         window: settings.signature.freshness,
         stakes: settings.tiers.stake,
         token: settings.tiers.token,

@@ -219,8 +219,12 @@ pub(crate) fn signing_domain(settings: &Settings) -> Eip712Domain {
 }
 
 fn rules(settings: &Settings) -> Rules {
+    let signing_domain = SigningDomain::new(signing_domain(settings));
     Rules {
-        signing_domain: SigningDomain::new(signing_domain(settings)),
+        signing_domain: match settings.key_service() {
+            Some(service) => signing_domain.with_own_types(service),
+            None => signing_domain,
+        },
         signature_format: settings.signature.format,
         agent_wallet: settings.signature.agent_wallet,
         freshness: settings.signature.freshness,

@@ -6,7 +6,7 @@ use crate::domain::console::ConsoleSettings;
 use crate::domain::rpc_url::RpcUrl;
 
 /// The longest name that pages and wallets show, in characters.
-const NAME_CHARS_MAX: usize = 100;
+pub(super) const NAME_CHARS_MAX: usize = 100;
 
 /// The longest symbol of a currency that wallets take, in characters.
 const SYMBOL_CHARS_MAX: usize = 6;
@@ -35,7 +35,7 @@ impl ConsoleSettings {
     }
 }
 
-fn short(text: &str, chars_max: usize) -> Result<String, String> {
+pub(super) fn short(text: &str, chars_max: usize) -> Result<String, String> {
     let is_shown = !text.contains(char::is_control) && (1..=chars_max).contains(&text.chars().count());
     let wanted = format_args!("1 to {chars_max} characters in one line");
     valid(text, is_shown.then(|| text.to_owned()), wanted)

@@ -101,6 +101,7 @@ use crate::config::traces::TraceSettings;
 use crate::domain::binding::Binding;
 use crate::domain::console::ConsoleSettings;
 use crate::domain::host::HostPattern;
+use crate::domain::rpc_url::RpcUrl;
 use crate::domain::tenant::Tenant;
 
 /// Makes [`Settings`] of all sections, each with its type.
@@ -218,6 +219,12 @@ impl Settings {
         AddressRules { listeners, allow_link_local, networks: None }
     }
 
+    /// The service's name in the types of changes of keys; `None`: they are signed as verifications are.
+    pub(crate) fn key_service(&self) -> Option<&str> {
+        let public_url = self.keys.public_url.as_ref().map(RpcUrl::base);
+        self.signature.service_name.as_deref().or(public_url).filter(|_| self.signature.has_own_types)
+    }
+
     /// The chain that the store is for.
     pub fn binding(&self) -> Binding {
         let ChainSettings { pool, reading, development, .. } = &self.chain;
@@ -286,6 +293,9 @@ impl Settings {
         if let (Some(chain), Some(signature)) = (&sections.chain, &sections.signature) {
             signature.check_name(reader, chain.development);
             signature.check_wallets(reader, &chain.reading.registries);
+        }
+        if let (Some(signature), Some(keys)) = (&sections.signature, &sections.keys) {
+            signature.check_service(reader, keys);
         }
         if let (Some(authz), Some(listen)) = (&sections.authz, &sections.listen) {
             authz.check(reader, listen);

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use humantime::format_duration;
 
+use crate::config::choice::choice;
+use crate::config::console::{NAME_CHARS_MAX, short};
 use crate::config::duration::Bounds;
+use crate::config::keys::KeySettings;
 use crate::config::reader::Reader;
 use crate::domain::freshness::Freshness;
 use crate::domain::registries::Registries;
@@ -22,6 +25,17 @@ settings! {
         domain_version: String = reader.text("signature.domain_version", "1", not_empty),
         /// The EIP-712 domain's chain id; at least 1.
         chain_id: u64 = reader.integer("signature.chain_id", 8004, &(1..=i64::MAX)),
+        /// True if changes of keys are signed as types of their own, which name the service.
+        has_own_types: bool = reader.text(
+            "signature.key_operations",
+            "documented",
+            choice(&[("documented", false), ("own_types", true)]),
+        ),
+        /// The service's name in those types; `None`: `keys.public_url` is.
+        service_name: Option<String> = reader.text("signature.service_name", "", |text| match text {
+            "" => Ok(None),
+            _ => short(text, NAME_CHARS_MAX).map(Some),
+        }),
         /// The form of signatures.
         format: SignatureFormat = reader.boolean("signature.contracts", false).map(|asks_contracts| {
             if asks_contracts { SignatureFormat::Contracts } else { SignatureFormat::Keys }
@@ -61,6 +75,18 @@ impl SignatureSettings {
             let phrase = "is every service's default: a signature that one of them receives and does not spend is good at \
                           all that trust the same registry; write a name of this service's own";
             reader.warn(&["signature.domain_name"], phrase);
+        }
+    }
+
+    /// Types of their own name the service, by its name or public URL.
+    pub(super) fn check_service(&self, reader: &mut Reader, keys: &KeySettings) {
+        let paths = ["signature.service_name", "signature.key_operations"];
+        if self.has_own_types && self.service_name.is_none() && keys.public_url.is_none() {
+            let phrase = "is empty, and so is keys.public_url; signature.key_operations = \"own_types\" needs a name of this \
+                          service's own";
+            reader.report(&paths, phrase);
+        } else if !self.has_own_types && self.service_name.is_some() {
+            reader.warn(&paths, "is not signed; signature.key_operations = \"own_types\" has it signed");
         }
     }
 }

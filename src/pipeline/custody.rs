@@ -14,6 +14,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::ApiKey;
 use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
+use crate::domain::eip712::KeyOperation;
 use crate::domain::endpoint::Endpoint;
 use crate::domain::quota::Allowance;
 use crate::domain::window::Verdict;
@@ -72,11 +73,29 @@ pub struct KeyStatus {
 }
 
 impl Pipeline {
-    /// Makes a key for the agent, as `change` says: its first one, or a new one in place of any.
+    /// Makes the agent's first key.
     ///
-    /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] for a first one of an agent that has one.
-    pub async fn issue_key(
+    /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] if the agent has one.
+    pub async fn generate_key(
         &self,
+        order: KeyOrder<'_>,
+        declared_endpoint: Option<Endpoint>,
+    ) -> Result<IssuedKey, Refusal> {
+        self.issue_key(KeyOperation::Generate, order, declared_endpoint, KeyChange::Issue).await
+    }
+
+    /// Makes a key in place of any that the agent has.
+    pub async fn rotate_key(
+        &self,
+        order: KeyOrder<'_>,
+        declared_endpoint: Option<Endpoint>,
+    ) -> Result<IssuedKey, Refusal> {
+        self.issue_key(KeyOperation::Rotate, order, declared_endpoint, KeyChange::Rotate).await
+    }
+
+    async fn issue_key(
+        &self,
+        operation: KeyOperation,
         order: KeyOrder<'_>,
         declared_endpoint: Option<Endpoint>,
         change: impl FnOnce(NewKey) -> KeyChange + Send,
@@ -86,14 +105,14 @@ impl Pipeline {
             let change = change(NewKey { digest: key.digest(), declared_endpoint, signer });
             Ok((key, change))
         };
-        let (key, allowance) = self.change_key(&order, KeyBudget::Changes, mint).await?;
+        let (key, allowance) = self.change_key(operation, &order, mint).await?;
         Ok(IssuedKey { key, agent: order.signed.agent, allowance })
     }
 
     /// Revokes the agent's key, if it has one. Returns the rest of the client's hourly budget.
     pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<Allowance, Refusal> {
         let revoke = |_| Ok(((), KeyChange::Revoke));
-        self.change_key(&order, KeyBudget::Revocations, revoke).await.map(|((), allowance)| allowance)
+        self.change_key(KeyOperation::Revoke, &order, revoke).await.map(|((), allowance)| allowance)
     }
 
     /// Whether the agent has a key. Public; a client may ask as often as it may send refused credentials.
@@ -123,12 +142,16 @@ impl Pipeline {
     /// Changes the agent's key as `change` says; it is asked only once the request is known to be the owner's.
     async fn change_key<T: Send>(
         &self,
+        operation: KeyOperation,
         order: &KeyOrder<'_>,
-        budget: KeyBudget,
         change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
         let client = order.client;
-        let signed = self.owners.verification(&order.signed);
+        let budget = match operation {
+            KeyOperation::Generate | KeyOperation::Rotate => KeyBudget::Changes,
+            KeyOperation::Revoke => KeyBudget::Revocations,
+        };
+        let signed = self.owners.key_order(operation, &order.signed);
         let deposit = match self.check_budget(client, &signed) {
             Ok(deposit) => deposit,
             Err(denial) if budget == KeyBudget::Revocations => {

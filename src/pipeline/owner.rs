@@ -7,7 +7,7 @@ use alloy::primitives::{Address, B256};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
-use crate::domain::eip712::{Eip712Domain, SigningDomain};
+use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType, SigningDomain};
 use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::holders::{Holders, Role};
 use crate::domain::nonce::Nonce;
@@ -35,6 +35,8 @@ pub(super) struct Signed<'a> {
     pub(super) nonce: Option<Nonce>,
     pub(super) signed_at: UnixSeconds,
     pub(super) digest: B256,
+    /// The own type of a change of a key.
+    own_type: Option<OwnType>,
     pub(super) signature: &'a SignatureBytes,
     /// Recovered when it is first asked for: the dearest step of all.
     signer: OnceLock<Option<Address>>,
@@ -92,18 +94,34 @@ impl OwnerCheck {
         self.format
     }
 
-    /// The message of a verification or of an order about a key.
+    /// The message of a change of a key.
+    pub(super) fn key_order<'a>(&self, operation: KeyOperation, request: &'a SignedRequest) -> Signed<'a> {
+        let signed = self.verification(request);
+        let Some(own_type) = self.domain.own_type(operation) else { return signed };
+        let digest = self.domain.own_digest(&own_type, request.agent, request.nonce, request.signed_at);
+        Signed { digest, own_type: Some(own_type), ..signed }
+    }
+
+    /// The message of a verification.
     pub(super) fn verification<'a>(&self, request: &'a SignedRequest) -> Signed<'a> {
         let SignedRequest { agent, nonce, signed_at, ref signature } = *request;
         let digest = self.domain.digest(agent, nonce, signed_at);
-        Signed { agent, nonce: Some(nonce), signed_at, digest, signature, signer: OnceLock::new() }
+        Signed {
+            agent,
+            nonce: Some(nonce),
+            signed_at,
+            digest,
+            own_type: None,
+            signature,
+            signer: OnceLock::new(),
+        }
     }
 
     /// The message of a read of the profile.
     pub(super) fn profile_read<'a>(&self, read: &'a ProfileRead) -> Signed<'a> {
         let ProfileRead { agent, signed_at, ref signature } = *read;
         let digest = self.domain.profile_digest(agent, signed_at);
-        Signed { agent, nonce: None, signed_at, digest, signature, signer: OnceLock::new() }
+        Signed { agent, nonce: None, signed_at, digest, own_type: None, signature, signer: OnceLock::new() }
     }
 
     /// True if the message may be accepted by its age and was signed by an address that has been seen as the agent's
@@ -125,7 +143,7 @@ impl OwnerCheck {
 
     /// Timestamp, then holders, then signer: the cheap check first, and nothing is used up by any of them.
     pub(super) async fn prove(&self, ports: &Ports, signed: &Signed<'_>) -> Result<HolderProof, Refusal> {
-        let Signed { agent, nonce, signed_at, digest, signature, .. } = *signed;
+        let Signed { agent, nonce, signed_at, digest, ref own_type, signature, .. } = *signed;
         if !self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds())) {
             return Err(Denial::TimestampRefused { agent, nonce }.into());
         }
@@ -145,7 +163,7 @@ impl OwnerCheck {
                 return Ok(HolderProof { agent, by: Signatory { owner: holders.owner, signer } });
             }
             if !self.format.has_contracts() {
-                return Err(self.denial(agent, holders.owner, recovered_signer).into());
+                return Err(self.denial(agent, holders.owner, recovered_signer, own_type.clone()).into());
             }
         }
         // The key of the holder seen last may be a key of the contract that holds the agent now.
@@ -155,14 +173,20 @@ impl OwnerCheck {
         let mut heard = asked.iter().filter(|one| self.may_act(&holders, one.address));
         match heard.find(|one| one.accepts || recovered_signer == Some(one.address)) {
             Some(one) => Ok(HolderProof { agent, by: Signatory { owner, signer: one.address } }),
-            None => Err(self.denial(agent, owner, recovered_signer).into()),
+            None => Err(self.denial(agent, owner, recovered_signer, own_type.clone()).into()),
         }
     }
 
     /// The denial of a signature that is nobody's who may act for the agent.
-    pub(super) fn denial(&self, agent: AgentId, owner: Address, recovered_signer: Option<Address>) -> Denial {
+    pub(super) fn denial(
+        &self,
+        agent: AgentId,
+        owner: Address,
+        recovered_signer: Option<Address>,
+        own_type: Option<OwnType>,
+    ) -> Denial {
         let domain = Arc::clone(self.domain.domain());
-        Denial::SignatureInvalid { agent, owner, recovered_signer, domain }
+        Denial::SignatureInvalid { agent, owner, recovered_signer, domain, own_type }
     }
 
     /// The domain of signatures, and the window of their timestamps.

@@ -128,7 +128,7 @@ impl Pipeline {
         if is_holder(&profile) {
             Ok(profile)
         } else {
-            Err(self.owners.denial(agent, profile.holders.owner, signer).into())
+            Err(self.owners.denial(agent, profile.holders.owner, signer, None).into())
         }
     }
 }

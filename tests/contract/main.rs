@@ -33,6 +33,7 @@ mod limits;
 mod logs;
 mod metrics;
 mod misconfigured;
+mod own_types;
 mod owners;
 mod profile;
 mod provider_keys;
@@ -97,6 +98,7 @@ const TOPICS: &[Topic<World>] = &[
     ("validation", ONCE, validation::CASES),
     ("errors", ONCE, errors::CASES),
     ("signing", ONCE, signing::CASES),
+    ("own_types", ONCE, own_types::CASES),
     ("console", ONCE, console::CASES),
     ("owners", ONCE, owners::CASES),
     ("metrics", STORES, metrics::OPERATIONS),

@@ -274,6 +274,8 @@ fn limits_are_four_from_1_to_a_million_and_do_not_fall_and_0_failures_are_no_lim
 fn a_signing_domain_has_name_version_and_chain_id_and_its_window_is_whole_seconds() {
     check("signature.domain_name", "'x'", "''");
     check("signature.domain_version", "'2.0'", "''");
+    check("signature.key_operations", "'documented'", "'', 'Documented', true");
+    check("signature.service_name", &format!("'', 'Hafen 東京', '{}'", "é".repeat(100)), "\"a\\tb\", true");
     check("signature.chain_id", "1, 9_223_372_036_854_775_807", "0, -1");
     let beyond = "'0s', '999ms', '1500ms', '24h 1s', '24h 1ns', 300, 1.5, '300'";
     check("signature.max_age", "'1s', '1m 30s', '24h'", beyond);

@@ -8,6 +8,7 @@ mod restart;
 mod rpc_headers;
 mod secrets;
 mod shipped;
+mod signature;
 mod store;
 mod tenants;
 

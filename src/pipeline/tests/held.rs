@@ -11,7 +11,6 @@ use crate::domain::denial::Denial;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::Credential;
 use crate::pipeline::refusal::Refusal;
-use crate::ports::store::KeyChange;
 
 fn scene(keys_end_with_signer: bool) -> Scene {
     Scene::under(SignatureFormat::Keys, None, |rules| rules.keys_end_with_signer = keys_end_with_signer)
@@ -30,7 +29,7 @@ impl Scene {
     /// A key that this signer makes.
     pub(super) async fn made_by(&self, signer: &PrivateKeySigner) -> Credential {
         let signed = self.signed_by(signer, agent(7), super::START_SECS);
-        let issued = self.pipeline.issue_key(self.order(signed), None, KeyChange::Rotate).await.unwrap();
+        let issued = self.pipeline.rotate_key(self.order(signed), None).await.unwrap();
         Credential::Key { digest: issued.key.digest(), named: Some(agent(7)) }
     }
 

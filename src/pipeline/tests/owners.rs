@@ -15,7 +15,6 @@ use crate::pipeline::owner::Signatory;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::{Asker, Parts};
 use crate::ports::clock::Clock;
-use crate::ports::store::KeyChange;
 
 #[tokio::test]
 async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner() {
@@ -33,6 +32,7 @@ async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner()
             owner: signer(2).address(),
             recovered_signer: Some(signer(1).address()),
             domain: Arc::clone(super::domain().domain()),
+            own_type: None,
         }
     );
     scene.stake(1_000);
@@ -110,12 +110,9 @@ async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_non
         let permit = scene.admit(&by_wallet).await.unwrap();
         assert_eq!(permit.profile().holders.owner, wallet);
         assert_eq!(scene.verdict(&by_wallet).await, "400 replay");
-        assert_eq!(
-            verdict(&scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await),
-            "400 replay"
-        );
+        assert_eq!(verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await), "400 replay");
         let signed = SignedRequest { signature: signature_of(bytes), ..scene.signed() };
-        scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await.unwrap();
+        scene.pipeline.rotate_key(scene.order(signed), None).await.unwrap();
     }
     let by = Signatory { owner: wallet, signer: wallet };
     assert_eq!(scene.by.get(), Some(&by), "the audit log names the wallet");
@@ -140,7 +137,13 @@ async fn without_consent_a_wallets_agent_is_nobodys_and_a_silent_node_lets_nobod
         let refused = scene.admit(&credential).await;
         let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
         let domain = Arc::clone(super::domain().domain());
-        let expected = Denial::SignatureInvalid { agent: agent(7), owner: wallet, recovered_signer, domain };
+        let expected = Denial::SignatureInvalid {
+            agent: agent(7),
+            owner: wallet,
+            recovered_signer,
+            domain,
+            own_type: None,
+        };
         assert_eq!(*denial, expected);
     }
     *scene.chain.owner.lock() = Reported::Is(None);

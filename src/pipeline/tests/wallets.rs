@@ -11,7 +11,6 @@ use crate::domain::profile::TrustProfile;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::credential::{Credential, ProfileRead};
 use crate::pipeline::owner::Signatory;
-use crate::ports::store::KeyChange;
 
 /// A scene whose agent has the wallet `signer(1)` and the owner `signer(2)`.
 fn scene(format: SignatureFormat, agent_wallet: bool, keys_end_with_signer: bool) -> Scene {
@@ -43,7 +42,7 @@ impl Scene {
 
     async fn key_by(&self, number: u8) -> &'static str {
         let signed = self.signed_by(&signer(number), agent(7), START_SECS);
-        verdict(&self.pipeline.issue_key(self.order(signed), None, KeyChange::Rotate).await)
+        verdict(&self.pipeline.rotate_key(self.order(signed), None).await)
     }
 
     async fn reads_as(&self, number: u8) -> &'static str {
