@@ -23,7 +23,7 @@ use tiergate::domain::eip712::{Eip712Domain, SigningDomain};
 use tiergate::domain::freshness::{Freshness, UnixSeconds};
 use tiergate::domain::nonce::Nonce;
 use tiergate::domain::quota::Quota;
-use tiergate::domain::registries::Registries;
+use tiergate::domain::registries::{Registries, RegistrySet};
 use tiergate::domain::rpc_url::RpcUrl;
 use tiergate::domain::signature::{SignatureBytes, SignatureFormat};
 use tiergate::domain::tier::{PerTier, Tier};
@@ -107,7 +107,11 @@ impl Scene {
             _folder: folder,
         };
         let profile = scene.runtime.block_on(scene.chain.profile(agent())).expect("the chain answers");
-        assert_eq!(profile.map(|profile| profile.owner), Some(scene.owner), "agent 4 is the signer's");
+        assert_eq!(
+            profile.map(|profile| profile.holders.owner),
+            Some(scene.owner),
+            "agent 4 is the signer's"
+        );
         scene
     }
 
@@ -222,6 +226,6 @@ fn registries() -> Registries {
         stake_vault: address!("0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"),
         reputation: None,
         validation: None,
-        organization: None,
+        set: RegistrySet::Documented { organization: None },
     }
 }

@@ -191,14 +191,14 @@ impl App {
 
 /// The documents that strangers may read.
 pub(super) fn discovery(settings: &Settings) -> Discovery {
-    let Registries { identity, stake_vault, reputation, validation, organization } =
-        settings.chain.reading.registries;
+    let registries = settings.chain.reading.registries;
+    let Registries { identity, stake_vault, reputation, validation, .. } = registries;
     let contracts = [
         ("identity", Some(identity)),
         ("stakeVault", Some(stake_vault)),
         ("reputation", reputation),
         ("validation", validation),
-        ("organization", organization),
+        ("organization", registries.organization()),
     ];
     let contracts = contracts.into_iter().filter_map(|(name, address)| Some((name, address?)));
     Discovery::new(&ServiceRules {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::chain::agents::Agents;
 use crate::chain::answer::Date;
 use crate::chain::fault::ReadError;
-use crate::chain::registries::standard::Found;
+use crate::chain::registries::results::Found;
 use crate::chain::source::At;
 use crate::domain::agent_id::AgentId;
 use crate::ports::chain::ChainFault;

@@ -8,7 +8,7 @@ use crate::config::reader::Reader;
 use crate::config::rpc_headers;
 use crate::config::written::{Shown, quoted};
 use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
-use crate::domain::registries::Registries;
+use crate::domain::registries::{Registries, RegistrySet};
 use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::{RpcUrl, public_part};
 use crate::domain::secret::SecretSource;
@@ -83,7 +83,10 @@ fn registries(reader: &mut Reader) -> Option<Registries> {
         stake_vault: reader.required_text("chain.contracts.stake_vault", contract),
         reputation: Some(reader.optional_text("chain.contracts.reputation", contract)),
         validation: Some(reader.optional_text("chain.contracts.validation", contract)),
-        organization: Some(reader.optional_text("chain.contracts.organization", contract)),
+        set: {
+            let organization = reader.optional_text("chain.contracts.organization", contract);
+            Some(RegistrySet::Documented { organization })
+        },
     })?;
     for (number, (path, address)) in found.contracts().enumerate() {
         if let Some((other, _)) = found.contracts().take(number).find(|(_, other)| *other == address) {

@@ -13,8 +13,18 @@ pub struct Registries {
     pub reputation: Option<Address>,
     /// Findings of validators.
     pub validation: Option<Address>,
-    /// Members of organizations.
-    pub organization: Option<Address>,
+    /// Which contracts these are.
+    pub set: RegistrySet,
+}
+
+/// A set of registries that belong together, each with functions and events of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegistrySet {
+    /// The documented ones.
+    Documented {
+        /// Members of organizations.
+        organization: Option<Address>,
+    },
 }
 
 impl Registries {
@@ -25,9 +35,16 @@ impl Registries {
             ("chain.contracts.stake_vault", Some(self.stake_vault)),
             ("chain.contracts.reputation", self.reputation),
             ("chain.contracts.validation", self.validation),
-            ("chain.contracts.organization", self.organization),
+            ("chain.contracts.organization", self.organization()),
         ]
         .into_iter()
         .filter_map(|(key, address)| address.map(|address| (key, address)))
+    }
+
+    /// The registry of organizations, where the set has one.
+    pub const fn organization(&self) -> Option<Address> {
+        match self.set {
+            RegistrySet::Documented { organization } => organization,
+        }
     }
 }

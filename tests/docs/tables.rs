@@ -74,8 +74,11 @@ fn the_page_about_registries_has_each_function_and_event_that_the_program_knows(
         let words: Vec<&str> = parameter.split_whitespace().collect();
         words[..words.len() - 1].join(" ")
     }
-    let source = read("src/chain/registries/standard.rs");
-    let declared = source.lines().filter_map(|line| {
+    let sources = ["documented", "identity", "stake_vault"]
+        .map(|file| read(&format!("src/chain/registries/{file}.rs")))
+        .concat();
+    // Functions without parameters are those of a vault's token.
+    let declared = sources.lines().filter(|line| !line.contains("()")).filter_map(|line| {
         let (kind, rest) = line.trim().split_once(' ')?;
         let (name, rest) = rest.split_once('(').filter(|_| ["function", "event"].contains(&kind))?;
         let parameters = rest.split_once(')').unwrap().0.split(',').map(without_name);

@@ -67,7 +67,7 @@ fn the_defaults_are_what_is_documented() {
     let contracts = settings.chain.reading.registries;
     assert_eq!(contracts.identity, address!("5FbDB2315678afecb367f032d93F642f64180aa3"));
     assert_eq!(contracts.stake_vault, address!("e7f1725E7734CE288F8367e1Bb143E90bb3F0512"));
-    assert_eq!((contracts.reputation, contracts.validation, contracts.organization), (None, None, None));
+    assert_eq!((contracts.reputation, contracts.validation, contracts.organization()), (None, None, None));
     let token = U256::from(10).pow(U256::from(18));
     let stake = [1_000, 10_000, 100_000, 500_000].map(|tokens| U256::from(tokens) * token);
     assert_eq!(settings.tiers.token_decimals, 18);
@@ -115,7 +115,7 @@ fn the_optional_registries_are_read_where_they_are_given() {
     let contracts = parse(&shipped_file().to_string(), &[]).unwrap().chain.reading.registries;
     assert_eq!(contracts.reputation, Some(address!("9fE46736679d2D9a65F0992F2272dE9f3c7fa6e0")));
     assert_eq!(contracts.validation, Some(address!("Cf7Ed3AccA5a467e9e704C703E8D87F634fB0Fc9")));
-    assert_eq!(contracts.organization, Some(address!("Dc64a140Aa3E981100a9becA4E685f962f0cF6C9")));
+    assert_eq!(contracts.organization(), Some(address!("Dc64a140Aa3E981100a9becA4E685f962f0cF6C9")));
 }
 
 #[test]
