@@ -192,7 +192,7 @@ pub(in crate::chain) fn read_details(result: &Result3) -> Result<DetailsRead, Re
         },
         validation: Validation {
             count: count(found.validations)?,
-            latest: is_answered.then_some(latest),
+            latest: is_answered.then(|| Box::new(latest)),
             is_bounded: found.validationsCut,
         },
         metadata_uri: cut(String::from_utf8_lossy(&found.uri).into_owned()),

@@ -18,6 +18,7 @@ use crate::config::shutdown::ShutdownSettings;
 use crate::config::store::StoreSettings;
 use crate::config::{Settings, tenants, tree};
 use crate::domain::freshness::Freshness;
+use crate::domain::log_rules::LogRules;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::domain::tier::PerTier;
@@ -86,8 +87,8 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.abuse.failures_per_minute, Some(Quota::per_minute(300)));
     let [delay, grace] = [5, 20].map(Duration::from_secs);
     assert_eq!(settings.shutdown, ShutdownSettings { delay, grace });
-    let LogSettings { format, level, access, audit, audit_required } = settings.log;
-    assert_eq!((format, level.as_str(), access, audit), (LogFormat::Text, "info", false, None));
+    let LogSettings { format, rules, audit, audit_required } = settings.log;
+    assert_eq!((format, rules, audit), (LogFormat::Text, LogRules::default(), None));
     assert!(!audit_required);
 }
 
