@@ -2,7 +2,9 @@
 //!
 //! The upstream never gets the end of another body: what completes it waits until the digest is known to be right.
 
-use bytes::Bytes;
+use std::mem;
+
+use bytes::{Bytes, BytesMut};
 
 use crate::domain::tenant::DigestCheck;
 use crate::gateway::failure::Failure;
@@ -14,37 +16,42 @@ pub(super) struct CheckedBody {
     pub(super) digest: BodyDigest,
     /// True if all of it waits, and not only its end.
     pub(super) holds_all: bool,
-    /// The pieces that wait.
-    held: Vec<Bytes>,
+    /// All that came, if it waits as a whole: pieces of a byte take no more room than one.
+    whole: BytesMut,
+    /// Else the last piece.
+    last: Bytes,
 }
 
 impl CheckedBody {
     pub(super) fn new(digest: BodyDigest, check: DigestCheck) -> Self {
-        Self { digest, holds_all: check == DigestCheck::Before, held: Vec::new() }
+        let (whole, last) = (BytesMut::new(), Bytes::new());
+        Self { digest, holds_all: check == DigestCheck::Before, whole, last }
     }
 
     /// Takes the next piece, and gives what goes on: maybe nothing, and all that waits behind the last.
     pub(super) fn pass(&mut self, piece: Option<Bytes>, is_last: bool) -> Result<Bytes, Failure> {
-        if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
-            self.digest.update(&piece);
-            self.held.push(piece);
+        let (piece, mut goes_on) = (piece.unwrap_or_default(), Bytes::new());
+        self.digest.update(&piece);
+        if self.holds_all {
+            self.whole.extend_from_slice(&piece);
+        } else if !piece.is_empty() {
+            goes_on = mem::replace(&mut self.last, piece);
         }
-        if is_last {
-            let whole: Bytes = match &self.held[..] {
-                [only] => only.clone(),
-                pieces => pieces.concat().into(),
-            };
-            self.held.clear();
-            return if self.digest.matches() { Ok(whole) } else { Err(Failure::OtherBody) };
+        if !is_last {
+            return Ok(goes_on);
         }
-        let may_go = !self.holds_all && self.held.len() > 1;
-        Ok(if may_go { self.held.remove(0) } else { Bytes::new() })
+        if !self.digest.matches() {
+            return Err(Failure::OtherBody);
+        }
+        let last = if self.holds_all { self.whole.split().freeze() } else { mem::take(&mut self.last) };
+        Ok(if goes_on.is_empty() { last } else { [goes_on, last].concat().into() })
     }
 
     /// The body comes once more, from its beginning.
     pub(super) fn restart(&mut self) {
         self.digest.restart();
-        self.held.clear();
+        self.whole.clear();
+        self.last.clear();
     }
 }
 

@@ -20,6 +20,9 @@ const TERMS: Terms = Terms { chain_id: 1, validity_secs_max: 60, ahead_secs_max:
 /// The time at which they are.
 const NOW: u64 = 1_700_000_001;
 
+/// The signatures that may count, and the refusal of the first of all if it is none of them.
+type Read = (Vec<SignedMessage>, Option<MessageRefusal>);
+
 /// A request with everything that is signed, to be changed.
 #[derive(Debug, Clone)]
 struct Request {
@@ -90,10 +93,7 @@ impl Request {
         self.edit("signature-input", from, to)
     }
 
-    fn read(
-        &self,
-        profiles: &[&Profile],
-    ) -> Option<Result<(Vec<SignedMessage>, Option<MessageRefusal>), MessageRefusal>> {
+    fn read(&self, profiles: &[&Profile]) -> Option<Result<Read, MessageRefusal>> {
         let mut fields = HeaderMap::new();
         for (name, value) in &self.fields {
             let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
