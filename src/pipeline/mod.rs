@@ -15,6 +15,7 @@ pub mod refusal;
 pub mod standing;
 
 mod held;
+mod message;
 pub mod owner;
 mod principal;
 mod read_time;
@@ -177,7 +178,7 @@ impl Pipeline {
     /// A key that was replaced through another process may still have been found here. Its holder is told only that the key
     /// is invalid, and learns nothing of the agent.
     async fn unless_revoked(&self, principal: &Principal, ask: &Ask<'_>, refusal: Refusal) -> Refusal {
-        let Proof::Key(digest) = principal.proof() else { return refusal };
+        let Proof::Key(digest) = principal.proof() else { return message::of_credential(ask, refusal) };
         match self.ports.store.is_current(principal.agent(), digest).await {
             Ok(true) => refusal,
             Ok(false) => Denial::InvalidApiKey { agent: ask.credential.named_agent() }.into(),
