@@ -185,11 +185,18 @@ impl Erc8004 {
         all
     }
 
-    /// An identity registry that nobody has upgraded since it was deployed: it answers as version 0.0.1.
+    /// A proxy that nobody has upgraded since it was deployed: it answers as version 0.0.1.
     pub(crate) fn deploy_unfinished(node: &impl Node, from: Address) -> Address {
         let creation = Creation::chosen();
         let unfinished = node.transact(from, None, creation.unfinished.clone()).created.unwrap();
         proxy(creation, node, (from, unfinished), Address::ZERO)
+    }
+
+    /// Takes a proxy back to version 0.0.1.
+    pub(crate) fn downgrade(&self, node: &impl Node, proxy: Address) {
+        let unfinished = &Creation::chosen().unfinished;
+        let unfinished = node.transact(self.upgrader, None, unfinished.clone()).created.unwrap();
+        self.upgrade(node, proxy, unfinished, Vec::new());
     }
 
     /// Upgrades a proxy to other code.
