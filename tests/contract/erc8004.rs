@@ -12,7 +12,7 @@ use crate::following::{self, Scene, await_polls, has};
 use crate::support::agents::{Agent, THRESHOLDS};
 use crate::support::chain::Chain;
 use crate::support::client::Answer;
-use crate::support::erc8004::{Erc8004, named_file};
+use crate::support::erc8004::Erc8004;
 use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::Service;
@@ -24,6 +24,8 @@ use crate::support::world::World;
 pub(crate) const CASES: &[Case<World>] = cases![
     an_agent_is_known_once_it_is_registered_and_agent_0_is_one,
     a_transfer_shows_within_two_polls,
+    a_wallet_signs_for_its_agent_from_within_two_polls_until_it_is_cleared,
+    a_transfer_takes_the_wallet_away_with_the_owner,
     feedback_shows_within_two_polls_when_given_and_when_revoked,
     a_response_to_feedback_changes_no_profile,
     a_validation_shows_within_two_polls_when_requested_answered_and_answered_again,
@@ -51,8 +53,6 @@ impl<'a> Registries<'a> {
     }
 
     fn of(chain: &'a Chain) -> Self {
-        let which = named_file().map_or("ours".to_owned(), |file| file.display().to_string());
-        println!("ERC-8004's contracts: {which}");
         Self { chain, on: Erc8004::deploy(chain, DEPLOYER.address), vault: chain.deploy("StakeVault") }
     }
 
@@ -127,6 +127,38 @@ fn a_transfer_shows_within_two_polls(world: &World) {
         is_refused,
     );
     assert!(is_of(&scene.service.verify_signature(&buyer.signed()), BOB));
+}
+
+fn with_wallets(registries: &Registries<'_>, world: &World) -> Scene {
+    let settings = registries.settings(world).set("signature.agent_wallet", true);
+    Scene::with(settings, registries.agent(ALICE))
+}
+
+fn a_wallet_signs_for_its_agent_from_within_two_polls_until_it_is_cleared(world: &World) {
+    let registries = Registries::new(world);
+    let (scene, on, chain) = (with_wallets(&registries, world), registries.on, registries.chain);
+    let (id, wallet) = (scene.agent.id, registries.of_owner(scene.agent.id, BOB));
+    let asked = || scene.service.verify_signature(&wallet.signed());
+    asked().error(401, "SIGNATURE_INVALID");
+    // The profile names the owner, whoever signs.
+    scene.shows_of(asked, || on.set_wallet(chain, ALICE.address, id, BOB.key), |answer| is_of(answer, ALICE));
+    scene.service.verify_signature(&scene.agent.signed()).success(200);
+    scene.shows_of(asked, || on.unset_wallet(chain, ALICE.address, id), is_refused);
+    scene.shows_of(asked, || on.set_wallet(chain, ALICE.address, id, BOB.key), |answer| is_of(answer, ALICE));
+    scene.shows_of(asked, || on.set_wallet(chain, ALICE.address, id, DEPLOYER.key), is_refused);
+}
+
+fn a_transfer_takes_the_wallet_away_with_the_owner(world: &World) {
+    let registries = Registries::new(world);
+    let (scene, on, chain) = (with_wallets(&registries, world), registries.on, registries.chain);
+    let (id, wallet) = (scene.agent.id, registries.of_owner(scene.agent.id, BOB));
+    let asked = || scene.service.verify_signature(&wallet.signed());
+    scene.shows_of(asked, || on.set_wallet(chain, ALICE.address, id, BOB.key), |answer| is_of(answer, ALICE));
+    let transfer = || on.transfer(chain, ALICE.address, DEPLOYER.address, id);
+    scene.shows_of(asked, transfer, is_refused);
+    scene.service.verify_signature(&scene.agent.signed()).error(401, "SIGNATURE_INVALID");
+    let owner = registries.of_owner(id, DEPLOYER);
+    assert!(is_of(&scene.service.verify_signature(&owner.signed()), DEPLOYER));
 }
 
 /// The scores and the count that an answer shows.

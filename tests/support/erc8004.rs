@@ -3,6 +3,7 @@
 //! The contracts are ours, of `contracts/erc8004`, or those of the file that a variable names. The library's tests have this
 //! too: it knows neither them nor the suites.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -120,9 +121,13 @@ pub(crate) struct Creation {
 impl Creation {
     /// Those of the file that the variable names. Without it ours.
     pub(crate) fn chosen() -> &'static Self {
-        static CHOSEN: LazyLock<Creation> = LazyLock::new(|| match named_file() {
-            Some(file) => Creation::of_file(&file),
-            None => Creation::ours(),
+        static CHOSEN: LazyLock<Creation> = LazyLock::new(|| {
+            let file = named_file();
+            let which =
+                file.as_ref().map_or("ours".to_owned(), |file| format!("those of {}", file.display()));
+            // Past the harness, which keeps what a test that passes says through `eprintln!`.
+            let _ = writeln!(std::io::stderr(), "ERC-8004's contracts are {which}");
+            file.map_or_else(Creation::ours, |file| Creation::of_file(&file))
         });
         &CHOSEN
     }
