@@ -52,6 +52,10 @@ pub(super) const ALL: Registries = Registries {
     },
 };
 
+/// The same of ERC-8004.
+pub(super) const ERC8004: Registries =
+    Registries { set: RegistrySet::Erc8004 { feedback_max: 1_000 }, ..ALL };
+
 /// What a node does with one request.
 #[derive(Debug, Clone)]
 pub(super) enum Reply {

@@ -2,6 +2,8 @@
 
 use alloy::primitives::Address;
 
+use crate::domain::agent_id::AgentId;
+
 /// Where the registries are. Those that are absent read as zero or empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registries {
@@ -25,6 +27,11 @@ pub enum RegistrySet {
         /// Members of organizations.
         organization: Option<Address>,
     },
+    /// ERC-8004's, version 2. Agents have wallets, and there are no organizations.
+    Erc8004 {
+        /// How many entries of feedback are looked at, 1 to 10,000.
+        feedback_max: u32,
+    },
 }
 
 impl Registries {
@@ -45,6 +52,36 @@ impl Registries {
     pub const fn organization(&self) -> Option<Address> {
         match self.set {
             RegistrySet::Documented { organization } => organization,
+            RegistrySet::Erc8004 { .. } => None,
+        }
+    }
+
+    /// True where the set has no agent of this id, whatever its registry says.
+    pub fn reserves(&self, agent: AgentId) -> bool {
+        match self.set {
+            RegistrySet::Documented { .. } => agent.token_id().is_zero(),
+            RegistrySet::Erc8004 { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy::primitives::{Address, U256};
+
+    use super::{Registries, RegistrySet};
+    use crate::domain::agent_id::AgentId;
+
+    #[test]
+    fn agent_0_is_reserved_by_the_documented_registries_alone() {
+        for (set, reserves_0) in [
+            (RegistrySet::Documented { organization: None }, true),
+            (RegistrySet::Erc8004 { feedback_max: 1 }, false),
+        ] {
+            let [identity, stake_vault] = [Address::ZERO; 2];
+            let registries = Registries { identity, stake_vault, reputation: None, validation: None, set };
+            assert_eq!(registries.reserves(AgentId::new(U256::ZERO)), reserves_0);
+            assert!(!registries.reserves(AgentId::new(U256::ONE)));
         }
     }
 }

@@ -94,7 +94,7 @@ impl OwnerCheck {
     /// True if the message may be accepted by its age, and its key holds the agent at the latest block. No contract is asked.
     pub(super) async fn is_holders(&self, ports: &Ports, signed: &Signed<'_>) -> Result<bool, Refusal> {
         let is_fresh = self.freshness.accepts(signed.signed_at, UnixSeconds(ports.clock.unix_seconds()));
-        let Some(signer) = signed.signer().filter(|_| is_fresh && !signed.agent.is_reserved()) else {
+        let Some(signer) = signed.signer().filter(|_| is_fresh && !ports.chain.reserves(signed.agent)) else {
             return Ok(false);
         };
         let holders = ports.chain.holders(signed.agent, Asker::Stranger).await?;
@@ -107,7 +107,7 @@ impl OwnerCheck {
         if !self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds())) {
             return Err(Denial::TimestampRefused { agent, nonce }.into());
         }
-        if agent.is_reserved() {
+        if ports.chain.reserves(agent) {
             return Err(Denial::AgentNotFound { agent }.into());
         }
         // A signature of any shape costs a read, and this much of it is known before: whether it is worth a stranger's.

@@ -386,11 +386,16 @@ export interface components {
             organizations: components["schemas"]["Organizations"];
         };
         Reputation: {
-            /** @description The sum of all feedback scores, in decimal; may be negative. */
+            /** @description The sum of all feedback scores, in decimal; may be negative, and of ERC-8004 a fraction. */
             totalScore: string;
             feedbackCount: number;
             /** @description totalScore divided by feedbackCount; null when there is no feedback. */
             averageRating: number | null;
+            /**
+             * @description There, and true, only where an agent of ERC-8004 has more feedback than was looked at: the figures are those of the oldest clients' feedback.
+             * @constant
+             */
+            bounded?: true;
         };
         Validation: {
             count: number;
@@ -399,6 +404,11 @@ export interface components {
             /** @description Text from the chain, cut to 16384 bytes; untrusted. */
             latestEvidence: string | null;
             latestValidator: components["schemas"]["Address"] | null;
+            /**
+             * @description There, and true, only where an agent of ERC-8004 has more requests for validation than were looked at.
+             * @constant
+             */
+            bounded?: true;
         };
         /**
          * @description Text from the chain, cut to 16384 bytes; untrusted and never fetched.

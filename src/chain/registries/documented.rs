@@ -104,7 +104,7 @@ pub(super) fn read_profile(
 ) -> Result<Option<TrustProfile>, ReadError> {
     // The identity registry is asked twice.
     let mut results = results.take(on.contracts().count() + 1).collect::<Vec<_>>().into_iter();
-    let Some(holders) = read_holders(agent, &mut results)? else { return Ok(None) };
+    let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
     let results = &mut results;
     let metadata_uri = cut(decode::<tokenURICall>("chain.contracts.identity", results)?);
     let stake = stake_vault::read_stake(results)?;
@@ -114,15 +114,12 @@ pub(super) fn read_profile(
         validation: on.validation.map(|_| validation(results)).transpose()?.unwrap_or_default(),
         organizations: organization.map(|_| organizations(results)).transpose()?.unwrap_or_default(),
     };
-    Ok(Some(TrustProfile { holders, stake, details: Some(details), texts: Texts::default() }))
-}
-
-/// The holders in the result of [`identity::owner_call`]; `None` when the agent is not minted. No wallet acts for an agent.
-pub(super) fn read_holders(
-    agent: AgentId,
-    results: &mut impl Iterator<Item = Result3>,
-) -> Result<Option<Holders>, ReadError> {
-    Ok(read_owner(agent, results)?.map(Holders::owned_by))
+    Ok(Some(TrustProfile {
+        holders: Holders::owned_by(owner),
+        stake,
+        details: Some(details),
+        texts: Texts::default(),
+    }))
 }
 
 /// Each registry in the results of [`profile_calls`] about any agent.
@@ -147,7 +144,7 @@ pub(super) fn found(on: &Registries, organization: Option<Address>, results: &[R
 fn reputation(results: &mut impl Iterator<Item = Result3>) -> Result<Reputation, ReadError> {
     let row = decode::<getReputationCall>("chain.contracts.reputation", results)?;
     let feedback_count = count::<getReputationCall>(row.feedbackCount)?;
-    Ok(Reputation { total_score: row.totalScore, feedback_count })
+    Ok(Reputation { total_score: row.totalScore, feedback_count, ..Reputation::default() })
 }
 
 fn validation(results: &mut impl Iterator<Item = Result3>) -> Result<Validation, ReadError> {
@@ -156,7 +153,7 @@ fn validation(results: &mut impl Iterator<Item = Result3>) -> Result<Validation,
     let (passed, validator) = (row.latestPassed, row.latestValidator);
     let latest =
         (count > 0).then(|| LatestValidation { passed, evidence: cut(row.latestEvidence), validator });
-    Ok(Validation { count, latest })
+    Ok(Validation { count, latest, is_bounded: false })
 }
 
 fn organizations(results: &mut impl Iterator<Item = Result3>) -> Result<Vec<Organization>, ReadError> {

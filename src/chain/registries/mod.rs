@@ -1,16 +1,16 @@
 //! The sets of registries that agents can be read from.
 //!
 //! One file per set says all there is to know of it: which calls, how their results decode, which logs name whom. Here
-//! the configured set is chosen. `documented` is the documented ABI. `identity` is what all sets have in common,
+//! the configured set is chosen. `documented` is the documented ABI, `erc8004` that of ERC-8004. `identity` is what all sets have in common,
 //! `stake_vault` is where the tier comes from, `logs` are the rules that hold for the logs of any set.
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, Bytes};
 use serde_json::{Value, json};
 
 use crate::chain::answer::{Call3, Result3};
 use crate::chain::block::Log;
 use crate::chain::fault::ReadError;
-use crate::chain::registries::identity::{asked, owner_call};
+use crate::chain::registries::identity::{asked, owner_call, read_owner};
 use crate::chain::registries::logs::Drops;
 use crate::chain::registries::results::{Found, TOO_FEW};
 use crate::chain::registries::stake_vault::{read_stake, stake_call};
@@ -21,6 +21,7 @@ use crate::domain::registries::{Registries, RegistrySet};
 use crate::ports::chain::AskedHolders;
 
 pub(super) mod documented;
+pub(super) mod erc8004;
 pub(super) mod identity;
 pub(super) mod logs;
 pub(super) mod results;
@@ -31,6 +32,7 @@ impl Registries {
     pub(in crate::chain) fn drops(&self, logs: &[Log]) -> Drops {
         match self.set {
             RegistrySet::Documented { organization } => Drops::of(logs, organization, &documented::EVENTS),
+            RegistrySet::Erc8004 { .. } => Drops::of(logs, None, &erc8004::EVENTS),
         }
     }
 
@@ -44,10 +46,11 @@ impl Registries {
         vec![filter]
     }
 
-    /// The calls for a whole profile.
+    /// The calls for a profile, without details where these are read apart.
     pub(in crate::chain) fn profile_calls(&self, agent: AgentId) -> Vec<Call3> {
         match self.set {
             RegistrySet::Documented { organization } => documented::profile_calls(self, organization, agent),
+            RegistrySet::Erc8004 { .. } => self.gate_calls(agent),
         }
     }
 
@@ -61,6 +64,7 @@ impl Registries {
             RegistrySet::Documented { organization } => {
                 documented::read_profile(self, organization, agent, results)
             }
+            RegistrySet::Erc8004 { .. } => self.read_gate(agent, results),
         }
     }
 
@@ -75,14 +79,19 @@ impl Registries {
         agent: AgentId,
         results: &mut impl Iterator<Item = Result3>,
     ) -> Result<Option<TrustProfile>, ReadError> {
-        let Some(holders) = self.read_holders(agent, results)? else { return Ok(None) };
-        let stake = read_stake(results)?;
+        let count = self.gate_calls(agent).len();
+        let mut results = results.take(count).collect::<Vec<_>>().into_iter();
+        let Some(holders) = self.read_holders(agent, &mut results)? else { return Ok(None) };
+        let stake = read_stake(&mut results)?;
         Ok(Some(TrustProfile { holders, stake, details: None, texts: Texts::default() }))
     }
 
     /// The calls for the holders.
     pub(in crate::chain) fn holder_calls(&self, agent: AgentId) -> Vec<Call3> {
-        vec![owner_call(self.identity, agent)]
+        match self.set {
+            RegistrySet::Documented { .. } => vec![owner_call(self.identity, agent)],
+            RegistrySet::Erc8004 { .. } => erc8004::holder_calls(self.identity, agent),
+        }
     }
 
     /// The holders in the results of [`Self::holder_calls`]; `None` when the agent is not minted.
@@ -92,7 +101,8 @@ impl Registries {
         results: &mut impl Iterator<Item = Result3>,
     ) -> Result<Option<Holders>, ReadError> {
         match self.set {
-            RegistrySet::Documented { .. } => documented::read_holders(agent, results),
+            RegistrySet::Documented { .. } => Ok(read_owner(agent, results)?.map(Holders::owned_by)),
+            RegistrySet::Erc8004 { .. } => erc8004::read_holders(agent, results),
         }
     }
 
@@ -104,22 +114,49 @@ impl Registries {
         results: Vec<Result3>,
     ) -> Result<Option<AskedHolders>, ReadError> {
         let mut results = results.into_iter();
-        let Some(holders) = self.read_holders(agent, &mut results)? else { return Ok(None) };
-        let owner = asked(holders.owner, &results.next().ok_or(TOO_FEW)?);
-        Ok(Some(AskedHolders { owner, wallet: None }))
+        let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
+        let owner = asked(owner, &results.next().ok_or(TOO_FEW)?);
+        let mut wallet = None;
+        if self.has_wallets() {
+            wallet = erc8004::read_wallet(&mut results)?.filter(|wallet| *wallet != owner.address);
+        }
+        let answer = results.next().ok_or(TOO_FEW)?;
+        Ok(Some(AskedHolders { owner, wallet: wallet.map(|wallet| asked(wallet, &answer)) }))
     }
 
-    /// Each registry in the results of [`Self::profile_calls`] about any agent.
+    /// True where agents have wallets of their own, which may act for them.
+    pub(in crate::chain) const fn has_wallets(&self) -> bool {
+        matches!(self.set, RegistrySet::Erc8004 { .. })
+    }
+
+    /// The init code that reads the details of these agents where they are read apart.
+    pub(in crate::chain) fn details_code(&self, agents: &[AgentId]) -> Option<Bytes> {
+        match self.set {
+            RegistrySet::Documented { .. } => None,
+            RegistrySet::Erc8004 { feedback_max } => Some(erc8004::details_code(self, feedback_max, agents)),
+        }
+    }
+
+    /// The calls that show of each contract whether it is the right one; the agent is any one.
+    pub(in crate::chain) fn check_calls(&self, agent: AgentId) -> Vec<Call3> {
+        match self.set {
+            RegistrySet::Documented { .. } => self.profile_calls(agent),
+            RegistrySet::Erc8004 { .. } => erc8004::check_calls(self, agent),
+        }
+    }
+
+    /// Each registry in the results of [`Self::check_calls`].
     pub(in crate::chain) fn found(&self, results: &[Result3]) -> Vec<Found> {
         match self.set {
             RegistrySet::Documented { organization } => documented::found(self, organization, results),
+            RegistrySet::Erc8004 { .. } => erc8004::found(self, results),
         }
     }
 }
 
 /// True when a whole profile may have failed because of its details alone: owner and stake may be had by themselves.
 pub(super) fn may_lie_in_details(error: &ReadError) -> bool {
-    use ReadError::{NodeError, Reverted, TooLong, Undecodable};
-    matches!(error, TooLong(_) | NodeError { .. })
+    use ReadError::{NoDetails, NodeError, Reverted, TooLong, Undecodable};
+    matches!(error, TooLong(_) | NodeError { .. } | NoDetails(_))
         || matches!(error, Reverted(call) | Undecodable(call) if documented::DETAILS.contains(call))
 }

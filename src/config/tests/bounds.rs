@@ -195,6 +195,7 @@ fn nodes_are_1_to_16_on_a_chain_with_an_id_and_their_times_have_bounds() {
 fn a_profile_is_read_again_after_1m_to_24h_or_never_and_calls_and_gas_are_bounded() {
     check("chain.reread_after", "'0s', '1m', '24h'", "'59s', '24h 1s', 60, ''");
     check("chain.calls_per_second", "1, 100000", "0, 100001, -1, '1'");
+    check("chain.feedback_max", "1, 10000", "0, 10001, '1'");
     check("chain.gas_cap", "1000000, 1000000000", "999999, 1000000001, '1'");
     check("chain.http_proxy", "'http://u:p@proxy.example:3128'", "'proxy.example', '', 1");
 }

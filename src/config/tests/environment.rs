@@ -20,6 +20,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("chain.contracts.stake_vault", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.validation", ADDRESS, QUOTED_ADDRESS, ""),
     ("chain.development", "true", "true", "yes"),
+    ("chain.feedback_max", "7", "7", "0"),
     ("chain.gas_cap", "2000000", "2000000", "5"),
     ("chain.http_proxy", "http://proxy.example:3128", "\"http://proxy.example:3128\"", "proxy.example"),
     ("chain.max_head_age", "1h", "\"1h\"", "9s"),
@@ -27,6 +28,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("chain.multicall", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.poll_interval", "2s", "\"2s\"", "5"),
     ("chain.request_timeout", "4s", "\"4s\"", "6s"),
+    ("chain.registries", "erc8004", "\"erc8004\"", "other"),
     ("chain.reread_after", "2h", "\"2h\"", "59s"),
     (
         "chain.rpc_urls",

@@ -4,6 +4,7 @@ mod authz;
 mod bounds;
 mod environment;
 mod mistakes;
+mod registries;
 mod rpc_headers;
 mod secrets;
 mod shipped;
