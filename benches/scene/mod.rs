@@ -127,8 +127,8 @@ impl Scene {
     }
 
     pub(crate) fn generate_key(&self) -> ApiKey {
-        let owner = OnceLock::new();
-        let order = KeyOrder { client: client(), signed: self.sign(0), owner: &owner, recorder: None };
+        let by = OnceLock::new();
+        let order = KeyOrder { client: client(), signed: self.sign(0), by: &by, recorder: None };
         self.runtime
             .block_on(self.pipeline.issue_key(order, None, KeyChange::Issue))
             .expect("the owner gets a key")
@@ -215,6 +215,8 @@ pub(crate) fn rules() -> Rules {
         freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
         stakes: PerTier::from_array([1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token)),
         key_format: ApiKeyFormat::new("svc_live_v1_"),
+        keys_end_with_signer: false,
+        agent_wallet: false,
         key_management: NO_LIMIT,
         failures: Some(Quota::per_minute(300)),
     }

@@ -26,8 +26,9 @@ use crate::dev::erc8004;
 use crate::dev::samples::{self, SampleAgent};
 use crate::dev::upstream::SampleUpstream;
 use crate::domain::endpoint::WebOrigin;
+use crate::domain::log_rules::LogRules;
 use crate::os::Os;
-use crate::telemetry::log::{self, LogRules};
+use crate::telemetry::log;
 
 /// The development chain's id: the one in the contract's signing domain.
 const CHAIN_ID: u64 = 8004;

@@ -7,11 +7,11 @@ use alloy::primitives::{Address, address};
 use crate::config::choice::choice;
 use crate::config::reader::Reader;
 use crate::config::rpc_headers;
-use crate::config::written::{Shown, quoted};
+use crate::config::written::{Shown, quoted, valid_url};
 use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
 use crate::domain::registries::{Registries, RegistrySet};
 use crate::domain::rpc_header::RpcHeader;
-use crate::domain::rpc_url::{RpcUrl, public_part};
+use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::SecretSource;
 
 /// How many RPC URLs there may be.
@@ -149,12 +149,9 @@ fn canonical(chain_id: u64) -> Option<[Address; 2]> {
     }
 }
 
-/// What is wrong shows scheme and host at most, and nothing of a text that is no URL at all.
 fn rpc_url(text: &str) -> Result<RpcUrl, String> {
-    RpcUrl::parse(text).map_err(|_| {
-        let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
-        format!("is {shown}; write an absolute http:// or https:// URL without blanks, backslashes and #")
-    })
+    let wanted = "an absolute http:// or https:// URL without blanks, backslashes and #";
+    valid_url(text, RpcUrl::parse(text).ok(), wanted)
 }
 
 /// The address of a contract. Mixed case is a checksum (EIP-55), so that a typing error is found here.

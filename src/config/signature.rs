@@ -7,6 +7,7 @@ use humantime::format_duration;
 use crate::config::duration::Bounds;
 use crate::config::reader::Reader;
 use crate::domain::freshness::Freshness;
+use crate::domain::registries::Registries;
 use crate::domain::signature::SignatureFormat;
 
 /// The name in the contract. Every service that keeps it accepts the others' signatures.
@@ -25,6 +26,8 @@ settings! {
         format: SignatureFormat = reader.boolean("signature.contracts", false).map(|asks_contracts| {
             if asks_contracts { SignatureFormat::Contracts } else { SignatureFormat::Keys }
         }),
+        /// True if the agent's wallet may sign as its owner does; only where registries have wallets.
+        agent_wallet: bool = reader.boolean("signature.agent_wallet", false),
         /// How old or how far ahead a timestamp may be.
         freshness: Freshness = freshness(reader),
         /// For how long a used nonce is remembered; never shorter than the span of `freshness`, at most 366 days.
@@ -44,6 +47,14 @@ settings! {
 }
 
 impl SignatureSettings {
+    /// Refuses wallets where agents have none.
+    pub(super) fn check_wallets(&self, reader: &mut Reader, registries: &Registries) {
+        if self.agent_wallet && !registries.has_wallets() {
+            let phrase = "is true, and agents of these registries have no wallets; leave it out";
+            reader.report(&["signature.agent_wallet"], phrase);
+        }
+    }
+
     /// Warns where signatures for other services are good here too.
     pub(super) fn check_name(&self, reader: &mut Reader, is_development: bool) {
         if self.domain_name == DEFAULT_NAME && !is_development {

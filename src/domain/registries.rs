@@ -48,6 +48,13 @@ impl Registries {
         .filter_map(|(key, address)| address.map(|address| (key, address)))
     }
 
+    /// True if agents have wallets of their own, which may sign for them.
+    pub const fn has_wallets(&self) -> bool {
+        match self.set {
+            RegistrySet::Documented { .. } => false,
+        }
+    }
+
     /// The registry of organizations, where the set has one.
     pub const fn organization(&self) -> Option<Address> {
         match self.set {

@@ -9,6 +9,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::{Freshness, UnixSeconds};
+use crate::domain::holders::{Holders, Role};
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::Ports;
@@ -21,6 +22,8 @@ use crate::ports::chain::Asker;
 pub(super) struct OwnerCheck {
     domain: SigningDomain,
     format: SignatureFormat,
+    /// True if the agent's wallet may sign as its owner does.
+    hears_wallet: bool,
     freshness: Freshness,
 }
 
@@ -41,7 +44,16 @@ pub(super) struct Signed<'a> {
 #[derive(Debug)]
 pub(super) struct HolderProof {
     agent: AgentId,
-    signer: Address,
+    by: Signatory,
+}
+
+/// Who signed, as owner or as wallet, and whose the agent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signatory {
+    /// The agent's owner.
+    pub owner: Address,
+    /// The account that signed: the owner or the agent's wallet.
+    pub signer: Address,
 }
 
 impl Signed<'_> {
@@ -56,14 +68,24 @@ impl HolderProof {
         self.agent
     }
 
-    pub(super) const fn signer(&self) -> Address {
-        self.signer
+    pub(super) const fn by(&self) -> Signatory {
+        self.by
     }
 }
 
 impl OwnerCheck {
-    pub(super) const fn new(domain: SigningDomain, format: SignatureFormat, freshness: Freshness) -> Self {
-        Self { domain, format, freshness }
+    pub(super) const fn new(
+        domain: SigningDomain,
+        format: SignatureFormat,
+        hears_wallet: bool,
+        freshness: Freshness,
+    ) -> Self {
+        Self { domain, format, hears_wallet, freshness }
+    }
+
+    /// True if this account may act for an agent of these holders.
+    pub(super) fn may_act(&self, holders: &Holders, account: Address) -> bool {
+        holders.role_of(account).is_some_and(|role| role == Role::Owner || self.hears_wallet)
     }
 
     pub(super) const fn format(&self) -> SignatureFormat {
@@ -98,7 +120,7 @@ impl OwnerCheck {
             return Ok(false);
         };
         let holders = ports.chain.holders(signed.agent, Asker::Stranger).await?;
-        Ok(holders.is_some_and(|holders| holders.role_of(signer).is_some()))
+        Ok(holders.is_some_and(|holders| self.may_act(&holders, signer)))
     }
 
     /// Timestamp, then holders, then signer: the cheap check first, and nothing is used up by any of them.
@@ -119,8 +141,8 @@ impl OwnerCheck {
         // Reads of the holders alone are shared by all who wait for them.
         if is_vouched || !self.format.has_contracts() {
             let holders = ports.chain.holders(agent, asker).await?.ok_or_else(|| not_found.clone())?;
-            if let Some(signer) = recovered_signer.filter(|signer| holders.role_of(*signer).is_some()) {
-                return Ok(HolderProof { agent, signer });
+            if let Some(signer) = recovered_signer.filter(|signer| self.may_act(&holders, *signer)) {
+                return Ok(HolderProof { agent, by: Signatory { owner: holders.owner, signer } });
             }
             if !self.format.has_contracts() {
                 return Err(self.denial(agent, holders.owner, recovered_signer).into());
@@ -129,10 +151,11 @@ impl OwnerCheck {
         // The key of the holder seen last may be a key of the contract that holds the agent now.
         let read = ports.chain.ask_holders(agent, digest, signature.as_bytes());
         let asked = time.bound(ports, read).await?.ok_or(not_found)?;
-        let signed = asked.iter().find(|one| one.accepts || recovered_signer == Some(one.address));
-        match signed {
-            Some(signer) => Ok(HolderProof { agent, signer: signer.address }),
-            None => Err(self.denial(agent, asked.owner.address, recovered_signer).into()),
+        let (owner, holders) = (asked.owner.address, asked.holders());
+        let mut heard = asked.iter().filter(|one| self.may_act(&holders, one.address));
+        match heard.find(|one| one.accepts || recovered_signer == Some(one.address)) {
+            Some(one) => Ok(HolderProof { agent, by: Signatory { owner, signer: one.address } }),
+            None => Err(self.denial(agent, owner, recovered_signer).into()),
         }
     }
 

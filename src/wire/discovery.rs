@@ -45,6 +45,8 @@ pub(crate) struct ServiceRules<'a> {
     pub(crate) token_decimals: u8,
     /// True if an owner that is a contract may sign (ERC-1271).
     pub(crate) contract_signatures: bool,
+    /// True if the agent's wallet may sign as its owner does.
+    pub(crate) agent_wallet: bool,
     /// The chain of the registries.
     pub(crate) chain_id: u64,
     /// The registries by their names.
@@ -101,6 +103,7 @@ impl Discovery {
             "timestampMaxAhead": rules.window.max_ahead_secs,
             "tokenDecimals": rules.token_decimals,
             "contractSignatures": rules.contract_signatures,
+            "agentWallet": rules.agent_wallet,
             "chainId": rules.chain_id,
             "contracts": contracts,
             "token": rules.token.map(checksum),

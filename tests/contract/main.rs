@@ -41,6 +41,7 @@ mod redis_faults;
 mod replicas;
 mod secrets;
 mod signing;
+mod sold;
 mod strangers;
 mod tiers;
 mod validation;
@@ -90,6 +91,8 @@ const TOPICS: &[Topic<World>] = &[
     ("profile", CHAINS, profile::OWNERS),
     ("profile", STORES, profile::KEYS),
     ("profile", ONCE, profile::CASES),
+    ("sold", STORES, sold::CASES),
+    ("sold", &[Kind::Redis], sold::REPLICAS),
     ("wallets", CHAINS, wallets::CASES),
     ("wallets", &[Kind::Anvil], wallets::ON_A_REAL_NODE),
     ("tiers", CHAINS, tiers::STAKES),

@@ -66,6 +66,7 @@ fn domain_types_window_tiers_and_registries_are_public_and_nothing_else(world: &
             "tiers": tiers,
             "tokenDecimals": 18,
             "contractSignatures": false,
+            "agentWallet": false,
             "chainId": contracts.chain_id,
             "contracts": {
                 "identity": contracts.identity.to_checksum(None),

@@ -725,6 +725,8 @@ export interface components {
             tokenDecimals: number;
             /** @description True if an owner that is a contract may sign (ERC-1271). */
             contractSignatures: boolean;
+            /** @description True if the agent's own wallet may sign as its owner does. */
+            agentWallet: boolean;
             /** @description The chain of the registries. */
             chainId: number;
             /** @description The registries: where agents are minted and staked for, and what is read of them. */

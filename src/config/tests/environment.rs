@@ -49,6 +49,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("gateway.max_in_flight", "7", "7", "-1"),
     ("gateway.strict_tenants", "true", "true", "yes"),
     ("gateway.via", "edge-1", "\"edge-1\"", "a b"),
+    ("keys.end_with_signer", "true", "true", "yes"),
     ("keys.prefix", "other_", "\"other_\"", "a b"),
     ("keys.public_url", "https://keys.example", "\"https://keys.example\"", "https://keys.example/?x"),
     ("keys.requests_per_hour", " 11 ", "11", "1.5"),
@@ -72,6 +73,8 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("log.level", "warn,tiergate=debug", "\"warn,tiergate=debug\"", "inof"),
     ("shutdown.delay", "7s", "\"7s\"", "61m"),
     ("shutdown.grace", "7s", "\"7s\"", "25h"),
+    // Refused where registries have no wallets.
+    ("signature.agent_wallet", "false", "false", "yes"),
     ("signature.chain_id", "5", "5", "9223372036854775808"),
     ("signature.contracts", "true", "true", "yes"),
     ("signature.domain_name", "true", "\"true\"", ""),

@@ -18,6 +18,7 @@ use crate::config::shutdown::ShutdownSettings;
 use crate::config::store::StoreSettings;
 use crate::config::{Settings, tenants, tree};
 use crate::domain::freshness::Freshness;
+use crate::domain::log_rules::LogRules;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::domain::tier::PerTier;
@@ -44,6 +45,7 @@ fn the_file_for_replicas_names_a_redis() {
 #[test]
 fn the_defaults_are_what_is_documented() {
     let settings = parse(MINIMAL, &[]).unwrap();
+    assert!(!settings.keys_end_with_signer() && !settings.signature.agent_wallet);
     assert_eq!(settings.listen.api, "127.0.0.1:8080".parse().unwrap());
     assert!(settings.listen.gateway.is_empty() && settings.listen.owners.is_empty());
     assert_eq!((settings.listen.max_connections, settings.listen.tls), (4_096, None));
@@ -86,8 +88,8 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.abuse.failures_per_minute, Some(Quota::per_minute(300)));
     let [delay, grace] = [5, 20].map(Duration::from_secs);
     assert_eq!(settings.shutdown, ShutdownSettings { delay, grace });
-    let LogSettings { format, level, access, audit, audit_required } = settings.log;
-    assert_eq!((format, level.as_str(), access, audit), (LogFormat::Text, "info", false, None));
+    let LogSettings { format, rules, audit, audit_required } = settings.log;
+    assert_eq!((format, rules, audit), (LogFormat::Text, LogRules::default(), None));
     assert!(!audit_required);
 }
 

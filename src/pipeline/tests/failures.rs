@@ -185,6 +185,14 @@ async fn refused_credentials_count_whatever_is_wrong_with_them() {
 }
 
 #[tokio::test]
+async fn a_refused_signature_counts_where_a_key_is_to_be_changed_too() {
+    let scene = Scene::with(SignatureFormat::Keys, Some(Quota::per_minute(1)));
+    let foreign = scene.signed_by(&signer(2), agent(7), super::START_SECS);
+    assert_eq!(verdict(&scene.pipeline.revoke_key(scene.order(foreign)).await), "401 signature");
+    assert_eq!(scene.verdict(&unknown_key()).await, "429");
+}
+
+#[tokio::test]
 async fn the_budget_can_be_switched_off() {
     let scene = Scene::new();
     for _ in 0..=2 * BUDGET {

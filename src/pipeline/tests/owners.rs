@@ -7,11 +7,11 @@ use alloy::primitives::Address;
 
 use super::{LIMITS, Reported, STAKES, START_SECS, Scene, agent, profile, signer, verdict};
 use crate::domain::denial::Denial;
-use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::credential::{Credential, SignedRequest};
+use crate::pipeline::owner::Signatory;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::{Asker, Parts};
 use crate::ports::clock::Clock;
@@ -117,7 +117,8 @@ async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_non
         let signed = SignedRequest { signature: signature_of(bytes), ..scene.signed() };
         scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await.unwrap();
     }
-    assert_eq!(scene.owner.get(), Some(&wallet), "the audit log names the wallet");
+    let by = Signatory { owner: wallet, signer: wallet };
+    assert_eq!(scene.by.get(), Some(&by), "the audit log names the wallet");
     let asked = scene.chain.calls("ask_holders");
     let stale = SignedRequest {
         signature: signature_of(99),
@@ -199,28 +200,4 @@ async fn an_agent_without_details_passes_where_they_are_not_shown_and_is_503_at_
     *scene.chain.latest.lock() = whole;
     scene.clock.advance_secs(60);
     assert_eq!(scene.verdict(&credentials[1]).await, "admitted", "its nonce is unused");
-}
-
-#[tokio::test]
-async fn an_agents_wallet_signs_as_its_owner_does_until_it_is_cleared() {
-    let scene = Scene::new();
-    let (owner, wallet) = (signer(2).address(), signer(1).address());
-    let held =
-        |wallet| Arc::new(TrustProfile { holders: Holders { owner, wallet }, ..profile(owner, STAKES[3]) });
-    *scene.chain.owner.lock() = Reported::Is(Some(owner));
-    *scene.chain.wallet.lock() = Some(wallet);
-    *scene.chain.profile.lock() = Reported::Is(Some(held(Some(wallet))));
-    *scene.chain.latest.lock() = Reported::Is(Some(held(Some(wallet))));
-    let by_wallet = || Credential::Signature(scene.signed());
-    assert_eq!(scene.verdict(&by_wallet()).await, "admitted");
-    scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
-    assert_eq!(scene.owner.get(), Some(&wallet), "the audit log names who signed");
-    // Cleared between the two reads, and then for good.
-    *scene.chain.profile.lock() = Reported::Is(Some(held(None)));
-    *scene.chain.latest.lock() = Reported::Is(Some(held(None)));
-    assert_eq!(scene.verdict(&by_wallet()).await, "401 signature");
-    *scene.chain.wallet.lock() = None;
-    assert_eq!(scene.verdict(&by_wallet()).await, "401 signature");
-    let by_owner = scene.signed_by(&signer(2), agent(7), START_SECS);
-    assert_eq!(scene.verdict(&Credential::Signature(by_owner)).await, "admitted");
 }
