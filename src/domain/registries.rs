@@ -52,6 +52,7 @@ impl Registries {
     pub const fn has_wallets(&self) -> bool {
         match self.set {
             RegistrySet::Documented { .. } => false,
+            RegistrySet::Erc8004 { .. } => true,
         }
     }
 

@@ -124,11 +124,6 @@ impl Registries {
         Ok(Some(AskedHolders { owner, wallet: wallet.map(|wallet| asked(wallet, &answer)) }))
     }
 
-    /// True where agents have wallets of their own, which may act for them.
-    pub(in crate::chain) const fn has_wallets(&self) -> bool {
-        matches!(self.set, RegistrySet::Erc8004 { .. })
-    }
-
     /// The init code that reads the details of these agents where they are read apart.
     pub(in crate::chain) fn details_code(&self, agents: &[AgentId]) -> Option<Bytes> {
         match self.set {
