@@ -292,19 +292,21 @@ fn a_sick_node_shows_no_false_owner_and_no_false_sum(world: &World) {
 }
 
 /// The receiver's hook transfers the agent while it is being registered. The logs that come last name the contract as owner and
-/// as wallet.
+/// as wallet, and the deployer's key signs for that.
 fn logs_never_say_who_owns_an_agent(world: &World) {
     let registries = Registries::new(world);
-    let (scene, on) = (registries.scene(world), registries.on);
+    let (scene, on) = (with_wallets(&registries, world), registries.on);
     let next = registries.of_owner(scene.agent.id + U256::ONE, BOB);
     scene.service.verify_signature(&next.signed()).error(404, "AGENT_NOT_FOUND");
     let id = on.register_and_pass_on(registries.chain, DEPLOYER.address, BOB.address);
     assert_eq!(id, next.id);
     registries.chain.stake_on(registries.vault, id, THRESHOLDS[3]);
+    let registrant = registries.of_owner(id, DEPLOYER);
     await_polls(&scene.service, 3.0);
     let key = next.generate(&scene.service);
     for _ in 0..3 {
         assert!(is_of(&scene.service.verify(&key), BOB));
+        scene.service.verify_signature(&registrant.signed()).error(401, "SIGNATURE_INVALID");
         await_polls(&scene.service, 2.0);
     }
 }
