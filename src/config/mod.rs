@@ -263,7 +263,8 @@ impl Settings {
         !is_of_tenant && !is_certificate && !key.starts_with("assertion.") && !is_read_again
     }
 
-    /// True if a key is good only while the account that signed for it holds the agent. Agents that have wallets are traded.
+    /// True if a key is good only while the account that signed for it may act for the agent: by default where registries
+    /// have wallets.
     pub fn keys_end_with_signer(&self) -> bool {
         self.keys.end_with_signer.unwrap_or_else(|| self.chain.reading.registries.has_wallets())
     }

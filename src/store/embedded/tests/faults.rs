@@ -199,7 +199,9 @@ async fn acknowledged_changes_survive_a_power_cut_at_any_moment() {
             let mut next = pin!(by_nonce(&store, 3, round * 2 + phase));
             assert!(now(next.as_mut()).await.is_pending());
             held.is_met();
-            let cuts: Vec<_> = (0..6).map(|cut| platter.after_power_cut(seed.wrapping_add(cut))).collect();
+            // Each has its own seed: cuts of one seed may agree in every round.
+            let cut = |cut| platter.after_power_cut(seed.wrapping_add((round * 2 + phase) * 6 + cut));
+            let cuts: Vec<_> = (0..6).map(cut).collect();
             drop(held);
             assert!(matches!(next.await, Admission::Admitted { .. }));
             for cut in cuts {
