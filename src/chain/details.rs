@@ -123,11 +123,20 @@ impl Agents {
             answers.next::<Vec<Response>>()
         };
         let logs = self.source.pool.ask(until, &calls, read).await;
-        if logs.is_err() {
+        if logs.as_ref().is_err_and(is_of_history) {
             *retry_micros = self.now() + HISTORY_RETRY_MICROS;
         }
         evidence(latest, &logs.ok()?)
     }
+}
+
+/// True if a node may give nobody logs of long ago. An agent with too many of them is no such sign.
+fn is_of_history(fault: &ChainFault) -> bool {
+    use ReadError::{HttpStatus, NodeError, Timeout, Unintelligible};
+    matches!(
+        fault.cause.downcast_ref(),
+        Some(NodeError { .. } | HttpStatus(_) | Unintelligible(_) | Timeout(_))
+    )
 }
 
 /// The fault of a read of details.

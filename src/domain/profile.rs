@@ -111,7 +111,7 @@ pub struct Validation {
     /// How many submissions there are.
     pub count: u64,
     /// The latest of them; nothing when there is none.
-    pub latest: Option<LatestValidation>,
+    pub latest: Option<Box<LatestValidation>>,
     /// True if there are more than were looked at.
     pub is_bounded: bool,
 }

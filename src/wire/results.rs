@@ -260,7 +260,11 @@ mod tests {
                 },
                 validation: Validation {
                     count: 1,
-                    latest: Some(LatestValidation { passed: true, evidence, validator: Address::ZERO }),
+                    latest: Some(Box::new(LatestValidation {
+                        passed: true,
+                        evidence,
+                        validator: Address::ZERO,
+                    })),
                     is_bounded: false,
                 },
                 metadata_uri: uri.to_owned(),

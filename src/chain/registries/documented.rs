@@ -151,8 +151,8 @@ fn validation(results: &mut impl Iterator<Item = Result3>) -> Result<Validation,
     let row = decode::<getValidationCall>("chain.contracts.validation", results)?;
     let count = count::<getValidationCall>(row.count)?;
     let (passed, validator) = (row.latestPassed, row.latestValidator);
-    let latest =
-        (count > 0).then(|| LatestValidation { passed, evidence: cut(row.latestEvidence), validator });
+    let latest = (count > 0)
+        .then(|| Box::new(LatestValidation { passed, evidence: cut(row.latestEvidence), validator }));
     Ok(Validation { count, latest, is_bounded: false })
 }
 

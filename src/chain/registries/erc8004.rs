@@ -32,7 +32,7 @@ sol! {
     function getVersion() external pure returns (string);
 
     /// What `contracts/AgentDetails.sol` says of an agent.
-    struct Found8004 {
+    struct Reported {
         bool ranOut; bytes uri; int256 total; uint256 feedback; bool feedbackCut; uint256 validations;
         bool validationsCut; bytes32 request; address validator; uint256 response; bytes32 responseHash;
     }
@@ -175,7 +175,7 @@ pub(in crate::chain) struct Answered {
 /// The details of an agent in what [`details_code`] returned of it.
 pub(in crate::chain) fn read_details(result: &Result3) -> Result<DetailsRead, ReadError> {
     const UNDECODABLE: ReadError = ReadError::Unintelligible("it has no details");
-    let found = Found8004::abi_decode_with_config(&result.returnData, DECODING).map_err(|_| UNDECODABLE)?;
+    let found = Reported::abi_decode_with_config(&result.returnData, DECODING).map_err(|_| UNDECODABLE)?;
     let count = |number: U256| u64::try_from(number).map_err(|_| UNDECODABLE);
     let latest = LatestValidation {
         passed: found.response == U256::from(PASSED),
@@ -192,7 +192,7 @@ pub(in crate::chain) fn read_details(result: &Result3) -> Result<DetailsRead, Re
         },
         validation: Validation {
             count: count(found.validations)?,
-            latest: is_answered.then_some(latest),
+            latest: is_answered.then(|| Box::new(latest)),
             is_bounded: found.validationsCut,
         },
         metadata_uri: cut(String::from_utf8_lossy(&found.uri).into_owned()),

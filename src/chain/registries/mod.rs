@@ -116,10 +116,10 @@ impl Registries {
         let mut results = results.into_iter();
         let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
         let owner = asked(owner, &results.next().ok_or(TOO_FEW)?);
-        let mut wallet = None;
-        if self.has_wallets() {
-            wallet = erc8004::read_wallet(&mut results)?.filter(|wallet| *wallet != owner.address);
+        if !self.has_wallets() {
+            return Ok(Some(AskedHolders { owner, wallet: None }));
         }
+        let wallet = erc8004::read_wallet(&mut results)?.filter(|wallet| *wallet != owner.address);
         let answer = results.next().ok_or(TOO_FEW)?;
         Ok(Some(AskedHolders { owner, wallet: wallet.map(|wallet| asked(wallet, &answer)) }))
     }

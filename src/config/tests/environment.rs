@@ -27,8 +27,8 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("chain.max_staleness", "6s", "\"6s\"", "11m"),
     ("chain.multicall", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.poll_interval", "2s", "\"2s\"", "5"),
-    ("chain.request_timeout", "4s", "\"4s\"", "6s"),
     ("chain.registries", "erc8004", "\"erc8004\"", "other"),
+    ("chain.request_timeout", "4s", "\"4s\"", "6s"),
     ("chain.reread_after", "2h", "\"2h\"", "59s"),
     (
         "chain.rpc_urls",
@@ -139,12 +139,15 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
     let trusted = [("listen.trusted_proxies", "[\"10.0.0.0/8\"]")];
     let trusted = if path == "listen.proxy_protocol" { &trusted[..] } else { &[] };
     let audit = if path == "log.audit_required" { &[("log.audit", "\"stdout\"")][..] } else { &[] };
+    let erc8004 = if path == "chain.feedback_max" { &[("chain.registries", "\"erc8004\"")][..] } else { &[] };
     let of_redis = path.starts_with("store.redis.");
     let of_sentinels = path.starts_with("store.redis.sentinel_");
     // One of two ways to write the same password.
     let last = if path.ends_with("_file") { 1 } else { sentinels.len() };
     let sentinels = if of_sentinels { &sentinels[..last] } else { &[] };
-    minimal_with(&[&base[..], trusted, audit, if of_redis { &redis } else { &[] }, sentinels, keys].concat())
+    minimal_with(
+        &[&base[..], trusted, audit, erc8004, if of_redis { &redis } else { &[] }, sentinels, keys].concat(),
+    )
 }
 
 pub(super) fn variable(path: &str) -> String {

@@ -4,7 +4,7 @@ use alloy::primitives::{Address, B256, Bytes, I256, U256, address, keccak256};
 use alloy::sol_types::{SolCall, SolEvent, SolValue};
 
 use super::{
-    Answered, Found8004, Response, ValidationResponse, evidence, getAgentWalletCall, getVersionCall,
+    Answered, Reported, Response, ValidationResponse, evidence, getAgentWalletCall, getVersionCall,
     read_details,
 };
 use crate::chain::answer::Result3;
@@ -119,8 +119,8 @@ fn a_registry_of_another_version_makes_the_service_unready_whichever_it_is() {
 }
 
 /// What the creation returns of an agent.
-fn found() -> Found8004 {
-    Found8004 {
+fn found() -> Reported {
+    Reported {
         ranOut: false,
         uri: Bytes::from_static(b"ipfs://card"),
         total: I256::try_from(-45 * 10_i128.pow(17)).unwrap(),
@@ -137,19 +137,19 @@ fn found() -> Found8004 {
 
 #[test]
 fn details_say_what_they_lack() {
-    let read = |found: &Found8004| read_details(&returned(found.abi_encode())).unwrap();
+    let read = |found: &Reported| read_details(&returned(found.abi_encode())).unwrap();
     let whole = read(&found());
     let (reputation, validation) = (whole.details.reputation, whole.details.validation);
     assert_eq!((reputation.total_text(), reputation.average_rating()), ("-4.5".into(), Some(-1.5)));
     assert!(!reputation.is_bounded && !validation.is_bounded && !whole.ran_out);
     assert!(validation.latest.as_ref().is_some_and(|latest| latest.passed && latest.validator == OWNER));
-    let part = read(&Found8004 { feedbackCut: true, validationsCut: true, ranOut: true, ..found() });
+    let part = read(&Reported { feedbackCut: true, validationsCut: true, ranOut: true, ..found() });
     assert!(part.details.reputation.is_bounded && part.details.validation.is_bounded && part.ran_out);
     for (response, passed) in [(0, false), (50, false), (99, false), (100, true)] {
-        let read = read(&Found8004 { response: U256::from(response), ..found() });
+        let read = read(&Reported { response: U256::from(response), ..found() });
         assert_eq!(read.details.validation.latest.unwrap().passed, passed);
     }
-    let unanswered = read(&Found8004 { request: B256::ZERO, ..found() });
+    let unanswered = read(&Reported { request: B256::ZERO, ..found() });
     assert!(unanswered.latest.is_none() && unanswered.details.validation.latest.is_none());
     assert!(read_details(&returned(vec![0; 32])).is_err());
 }
@@ -157,7 +157,7 @@ fn details_say_what_they_lack() {
 #[test]
 fn a_uri_is_cut_at_a_character_and_what_is_no_text_becomes_some() {
     let uri = |bytes: Vec<u8>| {
-        let found = Found8004 { uri: bytes.into(), ..found() };
+        let found = Reported { uri: bytes.into(), ..found() };
         read_details(&returned(found.abi_encode())).unwrap().details.metadata_uri
     };
     let text = format!("{}€", "t".repeat(16 * 1024 - 1));
