@@ -2,13 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.20;
 
+import {KeyWallet} from "./Wallets.sol";
+
 interface IRegistry {
     function register(string calldata agentURI) external returns (uint256 agentId);
     function transferFrom(address from, address to, uint256 agentId) external;
 }
 
-// Passes each agent on while it is being registered: the registry's last logs name this contract as owner and wallet.
-contract PassingRegistrant {
+// Passes each agent on while it is being registered: the registry's last logs name this contract as owner and wallet. Its
+// deployer's key signs for it.
+contract PassingRegistrant is KeyWallet {
     address private _next;
 
     function register(IRegistry registry, address next) external {

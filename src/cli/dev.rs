@@ -79,6 +79,14 @@ enum DevRegistries {
 }
 
 impl DevRegistries {
+    /// As in the configuration.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Documented => "documented",
+            Self::Erc8004 => "erc8004",
+        }
+    }
+
     /// Deploys them, with sample agents.
     fn deploy(self, chain: &DevChain) -> Result<Deployed, Failure> {
         Ok(match self {
@@ -114,9 +122,6 @@ impl Dev {
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)))?;
             return ended(run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?);
-        }
-        if matches!(self.registries, DevRegistries::Erc8004) {
-            return Err(Failure::unusable("--registries erc8004 wants --only-chain"));
         }
         self.check_addresses()?;
         warn_of_overrides();
@@ -176,8 +181,13 @@ impl Dev {
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
         };
+        // ERC-8004 has no organizations.
+        let organization = deployment.facts.get("organization");
+        let organizations = organization.map(|at| format!("organization = {at}")).unwrap_or_default();
         let others = [
             ("agents", agents.join("\n")),
+            ("organizations", organizations),
+            ("registries", self.registries.name().to_owned()),
             ("chainForBrowsers", for_browsers(self.chain)),
             ("gatewayForBrowsers", for_browsers(self.gateway)),
             ("apiOrigins", list(origins.collect())),

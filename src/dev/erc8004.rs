@@ -1,6 +1,6 @@
 //! ERC-8004's registries on a development chain, deployed as their authors do, and sample agents.
 //!
-//! The contracts are ours, of `contracts/erc8004`, with the same interface.
+//! The contracts are ours, of `contracts/erc8004`, with the same interface. A stake vault beside them gives the tiers.
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use alloy::sol;
@@ -30,6 +30,7 @@ const VALIDATIONS: [(u64, u8, &str); 2] = [
 pub(crate) struct Erc8004Deployment {
     pub(crate) chain_id: u64,
     pub(crate) identity: Address,
+    pub(crate) stake_vault: Address,
     pub(crate) reputation: Address,
     pub(crate) validation: Address,
     pub(crate) multicall: Address,
@@ -56,6 +57,7 @@ pub(crate) fn deploy(chain: &DevChain) -> Result<Erc8004Deployment, DeployError>
     let mut on = Erc8004Deployment {
         chain_id,
         identity,
+        stake_vault: setup.create(include_str!("../../contracts/artifacts/StakeVault.json"), &[])?,
         reputation: proxy_about(identity)?,
         validation: proxy_about(identity)?,
         multicall: MULTICALL,
@@ -75,10 +77,11 @@ pub(crate) fn deploy(chain: &DevChain) -> Result<Erc8004Deployment, DeployError>
     upgrade(on.validation, code, about)?;
     // The documented samples have no agent 0, whose place the last of them takes here.
     let samples = AGENTS.last().into_iter().chain(&AGENTS);
-    for (owner, (tier, _, uri)) in SAMPLE_ACCOUNTS.iter().zip(samples) {
+    for (owner, (tier, tokens, uri)) in SAMPLE_ACCOUNTS.iter().zip(samples) {
         let register = registerCall::new(((*uri).to_owned(),));
         let id = registerCall::abi_decode_returns(&setup.send(owner.address, identity, &register)?)?;
         let (owner, key, tier) = (owner.address, owner.key, *tier);
+        setup.stake(owner, on.stake_vault, id, *tokens)?;
         on.agents.push(SampleAgent { id: id.saturating_to(), owner, key, tier });
     }
     reviews(&setup, &on)?;

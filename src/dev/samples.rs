@@ -125,11 +125,23 @@ impl Setup<'_> {
     ) -> Result<SampleAgent, DeployError> {
         let mint = IIdentity::mintCall { to: owner.address, uri: uri.to_owned() };
         let id = IIdentity::mintCall::abi_decode_returns(&self.send(owner.address, on.identity, &mint)?)?;
+        self.stake(owner.address, on.stake_vault, id, tokens)?;
+        Ok(SampleAgent { id: id.saturating_to(), owner: owner.address, key: owner.key, tier })
+    }
+
+    /// Stakes so many whole tokens.
+    pub(super) fn stake(
+        &self,
+        owner: Address,
+        vault: Address,
+        id: U256,
+        tokens: u128,
+    ) -> Result<(), DeployError> {
         if tokens > 0 {
             let stake = IStakeVault::stakeCall { agentId: id, amount: U256::from(tokens * TOKEN) };
-            self.send(owner.address, on.stake_vault, &stake)?;
+            self.send(owner, vault, &stake)?;
         }
-        Ok(SampleAgent { id: id.saturating_to(), owner: owner.address, key: owner.key, tier })
+        Ok(())
     }
 
     fn reputations(&self, on: &Deployment) -> Result<(), DeployError> {

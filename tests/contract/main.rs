@@ -19,6 +19,7 @@ mod authentication;
 mod balanced;
 mod console;
 mod crash;
+mod erc8004;
 mod errors;
 mod faults;
 mod following;
@@ -61,6 +62,8 @@ const TOPICS: &[Topic<World>] = &[
     ("crash", STORES, crash::CASES),
     ("crash", ONCE, crash::ON_A_DISK),
     ("balanced", CHAINS, balanced::CASES),
+    ("erc8004", ONCE, erc8004::CROWDS),
+    ("erc8004", CHAINS, erc8004::CASES),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
     ("http", ONCE, http::CASES),
     ("kept", ONCE, kept::CASES),

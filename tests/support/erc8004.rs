@@ -3,6 +3,7 @@
 //! The contracts are ours, of `contracts/erc8004`, or those of the file that a variable names. The library's tests have this
 //! too: it knows neither them nor the suites.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -120,9 +121,13 @@ pub(crate) struct Creation {
 impl Creation {
     /// Those of the file that the variable names. Without it ours.
     pub(crate) fn chosen() -> &'static Self {
-        static CHOSEN: LazyLock<Creation> = LazyLock::new(|| match named_file() {
-            Some(file) => Creation::of_file(&file),
-            None => Creation::ours(),
+        static CHOSEN: LazyLock<Creation> = LazyLock::new(|| {
+            let file = named_file();
+            let which =
+                file.as_ref().map_or("ours".to_owned(), |file| format!("those of {}", file.display()));
+            // Past the harness, which keeps what a test that passes says through `eprintln!`.
+            let _ = writeln!(std::io::stderr(), "ERC-8004's contracts are {which}");
+            file.map_or_else(Creation::ours, |file| Creation::of_file(&file))
         });
         &CHOSEN
     }
@@ -185,11 +190,18 @@ impl Erc8004 {
         all
     }
 
-    /// An identity registry that nobody has upgraded since it was deployed: it answers as version 0.0.1.
+    /// A proxy that nobody has upgraded since it was deployed: it answers as version 0.0.1.
     pub(crate) fn deploy_unfinished(node: &impl Node, from: Address) -> Address {
         let creation = Creation::chosen();
         let unfinished = node.transact(from, None, creation.unfinished.clone()).created.unwrap();
         proxy(creation, node, (from, unfinished), Address::ZERO)
+    }
+
+    /// Takes a proxy back to version 0.0.1.
+    pub(crate) fn downgrade(&self, node: &impl Node, proxy: Address) {
+        let unfinished = &Creation::chosen().unfinished;
+        let unfinished = node.transact(self.upgrader, None, unfinished.clone()).created.unwrap();
+        self.upgrade(node, proxy, unfinished, Vec::new());
     }
 
     /// Upgrades a proxy to other code.
