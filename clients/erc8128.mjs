@@ -126,7 +126,7 @@ const vectors = [
   }),
   await signed("another order, label, nonce and time", {
     ...hello,
-    ...{ method: "DELETE", url: "https://api.example/items", label: "sig-b2.6*", nonce: ' !"\\~', created: 0, expires: 1 },
+    ...{ method: "DELETE", url: "https://api.example/items", label: "sig-b2.6*", nonce: ' !"\\~', created: 0, expires: 60 },
     values: {
       ...{ "x-agent-id": "7", "content-type": "application/json", "@query": "?", "@path": "/items", "@method": "DELETE" },
       ...{ "@authority": "api.example", "@scheme": "https", "content-digest": digest(hello.body) },
