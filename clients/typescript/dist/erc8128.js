@@ -43,7 +43,7 @@ export function coverageAsked(challenge, request) {
     return undefined;
 }
 function isField(name, headers) {
-    return /^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(name) && headers.has(name);
+    return /^(?!signature(-input)?$)[a-z0-9!#$%&'*+.^_`|~-]+$/.test(name) && headers.has(name);
 }
 /** Returns the headers that sign a request. `now` is Unix time in seconds. */
 export async function signedBy(signer, chainId, request, { label, components, nonce = freshNonce() }, now) {

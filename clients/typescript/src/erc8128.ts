@@ -81,7 +81,7 @@ export function coverageAsked(challenge: string, request: Outgoing): Coverage | 
 }
 
 function isField(name: string, headers: Headers): boolean {
-  return /^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(name) && headers.has(name);
+  return /^(?!signature(-input)?$)[a-z0-9!#$%&'*+.^_`|~-]+$/.test(name) && headers.has(name);
 }
 
 /** Returns the headers that sign a request. `now` is Unix time in seconds. */

@@ -290,6 +290,7 @@ describe("an Accept-Signature", () => {
   const others: [string, Response][] = [
     ["the components that were covered", asks(more.slice(0, -1))],
     ["a header that the request has not", asks([...more, "x-other"])],
+    ["the signature before", asks([...more, "signature"])],
     ["a component beyond the profile", asks([...more, "@target-uri"])],
     ["a component twice", asks([...more, "x-note"])],
     ["too many components", asks([...more, ...Array.from({ length: 30 }, (_, at) => `x-${at}`)])],
