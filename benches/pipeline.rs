@@ -22,13 +22,14 @@ use sha2::{Digest, Sha256};
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use tiergate::domain::client::ClientNet;
+use tiergate::domain::holders::Holders;
 use tiergate::domain::nonce::NonceClaim;
 use tiergate::domain::profile::TrustProfile;
 use tiergate::domain::quota::Quota;
 use tiergate::domain::window::{Verdict, Window};
 use tiergate::pipeline::Pipeline;
 use tiergate::pipeline::credential::Credential;
-use tiergate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
+use tiergate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
 use tiergate::ports::store::{
     Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
 };
@@ -148,21 +149,22 @@ impl Chain for KnownChain {
         self.0.latest_profile(agent, parts).await
     }
 
-    async fn owner(&self, _agent: AgentId, _asker: Asker) -> Result<Option<Address>, ChainFault> {
-        Ok(Some(self.1))
+    async fn holders(&self, _agent: AgentId, _asker: Asker) -> Result<Option<Holders>, ChainFault> {
+        Ok(Some(Holders::owned_by(self.1)))
     }
 
-    async fn ask_owner(
+    async fn ask_holders(
         &self,
         _agent: AgentId,
         _digest: B256,
         _signature: &[u8],
-    ) -> Result<Option<AskedOwner>, ChainFault> {
-        Ok(Some(AskedOwner { address: self.1, accepts: false }))
+    ) -> Result<Option<AskedHolders>, ChainFault> {
+        let owner = Asked { address: self.1, has_code: false, accepts: false };
+        Ok(Some(AskedHolders { owner, wallet: None }))
     }
 
-    fn was_owned_by(&self, agent: AgentId, address: Address) -> bool {
-        self.0.was_owned_by(agent, address)
+    fn was_held_by(&self, agent: AgentId, address: Address) -> bool {
+        self.0.was_held_by(agent, address)
     }
 
     fn out_of_time(&self) -> ChainFault {

@@ -117,7 +117,7 @@ impl Issuer {
 
     /// The assertion for this tenant about an admitted agent.
     pub(crate) fn assertion(&self, permit: &Permit, tenant: &Arc<str>) -> Result<Arc<str>, NoEntropy> {
-        let (agent, owner, tier) = (permit.agent(), permit.profile().owner, permit.tier());
+        let (agent, owner, tier) = (permit.agent(), permit.profile().holders.owner, permit.tier());
         self.about(Subject { agent, owner, tier }, tenant)
     }
 

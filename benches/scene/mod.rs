@@ -107,7 +107,11 @@ impl Scene {
             _folder: folder,
         };
         let profile = scene.runtime.block_on(scene.chain.profile(agent())).expect("the chain answers");
-        assert_eq!(profile.map(|profile| profile.owner), Some(scene.owner), "agent 4 is the signer's");
+        assert_eq!(
+            profile.map(|profile| profile.holders.owner),
+            Some(scene.owner),
+            "agent 4 is the signer's"
+        );
         scene
     }
 

@@ -50,7 +50,7 @@ pub(crate) async fn ask(
     let look = async |reader: &ChainReader| {
         let sight = reader.look().await.map_err(|fault| fault.cause.to_string())?;
         if asks_contracts {
-            let asked = reader.ask_owner(AgentId::new(U256::ONE), B256::ZERO, &[]).await;
+            let asked = reader.ask_holders(AgentId::new(U256::ONE), B256::ZERO, &[]).await;
             asked.map_err(|fault| {
                 format!("signature.contracts needs eth_call without `to`: {}", fault.cause)
             })?;
@@ -135,7 +135,7 @@ async fn of_agent(settings: &Settings, reader: &ChainReader, agent: Option<Agent
         let limit = tiers.requests_per_minute.get(tier);
         let limit =
             limit.map_or_else(|| "never passes".to_owned(), |quota| format!("{} a minute", quota.limit));
-        let (owner, stake) = (profile.owner, in_tokens(profile.stake, tiers.token_decimals));
+        let (owner, stake) = (profile.holders.owner, in_tokens(profile.stake, tiers.token_decimals));
         Ok(format!("owner {owner}, {stake} tokens staked, tier {} ({}), {limit}", tier.number(), tier.name()))
     });
     (format!("agent {agent}"), state)

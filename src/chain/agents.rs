@@ -2,22 +2,23 @@
 
 use std::sync::Arc;
 
-use alloy::primitives::{Address, B256, Bytes};
+use alloy::primitives::{B256, Bytes};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
 
-use crate::chain::answer::owner_signature_call;
+use crate::chain::answer::holder_signatures_call;
 use crate::chain::block::Block;
 use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::Ticket;
 use crate::chain::coalesce::Coalesced;
 use crate::chain::fault::ReadError;
-use crate::chain::registries::standard::{may_lie_in_details, read_asked_owner, read_gate, read_owner};
+use crate::chain::registries::standard::{may_lie_in_details, read_asked_holders, read_gate, read_holders};
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
+use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
 use crate::domain::registries::Registries;
-use crate::ports::chain::{AskedOwner, ChainFault, Parts};
+use crate::ports::chain::{Asked, AskedHolders, ChainFault, Parts};
 use crate::ports::clock::Clock;
 
 pub(super) type Read<T> = Result<Option<T>, ChainFault>;
@@ -25,7 +26,7 @@ pub(super) type Read<T> = Result<Option<T>, ChainFault>;
 /// Reads of profiles at followed blocks, several in one call.
 pub(super) type Pinned = Coalesced<(AgentId, Block), Read<Arc<TrustProfile>>>;
 
-/// A question of a stranger: who owns the agent; and with a digest and a signature, whether the owner accepts it.
+/// A question of a stranger: who holds the agent; and with a digest and a signature, which of them accept it.
 pub(super) type Question = (AgentId, Option<(B256, Bytes)>);
 
 /// The agents of the registries.
@@ -113,7 +114,7 @@ impl Agents {
         let Ok((date, Some(profile))) = read else { return Err(fault) };
         let profile = Arc::new(profile);
         let says_the_same =
-            |cached: Arc<TrustProfile>| (cached.owner, cached.stake) == (profile.owner, profile.stake);
+            |cached: Arc<TrustProfile>| (cached.holders, cached.stake) == (profile.holders, profile.stake);
         if !self.cache.get(agent, self.now()).is_some_and(says_the_same) {
             self.cache.keep(agent, &ticket, (&profile, date.number), began);
         }
@@ -195,22 +196,27 @@ impl Agents {
         Ok(profile)
     }
 
-    /// The owner at the latest block.
-    pub(super) async fn owner(self: Arc<Self>, agent: AgentId) -> Read<Address> {
-        let calls = self.registries.owner_calls(agent);
-        let decode = |results: Vec<_>| read_owner(agent, &mut results.into_iter());
+    /// The holders at the latest block.
+    pub(super) async fn holders(self: Arc<Self>, agent: AgentId) -> Read<Holders> {
+        let calls = self.registries.holder_calls(agent);
+        let decode = |results: Vec<_>| read_holders(agent, &mut results.into_iter());
         let read = self.source.read(At::Latest, &calls, decode).await;
-        read.map(|(_, owner)| owner)
+        read.map(|(_, holders)| holders)
     }
 
     /// The answer to a stranger.
-    pub(super) async fn answer(self: Arc<Self>, (agent, signed): Question) -> Read<AskedOwner> {
+    pub(super) async fn answer(self: Arc<Self>, (agent, signed): Question) -> Read<AskedHolders> {
         let Some((digest, signature)) = signed else {
-            let owner = self.owner(agent).await?;
-            return Ok(owner.map(|address| AskedOwner { address, accepts: false }));
+            let unasked = |address| Asked { address, has_code: false, accepts: false };
+            let holders = self.holders(agent).await?;
+            return Ok(holders.map(|Holders { owner, wallet }| AskedHolders {
+                owner: unasked(owner),
+                wallet: wallet.map(unasked),
+            }));
         };
-        let code = owner_signature_call(self.registries.identity, agent.token_id(), digest, &signature);
-        self.source.create(&code, |results| read_asked_owner(agent, results)).await
+        let registry = (self.registries.identity, false);
+        let code = holder_signatures_call(registry, agent.token_id(), digest, &signature);
+        self.source.create(&code, |results| read_asked_holders(agent, results)).await
     }
 }
 

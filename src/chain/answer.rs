@@ -2,8 +2,8 @@
 //! on. Which answers count is decided here, and nowhere by what a node said before. Pure.
 //!
 //! The calls go through Multicall3, or, where there is none, through the init code of a creation that is never sent
-//! (`contracts/Snapshot.sol`). Both return the same. So does `contracts/OwnerSignature.sol`, whose second call depends on
-//! what the first one returned.
+//! (`contracts/Snapshot.sol`). Both return the same. So does `contracts/HolderSignatures.sol`, whose calls depend on what the
+//! ones before them returned.
 
 use std::sync::{Arc, LazyLock};
 
@@ -46,9 +46,9 @@ pub(super) const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_lim
 static SNAPSHOT_CODE: LazyLock<Bytes> =
     LazyLock::new(|| code_in(include_str!("../../contracts/artifacts/Snapshot.json")));
 
-/// The compiled form of `contracts/OwnerSignature.sol`.
-static OWNER_SIGNATURE_CODE: LazyLock<Bytes> =
-    LazyLock::new(|| code_in(include_str!("../../contracts/artifacts/OwnerSignature.json")));
+/// The compiled form of `contracts/HolderSignatures.sol`.
+static HOLDER_SIGNATURES_CODE: LazyLock<Bytes> =
+    LazyLock::new(|| code_in(include_str!("../../contracts/artifacts/HolderSignatures.json")));
 
 fn code_in(artifact: &str) -> Bytes {
     let artifact: Value = serde_json::from_str(artifact).unwrap_or_default();
@@ -83,11 +83,17 @@ pub(super) fn dated_call(calls: Vec<Call3>, multicall: Option<Address>) -> Bytes
     aggregate3Call { calls: dates.into_iter().chain(calls).chain([arb_sys]).collect() }.abi_encode().into()
 }
 
-/// The init code that reads the owner of a token and asks it, if it has code, for a signature: two results.
-pub(super) fn owner_signature_call(identity: Address, token: U256, digest: B256, signature: &[u8]) -> Bytes {
+/// The init code that reads the holders of a token in this registry, which has wallets or not, and asks each that has code
+/// for a signature: four results.
+pub(super) fn holder_signatures_call(
+    (identity, has_wallets): (Address, bool),
+    token: U256,
+    digest: B256,
+    signature: &[u8],
+) -> Bytes {
     let signature = Bytes::copy_from_slice(signature);
-    let question = (identity, token, digest, signature).abi_encode_params();
-    [OWNER_SIGNATURE_CODE.as_ref(), &question].concat().into()
+    let question = (identity, token, has_wallets, digest, signature).abi_encode_params();
+    [HOLDER_SIGNATURES_CODE.as_ref(), &question].concat().into()
 }
 
 /// The chain id, the block and the results of the calls in what they returned.

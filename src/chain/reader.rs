@@ -1,4 +1,4 @@
-//! The chain port: cached profiles, coalesced reads, owners at the latest block.
+//! The chain port: cached profiles, coalesced reads, holders at the latest block.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -19,13 +19,14 @@ use crate::chain::contract_check::ContractCheck;
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
-use crate::chain::registries::standard::{Found, read_owner};
+use crate::chain::registries::standard::{Found, read_holders};
 use crate::chain::registries::token::{decimals_calls, read_decimals, read_token, token_calls};
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::ReaderSettings;
+use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
+use crate::ports::chain::{AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
@@ -42,9 +43,9 @@ pub struct ChainReader {
     follower: Follower,
     profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
     latest_profiles: Coalesced<(AgentId, Parts), Read<Arc<TrustProfile>>>,
-    owners: Coalesced<AgentId, Read<Address>>,
+    holders: Coalesced<AgentId, Read<Holders>>,
     /// Apart: nobody who is vouched for waits for a read that waits among strangers.
-    strangers: Coalesced<Question, Read<AskedOwner>>,
+    strangers: Coalesced<Question, Read<AskedHolders>>,
     probes: Coalesced<(), Result<(), ChainFault>>,
     hits: prometheus::IntCounter,
     misses: prometheus::IntCounter,
@@ -95,7 +96,7 @@ impl ChainReader {
         Self {
             profiles: Coalesced::one_by_one(runtime, PROFILES_MAX, &profiles, profile),
             latest_profiles: Coalesced::one_by_one(runtime, PLACES_MAX, &agents, Agents::latest_profile),
-            owners: Coalesced::one_by_one(runtime, PLACES_MAX, &agents, Agents::owner),
+            holders: Coalesced::one_by_one(runtime, PLACES_MAX, &agents, Agents::holders),
             strangers: Coalesced::one_by_one(runtime, STRANGERS_MAX, &agents, Agents::answer),
             probes: Coalesced::one_by_one(runtime, 1, &Arc::new(follower.clone()), probe),
             agents,
@@ -130,10 +131,10 @@ impl ChainReader {
     pub(crate) async fn first_agent(&self) -> Result<Option<AgentId>, ChainFault> {
         let Agents { registries, source, .. } = &*self.agents;
         let agents: Vec<_> = (0..FIRST_AGENTS).map(|id| AgentId::new(U256::from(id))).collect();
-        let calls: Vec<_> = agents.iter().flat_map(|agent| registries.owner_calls(*agent)).collect();
+        let calls: Vec<_> = agents.iter().flat_map(|agent| registries.holder_calls(*agent)).collect();
         let decode = |results: Vec<_>| {
             let mut results = results.into_iter();
-            let is_minted = |agent: &AgentId| matches!(read_owner(*agent, &mut results), Ok(Some(_)));
+            let is_minted = |agent: &AgentId| matches!(read_holders(*agent, &mut results), Ok(Some(_)));
             Ok(agents.into_iter().find(is_minted))
         };
         source.read(At::Latest, &calls, decode).await.map(|(_, first)| first)
@@ -185,13 +186,13 @@ impl Chain for ChainReader {
         self.ended(self.latest_profiles.get((agent, parts)).await)
     }
 
-    async fn owner(&self, agent: AgentId, asker: Asker) -> Read<Address> {
+    async fn holders(&self, agent: AgentId, asker: Asker) -> Read<Holders> {
         let read = async {
             match asker {
-                Asker::Vouched => self.ended(self.owners.get(agent).await),
+                Asker::Vouched => self.ended(self.holders.get(agent).await),
                 Asker::Stranger => {
-                    let owner = self.ended(self.strangers.get((agent, None)).await)?;
-                    Ok(owner.map(|owner| owner.address))
+                    let asked = self.ended(self.strangers.get((agent, None)).await)?;
+                    Ok(asked.map(|asked| asked.holders()))
                 }
             }
         };
@@ -199,13 +200,13 @@ impl Chain for ChainReader {
         timeout(WAIT_TIME_MAX, read).await.unwrap_or_else(|_| Err(self.out_of_time()))
     }
 
-    async fn ask_owner(&self, agent: AgentId, digest: B256, signature: &[u8]) -> Read<AskedOwner> {
+    async fn ask_holders(&self, agent: AgentId, digest: B256, signature: &[u8]) -> Read<AskedHolders> {
         let signed = (digest, Bytes::copy_from_slice(signature));
         self.ended(self.strangers.get((agent, Some(signed))).await)
     }
 
-    fn was_owned_by(&self, agent: AgentId, address: Address) -> bool {
-        self.agents.cache.last_owner(agent) == Some(address)
+    fn was_held_by(&self, agent: AgentId, address: Address) -> bool {
+        self.agents.cache.last_holders(agent).is_some_and(|holders| holders.role_of(address).is_some())
     }
 
     fn out_of_time(&self) -> ChainFault {

@@ -13,6 +13,7 @@ pub mod denial;
 pub mod eip712;
 pub mod endpoint;
 pub mod freshness;
+pub mod holders;
 pub mod host;
 pub mod host_map;
 pub mod nonce;

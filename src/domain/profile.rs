@@ -4,13 +4,14 @@ use std::sync::OnceLock;
 
 use alloy::primitives::{Address, I256, U256};
 
+use crate::domain::holders::Holders;
 use crate::domain::uint256::decimal;
 
 /// What the registries say about one agent, from one block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrustProfile {
-    /// The owner of the agent's NFT.
-    pub owner: Address,
+    /// Who may act for it.
+    pub holders: Holders,
     /// The staked amount in the token's smallest unit.
     pub stake: U256,
     /// The rest, which decides nothing. `None` where it can't be read: strangers write most of it.
@@ -19,7 +20,7 @@ pub struct TrustProfile {
     pub texts: Texts,
 }
 
-/// The fields of a profile besides owner and stake.
+/// The fields of a profile besides holders and stake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
     /// What others say about it.
@@ -49,7 +50,7 @@ impl TrustProfile {
     }
 
     fn written(&self) -> &str {
-        self.texts.0.get_or_init(|| (self.owner.to_checksum(None) + &decimal(self.stake)).into())
+        self.texts.0.get_or_init(|| (self.holders.owner.to_checksum(None) + &decimal(self.stake)).into())
     }
 }
 

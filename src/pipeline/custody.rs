@@ -20,7 +20,7 @@ use crate::domain::window::Verdict;
 use crate::pipeline::Pipeline;
 use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::SignedRequest;
-use crate::pipeline::owner::{OwnerProof, Signed};
+use crate::pipeline::owner::{HolderProof, Signed};
 use crate::pipeline::permit::nonce_denial;
 use crate::pipeline::refusal::{Refusal, Unrecorded};
 use crate::ports::clock::NoEntropy;
@@ -163,17 +163,17 @@ impl Pipeline {
         denial: Denial,
     ) -> Result<(), Refusal> {
         let _place = self.failures.owner_place(client, &denial).await?;
-        if self.owners.is_owners(&self.ports, signed).await? { Ok(()) } else { Err(denial.into()) }
+        if self.owners.is_holders(&self.ports, signed).await? { Ok(()) } else { Err(denial.into()) }
     }
 
     async fn change_proven_key<T: Send>(
         &self,
         order: &KeyOrder<'_>,
-        proof: &OwnerProof,
+        proof: &HolderProof,
         budget: KeyBudget,
         change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
-        order.owner.get_or_init(|| proof.owner());
+        order.owner.get_or_init(|| proof.signer());
         let (client, agent, nonce) = (order.client, proof.agent(), order.signed.nonce);
         let (store, quota) = (&self.ports.store, self.key_management);
         if budget == KeyBudget::Revocations {
@@ -189,7 +189,7 @@ impl Pipeline {
         };
         let (made, change) = change()?;
         if let Some(recorder) = order.recorder {
-            recorder.begin(agent, proof.owner()).await?; // 500
+            recorder.begin(agent, proof.signer()).await?; // 500
         }
         match store.change_key(agent, order.signed.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),

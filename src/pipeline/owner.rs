@@ -1,5 +1,5 @@
-//! Proves that a message is signed by the agent's current owner (contract, "Authentication", rule 1). Verification by
-//! signature, key management and the owner's read of the profile need it.
+//! Proves that a message is signed by the agent's current owner (contract, "Authentication", rule 1) or by whoever else may
+//! act for the agent. Verification by signature, key management and the owner's read of the profile need it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,16 +15,16 @@ use crate::pipeline::Ports;
 use crate::pipeline::credential::{ProfileRead, SignedRequest};
 use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
 use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::{AskedOwner, Asker};
+use crate::ports::chain::Asker;
 
-/// Checks signatures against owners.
+/// Checks signatures against holders.
 pub(super) struct OwnerCheck {
     domain: SigningDomain,
     format: SignatureFormat,
     freshness: Freshness,
 }
 
-/// A message that claims to be signed by the agent's owner.
+/// A message that claims to be signed by one of the agent's holders.
 #[derive(Debug)]
 pub(super) struct Signed<'a> {
     pub(super) agent: AgentId,
@@ -37,11 +37,11 @@ pub(super) struct Signed<'a> {
     signer: OnceLock<Option<Address>>,
 }
 
-/// The message was signed by the agent's owner at the latest block. Its nonce is not claimed yet.
+/// The message was signed by an account that may act for the agent at the latest block. Its nonce is not claimed yet.
 #[derive(Debug)]
-pub(super) struct OwnerProof {
+pub(super) struct HolderProof {
     agent: AgentId,
-    owner: Address,
+    signer: Address,
 }
 
 impl Signed<'_> {
@@ -51,13 +51,13 @@ impl Signed<'_> {
     }
 }
 
-impl OwnerProof {
+impl HolderProof {
     pub(super) const fn agent(&self) -> AgentId {
         self.agent
     }
 
-    pub(super) const fn owner(&self) -> Address {
-        self.owner
+    pub(super) const fn signer(&self) -> Address {
+        self.signer
     }
 }
 
@@ -85,24 +85,24 @@ impl OwnerCheck {
     }
 
     /// True if the message may be accepted by its age and was signed by an address that has been seen as the agent's
-    /// owner. Reads no node.
+    /// holder. Reads no node.
     pub(super) fn is_vouched(&self, ports: &Ports, signed: &Signed<'_>) -> bool {
         self.freshness.accepts(signed.signed_at, UnixSeconds(ports.clock.unix_seconds()))
-            && signed.signer().is_some_and(|signer| ports.chain.was_owned_by(signed.agent, signer))
+            && signed.signer().is_some_and(|signer| ports.chain.was_held_by(signed.agent, signer))
     }
 
-    /// True if the message may be accepted by its age, and its key is the agent's owner at the latest block. No contract is
-    /// asked.
-    pub(super) async fn is_owners(&self, ports: &Ports, signed: &Signed<'_>) -> Result<bool, Refusal> {
+    /// True if the message may be accepted by its age, and its key holds the agent at the latest block. No contract is asked.
+    pub(super) async fn is_holders(&self, ports: &Ports, signed: &Signed<'_>) -> Result<bool, Refusal> {
         let is_fresh = self.freshness.accepts(signed.signed_at, UnixSeconds(ports.clock.unix_seconds()));
         let Some(signer) = signed.signer().filter(|_| is_fresh && !signed.agent.is_reserved()) else {
             return Ok(false);
         };
-        Ok(ports.chain.owner(signed.agent, Asker::Stranger).await? == Some(signer))
+        let holders = ports.chain.holders(signed.agent, Asker::Stranger).await?;
+        Ok(holders.is_some_and(|holders| holders.role_of(signer).is_some()))
     }
 
-    /// Timestamp, then owner, then signer: the cheap check first, and nothing is used up by any of them.
-    pub(super) async fn prove(&self, ports: &Ports, signed: &Signed<'_>) -> Result<OwnerProof, Refusal> {
+    /// Timestamp, then holders, then signer: the cheap check first, and nothing is used up by any of them.
+    pub(super) async fn prove(&self, ports: &Ports, signed: &Signed<'_>) -> Result<HolderProof, Refusal> {
         let Signed { agent, nonce, signed_at, digest, signature, .. } = *signed;
         if !self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds())) {
             return Err(Denial::TimestampRefused { agent, nonce }.into());
@@ -112,31 +112,31 @@ impl OwnerCheck {
         }
         // A signature of any shape costs a read, and this much of it is known before: whether it is worth a stranger's.
         let recovered_signer = signed.signer();
-        let is_vouched = recovered_signer.is_some_and(|signer| ports.chain.was_owned_by(agent, signer));
+        let is_vouched = recovered_signer.is_some_and(|signer| ports.chain.was_held_by(agent, signer));
         let asker = if is_vouched { Asker::Vouched } else { Asker::Stranger };
         let time = ReadTime::of(&*ports.clock, READS_TIME_MAX);
         let not_found = Denial::AgentNotFound { agent };
-        // Reads of the owner alone are shared by all who wait for them.
+        // Reads of the holders alone are shared by all who wait for them.
         if is_vouched || !self.format.has_contracts() {
-            let owner = ports.chain.owner(agent, asker).await?.ok_or_else(|| not_found.clone())?;
-            if recovered_signer == Some(owner) {
-                return Ok(OwnerProof { agent, owner });
+            let holders = ports.chain.holders(agent, asker).await?.ok_or_else(|| not_found.clone())?;
+            if let Some(signer) = recovered_signer.filter(|signer| holders.role_of(*signer).is_some()) {
+                return Ok(HolderProof { agent, signer });
             }
             if !self.format.has_contracts() {
-                return Err(self.denial(agent, owner, recovered_signer).into());
+                return Err(self.denial(agent, holders.owner, recovered_signer).into());
             }
         }
-        // The key of the owner seen last may be a key of the wallet that owns the agent now.
-        let read = ports.chain.ask_owner(agent, digest, signature.as_bytes());
-        let AskedOwner { address: owner, accepts } = time.bound(ports, read).await?.ok_or(not_found)?;
-        if accepts || recovered_signer == Some(owner) {
-            Ok(OwnerProof { agent, owner })
-        } else {
-            Err(self.denial(agent, owner, recovered_signer).into())
+        // The key of the holder seen last may be a key of the contract that holds the agent now.
+        let read = ports.chain.ask_holders(agent, digest, signature.as_bytes());
+        let asked = time.bound(ports, read).await?.ok_or(not_found)?;
+        let signed = asked.iter().find(|one| one.accepts || recovered_signer == Some(one.address));
+        match signed {
+            Some(signer) => Ok(HolderProof { agent, signer: signer.address }),
+            None => Err(self.denial(agent, asked.owner.address, recovered_signer).into()),
         }
     }
 
-    /// The denial of a signature that is not the owner's.
+    /// The denial of a signature that is nobody's who may act for the agent.
     pub(super) fn denial(&self, agent: AgentId, owner: Address, recovered_signer: Option<Address>) -> Denial {
         let domain = Arc::clone(self.domain.domain());
         Denial::SignatureInvalid { agent, owner, recovered_signer, domain }

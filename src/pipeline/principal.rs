@@ -36,7 +36,7 @@ impl Principal {
         &self.proof
     }
 
-    /// The owner who signed, when a signature was the credential.
+    /// The holder who signed, when a signature was the credential.
     pub(super) const fn signer(&self) -> Option<Address> {
         self.signer
     }
@@ -82,7 +82,7 @@ impl Pipeline {
                 Ok(Principal {
                     agent: proof.agent(),
                     proof: Proof::Nonce(signed.claim()),
-                    signer: Some(proof.owner()),
+                    signer: Some(proof.signer()),
                     declared_origin: None,
                     read_time,
                 })
@@ -105,7 +105,7 @@ impl Pipeline {
         }
     }
 
-    /// Denies a signature of a client over budget, unless it is by an address that has been seen as the agent's owner.
+    /// Denies a signature of a client over budget, unless it is by an address that has been seen as the agent's holder.
     /// If contracts may be asked, any other signature needs a deposit.
     pub(super) fn check_budget(
         &self,

@@ -90,8 +90,8 @@ impl Pipeline {
         Ok((tier, quota, endpoint_mismatch))
     }
 
-    /// The agent's profile. A cached one that names another owner than the one who signed is older than the signature
-    /// check and is read again; if the owner has changed since that check, the signature is no longer the owner's. One
+    /// The agent's profile. A cached one of which the signer is no holder is older than the signature check and is read
+    /// again; if the holders have changed since that check, the signature is no longer one of theirs. One
     /// without the details that are shown is read again too, or says why it can't be.
     pub(super) async fn profile_of(
         &self,
@@ -109,17 +109,18 @@ impl Pipeline {
         if profile.is_none() && signer.is_none() {
             return Err(gone().into());
         }
-        let is_owner = |profile: &TrustProfile| signer.is_none_or(|signer| profile.owner == signer);
+        let is_holder =
+            |profile: &TrustProfile| signer.is_none_or(|signer| profile.holders.role_of(signer).is_some());
         let is_whole = |profile: &TrustProfile| parts == Parts::Gate || profile.details.is_some();
-        if let Some(profile) = profile.filter(|profile| is_owner(profile) && is_whole(profile)) {
+        if let Some(profile) = profile.filter(|profile| is_holder(profile) && is_whole(profile)) {
             return Ok(profile);
         }
         let latest = Box::pin(time.bound(ports, ports.chain.latest_profile(agent, parts))).await?;
         let profile = latest.ok_or_else(gone)?;
-        if is_owner(&profile) {
+        if is_holder(&profile) {
             Ok(profile)
         } else {
-            Err(self.owners.denial(agent, profile.owner, signer).into())
+            Err(self.owners.denial(agent, profile.holders.owner, signer).into())
         }
     }
 }

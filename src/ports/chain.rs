@@ -9,12 +9,13 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, Either};
 
 use crate::domain::agent_id::AgentId;
+use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
 
-/// On whose behalf an owner is read. It decides who waits for whom, and never who is let in.
+/// On whose behalf holders are read. It decides who waits for whom, and never who is let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Asker {
-    /// Somebody who signed with the key of the owner that was seen last.
+    /// Somebody who signed with the key of a holder that was seen last.
     Vouched,
     /// Anybody: whoever sends something of the right shape.
     Stranger,
@@ -29,13 +30,36 @@ pub enum Parts {
     Whole,
 }
 
-/// An agent's owner that was asked for a signature.
+/// A holder of an agent that was asked for a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AskedOwner {
+pub struct Asked {
     /// Its address.
     pub address: Address,
-    /// True if it is a contract that accepts the signature.
+    /// True if it has code: it is a contract, or a key that acts as one (EIP-7702).
+    pub has_code: bool,
+    /// True if its code accepts the signature (ERC-1271).
     pub accepts: bool,
+}
+
+/// The holders of an agent, who were asked for a signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AskedHolders {
+    /// The owner.
+    pub owner: Asked,
+    /// The wallet, where one is set that may act and is not the owner.
+    pub wallet: Option<Asked>,
+}
+
+impl AskedHolders {
+    /// The owner first.
+    pub fn iter(&self) -> impl Iterator<Item = &Asked> {
+        std::iter::once(&self.owner).chain(&self.wallet)
+    }
+
+    /// Who they are.
+    pub fn holders(&self) -> Holders {
+        Holders { owner: self.owner.address, wallet: self.wallet.map(|wallet| wallet.address) }
+    }
 }
 
 /// An answer that is there at once, or one to wait for. A cached profile is there without an allocation.
@@ -43,7 +67,7 @@ pub type Reading<'a, T> = Either<Ready<Result<T, ChainFault>>, BoxFuture<'a, Res
 
 /// Reads agents from the chain.
 ///
-/// Profiles are for those who have proven who they are. Owners are for anybody, who must not keep these waiting.
+/// Profiles are for those who have proven who they are. Holders are for anybody, who must not keep these waiting.
 ///
 /// `Ok(None)` means that the registry said the agent is not minted, and only that; whatever is unclear is a
 /// [`ChainFault`].
@@ -61,22 +85,22 @@ pub trait Chain: Send + Sync {
         parts: Parts,
     ) -> Result<Option<Arc<TrustProfile>>, ChainFault>;
 
-    /// The agent's owner at the latest block, from a read that began after this call.
-    async fn owner(&self, agent: AgentId, asker: Asker) -> Result<Option<Address>, ChainFault>;
+    /// Who may act for the agent at the latest block, from a read that began after this call.
+    async fn holders(&self, agent: AgentId, asker: Asker) -> Result<Option<Holders>, ChainFault>;
 
-    /// The agent's owner at the latest block, and whether it is a contract that accepts this signature (ERC-1271). From one
-    /// read that began after this call. The contract's errors are no fault: it does not accept the signature. Such a read is
-    /// always a stranger's.
-    async fn ask_owner(
+    /// Who may act for the agent at the latest block, and which of them are contracts that accept this signature (ERC-1271).
+    /// From one read that began after this call. A contract's errors are no fault: it does not accept the signature. Such a
+    /// read is always a stranger's.
+    async fn ask_holders(
         &self,
         agent: AgentId,
         digest: B256,
         signature: &[u8],
-    ) -> Result<Option<AskedOwner>, ChainFault>;
+    ) -> Result<Option<AskedHolders>, ChainFault>;
 
-    /// True when `address` is the owner of the agent that was seen last, however long ago. Reads nothing. It proves
+    /// True when `address` is among the holders of the agent that were seen last, however long ago. Reads nothing. It proves
     /// nothing either: it says whose read is worth more than a stranger's.
-    fn was_owned_by(&self, agent: AgentId, address: Address) -> bool;
+    fn was_held_by(&self, agent: AgentId, address: Address) -> bool;
 
     /// The fault of a read that was given up because its request has no time left.
     fn out_of_time(&self) -> ChainFault;

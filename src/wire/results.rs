@@ -235,6 +235,7 @@ mod tests {
     use super::VerificationResults;
     use crate::domain::agent_id::AgentId;
     use crate::domain::freshness::UnixSeconds;
+    use crate::domain::holders::Holders;
     use crate::domain::profile::{
         Details, LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
     };
@@ -243,7 +244,7 @@ mod tests {
     fn profile(uri: &str) -> Arc<TrustProfile> {
         let evidence = "\"quoted\"".to_owned();
         Arc::new(TrustProfile {
-            owner: Address::repeat_byte(0xab),
+            holders: Holders::owned_by(Address::repeat_byte(0xab)),
             stake: U256::from(5),
             details: Some(Details {
                 reputation: Reputation { total_score: I256::unchecked_from(-9), feedback_count: 2 },

@@ -162,12 +162,14 @@ mod tests {
     use super::{CACHED_BYTES_MAX, ENTRIES_MAX, Entries, HEAVY_BYTES, HEAVY_BYTES_MAX, weight_of};
     use crate::chain::cache::CachedEntry;
     use crate::domain::agent_id::AgentId;
+    use crate::domain::holders::Holders;
     use crate::domain::profile::{Details, Organization, Texts, TrustProfile};
 
     /// How many agents others use.
     const IN_USE: u64 = 1_000;
 
-    const DROPPED: CachedEntry = CachedEntry::Dropped { owner: Address::ZERO, floor: 1, epoch: 0 };
+    const DROPPED: CachedEntry =
+        CachedEntry::Dropped { holders: Holders::owned_by(Address::ZERO), floor: 1, epoch: 0 };
 
     fn id(agent: u64) -> AgentId {
         AgentId::new(U256::from(agent))
@@ -176,7 +178,7 @@ mod tests {
     fn entry(uri_bytes: usize, organizations: usize) -> CachedEntry {
         let organization = Organization { org_id: U256::ONE, name: "n".repeat(500), verified: true };
         let profile = TrustProfile {
-            owner: Address::ZERO,
+            holders: Holders::owned_by(Address::ZERO),
             stake: U256::ZERO,
             details: Some(Details {
                 metadata_uri: "u".repeat(uri_bytes),

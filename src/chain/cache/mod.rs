@@ -8,7 +8,6 @@ pub(super) mod status;
 
 use std::sync::Arc;
 
-use alloy::primitives::Address;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -19,6 +18,7 @@ use crate::chain::cache::status::{Entry, Status, Ticket, micros};
 use crate::chain::registries::logs::Drops;
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::Lifetimes;
+use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
 use crate::ports::chain::ChainFault;
 
@@ -65,10 +65,10 @@ impl ProfileCache {
         if let Entry::Read { profile, .. } = entry { serves.then_some(profile) } else { None }
     }
 
-    /// The agent's owner at its last read. It decides who waits, and never who passes.
-    pub(super) fn last_owner(&self, agent: AgentId) -> Option<Address> {
+    /// Who might act for the agent at its last read. It decides who waits, and never who passes.
+    pub(super) fn last_holders(&self, agent: AgentId) -> Option<Holders> {
         // Strangers ask too: that does not make an entry worth keeping.
-        self.entries.peek(agent).map(|entry| owner_of(&entry))
+        self.entries.peek(agent).map(|entry| holders_of(&entry))
     }
 
     /// How to read an agent now. Taken before the read begins.
@@ -93,7 +93,7 @@ impl ProfileCache {
         let known = self.entries.peek(agent);
         let has_organizations =
             profile.details.as_ref().is_some_and(|details| !details.organizations.is_empty());
-        let read = (Arc::clone(profile), profile.owner, block);
+        let read = (Arc::clone(profile), profile.holders, block);
         if let Some(entry) = status.keep(ticket, read, has_organizations, (known.as_ref(), began_micros)) {
             self.entries.insert(agent, entry);
         }
@@ -130,7 +130,7 @@ impl ProfileCache {
             self.faults.remove_if(&agent, |(ticket, ..)| ticket.followed < at);
             // An agent without an entry gets none: logs name many agents that nobody asks about.
             let dropped =
-                self.entries.peek(agent).and_then(|entry| status.dropped(&entry, owner_of(&entry), at));
+                self.entries.peek(agent).and_then(|entry| status.dropped(&entry, holders_of(&entry), at));
             dropped.map(|dropped| self.entries.insert(agent, dropped)).is_some()
         };
         let members = self.entries.members(&drops.organizations);
@@ -162,10 +162,10 @@ impl ProfileCache {
     }
 }
 
-fn owner_of(entry: &CachedEntry) -> Address {
+fn holders_of(entry: &CachedEntry) -> Holders {
     match entry {
-        Entry::Read { profile, .. } => profile.owner,
-        Entry::Dropped { owner, .. } => *owner,
+        Entry::Read { profile, .. } => profile.holders,
+        Entry::Dropped { holders, .. } => *holders,
     }
 }
 

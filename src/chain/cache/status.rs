@@ -7,11 +7,10 @@
 
 use std::time::Duration;
 
-use alloy::primitives::Address;
-
 use crate::chain::block::Block;
 use crate::chain::spread;
 use crate::domain::chain_settings::Lifetimes;
+use crate::domain::holders::Holders;
 
 /// What the follower has accounted for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -44,7 +43,7 @@ pub(in crate::chain) enum Entry<P> {
     /// Its profile at a block: the followed one, if it is pinned, and else the latest.
     Read { profile: P, block: u64, is_pinned: bool, epoch: u32, began_micros: u64 },
     /// It exists, or did. A read is kept from this block on.
-    Dropped { owner: Address, floor: u64, epoch: u32 },
+    Dropped { holders: Holders, floor: u64, epoch: u32 },
 }
 
 impl Status {
@@ -64,18 +63,18 @@ impl Status {
     }
 
     /// The entry for a read of this block, if it may be kept: no log since is missing in it, and it is not older than what
-    /// is there. Where the follower went on or began anew meanwhile, it stays known that the agent exists, whose it was, and
+    /// is there. Where the follower went on or began anew meanwhile, it stays known that the agent exists, who held it, and
     /// that the block was shown.
     pub(in crate::chain) fn keep<P>(
         &self,
         &Ticket { pinned, epoch, .. }: &Ticket,
-        (profile, owner, block): (P, Address, u64),
+        (profile, holders, block): (P, Holders, u64),
         has_organizations: bool,
         (entry, began_micros): (Option<&Entry<P>>, u64),
     ) -> Option<Entry<P>> {
         let is_pinned = pinned.is_some();
         let known = entry.and_then(|entry| self.block_of(entry)).unwrap_or(self.followed_number());
-        let shown = Entry::Dropped { owner, floor: block.max(known), epoch: self.epoch };
+        let shown = Entry::Dropped { holders, floor: block.max(known), epoch: self.epoch };
         if epoch != self.epoch {
             return (!is_pinned).then_some(shown);
         }
@@ -88,9 +87,14 @@ impl Status {
     }
 
     /// What is left of an entry when a log of block `at` names the agent, if it changes.
-    pub(in crate::chain) fn dropped<P>(&self, entry: &Entry<P>, owner: Address, at: u64) -> Option<Entry<P>> {
+    pub(in crate::chain) fn dropped<P>(
+        &self,
+        entry: &Entry<P>,
+        holders: Holders,
+        at: u64,
+    ) -> Option<Entry<P>> {
         let is_older = self.block_of(entry).is_none_or(|block| block < at);
-        is_older.then_some(Entry::Dropped { owner, floor: at, epoch: self.epoch })
+        is_older.then_some(Entry::Dropped { holders, floor: at, epoch: self.epoch })
     }
 
     /// True when the entry may be served.

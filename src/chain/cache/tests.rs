@@ -12,6 +12,7 @@ use crate::chain::fault::ReadError;
 use crate::chain::registries::logs::{Cause, Drops};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::Lifetimes;
+use crate::domain::holders::Holders;
 use crate::domain::profile::{Texts, TrustProfile};
 use crate::ports::chain::ChainFault;
 
@@ -77,9 +78,16 @@ fn a_fault_is_remembered_for_an_interval_or_until_a_log_concerns_the_agent() {
     }
 }
 
+const NOBODY: Holders = Holders::owned_by(Address::ZERO);
+
 /// A profile with this owner.
 fn profile(owner: Address) -> Arc<TrustProfile> {
-    Arc::new(TrustProfile { owner, stake: U256::ZERO, details: None, texts: Texts::default() })
+    Arc::new(TrustProfile {
+        holders: Holders::owned_by(owner),
+        stake: U256::ZERO,
+        details: None,
+        texts: Texts::default(),
+    })
 }
 
 #[test]
@@ -90,11 +98,11 @@ fn an_agent_whose_read_is_overtaken_by_a_block_is_known_by_its_owner_and_not_ser
     let ticket = cache.begin(id(1), 0);
     cache.advance(block(11), &Drops::default());
     cache.keep(id(1), &ticket, (&profile(owner), 10), 0);
-    assert_eq!(cache.last_owner(id(1)), Some(owner));
+    assert_eq!(cache.last_holders(id(1)), Some(Holders::owned_by(owner)));
     assert!(cache.get(id(1), 0).is_none(), "a log of block 11 may be missing in it");
     // Nor does an older read take the place of what is known.
     cache.keep(id(1), &ticket, (&profile(Address::ZERO), 10), 0);
-    assert_eq!(cache.last_owner(id(1)), Some(owner));
+    assert_eq!(cache.last_holders(id(1)), Some(Holders::owned_by(owner)));
     cache.keep(id(1), &cache.begin(id(1), 0), (&profile(owner), 11), 0);
     assert!(cache.get(id(1), 0).is_some());
 }
@@ -104,11 +112,11 @@ fn a_log_drops_what_was_read_at_a_block_before_it_and_may_be_applied_again() {
     let mut status = Status::default();
     status.restart(Some(block(10)));
     let ticket = status.begin_latest();
-    let read = |known| status.keep(&ticket, ((), Address::ZERO, 12), false, (known, 0));
+    let read = |known| status.keep(&ticket, ((), NOBODY, 12), false, (known, 0));
     let entry = read(None).unwrap();
-    assert!(status.dropped(&entry, Address::ZERO, 12).is_none(), "it has the change");
-    let dropped = status.dropped(&entry, Address::ZERO, 13).unwrap();
-    assert!(status.dropped(&dropped, Address::ZERO, 13).is_none());
+    assert!(status.dropped(&entry, NOBODY, 12).is_none(), "it has the change");
+    let dropped = status.dropped(&entry, NOBODY, 13).unwrap();
+    assert!(status.dropped(&dropped, NOBODY, 13).is_none());
     assert!(read(Some(&dropped)).is_none(), "a read that lacks the change is not kept");
 }
 
@@ -119,8 +127,8 @@ fn a_read_of_before_a_beginning_lowers_no_floor() {
     let began_before = status.begin_latest();
     status.restart(Some(block(25)));
     let pinned = Ticket { pinned: Some(block(25)), ..status.begin_latest() };
-    let keep = |ticket: &Ticket, at, known| status.keep(ticket, ((), Address::ZERO, at), false, (known, 0));
-    let floor = Entry::Dropped { owner: Address::ZERO, floor: 27, epoch: status.begin_latest().epoch };
+    let keep = |ticket: &Ticket, at, known| status.keep(ticket, ((), NOBODY, at), false, (known, 0));
+    let floor = Entry::Dropped { holders: NOBODY, floor: 27, epoch: status.begin_latest().epoch };
     let known = keep(&began_before, 24, Some(&floor)).unwrap();
     assert_eq!(known, floor);
     assert!(keep(&pinned, 25, Some(&known)).is_none(), "it lacks the change of block 27");

@@ -12,11 +12,12 @@ use crate::chain::fault::ReadError;
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::registries::logs::{Drops, Events};
 use crate::domain::agent_id::AgentId;
+use crate::domain::holders::Holders;
 use crate::domain::profile::{
     Details, LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
 };
 use crate::domain::registries::Registries;
-use crate::ports::chain::AskedOwner;
+use crate::ports::chain::{Asked, AskedHolders};
 
 sol! {
     /// Identity registry (ERC-721).
@@ -144,7 +145,7 @@ impl Registries {
     ) -> Result<Option<TrustProfile>, ReadError> {
         // The identity registry is asked twice.
         let mut results = results.take(self.contracts().count() + 1).collect::<Vec<_>>().into_iter();
-        let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
+        let Some(holders) = read_holders(agent, &mut results)? else { return Ok(None) };
         let results = &mut results;
         let metadata_uri = cut(decode::<tokenURICall>("chain.contracts.identity", results)?);
         let stake = stake(results)?;
@@ -154,17 +155,17 @@ impl Registries {
             validation: self.validation.map(|_| validation(results)).transpose()?.unwrap_or_default(),
             organizations: self.organization.map(|_| organizations(results)).transpose()?.unwrap_or_default(),
         };
-        Ok(Some(TrustProfile { owner, stake, details: Some(details), texts: Texts::default() }))
+        Ok(Some(TrustProfile { holders, stake, details: Some(details), texts: Texts::default() }))
     }
 
     /// The calls for a profile without details.
     pub(in crate::chain) fn gate_calls(&self, agent: AgentId) -> Vec<Call3> {
         let stake = getStakeCall { agentId: agent.token_id() }.abi_encode();
-        [self.owner_calls(agent), vec![call(self.stake_vault, stake)]].concat()
+        [self.holder_calls(agent), vec![call(self.stake_vault, stake)]].concat()
     }
 
-    /// The call for the owner.
-    pub(in crate::chain) fn owner_calls(&self, agent: AgentId) -> Vec<Call3> {
+    /// The call for the holders. No wallet acts for an agent of the documented registries.
+    pub(in crate::chain) fn holder_calls(&self, agent: AgentId) -> Vec<Call3> {
         vec![call(self.identity, ownerOfCall { tokenId: agent.token_id() }.abi_encode())]
     }
 
@@ -206,17 +207,17 @@ pub(super) fn call(target: Address, data: Vec<u8>) -> Call3 {
     Call3 { target, allowFailure: true, callData: data.into() }
 }
 
-/// The owner in the result of `ownerOf`; `None` when the agent is not minted.
-pub(in crate::chain) fn read_owner(
+/// The holders in the results of [`Registries::holder_calls`]; `None` when the agent is not minted.
+pub(in crate::chain) fn read_holders(
     agent: AgentId,
     results: &mut impl Iterator<Item = Result3>,
-) -> Result<Option<Address>, ReadError> {
+) -> Result<Option<Holders>, ReadError> {
     let result = results.next().ok_or(TOO_FEW)?;
     if !result.success && is_not_minted(agent, &result.returnData) {
         return Ok(None);
     }
     let owner = decode::<ownerOfCall>("chain.contracts.identity", &mut std::iter::once(result))?;
-    Ok((owner != Address::ZERO).then_some(owner))
+    Ok((owner != Address::ZERO).then_some(Holders::owned_by(owner)))
 }
 
 /// The profile in the results of [`Registries::gate_calls`]; `None` when the agent is not minted.
@@ -224,9 +225,9 @@ pub(in crate::chain) fn read_gate(
     agent: AgentId,
     mut results: impl Iterator<Item = Result3>,
 ) -> Result<Option<TrustProfile>, ReadError> {
-    let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
+    let Some(holders) = read_holders(agent, &mut results)? else { return Ok(None) };
     let stake = stake(&mut results)?;
-    Ok(Some(TrustProfile { owner, stake, details: None, texts: Texts::default() }))
+    Ok(Some(TrustProfile { holders, stake, details: None, texts: Texts::default() }))
 }
 
 /// True when a whole profile may have failed because of its details alone: owner and stake may be had by themselves.
@@ -237,17 +238,18 @@ pub(in crate::chain) fn may_lie_in_details(error: &ReadError) -> bool {
         || matches!(error, Reverted(call) | Undecodable(call) if !is_of_gate(call))
 }
 
-/// The owner and whether it accepts a signature, in the results of `contracts/OwnerSignature.sol`; `None` when the agent is
-/// not minted. Any other word than the one of ERC-1271 is no consent.
-pub(in crate::chain) fn read_asked_owner(
+/// The holders, and which of them accept a signature, in the results of `contracts/HolderSignatures.sol`; `None` when the agent
+/// is not minted. Any other word than the one of ERC-1271 is no consent.
+pub(in crate::chain) fn read_asked_holders(
     agent: AgentId,
     results: Vec<Result3>,
-) -> Result<Option<AskedOwner>, ReadError> {
+) -> Result<Option<AskedHolders>, ReadError> {
     let mut results = results.into_iter();
-    let owner = read_owner(agent, &mut results)?;
+    let holders = read_holders(agent, &mut results)?;
     let Result3 { success, returnData: data } = results.next().ok_or(TOO_FEW)?;
     let accepts = success && **data == *B256::right_padding_from(&isValidSignatureCall::SELECTOR);
-    Ok(owner.map(|address| AskedOwner { address, accepts }))
+    let asked = |holders: Holders| Asked { address: holders.owner, has_code: !data.is_empty(), accepts };
+    Ok(holders.map(|holders| AskedHolders { owner: asked(holders), wallet: None }))
 }
 
 /// True when the revert of `ownerOf` says that this token is not minted. An id in it must be the one that was asked for.

@@ -14,6 +14,7 @@ use crate::chain::tests::actions::{Action, BLOCKS_MAX, HEIGHT_MAX, Mutant, Named
 use crate::chain::tests::blocks::{BackEnd, Blocks, ORGANIZATION};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::Lifetimes;
+use crate::domain::holders::Holders;
 
 const LIFETIMES: Lifetimes = Lifetimes {
     poll_interval: Duration::from_micros(10),
@@ -22,6 +23,7 @@ const LIFETIMES: Lifetimes = Lifetimes {
 };
 const TICK_MICROS: u64 = 10;
 const STALENESS_MICROS: u64 = 1_000;
+const NOBODY: Holders = Holders::owned_by(Address::ZERO);
 
 /// None becomes void.
 const FLOOR: Floor = Floor::new(u64::MAX, None);
@@ -298,7 +300,7 @@ impl World {
         let by_organization = drops.organizations.get(&ORGANIZATION).filter(|_| is_cached);
         for at in [drops.agents.get(&AgentId::new(U256::ONE)), by_organization].into_iter().flatten() {
             let Some(entry) = &self.entry else { return };
-            let Some(dropped) = self.status.dropped(entry, Address::ZERO, *at) else { continue };
+            let Some(dropped) = self.status.dropped(entry, NOBODY, *at) else { continue };
             let current = self.status.begin_latest().epoch;
             if matches!(entry, Entry::Read { block, epoch, .. } if block >= at && *epoch == current) {
                 self.broken = Some("a profile is dropped that has the change");
@@ -320,7 +322,7 @@ impl World {
             self.status.begin(self.entry.as_ref(), self.now_micros)
         };
         if mutant == Some(Mutant::OlderThanShown) && !latest {
-            let never_shown = Entry::<usize>::Dropped { owner: Address::ZERO, floor: 0, epoch: u32::MAX };
+            let never_shown = Entry::<usize>::Dropped { holders: NOBODY, floor: 0, epoch: u32::MAX };
             ticket = self.status.begin(Some(&never_shown), self.now_micros);
         }
         let made = match ticket.pinned {
@@ -355,7 +357,7 @@ impl World {
             kept.pinned = kept.pinned.or(Some(self.blocks.block(made)));
         }
         let has_organizations = self.named == Named::Organization;
-        let read = ((made, Address::ZERO, block), (self.entry.as_ref(), began_micros));
+        let read = ((made, NOBODY, block), (self.entry.as_ref(), began_micros));
         match self.status.keep(&kept, read.0, has_organizations, read.1) {
             Some(shown @ Entry::Dropped { .. }) => self.entry = Some(shown),
             Some(Entry::Read { profile, is_pinned, epoch, .. }) => {

@@ -157,7 +157,11 @@ async fn a_client_over_its_budget_of_refused_credentials_keeps_no_owner_behind_i
         for refused in refused {
             assert_eq!(revoke(&scene, refused).await, "429");
         }
-        assert_eq!((scene.chain.all_calls(), scene.chain.calls("ask_owner")), (1, 0), "no read, no contract");
+        assert_eq!(
+            (scene.chain.all_calls(), scene.chain.calls("ask_holders")),
+            (1, 0),
+            "no read, no contract"
+        );
         let signed = scene.signed();
         assert_eq!(revoke(&scene, signed.clone()).await, "admitted");
         assert_eq!(revoke(&scene, signed).await, "400 replay");
@@ -178,7 +182,7 @@ async fn a_flood_of_revocations_over_budget_reads_few_owners_at_once_and_the_own
         revoke(&scene, signed)
     }));
     let release = async {
-        assert_eq!(scene.chain.calls("owner"), OWNERS_MAX);
+        assert_eq!(scene.chain.calls("holders"), OWNERS_MAX);
         gate.add_permits(1_000);
     };
     let (verdicts, ()) = tokio::join!(biased; flood, release);

@@ -204,7 +204,7 @@ async fn a_signature_that_a_contract_accepts_counts_unless_its_request_is_admitt
     let scene = accepting(STAKES[3]);
     let by_contract = || Credential::Signature(scene.signed());
     scene.fill_window().await;
-    let asked = scene.chain.calls("ask_owner");
+    let asked = scene.chain.calls("ask_holders");
     // The window has refused one.
     for _ in 1..BUDGET / 3 {
         assert_eq!(scene.verdict(&by_contract()).await, "429");
@@ -218,13 +218,13 @@ async fn a_signature_that_a_contract_accepts_counts_unless_its_request_is_admitt
         assert_eq!(scene.verdict(&by_contract()).await, "503");
     }
     let refused = usize::try_from(BUDGET).unwrap() - 1;
-    assert_eq!(scene.chain.calls("ask_owner"), asked + refused);
+    assert_eq!(scene.chain.calls("ask_holders"), asked + refused);
     for _ in 0..3 {
         assert_eq!(scene.verdict(&by_contract()).await, "429");
         let order = scene.order(scene.signed());
         assert_eq!(verdict(&scene.pipeline.issue_key(order, None, KeyChange::Rotate).await), "429");
     }
-    assert_eq!(scene.chain.calls("ask_owner"), asked + refused, "the client's budget is used up");
+    assert_eq!(scene.chain.calls("ask_holders"), asked + refused, "the client's budget is used up");
     *scene.chain.last_owner.lock() = Some(signer(1).address());
     *scene.chain.owner.lock() = Reported::Is(Some(signer(1).address()));
     scene.stake(999);
@@ -263,13 +263,13 @@ async fn contracts_are_asked_for_a_client_at_once_as_often_as_its_budget_allows(
     *scene.chain.gate.lock() = Some(Arc::clone(&gate));
     let signed: Vec<_> = (0..20).map(|_| Credential::Signature(scene.signed())).collect();
     let release = async {
-        assert_eq!(scene.chain.calls("ask_owner"), 5);
+        assert_eq!(scene.chain.calls("ask_holders"), 5);
         gate.add_permits(signed.len());
     };
     let verdicts = join_all(signed.iter().map(|signed| scene.verdict(signed)));
     let (verdicts, ()) = tokio::join!(biased; verdicts, release);
     assert_eq!(verdicts, [["403"; 5].as_slice(), ["429"; 15].as_slice()].concat());
-    assert_eq!(scene.chain.calls("ask_owner"), 5);
+    assert_eq!(scene.chain.calls("ask_holders"), 5);
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "429", "all five have counted");
 }
 

@@ -29,6 +29,7 @@ use crate::domain::denial::Denial;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::{Freshness, UnixSeconds};
+use crate::domain::holders::Holders;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::{Details, Texts, TrustProfile};
 use crate::domain::quota::Quota;
@@ -105,6 +106,7 @@ impl Scene {
         let profile = Arc::new(profile(signer(1).address(), STAKES[0]));
         let chain = Arc::new(ScriptedChain {
             owner: Mutex::new(Reported::Is(Some(signer(1).address()))),
+            wallet: Mutex::default(),
             profile: Mutex::new(Reported::Is(Some(Arc::clone(&profile)))),
             latest: Mutex::new(Reported::Is(Some(profile))),
             is_down: AtomicBool::new(false),
@@ -236,7 +238,7 @@ fn domain() -> SigningDomain {
 
 fn profile(owner: Address, stake: u64) -> TrustProfile {
     TrustProfile {
-        owner,
+        holders: Holders::owned_by(owner),
         stake: U256::from(stake),
         details: Some(Details::default()),
         texts: Texts::default(),

@@ -7,6 +7,7 @@ use alloy::primitives::Address;
 
 use super::{LIMITS, Reported, STAKES, START_SECS, Scene, agent, profile, signer, verdict};
 use crate::domain::denial::Denial;
+use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
@@ -44,9 +45,9 @@ async fn a_cached_profile_of_another_owner_or_of_nobody_is_read_again() {
     for (count, cached) in (1..).zip([Some(Arc::new(profile(signer(2).address(), 0))), None]) {
         *scene.chain.profile.lock() = Reported::Is(cached);
         let permit = scene.admit(&Credential::Signature(scene.signed())).await.unwrap();
-        assert_eq!(permit.profile().owner, signer(1).address());
+        assert_eq!(permit.profile().holders.owner, signer(1).address());
         assert_eq!(permit.tier().number(), 1, "by the stake that was read last");
-        let calls = ["owner", "profile", "latest_profile"].map(|verb| scene.chain.calls(verb));
+        let calls = ["holders", "profile", "latest_profile"].map(|verb| scene.chain.calls(verb));
         assert_eq!(calls, [count; 3]);
     }
 }
@@ -59,7 +60,7 @@ async fn a_cached_profile_of_the_owner_is_good_enough() {
     let key = scene.key(None).await;
     *scene.chain.owner.lock() = Reported::Down;
     assert_eq!(scene.verdict(&key).await, "admitted");
-    assert_eq!((scene.chain.calls("owner"), scene.chain.calls("latest_profile")), (1, 0));
+    assert_eq!((scene.chain.calls("holders"), scene.chain.calls("latest_profile")), (1, 0));
 }
 
 #[tokio::test]
@@ -107,7 +108,7 @@ async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_non
         let signed = SignedRequest { signature: signature_of(bytes), ..scene.signed() };
         let by_wallet = Credential::Signature(signed.clone());
         let permit = scene.admit(&by_wallet).await.unwrap();
-        assert_eq!(permit.profile().owner, wallet);
+        assert_eq!(permit.profile().holders.owner, wallet);
         assert_eq!(scene.verdict(&by_wallet).await, "400 replay");
         assert_eq!(
             verdict(&scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await),
@@ -117,14 +118,14 @@ async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_non
         scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await.unwrap();
     }
     assert_eq!(scene.owner.get(), Some(&wallet), "the audit log names the wallet");
-    let asked = scene.chain.calls("ask_owner");
+    let asked = scene.chain.calls("ask_holders");
     let stale = SignedRequest {
         signature: signature_of(99),
         ..scene.signed_by(&signer(1), agent(7), START_SECS - 301)
     };
     assert_eq!(scene.verdict(&Credential::Signature(stale)).await, "400 replay");
-    assert_eq!(scene.chain.calls("ask_owner"), asked, "nobody is asked about a stale one");
-    assert_eq!(scene.chain.calls("owner"), 0);
+    assert_eq!(scene.chain.calls("ask_holders"), asked, "nobody is asked about a stale one");
+    assert_eq!(scene.chain.calls("holders"), 0);
 }
 
 #[tokio::test]
@@ -152,13 +153,13 @@ async fn without_consent_a_wallets_agent_is_nobodys_and_a_silent_node_lets_nobod
 async fn no_wallet_is_asked_unless_that_is_configured() {
     let (scene, _) = owned_by_a_wallet(SignatureFormat::Keys, None);
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "401 signature");
-    assert_eq!((scene.chain.calls("owner"), scene.chain.calls("ask_owner")), (1, 0));
+    assert_eq!((scene.chain.calls("holders"), scene.chain.calls("ask_holders")), (1, 0));
 }
 
 #[tokio::test]
 async fn the_owners_own_key_needs_no_consent_and_costs_the_shared_read_once_it_is_known() {
     let scene = Scene::with(SignatureFormat::Contracts, None);
-    let calls = |scene: &Scene| ["owner", "ask_owner"].map(|verb| scene.chain.calls(verb));
+    let calls = |scene: &Scene| ["holders", "ask_holders"].map(|verb| scene.chain.calls(verb));
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
     assert_eq!(calls(&scene), [0, 1]);
     *scene.chain.last_owner.lock() = Some(signer(1).address());
@@ -171,9 +172,9 @@ async fn a_key_that_became_the_key_of_the_new_owners_wallet_is_heard() {
     let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts, None);
     *scene.chain.last_owner.lock() = Some(signer(1).address());
     let permit = scene.admit(&Credential::Signature(scene.signed())).await.unwrap();
-    assert_eq!(permit.profile().owner, wallet);
+    assert_eq!(permit.profile().holders.owner, wallet);
     assert_eq!(*scene.chain.askers.lock(), [Asker::Vouched]);
-    assert_eq!(scene.chain.calls("ask_owner"), 1);
+    assert_eq!(scene.chain.calls("ask_holders"), 1);
 }
 
 #[tokio::test]
@@ -198,4 +199,28 @@ async fn an_agent_without_details_passes_where_they_are_not_shown_and_is_503_at_
     *scene.chain.latest.lock() = whole;
     scene.clock.advance_secs(60);
     assert_eq!(scene.verdict(&credentials[1]).await, "admitted", "its nonce is unused");
+}
+
+#[tokio::test]
+async fn an_agents_wallet_signs_as_its_owner_does_until_it_is_cleared() {
+    let scene = Scene::new();
+    let (owner, wallet) = (signer(2).address(), signer(1).address());
+    let held =
+        |wallet| Arc::new(TrustProfile { holders: Holders { owner, wallet }, ..profile(owner, STAKES[3]) });
+    *scene.chain.owner.lock() = Reported::Is(Some(owner));
+    *scene.chain.wallet.lock() = Some(wallet);
+    *scene.chain.profile.lock() = Reported::Is(Some(held(Some(wallet))));
+    *scene.chain.latest.lock() = Reported::Is(Some(held(Some(wallet))));
+    let by_wallet = || Credential::Signature(scene.signed());
+    assert_eq!(scene.verdict(&by_wallet()).await, "admitted");
+    scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
+    assert_eq!(scene.owner.get(), Some(&wallet), "the audit log names who signed");
+    // Cleared between the two reads, and then for good.
+    *scene.chain.profile.lock() = Reported::Is(Some(held(None)));
+    *scene.chain.latest.lock() = Reported::Is(Some(held(None)));
+    assert_eq!(scene.verdict(&by_wallet()).await, "401 signature");
+    *scene.chain.wallet.lock() = None;
+    assert_eq!(scene.verdict(&by_wallet()).await, "401 signature");
+    let by_owner = scene.signed_by(&signer(2), agent(7), START_SECS);
+    assert_eq!(scene.verdict(&Credential::Signature(by_owner)).await, "admitted");
 }

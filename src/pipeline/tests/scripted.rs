@@ -18,11 +18,12 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::holders::Holders;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
-use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
+use crate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
     Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
@@ -53,6 +54,8 @@ impl<T> Reported<T> {
 /// A chain that says what it was told, and counts who asks.
 pub(super) struct ScriptedChain {
     pub(super) owner: Mutex<Reported<Address>>,
+    /// The agent's wallet, where it may act.
+    pub(super) wallet: Mutex<Option<Address>>,
     pub(super) profile: Mutex<Reported<Arc<TrustProfile>>>,
     pub(super) latest: Mutex<Reported<Arc<TrustProfile>>>,
     pub(super) is_down: AtomicBool,
@@ -108,27 +111,31 @@ impl Chain for ScriptedChain {
         }
     }
 
-    async fn owner(&self, _agent: AgentId, asker: Asker) -> Result<Option<Address>, ChainFault> {
-        self.count("owner");
+    async fn holders(&self, _agent: AgentId, asker: Asker) -> Result<Option<Holders>, ChainFault> {
+        self.count("holders");
         self.askers.lock().push(asker);
         self.pass_gate().await;
-        self.owner.lock().clone().say()
+        let owner = self.owner.lock().clone().say()?;
+        Ok(owner.map(|owner| Holders { owner, wallet: *self.wallet.lock() }))
     }
 
-    async fn ask_owner(
+    async fn ask_holders(
         &self,
         _agent: AgentId,
         _digest: B256,
         _signature: &[u8],
-    ) -> Result<Option<AskedOwner>, ChainFault> {
-        self.count("ask_owner");
+    ) -> Result<Option<AskedHolders>, ChainFault> {
+        self.count("ask_holders");
         self.pass_gate().await;
         let accepts = self.accepts.load(Ordering::SeqCst);
         let owner = self.owner.lock().clone().say()?;
-        Ok(owner.map(|address| AskedOwner { address, accepts }))
+        Ok(owner.map(|address| AskedHolders {
+            owner: Asked { address, has_code: accepts, accepts },
+            wallet: self.wallet.lock().map(|address| Asked { address, has_code: false, accepts: false }),
+        }))
     }
 
-    fn was_owned_by(&self, _agent: AgentId, address: Address) -> bool {
+    fn was_held_by(&self, _agent: AgentId, address: Address) -> bool {
         *self.last_owner.lock() == Some(address)
     }
 

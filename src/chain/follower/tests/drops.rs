@@ -136,7 +136,7 @@ async fn who_is_minted_is_found_at_once_and_who_is_burned_is_gone_after_one_poll
     assert_eq!(scene.profile(6).await, None);
     let to = SAMPLE_ACCOUNTS[6].address;
     scene.call(scene.registries.identity, &Identity::mintCall { to, uri: "u".into() });
-    assert_eq!(scene.profile(6).await.unwrap().owner, to, "before any poll");
+    assert_eq!(scene.profile(6).await.unwrap().holders.owner, to, "before any poll");
     scene.warm(&mut following, 6).await;
     scene.call_as(6, &Identity::burnCall { id: U256::from(6) });
     scene.tick(&mut following).await;
@@ -145,7 +145,7 @@ async fn who_is_minted_is_found_at_once_and_who_is_burned_is_gone_after_one_poll
         scene.registries.identity,
         &Identity::mintWithIdCall { to, id: U256::from(6), uri: "u".into() },
     );
-    assert_eq!(scene.profile(6).await.unwrap().owner, to, "a no is not kept");
+    assert_eq!(scene.profile(6).await.unwrap().holders.owner, to, "a no is not kept");
 }
 
 #[tokio::test]
@@ -190,10 +190,10 @@ async fn a_later_owner_read_at_the_latest_block_takes_the_place_of_the_cached_on
     scene.warm(&mut following, 2).await;
     let (from, to) = (SAMPLE_ACCOUNTS[2].address, SAMPLE_ACCOUNTS[8].address);
     scene.call_as(2, &Identity::transferFromCall { from, to, id: U256::from(2) });
-    assert_eq!(scene.profile(2).await.unwrap().owner, from);
+    assert_eq!(scene.profile(2).await.unwrap().holders.owner, from);
     let latest = Chain::latest_profile(&*scene.bench.reader, super::id(2), Parts::Whole).await;
-    assert_eq!(latest.unwrap().unwrap().owner, to);
-    assert_eq!(scene.profile(2).await.unwrap().owner, to);
+    assert_eq!(latest.unwrap().unwrap().holders.owner, to);
+    assert_eq!(scene.profile(2).await.unwrap().holders.owner, to);
 }
 
 #[tokio::test]
@@ -325,7 +325,7 @@ async fn a_state_of_another_block_than_was_asked_for_is_not_kept_as_its_own() {
         let answer = || chain.answer(latest.to_string().as_bytes());
         names_a_block_by_its_hash(request).then(|| Reply::Http(200, String::from_utf8(answer()).unwrap()))
     });
-    assert_eq!(scene.profile(1).await.unwrap().owner, SAMPLE_ACCOUNTS[8].address);
+    assert_eq!(scene.profile(1).await.unwrap().holders.owner, SAMPLE_ACCOUNTS[8].address);
     assert!(scene.is_cached(1).await);
     scene.bench.clock.advance(LIFETIME);
     assert!(!scene.is_cached(1).await, "it was read at the latest block");
@@ -382,7 +382,7 @@ async fn an_agent_whose_details_can_not_be_read_is_kept_without_them_until_a_log
     scene.transfer(4, to);
     scene.tick(&mut following).await;
     let read = scene.profile(4).await.unwrap();
-    assert_eq!((read.owner, details(&read).organizations.len()), (to, 2));
+    assert_eq!((read.holders.owner, details(&read).organizations.len()), (to, 2));
 }
 
 #[tokio::test]

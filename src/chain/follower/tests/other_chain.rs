@@ -65,7 +65,7 @@ impl Scene {
                 "{shown}"
             );
             self.bench.reader.probe().await.unwrap_or_else(|fault| panic!("{shown}: {fault}"));
-            let owner = self.bench.reader.owner(id(1), Asker::Vouched).await;
+            let owner = self.bench.reader.holders(id(1), Asker::Vouched).await;
             assert!(owner.unwrap_or_else(|fault| panic!("{shown}: {fault}")).is_some());
         }
         assert_eq!(healthy(), 0, "{case}: a node of another chain is left out");
@@ -120,7 +120,7 @@ async fn where_no_logs_are_to_be_had_the_head_of_another_chain_leaves_nobody_beh
         assert!(bench.reader.lacks_logs());
         bench.reader.probe().await.unwrap();
         let asked = bench.clock.monotonic_micros();
-        bench.reader.owner(id(1), Asker::Vouched).await.unwrap().unwrap();
+        bench.reader.holders(id(1), Asker::Vouched).await.unwrap().unwrap();
         let passed = Duration::from_micros(bench.clock.monotonic_micros() - asked);
         assert!(passed < STALENESS, "{passed:?}: what is known was forgotten first");
         bench.clock.advance(LIFETIME);

@@ -23,6 +23,7 @@ use crate::chain::tests::clock::until;
 use crate::chain::tests::results::{
     aggregate, aggregate_at, aggregate_of, dated, hex, not_minted, results, returned, reverted, word,
 };
+use crate::domain::holders::Holders;
 use crate::ports::chain::{Asker, Chain, Parts};
 
 /// Results for an owner's read: the first of a profile's.
@@ -95,7 +96,7 @@ async fn whatever_is_no_answer_is_a_fault_and_never_a_missing_agent() {
         let shown = format!("{reply:.100?}");
         let node = TestNode::answering(move |_| reply.clone()).await;
         let bench = bench(&[node.url()], ALL, PATIENT);
-        let owner = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+        let owner = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
         assert_eq!((cause(&owner).kind(), owner.method), (kind, "eth_call"), "{shown}");
         bench.reader.profile(agent(1)).await.unwrap_err();
         bench.reader.latest_profile(agent(1), Parts::Whole).await.unwrap_err();
@@ -113,8 +114,8 @@ async fn whatever_is_no_answer_the_next_node_gives_one() {
         };
         let nodes = [TestNode::answering(move |_| reply.clone()).await, TestNode::answering(good).await];
         let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, PATIENT);
-        let owner = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap();
-        assert_eq!(owner, Some(OWNER), "{shown}");
+        let owner = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap();
+        assert_eq!(owner, Some(Holders::owned_by(OWNER)), "{shown}");
         assert!(bench.reader.profile(agent(1)).await.unwrap().is_some(), "{shown}");
     }
 }
@@ -129,7 +130,7 @@ async fn a_revert_of_the_creation_that_says_not_minted_is_a_fault() {
     })
     .await;
     let bench = bench(&[node.url()], ALL, PATIENT);
-    let owner = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+    let owner = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
     assert_eq!(cause(&owner).kind(), "unintelligible");
 }
 
@@ -137,7 +138,7 @@ async fn a_revert_of_the_creation_that_says_not_minted_is_a_fault() {
 async fn an_answer_without_end_is_cut_off() {
     let node = TestNode::answering(|_| Reply::Endless).await;
     let bench = bench(&[node.url()], ALL, PATIENT);
-    let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+    let fault = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
     assert_eq!(cause(&fault), &ReadError::TooLong(ANSWER_BYTES_MAX));
     let (tries, in_sockets) = (3, 16 * 1024 * 1024);
     assert!(node.bytes_sent() < tries * (ANSWER_BYTES_MAX + in_sockets), "{} bytes", node.bytes_sent());
@@ -157,7 +158,10 @@ async fn an_answer_of_another_chain_or_of_an_older_block_is_asked_again() {
     .await;
     let bench = bench(&[node.url()], ALL, PATIENT);
     for (read, calls) in [(1, 1), (2, 4), (3, 6), (4, 8)] {
-        assert_eq!(bench.reader.owner(agent(1), Asker::Stranger).await.unwrap(), Some(OWNER));
+        assert_eq!(
+            bench.reader.holders(agent(1), Asker::Stranger).await.unwrap(),
+            Some(Holders::owned_by(OWNER))
+        );
         assert_eq!(node.calls("eth_call"), calls, "read {read}");
     }
 }
@@ -174,7 +178,11 @@ async fn a_node_that_lies_once_about_the_time_leaves_nobody_behind() {
     let honest = TestNode::always(good(HEAD)).await;
     let bench = bench_judging(&[liar.url(), honest.url()], Duration::from_secs(600));
     for read in 1..=3 {
-        assert_eq!(bench.reader.owner(agent(1), Asker::Stranger).await.unwrap(), Some(OWNER), "{read}");
+        assert_eq!(
+            bench.reader.holders(agent(1), Asker::Stranger).await.unwrap(),
+            Some(Holders::owned_by(OWNER)),
+            "{read}"
+        );
     }
     assert_eq!((liar.calls("eth_call"), honest.calls("eth_call")), (4, 0));
 }
@@ -189,9 +197,9 @@ async fn nodes_that_are_behind_are_a_fault_that_says_so_and_not_unminted() {
     })
     .await;
     let bench = bench_judging(&[node.url()], Duration::from_secs(600));
-    bench.reader.owner(agent(1), Asker::Stranger).await.unwrap().unwrap();
+    bench.reader.holders(agent(1), Asker::Stranger).await.unwrap().unwrap();
     is_behind.store(true, Ordering::SeqCst);
-    let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+    let fault = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
     assert_eq!(cause(&fault), &ReadError::Behind { number: HEAD - 1, newest: HEAD });
     let metrics = bench.metrics.render().unwrap();
     assert!(metrics.contains("kind=\"behind\""), "{metrics}");
@@ -271,7 +279,7 @@ async fn an_absurd_agent_costs_those_who_are_read_with_it_few_calls() {
     assert_eq!(read.len(), PINNED.keys);
     for (id, read) in read.iter().enumerate() {
         match read {
-            Ok(Some(profile)) => assert!(profile.owner == OWNER && id != 7),
+            Ok(Some(profile)) => assert!(profile.holders.owner == OWNER && id != 7),
             Ok(None) => panic!("nobody"),
             Err(fault) => assert_eq!((id, cause(fault).kind()), (7, "reverted")),
         }
@@ -309,9 +317,9 @@ async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouc
             let reader = Arc::clone(&bench.reader);
             tokio::spawn(async move {
                 if id % 2 == 0 {
-                    reader.owner(agent(1_000 + id), Asker::Stranger).await.map(drop)
+                    reader.holders(agent(1_000 + id), Asker::Stranger).await.map(drop)
                 } else {
-                    reader.ask_owner(agent(1_000), B256::ZERO, &[0; 65]).await.map(drop)
+                    reader.ask_holders(agent(1_000), B256::ZERO, &[0; 65]).await.map(drop)
                 }
             })
         })
@@ -322,10 +330,12 @@ async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouc
         bench.reader.profile(agent(id)).await.unwrap().unwrap();
         bench.reader.latest_profile(agent(id), Parts::Whole).await.unwrap().unwrap();
         assert!(
-            bench.reader.was_owned_by(agent(id), OWNER)
-                && !bench.reader.was_owned_by(agent(id), Address::ZERO)
+            bench.reader.was_held_by(agent(id), OWNER) && !bench.reader.was_held_by(agent(id), Address::ZERO)
         );
-        assert_eq!(bench.reader.owner(agent(id), Asker::Vouched).await.unwrap(), Some(OWNER));
+        assert_eq!(
+            bench.reader.holders(agent(id), Asker::Vouched).await.unwrap(),
+            Some(Holders::owned_by(OWNER))
+        );
     }
     assert_eq!(node.calls("eth_call"), STRANGERS + 30, "no more strangers than may be");
     drop(flood);
@@ -335,7 +345,7 @@ async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouc
 async fn however_many_nodes_hang_a_read_ends_in_time() {
     let nodes = [TestNode::answering(|_| Reply::Hang).await, TestNode::answering(|_| Reply::Hang).await];
     let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, Duration::from_millis(50));
-    let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+    let fault = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
     assert_eq!(cause(&fault), &ReadError::Timeout(50));
     assert_eq!(nodes.each_ref().map(|node| node.calls("eth_call")), [3, 3]);
 }

@@ -90,7 +90,7 @@ fn absurd() -> Vec<(&'static str, usize, Reply)> {
 #[track_caller]
 fn is_bare(read: Option<Arc<TrustProfile>>) {
     let read = read.unwrap();
-    assert_eq!((read.owner, read.stake, &read.details), (OWNER, U256::from(5), &None));
+    assert_eq!((read.holders.owner, read.stake, &read.details), (OWNER, U256::from(5), &None));
 }
 
 async fn whole(bench: &Bench) -> Result<Option<Arc<TrustProfile>>, &'static str> {
@@ -179,5 +179,5 @@ async fn no_agent_can_be_written_full_to_make_the_service_unready() {
     assert_eq!(whole(&bench).await, Err("too_long"));
     bench.reader.probe().await.unwrap();
     assert_eq!(bench.reader.look().await.unwrap().contracts.len(), 5);
-    assert!(bench.reader.owner(agent(1), Asker::Stranger).await.is_ok());
+    assert!(bench.reader.holders(agent(1), Asker::Stranger).await.is_ok());
 }

@@ -9,6 +9,7 @@ use crate::chain::fixture::{Bench, LIFETIME, PATIENT, agent, bench_with, cause, 
 use crate::chain::tests::development::DevScene;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::fixture::{Identity, create, send};
+use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
 use crate::domain::registries::Registries;
 use crate::ports::chain::{Asker, Chain, Parts};
@@ -30,7 +31,7 @@ async fn a_profile_is_what_the_registries_say_read_in_one_call() {
     let scene = DevScene::new().await;
     let bench = bench_of(&scene, scene.registries);
     let read = profile(&bench, 4).await.unwrap();
-    assert_eq!(read.owner, SAMPLE_ACCOUNTS[4].address);
+    assert_eq!(read.holders.owner, SAMPLE_ACCOUNTS[4].address);
     assert_eq!(read.stake, U256::from(500_000) * U256::from(10).pow(U256::from(18)));
     assert!(details(&read).metadata_uri.starts_with("ipfs://"));
     assert_eq!(
@@ -53,10 +54,13 @@ async fn only_an_agent_that_is_not_minted_is_nobody() {
     let scene = DevScene::new().await;
     let bench = bench_of(&scene, scene.registries);
     let owner = SAMPLE_ACCOUNTS[1].address;
-    assert_eq!(bench.reader.owner(agent(1), Asker::Stranger).await.unwrap(), Some(owner));
-    assert_eq!(profile(&bench, 1).await.unwrap().owner, owner);
+    assert_eq!(
+        bench.reader.holders(agent(1), Asker::Stranger).await.unwrap(),
+        Some(Holders::owned_by(owner))
+    );
+    assert_eq!(profile(&bench, 1).await.unwrap().holders.owner, owner);
     for id in [0, 6, u64::MAX] {
-        assert_eq!(bench.reader.owner(agent(id), Asker::Stranger).await.unwrap(), None, "{id}");
+        assert_eq!(bench.reader.holders(agent(id), Asker::Stranger).await.unwrap(), None, "{id}");
         assert_eq!(profile(&bench, id).await, None, "{id}");
         assert_eq!(bench.reader.latest_profile(agent(id), Parts::Whole).await.unwrap(), None, "{id}");
     }
@@ -82,13 +86,16 @@ async fn owners_and_latest_profiles_are_never_taken_from_the_cache() {
     let scene = DevScene::new().await;
     let bench = bench_of(&scene, scene.registries);
     let (old, new) = (SAMPLE_ACCOUNTS[2].address, SAMPLE_ACCOUNTS[8].address);
-    assert_eq!(profile(&bench, 2).await.unwrap().owner, old);
-    assert_eq!(bench.reader.owner(agent(2), Asker::Stranger).await.unwrap(), Some(old));
+    assert_eq!(profile(&bench, 2).await.unwrap().holders.owner, old);
+    assert_eq!(bench.reader.holders(agent(2), Asker::Stranger).await.unwrap(), Some(Holders::owned_by(old)));
     scene.transfer(2, new);
-    assert_eq!(bench.reader.owner(agent(2), Asker::Stranger).await.unwrap(), Some(new));
-    assert_eq!(profile(&bench, 2).await.unwrap().owner, old, "as stale as it may be");
-    assert_eq!(bench.reader.latest_profile(agent(2), Parts::Whole).await.unwrap().unwrap().owner, new);
-    assert_eq!(profile(&bench, 2).await.unwrap().owner, new, "the cache has the later read");
+    assert_eq!(bench.reader.holders(agent(2), Asker::Stranger).await.unwrap(), Some(Holders::owned_by(new)));
+    assert_eq!(profile(&bench, 2).await.unwrap().holders.owner, old, "as stale as it may be");
+    assert_eq!(
+        bench.reader.latest_profile(agent(2), Parts::Whole).await.unwrap().unwrap().holders.owner,
+        new
+    );
+    assert_eq!(profile(&bench, 2).await.unwrap().holders.owner, new, "the cache has the later read");
     assert_eq!(scene.node.all_calls(), 4);
 }
 
@@ -99,9 +106,9 @@ async fn a_thousand_askers_at_once_cost_at_most_two_calls() {
     let ask = |id| {
         let reader = Arc::clone(&bench.reader);
         tokio::spawn(async move {
-            let (owner, profile) =
-                tokio::join!(reader.owner(agent(id), Asker::Stranger), reader.profile(agent(id)));
-            assert_eq!(owner.unwrap(), profile.unwrap().map(|profile| profile.owner));
+            let (holders, profile) =
+                tokio::join!(reader.holders(agent(id), Asker::Stranger), reader.profile(agent(id)));
+            assert_eq!(holders.unwrap(), profile.unwrap().map(|profile| profile.holders));
         })
     };
     // Agent 6 does not exist, so that its askers find nothing in the cache.
@@ -198,7 +205,7 @@ async fn without_multicall_a_profile_longer_than_a_contract_may_be_is_read_too()
 async fn an_owner_without_contract_is_a_fault_and_not_a_missing_agent() {
     let scene = DevScene::new().await;
     let bench = bench_of(&scene, Registries { identity: SAMPLE_ACCOUNTS[9].address, ..scene.registries });
-    let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+    let fault = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
     assert_eq!(cause(&fault), &ReadError::NoCode("chain.contracts.identity"));
 }
 
@@ -215,5 +222,5 @@ async fn a_string_as_long_as_a_novel_is_cut() {
     );
     let bench = bench_of(&scene, Registries { identity, ..scene.registries });
     let read = profile(&bench, 1).await.unwrap();
-    assert_eq!((details(&read).metadata_uri.len(), read.owner), (16 * 1024, to));
+    assert_eq!((details(&read).metadata_uri.len(), read.holders.owner), (16 * 1024, to));
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::chain::fixture::{ALL, Bench, CHAIN_ID, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench};
 use crate::chain::tests::results::{aggregate_of, hex, results, returned, word};
+use crate::domain::holders::Holders;
 use crate::ports::chain::{Asker, Chain};
 
 /// The reply of a node on this chain where Multicall3 stands or not.
@@ -26,7 +27,10 @@ fn is_through_multicall(request: &Value) -> bool {
 }
 
 async fn owner(bench: &Bench) {
-    assert_eq!(bench.reader.owner(agent(1), Asker::Stranger).await.unwrap(), Some(OWNER));
+    assert_eq!(
+        bench.reader.holders(agent(1), Asker::Stranger).await.unwrap(),
+        Some(Holders::owned_by(OWNER))
+    );
 }
 
 /// As of one back end that syncs, behind a URL of several.
@@ -69,7 +73,7 @@ async fn a_node_without_multicall_that_was_away_at_the_start_answers_the_first_r
     .await;
     let bench = bench(&[node.url()], ALL, PATIENT);
     for _ in 0..3 {
-        bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+        bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
     }
     is_away.store(false, Ordering::SeqCst);
     bench.clock.advance(Duration::from_secs(3));

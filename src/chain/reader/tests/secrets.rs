@@ -53,7 +53,7 @@ async fn no_part_of_a_url_is_in_a_fault() {
     for (node, request_timeout, name) in nodes {
         let bench = bench(&[secret_url(&node)], ALL, request_timeout);
         let faults = [
-            bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err(),
+            bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err(),
             bench.reader.profile(agent(1)).await.unwrap_err(),
             bench.reader.probe().await.unwrap_err(),
         ];

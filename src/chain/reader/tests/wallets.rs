@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use alloy::primitives::B256;
+use alloy::primitives::{Address, B256};
 use alloy::sol_types::SolCall;
 use serde_json::{Value, json};
 
@@ -15,13 +15,18 @@ use crate::chain::fixture::{
 };
 use crate::chain::registries::standard::ownerOfCall;
 use crate::chain::tests::results::{aggregate_of, dated, hex, returned, reverted};
-use crate::ports::chain::{AskedOwner, Chain, ChainFault};
+use crate::ports::chain::{Asked, AskedHolders, Chain, ChainFault};
 
 const DIGEST: B256 = B256::repeat_byte(0xd1);
 
 /// The answer of an owner to these bytes.
-async fn ask(bench: &Bench, id: u64, signature: &[u8]) -> Result<Option<AskedOwner>, ChainFault> {
-    bench.reader.ask_owner(agent(id), DIGEST, signature).await
+async fn ask(bench: &Bench, id: u64, signature: &[u8]) -> Result<Option<AskedHolders>, ChainFault> {
+    bench.reader.ask_holders(agent(id), DIGEST, signature).await
+}
+
+/// What is known of an owner without a wallet beside it that has code or not and accepts the signature or not.
+fn owner_alone(address: Address, has_code: bool, accepts: bool) -> Option<AskedHolders> {
+    Some(AskedHolders { owner: Asked { address, has_code, accepts }, wallet: None })
 }
 
 /// The one word of consent.
@@ -47,12 +52,12 @@ async fn only_the_very_word_of_the_standard_is_consent() {
     for (result, accepts) in
         refusals.into_iter().map(|result| (result, false)).chain([(returned(consent()), true)])
     {
-        let shown = format!("{result:?}");
+        let (shown, has_code) = (format!("{result:?}"), !result.returnData.is_empty());
         let answer = hex(dated(HEAD, &answered(result)));
         let node = TestNode::answering(move |_| Reply::Result(answer.clone())).await;
         let bench = bench(&[node.url()], ALL, PATIENT);
         let asked = ask(&bench, 1, &[7; 65]).await.unwrap();
-        assert_eq!(asked, Some(AskedOwner { address: OWNER, accepts }), "{shown}");
+        assert_eq!(asked, owner_alone(OWNER, has_code, accepts), "{shown}");
     }
 }
 
@@ -70,7 +75,7 @@ async fn an_answer_of_another_chain_or_of_an_older_block_is_asked_again_and_one_
     .await;
     let bench = bench_judging(&[node.url()], Duration::from_secs(600));
     for calls in [1, 4] {
-        assert!(ask(&bench, 1, &[7; 65]).await.unwrap().unwrap().accepts);
+        assert!(ask(&bench, 1, &[7; 65]).await.unwrap().unwrap().owner.accepts);
         assert_eq!(node.calls("eth_call"), calls);
     }
     assert_eq!(cause(&ask(&bench, 1, &[7; 65]).await.unwrap_err()).kind(), "unintelligible");
@@ -96,12 +101,11 @@ mod on_the_development_chain {
     use alloy::signers::SignerSync;
     use alloy::signers::local::PrivateKeySigner;
 
-    use super::{DIGEST, ask};
+    use super::{DIGEST, ask, owner_alone};
     use crate::chain::fixture::{Bench, PATIENT, bench_with};
     use crate::chain::tests::development::DevScene;
     use crate::dev::accounts::SAMPLE_ACCOUNTS;
     use crate::dev::fixture::create;
-    use crate::ports::chain::AskedOwner;
 
     fn signature(account: usize, digest: &B256) -> [u8; 65] {
         let signer: PrivateKeySigner = SAMPLE_ACCOUNTS[account].key.parse().unwrap();
@@ -127,7 +131,7 @@ mod on_the_development_chain {
             (own[..64].to_vec(), false),
         ] {
             let asked = ask(&bench, 1, &signature).await.unwrap();
-            assert_eq!(asked, Some(AskedOwner { address: wallet, accepts }), "{} bytes", signature.len());
+            assert_eq!(asked, owner_alone(wallet, true, accepts), "{} bytes", signature.len());
         }
         assert_eq!((scene.node.calls("eth_call"), scene.node.all_calls()), (6, 6));
     }
@@ -139,16 +143,12 @@ mod on_the_development_chain {
         let bench = &bench;
         let asked = |id| async move { ask(bench, id, &signature(0, &DIGEST)).await.unwrap() };
         let account = SAMPLE_ACCOUNTS[2].address;
-        assert_eq!(asked(2).await, Some(AskedOwner { address: account, accepts: false }));
+        assert_eq!(asked(2).await, owner_alone(account, false, false));
         assert_eq!(asked(99).await, None, "not minted");
         for (id, precompile) in [(1, 1), (2, 4), (3, 9)] {
             let address = Address::from_word(B256::from(U256::from(precompile)));
             scene.transfer(id, address);
-            assert_eq!(
-                asked(id).await,
-                Some(AskedOwner { address, accepts: false }),
-                "precompile {precompile}"
-            );
+            assert_eq!(asked(id).await, owner_alone(address, false, false), "precompile {precompile}");
         }
     }
 
@@ -159,7 +159,7 @@ mod on_the_development_chain {
         scene.transfer(1, address);
         for mode in 0..=15 {
             let asked = ask(&bench, 1, &[mode; 65]).await.unwrap();
-            assert_eq!(asked, Some(AskedOwner { address, accepts: mode == 0 }), "mode {mode}");
+            assert_eq!(asked, owner_alone(address, true, mode == 0), "mode {mode}");
         }
         assert_eq!(scene.node.all_calls(), 16, "each in one call");
         let answer = scene.node.bytes_sent() / 16;

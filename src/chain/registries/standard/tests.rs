@@ -5,7 +5,7 @@ use alloy::sol_types::{SolCall, SolError};
 
 use super::{
     ERC721NonexistentToken, Error, OrganizationRow, OwnerQueryForNonexistentToken, TokenDoesNotExist,
-    getValidationCall, getValidationReturn, read_owner, tokenURICall,
+    getValidationCall, getValidationReturn, read_holders, tokenURICall,
 };
 use crate::chain::answer::{Result3, read_dated};
 use crate::chain::contract_check::all_usable;
@@ -22,7 +22,8 @@ fn read_on(registries: Registries, results: &[Result3]) -> Result<Option<TrustPr
 }
 
 fn owner(result: Result3) -> Result<Option<Address>, ReadError> {
-    read_owner(agent(1), &mut std::iter::once(result))
+    let holders = read_holders(agent(1), &mut std::iter::once(result))?;
+    Ok(holders.map(|holders| holders.owner))
 }
 
 /// The usual results with one of them replaced.
