@@ -22,6 +22,8 @@ const FILES: &[(&str, &str)] = &[
     ("agent.js", include_str!("../../console/dist/agent.js")),
     ("app.js", include_str!("../../console/dist/app.js")),
     ("client/client.js", include_str!("../../clients/typescript/dist/client.js")),
+    ("client/credential.js", include_str!("../../clients/typescript/dist/credential.js")),
+    ("client/erc8128.js", include_str!("../../clients/typescript/dist/erc8128.js")),
     ("client/errors.js", include_str!("../../clients/typescript/dist/errors.js")),
     ("client/fetch.js", include_str!("../../clients/typescript/dist/fetch.js")),
     ("client/index.js", include_str!("../../clients/typescript/dist/index.js")),
