@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -106,6 +107,32 @@ def test_the_vectors_are_signed_and_an_independent_verifier_builds_the_same_base
     fields += [(name, value) for name, value in signed.items() if name != "Content-Digest"]
     told = verified(vector["method"], url, fields, (vector["body"] or "").encode(), AtAnyTime)
     assert (Eip191.bases[-1], told.nonce) == (vector["base"], vector["nonce"])
+
+
+@pytest.mark.parametrize(
+    ("scheme", "host", "expected"),
+    [
+        ("https", "API.Example:443", "api.example"),
+        ("http", "API.Example:80", "api.example"),
+        ("http", "api.example:443", "api.example:443"),
+        ("https", "[::1]:443", "[::1]"),
+        ("https", "[::443]", "[::443]"),
+    ],
+)
+def test_a_host_is_signed_in_small_letters_and_without_the_schemes_own_port(scheme: str, host: str, expected: str) -> None:
+    erc8128.sign(Noting(), 1, Outgoing("GET", scheme, host, "/", {}, b""), Coverage(("@authority",)), 0)
+    assert Noting.signed[-1].splitlines()[0] == f'"@authority": {expected}'
+
+
+class Noting:
+    """An account that signs nothing."""
+
+    address = ONE.address
+    signed: list[str] = []
+
+    def sign_message(self, signable_message: Any) -> Any:
+        self.signed.append(signable_message.body.decode())
+        return ONE.sign_message(signable_message)
 
 
 def raw(request: Any) -> list[tuple[str, str]]:
@@ -312,6 +339,12 @@ def without(name: str) -> list[str]:
 )
 def test_an_accept_signature_is_followed_only_to_more_that_the_request_has(asked: str, expected: Coverage | None) -> None:
     assert by_message_signature(7, ONE, 1).asked(asked, REQUEST) == expected
+
+
+def test_no_signature_covers_the_one_before() -> None:
+    again = replace(REQUEST, fields={**REQUEST.fields, "signature": "a=:AA==:", "signature-input": "a=()"})
+    for name in ("signature", "signature-input"):
+        assert erc8128.coverage_asked(challenge([*FLOOR, "content-digest", "content-type", name]), again) is None
 
 
 @pytest.mark.parametrize("send", SENDERS)
