@@ -16,8 +16,8 @@ use tiergate::domain::host_map::HostMap;
 use tiergate::domain::path::PathPattern;
 use tiergate::domain::routing::decide;
 use tiergate::domain::tenant::{
-    AcceptedCredentials, Balance, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules, Route,
-    RouteAccess, Tenant, Timeouts, UpstreamLimits, UpstreamTls,
+    AcceptedCredentials, Balance, DigestCheck, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules,
+    Route, RouteAccess, Tenant, Timeouts, UpstreamLimits, UpstreamTls,
 };
 use tiergate::domain::tier::Tier;
 use tiergate::domain::upstream::Upstream;
@@ -85,7 +85,13 @@ fn tenant(number: usize) -> Arc<Tenant> {
         upstreams: vec![Upstream::parse("127.0.0.1:9000").expect("it is an upstream")],
         networks: None,
         min_tier: Tier::Bronze,
-        credentials: AcceptedCredentials { api_key: true, signature: true },
+        credentials: AcceptedCredentials {
+            api_key: true,
+            signature: true,
+            erc8128: false,
+            erc8128_untagged: false,
+        },
+        digest: DigestCheck::Stream,
         requests_per_minute: None,
         on_endpoint_mismatch: OnMismatch::Allow,
         routes: (0..ROUTES).map(route).collect(),

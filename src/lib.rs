@@ -35,6 +35,7 @@ mod tls;
 
 pub mod domain;
 mod http1;
+mod message_signature;
 pub mod os;
 mod sharded;
 mod within;

@@ -26,6 +26,7 @@ use crate::gateway::policy::forwarded::Believed;
 use crate::gateway::relay::pool::{self, Pool};
 use crate::gateway::watch::Watch;
 use crate::gateway::{Gateway, GatewayDoor, GatewayRules};
+use crate::message_signature::profile::Terms;
 use crate::os::Os;
 use crate::pipeline::{Access, Pipeline};
 use crate::ports::chain::Parts;
@@ -168,6 +169,7 @@ impl App {
             },
             client_proxies: settings.listen.client_proxies(),
             in_flight_max,
+            terms: terms(settings),
             discovery: Arc::clone(&self.discovery),
             via: settings.gateway.via.clone(),
             tracer: self.tracer.clone(),
@@ -187,6 +189,13 @@ impl App {
         let listening = Listening::plain("admin", from_ref(&settings.listen.admin), ADMIN_CONNECTIONS);
         self.process.open_whole(admin, listening)
     }
+}
+
+/// The terms of requests that are signed themselves.
+fn terms(settings: &Settings) -> Terms {
+    let signature = &settings.signature;
+    let window = (signature.freshness.max_age_secs, signature.freshness.max_ahead_secs);
+    Terms::new(settings.chain.pool.chain_id, window, signature.nonce_retention.as_secs())
 }
 
 /// The documents that strangers may read.

@@ -155,7 +155,12 @@ impl<'a> Case<'a> {
             RouteAccess::Public => decision.route.and_then(|at| tenant.routes.get(at)?.requests_per_minute),
             RouteAccess::Agents => {
                 let accepted = tenant.credentials;
-                let kinds = [("api_key", accepted.api_key), ("signature", accepted.signature)];
+                let kinds = [
+                    ("api_key", accepted.api_key),
+                    ("signature", accepted.signature),
+                    ("erc8128", accepted.erc8128),
+                    ("erc8128_untagged", accepted.erc8128_untagged),
+                ];
                 let kinds = kinds.into_iter().filter_map(|(kind, is_taken)| is_taken.then_some(kind));
                 self.add("credentials", kinds.collect::<Vec<_>>());
                 self.add("minTier", decision.min_tier.number());
@@ -163,7 +168,7 @@ impl<'a> Case<'a> {
                     Some(agent) => agent,
                     None => {
                         let formats = (&self.settings.keys.format, self.settings.signature.format);
-                        let credential = credential_of(headers, formats, accepted)?;
+                        let credential = credential_of(headers, formats, accepted, || None)?;
                         let (Credential::Key { digest, .. }, Some(store)) = (credential, self.store) else {
                             self.add(
                                 "agent",

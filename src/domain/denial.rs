@@ -9,6 +9,7 @@ use crate::domain::eip712::Eip712Domain;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::RetryAfter;
+use crate::domain::signed_message::MessageRefusal;
 use crate::domain::tier::Tier;
 
 /// What the request did wrong, with what the contract lists as details. Variants stand in the order of its table.
@@ -49,6 +50,15 @@ pub enum Denial {
         accepted_from: UnixSeconds,
         /// When the owner may sign again.
         retry_after: RetryAfter,
+    },
+    /// A request's own signature does not count. Ours: not in the contract's table.
+    MessageRefused {
+        /// The agent that was named, once it was read.
+        agent: Option<AgentId>,
+        /// The reason.
+        refusal: MessageRefusal,
+        /// When to sign again, where nonces may have been lost.
+        retry_after: Option<RetryAfter>,
     },
     /// The agent is not a minted NFT.
     AgentNotFound {
@@ -106,13 +116,18 @@ pub struct About {
 }
 
 impl Denial {
+    /// The denial of a request whose own signature does not count.
+    pub const fn of_message(agent: Option<AgentId>, refusal: MessageRefusal) -> Self {
+        Self::MessageRefused { agent, refusal, retry_after: None }
+    }
+
     /// The agent, tier and limit, for logs.
     pub fn about(&self) -> About {
         let of = |agent, tier, limit| About { agent, tier, limit };
         match self {
             Self::RateLimited { agent, tier, limit, .. } => of(*agent, *tier, Some(*limit)),
             Self::TierBlocked { agent, current, .. } => of(Some(*agent), Some(*current), None),
-            Self::InvalidApiKey { agent } => of(*agent, None, None),
+            Self::InvalidApiKey { agent } | Self::MessageRefused { agent, .. } => of(*agent, None, None),
             Self::SignatureInvalid { agent, .. }
             | Self::ReplayDetected { agent, .. }
             | Self::TimestampRefused { agent, .. }

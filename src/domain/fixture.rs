@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::domain::tenant::{
-    AcceptedCredentials, Balance, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules, Tenant,
-    Timeouts, UpstreamLimits, UpstreamTls,
+    AcceptedCredentials, Balance, DigestCheck, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules,
+    Tenant, Timeouts, UpstreamLimits, UpstreamTls,
 };
 use crate::domain::tier::Tier;
 
@@ -17,7 +17,13 @@ pub(crate) fn tenant() -> Tenant {
         upstreams: Vec::new(),
         networks: None,
         min_tier: Tier::Bronze,
-        credentials: AcceptedCredentials { api_key: true, signature: true },
+        credentials: AcceptedCredentials {
+            api_key: true,
+            signature: true,
+            erc8128: false,
+            erc8128_untagged: false,
+        },
+        digest: DigestCheck::Stream,
         requests_per_minute: None,
         on_endpoint_mismatch: OnMismatch::Allow,
         routes: Vec::new(),

@@ -27,6 +27,7 @@ pub mod rpc_header;
 pub mod rpc_url;
 pub mod secret;
 pub mod signature;
+pub mod signed_message;
 pub mod tenant;
 pub mod tier;
 pub mod trace;

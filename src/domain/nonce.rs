@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use alloy::primitives::U256;
+use alloy::primitives::{Keccak256, U256};
 
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::uint256::{self, NotUint256};
@@ -20,6 +20,14 @@ impl Nonce {
     /// The nonce with this value.
     pub const fn new(value: U256) -> Self {
         Self(value)
+    }
+
+    /// The nonce of a signed HTTP message, by the account that it names: a nonce is that account's own.
+    pub fn of_message(keyid: &str, nonce: &str) -> Self {
+        let mut hasher = Keccak256::new();
+        // No name holds a zero byte.
+        [keyid.as_bytes(), b"\0", nonce.as_bytes()].into_iter().for_each(|part| hasher.update(part));
+        Self(hasher.finalize().into())
     }
 
     /// The number that is signed.

@@ -21,6 +21,9 @@ const CURVE_ORDER: U256 = uint!(0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A0
 /// The largest s that counts as low (EIP-2): half the order.
 const LOW_S_MAX: U256 = uint!(0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0_U256);
 
+/// The end of signatures of accounts that do not exist yet (ERC-6492).
+const DEPLOYS: [u8; 32] = hex!("6492649264926492649264926492649264926492649264926492649264926492");
+
 /// The signatures that are well-formed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignatureFormat {
@@ -57,7 +60,7 @@ pub struct SignatureBytes(Form);
 enum Form {
     /// r, s and v.
     Key([u8; KEY_SIGNATURE_BYTES]),
-    /// Longer than a key's.
+    /// Any other: of a contract wallet.
     Long(Arc<[u8]>),
 }
 
@@ -80,6 +83,19 @@ impl SignatureBytes {
     /// The signature made of these bytes.
     pub const fn from_bytes(bytes: [u8; KEY_SIGNATURE_BYTES]) -> Self {
         Self(Form::Key(bytes))
+    }
+
+    /// The signature of an HTTP message, whatever its length: only the account knows its form. A key's has v as 27 or 28.
+    pub fn of_message(bytes: &[u8]) -> Self {
+        match <[u8; KEY_SIGNATURE_BYTES]>::try_from(bytes) {
+            Ok(key @ [.., 27 | 28]) => Self(Form::Key(key)),
+            Ok(_) | Err(_) => Self(Form::Long(bytes.into())),
+        }
+    }
+
+    /// True if the account does not exist yet: the signature says how to deploy it (ERC-6492).
+    pub fn deploys_account(&self) -> bool {
+        self.as_bytes().ends_with(&DEPLOYS)
     }
 
     /// All of its bytes.

@@ -28,6 +28,8 @@ pub struct Tenant {
     pub min_tier: Tier,
     /// What it takes as proof.
     pub credentials: AcceptedCredentials,
+    /// When bodies of signed requests are compared with their digests.
+    pub digest: DigestCheck,
     /// Its own limits; nothing: those of the service.
     pub requests_per_minute: Option<PerTier<Quota>>,
     /// What becomes of an agent whose `Origin` is not the one declared for its key.
@@ -102,6 +104,26 @@ pub struct AcceptedCredentials {
     pub api_key: bool,
     /// Signatures of owners.
     pub signature: bool,
+    /// Requests that are signed themselves (ERC-8128).
+    pub erc8128: bool,
+    /// Such requests whose signatures have no tag, as libraries of early 2026 make them.
+    pub erc8128_untagged: bool,
+}
+
+impl AcceptedCredentials {
+    /// True if requests may be signed themselves.
+    pub const fn has_messages(self) -> bool {
+        self.erc8128 || self.erc8128_untagged
+    }
+}
+
+/// When the body of a request that is signed itself is compared with its digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DigestCheck {
+    /// While it passes: the upstream gets all of another body but its end.
+    Stream,
+    /// Before any of it goes upstream.
+    Before,
 }
 
 /// What becomes of an agent whose `Origin` is not the one declared for its key.

@@ -48,6 +48,8 @@ pub(crate) struct Context {
     pub(super) origin: Option<Box<[u8]>>,
     /// What its 401 says in `WWW-Authenticate` instead of the usual.
     pub(super) challenge: Option<HeaderValue>,
+    /// What its 401 asks to be signed.
+    pub(super) asked_for: Option<HeaderValue>,
     /// True if its body is still coming.
     pub(super) awaits_body: bool,
     /// How much of its body has come, in bytes.
@@ -97,6 +99,7 @@ impl Context {
             has_documents: true,
             origin: None,
             challenge: None,
+            asked_for: None,
             awaits_body: false,
             body_bytes: 0,
             speaks_grpc: false,
@@ -160,7 +163,8 @@ impl Context {
         self.write_answer_headers(lines);
         // In a map its `Vary` replaces the one about pages, and names their header too.
         if self.permit().is_some() {
-            answers::write_sharing(fields, lines);
+            let has_messages = self.site.as_ref().is_some_and(|site| site.tenant.credentials.has_messages());
+            answers::write_sharing(fields, has_messages, lines);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::domain::quota::Allowance;
 use crate::domain::routing::Decision;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::Gateway;
+use crate::gateway::checked_body::CheckedBody;
 use crate::gateway::dialect::Dialect;
 use crate::gateway::notes::Notes;
 use crate::gateway::policy::requests::asks_for_stream;
@@ -20,8 +21,11 @@ use crate::gateway::upstreams::Upstreams;
 use crate::http1::fields::{FIELDS_MAX, Fields};
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
+use crate::message_signature::Content;
+use crate::message_signature::digest::BodyDigest;
 use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::permit::Permit;
+use crate::pipeline::refusal::Refusal;
 use crate::pipeline::standing::Standing;
 use crate::wire::client_ip::client_of;
 use crate::wire::credentials::{credential_of, origin_of};
@@ -39,6 +43,7 @@ pub(super) struct Incoming<'a, F> {
     pub(super) peer: IpAddr,
     /// True if it came over TLS.
     pub(super) is_tls: bool,
+    pub(super) content: Content,
     /// How another gateway asks about it that forwards it itself; `None`: it is ours to forward.
     pub(super) dialect: Option<Dialect>,
 }
@@ -203,14 +208,14 @@ impl Gateway {
     ) -> Result<(Caller, Option<Place>), ErrorCause> {
         let (fields, site) = (request.fields, &route.site);
         let formats = (self.pipeline.key_format(), self.pipeline.signature_format());
-        let credential = credential_of(fields, formats, site.tenant.credentials)?;
+        let accepted = site.tenant.credentials;
+        let credential = credential_of(fields, formats, accepted, || self.signatures(request, accepted))?;
         notes.credential = Some(credential.kind());
         let origin = origin_of(fields)?;
         let access = site.access(route.decision.min_tier);
         let ask = Ask { credential, client, origin, access };
         // A read of the chain may take seconds. Keys ask for no leave: a neighbour's flood would use it up, and refuse good ones.
-        let is_signed = matches!(ask.credential, Credential::Signature(_));
-        let asking = is_signed.then(|| self.room.ask(client)).transpose();
+        let asking = ask.credential.is_signed().then(|| self.room.ask(client)).transpose();
         let _asking = asking.map_err(|full| overloaded(site, full))?; // 503
         let verifying = self.pipeline.verify(&ask);
         let standing = match self.rules.verify_time_max {
@@ -220,7 +225,8 @@ impl Gateway {
             None => verifying.await,
         };
         notes.step("verify", &self.clock);
-        let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)))?;
+        let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)));
+        let standing = standing.map_err(|refusal| refused(refusal, &ask.credential))?;
         let agent = standing.agent();
         let is_stream = asks_for_stream(fields, route.upgrades());
         let guest = if is_stream { Guest::Stream(agent) } else { Guest::Agent(agent) };
@@ -231,6 +237,12 @@ impl Gateway {
         let outcome = outcome.and_then(|permit| Ok((site.assertion(&permit)?, permit)));
         self.observer.decided(outcome.as_ref().map(|(_, permit)| permit));
         let (assertion, permit) = outcome?;
+        if request.content == Content::Follows
+            && matches!(ask.credential, Credential::Messages(_))
+            && let Some(Ok(digest)) = BodyDigest::of(fields)
+        {
+            notes.body = Some(Box::new(CheckedBody::new(digest, site.tenant.digest)));
+        }
         Ok((Caller::Agent(permit, assertion), place))
     }
 
@@ -256,6 +268,14 @@ impl Gateway {
                 (_, _) => overloaded,
             }
         })
+    }
+}
+
+/// The cause of a refusal. Without the chain nobody knows who signed a request.
+fn refused(refusal: Refusal, credential: &Credential) -> ErrorCause {
+    match (refusal, credential) {
+        (Refusal::Chain(fault), Credential::Messages(_)) => ErrorCause::Unverified(fault),
+        (refusal, _) => refusal.into(),
     }
 }
 

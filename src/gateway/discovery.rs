@@ -4,7 +4,7 @@ use crate::domain::host::HostPattern;
 use crate::domain::path::{self, Reading};
 use crate::domain::routing;
 use crate::domain::tenant::{RouteAccess, Tenant};
-use crate::wire::discovery::{KEY_SET_PATH, METADATA_PATH, RULES_PATH};
+use crate::wire::discovery::{ERC8128_PATH, KEY_SET_PATH, METADATA_PATH, RULES_PATH};
 
 /// The longest path of a resource that has metadata of its own, in bytes: whoever is refused makes us write no more.
 const RESOURCE_BYTES_MAX: usize = 256;
@@ -16,6 +16,8 @@ pub(crate) enum Document<'a> {
     Rules,
     /// The public keys of assertions.
     KeySet,
+    /// The terms of signed requests.
+    SignedRequests,
     /// The metadata of the resource at this path, which is empty for the whole host.
     Metadata(&'a str),
 }
@@ -35,6 +37,9 @@ pub(crate) fn document_at<'a>(
     }
     if tenant.assertion && path == KEY_SET_PATH.as_bytes() {
         return Some(Document::KeySet);
+    }
+    if tenant.credentials.erc8128 && path == ERC8128_PATH.as_bytes() {
+        return Some(Document::SignedRequests);
     }
     resource(path.strip_prefix(METADATA_PATH.as_bytes())?).map(Document::Metadata)
 }

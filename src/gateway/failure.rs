@@ -4,6 +4,8 @@ use std::io;
 
 use rustix::io::Errno;
 
+use crate::domain::denial::Denial;
+use crate::domain::signed_message::MessageRefusal;
 use crate::wire::errors::ErrorCause;
 
 /// The reason why a request that was let through got no whole answer.
@@ -16,6 +18,8 @@ pub(super) enum Failure {
     Malformed,
     /// The body is longer than the tenant takes.
     TooLarge,
+    /// The body is another than the one whose digest was signed.
+    OtherBody,
     /// The request took longer than its tenant allows.
     Overdue,
     /// There is no upstream to try.
@@ -39,6 +43,7 @@ impl Failure {
             | Self::ClientSlow
             | Self::Malformed
             | Self::TooLarge
+            | Self::OtherBody
             | Self::Overdue
             | Self::NoUpstream
             | Self::Overloaded
@@ -53,6 +58,10 @@ impl Failure {
             Self::ClientSlow => Some(ErrorCause::TooSlow),
             Self::Malformed => Some(ErrorCause::Malformed { problem: "it can't be read or forwarded" }),
             Self::TooLarge => Some(ErrorCause::UploadTooLarge { bytes_max: bytes_max.unwrap_or_default() }),
+            Self::OtherBody => {
+                let denial = Denial::of_message(None, MessageRefusal::BadContentDigest);
+                Some(ErrorCause::Refused(denial.into()))
+            }
             Self::NoUpstream | Self::Upstream(_) => Some(ErrorCause::Upstream),
             Self::Overdue | Self::UpstreamSlow(_) => Some(ErrorCause::UpstreamTimeout),
             Self::Overloaded => Some(ErrorCause::Overloaded),

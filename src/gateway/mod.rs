@@ -13,6 +13,7 @@ pub(crate) mod table;
 pub(crate) mod watch;
 mod way;
 
+mod checked_body;
 mod context;
 mod corridor;
 mod counters;
@@ -24,6 +25,7 @@ mod notes;
 mod observe;
 mod pace;
 mod refusals;
+mod signed;
 mod times;
 mod tries;
 mod upstreams;
@@ -56,6 +58,7 @@ use crate::http1::fields::Fields;
 use crate::http1::head::RequestHead;
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
+use crate::message_signature::profile::Terms;
 use crate::pipeline::Pipeline;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
 use crate::serve::connection::Connection;
@@ -134,6 +137,8 @@ pub(crate) struct GatewayRules {
     pub(crate) client_proxies: Vec<IpNet>,
     /// How many requests may be under way at once.
     pub(crate) in_flight_max: u32,
+    /// The terms of requests that are signed themselves.
+    pub(crate) terms: Terms,
     /// The documents about the service.
     pub(crate) discovery: Arc<Discovery>,
     /// The name in `Via`; `None`: one of its own.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::gateway::checked_body::CheckedBody;
 use crate::ports::clock::Clock;
 use crate::telemetry::traces::Trace;
 
@@ -10,6 +11,8 @@ use crate::telemetry::traces::Trace;
 pub(super) struct Notes {
     /// The kind of credential that was read.
     pub(super) credential: Option<&'static str>,
+    /// The body of a signed request, to be compared with its digest.
+    pub(super) body: Option<Box<CheckedBody>>,
     /// The trace of a request that is sampled.
     pub(super) trace: Option<Box<Trace>>,
 }

@@ -48,6 +48,7 @@ impl Gateway {
         };
         if cause.is_unauthenticated() {
             write_way(ctx, answer.headers_mut());
+            self.write_challenge(cause.message_refusal(), ctx, answer.headers_mut());
         }
         self.observer.refused(cause, error_type, ctx);
         answer
@@ -55,7 +56,7 @@ impl Gateway {
 }
 
 /// Writes the headers of a 401 that lead on.
-pub(super) fn write_way(ctx: &mut Context, headers: &mut HeaderMap) {
+fn write_way(ctx: &mut Context, headers: &mut HeaderMap) {
     if let Some(challenge) = ctx.challenge.take() {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }

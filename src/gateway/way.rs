@@ -12,8 +12,9 @@ use crate::gateway::discovery::{Document, document_at, is_named, resource};
 use crate::gateway::refusals::End;
 use crate::gateway::site::Site;
 use crate::http1::fields::Fields;
+use crate::message_signature::profile::Terms;
 use crate::wire::answers::Answer;
-use crate::wire::discovery::{LocalRules, METADATA_PATH, TenantRules, key_set};
+use crate::wire::discovery::{LocalRules, METADATA_PATH, TenantRules, key_set, signed_requests};
 use crate::wire::errors::ErrorCause;
 
 impl Gateway {
@@ -27,6 +28,10 @@ impl Gateway {
         let local = LocalRules { gateway_url, quotas: site.quotas(), tenant: Some(tenant) };
         match document {
             Document::KeySet => Some(key_set(site.issuer.as_ref()?.key_set())),
+            Document::SignedRequests => {
+                let Terms { chain_id, validity_secs_max, .. } = self.rules.terms;
+                Some(signed_requests(chain_id, validity_secs_max, self.account_kinds()))
+            }
             Document::Rules => Some(self.rules.discovery.rules(&local)),
             Document::Metadata(path) => {
                 Some(self.rules.discovery.metadata(&format!("{}{path}", gateway_url?), &local))
@@ -41,6 +46,9 @@ impl Gateway {
         request: &Incoming<'_, F>,
         ctx: &mut Context,
     ) -> End {
+        if cause.is_unauthenticated() {
+            self.ask_for_signature(request, ctx);
+        }
         if cause.is_unauthenticated()
             && ctx.has_documents
             && let Some(site) = ctx.site.as_ref().filter(|site| site.shown.metadata)

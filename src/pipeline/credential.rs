@@ -7,6 +7,7 @@ use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::signature::SignatureBytes;
+use crate::domain::signed_message::{MessageRefusal, SignedMessage};
 use crate::pipeline::Access;
 
 /// One request for admission.
@@ -34,6 +35,19 @@ pub enum Credential {
     },
     /// A signature of the agent's owner.
     Signature(SignedRequest),
+    /// Signatures over the request itself.
+    Messages(SignedMessages),
+}
+
+/// A request that claims to be signed itself by who may act for the agent (ERC-8128). One of its signatures is enough.
+#[derive(Debug, Clone)]
+pub struct SignedMessages {
+    /// The agent, whose name is a part of what is signed.
+    pub agent: AgentId,
+    /// The signatures, in the order in which they are judged.
+    pub messages: Vec<SignedMessage>,
+    /// The refusal of an earlier signature, which stands for all if none counts.
+    pub first_refusal: Option<MessageRefusal>,
 }
 
 /// A request that claims to be signed by the agent's owner (contract, "Signed request").
@@ -67,6 +81,7 @@ impl Credential {
         match self {
             Self::Key { .. } => "api_key",
             Self::Signature(_) => "signature",
+            Self::Messages(_) => "erc8128",
         }
     }
 
@@ -75,6 +90,15 @@ impl Credential {
         match self {
             Self::Key { named, .. } => *named,
             Self::Signature(signed) => Some(signed.agent),
+            Self::Messages(signed) => Some(signed.agent),
+        }
+    }
+
+    /// True if the chain is read to tell who signed.
+    pub(crate) const fn is_signed(&self) -> bool {
+        match self {
+            Self::Key { .. } => false,
+            Self::Signature(_) | Self::Messages(_) => true,
         }
     }
 }

@@ -195,9 +195,11 @@ const fn is_refused_credential(denial: &Denial) -> bool {
         | Denial::ReplayDetected { .. }
         | Denial::TimestampRefused { .. }
         | Denial::AgentNotFound { .. }
-        | Denial::InvalidApiKey { .. } => true,
+        | Denial::InvalidApiKey { .. }
+        | Denial::MessageRefused { retry_after: None, .. } => true,
         Denial::KeyAlreadyExists { .. }
         | Denial::NonceForgotten { .. }
+        | Denial::MessageRefused { retry_after: Some(_), .. }
         | Denial::RateLimited { .. }
         | Denial::TierBlocked { .. }
         | Denial::EndpointMismatch { .. } => false,

@@ -10,6 +10,7 @@ use crate::domain::quota::{Allowance, RetryAfter};
 use crate::domain::tier::Tier;
 use crate::pipeline::Pipeline;
 use crate::pipeline::credential::{Ask, Credential};
+use crate::pipeline::message;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::standing::Standing;
 use crate::ports::store::{Admission, NonceRefused};
@@ -71,6 +72,7 @@ impl Pipeline {
             }
             Admission::NonceRefused(refused) => Err(match &ask.credential {
                 Credential::Signature(signed) => nonce_denial(refused, agent, signed.nonce),
+                Credential::Messages(_) => message::nonce_denial(agent, refused),
                 // A store that refuses a nonce where none was claimed is not believed to have admitted anybody.
                 Credential::Key { named, .. } => Denial::InvalidApiKey { agent: *named },
             }

@@ -87,6 +87,18 @@ impl Pipeline {
                     read_time,
                 })
             }
+            Credential::Messages(signed) => {
+                let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
+                // Boxed: no other credential carries the room for it along.
+                let proof = Box::pin(self.prove_message(ask, signed, (deposit, read_time))).await?;
+                Ok(Principal {
+                    agent: signed.agent,
+                    proof: Proof::Nonce(proof.claim),
+                    signer: Some(proof.account),
+                    declared_origin: None,
+                    read_time,
+                })
+            }
         }
     }
 

@@ -227,7 +227,7 @@ impl<'a> Field<'a> {
         parse(&self.text()?).map_err(|error| self.invalid(format!("{phrase}: {error}")))
     }
 
-    fn agent(&self) -> Result<AgentId, Invalid> {
+    pub(super) fn agent(&self) -> Result<AgentId, Invalid> {
         self.parsed(AgentId::parse, NOT_NUMERIC)
     }
 

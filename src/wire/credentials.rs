@@ -5,12 +5,16 @@
 use serde_json::Value;
 
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
+use crate::domain::denial::Denial;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::signature::SignatureFormat;
+use crate::domain::signed_message::MessageRefusal;
 use crate::domain::tenant::AcceptedCredentials;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
-use crate::pipeline::credential::{Credential, SignedRequest};
+use crate::message_signature::candidates::Candidates;
+use crate::pipeline::credential::{Credential, SignedMessages, SignedRequest};
+use crate::pipeline::refusal::Refusal;
 use crate::wire::bodies::{Field, Invalid, signed_request};
 use crate::wire::errors::ErrorCause;
 use crate::wire::received::echo_text;
@@ -28,16 +32,29 @@ const SIGNED: [Name; 3] = [Name::AgentSignature, Name::AgentNonce, Name::AgentTi
 const REPEATED: ErrorCause =
     ErrorCause::Unproven { problem: "A credential is shown more than once; show one, once" };
 
-/// Takes the one credential out of a request's headers.
+const TWO_KINDS: &str = "are a signed request and something else; show one of them";
+
+/// Takes the one credential out of a request. `signed` reads the signatures over the request itself, where the tenant
+/// takes them.
 /// Error: 401 when there is none that the tenant takes, or one stands more than once; 400 when there are two kinds, or
 /// one is not of the contract's shape.
 pub(crate) fn credential_of(
     fields: &impl Fields,
     (format, signatures): (&ApiKeyFormat, SignatureFormat),
     accepted: AcceptedCredentials,
+    signed_messages: impl FnOnce() -> Option<Result<Candidates, MessageRefusal>>,
 ) -> Result<Credential, ErrorCause> {
     let key = key_shown(fields, format)?;
     let is_signed = SIGNED.into_iter().any(|name| fields.has(name));
+    if accepted.has_messages() {
+        let messages = messages(fields, signed_messages(), key.is_some() || is_signed)?;
+        if let Some(messages) = messages {
+            return Ok(Credential::Messages(messages));
+        }
+        if key.is_none() && !is_signed && !accepted.api_key && !accepted.signature {
+            return Err(refused(MessageRefusal::SignatureMissing));
+        }
+    }
     match (key, is_signed) {
         (Some(_), true) => Err(ErrorCause::Invalid(Invalid {
             field: "credentials",
@@ -52,6 +69,35 @@ pub(crate) fn credential_of(
         (None, true) => Err(ErrorCause::Unproven { problem: "Signatures are not taken here" }),
         (None, false) => Err(ErrorCause::Unproven { problem: "An agent's credential is required" }),
     }
+}
+
+/// The signatures over the request itself. Those of other kinds, beside another credential, are somebody else's.
+fn messages(
+    fields: &impl Fields,
+    found: Option<Result<Candidates, MessageRefusal>>,
+    shows_other: bool,
+) -> Result<Option<SignedMessages>, ErrorCause> {
+    let Candidates { messages, first_refusal } = match found {
+        None => return Ok(None),
+        Some(Err(MessageRefusal::SignatureMissing | MessageRefusal::NoAcceptableSignature))
+            if shows_other =>
+        {
+            return Ok(None);
+        }
+        Some(Err(refusal)) => return Err(refused(refusal)),
+        Some(Ok(_)) if shows_other => {
+            let (field, received) = ("credentials", Value::Null);
+            return Err(Invalid { field, received, problem: TWO_KINDS.into() }.into());
+        }
+        Some(Ok(candidates)) => candidates,
+    };
+    let agent = text_of("agentId", fields, Name::AgentId)?;
+    let agent = Field::of_header("agentId", agent).agent()?;
+    Ok(Some(SignedMessages { agent, messages, first_refusal }))
+}
+
+fn refused(refusal: MessageRefusal) -> ErrorCause {
+    Refusal::from(Denial::of_message(None, refusal)).into()
 }
 
 /// The web origin that the request comes from. Browsers write `null` where there is none.
@@ -156,7 +202,8 @@ mod tests {
         shows_key,
     };
 
-    const BOTH: AcceptedCredentials = AcceptedCredentials { api_key: true, signature: true };
+    const BOTH: AcceptedCredentials =
+        AcceptedCredentials { api_key: true, signature: true, erc8128: false, erc8128_untagged: false };
 
     fn format() -> ApiKeyFormat {
         ApiKeyFormat::new("svc_live_v1_")
@@ -179,7 +226,7 @@ mod tests {
 
     /// Status of what a request with these headers gets, or what was read.
     fn read(lines: &[(&str, &str)]) -> Result<Credential, (u16, ErrorCause)> {
-        credential_of(&headers(lines), (&format(), SignatureFormat::Keys), BOTH)
+        credential_of(&headers(lines), (&format(), SignatureFormat::Keys), BOTH, || None)
             .map_err(|cause| (cause.answer(0).1.status().as_u16(), cause))
     }
 

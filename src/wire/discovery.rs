@@ -21,6 +21,9 @@ pub(crate) const RULES_PATH: &str = "/.well-known/tiergate";
 /// Where the metadata of a protected resource is, before the resource's own path (RFC 9728, section 3.1).
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 
+/// Where the terms of signed requests are (ERC-8128, section 7).
+pub(crate) const ERC8128_PATH: &str = "/.well-known/erc8128";
+
 /// Where the public keys of assertions are (RFC 7517).
 pub(crate) const KEY_SET_PATH: &str = "/.well-known/jwks.json";
 
@@ -160,9 +163,29 @@ impl Discovery {
             });
             document.insert("minTier".to_owned(), min_tier.number().into());
             document.insert("credentials".to_owned(), kinds);
+            if credentials.erc8128 {
+                document.insert("signedRequests".to_owned(), ERC8128_PATH.into());
+            }
         }
         Value::Object(document)
     }
+}
+
+/// 200 of the terms of signed requests on a chain: for how many seconds a signature may be good, and which accounts sign.
+pub(crate) fn signed_requests(chain_id: u64, validity_secs_max: u64, account_kinds: &str) -> Answer {
+    let document = json!({
+        "max_validity_sec": validity_secs_max,
+        "chains": [format!("eip155:{chain_id}")],
+        "account_verification": account_kinds,
+        "route_policies": {
+            "default": {
+                "required_components": ["x-agent-id"],
+                "replay": "non-replayable",
+                "content_digest": "request-body",
+            },
+        },
+    });
+    answer(&document, FIVE_MINUTES)
 }
 
 /// 200 of the public keys of assertions.

@@ -11,8 +11,10 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::{Allowance, RetryAfter};
+use crate::domain::signed_message::MessageRefusal;
 use crate::domain::tier::Tier;
 use crate::pipeline::refusal::Refusal;
+use crate::ports::chain::ChainFault;
 use crate::wire::answers::{Answer, rfc3339};
 use crate::wire::bodies::Invalid;
 use crate::wire::errors::row::Row;
@@ -64,6 +66,8 @@ pub(crate) enum ErrorCause {
     Upstream,
     /// An upstream took too long.
     UpstreamTimeout,
+    /// The chain can't be read to tell who signed a request.
+    Unverified(ChainFault),
     /// The request has passed this gateway before.
     Loop,
     /// The gateway is at one of its limits; nothing was sent to an upstream.
@@ -107,7 +111,7 @@ impl ErrorCause {
 
     /// The same for a client that speaks gRPC: without a body.
     pub(crate) fn grpc_answer(&self) -> (&'static str, Answer) {
-        let Row { status, error_type, message, details, mut headers, gateway_headers } = self.row();
+        let Row { status, error_type, message, details, mut headers, gateway_headers, .. } = self.row();
         headers.extend(gateway_headers);
         grpc::write(status, error_type, &message, details.as_ref(), &mut headers);
         headers.insert(CACHE_CONTROL, NO_STORE);
@@ -117,14 +121,23 @@ impl ErrorCause {
     }
 
     /// True for a 401: another credential might do.
-    pub(crate) const fn is_unauthenticated(&self) -> bool {
-        matches!(
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        let is_bare = matches!(
             self,
             Self::Unproven { .. }
                 | Self::Refused(Refusal::Denied(
                     Denial::SignatureInvalid { .. } | Denial::InvalidApiKey { .. }
                 ))
-        )
+        );
+        is_bare || self.message_refusal().is_some_and(|refusal| kind_of(refusal).0 == 401)
+    }
+
+    /// The reason why a request's own signature does not count.
+    pub(crate) const fn message_refusal(&self) -> Option<MessageRefusal> {
+        if let Self::Refused(Refusal::Denied(Denial::MessageRefused { refusal, .. })) = self {
+            return Some(*refusal);
+        }
+        None
     }
 
     fn row(&self) -> Row {
@@ -136,16 +149,10 @@ impl ErrorCause {
                 json!({ "field": field, "received": received }),
             ),
             Self::Refused(Refusal::Denied(denial)) => Row::of_denial(denial),
-            Self::Refused(Refusal::Chain(fault)) => Row::new(
-                503,
-                "RPC_ERROR",
-                if fault.is_behind {
-                    "The chain's nodes are behind what is known; try again later"
-                } else {
-                    "The chain can't be read at the moment; try again later"
-                },
-                json!({ "rpcUrl": &*fault.endpoint, "method": fault.method }),
-            ),
+            Self::Refused(Refusal::Chain(fault)) => Row::of_chain(fault),
+            Self::Unverified(fault) => {
+                Row { reason: Some(MessageRefusal::VerificationUnavailable.code()), ..Row::of_chain(fault) }
+            }
             Self::Refused(Refusal::Store(_) | Refusal::Entropy(_) | Refusal::Unrecorded(_))
             | Self::Internal => {
                 Row::bare(500, "INTERNAL_ERROR", "The service failed to process the request; try again later")
@@ -200,6 +207,34 @@ impl ErrorCause {
     }
 }
 
+/// Status and `errorType` of a refusal of a request's own signature.
+const fn kind_of(refusal: MessageRefusal) -> (u16, &'static str) {
+    match refusal {
+        MessageRefusal::SignatureInputInvalid | MessageRefusal::SignatureTooLarge => {
+            (400, "VALIDATION_ERROR")
+        }
+        MessageRefusal::NonceReused => (401, "REPLAY_DETECTED"),
+        MessageRefusal::VerificationUnavailable => (503, "REPLAY_DETECTED"),
+        MessageRefusal::SignatureMissing
+        | MessageRefusal::NoAcceptableSignature
+        | MessageRefusal::InvalidKeyid
+        | MessageRefusal::UnsupportedChain
+        | MessageRefusal::UnsupportedAccount
+        | MessageRefusal::InvalidTime
+        | MessageRefusal::RequestNotYetValid
+        | MessageRefusal::RequestExpired
+        | MessageRefusal::RequestValidityTooLong
+        | MessageRefusal::InvalidNonce
+        | MessageRefusal::InsufficientCoverage
+        | MessageRefusal::ContentDigestRequired
+        | MessageRefusal::BadContentDigest
+        | MessageRefusal::NonceRequired
+        | MessageRefusal::UnsupportedAlgorithm
+        | MessageRefusal::BadSignature
+        | MessageRefusal::PrincipalNotAllowed => (401, "SIGNATURE_INVALID"),
+    }
+}
+
 impl Row {
     /// As the contract has it, rule 2 of "Rate limiting".
     fn rate_limited(
@@ -218,6 +253,34 @@ impl Row {
         let mut row = Self::new(429, "RATE_LIMITED", message, details);
         write_allowance(&mut row.headers, Allowance { limit, remaining: 0 });
         row.with(RETRY_AFTER, retry_after.seconds())
+    }
+
+    fn of_chain(fault: &ChainFault) -> Self {
+        Self::new(
+            503,
+            "RPC_ERROR",
+            if fault.is_behind {
+                "The chain's nodes are behind what is known; try again later"
+            } else {
+                "The chain can't be read at the moment; try again later"
+            },
+            json!({ "rpcUrl": &*fault.endpoint, "method": fault.method }),
+        )
+    }
+
+    /// As ERC-8128 has it, section 6.
+    fn of_message(agent: Option<&AgentId>, refusal: MessageRefusal, retry_after: Option<RetryAfter>) -> Self {
+        let (code, (status, error_type)) = (refusal.code(), kind_of(refusal));
+        let details = match status {
+            400 => json!({ "field": "Signature-Input", "received": null }),
+            _ => json!({ "agentId": agent.map(AgentId::to_string) }),
+        };
+        let message = format!("The request's signature is refused: {}", code.replace('_', " "));
+        let row = Self { reason: Some(code), ..Self::new(status, error_type, message, details) };
+        match retry_after {
+            Some(retry_after) => row.with(RETRY_AFTER, retry_after.seconds()),
+            None => row,
+        }
     }
 
     fn of_denial(denial: &Denial) -> Self {
@@ -254,6 +317,9 @@ impl Row {
                 with_nonce(agent, nonce),
             )
             .with(RETRY_AFTER, retry_after.seconds()),
+            Denial::MessageRefused { agent, refusal, retry_after } => {
+                Self::of_message(agent.as_ref(), *refusal, *retry_after)
+            }
             Denial::AgentNotFound { agent } => {
                 Self::new(404, "AGENT_NOT_FOUND", "The agent is not registered", of(agent))
             }

@@ -62,6 +62,7 @@ mod retries;
 mod room;
 mod routing;
 mod secrets;
+mod signed_requests;
 mod slow;
 mod smuggling;
 mod streaming;
@@ -136,6 +137,8 @@ const TOPICS: &[Topic<Stage>] = &[
     ("paths", ONCE, paths::CASES),
     ("credentials", ONCE, credentials::CASES),
     ("credentials", STORES, credentials::STORED),
+    ("signed_requests", ONCE, signed_requests::CASES),
+    ("signed_requests", STORES, signed_requests::STORED),
     ("secrets", ONCE, secrets::CASES),
     ("access_log", ONCE, access_log::CASES),
     ("explain", STORES, explain::CASES),

@@ -15,7 +15,7 @@ use crate::config::tenants::values::{TIERS, distinct, tier, upstreams};
 use crate::config::tenants::{in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::domain::quota::Quota;
-use crate::domain::tenant::{AcceptedCredentials, OnMismatch, Route, RouteAccess, Tenant};
+use crate::domain::tenant::{AcceptedCredentials, DigestCheck, OnMismatch, Route, RouteAccess, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier};
 
 /// How many hosts a tenant may have.
@@ -24,7 +24,20 @@ const HOSTS_MAX: usize = 256;
 /// How many routes a tenant may have.
 const ROUTES_MAX: usize = 1_000;
 
-const CREDENTIALS: [(&str, &str); 2] = [("api_key", "api_key"), ("signature", "signature")];
+const CREDENTIALS: [(&str, &str); 4] = [
+    ("api_key", "api_key"),
+    ("signature", "signature"),
+    ("erc8128", "erc8128"),
+    ("erc8128_untagged", "erc8128_untagged"),
+];
+
+/// What a tenant takes that does not say.
+const USUAL_CREDENTIALS: [&str; 2] = ["api_key", "signature"];
+
+const DIGEST: [(&str, DigestCheck); 2] = [("stream", DigestCheck::Stream), ("before", DigestCheck::Before)];
+
+/// The longest body that is held until its digest is checked, in bytes.
+const HELD_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 const ON_MISMATCH: [(&str, OnMismatch); 2] = [("allow", OnMismatch::Allow), ("deny", OnMismatch::Deny)];
 
@@ -58,6 +71,10 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         reader.report(&["on_endpoint_mismatch"], phrase);
     }
     let proxy = proxy::read(reader);
+    let digest = reader.text("digest", "stream", choice(&DIGEST));
+    if digest == Some(DigestCheck::Before) {
+        check_held(reader, proxy.as_ref().map(|proxy| proxy.body_bytes_max), credentials);
+    }
     let cors = cors::read(reader);
     let in_flight = in_flight::read(reader);
     let discovery = reader.boolean("discovery", true);
@@ -86,6 +103,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         networks: neighbours.networks(),
         min_tier: min_tier?,
         credentials: credentials?,
+        digest: digest?,
         requests_per_minute: requests_per_minute?,
         on_endpoint_mismatch: on_endpoint_mismatch?,
         routes: routes?,
@@ -103,11 +121,28 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
 
 fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {
     const PATH: &str = "credentials";
-    let all = CREDENTIALS.map(|(word, _)| word);
-    let accepted = reader.texts(PATH, &all, &(1..=all.len()), choice(&CREDENTIALS))?;
+    let kinds = 1..=CREDENTIALS.len();
+    let accepted = reader.texts(PATH, &USUAL_CREDENTIALS, &kinds, choice(&CREDENTIALS))?;
     let accepted = distinct(reader, PATH, accepted)?;
     let accepts = |word| accepted.contains(&word);
-    Some(AcceptedCredentials { api_key: accepts("api_key"), signature: accepts("signature") })
+    Some(AcceptedCredentials {
+        api_key: accepts("api_key"),
+        signature: accepts("signature"),
+        erc8128: accepts("erc8128"),
+        erc8128_untagged: accepts("erc8128_untagged"),
+    })
+}
+
+/// Bodies that are held take memory for each request under way.
+fn check_held(reader: &mut Reader, bytes_max: Option<Option<u64>>, credentials: Option<AcceptedCredentials>) {
+    if credentials.is_some_and(|accepted| !accepted.has_messages()) {
+        let phrase = "has no meaning without signed requests; remove it, or accept \"erc8128\"";
+        reader.report(&["digest"], phrase);
+    }
+    if bytes_max.is_some_and(|most| most.is_none_or(|most| most > HELD_BYTES_MAX)) {
+        let phrase = format!("holds bodies: write max_body_bytes of 1 to {HELD_BYTES_MAX}, or \"stream\"");
+        reader.report(&["digest"], phrase);
+    }
 }
 
 /// The tenant's own limits, or none when the list is empty. The outer `None` is a problem.

@@ -11,6 +11,7 @@ use crate::gateway::dialect::Dialect;
 use crate::http1::fields::{Fields, SpanFields, Spans};
 use crate::http1::head::RequestHead;
 use crate::http1::told::read_told;
+use crate::message_signature::Content;
 use crate::serve::is_readable;
 use crate::serve::whole::Request;
 use crate::wire::errors::ErrorCause;
@@ -106,6 +107,7 @@ impl Original {
             fields,
             peer: self.peer,
             is_tls: self.is_tls,
+            content: Content::Unseen,
             dialect: Some(dialect),
         }
     }

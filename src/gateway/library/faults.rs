@@ -19,9 +19,10 @@ pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 pub(super) const TRANSFER_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The failures that have errors of their own among the library's.
-const OURS: [(ErrorType, Failure); 5] = [
+const OURS: [(ErrorType, Failure); 6] = [
     (ErrorType::Custom("overdue"), Failure::Overdue),
     (ErrorType::Custom("upload too large"), Failure::TooLarge),
+    (ErrorType::Custom("another body than the signed one"), Failure::OtherBody),
     (ErrorType::Custom("the client stopped sending its body"), Failure::ClientSlow),
     (ErrorType::Custom("no upstream has an address"), Failure::NoUpstream),
     (ErrorType::Custom("no room"), Failure::Overloaded),
@@ -31,7 +32,7 @@ const OURS: [(ErrorType, Failure); 5] = [
 pub(super) fn error_of(failure: Failure) -> Box<Error> {
     let ours = OURS.into_iter().find(|(_, known)| *known == failure);
     let error = Error::new(ours.map_or(ErrorType::InternalError, |(kind, _)| kind));
-    if failure == Failure::ClientSlow { error.into_down() } else { error }
+    if matches!(failure, Failure::ClientSlow | Failure::OtherBody) { error.into_down() } else { error }
 }
 
 /// The proof that a request may go upstream. Without one nothing does.

@@ -54,9 +54,9 @@ impl std::ops::Deref for LibraryProxy {
 }
 
 impl LibraryProxy {
-    async fn let_through(&self, session: &Session, ctx: &mut Context) -> Result<Passage, End> {
+    async fn let_through(&self, session: &mut Session, ctx: &mut Context) -> Result<Passage, End> {
         let request = incoming(session).ok_or(ErrorCause::Internal)?;
-        self.begin_trace(&session.req_header().headers, ctx);
+        self.begin_trace(request.fields, ctx);
         let route = self.route(&request, ctx)?;
         let admitted = self.admit(&request, route, &mut ctx.notes).await;
         admitted.map_err(|cause| self.show_way(cause, &request, ctx))
@@ -225,6 +225,12 @@ impl ProxyHttp for LibraryProxy {
         if longest.is_some_and(|longest| ctx.body_bytes > longest) {
             return Err(faults::error_of(Failure::TooLarge));
         }
+        if let Some(checked) = &mut ctx.notes.body {
+            // No piece at all is the end, to the library too.
+            let is_last = end_of_stream || body.is_none();
+            let piece = checked.pass(body.take(), is_last).map_err(faults::error_of)?;
+            *body = Some(piece).filter(|piece| !is_last || !piece.is_empty());
+        }
         Ok(())
     }
 
@@ -313,6 +319,9 @@ impl ProxyHttp for LibraryProxy {
         let is_whole = session.response_written().is_none() && !session.as_ref().retry_buffer_truncated();
         if is_whole && faults::is_unprocessed(&error) && self.may_repeat(ctx) {
             ctx.body_bytes = 0;
+            if let Some(checked) = &mut ctx.notes.body {
+                checked.restart();
+            }
             return error;
         }
         if faults::is_silence(&error) && ctx.awaits_body {

@@ -8,12 +8,16 @@ use pingora::proxy::Session;
 
 use crate::gateway::corridor::Incoming;
 use crate::gateway::observe::{Ended, Ending};
+use crate::message_signature::Content;
 
 /// A request of the library's, as the corridor reads it.
-pub(super) fn incoming(session: &Session) -> Option<Incoming<'_, HeaderMap>> {
+pub(super) fn incoming(session: &mut Session) -> Option<Incoming<'_, HeaderMap>> {
+    let content = if session.is_body_empty() { Content::Empty } else { Content::Follows };
+    let session = &*session;
     let request = session.req_header();
     Some(Incoming {
         dialect: None,
+        content,
         method: request.method.as_str(),
         target: request.raw_path(),
         authority: authority_of(request),

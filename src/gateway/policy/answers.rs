@@ -9,6 +9,9 @@ use crate::http1::writing::Lines;
 /// covers the headers beside it.
 const PROOFS: &[u8] = b"Authorization, Origin, X-API-Key, X-Agent-Signature";
 
+/// The same where requests may be signed themselves.
+const PROOFS_AND_MESSAGES: &[u8] = b"Authorization, Origin, Signature, X-API-Key, X-Agent-Signature";
+
 /// True if a header of a message is for one hop only (RFC 9110, section 7.6.1). `Connection` names others; those that frame
 /// or route the message, or are for caches, stay even if it names them.
 pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &[u8]) -> bool {
@@ -19,7 +22,7 @@ pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &
 
 /// Keeps an answer to an admitted agent from everybody else: it is for requests with the same proof. As HTTP has it for
 /// `Authorization` (RFC 9111, section 3.5), no shared cache may store it unless the upstream says that one may.
-pub(in crate::gateway) fn write_sharing(fields: &impl Fields, lines: &mut impl Lines) {
+pub(in crate::gateway) fn write_sharing(fields: &impl Fields, has_messages: bool, lines: &mut impl Lines) {
     let (mut is_shared, mut is_private) = (false, false);
     for value in fields.values(Name::CacheControl) {
         for directive in value.split(|byte| *byte == b',') {
@@ -31,7 +34,7 @@ pub(in crate::gateway) fn write_sharing(fields: &impl Fields, lines: &mut impl L
                 is_whole && [&b"private"[..], b"no-store"].iter().any(|one| name.eq_ignore_ascii_case(one));
         }
     }
-    lines.set("Vary", PROOFS);
+    lines.set("Vary", if has_messages { PROOFS_AND_MESSAGES } else { PROOFS });
     if !is_private && !is_shared {
         lines.set("Cache-Control", b"private");
     }
@@ -60,7 +63,7 @@ mod tests {
             headers.append("cache-control".parse::<HeaderName>().unwrap(), value.parse().unwrap());
         }
         let mut out = Vec::new();
-        write_sharing(&headers, &mut out);
+        write_sharing(&headers, false, &mut out);
         let vary = [b"Vary: ", PROOFS, b"\r\n"].concat();
         String::from_utf8(out.strip_prefix(&*vary).unwrap().to_owned()).unwrap()
     }
@@ -88,6 +91,13 @@ mod tests {
         ] {
             assert_eq!(added(said), "", "{said:?}");
         }
+    }
+
+    #[test]
+    fn a_cache_tells_signed_requests_apart_where_there_are_any() {
+        let mut out = Vec::new();
+        write_sharing(&HeaderMap::new(), true, &mut out);
+        assert!(out.starts_with(b"Vary: Authorization, Origin, Signature, X-API-Key"));
     }
 
     #[test]

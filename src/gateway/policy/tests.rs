@@ -79,7 +79,8 @@ fn judge_request(fields: &Counting, via: &Via) -> bool {
     let keys = ApiKeyFormat::new("svc_live_v1_");
     let peer = IpAddr::from(Ipv4Addr::LOCALHOST);
     let trusted = [IpNet::from(peer)];
-    let both = AcceptedCredentials { api_key: true, signature: true };
+    let both =
+        AcceptedCredentials { api_key: true, signature: true, erc8128: false, erc8128_untagged: false };
     let Ok(options) = Options::of(fields) else { return true };
     let believed =
         &TrustedHeaders::new(&["Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"]);
@@ -94,7 +95,7 @@ fn judge_request(fields: &Counting, via: &Via) -> bool {
     let mut out = Vec::new();
     forwarded::write(fields, &arrival, b"a", &mut out);
     via.write(fields, "1.1", &mut out);
-    let is_refused = credential_of(fields, (&keys, SignatureFormat::Keys), both).is_err();
+    let is_refused = credential_of(fields, (&keys, SignatureFormat::Keys), both, || None).is_err();
     is_refused | origin_of(fields).is_err() | via.has_passed(fields)
 }
 

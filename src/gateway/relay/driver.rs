@@ -109,7 +109,7 @@ impl<R: AnswerRules> Driver<'_, R> {
     /// Client to upstream. True if anything was moved.
     fn move_request(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
         let mut has_moved = self.exchange.take_upload(&mut self.client.ahead, self.buffers)?;
-        if !self.is_deaf && !self.buffers.to_upstream.is_empty() {
+        if !self.is_deaf && !self.exchange.is_held() && !self.buffers.to_upstream.is_empty() {
             match write(self.upstream, &mut self.buffers.to_upstream, context) {
                 Ok(moved) => has_moved |= moved,
                 Err(error) => {
@@ -137,7 +137,8 @@ impl<R: AnswerRules> Driver<'_, R> {
             }
             return Ok(false);
         }
-        if !ahead.is_empty() || !self.buffers.to_upstream.is_empty() {
+        let is_waiting = !self.buffers.to_upstream.is_empty() && !self.exchange.is_held();
+        if !ahead.is_empty() || is_waiting {
             return Ok(false);
         }
         let count = match self.exchange.upload.straight() {
@@ -146,7 +147,7 @@ impl<R: AnswerRules> Driver<'_, R> {
                 let most = most.min(self.read_bytes);
                 out.reserve(most);
                 let count = read(stream, out, most, context).map_err(|_| Failure::ClientGone)?;
-                self.exchange.upload.took(count);
+                self.exchange.upload.took(last(out, count));
                 if count > 0 {
                     self.exchange.check_upload()?;
                 }
@@ -198,7 +199,7 @@ impl<R: AnswerRules> Driver<'_, R> {
                 out.reserve(most);
                 let read = read(self.upstream, out, most, context);
                 if let (Ok(count), Some(download)) = (&read, &mut self.exchange.download) {
-                    download.took(*count);
+                    download.took(last(out, *count));
                 }
                 read
             }
@@ -228,7 +229,7 @@ impl<R: AnswerRules> Driver<'_, R> {
         let limits = &self.limits;
         let (next, failure) = if !self.buffers.to_client.is_empty() || self.needs_flush {
             (self.downloaded + limits.client_write, Failure::ClientGone)
-        } else if !self.buffers.to_upstream.is_empty() {
+        } else if !self.buffers.to_upstream.is_empty() && !self.exchange.is_held() {
             (self.uploaded + limits.upstream_write, Failure::UpstreamSlow("WriteTimedout"))
         } else if self.exchange.upload.is_over() {
             (self.downloaded + limits.upstream_read, Failure::UpstreamSlow("ReadTimedout"))
@@ -244,6 +245,11 @@ impl<R: AnswerRules> Driver<'_, R> {
             None => (next, failure),
         }
     }
+}
+
+/// The last bytes of a buffer.
+fn last(bytes: &[u8], count: usize) -> &[u8] {
+    bytes.get(bytes.len().saturating_sub(count)..).unwrap_or_default()
 }
 
 /// Large bodies are read in larger pieces.

@@ -3,6 +3,7 @@
 
 use bytes::{Buf, BytesMut};
 
+use crate::gateway::checked_body::CheckedBody;
 use crate::gateway::failure::Failure;
 use crate::gateway::policy::answers::is_about_limits;
 use crate::gateway::policy::requests::is_trailer_kept;
@@ -70,6 +71,8 @@ pub(super) struct Exchange {
     interims: u32,
     /// True if any byte of an answer has come.
     pub(super) has_answer: bool,
+    /// True if nothing is sent before the whole request is there and right.
+    holds_request: bool,
 }
 
 impl Outgoing {
@@ -140,7 +143,24 @@ impl Exchange {
             searched: 0,
             interims: 0,
             has_answer: false,
+            holds_request: false,
         }
+    }
+
+    /// Has the request's body compared with its digest. If nothing is sent before that, the client must not wait for the
+    /// upstream's leave to send it.
+    pub(super) fn check_body(&mut self, checked: CheckedBody, buffers: &mut Buffers) {
+        self.holds_request = checked.holds_all;
+        self.upload.must_match(checked.digest);
+        if self.holds_request && self.awaits_continue {
+            self.awaits_continue = false;
+            buffers.to_client.bytes.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+    }
+
+    /// True while the request waits for its own end.
+    pub(super) fn is_held(&self) -> bool {
+        self.holds_request && !self.upload.is_over()
     }
 
     /// True if the whole answer was taken.
@@ -167,7 +187,8 @@ impl Exchange {
         ahead: &mut BytesMut,
         buffers: &mut Buffers,
     ) -> Result<bool, Failure> {
-        if self.upload.is_over() || ahead.is_empty() || !buffers.to_upstream.has_room() {
+        let has_room = buffers.to_upstream.has_room() || self.is_held();
+        if self.upload.is_over() || ahead.is_empty() || !has_room {
             return Ok(false);
         }
         let piece = ahead.get(..ROOM_BYTES).unwrap_or(ahead);
@@ -178,11 +199,17 @@ impl Exchange {
         Ok(taken > 0)
     }
 
-    /// Refuses an upload that grows beyond the tenant's limit.
+    /// Refuses an upload that grows beyond the tenant's limit, and the end of one that is not the body that was signed.
     pub(super) fn check_upload(&mut self) -> Result<(), Failure> {
         self.awaits_continue = false;
         let too_long = self.body_bytes_max.is_some_and(|most| self.upload.bytes() > most);
-        if too_long { Err(Failure::TooLarge) } else { Ok(()) }
+        if too_long {
+            Err(Failure::TooLarge)
+        } else if self.upload.is_another() {
+            Err(Failure::OtherBody)
+        } else {
+            Ok(())
+        }
     }
 
     /// Takes the upstream's bytes as far as there is room.

@@ -63,6 +63,9 @@ impl Relay {
         // A client that asks for another protocol may go on in it.
         let goes_on = !connection.is_stopping() && !head.upgrades;
         let mut exchange = Exchange::new(head, is_to_head, expects, goes_on, limit);
+        if let Some(checked) = ctx.notes.body.take() {
+            exchange.check_body(*checked, &mut buffers);
+        }
         let outcome = self.exchange(&mut connection, head, ctx, &mut exchange, &mut buffers).await;
         (ctx.place, ctx.retrying) = (None, None);
         ctx.body_bytes = exchange.upload.bytes();
@@ -174,8 +177,10 @@ impl Relay {
         let limit = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
         let answer = failure.cause(limit).map(|cause| self.gateway.answer_to(cause.into(), ctx));
         let Some(answer) = answer.filter(|_| !has_begun) else {
-            let is_clients =
-                matches!(failure, Failure::ClientGone | Failure::ClientSlow | Failure::Malformed);
+            let is_clients = matches!(
+                failure,
+                Failure::ClientGone | Failure::ClientSlow | Failure::Malformed | Failure::OtherBody
+            );
             let ending = if is_clients { Ending::ClientLeft } else { Ending::Failed };
             self.note_end(&connection, head, ctx, exchange, ending);
             return None;

@@ -19,6 +19,7 @@ use crate::http1::head::{Body, RequestHead};
 use crate::http1::name::Name;
 use crate::http1::options::Options;
 use crate::http1::writing::Lines;
+use crate::message_signature::Content;
 use crate::serve::connection::Connection;
 
 impl Gateway {
@@ -119,6 +120,7 @@ pub(in crate::gateway) fn incoming<'a>(
         fields,
         peer: connection.peer.ip(),
         is_tls: connection.is_tls(),
+        content: if head.body == Body::Length(0) { Content::Empty } else { Content::Follows },
         dialect: None,
     })
 }

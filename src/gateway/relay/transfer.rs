@@ -3,6 +3,7 @@
 use crate::http1::chunked::{BrokenChunks, Decoder, Piece, write_size};
 use crate::http1::head::Body;
 use crate::http1::name::Name;
+use crate::message_signature::digest::BodyDigest;
 
 /// The last chunk, without the trailers behind it.
 const LAST_CHUNK: &[u8] = b"0\r\n";
@@ -15,6 +16,8 @@ pub(super) struct Transfer {
     /// True if a trailer is passed on.
     keeps_trailer: fn(Name, &[u8]) -> bool,
     bytes: u64,
+    /// What it has to hash to, where that is known.
+    digest: Option<Box<BodyDigest>>,
 }
 
 /// The rest of a body, as its source frames it.
@@ -38,7 +41,17 @@ impl Transfer {
             Body::Chunked => Source::Chunked(Decoder::default()),
             Body::ToClose => Source::ToClose,
         };
-        Self { source, writes_chunks, keeps_trailer, bytes: 0 }
+        Self { source, writes_chunks, keeps_trailer, bytes: 0, digest: None }
+    }
+
+    /// Has the body compared with this digest.
+    pub(super) fn must_match(&mut self, digest: BodyDigest) {
+        self.digest = Some(Box::new(digest));
+    }
+
+    /// True if the whole body was taken, and is another than its digest says.
+    pub(super) fn is_another(&self) -> bool {
+        self.is_over() && self.digest.as_ref().is_some_and(|digest| !digest.matches())
     }
 
     /// True if the whole body was taken.
@@ -60,8 +73,12 @@ impl Transfer {
         }
     }
 
-    /// So many bytes, at most [`Self::straight`], were read straight into the destination's buffer.
-    pub(super) fn took(&mut self, count: usize) {
+    /// These bytes, at most [`Self::straight`], were read straight into the destination's buffer.
+    pub(super) fn took(&mut self, bytes: &[u8]) {
+        let count = bytes.len();
+        if let Some(digest) = &mut self.digest {
+            digest.update(bytes);
+        }
         self.bytes = self.bytes.saturating_add(count as u64);
         if let Source::Length(left) = self.source {
             let left = left.saturating_sub(count as u64);
@@ -74,7 +91,7 @@ impl Transfer {
         if let Some(most) = self.straight() {
             let taken = bytes.get(..most).unwrap_or(bytes);
             out.extend_from_slice(taken);
-            self.took(taken.len());
+            self.took(taken);
             return Ok(taken.len());
         }
         let mut rest = bytes;
@@ -83,6 +100,9 @@ impl Transfer {
                 match decoder.next(&mut rest)? {
                     Piece::Data(data) => {
                         self.bytes = self.bytes.saturating_add(data.len() as u64);
+                        if let Some(digest) = &mut self.digest {
+                            digest.update(data);
+                        }
                         write_data(data, self.writes_chunks, out);
                     }
                     Piece::More => break,

@@ -17,7 +17,7 @@ const DAY_SECS: u64 = 86_400;
 const ACCEPTED_FROM: u64 = START_SECS + 1 + 60;
 
 /// The store has forgotten a nonce, and then the clock is stepped back: signatures made now are refused for a minute.
-async fn forgetful(failures: Option<Quota>) -> (Scene, Credential) {
+pub(super) async fn forgetful(failures: Option<Quota>) -> (Scene, Credential) {
     let scene = Scene::with(SignatureFormat::Keys, failures);
     let key = scene.key(None).await;
     scene.clock.advance_secs(DAY_SECS + 1);

@@ -5,6 +5,7 @@ mod failures;
 mod faults;
 mod forgotten;
 mod limits;
+mod messages;
 mod order;
 mod owners;
 mod profile;
@@ -110,6 +111,7 @@ impl Scene {
             profile: Mutex::new(Reported::Is(Some(Arc::clone(&profile)))),
             latest: Mutex::new(Reported::Is(Some(profile))),
             is_down: AtomicBool::new(false),
+            has_code: AtomicBool::new(false),
             accepts: AtomicBool::new(false),
             gate: Mutex::default(),
             last_owner: Mutex::default(),
@@ -219,7 +221,7 @@ impl Scene {
 fn named(credential: &Credential, agent: AgentId) -> Credential {
     match credential {
         Credential::Key { digest, .. } => Credential::Key { digest: *digest, named: Some(agent) },
-        Credential::Signature(_) => credential.clone(),
+        Credential::Signature(_) | Credential::Messages(_) => credential.clone(),
     }
 }
 
@@ -257,6 +259,7 @@ fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
             Denial::SignatureInvalid { .. } => "401 signature",
             Denial::ReplayDetected { .. } | Denial::TimestampRefused { .. } => "400 replay",
             Denial::NonceForgotten { .. } => "400 forgotten",
+            Denial::MessageRefused { refusal, .. } => refusal.code(),
             Denial::AgentNotFound { .. } => "404",
             Denial::InvalidApiKey { .. } => "401 key",
             Denial::KeyAlreadyExists { .. } => "409",

@@ -59,6 +59,8 @@ pub(super) struct ScriptedChain {
     pub(super) profile: Mutex<Reported<Arc<TrustProfile>>>,
     pub(super) latest: Mutex<Reported<Arc<TrustProfile>>>,
     pub(super) is_down: AtomicBool,
+    /// The owner has code.
+    pub(super) has_code: AtomicBool,
     /// The owner is a contract that accepts every signature.
     pub(super) accepts: AtomicBool,
     /// An owner's answer waits for one of its permits.
@@ -130,7 +132,7 @@ impl Chain for ScriptedChain {
         let accepts = self.accepts.load(Ordering::SeqCst);
         let owner = self.owner.lock().clone().say()?;
         Ok(owner.map(|address| AskedHolders {
-            owner: Asked { address, has_code: accepts, accepts },
+            owner: Asked { address, has_code: accepts || self.has_code.load(Ordering::SeqCst), accepts },
             wallet: self.wallet.lock().map(|address| Asked { address, has_code: false, accepts: false }),
         }))
     }

@@ -15,6 +15,8 @@ pub(super) struct Row {
     pub(super) error_type: &'static str,
     pub(super) message: String,
     pub(super) details: Option<Value>,
+    /// The stable name of the reason, where there are several of one type.
+    pub(super) reason: Option<&'static str>,
     /// Beside those of every answer.
     pub(super) headers: HeaderMap,
     /// Those that the gateway adds.
@@ -29,6 +31,8 @@ struct ErrorBody<'a> {
     error_type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
     timestamp: u64,
 }
 
@@ -44,7 +48,15 @@ impl Row {
 
     pub(super) fn bare(status: u16, error_type: &'static str, message: impl Into<String>) -> Self {
         let (headers, gateway_headers) = (HeaderMap::with_capacity(8), HeaderMap::new());
-        Self { status, error_type, message: message.into(), details: None, headers, gateway_headers }
+        Self {
+            status,
+            error_type,
+            message: message.into(),
+            details: None,
+            reason: None,
+            headers,
+            gateway_headers,
+        }
     }
 
     pub(super) fn unauthorized(error_type: &'static str, message: impl Into<String>, details: Value) -> Self {
@@ -64,6 +76,7 @@ impl Row {
             error: &self.message,
             error_type: self.error_type,
             details: self.details.as_ref(),
+            reason: self.reason,
             timestamp: now_unix_millis,
         };
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

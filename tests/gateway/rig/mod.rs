@@ -15,6 +15,7 @@ pub(crate) mod gateway;
 pub(crate) mod h2c;
 pub(crate) mod identity;
 pub(crate) mod listeners;
+pub(crate) mod messages;
 pub(crate) mod refusals;
 pub(crate) mod scope;
 pub(crate) mod scripts;

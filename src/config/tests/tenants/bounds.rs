@@ -49,7 +49,7 @@ fn tiers_are_1_to_4_and_credentials_one_or_both_kinds_and_each_once() {
     }
     check(
         "tenants[1].credentials",
-        "['api_key'], ['signature'], ['signature', 'api_key']",
+        "['api_key'], ['signature'], ['signature', 'api_key'], ['erc8128'], ['erc8128_untagged', 'erc8128', 'api_key', 'signature']",
         "[], ['api_key', 'api_key'], ['api_key', 'signature', 'api_key'], ['password'], 'api_key'",
     );
 }

@@ -8,8 +8,8 @@ use crate::domain::cors::CorsRules;
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{
-    AcceptedCredentials, Balance, HealthRules, HostHeader, InFlight, KeyPair, OnMismatch, ProxyRules, Route,
-    RouteAccess, Timeouts, UpstreamLimits, UpstreamTls,
+    AcceptedCredentials, Balance, DigestCheck, HealthRules, HostHeader, InFlight, KeyPair, OnMismatch,
+    ProxyRules, Route, RouteAccess, Timeouts, UpstreamLimits, UpstreamTls,
 };
 use crate::domain::tier::{PerTier, Tier};
 use crate::domain::upstream::Upstream;
@@ -20,7 +20,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         ("hosts", r#"["API.acme.example", "*.acme.dev", "*", "[::1]"]"#),
         ("upstreams", r#"["https://a.example", "h2c://b.example:81 weight=3"]"#),
         ("min_tier", "3"),
-        ("credentials", "[\"api_key\"]"),
+        ("credentials", r#"["api_key", "erc8128", "erc8128_untagged"]"#),
         ("requests_per_minute", "[2, 2, 3, 4]"),
         ("on_endpoint_mismatch", "\"deny\""),
         ("host_header", "\"upstream\""),
@@ -64,7 +64,10 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
     let upstreams: Vec<String> = tenant.upstreams.iter().map(ToString::to_string).collect();
     assert_eq!(upstreams, ["https://a.example:443", "h2c://b.example:81 weight=3"]);
     assert_eq!(tenant.min_tier, Tier::Gold);
-    assert_eq!(tenant.credentials, AcceptedCredentials { api_key: true, signature: false });
+    assert_eq!(
+        tenant.credentials,
+        AcceptedCredentials { api_key: true, signature: false, erc8128: true, erc8128_untagged: true }
+    );
     assert_eq!(tenant.requests_per_minute, Some(PerTier::from_array([2, 2, 3, 4].map(Quota::per_minute))));
     assert_eq!(tenant.on_endpoint_mismatch, OnMismatch::Deny);
     assert_eq!(tenant.tls, Some(pair("a.crt", "../a.key")));
@@ -183,4 +186,15 @@ fn every_key_of_a_route_ends_up_in_its_place() {
         let tenant = read(route_with(&[("access", "\"public\""), ("requests_per_minute", &text)]));
         assert_eq!(tenant.routes[0].requests_per_minute, Some(Quota::per_minute(limit)));
     }
+}
+
+#[test]
+fn signed_requests_are_taken_by_those_who_ask_for_them_and_their_bodies_streamed_unless_told_otherwise() {
+    let usual = read(tenant_with(&[]));
+    assert!(!usual.credentials.has_messages());
+    assert_eq!(usual.digest, DigestCheck::Stream);
+    let keys = [("credentials", "[\"erc8128\"]"), ("max_body_bytes", "8388608"), ("digest", "\"before\"")];
+    let held = read(tenant_with(&keys));
+    assert!(held.credentials.erc8128 && !held.credentials.erc8128_untagged && !held.credentials.signature);
+    assert_eq!(held.digest, DigestCheck::Before);
 }

@@ -83,7 +83,7 @@ upgrade = true
             "tenants[1].hosts: item 2 is http://x; write a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all",
             "tenants[1].upstreams: item 1 is \"nowhere\"; write a host and a port, such as \"127.0.0.1:9000\", or http://, https:// or h2c:// and a host",
             "tenants[1].min_tier: is 0; write a whole number from 1 to 4",
-            "tenants[1].credentials: item 2 is \"password\"; write \"api_key\" or \"signature\"",
+            "tenants[1].credentials: item 2 is \"password\"; write \"api_key\", \"signature\", \"erc8128\" or \"erc8128_untagged\"",
             "tenants[1].requests_per_minute: has 2 items; write 4, or none for those of [tiers]",
             "tenants[1].on_endpoint_mismatch: is \"refuse\"; write \"allow\" or \"deny\"",
             "tenants[1].host_header: is \"mine\"; write \"client\" or \"upstream\"",
@@ -313,4 +313,17 @@ proptest! {
         file.insert("tenants".to_owned(), tenants);
         let _ = parse(&file.to_string(), &[]);
     }
+}
+
+#[test]
+fn bodies_are_held_up_to_a_size_and_for_signed_requests_alone() {
+    const SIZE: &str = "tenants[1].digest: holds bodies: write max_body_bytes of 1 to 8388608, or \"stream\"";
+    let held = |more: &[(&str, &str)]| mistakes(&[&[("digest", "\"before\"")], more].concat());
+    let signed = ("credentials", "[\"erc8128\"]");
+    assert_eq!(held(&[signed]), [SIZE]);
+    assert_eq!(held(&[signed, ("max_body_bytes", "8388609")]), [SIZE]);
+    assert!(held(&[signed, ("max_body_bytes", "1")]).is_empty());
+    let unsigned =
+        "tenants[1].digest: has no meaning without signed requests; remove it, or accept \"erc8128\"";
+    assert_eq!(held(&[("max_body_bytes", "1")]), [unsigned]);
 }

@@ -1,0 +1,100 @@
+//! The body of a signed request, which is compared with its digest on its way.
+//!
+//! The upstream never gets the end of another body: what completes it waits until the digest is known to be right.
+
+use bytes::Bytes;
+
+use crate::domain::tenant::DigestCheck;
+use crate::gateway::failure::Failure;
+use crate::message_signature::digest::BodyDigest;
+
+/// A body that has to match its digest.
+#[derive(Debug)]
+pub(super) struct CheckedBody {
+    pub(super) digest: BodyDigest,
+    /// True if all of it waits, and not only its end.
+    pub(super) holds_all: bool,
+    /// The pieces that wait.
+    held: Vec<Bytes>,
+}
+
+impl CheckedBody {
+    pub(super) fn new(digest: BodyDigest, check: DigestCheck) -> Self {
+        Self { digest, holds_all: check == DigestCheck::Before, held: Vec::new() }
+    }
+
+    /// Takes the next piece, and gives what goes on: maybe nothing, and all that waits behind the last.
+    pub(super) fn pass(&mut self, piece: Option<Bytes>, is_last: bool) -> Result<Bytes, Failure> {
+        if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
+            self.digest.update(&piece);
+            self.held.push(piece);
+        }
+        if is_last {
+            let whole: Bytes = match &self.held[..] {
+                [only] => only.clone(),
+                pieces => pieces.concat().into(),
+            };
+            self.held.clear();
+            return if self.digest.matches() { Ok(whole) } else { Err(Failure::OtherBody) };
+        }
+        let may_go = !self.holds_all && self.held.len() > 1;
+        Ok(if may_go { self.held.remove(0) } else { Bytes::new() })
+    }
+
+    /// The body comes once more, from its beginning.
+    pub(super) fn restart(&mut self) {
+        self.digest.restart();
+        self.held.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderMap;
+
+    use super::{BodyDigest, CheckedBody, DigestCheck, Failure};
+
+    fn body(check: DigestCheck) -> CheckedBody {
+        let digest = "sha-256=:k6I5cakU5erL8KjSUVTNownDwccvu5kU1Hxg88toFYg=:".parse().unwrap();
+        let headers = HeaderMap::from_iter([("content-digest".parse().unwrap(), digest)]);
+        CheckedBody::new(BodyDigest::of(&headers).unwrap().unwrap(), check)
+    }
+
+    /// All that went on before the end, and what became of the end.
+    fn passed(body: &mut CheckedBody, text: &str, has_last_piece: bool) -> (usize, Result<usize, Failure>) {
+        let mut pieces: Vec<Bytes> = text.as_bytes().chunks(4).map(Bytes::copy_from_slice).collect();
+        let last = if has_last_piece { pieces.pop() } else { None };
+        let before = pieces.into_iter().map(|piece| body.pass(Some(piece), false).unwrap().len()).sum();
+        (before, body.pass(last, true).map(|end| end.len()))
+    }
+
+    #[test]
+    fn a_body_goes_on_but_for_its_end_until_its_digest_is_right() {
+        let (right, other) = ("{\"hello\":\"world\"}", "{\"hello\":\"earth\"}");
+        for has_last_piece in [true, false] {
+            let mut streamed = body(DigestCheck::Stream);
+            let (before, end) = passed(&mut streamed, right, has_last_piece);
+            assert!(before > 0 && before < right.len());
+            assert_eq!(end, Ok(right.len() - before));
+            let mut streamed = body(DigestCheck::Stream);
+            let (before, end) = passed(&mut streamed, other, has_last_piece);
+            assert!(before < other.len() && end == Err(Failure::OtherBody));
+            let mut held = body(DigestCheck::Before);
+            assert_eq!(passed(&mut held, right, has_last_piece), (0, Ok(right.len())));
+            let mut held = body(DigestCheck::Before);
+            assert_eq!(passed(&mut held, other, has_last_piece), (0, Err(Failure::OtherBody)));
+        }
+        assert_eq!(body(DigestCheck::Stream).pass(None, true), Err(Failure::OtherBody));
+    }
+
+    #[test]
+    fn a_body_that_is_sent_again_is_compared_from_its_beginning() {
+        let mut body = body(DigestCheck::Stream);
+        for piece in ["{\"hel", "lo\":"] {
+            body.pass(Some(piece.into()), false).unwrap();
+        }
+        body.restart();
+        assert_eq!(passed(&mut body, "{\"hello\":\"world\"}", true).1, Ok(5));
+    }
+}

@@ -1,0 +1,83 @@
+//! Requests that are signed themselves: how their parts reach the reader of signatures, and what a 401 asks for.
+
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::signed_message::MessageRefusal;
+use crate::domain::tenant::AcceptedCredentials;
+use crate::gateway::Gateway;
+use crate::gateway::context::Context;
+use crate::gateway::corridor::Incoming;
+use crate::http1::fields::Fields;
+use crate::message_signature::Message;
+use crate::message_signature::candidates::Candidates;
+use crate::message_signature::profile::{ERC_8128, ERC_8128_UNTAGGED, Profile};
+
+const ACCEPT_SIGNATURE: HeaderName = HeaderName::from_static("accept-signature");
+
+impl Gateway {
+    /// The signatures over a request, by the profiles that its tenant takes.
+    pub(super) fn signatures<F: Fields>(
+        &self,
+        request: &Incoming<'_, F>,
+        accepted: AcceptedCredentials,
+    ) -> Option<Result<Candidates, MessageRefusal>> {
+        let rows = [(accepted.erc8128, &ERC_8128), (accepted.erc8128_untagged, &ERC_8128_UNTAGGED)];
+        let profiles: Vec<&Profile> =
+            rows.into_iter().filter_map(|(is_taken, row)| is_taken.then_some(row)).collect();
+        let now = UnixSeconds(self.clock.unix_seconds());
+        self.message(request).candidates(&profiles, &self.rules.terms, now)
+    }
+
+    /// Notes what the 401 to a request asks to be signed.
+    pub(super) fn ask_for_signature<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) {
+        if ctx.site.as_ref().is_some_and(|site| site.tenant.credentials.erc8128) {
+            ctx.asked_for = HeaderValue::try_from(ERC_8128.asked_for(&self.message(request))).ok();
+        }
+    }
+
+    /// Writes the challenge of a 401 for requests that are signed themselves, behind others.
+    pub(super) fn write_challenge(
+        &self,
+        refusal: Option<MessageRefusal>,
+        ctx: &mut Context,
+        headers: &mut HeaderMap,
+    ) {
+        if !ctx.site.as_ref().is_some_and(|site| site.tenant.credentials.has_messages()) {
+            return;
+        }
+        let parameters = [
+            refusal.map(|refusal| format!("error=\"{}\"", refusal.code())),
+            Some(format!("chains=\"eip155:{}\"", self.rules.terms.chain_id)),
+            Some(format!("account=\"{}\"", self.account_kinds())),
+        ];
+        let parameters = parameters.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        if let Ok(challenge) = HeaderValue::try_from(format!("ERC8128 {parameters}")) {
+            headers.append(WWW_AUTHENTICATE, challenge);
+        }
+        if let Some(asked_for) = ctx.asked_for.take() {
+            headers.insert(ACCEPT_SIGNATURE, asked_for);
+        }
+    }
+
+    /// The accounts that may sign, as ERC-8128 names them.
+    pub(super) fn account_kinds(&self) -> &'static str {
+        if self.pipeline.signature_format().has_contracts() { "universal" } else { "eoa-only" }
+    }
+
+    fn message<'a, F: Fields>(&'a self, request: &Incoming<'a, F>) -> Message<'a, F> {
+        let scheme = match request.dialect {
+            None => self.rules.believed.scheme(request.fields, request.peer, request.is_tls),
+            Some(_) => Some(if request.is_tls { "https" } else { "http" }),
+        };
+        Message {
+            method: request.method,
+            scheme,
+            authority: request.authority.unwrap_or_default(),
+            target: request.target,
+            fields: request.fields,
+            content: request.content,
+        }
+    }
+}

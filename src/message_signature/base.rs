@@ -1,0 +1,108 @@
+//! The signature base: the bytes that stand for a request (RFC 9421, section 2.5).
+//!
+//! Fields are looked up in an index that is made once: however many signatures a request has, its head is read once.
+
+use std::collections::HashSet;
+
+use sfv::{BareItem, FieldType, InnerList, ListEntry};
+
+use crate::http1::fields::Fields;
+use crate::message_signature::Message;
+
+/// A request by the names of its components.
+pub(super) struct Components<'a, F> {
+    message: &'a Message<'a, F>,
+    /// Each field's name in lower case and its value, by name; those of one name in their order.
+    fields: Vec<(Vec<u8>, &'a [u8])>,
+}
+
+impl<'a, F: Fields> Components<'a, F> {
+    pub(super) fn of(message: &'a Message<'a, F>) -> Self {
+        let named = |(name, value): (&[u8], &'a [u8])| (name.to_ascii_lowercase(), value.trim_ascii());
+        let mut fields: Vec<_> = message.fields.all().map(named).collect();
+        fields.sort_by(|one, other| one.0.cmp(&other.0));
+        Self { message, fields }
+    }
+
+    /// The base of a signature over these components with these parameters. `None` if the request lacks one of them, or
+    /// has it in a form that is not read here.
+    pub(super) fn base(&self, covered: &InnerList) -> Option<Vec<u8>> {
+        let mut base = Vec::with_capacity(512);
+        for item in &covered.items {
+            let name = item.bare_item.as_string().filter(|_| item.params.is_empty())?.as_str();
+            base.push(b'"');
+            base.extend_from_slice(name.as_bytes());
+            base.extend_from_slice(b"\": ");
+            self.write(name, &mut base)?;
+            base.push(b'\n');
+        }
+        base.extend_from_slice(b"\"@signature-params\": ");
+        let parameters = vec![ListEntry::InnerList(covered.clone())].serialize()?;
+        base.extend_from_slice(parameters.as_bytes());
+        Some(base)
+    }
+
+    /// Writes the value of a component.
+    fn write(&self, name: &str, out: &mut Vec<u8>) -> Option<()> {
+        let (path, query) = self.path_and_query();
+        match name {
+            "@method" => out.extend_from_slice(self.message.method.as_bytes()),
+            "@scheme" => out.extend_from_slice(self.message.scheme?.as_bytes()),
+            "@authority" => out.extend_from_slice(&self.authority()),
+            "@path" => out.extend_from_slice(path),
+            "@query" => {
+                out.push(b'?');
+                out.extend_from_slice(query.unwrap_or_default());
+            }
+            "@target-uri" => {
+                let parts = [self.message.scheme?.as_bytes(), b"://", &self.authority(), self.message.target];
+                parts.iter().for_each(|part| out.extend_from_slice(part));
+            }
+            _ => {
+                let begin = self.fields.partition_point(|(other, _)| other.as_slice() < name.as_bytes());
+                let lines =
+                    self.fields.get(begin..)?.iter().take_while(|(other, _)| other == name.as_bytes());
+                let lines: Vec<&[u8]> = lines.map(|(_, value)| *value).collect();
+                out.extend_from_slice(&(!lines.is_empty()).then(|| lines.join(&b", "[..]))?);
+            }
+        }
+        Some(())
+    }
+
+    fn path_and_query(&self) -> (&[u8], Option<&[u8]>) {
+        let target = self.message.target;
+        match target.iter().position(|byte| *byte == b'?') {
+            Some(mark) => (target.get(..mark).unwrap_or_default(), target.get(mark + 1..)),
+            None => (target, None),
+        }
+    }
+
+    /// Host and port in normal form: small letters, and no port that is the scheme's own (RFC 9421, section 2.2.3).
+    fn authority(&self) -> Vec<u8> {
+        let authority = self.message.authority.to_ascii_lowercase();
+        let own_port = match self.message.scheme {
+            Some("https") => ":443",
+            Some("http") => ":80",
+            Some(_) | None => "",
+        };
+        authority.strip_suffix(own_port).unwrap_or(&authority).into()
+    }
+}
+
+/// The names of the components, without those that have parameters. `None` if something stands there that is no
+/// component, or twice.
+pub(super) fn names(covered: &InnerList) -> Option<Vec<&str>> {
+    let mut seen = HashSet::new();
+    let mut names = Vec::with_capacity(covered.items.len());
+    for item in &covered.items {
+        let BareItem::String(name) = &item.bare_item else { return None };
+        let is_new = seen.insert(item.serialize());
+        if !is_new {
+            return None;
+        }
+        if item.params.is_empty() {
+            names.push(name.as_str());
+        }
+    }
+    Some(names)
+}

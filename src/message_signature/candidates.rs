@@ -1,0 +1,214 @@
+//! The signatures of a request that may count, in the order in which they stand there (ERC-8128, section 3.5).
+
+use alloy::primitives::eip191_hash_message;
+use sfv::{BareItem, Dictionary, InnerList, Item, ListEntry, Parser};
+
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::nonce::{Nonce, NonceClaim};
+use crate::domain::signature::SignatureBytes;
+use crate::domain::signed_message::{MessageRefusal, SignedMessage};
+use crate::http1::fields::Fields;
+use crate::message_signature::base::{Components, names};
+use crate::message_signature::digest::BodyDigest;
+use crate::message_signature::keyid::account;
+use crate::message_signature::profile::{
+    CANDIDATES_MAX, COMPONENTS_MAX, FIELD_BYTES_MAX, NONCE_BYTES_MAX, PARAMETERS_MAX, Profile,
+    SIGNATURE_BYTES_MAX, SKEW_SECS, Terms,
+};
+use crate::message_signature::{Content, Message, combined, values};
+
+/// Methods whose bodies mean nothing (RFC 9110, section 9.3): where bodies are not seen these need no digest.
+const BODILESS: [&str; 3] = ["GET", "HEAD", "DELETE"];
+
+/// The signatures of a request that may count.
+#[derive(Debug)]
+pub(crate) struct Candidates {
+    /// At least one, in their order.
+    pub(crate) messages: Vec<SignedMessage>,
+    /// The refusal of the first of all, if it is none of them. It stands for the request if none of them counts either.
+    pub(crate) first_refusal: Option<MessageRefusal>,
+}
+
+impl<F: Fields> Message<'_, F> {
+    /// True if a field is there, by its name in lower case.
+    pub(super) fn has(&self, name: &str) -> bool {
+        values(self.fields, name).next().is_some()
+    }
+
+    /// True if the request has a body that means something, or may have one.
+    pub(super) fn needs_digest(&self) -> bool {
+        match self.content {
+            Content::Empty => false,
+            Content::Follows => true,
+            Content::Unseen => !BODILESS.contains(&self.method),
+        }
+    }
+
+    /// The signatures by these profiles that may count now. `None`: the request has no signature fields.
+    pub(crate) fn candidates(
+        &self,
+        profiles: &[&Profile],
+        terms: &Terms,
+        now: UnixSeconds,
+    ) -> Option<Result<Candidates, MessageRefusal>> {
+        let fields = ["signature-input", "signature"].map(|name| combined(self.fields, name));
+        match &fields {
+            [None, None] => None,
+            [Some(inputs), Some(signatures)] => Some(self.read([inputs, signatures], profiles, terms, now)),
+            [Some(_), None] | [None, Some(_)] => Some(Err(MessageRefusal::SignatureMissing)),
+        }
+    }
+
+    fn read(
+        &self,
+        fields: [&[u8]; 2],
+        profiles: &[&Profile],
+        terms: &Terms,
+        now: UnixSeconds,
+    ) -> Result<Candidates, MessageRefusal> {
+        if fields.iter().any(|field| field.len() > FIELD_BYTES_MAX) {
+            return Err(MessageRefusal::SignatureTooLarge);
+        }
+        let parse = |field: &[u8]| {
+            Parser::new(field).parse::<Dictionary>().map_err(|_| MessageRefusal::SignatureInputInvalid)
+        };
+        let [inputs, signatures] = fields.map(parse);
+        let (inputs, signatures) = (inputs?, signatures?);
+        let profile_of = |covered: &InnerList| profiles.iter().find(|profile| profile.takes(covered));
+        let tagged: Vec<_> = inputs
+            .iter()
+            .filter_map(|(label, entry)| {
+                let ListEntry::InnerList(covered) = entry else { return None };
+                Some((covered, signatures.get(label), *profile_of(covered)?))
+            })
+            .collect();
+        if tagged.len() > CANDIDATES_MAX {
+            return Err(MessageRefusal::SignatureTooLarge);
+        }
+        let components = Components::of(self);
+        let judge = |(covered, signature, profile)| {
+            Candidate { covered, signature, profile }.judge(&components, self, terms, now)
+        };
+        let mut judged = tagged.into_iter().map(judge).peekable();
+        let first_refusal = match judged.peek() {
+            None => return Err(MessageRefusal::NoAcceptableSignature),
+            Some(first) => first.as_ref().err().copied(),
+        };
+        let messages: Vec<SignedMessage> = judged.filter_map(Result::ok).collect();
+        match first_refusal {
+            Some(refusal) if messages.is_empty() => Err(refusal),
+            _ => Ok(Candidates { messages, first_refusal }),
+        }
+    }
+
+    /// Checks the digest as far as the head tells it.
+    fn check_digest(&self) -> Result<(), MessageRefusal> {
+        match BodyDigest::of(self.fields).transpose()? {
+            Some(digest) if self.content == Content::Empty && !digest.matches() => {
+                Err(MessageRefusal::BadContentDigest)
+            }
+            None if self.needs_digest() => Err(MessageRefusal::ContentDigestRequired),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl Profile {
+    /// True if a signature with these parameters is one of this profile.
+    fn takes(&self, covered: &InnerList) -> bool {
+        match self.tag {
+            Some(tag) => text_of(covered, "tag") == Some(tag),
+            None => {
+                let keyid = text_of(covered, "keyid").unwrap_or_default();
+                let is_ours = keyid.split_once(':').is_some_and(|(namespace, _)| namespace == self.namespace);
+                is_ours && !covered.params.contains_key("tag")
+            }
+        }
+    }
+}
+
+/// One signature of a profile.
+struct Candidate<'a> {
+    covered: &'a InnerList,
+    signature: Option<&'a ListEntry>,
+    profile: &'a Profile,
+}
+
+impl Candidate<'_> {
+    fn judge<F: Fields>(
+        &self,
+        components: &Components<'_, F>,
+        message: &Message<'_, F>,
+        terms: &Terms,
+        now: UnixSeconds,
+    ) -> Result<SignedMessage, MessageRefusal> {
+        let Self { covered, profile, .. } = self;
+        if covered.items.len() > COMPONENTS_MAX || covered.params.len() > PARAMETERS_MAX {
+            return Err(MessageRefusal::SignatureTooLarge);
+        }
+        let signature = match self.signature {
+            Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(bytes), .. })) => bytes,
+            Some(_) | None => return Err(MessageRefusal::SignatureInputInvalid),
+        };
+        if signature.len() > SIGNATURE_BYTES_MAX {
+            return Err(MessageRefusal::SignatureTooLarge);
+        }
+        let names = names(covered).ok_or(MessageRefusal::SignatureInputInvalid)?;
+        if covered.params.contains_key("alg") {
+            return Err(MessageRefusal::UnsupportedAlgorithm);
+        }
+        let keyid = text_of(covered, "keyid").ok_or(MessageRefusal::InvalidKeyid)?;
+        let account = account(keyid, profile, terms.chain_id)?;
+        let signed_at = self.check_time(terms, now)?;
+        let nonce = self.nonce()?;
+        if !profile.components(message).iter().all(|name| names.contains(name)) {
+            return Err(MessageRefusal::InsufficientCoverage);
+        }
+        message.check_digest()?;
+        let nonce = nonce.ok_or(MessageRefusal::NonceRequired)?;
+        let base = components.base(covered).ok_or(MessageRefusal::BadSignature)?;
+        Ok(SignedMessage {
+            account,
+            digest: eip191_hash_message(base),
+            signature: SignatureBytes::of_message(signature),
+            claim: NonceClaim { nonce: Nonce::of_message(keyid, nonce), signed_at },
+        })
+    }
+
+    /// When the signature was made, if it is good now.
+    fn check_time(
+        &self,
+        terms: &Terms,
+        UnixSeconds(now): UnixSeconds,
+    ) -> Result<UnixSeconds, MessageRefusal> {
+        let seconds = |name: &str| {
+            let number = self.covered.params.get(name).and_then(BareItem::as_integer);
+            number.and_then(|number| u64::try_from(number).ok()).ok_or(MessageRefusal::InvalidTime)
+        };
+        let (created, expires) = (seconds("created")?, seconds("expires")?);
+        if expires <= created {
+            Err(MessageRefusal::InvalidTime)
+        } else if now.saturating_add(terms.ahead_secs_max) < created {
+            Err(MessageRefusal::RequestNotYetValid)
+        } else if now > expires.saturating_add(SKEW_SECS) {
+            Err(MessageRefusal::RequestExpired)
+        } else if expires - created > terms.validity_secs_max {
+            Err(MessageRefusal::RequestValidityTooLong)
+        } else {
+            Ok(UnixSeconds(created))
+        }
+    }
+
+    fn nonce(&self) -> Result<Option<&str>, MessageRefusal> {
+        match self.covered.params.get("nonce") {
+            None => Ok(None),
+            Some(BareItem::String(text)) if text.as_str().len() <= NONCE_BYTES_MAX => Ok(Some(text.as_str())),
+            Some(_) => Err(MessageRefusal::InvalidNonce),
+        }
+    }
+}
+
+/// A parameter that is a text.
+fn text_of<'a>(covered: &'a InnerList, name: &str) -> Option<&'a str> {
+    covered.params.get(name)?.as_string().map(sfv::StringRef::as_str)
+}

@@ -1,0 +1,121 @@
+//! The profiles of HTTP message signatures that are read, as rows of one table, and the limits of all of them.
+
+use crate::http1::fields::Fields;
+use crate::message_signature::Message;
+
+/// The longest signature field, its lines together, in bytes.
+pub(super) const FIELD_BYTES_MAX: usize = 16 * 1024;
+
+/// The longest signature, in bytes.
+pub(super) const SIGNATURE_BYTES_MAX: usize = 8 * 1024;
+
+/// The most signatures of our profiles that one request may have.
+pub(super) const CANDIDATES_MAX: usize = 8;
+
+/// The most components that a signature may cover.
+pub(super) const COMPONENTS_MAX: usize = 32;
+
+/// The most parameters that a signature may have.
+pub(super) const PARAMETERS_MAX: usize = 16;
+
+/// The longest nonce, in bytes.
+pub(super) const NONCE_BYTES_MAX: usize = 128;
+
+/// How far clocks may differ, in seconds.
+pub(crate) const SKEW_SECS: u64 = 30;
+
+/// How long each service has to let a signature be good for, in seconds.
+const VALIDITY_SECS_MIN: u64 = 60;
+
+/// The field that names the agent.
+pub(super) const AGENT_ID: &str = "x-agent-id";
+
+/// The digest of the body (RFC 9530).
+pub(super) const CONTENT_DIGEST: &str = "content-digest";
+
+/// One way to sign requests. In all of them the account alone decides the algorithm, and a nonce makes each signature
+/// good for one request.
+#[derive(Debug)]
+pub(crate) struct Profile {
+    /// The tag of its signatures; `None`: they have none, and are known by their account's namespace.
+    pub(super) tag: Option<&'static str>,
+    /// The namespace before chain and address, by which the account is named.
+    pub(super) namespace: &'static str,
+    /// True if addresses may have capitals.
+    pub(super) takes_capitals: bool,
+    /// The components that are always covered.
+    pub(super) always: &'static [&'static str],
+    /// Those that are covered if the request has them.
+    pub(super) if_there: &'static [&'static str],
+}
+
+/// ERC-8128 as of August 2026.
+pub(crate) static ERC_8128: Profile = Profile {
+    tag: Some("erc8128"),
+    namespace: "eip155",
+    takes_capitals: false,
+    always: &["@scheme", "@authority", "@method", "@path", "@query", AGENT_ID],
+    if_there: &[CONTENT_DIGEST, "content-type"],
+};
+
+/// ERC-8128 before it had a tag, which libraries of early 2026 speak. The scheme is not signed.
+pub(crate) static ERC_8128_UNTAGGED: Profile = Profile {
+    tag: None,
+    namespace: "erc8128",
+    takes_capitals: true,
+    always: &["@authority", "@method", "@path", AGENT_ID],
+    if_there: &["@query", CONTENT_DIGEST],
+};
+
+/// The times that a service accepts, and its chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// The chain that accounts are on.
+    pub(crate) chain_id: u64,
+    /// For how many seconds a signature may be good.
+    pub(crate) validity_secs_max: u64,
+    /// How many seconds ahead a signature's time may lie.
+    pub(crate) ahead_secs_max: u64,
+}
+
+impl Terms {
+    /// The terms where other signatures may be `max_age_secs` old and `max_ahead_secs` ahead, and nonces are kept for
+    /// `retention_secs`. A signature is not good for longer than its nonce is kept, nor for times further ahead than the
+    /// store expects.
+    pub(crate) fn new(
+        chain_id: u64,
+        (max_age_secs, max_ahead_secs): (u64, u64),
+        retention_secs: u64,
+    ) -> Self {
+        let kept = retention_secs.saturating_sub(max_ahead_secs).saturating_sub(SKEW_SECS);
+        Self {
+            chain_id,
+            validity_secs_max: max_age_secs.max(VALIDITY_SECS_MIN).min(kept),
+            ahead_secs_max: max_ahead_secs.min(SKEW_SECS),
+        }
+    }
+}
+
+impl Profile {
+    /// The components that a signature over this request has to cover.
+    pub(super) fn components<F: Fields>(&self, message: &Message<'_, F>) -> Vec<&'static str> {
+        self.listed(message, message.has(CONTENT_DIGEST))
+    }
+
+    /// The value of `Accept-Signature` that asks for a signature over this request (RFC 9421, section 5.1).
+    pub(crate) fn asked_for<F: Fields>(&self, message: &Message<'_, F>) -> String {
+        let has_digest = message.needs_digest() || message.has(CONTENT_DIGEST);
+        let components = self.listed(message, has_digest).join("\" \"");
+        let tag = self.tag.map(|tag| format!(";tag=\"{tag}\"")).unwrap_or_default();
+        format!("request=(\"{components}\");created;expires{tag}")
+    }
+
+    fn listed<F: Fields>(&self, message: &Message<'_, F>, has_digest: bool) -> Vec<&'static str> {
+        let is_there = |component: &&&str| match **component {
+            "@query" => message.target.contains(&b'?'),
+            CONTENT_DIGEST => has_digest,
+            field => message.has(field),
+        };
+        self.always.iter().chain(self.if_there.iter().filter(is_there)).copied().collect()
+    }
+}

@@ -1,0 +1,183 @@
+//! Requests that are signed themselves: which accounts count, what is used up, and what strangers cost.
+
+use std::sync::atomic::Ordering;
+
+use alloy::primitives::{Address, B256};
+use alloy::signers::SignerSync;
+
+use super::forgotten::forgetful;
+use super::scripted::Reported;
+use super::{STAKES, START_SECS, Scene, agent, client, profile, signer, verdict};
+use crate::domain::denial::Denial;
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::nonce::{Nonce, NonceClaim};
+use crate::domain::quota::Quota;
+use crate::domain::signature::{SignatureBytes, SignatureFormat};
+use crate::domain::signed_message::{MessageRefusal, SignedMessage};
+use crate::pipeline::credential::{Credential, SignedMessages};
+use crate::pipeline::refusal::Refusal;
+
+/// A signature by this key that names this account.
+fn message(key: u8, account: Address, nonce: &str) -> SignedMessage {
+    let digest = B256::repeat_byte(9);
+    SignedMessage {
+        account,
+        digest,
+        signature: SignatureBytes::of_message(&signer(key).sign_hash_sync(&digest).unwrap().as_bytes()),
+        claim: NonceClaim {
+            nonce: Nonce::of_message(&account.to_string(), nonce),
+            signed_at: UnixSeconds(START_SECS),
+        },
+    }
+}
+
+fn by(key: u8, nonce: &str) -> SignedMessage {
+    message(key, signer(key).address(), nonce)
+}
+
+fn all(messages: Vec<SignedMessage>) -> Credential {
+    Credential::Messages(SignedMessages { agent: agent(7), messages, first_refusal: None })
+}
+
+fn one(message: SignedMessage) -> Credential {
+    all(vec![message])
+}
+
+#[tokio::test]
+async fn the_owners_signature_counts_once_and_nobody_elses() {
+    let scene = Scene::new();
+    assert_eq!(scene.verdict(&one(by(2, "a"))).await, "principal_not_allowed");
+    assert_eq!(scene.verdict(&one(message(2, signer(1).address(), "a"))).await, "bad_signature");
+    assert_eq!(scene.verdict(&one(by(1, "a"))).await, "admitted", "a refused one uses up nothing");
+    assert_eq!(scene.verdict(&one(by(1, "a"))).await, "nonce_reused");
+    *scene.chain.owner.lock() = Reported::Is(None);
+    assert_eq!(scene.verdict(&one(by(1, "b"))).await, "404");
+    *scene.chain.owner.lock() = Reported::Down;
+    assert_eq!(scene.verdict(&one(by(1, "b"))).await, "503");
+}
+
+#[tokio::test]
+async fn a_wallet_of_the_agent_signs_for_it_too() {
+    let scene = Scene::new();
+    *scene.chain.wallet.lock() = Some(signer(3).address());
+    let mut known = profile(signer(1).address(), STAKES[0]);
+    known.holders.wallet = Some(signer(3).address());
+    *scene.chain.profile.lock() = Reported::Is(Some(known.into()));
+    assert_eq!(scene.verdict(&one(by(3, "a"))).await, "admitted");
+    assert_eq!(scene.verdict(&one(by(2, "a"))).await, "principal_not_allowed");
+}
+
+#[tokio::test]
+async fn an_account_with_code_is_asked_and_its_key_counts_for_nothing() {
+    for (format, without, with) in [
+        (SignatureFormat::Keys, "unsupported_account", "unsupported_account"),
+        (SignatureFormat::Contracts, "bad_signature", "admitted"),
+    ] {
+        let scene = Scene::with(format, None);
+        scene.chain.has_code.store(true, Ordering::SeqCst);
+        assert_eq!(scene.verdict(&one(by(1, "a"))).await, without, "an EIP-7702 account has a key");
+        scene.chain.accepts.store(true, Ordering::SeqCst);
+        let opaque = SignedMessage { signature: SignatureBytes::of_message(&[1; 8_192]), ..by(1, "a") };
+        assert_eq!(scene.verdict(&one(opaque)).await, with);
+    }
+}
+
+#[tokio::test]
+async fn an_account_that_is_not_deployed_yet_is_unsupported_and_costs_no_read() {
+    let scene = Scene::with(SignatureFormat::Contracts, None);
+    let wrapper = [&[0; 64][..], &[0x64, 0x92].repeat(16)].concat();
+    let signature = SignatureBytes::of_message(&wrapper);
+    assert_eq!(scene.verdict(&one(SignedMessage { signature, ..by(1, "a") })).await, "unsupported_account");
+    assert_eq!(scene.chain.calls("ask_holders"), 0);
+}
+
+#[tokio::test]
+async fn a_keys_signature_has_one_form() {
+    let scene = Scene::new();
+    let right = by(1, "a");
+    let bytes = right.signature.as_bytes().to_vec();
+    let v = bytes[64];
+    let low = [&bytes[..64], &[v - 27]].concat();
+    let longer = [&bytes[..], &[0]].concat();
+    for other in [&low[..], &longer, &bytes[..64], &[]] {
+        let signature = SignatureBytes::of_message(other);
+        let message = SignedMessage { signature, ..right.clone() };
+        assert_eq!(scene.verdict(&one(message)).await, "bad_signature", "{}", other.len());
+    }
+    assert_eq!(scene.verdict(&one(right)).await, "admitted");
+}
+
+#[tokio::test]
+async fn a_later_good_signature_counts_and_only_its_nonce_is_used_up() {
+    let scene = Scene::new();
+    let [foreign, wrong] = [by(2, "a"), message(2, signer(1).address(), "b")];
+    assert_eq!(scene.verdict(&all(vec![foreign.clone(), wrong.clone(), by(1, "c")])).await, "admitted");
+    assert_eq!(scene.chain.calls("ask_holders"), 1, "keys are judged by one read");
+    assert_eq!(scene.verdict(&one(by(1, "b"))).await, "admitted");
+    assert_eq!(scene.verdict(&all(vec![foreign, wrong])).await, "principal_not_allowed", "the first stands");
+    let first_refusal = Some(MessageRefusal::InvalidTime);
+    let signed = SignedMessages { agent: agent(7), messages: vec![by(2, "d")], first_refusal };
+    assert_eq!(scene.verdict(&Credential::Messages(signed)).await, "invalid_time");
+}
+
+#[tokio::test]
+async fn a_refusal_for_tier_or_limit_uses_up_no_nonce() {
+    let scene = Scene::new();
+    scene.stake(STAKES[0] - 1);
+    assert_eq!(scene.verdict(&one(by(1, "a"))).await, "403");
+    scene.stake(STAKES[0]);
+    assert_eq!(scene.verdict(&one(by(1, "a"))).await, "admitted");
+    scene.fill_window().await;
+    assert_eq!(scene.verdict(&one(by(1, "b"))).await, "429");
+    scene.clock.advance_secs(61);
+    assert_eq!(scene.verdict(&one(by(1, "b"))).await, "admitted");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_sold_between_two_reads_is_no_longer_the_signers() {
+    let scene = Scene::new();
+    let sold = std::sync::Arc::new(profile(signer(2).address(), STAKES[0]));
+    *scene.chain.profile.lock() = Reported::Is(Some(sold.clone()));
+    *scene.chain.latest.lock() = Reported::Is(Some(sold));
+    assert_eq!(scene.verdict(&one(by(1, "a"))).await, "principal_not_allowed");
+}
+
+#[tokio::test]
+async fn strangers_pay_for_each_question_to_a_contract() {
+    let scene = Scene::with(SignatureFormat::Contracts, Some(Quota::per_minute(4)));
+    scene.chain.has_code.store(true, Ordering::SeqCst);
+    let three = || all((0..3).map(|number| by(1, &number.to_string())).collect());
+    assert_eq!(scene.verdict(&three()).await, "bad_signature");
+    assert_eq!(scene.chain.calls("ask_holders"), 3);
+    assert_eq!(scene.verdict(&three()).await, "429", "and the fourth is the last");
+    assert_eq!(scene.chain.calls("ask_holders"), 4);
+    let other = scene.admit_from(client(2), &three(), None).await;
+    assert_eq!(verdict(&other), "bad_signature");
+}
+
+#[tokio::test]
+async fn an_owner_that_was_seen_before_passes_beside_a_strangers_flood() {
+    let scene = Scene::with(SignatureFormat::Keys, Some(Quota::per_minute(2)));
+    for number in 0..2 {
+        assert_eq!(scene.verdict(&one(by(2, &number.to_string()))).await, "principal_not_allowed");
+    }
+    assert_eq!(scene.verdict(&one(by(2, "2"))).await, "429");
+    assert_eq!(scene.verdict(&one(by(1, "a"))).await, "429", "nobody knows this owner yet");
+    *scene.chain.last_owner.lock() = Some(signer(1).address());
+    assert_eq!(scene.verdict(&one(by(1, "a"))).await, "admitted");
+}
+
+#[tokio::test]
+async fn a_nonce_that_may_have_been_forgotten_is_to_be_made_anew_later_and_costs_no_budget() {
+    let (scene, _) = forgetful(Some(Quota::per_minute(2))).await;
+    *scene.chain.last_owner.lock() = Some(signer(1).address());
+    for _ in 0..4 {
+        let refused = scene.admit(&one(by(1, "a"))).await;
+        let Err(Refusal::Denied(Denial::MessageRefused { refusal, retry_after, .. })) = refused else {
+            panic!("{}", verdict(&refused));
+        };
+        assert_eq!(refusal.code(), "signature_verification_unavailable");
+        assert_eq!(retry_after.map(|after| after.seconds()), Some(60));
+    }
+    assert_eq!(scene.pipeline.failing_clients(), 0);
+}

@@ -1,0 +1,396 @@
+//! Requests that are signed themselves (ERC-8128): once, by who may act for the agent, and with the body that was signed.
+
+use alloy::primitives::U256;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::rig::authz::{Asked, DIALECTS};
+use crate::rig::case::{Case, cases};
+use crate::rig::h2c::{self, H2Upstream, Message};
+use crate::rig::messages::Signing;
+use crate::rig::site::{Site, SiteBuilder};
+use crate::rig::stage::{ACME, Stage, agents_path};
+use crate::rig::tenants::Tenant;
+use crate::support::agents::{Agent, unknown_key};
+use crate::support::client::Answer;
+use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
+use crate::support::wire::Request;
+
+pub(crate) const CASES: &[Case] = cases![
+    each_part_of_a_signed_request_that_is_altered_is_refused,
+    a_401_says_what_to_sign_and_the_terms_are_published,
+    other_credentials_beside_a_signed_request_are_400_and_other_signatures_are_nothing,
+    a_body_that_lies_never_arrives_whole,
+    a_body_that_is_held_reaches_the_upstream_right_or_not_at_all,
+    a_body_that_lies_never_arrives_whole_over_http_2,
+    a_contract_wallet_signs_requests_where_wallets_are_asked,
+    every_dialect_that_carries_the_request_judges_its_signature,
+    signatures_without_a_tag_pass_where_they_are_taken,
+];
+
+/// Cases that the store has a part in.
+pub(crate) const STORED: &[Case] =
+    cases![a_signed_request_passes_once_at_all_replicas, a_refusal_of_any_kind_uses_up_no_nonce,];
+
+/// A tenant that takes signed requests alone.
+fn signed_only(stage: &Stage) -> SiteBuilder<'_> {
+    Site::of(stage).tenant(takes)
+}
+
+fn takes(tenant: Tenant) -> Tenant {
+    tenant.set("credentials", vec!["erc8128"])
+}
+
+fn get(stage: &Stage, agent: &Agent, target: &str) -> Signing {
+    Signing::get(agent, stage.world().chain().contracts.chain_id, target)
+}
+
+/// Checks an error by its status and the name of its reason.
+#[track_caller]
+fn is_refused(answer: &Answer, status: u16, reason: &str) {
+    let body: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!((answer.status, &body["reason"]), (status, &json!(reason)), "{}", answer.text());
+    let challenge = answer
+        .headers
+        .iter()
+        .find(|(name, value)| name.eq_ignore_ascii_case("www-authenticate") && value.starts_with("ERC8128 "));
+    let expected = (status == 401).then(|| format!("error=\"{reason}\""));
+    assert_eq!(challenge.is_some(), expected.is_some(), "{answer:?}");
+    assert!(
+        challenge.zip(expected).is_none_or(|((_, value), expected)| value.contains(&expected)),
+        "{answer:?}"
+    );
+}
+
+fn a_signed_request_passes_once_at_all_replicas(stage: &Stage) {
+    let site = signed_only(stage).start();
+    let agent = stage.world().agent(3);
+    let path = agents_path();
+    let signing = get(stage, &agent, &format!("{path}?a=b"));
+    let answer = site.gateway.ask(&signing.request());
+    assert_eq!((answer.status, answer.allowance()), (200, (166, 165)), "{}", answer.text());
+    assert!(answer.header("vary").unwrap().contains("Signature"), "{answer:?}");
+    let seen = site.upstream.only(&path);
+    assert_eq!(seen.all("x-agent-id"), [agent.text()]);
+    assert_eq!(seen.all("x-agent-owner"), [ALICE.address.to_checksum(None)]);
+    let again = site.gateway.ask(&signing.request());
+    is_refused(&again, 401, "nonce_reused");
+    assert_eq!(again.json()["errorType"], json!("REPLAY_DETECTED"));
+    if stage.world().is(crate::support::world::Kind::Redis) {
+        let twin = site.gateway.twin(|settings| settings);
+        is_refused(&twin.ask(&signing.request()), 401, "nonce_reused");
+        let other = get(stage, &agent, &path);
+        assert_eq!(twin.ask(&other.request()).status, 200);
+        is_refused(&site.gateway.ask(&other.request()), 401, "nonce_reused");
+    }
+    // A nonce is its account's and agent's own.
+    let sibling = stage.world().agent(3);
+    let same = Signing { nonce: signing.nonce.clone(), ..get(stage, &sibling, &path) };
+    assert_eq!(site.gateway.ask(&same.request()).status, 200);
+}
+
+fn a_refusal_of_any_kind_uses_up_no_nonce(stage: &Stage) {
+    let site = signed_only(stage).tenant(|tenant| {
+        tenant.set("requests_per_minute", vec![1, 1, 1, 1]).route("/gold/*", "min_tier = 3")
+    });
+    let site = site.also(|upstream| takes(Tenant::new("other", "other.test", upstream).public())).start();
+    let agent = stage.world().agent(1);
+    let gate = &site.gateway;
+    let signing = get(stage, &agent, &agents_path());
+    let with = |change: &dyn Fn(Signing) -> Signing| gate.ask(&change(signing.clone()).request());
+    is_refused(&with(&|signing| Signing { signer: BOB, ..signing }), 401, "bad_signature");
+    let stranger = signing
+        .account
+        .replace(&ALICE.address.to_string().to_lowercase(), &BOB.address.to_string().to_lowercase());
+    let foreign = with(&|signing| Signing { signer: BOB, account: stranger.clone(), ..signing });
+    is_refused(&foreign, 401, "principal_not_allowed");
+    is_refused(
+        &with(&|signing| Signing { created: signing.created - 91, ..signing }),
+        401,
+        "request_expired",
+    );
+    is_refused(
+        &with(&|signing| Signing { created: signing.created + 40, ..signing }),
+        401,
+        "request_not_yet_valid",
+    );
+    is_refused(&with(&|signing| Signing { lasts: 301, ..signing }), 401, "request_validity_too_long");
+    let elsewhere = signing.account.replace("eip155:", "eip155:1");
+    is_refused(&with(&|signing| Signing { account: elsewhere.clone(), ..signing }), 401, "unsupported_chain");
+    let lost = with(&|signing| Signing { agent: U256::from(987_654_321), ..signing });
+    lost.error(404, "AGENT_NOT_FOUND");
+    with(&|signing| Signing { target: "/gold/x".into(), ..signing }).error(403, "TIER_BLOCKED");
+    assert_eq!(gate.ask(&signing.request()).status, 200, "nothing was used up");
+    let second = get(stage, &agent, &agents_path());
+    second_is_limited(gate.ask(&second.request()));
+    let at_other = Signing { host: "other.test".into(), ..second };
+    assert_eq!(gate.ask(&at_other.request()).status, 200, "a 429 uses up nothing either");
+}
+
+#[track_caller]
+fn second_is_limited(answer: Answer) {
+    assert_eq!(answer.status, 429, "{}", answer.text());
+}
+
+fn each_part_of_a_signed_request_that_is_altered_is_refused(stage: &Stage) {
+    let site = signed_only(stage).tenant(|tenant| tenant.set("hosts", vec![ACME, "acme2.test"])).start();
+    let (agent, other) = (stage.world().agent(4), stage.world().agent(4));
+    let path = agents_path();
+    let signing =
+        Signing { content_type: Some("text/a".into()), ..get(stage, &agent, &format!("{path}?a=1")) };
+    let headers = signing.headers();
+    let altered = |name: &str, value: &str| -> Vec<(String, String)> {
+        let change = |(header, old): &(String, String)| {
+            (header.clone(), if header == name { value.to_owned() } else { old.clone() })
+        };
+        headers.iter().map(change).collect()
+    };
+    let target = &signing.target;
+    for request in [
+        Request::new("HEAD", ACME, target).with_all(&headers),
+        Request::new("DELETE", ACME, target).with_all(&headers),
+        Request::get("acme2.test", target).with_all(&headers),
+        Request::get(ACME, &format!("{path}/?a=1")).with_all(&headers),
+        Request::get(ACME, &format!("{path}?a=2")).with_all(&headers),
+        Request::get(ACME, &path).with_all(&headers),
+        Request::get(ACME, target).with_all(&altered("X-Agent-Id", &other.text())),
+        Request::get(ACME, target).with_all(&altered("Content-Type", "text/b")),
+    ] {
+        let mut wire = site.gateway.connect();
+        wire.send(&request.bytes());
+        let answer = wire.head().unwrap();
+        assert_eq!(answer.status, 401, "{request:?}");
+        let challenges: Vec<_> = answer.headers.iter().map(|(_, value)| value).collect();
+        assert!(
+            challenges.iter().any(|value| value.contains("error=\"bad_signature\"")),
+            "{request:?}: {answer:?}"
+        );
+    }
+    let another = Request::get(ACME, target).with_all(&headers).with("Content-Type", "text/b");
+    is_refused(&site.gateway.ask(&another), 401, "bad_signature");
+    let twice = Request::get(ACME, target).with_all(&headers).with("X-Agent-Id", &agent.text());
+    twice.ask(site.gateway.address).error(400, "VALIDATION_ERROR");
+    is_refused(
+        &site.gateway.ask(&Request::get(ACME, target).with_all(&headers).body(b"x")),
+        401,
+        "content_digest_required",
+    );
+    site.is_unseen(&path);
+    let mut turned = headers.clone();
+    turned.reverse();
+    assert_eq!(
+        site.gateway.ask(&Request::get(ACME, target).with_all(&turned)).status,
+        200,
+        "their order is free"
+    );
+}
+
+fn a_401_says_what_to_sign_and_the_terms_are_published(stage: &Stage) {
+    let site = signed_only(stage).start();
+    let chain = stage.world().chain().contracts.chain_id;
+    let bare =
+        site.gateway.ask(&Request::new("POST", ACME, &agents_path()).with("Content-Type", "a/b").body(b"x"));
+    is_refused(&bare, 401, "signature_missing");
+    let challenge =
+        format!("ERC8128 error=\"signature_missing\", chains=\"eip155:{chain}\", account=\"eoa-only\"");
+    assert!(bare.headers.iter().any(|(_, value)| *value == challenge), "{bare:?}");
+    let asked = "request=(\"@scheme\" \"@authority\" \"@method\" \"@path\" \"@query\" \"x-agent-id\" \"content-digest\" \"content-type\");created;expires;tag=\"erc8128\"";
+    assert_eq!(bare.header("accept-signature"), Some(asked));
+    for (name, value, reason) in [
+        ("Signature-Input", "(", "signature_input_invalid"),
+        ("Signature-Input", &*format!("s=\"{}\"", "a".repeat(17_000)), "signature_too_large"),
+    ] {
+        let request = Request::get(ACME, &agents_path()).with(name, value).with("Signature", "s=:AA==:");
+        is_refused(&site.gateway.ask(&request), 400, reason);
+    }
+    let terms = site.gateway.ask(&Request::get(ACME, "/.well-known/erc8128")).success(200);
+    let expected = json!({
+        "max_validity_sec": 300,
+        "chains": [format!("eip155:{chain}")],
+        "account_verification": "eoa-only",
+        "route_policies": {"default": {
+            "required_components": ["x-agent-id"], "replay": "non-replayable", "content_digest": "request-body",
+        }},
+    });
+    assert_eq!(terms, expected);
+    let rules = site.gateway.ask(&Request::get(ACME, "/.well-known/tiergate")).success(200);
+    assert_eq!(rules["signedRequests"], json!("/.well-known/erc8128"));
+    // Elsewhere none of that is said.
+    let other = stage.site().gateway.ask(&Request::get(ACME, &agents_path()));
+    assert_eq!((other.status, other.header("accept-signature")), (401, None));
+    assert_eq!(stage.site().gateway.ask(&Request::get(ACME, "/.well-known/erc8128")).status, 401);
+}
+
+fn other_credentials_beside_a_signed_request_are_400_and_other_signatures_are_nothing(stage: &Stage) {
+    let site = Site::of(stage)
+        .agent(4)
+        .tenant(|tenant| tenant.set("credentials", vec!["api_key", "erc8128"]))
+        .start();
+    let (agent, path) = (site.agent().clone(), agents_path());
+    let signing = get(stage, &agent, &path);
+    let both = signing.request().key(site.key());
+    both.ask(site.gateway.address).error(400, "VALIDATION_ERROR");
+    signing.request().key(&unknown_key(9)).ask(site.gateway.address).error(400, "VALIDATION_ERROR");
+    let foreign = Request::get(ACME, &agents_path()).key(site.key());
+    let foreign = foreign.with("Signature-Input", "x=(\"date\");keyid=\"k\"").with("Signature", "x=:AA==:");
+    assert_eq!(site.gateway.ask(&foreign).status, 200);
+    let old = Request::get(ACME, &agents_path()).key(site.key()).with("Signature", "keyId=\"a\"");
+    assert_eq!(site.gateway.ask(&old).status, 200);
+    site.is_unseen(&path);
+    assert_eq!(site.gateway.ask(&signing.request()).status, 200);
+    let bare = site.gateway.ask(&Request::get(ACME, &agents_path()));
+    assert_eq!(bare.error(401, "INVALID_API_KEY"), json!({ "agentId": null }));
+    assert!(bare.headers.iter().any(|(_, value)| value.starts_with("ERC8128 chains=")), "{bare:?}");
+}
+
+/// A request whose body is framed by chunks.
+fn chunked(signing: &Signing) -> Vec<u8> {
+    let headers: String =
+        signing.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head = format!(
+        "POST {} HTTP/1.1\r\nHost: {ACME}\r\nTransfer-Encoding: chunked\r\n{headers}\r\n",
+        signing.target
+    );
+    let chunks = signing.body.iter().flat_map(|body| body.chunks(1_000));
+    let chunks =
+        chunks.flat_map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+    [head.as_bytes(), &chunks.collect::<Vec<u8>>(), b"0\r\n\r\n"].concat()
+}
+
+/// Sends a body that is right and one that is not, each with its length and in chunks.
+fn send_bodies(stage: &Stage, site: &Site, arrives: impl Fn(&Site, &str)) {
+    let agent = stage.world().agent(4);
+    let right: Vec<u8> = (0..200_000_u32).map(|number| (number % 251) as u8).collect();
+    let mut wrong = right.clone();
+    wrong[199_999] ^= 1;
+    for (length, is_chunked) in [(3, false), (3, true), (200_000, false), (200_000, true)] {
+        let path = agents_path();
+        let signing = get(stage, &agent, &path).post(&right[200_000 - length..]);
+        let bytes = |signing: &Signing| if is_chunked { chunked(signing) } else { signing.request().bytes() };
+        let mut wire = site.gateway.connect();
+        wire.send(&bytes(&signing));
+        assert_eq!(wire.answer().status, 200, "{length} {is_chunked}");
+        assert_eq!(site.upstream.whole(&path).body_bytes, length);
+        let path = agents_path();
+        let signing = get(stage, &agent, &path).post(&right[200_000 - length..]);
+        let lie = Signing { body: Some(wrong[200_000 - length..].to_vec()), ..signing };
+        let mut wire = site.gateway.connect();
+        let _ = wire.write(&bytes(&lie));
+        is_refused(&wire.answer(), 401, "bad_content_digest");
+        arrives(site, &path);
+    }
+}
+
+fn a_body_that_lies_never_arrives_whole(stage: &Stage) {
+    for way in ["relay", "library"] {
+        let site = signed_only(stage).way(way).unlimited().start();
+        send_bodies(stage, &site, |site, path| {
+            assert!(site.upstream.seen_at(path).iter().all(|seen| !seen.whole), "{way}");
+        });
+    }
+}
+
+fn a_body_that_is_held_reaches_the_upstream_right_or_not_at_all(stage: &Stage) {
+    let held = |tenant: Tenant| tenant.set("max_body_bytes", 200_000).set("digest", "before");
+    let site = signed_only(stage).tenant(held).unlimited().start();
+    send_bodies(stage, &site, |site, path| site.is_unseen(path));
+    let agent = stage.world().agent(4);
+    let longer = get(stage, &agent, &agents_path()).post(&[7; 200_001]);
+    let mut wire = site.gateway.connect();
+    wire.send(&chunked(&longer));
+    assert_eq!(wire.answer().status, 413);
+    site.is_unseen(&longer.target);
+    // A client that waits for leave is given it, since no upstream can.
+    let signing = get(stage, &agent, &agents_path()).post(b"hello");
+    let request = Signing { body: None, ..signing.clone() }.request();
+    let mut wire = site.gateway.connect();
+    wire.send(&request.with("Content-Length", "5").with("Expect", "100-continue").bytes());
+    assert_eq!(wire.head().unwrap().status, 100);
+    wire.send(b"hello");
+    assert_eq!(wire.answer().status, 200);
+    assert_eq!(site.upstream.whole(&signing.target).body, b"hello");
+    let site = signed_only(stage).tenant(held).way("library").unlimited().start();
+    send_bodies(stage, &site, |site, path| {
+        assert!(site.upstream.seen_at(path).iter().all(|seen| !seen.whole && seen.body_bytes == 0));
+    });
+}
+
+fn a_body_that_lies_never_arrives_whole_over_http_2(stage: &Stage) {
+    let upstream = H2Upstream::start(H2Upstream::ok);
+    let site = signed_only(stage).h2c(&upstream).start();
+    let to_http1 = signed_only(stage).start();
+    let agent = stage.world().agent(4);
+    for (gateway, is_to_http_1) in [(&site.gateway, false), (&to_http1.gateway, true)] {
+        let ask = |signing: &Signing| {
+            let request = Message::request(Method::POST, ACME, &signing.target);
+            let request = signing
+                .headers()
+                .iter()
+                .fold(request, |request, (name, value)| request.with(&name.to_lowercase(), value));
+            h2c::ask(gateway.address, &request.body(signing.body.as_ref().unwrap())).unwrap()
+        };
+        let signing = get(stage, &agent, &agents_path()).post(b"hello");
+        assert_eq!(ask(&signing).status, 200, "{is_to_http_1}");
+        let lie = get(stage, &agent, &agents_path()).post(b"hello");
+        let lie = Signing { body: Some(b"hellO".to_vec()), ..lie };
+        let answer = ask(&lie);
+        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!((answer.status, &body["reason"]), (401, &json!("bad_content_digest")));
+        assert!(to_http1.upstream.seen_at(&lie.target).iter().all(|seen| !seen.whole));
+        let whole = upstream.seen().iter().any(|seen| seen.uri.path() == lie.target && seen.body == b"hellO");
+        assert!(!whole);
+    }
+}
+
+fn a_contract_wallet_signs_requests_where_wallets_are_asked(stage: &Stage) {
+    let (world, site) = (stage.world(), signed_only(stage).start());
+    let asking = signed_only(stage).set("signature.contracts", true).start();
+    let wallet = Account { address: world.chain().deploy("KeyWallet"), key: DEPLOYER.key };
+    let id = world.agent(3).id;
+    world.chain().transfer(ALICE, wallet, id);
+    let agent = world.known_agent(id, wallet);
+    let signing = get(stage, &agent, &agents_path());
+    is_refused(&site.gateway.ask(&signing.request()), 401, "unsupported_account");
+    is_refused(
+        &asking.gateway.ask(&Signing { signer: BOB, ..signing.clone() }.request()),
+        401,
+        "bad_signature",
+    );
+    assert_eq!(asking.gateway.ask(&signing.request()).status, 200);
+    is_refused(&asking.gateway.ask(&signing.request()), 401, "nonce_reused");
+}
+
+fn every_dialect_that_carries_the_request_judges_its_signature(stage: &Stage) {
+    let site = Site::of(stage).unlimited();
+    let asked = Asked::start(site.tenant(|tenant| takes(tenant.set("id", "acme"))));
+    let agent = stage.world().agent(3);
+    for dialect in DIALECTS {
+        let signing = get(stage, &agent, &format!("{}?a=b", agents_path()));
+        let decision = asked.ask(dialect, &signing.told());
+        assert!(decision.passes, "{dialect:?}: {}", decision.answer.text());
+        let again = asked.ask(dialect, &signing.told());
+        is_refused(&again.answer, 401, "nonce_reused");
+        let mut other = get(stage, &agent, &agents_path()).told();
+        other.target.push('x');
+        is_refused(&asked.ask(dialect, &other).answer, 401, "bad_signature");
+        // Nobody sees the body here, so its digest is signed and goes on.
+        let bodiless = Signing { method: "POST".into(), ..get(stage, &agent, &agents_path()) };
+        is_refused(&asked.ask(dialect, &bodiless.told()).answer, 401, "content_digest_required");
+        let posted = get(stage, &agent, &agents_path()).post(b"hello");
+        assert!(asked.ask(dialect, &posted.told()).passes, "{dialect:?}");
+    }
+}
+
+fn signatures_without_a_tag_pass_where_they_are_taken(stage: &Stage) {
+    let site =
+        signed_only(stage).tenant(|tenant| tenant.set("credentials", vec!["erc8128_untagged"])).start();
+    let agent = stage.world().agent(3);
+    let tagged = get(stage, &agent, &agents_path());
+    is_refused(&site.gateway.ask(&tagged.request()), 401, "no_acceptable_signature");
+    let account = tagged.account.replace("eip155", "erc8128");
+    let untagged = Signing { tag: "", account, ..tagged };
+    assert_eq!(site.gateway.ask(&untagged.request()).status, 200);
+    is_refused(&site.gateway.ask(&untagged.request()), 401, "nonce_reused");
+    let elsewhere = signed_only(stage).start();
+    is_refused(&elsewhere.gateway.ask(&untagged.request()), 401, "no_acceptable_signature");
+}
