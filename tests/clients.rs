@@ -49,7 +49,7 @@ const SUITE_SECONDS: f64 = 480.0;
 /// Agents of each kind: eight for each of four files of tests.
 const AGENTS: usize = 32;
 
-/// A service with two tenants, and one that can't read its chain.
+/// A service with three tenants, and one that can't read its chain.
 struct Stage {
     /// The variable of the tests, as JSON.
     facts: Value,
@@ -62,7 +62,7 @@ struct Stage {
 impl Stage {
     fn start() -> Self {
         let chain = Chain::dev();
-        let [gateway, narrow] = [(), ()].map(|()| free_port(own_ip()));
+        let [gateway, narrow, signed] = [(), (), ()].map(|()| free_port(own_ip()));
         let upstreams = [(), (), ()].map(|()| free_port(own_ip()));
         let [asserted, nobody] = [(), ()].map(|()| free_port(own_ip()));
         let signing = rcgen::KeyPair::generate().unwrap().serialize_pem();
@@ -72,7 +72,7 @@ impl Stage {
         let settings = Settings::new(chain.node, &chain.contracts);
         let chainless =
             Service::start_unready(settings.clone().set("chain.rpc_urls", vec![format!("http://{nobody}")]));
-        let listeners: Vec<String> = [gateway, narrow].map(|address| address.to_string()).into();
+        let listeners: Vec<String> = [gateway, narrow, signed].map(|address| address.to_string()).into();
         let settings = settings.set("listen.gateway", listeners).set("gateway.via", "edge");
         let settings = settings.set("assertion.issuer", issuer);
         let mut service = Service::prepare(settings.set("assertion.key_file", keys.path().to_str().unwrap()));
@@ -81,6 +81,7 @@ impl Stage {
         let write = |id: &str, text: String| fs::write(tenants.join(format!("{id}.toml")), text).unwrap();
         write("wide", wide(gateway, upstreams, asserted, nobody));
         write("narrow", narrow_tenant(narrow, upstreams[2]));
+        write("signed", signed_tenant(signed, upstreams));
         service.start_again("");
         service.await_ready();
 
@@ -100,6 +101,7 @@ impl Stage {
             "chainless": format!("http://{}", chainless.api),
             "gateway": format!("http://{gateway}"),
             "narrow": format!("http://{narrow}"),
+            "signed": format!("http://{signed}"),
             "upstreams": upstreams,
             "asserted": asserted,
             "issuer": issuer,
@@ -173,6 +175,15 @@ fn narrow_tenant(listener: SocketAddr, upstream: SocketAddr) -> String {
     format!(
         "id = \"narrow\"\nhosts = [\"{}\"]\nupstreams = [\"{upstream}\"]\non_endpoint_mismatch = \"deny\"\n\
          [limits]\nmax_in_flight_per_agent = 1\n[upstream_limits]\nmax_in_flight = 1\nmax_pending = 0\n",
+        listener.ip()
+    )
+}
+
+/// Takes requests that are signed themselves, and nothing else.
+fn signed_tenant(listener: SocketAddr, [one, two, plain]: [SocketAddr; 3]) -> String {
+    format!(
+        "id = \"signed\"\nhosts = [\"{}\"]\nupstreams = [\"{plain}\"]\ncredentials = [\"erc8128\"]\n\
+         [[routes]]\npath = \"/one\"\nupstreams = [\"{one}\"]\n[[routes]]\npath = \"/two\"\nupstreams = [\"{two}\"]\n",
         listener.ip()
     )
 }

@@ -12,7 +12,7 @@ import httpx
 import httpx2
 import pytest
 import requests
-from conftest import API, FACTS, GATEWAY, Owned, Script
+from conftest import API, FACTS, GATEWAY, STRANGER, Owned, Script
 from eth_account import Account
 from fastapi import Depends, FastAPI, WebSocket
 
@@ -83,6 +83,30 @@ def test_the_gateway_admits_a_key_and_fresh_signatures(service: Tiergate, fresh:
     )
     assert [agent_of(headers) for _, _, headers, _ in upstream.seen] == [seen] * 26
     assert ask(server(), "/gold", upstream.seen[0][2]).json() == 4
+
+
+def test_the_gateway_admits_requests_that_an_account_signs_whole(
+    service: Tiergate, fresh: Fresh, upstream: Script
+) -> None:
+    agent, signed = fresh("diamond"), FACTS["signed"]
+    upstream.answers = [OK]
+    chain = service.signing().domain.chain_id
+    credential = by_message_signature(agent.id, agent.owner, chain)
+    url = signed + "/a b?q=ü&%2f=1"
+    with httpx.Client(auth=GatewayAuth(signed, credential)) as http:
+        answers: list[Any] = [http.get(url), http.post(url, content="hello ü"), http.put(url, json={"a": 1})]
+    with httpx2.Client(auth=GatewayAuth(signed, credential)) as http2:
+        answers += [http2.get(url), http2.post(url, data={"a": "b c"}), http2.delete(url)]
+    with requests.Session() as session:
+        session.auth, session.trust_env = RequestsAuth(signed, credential), False
+        answers += [session.get(url), session.post(url, data="hello ü"), session.put(url, json={"a": 1})]
+    assert [answer.status_code for answer in answers] == [200] * 9
+    assert {headers["x-agent-id"] for _, _, headers, _ in upstream.seen} == {str(agent.id)}
+    assert upstream.seen[1][3] == "hello ü".encode()
+
+    stranger = by_message_signature(agent.id, STRANGER, chain)
+    answer = httpx.get(url, auth=GatewayAuth(signed, stranger))
+    assert answer.status_code == 401 and 'error="principal_not_allowed"' in answer.headers["www-authenticate"]
 
 
 def test_a_key_as_bearer_leaves_x_api_key_to_the_upstream(service: Tiergate, fresh: Fresh, upstream: Script) -> None:
