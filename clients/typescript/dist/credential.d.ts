@@ -27,4 +27,4 @@ export interface Showing {
     learnsFrom(response: Response, error: TiergateError | null): boolean;
 }
 /** Checks a credential, and returns what shows it: in requests of a method, with this body. */
-export declare function showingOf(credential: Credential): (method: string, body: Uint8Array<ArrayBuffer>) => Showing;
+export declare function showingOf(credential: Credential): (method: string, body: ArrayBuffer) => Showing;

@@ -20,7 +20,7 @@ export interface Outgoing {
     method: string;
     url: URL;
     headers: Headers;
-    body: Uint8Array<ArrayBuffer>;
+    body: ArrayBuffer;
 }
 /** The components that a signature covers, in this order. */
 export interface Coverage {

@@ -9,7 +9,7 @@ const COMPONENTS_MAX = 32;
 const CHALLENGE_CHARACTERS_MAX = 4096;
 /** What is covered unless the gateway asks for more. */
 export function coverageOf({ headers, body }) {
-    const isSent = (name) => headers.has(name) || (name === "content-digest" && body.length > 0);
+    const isSent = (name) => headers.has(name) || (name === "content-digest" && body.byteLength > 0);
     return { label: "request", components: [...DERIVED, ...FIELDS.filter(isSent)] };
 }
 const STRING = String.raw `"(?:[ !#-\[\]-~]|\\["\\])*"`;

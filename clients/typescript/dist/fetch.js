@@ -31,7 +31,7 @@ export function agentFetch(gateway, credential, options = {}) {
         if (whole?.type && !own.has("content-type"))
             own.set("content-type", whole.type);
         const isRepeatable = whole !== undefined || (!request?.body && !isStream(init.body));
-        const showing = show(method, whole?.body ?? new Uint8Array());
+        const showing = show(method, whole?.body ?? new ArrayBuffer(0));
         for (let redirects = 0;;) {
             const headers = new Headers(own);
             if (isShown)
@@ -92,11 +92,11 @@ async function wholeBody(request, given) {
         throw new TypeError("A stream can't be signed: give the body whole");
     if (given != null) {
         const encoded = new Response(given);
-        return { body: new Uint8Array(await encoded.arrayBuffer()), type: encoded.headers.get("content-type") };
+        return { body: await encoded.arrayBuffer(), type: encoded.headers.get("content-type") };
     }
     // Its headers have the type.
     if (request && request.body !== null)
-        return { body: new Uint8Array(await request.arrayBuffer()), type: null };
+        return { body: await request.arrayBuffer(), type: null };
     return undefined;
 }
 function pick(request) {

@@ -24,7 +24,7 @@ export interface Showing {
 }
 
 /** Checks a credential, and returns what shows it: in requests of a method, with this body. */
-export function showingOf(credential: Credential): (method: string, body: Uint8Array<ArrayBuffer>) => Showing {
+export function showingOf(credential: Credential): (method: string, body: ArrayBuffer) => Showing {
   if ("apiKey" in credential) {
     const { bearer = false } = credential;
     const apiKey = headerValue(credential.apiKey, "API key");
@@ -86,7 +86,7 @@ class RequestSignature implements Showing {
     private readonly account: MessageSigner,
     private readonly chainId: bigint,
     private readonly method: string,
-    private readonly body: Uint8Array<ArrayBuffer>,
+    private readonly body: ArrayBuffer,
   ) {}
 
   async show(url: URL, headers: Headers, signal: AbortSignal | undefined): Promise<void> {

@@ -20,7 +20,7 @@ export interface Outgoing {
   method: string;
   url: URL;
   headers: Headers;
-  body: Uint8Array<ArrayBuffer>;
+  body: ArrayBuffer;
 }
 
 /** The components that a signature covers, in this order. */
@@ -44,7 +44,7 @@ const CHALLENGE_CHARACTERS_MAX = 4096;
 
 /** What is covered unless the gateway asks for more. */
 export function coverageOf({ headers, body }: Outgoing): Coverage {
-  const isSent = (name: string) => headers.has(name) || (name === "content-digest" && body.length > 0);
+  const isSent = (name: string) => headers.has(name) || (name === "content-digest" && body.byteLength > 0);
   return { label: "request", components: [...DERIVED, ...FIELDS.filter(isSent)] };
 }
 
@@ -153,7 +153,7 @@ function freshNonce(): string {
   return text.replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
 }
 
-async function digestOf(body: Uint8Array<ArrayBuffer>): Promise<string> {
+async function digestOf(body: ArrayBuffer): Promise<string> {
   return `sha-256=:${base64(new Uint8Array(await crypto.subtle.digest("SHA-256", body)))}:`;
 }
 

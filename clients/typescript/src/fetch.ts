@@ -44,7 +44,7 @@ export function agentFetch(
     // A form has another boundary each time it is encoded.
     if (whole?.type && !own.has("content-type")) own.set("content-type", whole.type);
     const isRepeatable = whole !== undefined || (!request?.body && !isStream(init.body));
-    const showing = show(method, whole?.body ?? new Uint8Array());
+    const showing = show(method, whole?.body ?? new ArrayBuffer(0));
     for (let redirects = 0; ; ) {
       const headers = new Headers(own);
       if (isShown) await showing.show(url, headers, signal ?? undefined);
@@ -98,14 +98,14 @@ async function refusalOf(response: Response): Promise<TiergateError | null> {
 async function wholeBody(
   request: Request | undefined,
   given: BodyInit | null | undefined,
-): Promise<{ body: Uint8Array<ArrayBuffer>; type: string | null } | undefined> {
+): Promise<{ body: ArrayBuffer; type: string | null } | undefined> {
   if (isStream(given)) throw new TypeError("A stream can't be signed: give the body whole");
   if (given != null) {
     const encoded = new Response(given);
-    return { body: new Uint8Array(await encoded.arrayBuffer()), type: encoded.headers.get("content-type") };
+    return { body: await encoded.arrayBuffer(), type: encoded.headers.get("content-type") };
   }
   // Its headers have the type.
-  if (request && request.body !== null) return { body: new Uint8Array(await request.arrayBuffer()), type: null };
+  if (request && request.body !== null) return { body: await request.arrayBuffer(), type: null };
   return undefined;
 }
 
