@@ -49,7 +49,7 @@ const SUITE_SECONDS: f64 = 480.0;
 /// Agents of each kind: eight for each of four files of tests.
 const AGENTS: usize = 32;
 
-/// A service with two tenants, and one that can't read its chain.
+/// A service with three tenants, and one that can't read its chain.
 struct Stage {
     /// The variable of the tests, as JSON.
     facts: Value,
@@ -63,7 +63,7 @@ struct Stage {
 impl Stage {
     fn start() -> Self {
         let chain = Chain::dev();
-        let [gateway, narrow] = [(), ()].map(|()| free_port(own_ip()));
+        let [gateway, narrow, signed] = [(), (), ()].map(|()| free_port(own_ip()));
         let upstreams = [(), (), ()].map(|()| free_port(own_ip()));
         let [asserted, nobody] = [(), ()].map(|()| free_port(own_ip()));
         let signing = rcgen::KeyPair::generate().unwrap().serialize_pem();
@@ -77,7 +77,7 @@ impl Stage {
         let own_types = settings.clone().set("signature.key_operations", "own_types");
         let own_types = own_types.set("keys.public_url", format!("http://{owners}"));
         let named = Service::start(own_types.set("listen.owners", vec![owners.to_string()]));
-        let listeners: Vec<String> = [gateway, narrow].map(|address| address.to_string()).into();
+        let listeners: Vec<String> = [gateway, narrow, signed].map(|address| address.to_string()).into();
         let settings = settings.set("listen.gateway", listeners).set("gateway.via", "edge");
         let settings = settings.set("assertion.issuer", issuer);
         let mut service = Service::prepare(settings.set("assertion.key_file", keys.path().to_str().unwrap()));
@@ -86,6 +86,7 @@ impl Stage {
         let write = |id: &str, text: String| fs::write(tenants.join(format!("{id}.toml")), text).unwrap();
         write("wide", wide(gateway, upstreams, asserted, nobody));
         write("narrow", narrow_tenant(narrow, upstreams[2]));
+        write("signed", signed_tenant(signed, upstreams));
         service.start_again("");
         service.await_ready();
 
@@ -107,6 +108,7 @@ impl Stage {
             "chainless": format!("http://{}", chainless.api),
             "gateway": format!("http://{gateway}"),
             "narrow": format!("http://{narrow}"),
+            "signed": format!("http://{signed}"),
             "upstreams": upstreams,
             "asserted": asserted,
             "issuer": issuer,
@@ -184,6 +186,15 @@ fn narrow_tenant(listener: SocketAddr, upstream: SocketAddr) -> String {
     )
 }
 
+/// Takes requests that are signed themselves, and nothing else.
+fn signed_tenant(listener: SocketAddr, [one, two, plain]: [SocketAddr; 3]) -> String {
+    format!(
+        "id = \"signed\"\nhosts = [\"{}\"]\nupstreams = [\"{plain}\"]\ncredentials = [\"erc8128\"]\n\
+         [[routes]]\npath = \"/one\"\nupstreams = [\"{one}\"]\n[[routes]]\npath = \"/two\"\nupstreams = [\"{two}\"]\n",
+        listener.ip()
+    )
+}
+
 /// True if it is there. Skips the test if it is not.
 fn is_installed(path: &str) -> bool {
     let is_there = Path::new(ROOT).join(path).exists();
@@ -228,7 +239,7 @@ fn what_is_made_of_other_files_is_current() {
     if !is_installed("tools/node_modules/openapi-typescript") {
         return;
     }
-    for script in ["clients/typescript/build.mjs", "clients/vectors.mjs"] {
+    for script in ["clients/typescript/build.mjs", "clients/vectors.mjs", "clients/erc8128.mjs"] {
         let check = Command::new("node").args([script, "--check"]).current_dir(ROOT).output().unwrap();
         assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
     }

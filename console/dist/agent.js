@@ -1,5 +1,6 @@
 import { chooseSample } from "./connect.js";
 import { byId, complain, describe, make, on, say, show, write } from "./dom.js";
+import { registrationIn } from "./registration.js";
 import { sign } from "./sign.js";
 import { change, isStranger, service, state, whenChanged } from "./state.js";
 import { count, explain, time, tokens } from "./words.js";
@@ -72,6 +73,7 @@ function drawProfile(profile) {
     const tiers = state.signing?.tiers ?? [];
     const own = tiers.find(({ tier }) => tier === profile.trustTier);
     const next = tiers.find(({ tier }) => tier === profile.trustTier + 1);
+    const registration = registrationIn(profile.metadataURI);
     write("profile-read", `read at ${time(profile.timestamp)}`);
     describe("profile-facts", [
         ["Owner", profile.owner, "mono"],
@@ -84,8 +86,15 @@ function drawProfile(profile) {
         ["Evidence", validation.latestEvidence || null],
         ["Validator", validation.latestValidator ?? null, "mono"],
         ["Organizations", organizations(profile)],
+        ["Registered as", registration?.name || null],
+        ["Services", registration && services(registration)],
         ["Metadata URI", profile.metadataURI || "none", "mono"],
     ]);
+}
+function services({ services }) {
+    if (services.length === 0)
+        return null;
+    return make("ul", "", ...services.map(({ name, endpoint }) => make("li", "", `${name || "without a name"}: ${endpoint}`)));
 }
 function organizations({ organizations }) {
     if (organizations.length === 0)

@@ -3,6 +3,7 @@
 import type { Profile } from "tiergate";
 import { chooseSample } from "./connect.js";
 import { byId, complain, describe, make, on, say, show, write } from "./dom.js";
+import { registrationIn, type Registration } from "./registration.js";
 import { sign } from "./sign.js";
 import { change, isStranger, service, state, whenChanged } from "./state.js";
 import { count, explain, time, tokens } from "./words.js";
@@ -75,6 +76,7 @@ function drawProfile(profile: Profile): void {
   const tiers = state.signing?.tiers ?? [];
   const own = tiers.find(({ tier }) => tier === profile.trustTier);
   const next = tiers.find(({ tier }) => tier === profile.trustTier + 1);
+  const registration = registrationIn(profile.metadataURI);
   write("profile-read", `read at ${time(profile.timestamp)}`);
   describe("profile-facts", [
     ["Owner", profile.owner, "mono"],
@@ -87,9 +89,16 @@ function drawProfile(profile: Profile): void {
     ["Evidence", validation.latestEvidence || null],
     ["Validator", validation.latestValidator ?? null, "mono"],
     ["Organizations", organizations(profile)],
-    // Text, and no link: its author may be anybody.
+    // Texts, and no links: their author may be anybody.
+    ["Registered as", registration?.name || null],
+    ["Services", registration && services(registration)],
     ["Metadata URI", profile.metadataURI || "none", "mono"],
   ]);
+}
+
+function services({ services }: Registration): Node | null {
+  if (services.length === 0) return null;
+  return make("ul", "", ...services.map(({ name, endpoint }) => make("li", "", `${name || "without a name"}: ${endpoint}`)));
 }
 
 function organizations({ organizations }: Profile): Node | string {

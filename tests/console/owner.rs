@@ -253,3 +253,52 @@ fn texts_of_the_chain_and_of_wallets_are_shown_as_text() {
         .until("document.querySelectorAll('#profile :is(a, img, script), #wallets img').length === 0");
     stage.has_kept_to_itself();
 }
+
+#[test]
+fn a_registration_in_the_metadata_uri_is_shown_as_text_and_no_other_is_fetched() {
+    use crate::support::chain::Identity;
+    use alloy::hex;
+
+    let file = json!({
+        "type": "https://eips.ethereum.org/EIPS/eip-8004#registration-v1",
+        "name": "<b>Wetter</b> ü",
+        "image": "https://evil.example/image.png",
+        "services": [
+            { "name": "A2A", "endpoint": "https://agent.example/.well-known/agent-card.json" },
+            { "endpoint": "javascript:alert(1)" },
+            { "name": "of no endpoint" },
+            7,
+        ],
+    });
+    let escaped = |byte: &u8| format!("%{}", hex::encode([*byte]));
+    let whole: String = file.to_string().as_bytes().iter().map(escaped).collect();
+    let Some(mut stage) = Stage::with_wallet(wallet(&[ALICE])) else { return };
+    let identity = stage.registry();
+    for uri in [
+        format!("data:application/json,{whole}"),
+        "data:application/json;base64,eyJuYW1lIjoiw7wifQ==".to_owned(),
+        "data:application/json;base64,eyJuYW1lIjoiw7wif".to_owned(),
+    ] {
+        stage.transact(ALICE, identity, &Identity::mintCall { to: ALICE.address, uri });
+    }
+    stage.open("6");
+    stage.connect();
+    stage.ask("#read");
+    stage.sign();
+    stage.text("profile-facts", "Registered as<b>Wetter</b> ü");
+    stage.text("profile-facts", "ServicesA2A: https://agent.example/.well-known/agent-card.json");
+    stage.text("profile-facts", "without a name: javascript:alert(1)Metadata URI");
+    stage.browser.until("document.querySelectorAll('#profile :is(a, img, b)').length === 0");
+    stage.open("7");
+    stage.connect();
+    stage.ask("#read");
+    stage.sign();
+    stage.text("profile-facts", "Registered asüMetadata URI");
+    stage.open("8");
+    stage.connect();
+    stage.ask("#read");
+    stage.sign();
+    stage.text("profile-facts", "OrganizationsnoneMetadata URIdata:");
+    stage.browser.until("!document.getElementById('profile-facts').textContent.includes('Registered')");
+    stage.has_kept_to_itself();
+}

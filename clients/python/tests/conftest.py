@@ -119,7 +119,7 @@ def _serve(port: int = 0, host: str = "127.0.0.1") -> Iterator[Script]:
                     for piece in [body] if isinstance(body, bytes) else body:
                         self.wfile.write(piece)
 
-        do_GET = do_POST = do_DELETE = answer
+        do_GET = do_POST = do_DELETE = do_PUT = do_PATCH = do_PROPFIND = answer
 
         def log_message(self, *_: Any) -> None: ...
 

@@ -12,7 +12,7 @@ import httpx
 import httpx2
 import pytest
 import requests
-from conftest import API, FACTS, GATEWAY, Owned, Script
+from conftest import API, FACTS, GATEWAY, STRANGER, Owned, Script
 from eth_account import Account
 from fastapi import Depends, FastAPI, WebSocket
 
@@ -24,10 +24,12 @@ from tiergate import (
     Tiergate,
     agent_of,
     by_key,
+    by_message_signature,
     by_signature,
     errors,
     raise_for_error,
 )
+from tiergate.erc8128 import Outgoing
 from tiergate.fastapi import AgentRefused, agent_refused, require_agent
 from tiergate.gateway import Credential
 from tiergate.requests import GatewayAuth as RequestsAuth
@@ -81,6 +83,30 @@ def test_the_gateway_admits_a_key_and_fresh_signatures(service: Tiergate, fresh:
     )
     assert [agent_of(headers) for _, _, headers, _ in upstream.seen] == [seen] * 26
     assert ask(server(), "/gold", upstream.seen[0][2]).json() == 4
+
+
+def test_the_gateway_admits_requests_that_an_account_signs_whole(
+    service: Tiergate, fresh: Fresh, upstream: Script
+) -> None:
+    agent, signed = fresh("diamond"), FACTS["signed"]
+    upstream.answers = [OK]
+    chain = service.signing().domain.chain_id
+    credential = by_message_signature(agent.id, agent.owner, chain)
+    url = signed + "/a b?q=ü&%2f=1"
+    with httpx.Client(auth=GatewayAuth(signed, credential)) as http:
+        answers: list[Any] = [http.get(url), http.post(url, content="hello ü"), http.put(url, json={"a": 1})]
+    with httpx2.Client(auth=GatewayAuth(signed, credential)) as http2:
+        answers += [http2.get(url), http2.post(url, data={"a": "b c"}), http2.delete(url)]
+    with requests.Session() as session:
+        session.auth, session.trust_env = RequestsAuth(signed, credential), False
+        answers += [session.get(url), session.post(url, data="hello ü"), session.put(url, json={"a": 1})]
+    assert [answer.status_code for answer in answers] == [200] * 9
+    assert {headers["x-agent-id"] for _, _, headers, _ in upstream.seen} == {str(agent.id)}
+    assert upstream.seen[1][3] == "hello ü".encode()
+
+    stranger = by_message_signature(agent.id, STRANGER, chain)
+    answer = httpx.get(url, auth=GatewayAuth(signed, stranger))
+    assert answer.status_code == 401 and 'error="principal_not_allowed"' in answer.headers["www-authenticate"]
 
 
 def test_a_key_as_bearer_leaves_x_api_key_to_the_upstream(service: Tiergate, fresh: Fresh, upstream: Script) -> None:
@@ -161,12 +187,22 @@ def test_the_upstreams_own_answers_pass(script: Script) -> None:
 def credentials() -> list[Credential]:
     domain = Domain(name="n", version="1", chain_id=1, verifying_contract="0x" + "0" * 40)
     key = "svc_live_v1_" + "a" * 64
-    return [by_key(key), by_signature(4, Account.create(), domain), by_key(key, bearer=True)]
+    return [
+        by_key(key),
+        by_signature(4, Account.create(), domain),
+        by_key(key, bearer=True),
+        by_message_signature(4, Account.create(), 1),
+    ]
+
+
+KINDS = ["key", "signature", "bearer", "message"]
+OUTGOING = Outgoing("POST", "http", "gateway.example", "/", {}, b"body")
 
 
 def shown(headers: dict[str, str]) -> set[str]:
     keys = {name for name in ("x-api-key", "authorization") if "svc_live" in headers.get(name, "")}
-    return keys | {name for name in headers if name.startswith("x-agent-")}
+    of_message = {"signature", "signature-input", "content-digest"} & headers.keys()
+    return keys | of_message | {name for name in headers if name.startswith("x-agent-")}
 
 
 def by_httpx(gateway: str, url: str, credential: Credential) -> int:
@@ -213,7 +249,7 @@ SENDERS = [by_httpx, by_async_httpx, by_httpx2, by_async_httpx2, by_requests]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("credential", credentials(), ids=["key", "signature", "bearer"])
+@pytest.mark.parametrize("credential", credentials(), ids=KINDS)
 @pytest.mark.parametrize("send", [*SENDERS, by_next_request])
 def test_no_redirect_takes_a_credential_to_another_origin(
     script: Script, elsewhere: Script, send: Callable[[str, str, Credential], int], credential: Credential, status: int
@@ -221,11 +257,11 @@ def test_no_redirect_takes_a_credential_to_another_origin(
     script.answers = [(status, {"Location": elsewhere.url + "/b"}, b"")]
     elsewhere.answers = [(401, {}, b"")]
     assert send(script.url, script.url + "/a", credential) == 401
-    assert shown(script.seen[0][2]) == {name.lower() for name in credential.headers()}
+    assert shown(script.seen[0][2]) == {name.lower() for name in credential.headers(OUTGOING, None)}
     assert [shown(headers) for _, _, headers, _ in elsewhere.seen] == [set()]
 
 
-@pytest.mark.parametrize("credential", credentials(), ids=["key", "signature", "bearer"])
+@pytest.mark.parametrize("credential", credentials(), ids=KINDS)
 @pytest.mark.parametrize("send", SENDERS)
 def test_a_redirect_within_the_gateway_gets_a_credential_of_its_own(
     script: Script, send: Callable[[str, str, Credential], int], credential: Credential
@@ -235,8 +271,9 @@ def test_a_redirect_within_the_gateway_gets_a_credential_of_its_own(
     assert [path for _, path, _, _ in script.seen] == ["/a", "/b", "/b"]
     assert shown(script.seen[1][2]) == set() != shown(script.seen[2][2])
     assert [body for *_, body in script.seen] == [b"body"] * 3
-    nonces = [headers.get("x-agent-nonce", index) for index, (_, _, headers, _) in enumerate(script.seen)]
-    assert len(set(nonces)) == 3
+    signed = ("x-agent-nonce", "signature")
+    nonces = [[headers.get(name, index) for name in signed] for index, (_, _, headers, _) in enumerate(script.seen)]
+    assert len({*map(tuple, nonces)}) == 3
 
 
 @pytest.mark.parametrize("send", SENDERS)
@@ -314,7 +351,7 @@ def test_blanks_around_a_key_or_a_signature_are_not_sent(script: Script) -> None
 def test_a_signature_that_no_header_can_have_is_refused_without_being_quoted() -> None:
     domain = Domain(name="n", version="1", chain_id=1, verifying_contract="0x" + "0" * 40)
     with pytest.raises(ValueError, match="signature") as refused:
-        by_signature(4, lambda _: "0xsecret\nX-Other: 1", domain).headers()
+        by_signature(4, lambda _: "0xsecret\nX-Other: 1", domain).headers(OUTGOING, None)
     assert "secret" not in repr(refused.value) and refused.value.__context__ is None
 
 

@@ -16,8 +16,9 @@ from .answers import (
     Verification,
 )
 from .client import AsyncTiergate, Tiergate
+from .erc8128 import MessageAccount
 from .errors import TiergateError, raise_for_error
-from .gateway import Agent, GatewayAuth, agent_of, by_key, by_signature
+from .gateway import Agent, GatewayAuth, agent_of, by_key, by_message_signature, by_signature
 from .signing import AgentId, Signed, Signer, TypedData
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "GatewayAuth",
     "IssuedKey",
     "KeyStatus",
+    "MessageAccount",
     "Organization",
     "Profile",
     "RateLimit",
@@ -44,6 +46,7 @@ __all__ = [
     "Verification",
     "agent_of",
     "by_key",
+    "by_message_signature",
     "by_signature",
     "errors",
     "raise_for_error",

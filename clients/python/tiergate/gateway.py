@@ -6,15 +6,16 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 import httpx
 
-from . import errors, libraries, signing
+from . import erc8128, errors, libraries, signing
 from .answers import Domain
 from .client import AsyncTiergate, Tiergate
+from .erc8128 import Coverage, MessageAccount, Outgoing
 from .retry import REFUSED_FOR_NOW, Patience
 from .signing import AgentId, Clock, Signed, Signer, TypedData
 from .urls import origin_of, parse
@@ -27,23 +28,27 @@ class Credential(ABC):
     is_timed = False
 
     @abstractmethod
-    def headers(self) -> Mapping[str, str]:
-        """Returns the headers of one request. May block."""
+    def headers(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
+        """Returns the headers of one request, which show what was asked for before. May block."""
 
-    async def headers_async(self) -> Mapping[str, str]:
+    async def headers_async(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
         """The same without blocking the event loop."""
-        return self.headers()
+        return self.headers(request, asked)
 
     def correct_clock(self, error: errors.TiergateError | None) -> bool:
         """Takes the gateway's time from a refusal. True if another request may succeed for that."""
         return False
+
+    def asked(self, challenge: str, request: Outgoing) -> Coverage | None:
+        """Returns what an `Accept-Signature` asks for, if another request may succeed with it."""
+        return None
 
 
 class _Key(Credential):
     def __init__(self, name: str, value: str) -> None:
         self._headers = {name: value}
 
-    def headers(self) -> Mapping[str, str]:
+    def headers(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
         return self._headers
 
 
@@ -55,12 +60,12 @@ class _Signature(Credential):
         # A service knows its clock better.
         self._clock = Clock() if isinstance(service, Domain) else service._clock
 
-    def headers(self) -> Mapping[str, str]:
+    def headers(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
         if isinstance(self._service, AsyncTiergate):
             raise ValueError("an asynchronous service needs an asynchronous client")
         return self._sendable(signing.sign(self._signer, self._data(self._service)))
 
-    async def headers_async(self) -> Mapping[str, str]:
+    async def headers_async(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
         if isinstance(self._service, AsyncTiergate):
             data = await self._service.typed_data(self._agent_id)
         else:
@@ -80,6 +85,31 @@ class _Signature(Credential):
         return {name: _sendable("signature", value) for name, value in signed.headers().items()}
 
 
+class _MessageSignature(Credential):
+    def __init__(self, agent_id: AgentId, account: MessageAccount, chain_id: int) -> None:
+        self._agent_id, self._account, self._chain_id = signing.decimal(agent_id), account, chain_id
+        if chain_id <= 0:
+            raise ValueError("the chain's id is no positive number")
+
+    def headers(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
+        request = self._of_agent(request)
+        coverage = asked or erc8128.coverage_of(request)
+        signed = erc8128.sign(self._account, self._chain_id, request, coverage, int(time.time()))
+        return {"X-Agent-Id": self._agent_id, **signed}
+
+    async def headers_async(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
+        return await signing.in_thread(self.headers, request, asked)
+
+    def asked(self, challenge: str, request: Outgoing) -> Coverage | None:
+        request = self._of_agent(request)
+        coverage = erc8128.coverage_asked(challenge, request)
+        is_new = coverage and (coverage.nonce or coverage.components != erc8128.coverage_of(request).components)
+        return coverage if is_new else None
+
+    def _of_agent(self, request: Outgoing) -> Outgoing:
+        return replace(request, fields={**request.fields, "x-agent-id": self._agent_id})
+
+
 def by_key(api_key: str, *, bearer: bool = False) -> Credential:
     """Shows the agent's API key. Blanks around it are removed: files end in one.
 
@@ -94,6 +124,15 @@ def by_signature(agent_id: AgentId, signer: Signer, service: Tiergate | AsyncTie
     return _Signature(agent_id, signer, service)
 
 
+def by_message_signature(agent_id: AgentId, account: MessageAccount, chain_id: int) -> Credential:
+    """Signs each request whole by ERC-8128: its method, address, body and agent.
+
+    As the agent's owner, or as its own wallet where the gateway takes that. `chain_id` is that of the gateway's registries.
+    A request whose body is a stream is a ValueError.
+    """
+    return _MessageSignature(agent_id, account, chain_id)
+
+
 def _sendable(name: str, value: str) -> str:
     # HTTP libraries quote what they can't send.
     if not re.fullmatch("[!-~]+", value.strip()):
@@ -102,10 +141,13 @@ def _sendable(name: str, value: str) -> str:
 
 
 def refuse_conflict(headers: Mapping[str, Any], shown: Mapping[str, str]) -> None:
-    """Raises ValueError if a request has the header that the key is to be shown in."""
+    """Raises ValueError if a request has the header that the credential is to be shown in."""
     for name, other in [("X-API-Key", "with bearer=True"), ("Authorization", "without bearer")]:
         if name in shown and name in headers:
             raise ValueError(f"the request has an {name} of its own: show the agent's key {other}")
+    for name in ("Signature", "Signature-Input"):
+        if name in shown and name in headers:
+            raise ValueError(f"the request has a {name} of its own")
 
 
 #: No error of Tiergate is longer. It tells its length.
@@ -119,6 +161,8 @@ class Repeating:
         self._credential = credential
         self._patience = Patience(retries, max_wait)
         self._is_corrected = False
+        #: Shown in the next try. It holds for one request, not for a redirect of it.
+        self.asked: Coverage | None = None
 
     def reads(self, status: int, headers: Mapping[str, str]) -> bool:
         """True if the body of this answer is needed: it may be a refusal of the gateway."""
@@ -129,15 +173,24 @@ class Repeating:
         is_refusal = is_json and is_short and "x-ratelimit-limit" not in headers
         return is_refusal and (status == 503 or status == 400 and self._credential.is_timed)
 
-    def wait(self, status: int, headers: Mapping[str, str], error: errors.TiergateError | None) -> float | None:
+    def wait(
+        self, status: int, headers: Mapping[str, str], error: errors.TiergateError | None, request: Outgoing
+    ) -> float | None:
         """Returns the seconds after which the request is sent again, or `None`."""
-        if not self._is_corrected and self._credential.correct_clock(error):
+        if not self._is_corrected and (self._credential.correct_clock(error) or self._is_asked(status, headers, request)):
             self._is_corrected = True
             return 0.0
         retry_after = errors.retry_after_of(headers)
         if status == 429 and retry_after is not None or isinstance(error, REFUSED_FOR_NOW):
             return self._patience.wait(retry_after)
         return None
+
+    def _is_asked(self, status: int, headers: Mapping[str, str], request: Outgoing) -> bool:
+        challenge = headers.get("accept-signature")
+        # One of the API comes with the agent's limit, after the request was charged.
+        if status == 401 and challenge is not None and "x-ratelimit-limit" not in headers:
+            self.asked = self._credential.asked(challenge, request)
+        return self.asked is not None
 
 
 def _sending(kind: Any) -> Any:
@@ -161,8 +214,8 @@ _SENT = {kind: _sending(kind) for kind in (httpx.Headers, libraries.httpx2.Heade
 class _Blocking:
     """What a flow waits for. These coroutines never suspend."""
 
-    async def headers(self, credential: Credential) -> Mapping[str, str]:
-        return credential.headers()
+    async def headers(self, credential: Credential, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
+        return credential.headers(request, asked)
 
     async def read(self, response: Any) -> None:
         response.read()
@@ -172,8 +225,8 @@ class _Blocking:
 
 
 class _Async(_Blocking):
-    async def headers(self, credential: Credential) -> Mapping[str, str]:
-        return await credential.headers_async()
+    async def headers(self, credential: Credential, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
+        return await credential.headers_async(request, asked)
 
     async def read(self, response: Any) -> None:
         await response.aread()
@@ -189,8 +242,8 @@ class GatewayAuth(libraries.Auth):
     copy headers in another way send none.
 
     Unless the body is a stream, requests are repeated that got 429 with `Retry-After`, or that the gateway refused before
-    it forwarded them: after a wait for 503, and once for a timestamp, signed by the gateway's clock. `retries` and
-    `max_wait` (seconds, in all) bound that.
+    it forwarded them: after a wait for 503, and once for a timestamp, signed by the gateway's clock, or for an
+    `Accept-Signature`. `retries` and `max_wait` (seconds, in all) bound that.
     """
 
     def __init__(self, gateway: str, credential: Credential, *, retries: int = 2, max_wait: float = 60.0) -> None:
@@ -217,15 +270,17 @@ class GatewayAuth(libraries.Auth):
 
     async def _flow(self, request: Any, io: _Blocking) -> AsyncGenerator[Any, Any]:
         repeating = Repeating(self._credential, *self._bounds)
-        response = yield await self._with_credential(request, io)
+        response = yield await self._with_credential(request, repeating, io)
         # Another origin must not choose what the credential is for.
         while all(origin_of(each.request.url) == self._origin for each in [*response.history, response]):
             # A redirect within the gateway has come without the credential.
             is_bare = response.request is not request
             request = response.request
+            if is_bare:
+                repeating.asked = None
             if not (is_bare and response.status_code == 401) and not await self._waits(repeating, response, io):
                 return
-            response = yield await self._with_credential(request, io)
+            response = yield await self._with_credential(request, repeating, io)
 
     @staticmethod
     async def _waits(repeating: Repeating, response: Any, io: _Blocking) -> bool:
@@ -239,19 +294,32 @@ class GatewayAuth(libraries.Auth):
         if repeating.reads(status, headers):
             await io.read(response)
             error = errors.error_of(response)
-        wait = repeating.wait(status, headers, error)
+        wait = repeating.wait(status, headers, error, _outgoing(response.request))
         if wait is None:
             return False
         await io.sleep(wait)
         return True
 
-    async def _with_credential(self, request: Any, io: _Blocking) -> Any:
+    async def _with_credential(self, request: Any, repeating: Repeating, io: _Blocking) -> Any:
         if origin_of(request.url) == self._origin:
-            shown = await io.headers(self._credential)
+            shown = await io.headers(self._credential, _outgoing(request), repeating.asked)
             refuse_conflict(request.headers, shown)
             kind = next(kind for kind in _SENT if isinstance(request.headers, kind))
             request.headers = _SENT[kind](request.headers, shown)
         return request
+
+
+def _outgoing(request: Any) -> Outgoing:
+    url = request.url
+    try:
+        body = request.content
+    except RuntimeError:
+        # A redirect's is whole, but not read.
+        is_whole = isinstance(request.stream, (httpx.ByteStream, libraries.httpx2.ByteStream))
+        body = b"".join(request.stream) if is_whole else None
+    fields = erc8128.fields_of(request.headers.multi_items())
+    authority = fields.get("host", url.netloc.decode("ascii"))
+    return Outgoing(request.method, url.scheme, authority, url.raw_path.decode("ascii"), fields, body)
 
 
 @dataclass(frozen=True, kw_only=True)

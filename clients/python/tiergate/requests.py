@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from requests.auth import AuthBase
@@ -11,6 +12,7 @@ from requests.exceptions import UnrewindableBodyError
 from requests.utils import rewind_body
 
 from . import errors
+from .erc8128 import Outgoing, fields_of
 from .gateway import Credential, Repeating, refuse_conflict
 from .urls import origin_of, parse
 
@@ -29,10 +31,13 @@ class GatewayAuth(AuthBase):
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         if origin_of(request.url or "") != self._origin:
             return request
-        shown = self._credential.headers()
+        if isinstance(request.body, str):
+            # Versions of urllib3 differ in how they encode it.
+            request.body = request.body.encode()
+        repeating = Repeating(self._credential, *self._bounds)
+        shown = self._credential.headers(_outgoing(request), None)
         refuse_conflict(request.headers, shown)
         request.headers.update(shown)
-        repeating = Repeating(self._credential, *self._bounds)
         has_strayed = False
 
         def answered(response: requests.Response, **options: Any) -> requests.Response:
@@ -44,6 +49,8 @@ class GatewayAuth(AuthBase):
             # A redirect within the gateway has come without the credential.
             is_bare = sent is not request
             has_strayed = is_bare and (has_strayed or origin_of(sent.url or "") != self._origin)
+            if is_bare:
+                repeating.asked = None
             # Another origin must not choose what the credential is for.
             while not has_strayed:
                 wait = 0.0 if is_bare and response.status_code == 401 else _wait(repeating, response)
@@ -52,7 +59,7 @@ class GatewayAuth(AuthBase):
                     break
                 response.content  # Frees the connection.
                 time.sleep(wait)
-                again.headers.update(self._credential.headers())
+                again.headers.update(self._credential.headers(_outgoing(again), repeating.asked))
                 result: requests.Response = response.connection.send(again, **options)
                 result.history = [*response.history, response]
                 response, is_bare = result, False
@@ -65,7 +72,19 @@ class GatewayAuth(AuthBase):
 def _wait(repeating: Repeating, response: requests.Response) -> float | None:
     status, headers = response.status_code, response.headers
     error = errors.error_of(response) if repeating.reads(status, headers) else None
-    return repeating.wait(status, headers, error)
+    return repeating.wait(status, headers, error, _outgoing(response.request))
+
+
+def _outgoing(request: requests.PreparedRequest) -> Outgoing:
+    url = urlsplit(request.url or "")
+    body = b"" if request.body is None else request.body if isinstance(request.body, bytes) else None
+    fields = fields_of((name, _text(value)) for name, value in request.headers.items())
+    authority = fields.get("host", url.netloc)
+    return Outgoing(request.method or "", url.scheme, authority, request.path_url, fields, body)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("latin-1")
 
 
 def _rewinds(request: requests.PreparedRequest) -> bool:

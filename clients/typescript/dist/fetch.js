@@ -1,7 +1,7 @@
 // A `fetch` for APIs behind the gateway.
+import { showingOf } from "./credential.js";
 import { REDIRECTS, addressOf, errorOf, retryAfter } from "./errors.js";
 import { Patience, isRefusedForNow } from "./retry.js";
-import { sign } from "./signing.js";
 const REDIRECTS_MAX = 20;
 /** Headers of the caller that are for one origin only. */
 const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization", "x-api-key"];
@@ -9,37 +9,37 @@ const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization",
  * Returns a `fetch` that shows the agent's credential to the gateway, and to no other origin. Relative URLs are the
  * gateway's. Unless their body is a stream, requests are repeated that got 429 with `Retry-After`, or that the gateway
  * refused before it forwarded them: after a wait for 503 (`OVERLOADED`, `RPC_ERROR`), and once for a timestamp, signed by
- * the service's clock. Follows redirects of GET and HEAD only, without the credential once they have left the gateway.
- * Throws a `TypeError` if the gateway's address or the key is malformed; the `fetch` does if the request has the header
- * that the key is shown in.
+ * the service's clock, or for an `Accept-Signature`. Follows redirects of GET and HEAD only, without the credential once they
+ * have left the gateway. Throws a `TypeError` if the gateway's address or the credential is malformed; the `fetch` does if the
+ * request has a header that the credential is shown in, or a stream for a body whose digest is to be signed.
  */
 export function agentFetch(gateway, credential, options = {}) {
     const base = addressOf(gateway);
-    const shown = "apiKey" in credential ? { ...credential, apiKey: headerValue(credential.apiKey, "API key") } : credential;
+    const show = showingOf(credential);
     return async (input, init = {}) => {
         const request = input instanceof Request ? input : undefined;
         const { method = "GET", headers: given, redirect = "follow", signal } = { ...pick(request), ...init };
         const isBodyless = /^(get|head)$/i.test(method);
-        const isRepeatable = !request?.body && !isStream(init.body);
         const patience = new Patience(options);
         const own = new Headers(given);
         let url = new URL(request ? request.url : input, base);
         // Another origin must not choose a request that the agent is charged for, so it does not return with a redirect.
         let isShown = url.origin === base.origin;
         let isCorrected = false;
-        if (isShown && "apiKey" in shown && own.has(nameOf(shown))) {
-            const other = shown.bearer ? "without bearer" : "with bearer";
-            throw new TypeError(`The request has an ${nameOf(shown)} of its own: show the agent's key ${other}`);
-        }
+        const whole = isShown && "account" in credential ? await wholeBody(isBodyless ? undefined : request, init.body) : undefined;
+        // A form has another boundary each time it is encoded.
+        if (whole?.type && !own.has("content-type"))
+            own.set("content-type", whole.type);
+        const isRepeatable = whole !== undefined || (!request?.body && !isStream(init.body));
+        const showing = show(method, whole?.body ?? new ArrayBuffer(0));
         for (let redirects = 0;;) {
             const headers = new Headers(own);
-            const further = isShown ? await headersOf(shown, signal ?? undefined) : {};
-            for (const [name, value] of Object.entries(further))
-                headers.set(name, value);
+            if (isShown)
+                await showing.show(url, headers, signal ?? undefined);
             const target = request && redirects > 0 ? new Request(url, request) : (request ?? url);
             // fetch itself would show our headers to the redirect's origin.
             const mode = redirect === "follow" ? "manual" : redirect;
-            const response = await (options.fetch ?? fetch)(target, { ...init, headers, redirect: mode });
+            const response = await (options.fetch ?? fetch)(target, { ...init, ...(whole && { body: whole.body }), headers, redirect: mode });
             const location = response.headers.get("location");
             if (redirect === "follow" && response.type === "opaqueredirect") {
                 throw new TypeError(`${url.origin} redirects, and a browser does not tell where to`);
@@ -59,7 +59,7 @@ export function agentFetch(gateway, credential, options = {}) {
                 if (!isRepeatable)
                     return response;
                 const error = isShown ? await refusalOf(response) : null;
-                if (!isCorrected && "service" in shown && shown.service.correctClock(error)) {
+                if (isShown && !isCorrected && showing.learnsFrom(response, error)) {
                     isCorrected = true;
                 }
                 else {
@@ -73,10 +73,6 @@ export function agentFetch(gateway, credential, options = {}) {
         }
     };
 }
-/** The header that the key is shown in. */
-function nameOf({ bearer = false }) {
-    return bearer ? "Authorization" : "X-API-Key";
-}
 /**
  * The gateway's refusal in an answer that may be one. Other answers are not read. The gateway writes the agent's limit into
  * what comes from the API.
@@ -87,27 +83,21 @@ async function refusalOf(response) {
     const isOfApi = headers.has("x-ratelimit-limit");
     return isJson && !isOfApi && [400, 503].includes(status) ? errorOf(response) : null;
 }
-/** Headers of one request. A signature is good for one. */
-async function headersOf(credential, signal) {
-    if ("apiKey" in credential) {
-        return { [nameOf(credential)]: credential.bearer ? `Bearer ${credential.apiKey}` : credential.apiKey };
+/**
+ * The body as `fetch` would send it, in memory, and its type; `undefined` if there is none. A stream is refused: it is signed
+ * before it is sent, so that it would have to end first.
+ */
+async function wholeBody(request, given) {
+    if (isStream(given))
+        throw new TypeError("A stream can't be signed: give the body whole");
+    if (given != null) {
+        const encoded = new Response(given);
+        return { body: await encoded.arrayBuffer(), type: encoded.headers.get("content-type") };
     }
-    const typedData = await credential.service.typedData(credential.agentId, "verify", signal ? { signal } : {});
-    signal?.throwIfAborted();
-    const { agentId, nonce, timestamp } = typedData.message;
-    return {
-        "X-Agent-Id": agentId,
-        "X-Agent-Signature": headerValue(await sign(credential.signer, typedData), "signature"),
-        "X-Agent-Nonce": String(nonce),
-        "X-Agent-Timestamp": String(timestamp),
-    };
-}
-/** Refuses a secret that no header takes here: errors of `Headers` quote their values. */
-function headerValue(secret, name) {
-    const value = secret.trim();
-    if (!/^[!-~]+$/.test(value))
-        throw new TypeError(`The ${name} is empty, or has other characters than those of ASCII`);
-    return value;
+    // Its headers have the type.
+    if (request && request.body !== null)
+        return { body: await request.arrayBuffer(), type: null };
+    return undefined;
 }
 function pick(request) {
     if (!request)

@@ -1,4 +1,6 @@
-export { agentFetch, type AgentFetchOptions, type Credential } from "./fetch.js";
+export type { Credential } from "./credential.js";
+export type { EthersMessageSigner, MessageSigner, ViemMessageSigner } from "./erc8128.js";
+export { agentFetch, type AgentFetchOptions } from "./fetch.js";
 export * from "./client.js";
 export { TiergateError, errorOf, type ErrorDetails, type ErrorType } from "./errors.js";
 export type { RetryOptions } from "./retry.js";

@@ -1,17 +1,8 @@
 // A `fetch` for APIs behind the gateway.
 
-import type { AgentId, Tiergate } from "./client.js";
+import { showingOf, type Credential } from "./credential.js";
 import { REDIRECTS, addressOf, errorOf, retryAfter, type TiergateError } from "./errors.js";
 import { Patience, isRefusedForNow, type RetryOptions } from "./retry.js";
-import { sign, type Signer } from "./signing.js";
-
-/**
- * An agent's key; or its owner's signer and the service that tells what is signed. The key is shown as `X-API-Key`, with
- * `bearer` as `Authorization: Bearer`, for APIs with an `X-API-Key` of their own.
- */
-export type Credential =
-  | { apiKey: string; bearer?: boolean }
-  | { agentId: AgentId; signer: Signer; service: Tiergate };
 
 /** Options of {@link agentFetch}. */
 export interface AgentFetchOptions extends RetryOptions {
@@ -28,9 +19,9 @@ const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization",
  * Returns a `fetch` that shows the agent's credential to the gateway, and to no other origin. Relative URLs are the
  * gateway's. Unless their body is a stream, requests are repeated that got 429 with `Retry-After`, or that the gateway
  * refused before it forwarded them: after a wait for 503 (`OVERLOADED`, `RPC_ERROR`), and once for a timestamp, signed by
- * the service's clock. Follows redirects of GET and HEAD only, without the credential once they have left the gateway.
- * Throws a `TypeError` if the gateway's address or the key is malformed; the `fetch` does if the request has the header
- * that the key is shown in.
+ * the service's clock, or for an `Accept-Signature`. Follows redirects of GET and HEAD only, without the credential once they
+ * have left the gateway. Throws a `TypeError` if the gateway's address or the credential is malformed; the `fetch` does if the
+ * request has a header that the credential is shown in, or a stream for a body whose digest is to be signed.
  */
 export function agentFetch(
   gateway: string | URL,
@@ -38,31 +29,29 @@ export function agentFetch(
   options: AgentFetchOptions = {},
 ): typeof fetch {
   const base = addressOf(gateway);
-  const shown: Credential =
-    "apiKey" in credential ? { ...credential, apiKey: headerValue(credential.apiKey, "API key") } : credential;
+  const show = showingOf(credential);
   return async (input, init = {}) => {
     const request = input instanceof Request ? input : undefined;
     const { method = "GET", headers: given, redirect = "follow", signal } = { ...pick(request), ...init };
     const isBodyless = /^(get|head)$/i.test(method);
-    const isRepeatable = !request?.body && !isStream(init.body);
     const patience = new Patience(options);
     const own = new Headers(given);
     let url = new URL(request ? request.url : (input as string | URL), base);
     // Another origin must not choose a request that the agent is charged for, so it does not return with a redirect.
     let isShown = url.origin === base.origin;
     let isCorrected = false;
-    if (isShown && "apiKey" in shown && own.has(nameOf(shown))) {
-      const other = shown.bearer ? "without bearer" : "with bearer";
-      throw new TypeError(`The request has an ${nameOf(shown)} of its own: show the agent's key ${other}`);
-    }
+    const whole = isShown && "account" in credential ? await wholeBody(isBodyless ? undefined : request, init.body) : undefined;
+    // A form has another boundary each time it is encoded.
+    if (whole?.type && !own.has("content-type")) own.set("content-type", whole.type);
+    const isRepeatable = whole !== undefined || (!request?.body && !isStream(init.body));
+    const showing = show(method, whole?.body ?? new ArrayBuffer(0));
     for (let redirects = 0; ; ) {
       const headers = new Headers(own);
-      const further = isShown ? await headersOf(shown, signal ?? undefined) : {};
-      for (const [name, value] of Object.entries(further)) headers.set(name, value);
+      if (isShown) await showing.show(url, headers, signal ?? undefined);
       const target = request && redirects > 0 ? new Request(url, request) : (request ?? url);
       // fetch itself would show our headers to the redirect's origin.
       const mode = redirect === "follow" ? "manual" : redirect;
-      const response = await (options.fetch ?? fetch)(target, { ...init, headers, redirect: mode });
+      const response = await (options.fetch ?? fetch)(target, { ...init, ...(whole && { body: whole.body }), headers, redirect: mode });
       const location = response.headers.get("location");
       if (redirect === "follow" && response.type === "opaqueredirect") {
         throw new TypeError(`${url.origin} redirects, and a browser does not tell where to`);
@@ -78,7 +67,7 @@ export function agentFetch(
       } else {
         if (!isRepeatable) return response;
         const error = isShown ? await refusalOf(response) : null;
-        if (!isCorrected && "service" in shown && shown.service.correctClock(error)) {
+        if (isShown && !isCorrected && showing.learnsFrom(response, error)) {
           isCorrected = true;
         } else {
           const seconds = retryAfter(response.headers);
@@ -89,11 +78,6 @@ export function agentFetch(
       await response.body?.cancel();
     }
   };
-}
-
-/** The header that the key is shown in. */
-function nameOf({ bearer = false }: { bearer?: boolean }): string {
-  return bearer ? "Authorization" : "X-API-Key";
 }
 
 /**
@@ -107,27 +91,22 @@ async function refusalOf(response: Response): Promise<TiergateError | null> {
   return isJson && !isOfApi && [400, 503].includes(status) ? errorOf(response) : null;
 }
 
-/** Headers of one request. A signature is good for one. */
-async function headersOf(credential: Credential, signal: AbortSignal | undefined): Promise<Record<string, string>> {
-  if ("apiKey" in credential) {
-    return { [nameOf(credential)]: credential.bearer ? `Bearer ${credential.apiKey}` : credential.apiKey };
+/**
+ * The body as `fetch` would send it, in memory, and its type; `undefined` if there is none. A stream is refused: it is signed
+ * before it is sent, so that it would have to end first.
+ */
+async function wholeBody(
+  request: Request | undefined,
+  given: BodyInit | null | undefined,
+): Promise<{ body: ArrayBuffer; type: string | null } | undefined> {
+  if (isStream(given)) throw new TypeError("A stream can't be signed: give the body whole");
+  if (given != null) {
+    const encoded = new Response(given);
+    return { body: await encoded.arrayBuffer(), type: encoded.headers.get("content-type") };
   }
-  const typedData = await credential.service.typedData(credential.agentId, "verify", signal ? { signal } : {});
-  signal?.throwIfAborted();
-  const { agentId, nonce, timestamp } = typedData.message;
-  return {
-    "X-Agent-Id": agentId,
-    "X-Agent-Signature": headerValue(await sign(credential.signer, typedData), "signature"),
-    "X-Agent-Nonce": String(nonce),
-    "X-Agent-Timestamp": String(timestamp),
-  };
-}
-
-/** Refuses a secret that no header takes here: errors of `Headers` quote their values. */
-function headerValue(secret: string, name: string): string {
-  const value = secret.trim();
-  if (!/^[!-~]+$/.test(value)) throw new TypeError(`The ${name} is empty, or has other characters than those of ASCII`);
-  return value;
+  // Its headers have the type.
+  if (request && request.body !== null) return { body: await request.arrayBuffer(), type: null };
+  return undefined;
 }
 
 function pick(request: Request | undefined): RequestInit {

@@ -87,6 +87,24 @@ describe("through the gateway", { concurrency: true, timeout: 60_000 }, () => {
     });
   }
 
+  test("requests that an account signs whole pass, with their body", async () => {
+    const id = agent();
+    const { domain } = await tiergate.signing();
+    const credential = { agentId: id, account: owner, chainId: domain.chainId };
+    const headers = { "content-type": "text/plain" };
+    for (const folder of ["one", "two"]) {
+      const ask = agentFetch(service.signed, credential);
+      for (const init of [{ method: "POST", body: "hello ü", headers }, { method: "PUT", body: "", headers }, {}]) {
+        const response = await ask(`/${folder}/agent?q=a b&%2f=ü`, init);
+        const told = (await response.json()) as Agent & { body?: string };
+        assert.deepEqual([response.status, told.agentId, told.body || ""], [200, id, init.body ?? ""]);
+      }
+    }
+    const foreign = await agentFetch(service.signed, { ...credential, account: stranger })("/one/agent");
+    assert.equal(foreign.status, 401);
+    assert.match(foreign.headers.get("www-authenticate") ?? "", /ERC8128 error="principal_not_allowed"/);
+  });
+
   test("a stranger's and a used signature do not pass", async () => {
     const credential = { agentId: agent(), signer: stranger, service: tiergate };
     const foreign = await agentFetch(service.gateway, credential)("/one/agent");

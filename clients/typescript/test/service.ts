@@ -17,6 +17,8 @@ interface TestService {
   gateway: string;
   /** One request of an agent at once, and one at the upstream; denies other origins. */
   narrow: string;
+  /** Takes requests that are signed themselves alone, and has `/one` and `/two` of `gateway`. */
+  signed: string;
   /** The addresses behind `/one`, `/two` and `/plain`. */
   upstreams: [string, string, string];
   /** The address behind `/asserted`. */

@@ -1,0 +1,30 @@
+import type { AgentId, Tiergate } from "./client.js";
+import { type MessageSigner } from "./erc8128.js";
+import type { TiergateError } from "./errors.js";
+import { type Signer } from "./signing.js";
+/**
+ * An agent's key; or its owner's signer and the service that tells what is signed; or an account that signs whole requests,
+ * with their method, address and body, by ERC-8128. `chainId` is that of the gateway's registries. The key is shown as
+ * `X-API-Key`, with `bearer` as `Authorization: Bearer`, for APIs with an `X-API-Key` of their own.
+ */
+export type Credential = {
+    apiKey: string;
+    bearer?: boolean;
+} | {
+    agentId: AgentId;
+    signer: Signer;
+    service: Tiergate;
+} | {
+    agentId: AgentId;
+    account: MessageSigner;
+    chainId: number | bigint;
+};
+/** Shows a credential in the tries of one request. */
+export interface Showing {
+    /** Writes what one try shows into its headers. A signature is good for one try. */
+    show(url: URL, headers: Headers, signal: AbortSignal | undefined): Promise<void>;
+    /** True if a refusal tells what the next try has to show instead. */
+    learnsFrom(response: Response, error: TiergateError | null): boolean;
+}
+/** Checks a credential, and returns what shows it: in requests of a method, with this body. */
+export declare function showingOf(credential: Credential): (method: string, body: ArrayBuffer) => Showing;
