@@ -20,7 +20,7 @@ test = $(test_what_ships) --features dev-chain
 
 build_dev = cargo build --profile quick --features dev-chain
 
-.PHONY: help dev dist dist-try test test-here test-all lint deny bench fuzz peers instructions integrations contracts console clean
+.PHONY: help dev dist dist-try test test-ready test-servers test-programs test-here test-all lint deny bench fuzz peers instructions integrations contracts console clean
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -36,12 +36,22 @@ dist: ## Build what a release carries, for x86-64 and aarch64, into dist/: half 
 dist-try: ## Before a release: install, start, upgrade and remove what dist/ has, on a clean system
 	scripts/dist-try
 
-test: ## Install what the tests need, and run all of them
-	@scripts/need $(needed)
-	@mkdir -p target && rm -f $(lacking) $(TG_SKIPPED) && touch $(TG_SKIPPED)
-	@scripts/test-servers $(lacking)
-	$(test) --no-run
+test: test-ready ## Install what the tests need, and run all of them
+	@rm -f $(TG_SKIPPED) && touch $(TG_SKIPPED)
 	export TG_REQUIRE_SERVERS=$$([ -s $(lacking) ]; echo $$?); $(test); status=$$?; $(list_skipped); exit $$status
+
+# Servers come over the network while the processor builds.
+test-ready:
+	@scripts/need $(needed)
+	@mkdir -p target && rm -f $(lacking)
+	@$(MAKE) --no-print-directory --jobs=2 test-servers test-programs
+
+test-servers:
+	@scripts/test-servers $(lacking)
+
+# Without the variables by which make tells cargo how many jobs there may be: cargo would take these two.
+test-programs:
+	env -u MAKEFLAGS -u MFLAGS $(test) --no-run
 
 test-here: export TG_REQUIRE_SERVERS = 0
 test-here: ## Run the tests whose servers are installed, and name all others at the end

@@ -33,7 +33,14 @@ const elsewhere = {
   verifyingContract: "0x5FbDB2315678afecb367f032d93F642f64180aa3",
 };
 const uints = (...names) => names.map((name) => ({ name, type: "uint256" }));
-const TYPES = { Verification: uints("agentId", "nonce", "timestamp"), ProfileRead: uints("agentId", "timestamp") };
+const ofKey = [{ name: "service", type: "string" }, ...uints("agentId", "nonce", "timestamp")];
+const TYPES = {
+  Verification: uints("agentId", "nonce", "timestamp"),
+  ProfileRead: uints("agentId", "timestamp"),
+  GenerateKey: ofKey,
+  RotateKey: ofKey,
+  RevokeKey: ofKey,
+};
 const EIP712Domain = [
   { name: "name", type: "string" },
   { name: "version", type: "string" },
@@ -43,6 +50,7 @@ const EIP712Domain = [
 
 const golden = { agentId: "42", nonce: "7", timestamp: 1700000000 };
 const read = { agentId: "42", timestamp: 1700000000 };
+const change = { service: "https://verify.example", ...golden };
 const signatures = [
   await signed("golden", THROW_AWAY, domain, "Verification", golden),
   await signed("another nonce", THROW_AWAY, domain, "Verification", { ...golden, nonce: "8" }),
@@ -61,10 +69,21 @@ const signatures = [
   await signed("another domain", ALICE, elsewhere, "Verification", golden),
   await signed("profile", THROW_AWAY, domain, "ProfileRead", read),
   await signed("profile of the largest agent", BOB, elsewhere, "ProfileRead", { ...read, agentId: UINT256_MAX }),
+  await signed("generate", THROW_AWAY, domain, "GenerateKey", change),
+  await signed("rotate", THROW_AWAY, domain, "RotateKey", change),
+  await signed("revoke", THROW_AWAY, domain, "RevokeKey", change),
+  await signed("rotate at another service", THROW_AWAY, domain, "RotateKey", { ...change, service: "https://other.example" }),
+  await signed("a service with a name in words", BOB, elsewhere, "GenerateKey", {
+    service: 'Hafen "東京" \\',
+    agentId: UINT256_MAX,
+    nonce: UINT256_MAX,
+    timestamp: Number.MAX_SAFE_INTEGER,
+  }),
 ];
 
 const [first, otherNonce, alices] = signatures;
-const profile = signatures.find(({ name }) => name === "profile");
+const named = (wanted) => signatures.find(({ name }) => name === wanted);
+const [profile, generate, rotate] = ["profile", "generate", "rotate"].map(named);
 const otherDomain = (await signed("", THROW_AWAY, elsewhere, "Verification", golden)).signature;
 const of = parseSignature(first.signature);
 const twin = serializeSignature({ r: of.r, s: hex32(ORDER - BigInt(of.s)), yParity: 1 - of.yParity });
@@ -75,6 +94,10 @@ const refused = [
   refuse("another domain", "the owner signed for another domain", otherDomain),
   refuse("another type", "the owner signed ProfileRead", profile.signature),
   refuse("another type for a profile", "the owner signed Verification", first.signature, profile),
+  refuse("another change of the key", "the owner signed GenerateKey", generate.signature, rotate),
+  refuse("another service", "the owner signed for another service", named("rotate at another service").signature, rotate),
+  refuse("a verification for a change of the key", "the owner signed Verification", first.signature, rotate),
+  refuse("a change of the key for a verification", "the owner signed RotateKey", rotate.signature),
   refuse("high s", "the twin of the owner's signature: s is n - s, v is flipped", twin),
   refuse("flipped v", "v is of another public key", `0x${body}${of.yParity === 0 ? "1c" : "1b"}`),
   refuse("v of 2", "v is none of 0, 1, 27, 28", `0x${body}02`),

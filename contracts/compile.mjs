@@ -1,19 +1,25 @@
-// Compiles every contract of this folder and of test/ into artifacts/<Name>.json.
+// Compiles every contract of this folder, of test/ and of erc8004/ into artifacts/<Name>.json.
 //
 //   node contracts/compile.mjs            writes the artifacts
 //   node contracts/compile.mjs --check    exits 1 if they differ from a fresh compile
 //
-// The compiler comes from tools/: `npm ci --prefix tools` first.
+// The compiler and OpenZeppelin's contracts come from tools/: `npm ci --prefix tools` first.
 
 import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 
 const SOLC_VERSION = "0.8.37";
+// Events and answers of ERC-8004 have more fields than the stack has places, but for the newer code generator.
+const SETS = [
+  { folders: ["", "test/"], viaIR: false },
+  { folders: ["erc8004/"], viaIR: true },
+];
 const contracts = new URL("./", import.meta.url);
 const artifacts = new URL("artifacts/", contracts);
 
-const fresh = compile(loadCompiler(), readSources());
+const solc = loadCompiler();
+const fresh = new Map(SETS.flatMap((set) => [...compile(solc, set)]));
 const stored = readStored();
 if (process.argv.includes("--check")) check();
 else write();
@@ -48,9 +54,9 @@ function loadCompiler() {
   return solc;
 }
 
-function readSources() {
+function readSources(folders) {
   const sources = {};
-  for (const folder of ["", "test/"]) {
+  for (const folder of folders) {
     for (const file of filesIn(new URL(folder, contracts), ".sol")) {
       sources[folder + file] = { content: readFileSync(new URL(folder + file, contracts), "utf8") };
     }
@@ -58,7 +64,8 @@ function readSources() {
   return sources;
 }
 
-function compile(solc, sources) {
+function compile(solc, { folders, viaIR }) {
+  const sources = readSources(folders);
   const output = JSON.parse(
     solc.compile(
       JSON.stringify({
@@ -66,20 +73,26 @@ function compile(solc, sources) {
         sources,
         settings: {
           optimizer: { enabled: true, runs: 200 },
+          viaIR,
           evmVersion: "paris",
           metadata: { bytecodeHash: "none" },
           outputSelection: { "*": { "*": ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"] } },
         },
       }),
+      { import: readPackage },
     ),
   );
-  if (output.errors?.length > 0) fail(output.errors.map((error) => error.formattedMessage).join("\n"));
+  // Warnings about a package's source are for its authors.
+  const isOurs = ({ severity, sourceLocation }) => severity === "error" || sourceLocation?.file in sources;
+  const errors = (output.errors ?? []).filter(isOurs);
+  if (errors.length > 0) fail(errors.map((error) => error.formattedMessage).join("\n"));
 
   const texts = new Map();
-  for (const unit of Object.values(output.contracts)) {
+  for (const [path, unit] of Object.entries(output.contracts)) {
+    if (!(path in sources)) continue; // of a package
     for (const [contractName, { abi, evm }] of Object.entries(unit)) {
       const bytecode = evm.bytecode.object;
-      if (bytecode === "") continue; // an interface
+      if (bytecode === "") continue; // an interface or abstract
       const artifact = {
         contractName,
         abi,
@@ -90,6 +103,14 @@ function compile(solc, sources) {
     }
   }
   return texts;
+}
+
+function readPackage(path) {
+  try {
+    return { contents: readFileSync(new URL(`../tools/node_modules/${path}`, contracts), "utf8") };
+  } catch (error) {
+    return { error: error.message };
+  }
 }
 
 function readStored() {

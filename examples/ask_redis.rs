@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use alloy::primitives::{U256, address};
+use alloy::primitives::{Address, U256, address};
 use sha2::{Digest, Sha256};
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::KeyDigest;
@@ -94,7 +94,7 @@ async fn keys(store: &Arc<RedisStore>, agents: u64) -> Result<(), Failure> {
         let store = Arc::clone(store);
         async move {
             let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at };
-            let key = NewKey { digest: digest(agent), declared_endpoint: None };
+            let key = NewKey { digest: digest(agent), declared_endpoint: None, signer: Address::ZERO };
             let done = store.change_key(id(agent), claim, KeyChange::Rotate(key)).await?;
             if done == KeyChanged::Done { Ok(()) } else { Err("a key was not made".into()) }
         }

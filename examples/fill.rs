@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use alloy::primitives::{U256, address};
+use alloy::primitives::{Address, U256, address};
 use sha2::{Digest, Sha256};
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::KeyDigest;
@@ -67,7 +67,7 @@ async fn issue(store: &dyn Store, agent: u64, now_secs: u64) -> bool {
     // A script that asks with the keys can write them: the agent's number in as many digits as a key has.
     let digest = KeyDigest::from_bytes(Sha256::digest(format!("svc_live_v1_{agent:064x}")).into());
     let declared_endpoint = Endpoint::parse(&format!("https://agent-{agent}.example/hook")).ok();
-    let change = KeyChange::Issue(NewKey { digest, declared_endpoint });
+    let change = KeyChange::Issue(NewKey { digest, declared_endpoint, signer: Address::ZERO });
     let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at: UnixSeconds(now_secs) };
     let agent = AgentId::new(U256::from(agent));
     store.change_key(agent, claim, change).await.is_ok_and(|changed| changed == KeyChanged::Done)

@@ -15,6 +15,9 @@ mod keystore;
 #[path = "support/loopback.rs"]
 mod loopback;
 #[cfg(feature = "dev-chain")]
+#[path = "cli/own_types.rs"]
+mod own_types;
+#[cfg(feature = "dev-chain")]
 #[path = "cli/owner.rs"]
 mod owner;
 #[path = "cli/terminal.rs"]

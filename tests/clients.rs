@@ -55,6 +55,7 @@ struct Stage {
     facts: Value,
     _service: Service,
     _chainless: Service,
+    _named: Service,
     _chain: Chain,
     _keys: tempfile::NamedTempFile,
 }
@@ -72,6 +73,10 @@ impl Stage {
         let settings = Settings::new(chain.node, &chain.contracts);
         let chainless =
             Service::start_unready(settings.clone().set("chain.rpc_urls", vec![format!("http://{nobody}")]));
+        let owners = free_port(own_ip());
+        let own_types = settings.clone().set("signature.key_operations", "own_types");
+        let own_types = own_types.set("keys.public_url", format!("http://{owners}"));
+        let named = Service::start(own_types.set("listen.owners", vec![owners.to_string()]));
         let listeners: Vec<String> = [gateway, narrow].map(|address| address.to_string()).into();
         let settings = settings.set("listen.gateway", listeners).set("gateway.via", "edge");
         let settings = settings.set("assertion.issuer", issuer);
@@ -97,6 +102,8 @@ impl Stage {
         let facts = json!({
             "root": ROOT,
             "api": format!("http://{}", service.api),
+            "named": format!("http://{}", named.api),
+            "owners": format!("http://{owners}"),
             "chainless": format!("http://{}", chainless.api),
             "gateway": format!("http://{gateway}"),
             "narrow": format!("http://{narrow}"),
@@ -114,7 +121,7 @@ impl Stage {
         });
         [ALICE.key, BOB.key].into_iter().for_each(secrets::keep);
         signing.lines().filter(|line| !line.starts_with("---")).for_each(secrets::keep);
-        Self { facts, _service: service, _chainless: chainless, _chain: chain, _keys: keys }
+        Self { facts, _service: service, _chainless: chainless, _named: named, _chain: chain, _keys: keys }
     }
 
     /// Runs a client's tests.

@@ -23,7 +23,7 @@ use tiergate::domain::eip712::{Eip712Domain, SigningDomain};
 use tiergate::domain::freshness::{Freshness, UnixSeconds};
 use tiergate::domain::nonce::Nonce;
 use tiergate::domain::quota::Quota;
-use tiergate::domain::registries::Registries;
+use tiergate::domain::registries::{Registries, RegistrySet};
 use tiergate::domain::rpc_url::RpcUrl;
 use tiergate::domain::signature::{SignatureBytes, SignatureFormat};
 use tiergate::domain::tier::{PerTier, Tier};
@@ -33,7 +33,7 @@ use tiergate::pipeline::custody::KeyOrder;
 use tiergate::pipeline::{Access, Pipeline, Ports, Rules};
 use tiergate::ports::chain::{Chain, Parts};
 use tiergate::ports::clock::Clock;
-use tiergate::ports::store::{KeyChange, Scope, Store};
+use tiergate::ports::store::{Scope, Store};
 use tiergate::store::embedded::{EmbeddedStore, Options};
 use tiergate::telemetry::metered_store::MeteredStore;
 use tiergate::telemetry::metrics::Metrics;
@@ -127,12 +127,9 @@ impl Scene {
     }
 
     pub(crate) fn generate_key(&self) -> ApiKey {
-        let owner = OnceLock::new();
-        let order = KeyOrder { client: client(), signed: self.sign(0), owner: &owner, recorder: None };
-        self.runtime
-            .block_on(self.pipeline.issue_key(order, None, KeyChange::Issue))
-            .expect("the owner gets a key")
-            .key
+        let by = OnceLock::new();
+        let order = KeyOrder { client: client(), signed: self.sign(0), by: &by, recorder: None };
+        self.runtime.block_on(self.pipeline.generate_key(order, None)).expect("the owner gets a key").key
     }
 }
 
@@ -215,6 +212,8 @@ pub(crate) fn rules() -> Rules {
         freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
         stakes: PerTier::from_array([1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token)),
         key_format: ApiKeyFormat::new("svc_live_v1_"),
+        keys_end_with_signer: false,
+        agent_wallet: false,
         key_management: NO_LIMIT,
         failures: Some(Quota::per_minute(300)),
     }
@@ -226,6 +225,6 @@ fn registries() -> Registries {
         stake_vault: address!("0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"),
         reputation: None,
         validation: None,
-        organization: None,
+        set: RegistrySet::Documented { organization: None },
     }
 }

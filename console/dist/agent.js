@@ -62,7 +62,7 @@ function draw() {
     write("has-key", `Agent ${agent} ${hasKey ? "has a key." : "has no key."}`);
     write("read", profile ? "Read the profile again" : "Show the profile");
     show(isStranger(), "owner-note");
-    write("owner-note", isStranger() ? `The connected account is not the owner of agent ${agent}. Choose the account ${owner} in your wallet, or sign elsewhere with it.` : "");
+    write("owner-note", isStranger() ? `The connected account is not the owner of agent ${agent}. Choose the account ${owner} in your wallet, or sign elsewhere with it.${state.signing?.agentWallet ? " The agent's own wallet may sign too." : ""}` : "");
     show(profile !== null, "profile");
     if (profile)
         drawProfile(profile);

@@ -60,9 +60,7 @@ export async function sign(operation, agent, options = {}) {
     write("sign-what", texts.what);
     show(texts.warning !== undefined, "sign-warning");
     write("sign-warning", texts.warning ?? "");
-    write("sign-note", operation === "profile"
-        ? "The service takes this signature for reading only."
-        : "The wallet shows agent, nonce and time. It can't show purpose and application, because the signature names neither: until it is used or too old, it could make, replace or revoke the key, once. This page sends it to this service only.");
+    write("sign-note", "");
     problem("");
     write("sign-wait", "");
     describe("sign-facts", []);
@@ -106,12 +104,23 @@ async function renew() {
         problem(explain(error, current));
     }
 }
+function noteOf(operation, service) {
+    if (operation === "profile")
+        return "The service takes this signature for reading only.";
+    const end = "This page sends it to this service only.";
+    if (service === undefined) {
+        return `The wallet shows agent, nonce and time. It can't show purpose and application, because the signature names neither: until it is used or too old, it could make, replace or revoke the key, once. ${end}`;
+    }
+    return `The wallet shows purpose, service, agent, nonce and time. Compare the service's name. It can't show the application, because the signature names none. ${end}`;
+}
 function showRequest(current, typedData) {
     const { domain, message } = typedData;
+    write("sign-note", noteOf(current.operation, message.service));
     const until = message.timestamp + (state.signing?.timestampMaxAge ?? 0) + (Date.now() - service.now()) / 1_000;
     describe("sign-facts", [
         ["Agent", current.agent],
         ["Purpose", TEXTS[current.operation](current.agent).purpose],
+        ["Service", message.service ?? null],
         ["Account", accountFact],
         ["Application", makesKey(current) ? (current.options.declaredEndpoint ?? "none declared") : null],
         ["Good until", untilFact],
@@ -128,7 +137,7 @@ function showRequest(current, typedData) {
     const json = JSON.stringify(typedData, null, 2);
     write("typed", json);
     byId("typed-file").href = `data:application/json,${encodeURIComponent(json)}`;
-    byId("commands").replaceChildren(...commandsFor(current.operation, current.agent, state.signing?.contractSignatures === true));
+    byId("commands").replaceChildren(...commandsFor(current.operation, current.agent, state.signing));
 }
 async function signWithWallet() {
     const [current, connection] = [open, state.connection];

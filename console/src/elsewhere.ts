@@ -1,11 +1,12 @@
 // How to sign a request without a wallet of the browser.
 
 import { copies, make } from "./dom.js";
+import type { Signing } from "tiergate";
 import { SERVICE, type Asked } from "./state.js";
 
 /** Ways to sign the file, as commands to copy and words. */
-export function commandsFor(operation: Asked, agent: string, takesContracts: boolean): Node[] {
-  const safe = takesContracts
+export function commandsFor(operation: Asked, agent: string, signing: Signing | null): Node[] {
+  const safe = signing?.contractSignatures === true
     ? [
         make("h4", "", "Safe"),
         make(
@@ -19,7 +20,7 @@ export function commandsFor(operation: Asked, agent: string, takesContracts: boo
   return [
     command("Foundry, with a Ledger", "cast wallet sign --data --from-file request.json --ledger"),
     command("Foundry, with a keystore", "cast wallet sign --data --from-file request.json --account NAME"),
-    ...(operation === "profile" ? [] : [command("Tiergate's command line, with a key file and without this page", byCommandLine(operation, agent))]),
+    ...(operation === "profile" ? [] : [command("Tiergate's command line, with a key file and without this page", byCommandLine(operation, agent, signing?.keyOperations?.service))]),
     ...safe,
   ];
 }
@@ -39,8 +40,10 @@ export function snippet(title: string, text: string, heading: "h3" | "h4" = "h4"
 }
 
 /** It signs and sends by itself; this page sees nothing of it. */
-function byCommandLine(operation: Exclude<Asked, "profile">, agent: string): string {
-  const start = `tiergate keys ${operation} --url ${SERVICE.href.replace(/\/$/, "")} --agent-id ${agent} --owner-key-file owner.key`;
+function byCommandLine(operation: Exclude<Asked, "profile">, agent: string, name: string | undefined): string {
+  const url = SERVICE.href.replace(/\/$/, "");
+  const service = name === undefined || name === url ? url : `${url} --service-name '${name.replace(/'/g, "'\\''")}'`;
+  const start = `tiergate keys ${operation} --url ${service} --agent-id ${agent} --owner-key-file owner.key`;
   return operation === "revoke" ? start : `${start} --out api.key`;
 }
 

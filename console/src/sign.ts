@@ -97,12 +97,7 @@ export async function sign<O extends Asked>(operation: O, agent: string, options
   write("sign-what", texts.what);
   show(texts.warning !== undefined, "sign-warning");
   write("sign-warning", texts.warning ?? "");
-  write(
-    "sign-note",
-    operation === "profile"
-      ? "The service takes this signature for reading only."
-      : "The wallet shows agent, nonce and time. It can't show purpose and application, because the signature names neither: until it is used or too old, it could make, replace or revoke the key, once. This page sends it to this service only.",
-  );
+  write("sign-note", "");
   problem("");
   write("sign-wait", "");
   describe("sign-facts", []);
@@ -145,13 +140,24 @@ async function renew(): Promise<void> {
   }
 }
 
+function noteOf(operation: Asked, service: string | undefined): string {
+  if (operation === "profile") return "The service takes this signature for reading only.";
+  const end = "This page sends it to this service only.";
+  if (service === undefined) {
+    return `The wallet shows agent, nonce and time. It can't show purpose and application, because the signature names neither: until it is used or too old, it could make, replace or revoke the key, once. ${end}`;
+  }
+  return `The wallet shows purpose, service, agent, nonce and time. Compare the service's name. It can't show the application, because the signature names none. ${end}`;
+}
+
 function showRequest(current: Open, typedData: TypedData): void {
   const { domain, message } = typedData;
+  write("sign-note", noteOf(current.operation, message.service));
   // By this computer's clock.
   const until = message.timestamp + (state.signing?.timestampMaxAge ?? 0) + (Date.now() - service.now()) / 1_000;
   describe("sign-facts", [
     ["Agent", current.agent],
     ["Purpose", TEXTS[current.operation](current.agent).purpose],
+    ["Service", message.service ?? null],
     ["Account", accountFact],
     ["Application", makesKey(current) ? (current.options.declaredEndpoint ?? "none declared") : null],
     ["Good until", untilFact],
@@ -167,7 +173,7 @@ function showRequest(current: Open, typedData: TypedData): void {
   const json = JSON.stringify(typedData, null, 2);
   write("typed", json);
   byId<HTMLAnchorElement>("typed-file").href = `data:application/json,${encodeURIComponent(json)}`;
-  byId("commands").replaceChildren(...commandsFor(current.operation, current.agent, state.signing?.contractSignatures === true));
+  byId("commands").replaceChildren(...commandsFor(current.operation, current.agent, state.signing));
 }
 
 async function signWithWallet(): Promise<void> {

@@ -11,7 +11,6 @@ use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::rpc_url::RpcUrl;
 use crate::pipeline::credential::{Ask, Credential};
-use crate::ports::store::KeyChange;
 use crate::wire::answers::{self, Answer};
 use crate::wire::bodies::{SignedBody, VerifyBody, parse_profile_read, parse_status_query};
 use crate::wire::discovery::{LocalRules, key_set};
@@ -96,7 +95,7 @@ impl Api {
     async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse_with_endpoint(request.body, self.pipeline.signature_format())?;
         let order = notes.order(request, body.signed);
-        let issued = self.pipeline.issue_key(order, body.declared_endpoint, KeyChange::Issue).await?;
+        let issued = self.pipeline.generate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key generated");
         Ok(answers::key_generated(&issued))
     }
@@ -104,7 +103,7 @@ impl Api {
     async fn rotate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse_with_endpoint(request.body, self.pipeline.signature_format())?;
         let order = notes.order(request, body.signed);
-        let issued = self.pipeline.issue_key(order, body.declared_endpoint, KeyChange::Rotate).await?;
+        let issued = self.pipeline.rotate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key rotated");
         Ok(answers::key_rotated(&issued))
     }

@@ -19,6 +19,7 @@ use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::custody::{KeyOrder, Recorder};
+use crate::pipeline::owner::Signatory;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::profile::OwnerProfile;
 use crate::pipeline::refusal::{Refusal, Unrecorded};
@@ -36,8 +37,8 @@ use crate::wire::trace::{remote_span, state_of};
 /// Per-request notes for logs.
 pub(crate) struct Notes {
     pub(super) request_id: RequestId,
-    /// Its owner, once a request about a key is known to be signed by them.
-    owner: OnceLock<Address>,
+    /// Who signed a request about a key, once that is known.
+    by: OnceLock<Signatory>,
     /// The agent that a signed request names, or that a key is of.
     pub(super) agent: Option<AgentId>,
     tier: Option<Tier>,
@@ -47,7 +48,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     pub(super) const fn new(request_id: RequestId, trace: Option<Box<Trace>>) -> Self {
-        Self { request_id, owner: OnceLock::new(), agent: None, tier: None, allowance: None, trace }
+        Self { request_id, by: OnceLock::new(), agent: None, tier: None, allowance: None, trace }
     }
 
     /// The id of the request's trace.
@@ -55,7 +56,7 @@ impl Notes {
         access::trace_id(self.trace.as_deref(), remote_span(&request.fields))
     }
 
-    /// A request to change a key, by which its owner is noted.
+    /// A request to change a key, by which its signer is noted.
     pub(super) fn order<'a>(
         &'a mut self,
         request: &'a ApiRequest<'_>,
@@ -63,7 +64,7 @@ impl Notes {
     ) -> KeyOrder<'a> {
         self.agent = Some(signed.agent);
         let recorder = request.recorder.as_ref().map(|entry| entry as &dyn Recorder);
-        KeyOrder { client: request.client, signed, owner: &self.owner, recorder }
+        KeyOrder { client: request.client, signed, by: &self.by, recorder }
     }
 
     pub(super) fn shown(&mut self, profile: &OwnerProfile) {
@@ -90,8 +91,8 @@ pub(super) struct Entry<'a> {
 
 #[async_trait]
 impl Recorder for Entry<'_> {
-    async fn begin(&self, agent: AgentId, owner: Address) -> Result<(), Unrecorded> {
-        let record = self.record("begun", Some(agent), Some(owner), Some(owner));
+    async fn begin(&self, agent: AgentId, by: Signatory) -> Result<(), Unrecorded> {
+        let record = self.record("begun", Some(agent), Some(by.owner), Some(by.signer));
         self.audit.begin(record).await.map_err(|cause| Unrecorded(Arc::new(cause)))
     }
 }
@@ -104,8 +105,8 @@ impl Entry<'_> {
 
     /// Records the operation, whatever became of it.
     pub(super) fn end(&self, notes: &Notes, answered: &Answered<'_>) {
-        let proven = notes.owner.get().copied();
-        let (mut owner, mut signer) = (proven, proven);
+        let proven = notes.by.get();
+        let (mut owner, mut signer) = (proven.map(|by| by.owner), proven.map(|by| by.signer));
         if let Some((ErrorCause::Refused(Refusal::Denied(denial)), _)) = answered.refused
             && let Denial::SignatureInvalid { owner: other, recovered_signer, .. } = denial
         {

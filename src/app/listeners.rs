@@ -27,8 +27,7 @@ use crate::gateway::relay::pool::{self, Pool};
 use crate::gateway::watch::Watch;
 use crate::gateway::{Gateway, GatewayDoor, GatewayRules};
 use crate::message_signature::profile::Terms;
-use crate::os::Os;
-use crate::pipeline::{Access, Pipeline};
+use crate::pipeline::Access;
 use crate::ports::chain::Parts;
 use crate::ports::store::Scope;
 use crate::serve::clients::ClientRules;
@@ -44,19 +43,14 @@ const WORKER: &str = "worker";
 
 impl App {
     /// The API, and the part of it for agents' owners on a listener of its own.
-    pub(super) fn serve_api(
-        &mut self,
-        settings: &Settings,
-        pipeline: &Arc<Pipeline>,
-        os: &Os,
-    ) -> Result<(), StartError> {
+    pub(super) fn serve_api(&mut self, settings: &Settings) -> Result<(), StartError> {
         let (listen, caps) = (&settings.listen, self.descriptors);
         for (audience, listener, addresses, connections_max) in [
             (Audience::Everybody, Listener::Api, from_ref(&listen.api), caps.api),
             (Audience::Owners, Listener::Owners, &*listen.owners, caps.owners),
         ] {
             if !addresses.is_empty() {
-                let api = self.api(settings, pipeline, os, audience)?;
+                let api = self.api(settings, audience)?;
                 let plain = Listening::plain(audience.listener(), addresses, connections_max);
                 self.process.open_whole(api, for_clients(settings, listener, Protocols::Http1, plain))?;
             }
@@ -64,13 +58,7 @@ impl App {
         Ok(())
     }
 
-    fn api(
-        &self,
-        settings: &Settings,
-        pipeline: &Arc<Pipeline>,
-        os: &Os,
-        audience: Audience,
-    ) -> Result<Api, StartError> {
+    fn api(&self, settings: &Settings, audience: Audience) -> Result<Api, StartError> {
         let access = Access {
             scope: Scope::Api,
             min_tier: Tier::Bronze,
@@ -90,21 +78,16 @@ impl App {
             tracer: self.tracer.clone(),
         };
         let (readiness, clock) = (Arc::clone(&self.readiness), Arc::clone(&self.process.clock));
-        let ids = RequestIds::new(os)?;
-        Ok(Api::new(Arc::clone(pipeline), readiness, rules, clock, &self.process.metrics, ids))
+        let ids = RequestIds::new(&self.os)?;
+        Ok(Api::new(Arc::clone(&self.pipeline), readiness, rules, clock, &self.process.metrics, ids))
     }
 
     /// The gateway, and the watch of its upstreams.
-    pub(super) fn serve_gateway(
-        &mut self,
-        settings: &Settings,
-        pipeline: &Arc<Pipeline>,
-        os: &Os,
-    ) -> Result<(), StartError> {
+    pub(super) fn serve_gateway(&mut self, settings: &Settings) -> Result<(), StartError> {
         if settings.listen.gateway.is_empty() {
             return Ok(());
         }
-        let gateway = self.gateway(("gateway", self.descriptors.requests, None), settings, pipeline, os)?;
+        let gateway = self.gateway("gateway", self.descriptors.requests, None, settings)?;
         let process = &mut self.process;
         let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&process.clock));
         let watch = Arc::new(Watch::new(table, clock));
@@ -124,12 +107,7 @@ impl App {
     }
 
     /// The listener for other gateways.
-    pub(super) fn serve_authz(
-        &mut self,
-        settings: &Settings,
-        pipeline: &Arc<Pipeline>,
-        os: &Os,
-    ) -> Result<(), StartError> {
+    pub(super) fn serve_authz(&mut self, settings: &Settings) -> Result<(), StartError> {
         const NAME: &str = "authz";
         let (addresses, authz) = (&*settings.listen.authz, &settings.authz);
         if addresses.is_empty() {
@@ -144,7 +122,7 @@ impl App {
             let ca = authz.client_ca.as_deref();
             server_config(store, Protocols::Http1OrHttp2, ca).map_err(|problems| problems.join("; "))
         });
-        let gateway = self.gateway((NAME, ASKED_MAX, Some(authz.timeout)), settings, pipeline, os)?;
+        let gateway = self.gateway(NAME, ASKED_MAX, Some(authz.timeout), settings)?;
         let authz = Arc::new(Authz::new(gateway, secrets));
         let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
         let workers = workers(settings);
@@ -156,10 +134,10 @@ impl App {
     /// A gateway that counts and logs by the name of a listener.
     fn gateway(
         &self,
-        (listener, in_flight_max, verify_time_max): (&'static str, u32, Option<Duration>),
+        listener: &'static str,
+        in_flight_max: u32,
+        verify_time_max: Option<Duration>,
         settings: &Settings,
-        pipeline: &Arc<Pipeline>,
-        os: &Os,
     ) -> Result<Arc<Gateway>, StartError> {
         let rules = GatewayRules {
             believed: Believed {
@@ -177,7 +155,8 @@ impl App {
             verify_time_max,
         };
         let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&self.process.clock));
-        Ok(Arc::new(Gateway::new(table, Arc::clone(pipeline), rules, clock, os, &self.process.metrics)?))
+        let pipeline = Arc::clone(&self.pipeline);
+        Ok(Arc::new(Gateway::new(table, pipeline, rules, clock, &self.os, &self.process.metrics)?))
     }
 
     pub(super) fn serve_admin(
@@ -200,23 +179,25 @@ fn terms(settings: &Settings) -> Terms {
 
 /// The documents that strangers may read.
 pub(super) fn discovery(settings: &Settings) -> Discovery {
-    let Registries { identity, stake_vault, reputation, validation, organization } =
-        settings.chain.reading.registries;
+    let registries = settings.chain.reading.registries;
+    let Registries { identity, stake_vault, reputation, validation, .. } = registries;
     let contracts = [
         ("identity", Some(identity)),
         ("stakeVault", Some(stake_vault)),
         ("reputation", reputation),
         ("validation", validation),
-        ("organization", organization),
+        ("organization", registries.organization()),
     ];
     let contracts = contracts.into_iter().filter_map(|(name, address)| Some((name, address?)));
     Discovery::new(&ServiceRules {
         domain: &signing_domain(settings),
+        key_service: settings.key_service(),
         window: settings.signature.freshness,
         stakes: settings.tiers.stake,
         token: settings.tiers.token,
         token_decimals: settings.tiers.token_decimals,
         contract_signatures: settings.signature.format.has_contracts(),
+        agent_wallet: settings.signature.agent_wallet,
         chain_id: settings.chain.pool.chain_id,
         contracts: &contracts.collect::<Vec<_>>(),
         key_format: &settings.keys.format,

@@ -1,17 +1,12 @@
-//! The log, under the settings.
+//! The audit log, under the settings.
 
 use std::sync::Arc;
 
 use crate::app::error::StartError;
-use crate::config::log::{AuditPlace, LogFormat, LogSettings};
+use crate::config::log::{AuditPlace, LogSettings};
 use crate::ports::clock::Clock;
 use crate::telemetry::audit::Audit;
-use crate::telemetry::log::{self, LogGuard, LogRules};
-
-/// Starts the log. Lines are written until the guard is dropped.
-pub(crate) fn start(settings: &LogSettings) -> Result<LogGuard, String> {
-    log::start(rules(settings), settings.format == LogFormat::Json)
-}
+use crate::telemetry::log::LogGuard;
 
 /// The audit log, if there is one, and its guard: lines are written until that is dropped.
 pub(super) fn audit(
@@ -26,9 +21,4 @@ pub(super) fn audit(
     };
     let audit = if settings.audit_required { audit.required() } else { audit };
     Ok((Some(Arc::new(audit)), Some(guard)))
-}
-
-/// The rules of the log under these settings.
-pub(super) fn rules(settings: &LogSettings) -> LogRules {
-    LogRules { level: settings.level.clone(), access: settings.access }
 }

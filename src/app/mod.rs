@@ -7,7 +7,6 @@ pub(crate) mod dev;
 pub(crate) mod error;
 pub(crate) mod handover;
 pub(crate) mod lifecycle;
-pub(crate) mod log;
 pub(crate) mod named_files;
 pub(crate) mod online;
 pub(crate) mod overview;
@@ -17,6 +16,7 @@ pub(crate) mod successor;
 pub(crate) mod tenants;
 
 mod listeners;
+mod log;
 mod pace;
 mod process;
 mod reload;
@@ -65,6 +65,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// The whole service, put together.
 pub(crate) struct App {
     process: Process,
+    os: Os,
+    pipeline: Arc<Pipeline>,
     readiness: Arc<Readiness>,
     tenants: Arc<Tenants>,
     descriptors: Descriptors,
@@ -141,6 +143,8 @@ impl App {
         let process = Process::new(clock, metrics, certificates, descriptors.idle, lifecycle);
         let mut app = Self {
             process,
+            os,
+            pipeline: Arc::clone(&pipeline),
             readiness,
             tenants,
             descriptors,
@@ -160,9 +164,9 @@ impl App {
             app.process.depend_on(Box::pin(end_of("store-writer", ended)));
         }
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
-        app.serve_api(settings, &pipeline, &os)?;
-        app.serve_gateway(settings, &pipeline, &os)?;
-        app.serve_authz(settings, &pipeline, &os)?;
+        app.serve_api(settings)?;
+        app.serve_gateway(settings)?;
+        app.serve_authz(settings)?;
         app.serve_admin(settings, overview)?;
         app.process.supervise("sweeper", move || sweep(Arc::clone(&pipeline)));
         tracing::info!("{}", app.descriptors);
@@ -215,12 +219,18 @@ pub(crate) fn signing_domain(settings: &Settings) -> Eip712Domain {
 }
 
 fn rules(settings: &Settings) -> Rules {
+    let signing_domain = SigningDomain::new(signing_domain(settings));
     Rules {
-        signing_domain: SigningDomain::new(signing_domain(settings)),
+        signing_domain: match settings.key_service() {
+            Some(service) => signing_domain.with_own_types(service),
+            None => signing_domain,
+        },
         signature_format: settings.signature.format,
+        agent_wallet: settings.signature.agent_wallet,
         freshness: settings.signature.freshness,
         stakes: settings.tiers.stake,
         key_format: settings.keys.format.clone(),
+        keys_end_with_signer: settings.keys_end_with_signer(),
         key_management: settings.keys.requests_per_hour,
         failures: settings.abuse.failures_per_minute,
     }

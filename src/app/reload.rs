@@ -14,7 +14,6 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::app::lifecycle::EarlySignals;
-use crate::app::log::rules;
 use crate::app::overview::Overview;
 use crate::app::pace::{Due, Pace};
 use crate::app::source::Fingerprint;
@@ -111,7 +110,7 @@ impl Reloader {
                 let is_as_before =
                     why == RETRY && applied.tenants.is_empty() && refused == *self.refused.lock();
                 if !is_as_before {
-                    log::change(rules(&applied.loaded.settings.log));
+                    log::change(applied.loaded.settings.log.rules.clone());
                     let tenants = applied.loaded.settings.tenants.len();
                     let count = refused.len();
                     tracing::info!(

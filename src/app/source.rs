@@ -1,11 +1,10 @@
 //! Where the configuration comes from, and whether it has changed since it was read.
 
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::path::{Path, PathBuf};
 
 use crate::config::tenants::watched_files;
-use crate::config::{Beside, Settings, Survey, VALUES_SHOWN_MAX};
+use crate::config::{Beside, Nobody, Settings, Survey, VALUES_SHOWN_MAX};
 use crate::files::Seen;
 
 /// A configuration file with the environment over it.
@@ -40,7 +39,7 @@ impl Source {
 
     /// Reads them where nothing is in force, and notes so many values.
     pub(crate) fn survey(&self, values_max: usize) -> Survey {
-        Survey::of(&self.path, self.overrides.iter().cloned(), values_max)
+        Survey::over(&self.path, self.overrides.iter().cloned(), values_max, None, &mut Nobody)
     }
 
     /// Where the file is.
@@ -58,18 +57,14 @@ impl Source {
 }
 
 impl Fingerprint {
-    pub(super) fn of(seen: &Seen) -> Self {
-        let mut hasher = DefaultHasher::new();
-        seen.hash(&mut hasher);
-        Self(hasher.finish())
+    pub(super) fn of(seen: &impl Hash) -> Self {
+        Self(BuildHasherDefault::<DefaultHasher>::default().hash_one(seen))
     }
 
     /// Of the folder only the files that hold tenants count: others come and go there while those are written.
     fn of_configuration(path: &Path) -> Self {
         let (files, unlisted) = watched_files(path);
-        let mut hasher = DefaultHasher::new();
-        (Seen::now(&files), unlisted).hash(&mut hasher);
-        Self(hasher.finish())
+        Self::of(&(Seen::now(&files), unlisted))
     }
 }
 

@@ -11,8 +11,9 @@ use crate::chain::block::Block;
 use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::Ticket;
 use crate::chain::coalesce::Coalesced;
+use crate::chain::details::History;
 use crate::chain::fault::ReadError;
-use crate::chain::registries::standard::{may_lie_in_details, read_asked_holders, read_gate, read_holders};
+use crate::chain::registries::may_lie_in_details;
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
@@ -35,6 +36,7 @@ pub(super) struct Agents {
     pub(super) source: Source,
     pub(super) cache: Arc<ProfileCache>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) history: History,
 }
 
 impl Agents {
@@ -102,7 +104,7 @@ impl Agents {
         let began = self.now();
         let calls = self.registries.gate_calls(agent);
         let read_at = async |at| {
-            let decode = |results: Vec<_>| read_gate(agent, results.into_iter());
+            let decode = |results: Vec<_>| self.registries.read_gate(agent, &mut results.into_iter());
             self.source.read(at, &calls, decode).await
         };
         let mut read = read_at(ticket.pinned.map_or(At::Latest, At::Block)).await;
@@ -143,7 +145,7 @@ impl Agents {
     fn all<'a>(&'a self, agents: &'a [AgentId], block: Block) -> BoxFuture<'a, Vec<Read<Arc<TrustProfile>>>> {
         async move {
             match self.read(agents, At::Block(block)).await {
-                Ok((_, profiles)) => profiles.into_iter().map(Ok).collect(),
+                Ok((_, profiles)) => profiles,
                 Err(fault) if agents.len() > 1 && lies_in_the_agent(&fault) => {
                     let (some, others) = agents.split_at(agents.len() / 2);
                     let (some, others) = join(self.all(some, block), self.all(others, block)).await;
@@ -155,29 +157,45 @@ impl Agents {
         .boxed()
     }
 
-    /// The profiles of these agents in one call, with the number of the block.
+    /// The profiles of these agents, with the number of the block: in one call, and details in further ones where the
+    /// registries have them read apart.
     async fn read(
         &self,
         agents: &[AgentId],
         at: At,
-    ) -> Result<(u64, Vec<Option<Arc<TrustProfile>>>), ChainFault> {
+    ) -> Result<(u64, Vec<Read<Arc<TrustProfile>>>), ChainFault> {
         let registries = self.registries;
         let calls: Vec<_> = agents.iter().flat_map(|agent| registries.profile_calls(*agent)).collect();
         let decode = |results: Vec<_>| {
             let mut results = results.into_iter();
-            let profiles = agents.iter().map(|agent| registries.read_profile(*agent, &mut results));
-            profiles.map(|profile| Ok(profile?.map(Arc::new))).collect()
+            agents.iter().map(|agent| registries.read_profile(*agent, &mut results)).collect()
         };
-        let (date, profiles) = self.source.read(at, &calls, decode).await?;
-        Ok((date.number, profiles))
+        let (date, profiles): (_, Vec<Option<TrustProfile>>) = self.source.read(at, &calls, decode).await?;
+        let lacks_details =
+            |profile: &Option<TrustProfile>| profile.as_ref().is_some_and(|it| it.details.is_none());
+        let lacking = agents.iter().zip(&profiles).filter(|(_, profile)| lacks_details(profile));
+        let lacking: Vec<AgentId> = lacking.map(|(agent, _)| *agent).collect();
+        let mut details = self.details(&lacking, at, date).await.into_iter();
+        let mut with_details = |profile: TrustProfile| match profile.details {
+            Some(_) => Ok(Arc::new(profile)),
+            None => {
+                let details = details.next().unwrap_or_else(|| Err(self.source.pool.out_of_time()))?;
+                Ok(Arc::new(TrustProfile { details: Some(details), ..profile }))
+            }
+        };
+        let profiles = profiles.into_iter().map(|profile| profile.map(&mut with_details).transpose());
+        Ok((date.number, profiles.collect()))
     }
 
     /// A profile at the latest block. A cached one that says the same and serves for longer stays.
     async fn read_latest(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
         let began = self.now();
         let ticket = self.cache.begin_latest();
-        let (number, profile) = match self.read(&[agent], At::Latest).await {
-            Ok((number, mut profiles)) => (number, profiles.pop().flatten()),
+        let read = self.read(&[agent], At::Latest).await;
+        let read =
+            read.and_then(|(number, mut profiles)| Ok((number, profiles.pop().transpose()?.flatten())));
+        let (number, profile) = match read {
+            Ok(read) => read,
             Err(fault) => {
                 if lies_in_the_agent(&fault) {
                     self.cache.keep_fault(agent, &ticket, &fault, self.now());
@@ -199,7 +217,7 @@ impl Agents {
     /// The holders at the latest block.
     pub(super) async fn holders(self: Arc<Self>, agent: AgentId) -> Read<Holders> {
         let calls = self.registries.holder_calls(agent);
-        let decode = |results: Vec<_>| read_holders(agent, &mut results.into_iter());
+        let decode = |results: Vec<_>| self.registries.read_holders(agent, &mut results.into_iter());
         let read = self.source.read(At::Latest, &calls, decode).await;
         read.map(|(_, holders)| holders)
     }
@@ -214,9 +232,10 @@ impl Agents {
                 wallet: wallet.map(unasked),
             }));
         };
-        let registry = (self.registries.identity, false);
+        let registry = (self.registries.identity, self.registries.has_wallets());
         let code = holder_signatures_call(registry, agent.token_id(), digest, &signature);
-        self.source.create(&code, |results| read_asked_holders(agent, results)).await
+        let latest = (At::Latest, self.source.pool.deadline());
+        self.source.create(latest, &code, |results| self.registries.read_asked_holders(agent, results)).await
     }
 }
 

@@ -50,7 +50,7 @@ static SNAPSHOT_CODE: LazyLock<Bytes> =
 static HOLDER_SIGNATURES_CODE: LazyLock<Bytes> =
     LazyLock::new(|| code_in(include_str!("../../contracts/artifacts/HolderSignatures.json")));
 
-fn code_in(artifact: &str) -> Bytes {
+pub(super) fn code_in(artifact: &str) -> Bytes {
     let artifact: Value = serde_json::from_str(artifact).unwrap_or_default();
     artifact.get("bytecode").and_then(|code| code.as_str()?.parse().ok()).unwrap_or_default()
 }

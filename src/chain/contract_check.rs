@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::chain::agents::Agents;
 use crate::chain::answer::Date;
 use crate::chain::fault::ReadError;
-use crate::chain::registries::standard::Found;
+use crate::chain::registries::results::Found;
 use crate::chain::source::At;
 use crate::domain::agent_id::AgentId;
 use crate::ports::chain::ChainFault;
@@ -48,7 +48,7 @@ impl ContractCheck {
     ) -> Result<(Date, T), ChainFault> {
         let Agents { registries, source, .. } = &*self.agents;
         let somebody = AgentId::new(U256::from(RandomState::default().hash_one(())));
-        let calls = registries.profile_calls(somebody);
+        let calls = registries.check_calls(somebody);
         source.read(At::Latest, &calls, |results| read(registries.found(&results))).await
     }
 
@@ -66,8 +66,11 @@ impl ContractCheck {
                 }
             }
             Err(fault) => {
-                if let Some(problem @ (ReadError::NoCode(_) | ReadError::OtherContract { .. })) =
-                    fault.cause.downcast_ref()
+                if let Some(
+                    problem @ (ReadError::NoCode(_)
+                    | ReadError::OtherContract { .. }
+                    | ReadError::Version { .. }),
+                ) = fault.cause.downcast_ref()
                     && self.reported.lock().replace(problem.clone()).as_ref() != Some(problem)
                 {
                     tracing::warn!("{fault}");
@@ -83,7 +86,8 @@ impl ContractCheck {
 pub(super) fn all_usable(found: Vec<Found>) -> Result<(), ReadError> {
     let is_needed = |key| ["chain.contracts.identity", "chain.contracts.stake_vault"].contains(&key);
     found.into_iter().try_for_each(|(key, _, answer)| match answer {
-        Err(error) if is_needed(key) || matches!(error, ReadError::NoCode(_)) => Err(error),
+        Err(error @ (ReadError::NoCode(_) | ReadError::Version { .. })) => Err(error),
+        Err(error) if is_needed(key) => Err(error),
         Ok(_) | Err(_) => Ok(()),
     })
 }

@@ -41,6 +41,12 @@ pub(super) enum ReadError {
     /// It has no such function, or answers it with something else.
     #[error("the contract at the address configured as {key} is another one: it does not answer {function}")]
     OtherContract { key: &'static str, function: &'static str },
+    /// A registry of ERC-8004 whose version is not read here.
+    #[error("the registry at the address configured as {key} has version {version}, and not 2")]
+    Version { key: &'static str, version: String },
+    /// The details of an agent, which were asked for apart.
+    #[error("the details of the agent can't be read: {0}")]
+    NoDetails(Arc<ReadError>),
     /// The node failed repeatedly and is not asked until the next probe.
     #[error("the node is unhealthy, since {0}")]
     Unhealthy(Arc<ReadError>),
@@ -74,6 +80,6 @@ impl ReadError {
     /// True when what the chain holds of the agent can't be read, whichever node is asked. Never concluded from the text
     /// of an error.
     pub(super) const fn lies_in_the_agent(&self) -> bool {
-        matches!(self, Self::Reverted(_) | Self::Undecodable(_) | Self::TooLong(_))
+        matches!(self, Self::Reverted(_) | Self::Undecodable(_) | Self::TooLong(_) | Self::NoDetails(_))
     }
 }

@@ -18,7 +18,7 @@ use crate::chain::tests::clock::{TestClock, Work, pass};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
 use crate::domain::profile::{Details, TrustProfile};
-use crate::domain::registries::Registries;
+use crate::domain::registries::{Registries, RegistrySet};
 use crate::domain::rpc_url::RpcUrl;
 use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;
@@ -47,8 +47,14 @@ pub(super) const ALL: Registries = Registries {
     stake_vault: address!("0x0000000000000000000000000000000000000012"),
     reputation: Some(address!("0x0000000000000000000000000000000000000013")),
     validation: Some(address!("0x0000000000000000000000000000000000000014")),
-    organization: Some(address!("0x0000000000000000000000000000000000000015")),
+    set: RegistrySet::Documented {
+        organization: Some(address!("0x0000000000000000000000000000000000000015")),
+    },
 };
+
+/// The same of ERC-8004.
+pub(super) const ERC8004: Registries =
+    Registries { set: RegistrySet::Erc8004 { feedback_max: 1_000 }, ..ALL };
 
 /// What a node does with one request.
 #[derive(Debug, Clone)]

@@ -16,6 +16,7 @@ mod block;
 mod cache;
 mod coalesce;
 mod contract_check;
+mod details;
 mod fault;
 mod redact;
 mod source;

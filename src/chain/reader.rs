@@ -16,11 +16,12 @@ use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::micros;
 use crate::chain::coalesce::{Bounds, Coalesced};
 use crate::chain::contract_check::ContractCheck;
+use crate::chain::details::History;
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
-use crate::chain::registries::standard::{Found, read_holders};
-use crate::chain::registries::token::{decimals_calls, read_decimals, read_token, token_calls};
+use crate::chain::registries::results::Found;
+use crate::chain::registries::stake_vault::{decimals_calls, read_decimals, read_token, token_calls};
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::ReaderSettings;
@@ -83,7 +84,7 @@ impl ChainReader {
         let floor = Arc::new(SharedFloor::new(floor, Arc::clone(&clock)));
         let source = Source { pool, floor, multicall, lacks_multicall: AtomicBool::new(false), gas_cap };
         let cache = Arc::new(ProfileCache::new(lifetimes));
-        let agents = Arc::new(Agents { registries, source, cache, clock });
+        let agents = Arc::new(Agents { registries, source, cache, clock, history: History::default() });
         let contracts = Arc::new(ContractCheck::new(&agents));
         let status = Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics));
         let follower = Follower { agents: Arc::clone(&agents), contracts, status, lifetimes };
@@ -134,7 +135,8 @@ impl ChainReader {
         let calls: Vec<_> = agents.iter().flat_map(|agent| registries.holder_calls(*agent)).collect();
         let decode = |results: Vec<_>| {
             let mut results = results.into_iter();
-            let is_minted = |agent: &AgentId| matches!(read_holders(*agent, &mut results), Ok(Some(_)));
+            let is_minted =
+                |agent: &AgentId| matches!(registries.read_holders(*agent, &mut results), Ok(Some(_)));
             Ok(agents.into_iter().find(is_minted))
         };
         source.read(At::Latest, &calls, decode).await.map(|(_, first)| first)
@@ -207,6 +209,10 @@ impl Chain for ChainReader {
 
     fn was_held_by(&self, agent: AgentId, address: Address) -> bool {
         self.agents.cache.last_holders(agent).is_some_and(|holders| holders.role_of(address).is_some())
+    }
+
+    fn reserves(&self, agent: AgentId) -> bool {
+        self.agents.registries.reserves(agent)
     }
 
     fn out_of_time(&self) -> ChainFault {

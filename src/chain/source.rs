@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use alloy::primitives::{Address, Bytes};
+use alloy::primitives::{Address, Bytes, U64};
 use alloy::sol_types::SolCall;
 use serde_json::{Value, json};
 
@@ -20,6 +20,8 @@ pub(super) enum At {
     Latest,
     /// That after exactly this block (EIP-1898).
     Block(Block),
+    /// That after the block of an earlier answer: a second read of one profile.
+    Dated(Date),
 }
 
 /// Where dated answers come from.
@@ -68,14 +70,15 @@ impl Source {
         self.conclude(at, (endpoint, date, results), decode)
     }
 
-    /// The results of the init code of a creation that is never sent, at the latest block. It dates its answer by itself.
+    /// The results of the init code of a creation that is never sent. It dates its answer by itself.
     pub(super) async fn create<T>(
         &self,
+        (at, deadline): (At, u64),
         code: &Bytes,
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
-        let answer = self.ask(self.pool.deadline(), At::Latest, code, None).await?;
-        self.conclude(At::Latest, answer, decode).map(|(_, value)| value)
+        let answer = self.ask(deadline, at, code, None).await?;
+        self.conclude(at, answer, decode).map(|(_, value)| value)
     }
 
     /// A read of nothing but its date, which proves that a node of the chain answers.
@@ -121,7 +124,9 @@ impl Source {
                 At::Block(block) if block.timestamp != date.timestamp => {
                     return Err(ReadError::OtherBlock(date.number));
                 }
-                At::Block(_) => {}
+                // The number alone names no block: another one may stand there by now.
+                At::Dated(first) if first != date => return Err(ReadError::OtherBlock(date.number)),
+                At::Block(_) | At::Dated(_) => {}
             }
             Ok((answers.endpoint(), date, results))
         };
@@ -136,6 +141,7 @@ impl Source {
         let block = match at {
             At::Latest => json!("latest"),
             At::Block(block) => json!({ "blockHash": block.hash }),
+            At::Dated(date) => json!(U64::from(date.number)),
         };
         Call { method: "eth_call", params: Value::Array(vec![call, block]) }
     }

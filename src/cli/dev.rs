@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use serde_json::Value;
 
 use crate::app::App;
@@ -22,11 +22,13 @@ use crate::cli::{Failure, VERSION, complain, say};
 use crate::config::VALUES_SHOWN_MAX;
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
-use crate::dev::samples::{self, Deployment};
+use crate::dev::erc8004;
+use crate::dev::samples::{self, SampleAgent};
 use crate::dev::upstream::SampleUpstream;
 use crate::domain::endpoint::WebOrigin;
+use crate::domain::log_rules::LogRules;
 use crate::os::Os;
-use crate::telemetry::log::{self, LogRules};
+use crate::telemetry::log;
 
 /// The development chain's id: the one in the contract's signing domain.
 const CHAIN_ID: u64 = 8004;
@@ -51,12 +53,60 @@ pub(super) struct Dev {
     /// Where the development chain's JSON-RPC listens.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8545")]
     chain: SocketAddr,
+    /// Whose registries stand on the chain.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "SET",
+        default_value = "documented",
+        conflicts_with = "only_upstream"
+    )]
+    registries: DevRegistries,
     /// Start the chain alone, and print its addresses as one line of JSON.
     #[arg(long, conflicts_with = "only_upstream")]
     only_chain: bool,
     /// Start the sample upstream alone.
     #[arg(long)]
     only_upstream: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum DevRegistries {
+    /// Those of the documentation, with a stake vault
+    Documented,
+    /// ERC-8004's
+    Erc8004,
+}
+
+impl DevRegistries {
+    /// As in the configuration.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Documented => "documented",
+            Self::Erc8004 => "erc8004",
+        }
+    }
+
+    /// Deploys them, with sample agents.
+    fn deploy(self, chain: &DevChain) -> Result<Deployed, Failure> {
+        Ok(match self {
+            Self::Documented => {
+                let on = samples::deploy(chain)?;
+                Deployed { facts: serde_json::to_value(&on)?, agents: on.agents }
+            }
+            Self::Erc8004 => {
+                let on = erc8004::deploy(chain)?;
+                Deployed { facts: serde_json::to_value(&on)?, agents: on.agents }
+            }
+        })
+    }
+}
+
+/// What stands on the chain.
+struct Deployed {
+    /// The addresses, by the names of their keys in the configuration.
+    facts: Value,
+    agents: Vec<SampleAgent>,
 }
 
 impl Dev {
@@ -68,9 +118,9 @@ impl Dev {
             return ended(run_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?);
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
-        let deployment = samples::deploy(&chain)?;
+        let deployment = self.registries.deploy(&chain)?;
         if self.only_chain {
-            say(format_args!("{}", self.facts(&deployment)?))?;
+            say(format_args!("{}", self.facts(&deployment)))?;
             return ended(run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?);
         }
         self.check_addresses()?;
@@ -113,12 +163,12 @@ impl Dev {
     }
 
     /// What a script needs to know of the chain.
-    fn facts(&self, deployment: &Deployment) -> Result<Value, Failure> {
-        Ok(with(serde_json::to_value(deployment)?, "rpcUrl", Some(format!("http://{}", self.chain))))
+    fn facts(&self, deployment: &Deployed) -> Value {
+        with(deployment.facts.clone(), "rpcUrl", Some(format!("http://{}", self.chain)))
     }
 
     /// The values of the names in braces in the files of `dev/`.
-    fn values(&self, folder: &Path, deployment: &Deployment) -> Result<Value, Failure> {
+    fn values(&self, folder: &Path, deployment: &Deployed) -> Result<Value, Failure> {
         let agents = deployment.agents.iter();
         let agents: Vec<String> = agents
             .map(|agent| format!("  agent {}  tier {}  owner {}", agent.id, agent.tier, agent.owner))
@@ -131,8 +181,13 @@ impl Dev {
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
         };
+        // ERC-8004 has no organizations.
+        let organization = deployment.facts.get("organization");
+        let organizations = organization.map(|at| format!("organization = {at}")).unwrap_or_default();
         let others = [
             ("agents", agents.join("\n")),
+            ("organizations", organizations),
+            ("registries", self.registries.name().to_owned()),
             ("chainForBrowsers", for_browsers(self.chain)),
             ("gatewayForBrowsers", for_browsers(self.gateway)),
             ("apiOrigins", list(origins.collect())),
@@ -142,7 +197,7 @@ impl Dev {
         ];
         let addresses = self.addresses().map(|(name, address)| (name, address.to_string()));
         let all = addresses.into_iter().chain(others);
-        Ok(all.fold(self.facts(deployment)?, |values, (name, value)| with(values, name, Some(value))))
+        Ok(all.fold(self.facts(deployment), |values, (name, value)| with(values, name, Some(value))))
     }
 }
 
@@ -172,7 +227,7 @@ fn not_started(error: StartError) -> Failure {
 }
 
 /// The configuration and the sample owners' keys, as files.
-fn write_files(folder: &Path, deployment: &Deployment, values: &Value) -> io::Result<()> {
+fn write_files(folder: &Path, deployment: &Deployed, values: &Value) -> io::Result<()> {
     for agent in &deployment.agents {
         fs::write(folder.join(format!("agent-{}.key", agent.id)), agent.key)?;
     }
@@ -210,7 +265,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use super::{CHAIN_ID, Dev, fill, samples};
+    use super::{CHAIN_ID, Dev, DevRegistries, fill};
     use crate::dev::chain::DevChain;
     use crate::os::Os;
 
@@ -222,10 +277,12 @@ mod tests {
             upstream: "127.0.0.1:9000".parse().unwrap(),
             admin: "127.0.0.1:8082".parse().unwrap(),
             chain: chain.parse().unwrap(),
+            registries: DevRegistries::Documented,
             only_chain: false,
             only_upstream: false,
         };
-        let deployment = samples::deploy(&DevChain::new(CHAIN_ID, Arc::new(Os::new()))).unwrap();
+        let chain = DevChain::new(CHAIN_ID, Arc::new(Os::new()));
+        let deployment = dev.registries.deploy(&chain).unwrap();
         let values = dev.values(Path::new("/tmp"), &deployment).unwrap();
         fill(include_str!("dev/tiergate.toml"), &values)
     }

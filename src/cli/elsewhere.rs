@@ -59,12 +59,16 @@ impl Elsewhere {
 /// Prints the typed data, and on standard error what it means and the command that follows.
 pub(super) fn print(request: &Request, window: Option<Freshness>) -> Result<(), Failure> {
     say(format_args!("{:#}", request.typed_data()))?;
-    let Request { domain, agent, nonce, timestamp } = request;
+    let Request { purpose, agent, nonce, timestamp } = request;
+    let aim = match &purpose.own_type {
+        None => "verify the agent, or to generate, rotate or revoke its key",
+        Some(own_type) => &format!("{} its key", own_type.operation.name()),
+    };
     let within = window.map(|window| format!(" within {} s", window.max_age_secs)).unwrap_or_default();
     complain(format_args!(
         "\
-to be signed by the owner of agent {agent}, for one request: to verify the agent, or to generate, rotate or revoke its key
-  domain     {domain}
+to be signed by the owner of agent {agent}, for one request: to {aim}
+  domain     {purpose}
   nonce      {nonce}
   timestamp  {} ({})
 Keep it in request.json, and send it with its signature{within}. Keep the signature secret until then. With a Ledger:

@@ -237,7 +237,7 @@ impl<'a> Case<'a> {
     async fn judged(&mut self, tenant: &Tenant, min_tier: Tier, agent: AgentId) -> Result<Quota, ErrorCause> {
         self.add("agent", agent.to_string());
         let profile = self.chain.profile(agent).await.map_err(Refusal::from)?;
-        let profile = profile.filter(|_| !agent.is_reserved());
+        let profile = profile.filter(|_| !self.chain.reserves(agent));
         let profile = profile.ok_or(Refusal::from(Denial::AgentNotFound { agent }))?;
         let stakes = &self.settings.tiers.stake;
         self.add("owner", profile.owner_text());

@@ -11,6 +11,7 @@ use crate::cli::output::{Output, with};
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, secret};
 use crate::domain::agent_id::AgentId;
+use crate::domain::eip712::KeyOperation;
 
 /// Generate, rotate, revoke or look up an agent's API key at a running service.
 #[derive(clap::Subcommand)]
@@ -65,10 +66,11 @@ impl Keys {
     /// Asks the service and prints its answer.
     pub(super) fn run(self) -> Result<(), Failure> {
         match self {
-            Self::Generate(new) => new.send("/keys/generate"),
-            Self::Rotate(new) => new.send("/keys/rotate"),
+            Self::Generate(new) => new.send(KeyOperation::Generate),
+            Self::Rotate(new) => new.send(KeyOperation::Rotate),
             Self::Revoke(Change { signing, output }) => {
-                let Some(body) = signing.body()? else { return Ok(()) };
+                let body = signing.body(Some(KeyOperation::Revoke))?;
+                let Some(body) = body else { return Ok(()) };
                 output.print(&signing.service.ask(output, Method::DELETE, "/keys", Some(body))?)
             }
             Self::Status(Status { service, agent_id, output }) => {
@@ -80,11 +82,12 @@ impl Keys {
 }
 
 impl NewKey {
-    fn send(self, path: &str) -> Result<(), Failure> {
+    fn send(self, operation: KeyOperation) -> Result<(), Failure> {
         let Self { change: Change { signing, output }, declared_endpoint, out } = self;
-        let Some(body) = signing.body()? else { return Ok(()) };
+        let Some(body) = signing.body(Some(operation))? else { return Ok(()) };
+        let path = format!("/keys/{}", operation.name());
         let body = with(body, "declaredEndpoint", declared_endpoint);
-        let ask = || signing.service.ask(output, Method::POST, path, Some(body));
+        let ask = || signing.service.ask(output, Method::POST, &path, Some(body));
         match out {
             Some(file) => output.print(&kept_in(&file, ask)?),
             None => output.print(&ask()?),

@@ -6,12 +6,13 @@ use crate::app::App;
 use crate::app::error::RunError;
 use crate::app::handover::Handover;
 use crate::app::lifecycle::EarlySignals;
-use crate::app::log;
 use crate::app::source::Source;
 use crate::app::successor::TAKE_OVER;
 use crate::cli::check::load_to_serve;
 use crate::cli::{ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION};
 use crate::config::Settings;
+use crate::config::log::LogFormat;
+use crate::telemetry::log;
 
 /// Serve, as the configuration file says.
 #[derive(clap::Args)]
@@ -33,7 +34,8 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     let source = Source::at(config);
     let (loaded, warnings) = load_to_serve(&source)?;
     let settings = &loaded.settings;
-    let _log = log::start(&settings.log).map_err(Failure::unusable)?;
+    let (rules, is_json) = (settings.log.rules.clone(), settings.log.format == LogFormat::Json);
+    let _log = log::start(rules, is_json).map_err(Failure::unusable)?;
     warnings.log_warnings();
     let app = App::new(&loaded, source, early, handover)?;
     announce(settings);

@@ -18,16 +18,17 @@ use crate::cli::client::Service;
 use crate::cli::elsewhere::{self, Elsewhere, Signed};
 use crate::cli::output::Output;
 use crate::cli::owner_key::OwnerKey;
-use crate::cli::typed_data::{Request, read_domain};
+use crate::cli::typed_data::{Purpose, Request, read_domain};
 use crate::cli::{Failure, complain};
 use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::Eip712Domain;
+use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType};
 use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::SignatureFormat;
 use crate::os::Os;
 use crate::ports::clock::{Clock, Entropy};
 use crate::wire::answers::rfc3339;
+use crate::wire::discovery::key_operations;
 
 /// An agent, its owner's key, and the domain of its signatures.
 #[derive(clap::Args)]
@@ -52,6 +53,10 @@ pub(super) struct Signing {
     /// The EIP-712 domain's version [default: as the service says].
     #[arg(long, value_name = "VERSION")]
     domain_version: Option<String>,
+    /// The service's name, where changes of keys are signed as types of their own [default: as the service says, if that is
+    /// its address].
+    #[arg(long, value_name = "NAME")]
+    service_name: Option<String>,
     /// The service's configuration file, for its domain. Without --url the service is not asked for it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -66,21 +71,21 @@ pub(super) struct Signing {
 }
 
 impl Signing {
-    /// The fields `agentId`, `signature`, `nonce` and `timestamp` of a request for the agent; `None` after the typed data is
-    /// printed for another to sign.
-    pub(super) fn body(&self) -> Result<Option<Value>, Failure> {
+    /// The fields `agentId`, `signature`, `nonce` and `timestamp` of a request for the agent, to verify it or to change its
+    /// key; `None` after the typed data is printed for another to sign.
+    pub(super) fn body(&self, change: Option<KeyOperation>) -> Result<Option<Value>, Failure> {
         if let Some(signed) = self.elsewhere.signed()? {
-            self.check(&signed)?;
+            self.check(&signed, change)?;
             return Ok(Some(signed.request.body(&signed.signature)));
         }
         let agent = self.agent_id.ok_or_else(|| Failure::unusable("name the agent with --agent-id"))?;
         let os = Os::new();
         let signer = (!self.elsewhere.typed_data).then(|| self.owner_key.signer()).transpose()?;
-        let (domain, window) = self.domain()?;
+        let (purpose, window) = self.purpose(change)?;
         let random = Nonce::new(U256::from_be_bytes(os.key_bytes()?));
         let nonce = self.nonce.unwrap_or(random);
         let timestamp = UnixSeconds(self.timestamp.unwrap_or_else(|| os.unix_seconds()));
-        let request = Request { domain, agent, nonce, timestamp };
+        let request = Request { purpose, agent, nonce, timestamp };
         let Some(signer) = signer else {
             elsewhere::print(&request, window)?;
             return Ok(None);
@@ -90,7 +95,7 @@ impl Signing {
     }
 
     /// Compares what was signed elsewhere with the arguments, the service's domain and the clock.
-    fn check(&self, signed: &Signed) -> Result<(), Failure> {
+    fn check(&self, signed: &Signed, change: Option<KeyOperation>) -> Result<(), Failure> {
         let Signed { file, request, signature } = signed;
         for (flag, given, signed) in [
             ("--agent-id", self.agent_id.map(|agent| agent.to_string()), request.agent.to_string()),
@@ -101,9 +106,9 @@ impl Signing {
                 return Err(Failure::new(format!("{flag} is {given}, but {file} is for {signed}")));
             }
         }
-        let (expected, window) = self.domain()?;
-        if expected != request.domain {
-            let domain = &request.domain;
+        let (expected, window) = self.purpose(change)?;
+        if expected != request.purpose {
+            let domain = &request.purpose;
             let advice = "name its service with --url, or give that domain's flags again";
             return Err(Failure::new(format!(
                 "{file} is signed for the domain of {domain}, but expected is {expected}: {advice}"
@@ -127,13 +132,28 @@ impl Signing {
 
     /// The given values, and for the rest those of the file, of the service, or the usual ones; and for how long the
     /// service takes a timestamp, if it is asked.
-    fn domain(&self) -> Result<(Eip712Domain, Option<Freshness>), Failure> {
+    fn purpose(&self, change: Option<KeyOperation>) -> Result<(Purpose, Option<Freshness>), Failure> {
         let is_asked = self.service.url.is_some() || (self.registry.is_none() && self.config.is_none());
         let (reported, window) = is_asked.then(|| self.reported()).transpose()?.unzip();
-        let base = match (&self.config, &reported) {
-            (Some(config), _) => signing_domain(&load(&Source::at(config))?),
+        let (base, name) = match (&self.config, &reported) {
+            (Some(config), _) => {
+                let settings = load(&Source::at(config))?;
+                (signing_domain(&settings), settings.key_service().map(str::to_owned))
+            }
             (None, Some(reported)) => reported.clone(),
-            (None, None) => usual_domain(),
+            (None, None) => (usual_domain(), None),
+        };
+        let is_known = change.is_none() || self.service_name.is_some() || self.config.is_some();
+        if let Some(name) = name.as_ref().filter(|name| !is_known && *name != self.service.base()) {
+            let service = self.service.base();
+            return Err(Failure::new(format!(
+                "{service} calls itself {name:?}: if that is the service whose keys you mean, give its name with --service-name"
+            )));
+        }
+        let purpose = |domain, name: Option<String>| {
+            let own_type = change.zip(name);
+            let own_type = own_type.map(|(operation, name)| OwnType { operation, service: name.into() });
+            Purpose { domain, own_type }
         };
         let domain = Eip712Domain {
             name: self.domain_name.clone().unwrap_or(base.name),
@@ -141,25 +161,34 @@ impl Signing {
             chain_id: self.chain_id.unwrap_or(base.chain_id),
             verifying_contract: self.registry.unwrap_or(base.verifying_contract),
         };
-        if let Some(reported) = reported.filter(|reported| *reported != domain) {
+        let ours = purpose(domain, self.service_name.clone().or(name));
+        let reported = reported.map(|(domain, name)| purpose(domain, name));
+        if let Some(reported) = reported.filter(|reported| *reported != ours) {
             let service = self.service.base();
             complain(format_args!(
-                "signing for the domain of {domain}, as given, but {service} expects {reported}"
+                "signing for the domain of {ours}, as given, but {service} expects {reported}"
             ));
         }
-        Ok((domain, window))
+        Ok((ours, window))
     }
 
-    /// The domain that the service names, and its window of timestamps.
-    fn reported(&self) -> Result<(Eip712Domain, Freshness), Failure> {
+    /// The domain that the service names, its own name where changes of keys have types of their own, and its window of
+    /// timestamps.
+    fn reported(&self) -> Result<((Eip712Domain, Option<String>), Freshness), Failure> {
         let answer = self.service.ask(Output::Text, Method::GET, "/.well-known/tiergate", None);
         let reported = answer.and_then(|answer| {
             let problem = "its types are not those that this program signs";
             let secs = |name: &str| answer.get(name)?.as_u64();
             let window = secs("timestampMaxAge").zip(secs("timestampMaxAhead"));
             let (max_age_secs, max_ahead_secs) = window.ok_or(problem)?;
-            let domain = read_domain(&answer).ok_or(problem)?;
-            Ok((domain, Freshness { max_age_secs, max_ahead_secs }))
+            let domain = read_domain(&answer, None).ok_or(problem)?;
+            let own_types = answer.get("keyOperations").filter(|types| !types.is_null());
+            let name = own_types.and_then(|types| types.get("service")?.as_str());
+            if own_types != name.map(|name| key_operations(&domain, name)).as_ref() {
+                return Err(problem.into());
+            }
+            let name = name.map(str::to_owned);
+            Ok(((domain, name), Freshness { max_age_secs, max_ahead_secs }))
         });
         reported.map_err(|Failure { message, .. }| {
             let service = self.service.base();

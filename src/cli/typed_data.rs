@@ -1,11 +1,13 @@
 //! An agent's request as typed data (EIP-712): what wallets take, and the body that the endpoints take once it is signed.
 
+use std::fmt;
+
 use alloy::primitives::B256;
 use serde_json::{Value, json};
 
 use crate::cli::output::with;
 use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::{Eip712Domain, SigningDomain};
+use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType, SigningDomain};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::wire::answers::typed_data;
@@ -13,24 +15,49 @@ use crate::wire::answers::typed_data;
 /// A request that its agent's owner signs.
 #[cfg_attr(test, derive(Debug, PartialEq))]
 pub(super) struct Request {
-    pub(super) domain: Eip712Domain,
+    pub(super) purpose: Purpose,
     pub(super) agent: AgentId,
     pub(super) nonce: Nonce,
     pub(super) timestamp: UnixSeconds,
 }
 
+/// The domain and type of a request.
+#[derive(Clone, PartialEq)]
+#[cfg_attr(test, derive(Debug))]
+pub(super) struct Purpose {
+    pub(super) domain: Eip712Domain,
+    /// `None`: the type is `Verification`.
+    pub(super) own_type: Option<OwnType>,
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.domain)?;
+        self.own_type.iter().try_for_each(|own_type| write!(out, ", {own_type}"))
+    }
+}
+
 impl Request {
     /// The argument of `eth_signTypedData_v4`.
     pub(super) fn typed_data(&self) -> Value {
-        with(typed_data(&self.domain), "message", Some(self.message()))
+        let Purpose { domain, own_type } = &self.purpose;
+        let typed = typed_data(domain, own_type.as_ref().map(|own_type| own_type.operation));
+        let service = own_type.as_ref().map(|own_type| &*own_type.service);
+        with(typed, "message", Some(with(self.message(), "service", service)))
     }
 
     /// Reads [`Self::typed_data`]; `None` when it is that of other types.
     pub(super) fn read(typed: &Value) -> Option<Self> {
-        let domain = read_domain(typed)?;
         let field = |name: &str| typed.get("message")?.get(name);
+        let operation = KeyOperation::ALL
+            .into_iter()
+            .find(|operation| typed.get("primaryType").is_some_and(|name| name == operation.type_name()));
+        let own_type = match operation {
+            Some(operation) => Some(OwnType { operation, service: field("service")?.as_str()?.into() }),
+            None => None,
+        };
         Some(Self {
-            domain,
+            purpose: Purpose { domain: read_domain(typed, operation)?, own_type },
             agent: AgentId::parse(field("agentId")?.as_str()?).ok()?,
             nonce: Nonce::parse(field("nonce")?.as_str()?).ok()?,
             timestamp: UnixSeconds(field("timestamp")?.as_u64()?),
@@ -39,7 +66,12 @@ impl Request {
 
     /// The digest that is signed.
     pub(super) fn digest(&self) -> B256 {
-        SigningDomain::new(self.domain.clone()).digest(self.agent, self.nonce, self.timestamp)
+        let Self { purpose: Purpose { domain, own_type }, agent, nonce, timestamp } = self;
+        let domain = SigningDomain::new(domain.clone());
+        match own_type {
+            None => domain.digest(*agent, *nonce, *timestamp),
+            Some(own_type) => domain.own_digest(own_type, *agent, *nonce, *timestamp),
+        }
     }
 
     /// The fields `agentId`, `signature`, `nonce` and `timestamp` of the request.
@@ -55,7 +87,7 @@ impl Request {
 }
 
 /// The domain of typed data; `None` when its types are not those that this program signs.
-pub(super) fn read_domain(typed: &Value) -> Option<Eip712Domain> {
+pub(super) fn read_domain(typed: &Value, own_type: Option<KeyOperation>) -> Option<Eip712Domain> {
     let domain = typed.get("domain")?;
     let text = |name: &str| domain.get(name)?.as_str();
     let domain = Eip712Domain {
@@ -64,7 +96,7 @@ pub(super) fn read_domain(typed: &Value) -> Option<Eip712Domain> {
         chain_id: domain.get("chainId")?.as_u64()?,
         verifying_contract: text("verifyingContract")?.parse().ok()?,
     };
-    let ours = typed_data(&domain);
+    let ours = typed_data(&domain, own_type);
     ["types", "primaryType"].iter().all(|name| typed.get(name) == ours.get(name)).then_some(domain)
 }
 
@@ -74,20 +106,22 @@ mod tests {
     use alloy_dyn_abi::TypedData;
     use serde_json::json;
 
-    use super::Request;
+    use super::{Purpose, Request};
     use crate::domain::agent_id::AgentId;
-    use crate::domain::eip712::Eip712Domain;
+    use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType};
     use crate::domain::freshness::UnixSeconds;
     use crate::domain::nonce::Nonce;
 
-    fn request() -> Request {
+    fn request(own_type: Option<KeyOperation>) -> Request {
+        let domain = Eip712Domain {
+            name: "Elsewhere".to_owned(),
+            version: "2".to_owned(),
+            chain_id: u64::MAX,
+            verifying_contract: Address::repeat_byte(0xab),
+        };
+        let own_type = own_type.map(|operation| OwnType { operation, service: "Hafen \"東\"".into() });
         Request {
-            domain: Eip712Domain {
-                name: "Elsewhere".to_owned(),
-                version: "2".to_owned(),
-                chain_id: u64::MAX,
-                verifying_contract: Address::repeat_byte(0xab),
-            },
+            purpose: Purpose { domain, own_type },
             agent: AgentId::new(U256::MAX),
             nonce: Nonce::new(U256::MAX - U256::ONE),
             timestamp: UnixSeconds(1_700_000_000),
@@ -96,10 +130,13 @@ mod tests {
 
     #[test]
     fn typed_data_is_what_other_signers_hash_to_the_same_digest_and_reads_as_it_was() {
-        let text = request().typed_data().to_string();
-        let theirs: TypedData = serde_json::from_str(&text).unwrap();
-        assert_eq!(theirs.eip712_signing_hash().unwrap(), request().digest());
-        assert_eq!(Request::read(&serde_json::from_str(&text).unwrap()), Some(request()));
+        for own_type in KeyOperation::ALL.map(Some).into_iter().chain([None]) {
+            let request = request(own_type);
+            let text = request.typed_data().to_string();
+            let theirs: TypedData = serde_json::from_str(&text).unwrap();
+            assert_eq!(theirs.eip712_signing_hash().unwrap(), request.digest());
+            assert_eq!(Request::read(&serde_json::from_str(&text).unwrap()), Some(request));
+        }
     }
 
     #[test]
@@ -114,7 +151,18 @@ mod tests {
             ("/message/timestamp", json!("1700000000")),
             ("/message", json!({})),
         ] {
-            let mut typed = request().typed_data();
+            let mut typed = request(None).typed_data();
+            *typed.pointer_mut(pointer).unwrap() = value;
+            assert_eq!(Request::read(&typed), None, "{pointer}");
+        }
+        for (pointer, value) in [
+            ("/primaryType", json!("Verification")),
+            ("/primaryType", json!("RevokeKey")),
+            ("/types/RotateKey/0/type", json!("bytes")),
+            ("/types/RotateKey/0/name", json!("agentId")),
+            ("/message/service", json!(null)),
+        ] {
+            let mut typed = request(Some(KeyOperation::Rotate)).typed_data();
             *typed.pointer_mut(pointer).unwrap() = value;
             assert_eq!(Request::read(&typed), None, "{pointer}");
         }

@@ -39,7 +39,7 @@ impl Verify {
     /// Asks the service and prints its answer.
     pub(super) fn run(self) -> Result<(), Failure> {
         let (path, body) = if self.by_signature {
-            ("/verify/signature", self.signing.body()?)
+            ("/verify/signature", self.signing.body(None)?)
         } else {
             ("/verify", Some(self.body_with_key()?))
         };

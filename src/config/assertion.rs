@@ -4,19 +4,25 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use crate::config::files::noted_file;
+use crate::config::files::{both_or_neither, noted_file};
 use crate::config::notes::Content;
-use crate::config::reader::Reader;
-use crate::config::written::quoted;
+use crate::config::written::valid;
 
 /// The longest name of an issuer, in characters: it stands in each assertion.
 const ISSUER_CHARS_MAX: usize = 256;
 
-/// The signer of assertions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AssertionSettings {
-    /// Its name and keys; `None`: no tenant may ask for assertions.
-    pub issuer: Option<Issuer>,
+settings! {
+    /// The signer of assertions.
+    AssertionSettings(reader) {
+        /// Its name and keys; `None`: no tenant may ask for assertions.
+        issuer: Option<Issuer> = {
+            let paths @ [issuer, key_file] = ["assertion.issuer", "assertion.key_file"];
+            let name = reader.optional_text(issuer, name);
+            let key_file = noted_file(reader, key_file, Content::SigningKeys);
+            let found = both_or_neither(reader, paths, name, key_file);
+            found.map(|found| found.map(|(name, key_file)| Issuer { name, key_file }))
+        },
+    }
 }
 
 /// A name, and the keys behind it.
@@ -28,31 +34,11 @@ pub struct Issuer {
     pub key_file: PathBuf,
 }
 
-impl AssertionSettings {
-    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let [issuer, key_file] = ["assertion.issuer", "assertion.key_file"];
-        let given = [issuer, key_file].map(|path| reader.is_given(path));
-        let name = reader.optional_text(issuer, name);
-        let file = noted_file(reader, key_file, Content::SigningKeys);
-        match given {
-            [false, false] => return Some(Self { issuer: None }),
-            [true, true] => return Some(Self { issuer: Some(Issuer { name: name?, key_file: file? }) }),
-            [true, false] => reader.report(&[key_file, issuer], TOGETHER),
-            [false, true] => reader.report(&[issuer, key_file], TOGETHER),
-        }
-        None
-    }
-}
-
 /// A StringOrURI (RFC 7519, section 2): with a colon it is a URI.
 fn name(text: &str) -> Result<Box<str>, String> {
-    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
     let is_uri = !text.contains(':') || Url::parse(text).is_ok();
-    if is_plain && is_uri && text.len() <= ISSUER_CHARS_MAX {
-        return Ok(text.into());
-    }
-    Err(format!("is {}; write a URL, or a name of 1 to {ISSUER_CHARS_MAX} ASCII characters", quoted(text)))
+    let is_name = is_plain && is_uri && (1..=ISSUER_CHARS_MAX).contains(&text.len());
+    let wanted = format_args!("a URL, or a name of 1 to {ISSUER_CHARS_MAX} ASCII characters");
+    valid(text, is_name.then(|| text.into()), wanted)
 }
-
-/// The problem is placed at the one that is missing.
-const TOGETHER: &str = "issuer and key_file go together; write both or neither";

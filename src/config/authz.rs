@@ -3,44 +3,33 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::duration::Bounds;
 use crate::config::files::{key_pair, noted_file};
 use crate::config::listen::Listen;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
 use crate::domain::tenant::KeyPair;
 
-/// How long it may take to verify an agent.
-const TIMEOUT: Bounds = ["50ms", "25s"];
+const CLIENT_CA: &str = "authz.tls.client_ca";
 
-/// How the listener for other gateways knows them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuthzSettings {
-    /// A file with the values of which a gateway sends one in `X-Authz-Secret`, a line each; `None`: any may ask.
-    pub secret_file: Option<PathBuf>,
-    /// The longest that it takes to verify an agent; 503 follows.
-    pub timeout: Duration,
-    /// The listener's certificate and key; `None`: it speaks in the clear.
-    pub tls: Option<KeyPair>,
-    /// Authorities of which a gateway shows a certificate; `None`: it needs none.
-    pub client_ca: Option<PathBuf>,
+settings! {
+    /// How the listener for other gateways knows them.
+    AuthzSettings(reader) {
+        /// A file with the values of which a gateway sends one in `X-Authz-Secret`, a line each; `None`: any may ask.
+        secret_file: Option<PathBuf> = Some(noted_file(reader, "authz.secret_file", Content::Secret)),
+        /// The longest that it takes to verify an agent; 503 follows.
+        timeout: Duration = reader.duration("authz.timeout", "1s", ["50ms", "25s"]),
+        /// The listener's certificate and key; `None`: it speaks in the clear.
+        tls: Option<KeyPair> = key_pair(reader, "authz.tls.cert", "authz.tls.key"),
+        /// Authorities of which a gateway shows a certificate; `None`: it needs none.
+        client_ca: Option<PathBuf> = Some(noted_file(reader, CLIENT_CA, Content::Authorities)),
+    } then {
+        if matches!((&client_ca, &tls), (Some(Some(_)), Some(None))) {
+            reader.report(&[CLIENT_CA], "needs authz.tls.cert and authz.tls.key; write them too");
+        }
+    }
 }
 
 impl AuthzSettings {
-    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        const CLIENT_CA: &str = "authz.tls.client_ca";
-        read_all!(Self {
-            secret_file: Some(noted_file(reader, "authz.secret_file", Content::Secret)),
-            timeout: reader.duration("authz.timeout", "1s", TIMEOUT),
-            tls: key_pair(reader, "authz.tls.cert", "authz.tls.key"),
-            client_ca: Some(noted_file(reader, CLIENT_CA, Content::Authorities)),
-        } then {
-            if matches!((&client_ca, &tls), (Some(Some(_)), Some(None))) {
-                reader.report(&[CLIENT_CA], "needs authz.tls.cert and authz.tls.key; write them too");
-            }
-        })
-    }
-
     /// Warns of a listener that anybody may ask who reaches it.
     pub(super) fn check(&self, reader: &mut Reader, listen: &Listen) {
         let is_open = self.secret_file.is_none() && self.client_ca.is_none();
@@ -49,11 +38,5 @@ impl AuthzSettings {
                           set authz.secret_file or authz.tls.client_ca";
             reader.warn(&["listen.authz"], phrase);
         }
-    }
-
-    /// True if a restart is needed for the difference to another. Certificates are read again.
-    pub(super) fn waits_for_restart(&self, other: &Self) -> bool {
-        let without_tls = Self { tls: other.tls.clone(), ..self.clone() };
-        self.tls.is_some() != other.tls.is_some() || without_tls != *other
     }
 }

@@ -2,15 +2,16 @@
 
 use std::num::NonZeroU32;
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, address};
 
+use crate::config::choice::choice;
 use crate::config::reader::Reader;
 use crate::config::rpc_headers;
-use crate::config::written::{Shown, quoted};
+use crate::config::written::{Shown, quoted, valid_url};
 use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
-use crate::domain::registries::Registries;
+use crate::domain::registries::{Registries, RegistrySet};
 use crate::domain::rpc_header::RpcHeader;
-use crate::domain::rpc_url::{RpcUrl, public_part};
+use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::SecretSource;
 
 /// How many RPC URLs there may be.
@@ -27,7 +28,7 @@ settings! {
         rpc_headers: Vec<RpcHeader<SecretSource>> =
             rpc_headers::read(reader, pool.as_ref().map(|pool| &*pool.urls)),
         /// The registries.
-        reading: ReaderSettings = reading(reader),
+        reading: ReaderSettings = reading(reader, pool.as_ref().map(|pool| pool.chain_id)),
     }
 }
 
@@ -50,14 +51,14 @@ fn pool(reader: &mut Reader) -> Option<PoolSettings> {
     })
 }
 
-fn reading(reader: &mut Reader) -> Option<ReaderSettings> {
+fn reading(reader: &mut Reader, chain_id: Option<u64>) -> Option<ReaderSettings> {
     read_all!(ReaderSettings {
         // Long enough for chains whose blocks are far between. None where blocks come only when somebody asks for one.
         max_head_age: reader.duration_or_none("chain.max_head_age", "10m", ["10s", "24h"]),
         gas_cap: reader.integer("chain.gas_cap", 50_000_000, &(1_000_000..=1_000_000_000)),
         multicall: reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract),
         lifetimes: lifetimes(reader),
-        registries: registries(reader),
+        registries: registries(reader, chain_id),
     })
 }
 
@@ -77,13 +78,36 @@ fn lifetimes(reader: &mut Reader) -> Option<Lifetimes> {
     })
 }
 
-fn registries(reader: &mut Reader) -> Option<Registries> {
+/// The kinds of registries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Documented,
+    Erc8004,
+}
+
+fn registries(reader: &mut Reader, chain_id: Option<u64>) -> Option<Registries> {
+    let kinds = choice(&[("documented", Kind::Documented), ("erc8004", Kind::Erc8004)]);
+    let kind = reader.text("chain.registries", "documented", kinds);
+    let known = chain_id.filter(|_| kind == Some(Kind::Erc8004)).and_then(canonical);
+    let (identity_advice, vault_advice) = match kind {
+        Some(Kind::Erc8004) => (
+            "; no ERC-8004 registry is known on this chain",
+            "; ERC-8004 has no stake: write the contract whose getStake(uint256) says what gives an agent its tier",
+        ),
+        Some(Kind::Documented) | None => ("", ""),
+    };
+    if known.is_none() {
+        reader.require("chain.contracts.identity", identity_advice);
+    }
+    reader.require("chain.contracts.stake_vault", vault_advice);
+    let [identity, reputation] = known.map_or([None; 2], |known| known.map(Some));
     let found = read_all!(Registries {
-        identity: reader.required_text("chain.contracts.identity", contract),
-        stake_vault: reader.required_text("chain.contracts.stake_vault", contract),
-        reputation: Some(reader.optional_text("chain.contracts.reputation", contract)),
+        identity: reader.optional_text("chain.contracts.identity", contract).or(identity),
+        stake_vault: reader.optional_text("chain.contracts.stake_vault", contract),
+        reputation: Some(reader.optional_text("chain.contracts.reputation", contract).or(reputation)),
+        // Of ERC-8004 its address is not published for every chain.
         validation: Some(reader.optional_text("chain.contracts.validation", contract)),
-        organization: Some(reader.optional_text("chain.contracts.organization", contract)),
+        set: set(reader, kind),
     })?;
     for (number, (path, address)) in found.contracts().enumerate() {
         if let Some((other, _)) = found.contracts().take(number).find(|(_, other)| *other == address) {
@@ -93,12 +117,41 @@ fn registries(reader: &mut Reader) -> Option<Registries> {
     Some(found)
 }
 
-/// What is wrong shows scheme and host at most, and nothing of a text that is no URL at all.
+fn set(reader: &mut Reader, kind: Option<Kind>) -> Option<RegistrySet> {
+    let organization = reader.optional_text("chain.contracts.organization", contract);
+    let feedback_max = reader.integer("chain.feedback_max", 1_000, &(1..=10_000));
+    match kind? {
+        Kind::Documented => Some(RegistrySet::Documented { organization }),
+        Kind::Erc8004 => {
+            if organization.is_some() {
+                let phrase = "is given, and ERC-8004 has no registry of organizations; remove it";
+                reader.report(&["chain.contracts.organization"], phrase);
+            }
+            feedback_max.map(|feedback_max| RegistrySet::Erc8004 { feedback_max })
+        }
+    }
+}
+
+/// Where ERC-8004's identity and reputation registry are on a chain: the same two addresses on all main networks, and two on
+/// all networks for tests.
+fn canonical(chain_id: u64) -> Option<[Address; 2]> {
+    match chain_id {
+        1 | 10 | 56 | 100 | 137 | 143 | 196 | 1_088 | 1_868 | 2_345 | 2_741 | 4_326 | 5_000 | 8_453
+        | 42_161 | 42_220 | 43_114 | 59_144 | 167_000 | 534_352 => Some([
+            address!("0x8004A169FB4a3325136EB29fA0ceB6D2e539a432"),
+            address!("0x8004BAa17C55a88189AE136b182e5fdA19dE9b63"),
+        ]),
+        84_532 | 11_155_111 => Some([
+            address!("0x8004A818BFB912233c491871b3d84c89A494BD9e"),
+            address!("0x8004B663056A597Dffe9eCcC1965A193B7388713"),
+        ]),
+        _ => None,
+    }
+}
+
 fn rpc_url(text: &str) -> Result<RpcUrl, String> {
-    RpcUrl::parse(text).map_err(|_| {
-        let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
-        format!("is {shown}; write an absolute http:// or https:// URL without blanks, backslashes and #")
-    })
+    let wanted = "an absolute http:// or https:// URL without blanks, backslashes and #";
+    valid_url(text, RpcUrl::parse(text).ok(), wanted)
 }
 
 /// The address of a contract. Mixed case is a checksum (EIP-55), so that a typing error is found here.

@@ -1,12 +1,12 @@
 //! `[console]`: the owner's page, for owners who keep their key in a wallet.
 
 use crate::config::reader::Reader;
-use crate::config::written::{Shown, quoted};
+use crate::config::written::{Shown, valid, valid_url};
 use crate::domain::console::ConsoleSettings;
-use crate::domain::rpc_url::{RpcUrl, public_part};
+use crate::domain::rpc_url::RpcUrl;
 
 /// The longest name that pages and wallets show, in characters.
-const NAME_CHARS_MAX: usize = 100;
+pub(super) const NAME_CHARS_MAX: usize = 100;
 
 /// The longest symbol of a currency that wallets take, in characters.
 const SYMBOL_CHARS_MAX: usize = 6;
@@ -35,12 +35,10 @@ impl ConsoleSettings {
     }
 }
 
-fn short(text: &str, chars_max: usize) -> Result<String, String> {
-    let is_shown = !text.is_empty() && !text.contains(char::is_control);
-    if is_shown && text.chars().count() <= chars_max {
-        return Ok(text.to_owned());
-    }
-    Err(format!("is {}; write 1 to {chars_max} characters in one line", quoted(text)))
+pub(super) fn short(text: &str, chars_max: usize) -> Result<String, String> {
+    let is_shown = !text.contains(char::is_control) && (1..=chars_max).contains(&text.chars().count());
+    let wanted = format_args!("1 to {chars_max} characters in one line");
+    valid(text, is_shown.then(|| text.to_owned()), wanted)
 }
 
 /// A URL that anybody may know, or none.
@@ -54,10 +52,8 @@ fn url(text: &str) -> Result<Option<RpcUrl>, String> {
 /// A URL without a login. `advice` ends the problem.
 pub(super) fn open_url(text: &str, advice: &str) -> Result<RpcUrl, String> {
     let is_open = |url: &RpcUrl| url.reveal().username().is_empty() && url.reveal().password().is_none();
-    RpcUrl::parse(text).ok().filter(is_open).ok_or_else(|| {
-        let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
-        format!("is {shown}; write an http:// or https:// URL without a login, {advice}")
-    })
+    let wanted = format_args!("an http:// or https:// URL without a login, {advice}");
+    valid_url(text, RpcUrl::parse(text).ok().filter(is_open), wanted)
 }
 
 pub(super) fn url_without_query(text: &str) -> Result<Option<RpcUrl>, String> {
@@ -70,9 +66,8 @@ pub(super) fn url_without_query(text: &str) -> Result<Option<RpcUrl>, String> {
 
 /// A path that stands behind an address as it is written.
 fn path(text: &str) -> Result<String, String> {
-    let is_path = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_path && !text.contains(['#', '\\', '"', '\'']) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("is {}; write a path of printable ASCII characters that begins with /", quoted(text)))
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"#\\\"'".contains(&byte);
+    let is_path = text.starts_with('/') && text.bytes().all(is_plain);
+    let wanted = "a path of printable ASCII characters that begins with /";
+    valid(text, is_path.then(|| text.to_owned()), wanted)
 }

@@ -4,16 +4,22 @@ use std::path::PathBuf;
 
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::{Shown, quoted};
+use crate::config::written::{Shown, valid};
 use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tenant::KeyPair;
 
 /// The path of a file; a relative one is relative to the working directory of the process.
 pub(super) fn file(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() || text.contains('\0') {
-        return Err(format!("is {}; write the path of a file", quoted(text)));
-    }
-    Ok(PathBuf::from(text))
+    valid(text, path(text), "the path of a file")
+}
+
+/// The path of a folder, relative to the same.
+pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
+    valid(text, path(text), "the path of a folder")
+}
+
+fn path(text: &str) -> Option<PathBuf> {
+    (!text.is_empty() && !text.contains('\0')).then(|| text.into())
 }
 
 /// A file that is noted for those who look into it.
@@ -33,19 +39,32 @@ pub(super) fn key_pair(
     cert_path: &'static str,
     key_path: &'static str,
 ) -> Option<Option<KeyPair>> {
-    let given = (reader.is_given(cert_path), reader.is_given(key_path));
     let cert = reader.optional_text(cert_path, file);
     let key = reader.optional_text(key_path, file);
-    match given {
-        (false, false) => return Some(None),
-        (true, true) => {
-            let pair = KeyPair { cert: cert?, key: key? };
-            reader.note_file(&[cert_path, key_path], Content::Pair(pair.clone()));
-            return Some(Some(pair));
-        }
-        (true, false) => reader.report(&[key_path, cert_path], TOGETHER),
-        (false, true) => reader.report(&[cert_path, key_path], TOGETHER),
+    let found = both_or_neither(reader, [cert_path, key_path], cert, key)?;
+    let pair = found.map(|(cert, key)| KeyPair { cert, key });
+    if let Some(pair) = &pair {
+        reader.note_file(&[cert_path, key_path], Content::Pair(pair.clone()));
     }
+    Some(pair)
+}
+
+/// The values of two keys that go together. The outer `None` is a problem, placed at the key that is missing.
+pub(super) fn both_or_neither<A, B>(
+    reader: &mut Reader,
+    paths @ [one, other]: [&'static str; 2],
+    value: Option<A>,
+    other_value: Option<B>,
+) -> Option<Option<(A, B)>> {
+    let missing_first = match paths.map(|path| reader.is_given(path)) {
+        [false, false] => return Some(None),
+        [true, true] => return value.zip(other_value).map(Some),
+        [true, false] => [other, one],
+        [false, true] => paths,
+    };
+    let [name, other_name] = paths.map(|path| path.rsplit('.').next().unwrap_or_default());
+    let phrase = format!("{name} and {other_name} go together; write both or neither");
+    reader.report(&missing_first, phrase);
     None
 }
 
@@ -64,6 +83,3 @@ pub(super) fn secret_or_file(
     let file = noted_file(reader, file_path, content).map(SecretSource::File);
     text.or(file)
 }
-
-/// The problem is placed at the one that is missing.
-const TOGETHER: &str = "cert and key go together; write both or neither";

@@ -1,15 +1,14 @@
 //! `[gateway]`: how requests are forwarded.
 
 use crate::config::choice::name;
+use crate::config::written::unless_zero;
 
 settings! {
     /// How requests are forwarded.
     GatewaySettings(reader) {
         /// How many requests may be under way; nothing: as many as there are file descriptors for.
-        in_flight_max: Option<u32> = {
-            let max = reader.integer("gateway.max_in_flight", 0, &(0..=1_000_000));
-            max.map(|max| (max > 0).then_some(max))
-        },
+        in_flight_max: Option<u32> =
+            reader.integer("gateway.max_in_flight", 0, &(0..=1_000_000)).map(unless_zero),
         /// The name in `Via` that all replicas share; nothing: each process has its own.
         via: Option<Box<str>> = Some(reader.optional_text("gateway.via", name)),
         /// True if a start is refused when a tenant can't be served.
@@ -18,13 +17,5 @@ settings! {
         allow_empty: bool = reader.boolean("gateway.allow_empty", false),
         /// True if upstreams may be link-local.
         allow_link_local: bool = reader.boolean("gateway.allow_link_local", false),
-    }
-}
-
-impl GatewaySettings {
-    /// True if a restart is needed for the difference to another. The rules for tenants are read again.
-    pub(super) fn waits_for_restart(&self, other: &Self) -> bool {
-        let Self { strict_tenants, allow_empty, allow_link_local, .. } = *other;
-        *other != Self { strict_tenants, allow_empty, allow_link_local, ..self.clone() }
     }
 }

@@ -16,6 +16,9 @@ settings! {
         format: ApiKeyFormat = reader.text("keys.prefix", "svc_live_v1_", |text| {
             plain(text, &(1..=PREFIX_CHARS_MAX), &['_', '-']).map(ApiKeyFormat::new)
         }),
+        /// True if a key is good only while the account that signed for it may act for the agent; `None`: the registries
+        /// decide.
+        end_with_signer: Option<bool> = Some(reader.optional_boolean("keys.end_with_signer")),
         /// How often one agent's keys may be managed from one client IP.
         requests_per_hour: Quota =
             reader.integer("keys.requests_per_hour", 10, &(1..=1_000_000)).map(Quota::per_hour),

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use crate::config::choice::choice;
 use crate::config::files::file;
-use crate::config::written::quoted;
+use crate::config::reader::Reader;
+use crate::config::written::valid;
+use crate::domain::log_rules::LogRules;
 
 /// The words for levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -16,10 +18,8 @@ settings! {
     LogSettings(reader) {
         /// The format of lines.
         format: LogFormat = reader.text("log.format", "text", choice(&FORMATS)),
-        /// A level, or levels by target: `info,tiergate=debug`.
-        level: String = reader.text("log.level", "info", level),
-        /// True if each request has a line.
-        access: bool = reader.boolean("log.access", false),
+        /// The lines that are written.
+        rules: LogRules = rules(reader),
         /// The place of the audit log; `None`: there is none.
         audit: Option<AuditPlace> = reader.text("log.audit", "", audit_place),
         /// True if no key operation is done that has no line there.
@@ -49,11 +49,11 @@ pub enum AuditPlace {
     File(PathBuf),
 }
 
-impl LogSettings {
-    /// True if a restart is needed for the difference to another.
-    pub(super) fn waits_for_restart(&self, other: &Self) -> bool {
-        (self.format, &self.audit, self.audit_required) != (other.format, &other.audit, other.audit_required)
-    }
+fn rules(reader: &mut Reader) -> Option<LogRules> {
+    read_all!(LogRules {
+        level: reader.text("log.level", "info", level),
+        access: reader.boolean("log.access", false),
+    })
 }
 
 /// A word alone would be taken for a target, and everything of it logged: a misspelled level is a mistake.
@@ -65,14 +65,9 @@ fn level(text: &str) -> Result<String, String> {
         let (target, level) = part.split_once('=').unwrap_or(("any", part));
         is_target(target) && LEVELS.contains(&level)
     };
-    if text.split(',').all(is_directive) {
-        return Ok(text.to_owned());
-    }
-    Err(format!(
-        "is {}; write {}, or levels by target: \"info,tiergate=debug\"",
-        quoted(text),
-        LEVELS.join(", ")
-    ))
+    let is_level = text.split(',').all(is_directive);
+    let wanted = format!("{}, or levels by target: \"info,tiergate=debug\"", LEVELS.join(", "));
+    valid(text, is_level.then(|| text.to_owned()), wanted)
 }
 
 fn audit_place(text: &str) -> Result<Option<AuditPlace>, String> {

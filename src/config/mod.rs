@@ -92,7 +92,7 @@ use crate::config::reader::Reader;
 pub use crate::config::refused::{Beside, Nobody, Refused};
 use crate::config::shutdown::ShutdownSettings;
 use crate::config::signature::SignatureSettings;
-use crate::config::store::StoreSettings;
+use crate::config::store::StoreSettings::{self, Embedded};
 pub use crate::config::survey::Survey;
 use crate::config::tenants::rules::Rules;
 use crate::config::tenants::tenant::Claimant;
@@ -101,11 +101,12 @@ use crate::config::traces::TraceSettings;
 use crate::domain::binding::Binding;
 use crate::domain::console::ConsoleSettings;
 use crate::domain::host::HostPattern;
+use crate::domain::rpc_url::RpcUrl;
 use crate::domain::tenant::Tenant;
 
-/// Makes [`Settings`] of all sections, each with its type and what differs in two of them for which a restart is needed.
+/// Makes [`Settings`] of all sections, each with its type.
 macro_rules! sections {
-    ($($(#[$doc:meta])+ $section:ident: $type:ty, $differ:expr;)+) => {
+    ($($(#[$doc:meta])+ $section:ident: $type:ty;)+) => {
         /// The whole configuration, checked.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Settings {
@@ -122,12 +123,9 @@ macro_rules! sections {
         impl Settings {
             /// The sections that count at the start alone and are others here.
             pub fn sections_that_differ(&self, other: &Self) -> Vec<&'static str> {
-                let mut sections = Vec::new();
-                $(
-                    let differ: fn(&$type, &$type) -> bool = $differ;
-                    sections.extend(differ(&self.$section, &other.$section).then_some(stringify!($section)));
-                )+
-                sections
+                let own = self.clone().read_again_as(other);
+                let sections = [$((own.$section != other.$section).then_some(stringify!($section))),+];
+                sections.into_iter().flatten().collect()
             }
         }
 
@@ -157,35 +155,35 @@ macro_rules! sections {
 
 sections! {
     /// Where requests come in.
-    listen: Listen, Listen::waits_for_restart;
+    listen: Listen;
     /// The chain and its registries.
-    chain: ChainSettings, PartialEq::ne;
+    chain: ChainSettings;
     /// What each trust tier asks for and gives.
-    tiers: TierSettings, PartialEq::ne;
+    tiers: TierSettings;
     /// What owners sign and how long it is good for.
-    signature: SignatureSettings, PartialEq::ne;
+    signature: SignatureSettings;
     /// API keys and their management.
-    keys: KeySettings, PartialEq::ne;
+    keys: KeySettings;
     /// Where keys and nonces are kept.
-    store: StoreSettings, |one, other| !one.is_alike(other);
+    store: StoreSettings;
     /// Protection against guessing.
-    abuse: AbuseSettings, PartialEq::ne;
+    abuse: AbuseSettings;
     /// How other gateways prove that they may ask.
-    authz: AuthzSettings, AuthzSettings::waits_for_restart;
+    authz: AuthzSettings;
     /// The owner's page.
-    console: ConsoleSettings, PartialEq::ne;
+    console: ConsoleSettings;
     /// How requests are forwarded.
-    gateway: GatewaySettings, GatewaySettings::waits_for_restart;
+    gateway: GatewaySettings;
     /// Who signs assertions, which is read again.
-    assertion: AssertionSettings, |_, _| false;
+    assertion: AssertionSettings;
     /// How the process ends.
-    shutdown: ShutdownSettings, PartialEq::ne;
+    shutdown: ShutdownSettings;
     /// The settings of traces.
-    traces: TraceSettings, PartialEq::ne;
+    traces: TraceSettings;
     /// The settings of the log.
-    log: LogSettings, LogSettings::waits_for_restart;
+    log: LogSettings;
     /// The rules for tenants of `tenants.d`, which are read again.
-    tenants_rules: Rules, |_, _| false;
+    tenants_rules: Rules;
 }
 
 /// A configuration that can be used.
@@ -221,10 +219,38 @@ impl Settings {
         AddressRules { listeners, allow_link_local, networks: None }
     }
 
+    /// The service's name in the types of changes of keys; `None`: they are signed as verifications are.
+    pub(crate) fn key_service(&self) -> Option<&str> {
+        let public_url = self.keys.public_url.as_ref().map(RpcUrl::base);
+        self.signature.service_name.as_deref().or(public_url).filter(|_| self.signature.has_own_types)
+    }
+
     /// The chain that the store is for.
     pub fn binding(&self) -> Binding {
         let ChainSettings { pool, reading, development, .. } = &self.chain;
         Binding::new(pool.chain_id, reading.registries.identity, *development)
+    }
+
+    /// The same, but with the values of another that count without a restart.
+    fn read_again_as(mut self, other: &Self) -> Self {
+        // Certificates. That a listener has one counts from the start.
+        for (own, other) in
+            [(&mut self.listen.tls, &other.listen.tls), (&mut self.authz.tls, &other.authz.tls)]
+        {
+            if own.is_some() && other.is_some() {
+                own.clone_from(other);
+            }
+        }
+        let GatewaySettings { strict_tenants, allow_empty, allow_link_local, .. } = other.gateway;
+        self.gateway = GatewaySettings { strict_tenants, allow_empty, allow_link_local, ..self.gateway };
+        // It counts where there is no store.
+        if let (Embedded { create, .. }, Embedded { create: other, .. }) = (&mut self.store, &other.store) {
+            *create = *other;
+        }
+        self.assertion.clone_from(&other.assertion);
+        self.log.rules.clone_from(&other.log.rules);
+        self.tenants_rules.clone_from(&other.tenants_rules);
+        self
     }
 
     /// True for a key whose value counts from the start of the process to its end. Tenants, certificates and
@@ -244,6 +270,12 @@ impl Settings {
         !is_of_tenant && !is_certificate && !key.starts_with("assertion.") && !is_read_again
     }
 
+    /// True if a key is good only while the account that signed for it may act for the agent: by default where registries
+    /// have wallets.
+    pub fn keys_end_with_signer(&self) -> bool {
+        self.keys.end_with_signer.unwrap_or_else(|| self.chain.reading.registries.has_wallets())
+    }
+
     /// The tenants of the configuration file.
     pub fn main_tenants(&self) -> &[Arc<Tenant>] {
         self.tenants.get(..self.tenants.len().saturating_sub(self.tenant_files.len())).unwrap_or_default()
@@ -260,6 +292,10 @@ impl Settings {
         let sections = Sections::read(reader);
         if let (Some(chain), Some(signature)) = (&sections.chain, &sections.signature) {
             signature.check_name(reader, chain.development);
+            signature.check_wallets(reader, &chain.reading.registries);
+        }
+        if let (Some(signature), Some(keys)) = (&sections.signature, &sections.keys) {
+            signature.check_service(reader, keys);
         }
         if let (Some(authz), Some(listen)) = (&sections.authz, &sections.listen) {
             authz.check(reader, listen);

@@ -101,6 +101,12 @@ impl Reader {
         self.check(path, written.boolean())
     }
 
+    /// One of two, or neither.
+    pub(super) fn optional_boolean(&mut self, path: &'static str) -> Option<bool> {
+        let written = self.take(path)?;
+        self.check(path, written.boolean())
+    }
+
     /// A duration within its bounds.
     pub(super) fn duration(&mut self, path: &'static str, default: &str, bounds: Bounds) -> Option<Duration> {
         let written = self.take_or(path, default);

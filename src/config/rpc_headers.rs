@@ -5,9 +5,9 @@
 use crate::config::files::secret_or_file;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::{Shown, quoted};
+use crate::config::written::{Shown, quoted, valid, valid_url};
 use crate::domain::rpc_header::{NotAHeaderValue, RpcHeader, value};
-use crate::domain::rpc_url::{RpcUrl, public_part};
+use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::{Secret, SecretSource};
 
 /// How many headers there may be.
@@ -56,33 +56,25 @@ fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<S
     Some(RpcHeader { origin: origin?, name: name?, value: value? })
 }
 
-/// What is wrong shows scheme and host at most.
 fn origin(text: &str, nodes: Option<&[RpcUrl]>) -> Result<String, String> {
-    const ONE_OF_THEM: &str = "write scheme, host and port of one of chain.rpc_urls, and nothing else";
-    let url = RpcUrl::parse(text).map_err(|_| {
-        let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
-        format!("is {shown}; {ONE_OF_THEM}")
-    })?;
+    const ONE_OF_THEM: &str = "scheme, host and port of one of chain.rpc_urls, and nothing else";
+    let url = valid_url(text, RpcUrl::parse(text).ok(), ONE_OF_THEM)?;
     let whole = url.reveal();
     let has_more = whole.path() != "/" || whole.query().is_some() || !whole.username().is_empty();
     if has_more || whole.password().is_some() {
-        return Err(format!("has more than {url}; {ONE_OF_THEM}"));
+        return Err(format!("has more than {url}; write {ONE_OF_THEM}"));
     }
     if nodes.is_some_and(|nodes| nodes.iter().all(|node| node.origin() != url.origin())) {
-        return Err(format!("is {url}, where no node is; {ONE_OF_THEM}"));
+        return Err(format!("is {url}, where no node is; write {ONE_OF_THEM}"));
     }
     Ok(url.origin().to_owned())
 }
 
 fn name(text: &str) -> Result<String, String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.bytes().all(is_token) {
-        return Err(format!(
-            "is {}; write a header's name of 1 to {NAME_BYTES_MAX} characters",
-            quoted(text)
-        ));
-    }
-    let name = text.to_ascii_lowercase();
+    let is_name = (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_token);
+    let wanted = format_args!("a header's name of 1 to {NAME_BYTES_MAX} characters");
+    let name = valid(text, is_name.then(|| text.to_ascii_lowercase()), wanted)?;
     if OURS.contains(&name.as_str()) || name.starts_with("content-") {
         return Err(format!("is {}, which says how a call is sent; write another header", quoted(text)));
     }

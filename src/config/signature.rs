@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use humantime::format_duration;
 
+use crate::config::choice::choice;
+use crate::config::console::{NAME_CHARS_MAX, short};
 use crate::config::duration::Bounds;
+use crate::config::keys::KeySettings;
 use crate::config::reader::Reader;
 use crate::domain::freshness::Freshness;
+use crate::domain::registries::Registries;
 use crate::domain::signature::SignatureFormat;
 
 /// The name in the contract. Every service that keeps it accepts the others' signatures.
@@ -21,10 +25,23 @@ settings! {
         domain_version: String = reader.text("signature.domain_version", "1", not_empty),
         /// The EIP-712 domain's chain id; at least 1.
         chain_id: u64 = reader.integer("signature.chain_id", 8004, &(1..=i64::MAX)),
+        /// True if changes of keys are signed as types of their own, which name the service.
+        has_own_types: bool = reader.text(
+            "signature.key_operations",
+            "documented",
+            choice(&[("documented", false), ("own_types", true)]),
+        ),
+        /// The service's name in those types; `None`: `keys.public_url` is.
+        service_name: Option<String> = reader.text("signature.service_name", "", |text| match text {
+            "" => Ok(None),
+            _ => short(text, NAME_CHARS_MAX).map(Some),
+        }),
         /// The form of signatures.
         format: SignatureFormat = reader.boolean("signature.contracts", false).map(|asks_contracts| {
             if asks_contracts { SignatureFormat::Contracts } else { SignatureFormat::Keys }
         }),
+        /// True if the agent's wallet may sign as its owner does; only where registries have wallets.
+        agent_wallet: bool = reader.boolean("signature.agent_wallet", false),
         /// How old or how far ahead a timestamp may be.
         freshness: Freshness = freshness(reader),
         /// For how long a used nonce is remembered; never shorter than the span of `freshness`, at most 366 days.
@@ -44,12 +61,32 @@ settings! {
 }
 
 impl SignatureSettings {
+    /// Refuses wallets where agents have none.
+    pub(super) fn check_wallets(&self, reader: &mut Reader, registries: &Registries) {
+        if self.agent_wallet && !registries.has_wallets() {
+            let phrase = "is true, and agents of these registries have no wallets; leave it out";
+            reader.report(&["signature.agent_wallet"], phrase);
+        }
+    }
+
     /// Warns where signatures for other services are good here too.
     pub(super) fn check_name(&self, reader: &mut Reader, is_development: bool) {
         if self.domain_name == DEFAULT_NAME && !is_development {
             let phrase = "is every service's default: a signature that one of them receives and does not spend is good at \
                           all that trust the same registry; write a name of this service's own";
             reader.warn(&["signature.domain_name"], phrase);
+        }
+    }
+
+    /// Types of their own name the service, by its name or public URL.
+    pub(super) fn check_service(&self, reader: &mut Reader, keys: &KeySettings) {
+        let paths = ["signature.service_name", "signature.key_operations"];
+        if self.has_own_types && self.service_name.is_none() && keys.public_url.is_none() {
+            let phrase = "is empty, and so is keys.public_url; signature.key_operations = \"own_types\" needs a name of this \
+                          service's own";
+            reader.report(&paths, phrase);
+        } else if !self.has_own_types && self.service_name.is_some() {
+            reader.warn(&paths, "is not signed; signature.key_operations = \"own_types\" has it signed");
         }
     }
 }

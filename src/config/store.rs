@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use crate::config::choice::choice;
+use crate::config::files::folder;
 use crate::config::reader::Reader;
 use crate::config::store::redis_keys::RedisSettings;
-use crate::config::written::quoted;
 
 pub mod redis_keys;
 
@@ -50,16 +50,6 @@ impl StoreSettings {
             }
         }
     }
-}
-
-impl StoreSettings {
-    /// True if a restart with the other would change nothing while the store is there.
-    pub fn is_alike(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Embedded { .. }, Self::Embedded { .. }) => self.is_same(other),
-            (Self::Embedded { .. } | Self::Redis(_), _) => self == other,
-        }
-    }
 
     /// True for a store whose content is that of the other.
     pub fn is_same(&self, other: &Self) -> bool {
@@ -81,11 +71,4 @@ fn refuse(reader: &mut Reader, table: &str, phrase: &str) {
         given.push("store.kind");
         reader.report(&given, format!("{phrase}; remove it, or choose the other kind"));
     }
-}
-
-fn folder(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() || text.contains('\0') {
-        return Err(format!("is {}; write the path of a folder", quoted(text)));
-    }
-    Ok(PathBuf::from(text))
 }

@@ -36,13 +36,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Reads the file at `path` and the tenants beside it; `environment` is all variables of the process. So many values are
-    /// noted. Nothing is in force, and no file that keys name is looked into.
-    pub fn of(path: &Path, environment: impl Iterator<Item = (String, String)>, values_max: usize) -> Self {
-        Self::over(path, environment, values_max, None, &mut Nobody)
-    }
-
-    /// The same where `former` is in force.
+    /// Reads the file at `path` and the tenants beside it where `former` is in force, or nothing; `environment` is all variables
+    /// of the process. So many values are noted.
     pub fn over(
         path: &Path,
         environment: impl Iterator<Item = (String, String)>,

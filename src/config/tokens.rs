@@ -2,16 +2,14 @@
 
 use alloy::primitives::U256;
 
-use crate::config::written::quoted;
+use crate::config::written::{quoted, valid};
 
 /// Reads digits, with a point and digits behind it if need be. How many decimals the token has is another matter.
 pub(super) fn amount(text: &str) -> Result<String, String> {
     let are_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    if are_digits(whole) && are_digits(fraction) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("is {}; write an amount of tokens, such as \"1000\" or \"0.5\"", quoted(text)))
+    let is_amount = are_digits(whole) && are_digits(fraction);
+    valid(text, is_amount.then(|| text.to_owned()), "an amount of tokens, such as \"1000\" or \"0.5\"")
 }
 
 /// The amount in the smallest unit of a token with so many decimals.

@@ -3,6 +3,7 @@
 //!
 //! Must not know which key it belongs to.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use toml::Value;
@@ -138,6 +139,22 @@ pub(super) const fn type_of(value: &Value) -> &'static str {
         Value::Array(_) => "an array",
         Value::Table(_) => "a table",
     }
+}
+
+/// The value of a text, or a problem that says which text would have one.
+pub(super) fn valid<T>(text: &str, value: Option<T>, wanted: impl Display) -> Result<T, String> {
+    value.ok_or_else(|| format!("is {}; write {wanted}", quoted(text)))
+}
+
+/// The same for a URL, of which the problem shows scheme and host at most, and nothing of a text that is none.
+pub(super) fn valid_url<T>(text: &str, value: Option<T>, wanted: impl Display) -> Result<T, String> {
+    let shown = || public_part(text).unwrap_or_else(|| "not a URL".to_owned());
+    value.ok_or_else(|| format!("is {}; write {wanted}", shown()))
+}
+
+/// A number of which 0 stands for none.
+pub(super) fn unless_zero<T: Default + PartialEq>(number: T) -> Option<T> {
+    (number != T::default()).then_some(number)
 }
 
 /// A wrong value as a problem may show it: in quotes, on one line, cut, and of a URL nothing behind the host and of a login

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::chain::DevChain;
+use crate::dev::erc8004_rig::{Node, Sent};
 use crate::dev::samples::{Deployment, deploy};
 use crate::ports::clock::Clock;
 
@@ -54,6 +55,22 @@ pub(crate) fn deployed_by_clock() -> (DevChain, Deployment, Arc<SetClock>) {
     let (chain, clock) = chain();
     let deployment = deploy(&chain).unwrap();
     (chain, deployment, clock)
+}
+
+impl Node for DevChain {
+    fn transact(&self, from: Address, to: Option<Address>, data: Bytes) -> Sent {
+        let sent = self.send(from, to, data).unwrap();
+        let created = sent.created_address().filter(|_| to.is_none());
+        Sent { created, logs: sent.into_logs() }
+    }
+
+    fn seconds(&self) -> u64 {
+        self.now()
+    }
+
+    fn chain_id(&self) -> u64 {
+        self.ledger.lock().chain_id
+    }
 }
 
 /// Sends a transaction from the first sample account and expects it to succeed.

@@ -6,6 +6,11 @@ pub(crate) mod accounts;
 mod calls;
 pub(crate) mod chain;
 pub(crate) mod door;
+pub(crate) mod erc8004;
+#[cfg(test)]
+#[expect(dead_code, reason = "shared with the suites, which use what these tests do not")]
+#[path = "../../tests/support/erc8004.rs"]
+pub(crate) mod erc8004_rig;
 pub(crate) mod evm;
 #[cfg(test)]
 pub(crate) mod fixture;

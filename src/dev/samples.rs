@@ -13,13 +13,13 @@ use crate::dev::accounts::{SAMPLE_ACCOUNTS, SampleAccount};
 use crate::dev::chain::DevChain;
 
 /// Where Multicall3 stands on every chain that has it.
-const MULTICALL: Address = address!("0xcA11bde05977b3631167028862bE2a173976CA11");
+pub(super) const MULTICALL: Address = address!("0xcA11bde05977b3631167028862bE2a173976CA11");
 
 /// One token of the stake, in its smallest unit: 18 decimals.
 const TOKEN: u128 = 10_u128.pow(18);
 
 /// The sample agents in the order of their ids, from 1: tier, whole tokens of stake, agent card.
-const AGENTS: [(u8, u128, &str); 5] = [
+pub(super) const AGENTS: [(u8, u128, &str); 5] = [
     (1, 1_000, "ipfs://bafkreif5qky4odpd3uc7ffss3njvjxv33gckte5pv35mh2itju3ptxjq2q"),
     (2, 10_000, "ipfs://bafkreiajl67ocdcv6cgfxnqa34j4a42igpvfnuw4hbxfos73wxjpydvtyq"),
     (3, 100_000, "ipfs://bafkreiguvoa6gxfgvuvqds3vibyv7az6fcpdpns5lfhmpfsk6cbf5n5g44"),
@@ -74,18 +74,16 @@ pub(crate) type DeployError = Box<dyn Error + Send + Sync>;
 pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
     let [deployer, owners @ ..] = &*SAMPLE_ACCOUNTS;
     let setup = Setup { chain, deployer: deployer.address };
-    let multicall: Artifact =
-        serde_json::from_str(include_str!("../../contracts/artifacts/Multicall3.json"))?;
-    chain.set_code(MULTICALL, multicall.deployed_bytecode);
-
+    setup.multicall()?;
     let chain_id = chain.ledger.lock().chain_id;
     let mut deployment = Deployment {
         chain_id,
-        identity: setup.create(include_str!("../../contracts/artifacts/IdentityRegistry.json"))?,
-        stake_vault: setup.create(include_str!("../../contracts/artifacts/StakeVault.json"))?,
-        reputation: setup.create(include_str!("../../contracts/artifacts/ReputationRegistry.json"))?,
-        validation: setup.create(include_str!("../../contracts/artifacts/ValidationRegistry.json"))?,
-        organization: setup.create(include_str!("../../contracts/artifacts/OrganizationRegistry.json"))?,
+        identity: setup.create(include_str!("../../contracts/artifacts/IdentityRegistry.json"), &[])?,
+        stake_vault: setup.create(include_str!("../../contracts/artifacts/StakeVault.json"), &[])?,
+        reputation: setup.create(include_str!("../../contracts/artifacts/ReputationRegistry.json"), &[])?,
+        validation: setup.create(include_str!("../../contracts/artifacts/ValidationRegistry.json"), &[])?,
+        organization: setup
+            .create(include_str!("../../contracts/artifacts/OrganizationRegistry.json"), &[])?,
         multicall: MULTICALL,
         agents: Vec::new(),
     };
@@ -98,15 +96,22 @@ pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
     Ok(deployment)
 }
 
-struct Setup<'a> {
-    chain: &'a DevChain,
-    deployer: Address,
+pub(super) struct Setup<'a> {
+    pub(super) chain: &'a DevChain,
+    pub(super) deployer: Address,
 }
 
 impl Setup<'_> {
-    fn create(&self, artifact: &str) -> Result<Address, DeployError> {
+    pub(super) fn multicall(&self) -> Result<(), DeployError> {
+        let multicall = include_str!("../../contracts/artifacts/Multicall3.json");
+        self.chain.set_code(MULTICALL, serde_json::from_str::<Artifact>(multicall)?.deployed_bytecode);
+        Ok(())
+    }
+
+    pub(super) fn create(&self, artifact: &str, arguments: &[u8]) -> Result<Address, DeployError> {
         let artifact: Artifact = serde_json::from_str(artifact)?;
-        let created = self.chain.send(self.deployer, None, artifact.bytecode)?;
+        let code = [&artifact.bytecode, arguments].concat();
+        let created = self.chain.send(self.deployer, None, code.into())?;
         created.created_address().ok_or_else(|| "a creation made no contract".into())
     }
 
@@ -120,11 +125,23 @@ impl Setup<'_> {
     ) -> Result<SampleAgent, DeployError> {
         let mint = IIdentity::mintCall { to: owner.address, uri: uri.to_owned() };
         let id = IIdentity::mintCall::abi_decode_returns(&self.send(owner.address, on.identity, &mint)?)?;
+        self.stake(owner.address, on.stake_vault, id, tokens)?;
+        Ok(SampleAgent { id: id.saturating_to(), owner: owner.address, key: owner.key, tier })
+    }
+
+    /// Stakes so many whole tokens.
+    pub(super) fn stake(
+        &self,
+        owner: Address,
+        vault: Address,
+        id: U256,
+        tokens: u128,
+    ) -> Result<(), DeployError> {
         if tokens > 0 {
             let stake = IStakeVault::stakeCall { agentId: id, amount: U256::from(tokens * TOKEN) };
-            self.send(owner.address, on.stake_vault, &stake)?;
+            self.send(owner, vault, &stake)?;
         }
-        Ok(SampleAgent { id: id.saturating_to(), owner: owner.address, key: owner.key, tier })
+        Ok(())
     }
 
     fn reputations(&self, on: &Deployment) -> Result<(), DeployError> {
@@ -161,7 +178,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    fn send(&self, from: Address, to: Address, call: &impl SolCall) -> Result<Bytes, DeployError> {
+    pub(super) fn send(&self, from: Address, to: Address, call: &impl SolCall) -> Result<Bytes, DeployError> {
         let result = self.chain.send(from, Some(to), call.abi_encode().into())?;
         Ok(result.into_output().unwrap_or_default())
     }

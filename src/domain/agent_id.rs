@@ -26,11 +26,6 @@ impl AgentId {
         self.0
     }
 
-    /// True for 0, which the contract reserves: it is treated as an agent that does not exist.
-    pub fn is_reserved(self) -> bool {
-        self.0.is_zero()
-    }
-
     /// The id as 32 bytes, most significant first: how stores write it.
     pub const fn to_bytes(self) -> [u8; 32] {
         self.0.to_be_bytes()
@@ -46,16 +41,5 @@ impl fmt::Display for AgentId {
     /// The canonical decimal form, without zeros in front.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&uint256::decimal(self.0))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::AgentId;
-
-    #[test]
-    fn only_zero_is_reserved() {
-        assert!(AgentId::parse("00").unwrap().is_reserved());
-        assert!(!AgentId::parse("1").unwrap().is_reserved());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use alloy::primitives::{Address, U256};
 
 use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::Eip712Domain;
+use crate::domain::eip712::{Eip712Domain, OwnType};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::RetryAfter;
@@ -25,6 +25,8 @@ pub enum Denial {
         recovered_signer: Option<Address>,
         /// The domain that it had to be made for.
         domain: Arc<Eip712Domain>,
+        /// The own type that it had to be of; `None`: a documented one.
+        own_type: Option<OwnType>,
     },
     /// The nonce was used before.
     ReplayDetected {

@@ -13,6 +13,56 @@ const DOMAIN_TYPE: &str =
     "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";
 const PROFILE_TYPE: &str = "ProfileRead(uint256 agentId,uint256 timestamp)";
 const MESSAGE_TYPE: &str = "Verification(uint256 agentId,uint256 nonce,uint256 timestamp)";
+const OWN_FIELDS: &str = "(string service,uint256 agentId,uint256 nonce,uint256 timestamp)";
+
+/// A change of an agent's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOperation {
+    /// Makes the first key.
+    Generate,
+    /// Replaces the key.
+    Rotate,
+    /// Ends the key.
+    Revoke,
+}
+
+impl KeyOperation {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Generate, Self::Rotate, Self::Revoke];
+
+    /// Its name, as in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Generate => "generate",
+            Self::Rotate => "rotate",
+            Self::Revoke => "revoke",
+        }
+    }
+
+    /// The name of its own EIP-712 type.
+    pub const fn type_name(self) -> &'static str {
+        match self {
+            Self::Generate => "GenerateKey",
+            Self::Rotate => "RotateKey",
+            Self::Revoke => "RevokeKey",
+        }
+    }
+}
+
+/// The type of a message that can do one thing with a key, at one service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnType {
+    /// What it can do.
+    pub operation: KeyOperation,
+    /// The service's name.
+    pub service: Arc<str>,
+}
+
+impl fmt::Display for OwnType {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "type {} of the service {:?}", self.operation.type_name(), self.service)
+    }
+}
 
 /// The EIP-712 domain that signatures are bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +94,8 @@ pub struct SigningDomain {
     separator: B256,
     message_type: B256,
     profile_type: B256,
+    /// The service's name, where changes of keys are signed as types of their own.
+    key_service: Option<Arc<str>>,
 }
 
 impl SigningDomain {
@@ -56,7 +108,19 @@ impl SigningDomain {
         hasher.update(U256::from(domain.chain_id).to_be_bytes::<32>());
         hasher.update(domain.verifying_contract.into_word());
         let (message_type, profile_type) = (keccak256(MESSAGE_TYPE), keccak256(PROFILE_TYPE));
-        Self { domain: Arc::new(domain), separator: hasher.finalize(), message_type, profile_type }
+        let separator = hasher.finalize();
+        Self { domain: Arc::new(domain), separator, message_type, profile_type, key_service: None }
+    }
+
+    /// The same; changes of keys are signed as types of their own, for the service of this name.
+    #[must_use]
+    pub fn with_own_types(self, service: &str) -> Self {
+        Self { key_service: Some(service.into()), ..self }
+    }
+
+    /// The own type of a change of a key; `None`: it is signed as a verification is.
+    pub fn own_type(&self, operation: KeyOperation) -> Option<OwnType> {
+        Some(OwnType { operation, service: Arc::clone(self.key_service.as_ref()?) })
     }
 
     /// The domain.
@@ -73,6 +137,20 @@ impl SigningDomain {
     /// for reading changes nothing.
     pub fn profile_digest(&self, agent: AgentId, signed_at: UnixSeconds) -> B256 {
         self.digest_of(self.profile_type, [agent.to_bytes(), word(signed_at)])
+    }
+
+    /// The digest that the owner's key signs for this message of an own type. No message of another type or service has it.
+    pub fn own_digest(
+        &self,
+        own_type: &OwnType,
+        agent: AgentId,
+        nonce: Nonce,
+        signed_at: UnixSeconds,
+    ) -> B256 {
+        let OwnType { operation, service } = own_type;
+        let kind = keccak256([operation.type_name(), OWN_FIELDS].concat());
+        let service = keccak256(service.as_bytes());
+        self.digest_of(kind, [service.0, agent.to_bytes(), nonce.to_bytes(), word(signed_at)])
     }
 
     fn digest_of<const N: usize>(&self, kind: B256, words: [[u8; 32]; N]) -> B256 {

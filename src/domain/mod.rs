@@ -16,6 +16,7 @@ pub mod freshness;
 pub mod holders;
 pub mod host;
 pub mod host_map;
+pub mod log_rules;
 pub mod nonce;
 pub mod path;
 pub mod profile;

@@ -72,16 +72,36 @@ impl PartialEq for Texts {
 /// Feedback about an agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reputation {
-    /// The sum of all scores; may be negative.
+    /// The sum of all scores, in units of its decimals; may be negative.
     pub total_score: I256,
+    /// How many of its digits stand behind the point, at most 18.
+    pub decimals: u8,
     /// How many submissions there are.
     pub feedback_count: u64,
+    /// True if there is more feedback than was looked at.
+    pub is_bounded: bool,
 }
 
 impl Reputation {
     /// The mean score; nothing when there is no feedback.
     pub fn average_rating(&self) -> Option<f64> {
-        (self.feedback_count > 0).then(|| to_f64(self.total_score) / self.feedback_count as f64)
+        let unit = 10_f64.powi(self.decimals.into());
+        (self.feedback_count > 0).then(|| to_f64(self.total_score) / unit / self.feedback_count as f64)
+    }
+
+    /// The sum in decimal, without zeros at the end of a fraction.
+    pub fn total_text(&self) -> String {
+        if self.decimals == 0 {
+            return self.total_score.to_string();
+        }
+        let sign = if self.total_score.is_negative() { "-" } else { "" };
+        let unit = U256::from(10).pow(U256::from(self.decimals));
+        let (whole, rest) = self.total_score.unsigned_abs().div_rem(unit);
+        let fraction = format!("{:0>1$}", decimal(rest), self.decimals.into());
+        match fraction.trim_end_matches('0') {
+            "" => format!("{sign}{whole}"),
+            fraction => format!("{sign}{whole}.{fraction}"),
+        }
     }
 }
 
@@ -91,7 +111,9 @@ pub struct Validation {
     /// How many submissions there are.
     pub count: u64,
     /// The latest of them; nothing when there is none.
-    pub latest: Option<LatestValidation>,
+    pub latest: Option<Box<LatestValidation>>,
+    /// True if there are more than were looked at.
+    pub is_bounded: bool,
 }
 
 /// The latest validation of an agent.
@@ -127,7 +149,8 @@ mod tests {
     use super::{I256, Reputation};
 
     fn average(total: i64, feedback_count: u64) -> Option<f64> {
-        Reputation { total_score: I256::try_from(total).unwrap(), feedback_count }.average_rating()
+        let total_score = I256::try_from(total).unwrap();
+        Reputation { total_score, feedback_count, ..Reputation::default() }.average_rating()
     }
 
     #[test]
@@ -139,9 +162,36 @@ mod tests {
     }
 
     #[test]
+    fn a_sum_with_decimals_is_written_exactly_and_without_zeros_behind() {
+        let reputation = |total: &str, decimals| Reputation {
+            total_score: total.parse().unwrap(),
+            decimals,
+            feedback_count: 2,
+            is_bounded: false,
+        };
+        for (total, decimals, text) in [
+            ("-9", 0, "-9"),
+            ("4500000000000000000", 18, "4.5"),
+            ("-1", 18, "-0.000000000000000001"),
+            ("9000000000000000000", 18, "9"),
+            ("0", 18, "0"),
+            (
+                "170141183460469231731687303715884105727000000000000000001",
+                18,
+                "170141183460469231731687303715884105727.000000000000000001",
+            ),
+        ] {
+            assert_eq!(reputation(total, decimals).total_text(), text);
+        }
+        assert_eq!(reputation("4500000000000000000", 18).average_rating(), Some(2.25));
+    }
+
+    #[test]
     fn the_average_of_the_widest_total_is_a_finite_number() {
         for total_score in [I256::MIN, I256::MAX] {
-            let average = Reputation { total_score, feedback_count: 1 }.average_rating().unwrap();
+            let average = Reputation { total_score, feedback_count: 1, ..Reputation::default() }
+                .average_rating()
+                .unwrap();
             assert!(average.is_finite());
         }
     }

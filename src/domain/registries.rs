@@ -2,6 +2,8 @@
 
 use alloy::primitives::Address;
 
+use crate::domain::agent_id::AgentId;
+
 /// Where the registries are. Those that are absent read as zero or empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registries {
@@ -13,8 +15,23 @@ pub struct Registries {
     pub reputation: Option<Address>,
     /// Findings of validators.
     pub validation: Option<Address>,
-    /// Members of organizations.
-    pub organization: Option<Address>,
+    /// Which contracts these are.
+    pub set: RegistrySet,
+}
+
+/// A set of registries that belong together, each with functions and events of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegistrySet {
+    /// The documented ones.
+    Documented {
+        /// Members of organizations.
+        organization: Option<Address>,
+    },
+    /// ERC-8004's, version 2. Agents have wallets, and there are no organizations.
+    Erc8004 {
+        /// How many entries of feedback are looked at, 1 to 10,000.
+        feedback_max: u32,
+    },
 }
 
 impl Registries {
@@ -25,9 +42,54 @@ impl Registries {
             ("chain.contracts.stake_vault", Some(self.stake_vault)),
             ("chain.contracts.reputation", self.reputation),
             ("chain.contracts.validation", self.validation),
-            ("chain.contracts.organization", self.organization),
+            ("chain.contracts.organization", self.organization()),
         ]
         .into_iter()
         .filter_map(|(key, address)| address.map(|address| (key, address)))
+    }
+
+    /// True if agents have wallets of their own, which may sign for them.
+    pub const fn has_wallets(&self) -> bool {
+        match self.set {
+            RegistrySet::Documented { .. } => false,
+            RegistrySet::Erc8004 { .. } => true,
+        }
+    }
+
+    /// The registry of organizations, where the set has one.
+    pub const fn organization(&self) -> Option<Address> {
+        match self.set {
+            RegistrySet::Documented { organization } => organization,
+            RegistrySet::Erc8004 { .. } => None,
+        }
+    }
+
+    /// True where the set has no agent of this id, whatever its registry says.
+    pub fn reserves(&self, agent: AgentId) -> bool {
+        match self.set {
+            RegistrySet::Documented { .. } => agent.token_id().is_zero(),
+            RegistrySet::Erc8004 { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy::primitives::{Address, U256};
+
+    use super::{Registries, RegistrySet};
+    use crate::domain::agent_id::AgentId;
+
+    #[test]
+    fn agent_0_is_reserved_by_the_documented_registries_alone() {
+        for (set, reserves_0) in [
+            (RegistrySet::Documented { organization: None }, true),
+            (RegistrySet::Erc8004 { feedback_max: 1 }, false),
+        ] {
+            let [identity, stake_vault] = [Address::ZERO; 2];
+            let registries = Registries { identity, stake_vault, reputation: None, validation: None, set };
+            assert_eq!(registries.reserves(AgentId::new(U256::ZERO)), reserves_0);
+            assert!(!registries.reserves(AgentId::new(U256::ONE)));
+        }
     }
 }

@@ -14,13 +14,14 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::ApiKey;
 use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
+use crate::domain::eip712::KeyOperation;
 use crate::domain::endpoint::Endpoint;
 use crate::domain::quota::Allowance;
 use crate::domain::window::Verdict;
 use crate::pipeline::Pipeline;
 use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::SignedRequest;
-use crate::pipeline::owner::{HolderProof, Signed};
+use crate::pipeline::owner::{HolderProof, Signatory, Signed};
 use crate::pipeline::permit::nonce_denial;
 use crate::pipeline::refusal::{Refusal, Unrecorded};
 use crate::ports::clock::NoEntropy;
@@ -33,9 +34,9 @@ const MINTS_MAX: u32 = 65_536;
 /// Takes note of an operation that is about to be done.
 #[async_trait]
 pub trait Recorder: Send + Sync {
-    /// The agent's key is about to be changed as its owner has signed.
+    /// The agent's key is about to be changed as one of its holders has signed.
     /// Error: [`Unrecorded`]: it must not be.
-    async fn begin(&self, agent: AgentId, owner: Address) -> Result<(), Unrecorded>;
+    async fn begin(&self, agent: AgentId, by: Signatory) -> Result<(), Unrecorded>;
 }
 
 /// A signed request to change an agent's key.
@@ -45,8 +46,8 @@ pub struct KeyOrder<'a> {
     pub client: ClientNet,
     /// What the owner signed.
     pub signed: SignedRequest,
-    /// Takes the agent's owner, once they are known to have signed.
-    pub owner: &'a OnceLock<Address>,
+    /// Takes who signed, once that is known.
+    pub by: &'a OnceLock<Signatory>,
     /// Asked before the key is changed; `None`: nobody needs to know before.
     pub recorder: Option<&'a dyn Recorder>,
 }
@@ -72,28 +73,46 @@ pub struct KeyStatus {
 }
 
 impl Pipeline {
-    /// Makes a key for the agent, as `change` says: its first one, or a new one in place of any.
+    /// Makes the agent's first key.
     ///
-    /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] for a first one of an agent that has one.
-    pub async fn issue_key(
+    /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] if the agent has one.
+    pub async fn generate_key(
         &self,
+        order: KeyOrder<'_>,
+        declared_endpoint: Option<Endpoint>,
+    ) -> Result<IssuedKey, Refusal> {
+        self.issue_key(KeyOperation::Generate, order, declared_endpoint, KeyChange::Issue).await
+    }
+
+    /// Makes a key in place of any that the agent has.
+    pub async fn rotate_key(
+        &self,
+        order: KeyOrder<'_>,
+        declared_endpoint: Option<Endpoint>,
+    ) -> Result<IssuedKey, Refusal> {
+        self.issue_key(KeyOperation::Rotate, order, declared_endpoint, KeyChange::Rotate).await
+    }
+
+    async fn issue_key(
+        &self,
+        operation: KeyOperation,
         order: KeyOrder<'_>,
         declared_endpoint: Option<Endpoint>,
         change: impl FnOnce(NewKey) -> KeyChange + Send,
     ) -> Result<IssuedKey, Refusal> {
-        let mint = || {
+        let mint = |signer| {
             let key = self.mint_for(order.signed.agent)?;
-            let change = change(NewKey { digest: key.digest(), declared_endpoint });
+            let change = change(NewKey { digest: key.digest(), declared_endpoint, signer });
             Ok((key, change))
         };
-        let (key, allowance) = self.change_key(&order, KeyBudget::Changes, mint).await?;
+        let (key, allowance) = self.change_key(operation, &order, mint).await?;
         Ok(IssuedKey { key, agent: order.signed.agent, allowance })
     }
 
     /// Revokes the agent's key, if it has one. Returns the rest of the client's hourly budget.
     pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<Allowance, Refusal> {
-        let revoke = || Ok(((), KeyChange::Revoke));
-        self.change_key(&order, KeyBudget::Revocations, revoke).await.map(|((), allowance)| allowance)
+        let revoke = |_| Ok(((), KeyChange::Revoke));
+        self.change_key(KeyOperation::Revoke, &order, revoke).await.map(|((), allowance)| allowance)
     }
 
     /// Whether the agent has a key. Public; a client may ask as often as it may send refused credentials.
@@ -123,12 +142,16 @@ impl Pipeline {
     /// Changes the agent's key as `change` says; it is asked only once the request is known to be the owner's.
     async fn change_key<T: Send>(
         &self,
+        operation: KeyOperation,
         order: &KeyOrder<'_>,
-        budget: KeyBudget,
-        change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
+        change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
         let client = order.client;
-        let signed = self.owners.verification(&order.signed);
+        let budget = match operation {
+            KeyOperation::Generate | KeyOperation::Rotate => KeyBudget::Changes,
+            KeyOperation::Revoke => KeyBudget::Revocations,
+        };
+        let signed = self.owners.key_order(operation, &order.signed);
         let deposit = match self.check_budget(client, &signed) {
             Ok(deposit) => deposit,
             Err(denial) if budget == KeyBudget::Revocations => {
@@ -171,9 +194,9 @@ impl Pipeline {
         order: &KeyOrder<'_>,
         proof: &HolderProof,
         budget: KeyBudget,
-        change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
+        change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
-        order.owner.get_or_init(|| proof.signer());
+        order.by.get_or_init(|| proof.by());
         let (client, agent, nonce) = (order.client, proof.agent(), order.signed.nonce);
         let (store, quota) = (&self.ports.store, self.key_management);
         if budget == KeyBudget::Revocations {
@@ -187,9 +210,9 @@ impl Pipeline {
             }
             (counted, _) => allowance(quota, Some(agent), counted)?, // 429
         };
-        let (made, change) = change()?;
+        let (made, change) = change(proof.by().signer)?;
         if let Some(recorder) = order.recorder {
-            recorder.begin(agent, proof.signer()).await?; // 500
+            recorder.begin(agent, proof.by()).await?; // 500
         }
         match store.change_key(agent, order.signed.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),

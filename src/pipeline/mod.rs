@@ -14,15 +14,16 @@ pub(crate) mod readiness;
 pub mod refusal;
 pub mod standing;
 
+mod held;
 mod message;
-mod owner;
+pub mod owner;
 mod principal;
 mod read_time;
 
 use std::sync::Arc;
 
 use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::ApiKeyFormat;
+use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
@@ -32,6 +33,7 @@ use crate::domain::signature::SignatureFormat;
 use crate::domain::tier::{PerTier, StakeThresholds, Tier};
 use crate::pipeline::credential::Ask;
 use crate::pipeline::failures::{CLIENTS_MAX, FailureBudget};
+use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
 use crate::pipeline::owner::OwnerCheck;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::principal::Principal;
@@ -62,12 +64,16 @@ pub struct Rules {
     pub signing_domain: SigningDomain,
     /// The form of owners' signatures.
     pub signature_format: SignatureFormat,
+    /// True if an agent's wallet may sign as its owner does.
+    pub agent_wallet: bool,
     /// How old or how far ahead a signature may be.
     pub freshness: Freshness,
     /// The least stake of each tier.
     pub stakes: StakeThresholds,
     /// The form of API keys.
     pub key_format: ApiKeyFormat,
+    /// True if a key is good only while the account that signed for it holds the agent.
+    pub keys_end_with_signer: bool,
     /// How often a client may manage an agent's key.
     pub key_management: Quota,
     /// How many refused credentials a client may send, and how often it may ask whether agents have keys; `None`: no
@@ -97,6 +103,9 @@ pub struct Pipeline {
     stakes: StakeThresholds,
     failures: Arc<FailureBudget>,
     key_format: ApiKeyFormat,
+    keys_end_with_signer: bool,
+    /// Reads of the chain for keys whose signer was no holder.
+    rereads: Meters<KeyDigest>,
     key_management: Quota,
     /// Requests to manage an agent's key that its owner has not signed.
     unproven: Meters<(ClientNet, AgentId)>,
@@ -110,10 +119,17 @@ impl Pipeline {
     /// The pipeline over these ports, under these rules.
     pub fn new(ports: Ports, rules: Rules) -> Self {
         Self {
-            owners: OwnerCheck::new(rules.signing_domain, rules.signature_format, rules.freshness),
+            owners: OwnerCheck::new(
+                rules.signing_domain,
+                rules.signature_format,
+                rules.agent_wallet,
+                rules.freshness,
+            ),
             stakes: rules.stakes,
             failures: Arc::new(FailureBudget::new(rules.failures, Arc::clone(&ports.clock))),
             key_format: rules.key_format,
+            keys_end_with_signer: rules.keys_end_with_signer,
+            rereads: Meters::new(REREAD_KEYS_MAX),
             key_management: rules.key_management,
             unproven: Meters::new(CLIENTS_MAX),
             profile_reads: Meters::new(READERS_MAX),
@@ -176,6 +192,7 @@ impl Pipeline {
         let now_micros = self.now();
         self.unproven.sweep(self.key_management.window_micros, now_micros);
         self.profile_reads.sweep(READS.window_micros, now_micros);
+        self.rereads.sweep(REREADS.window_micros, now_micros);
         if let Some(quota) = self.status_reads_max {
             self.status_reads.sweep(quota.window_micros, now_micros);
         }

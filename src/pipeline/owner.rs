@@ -7,8 +7,9 @@ use alloy::primitives::{Address, B256};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
-use crate::domain::eip712::{Eip712Domain, SigningDomain};
+use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType, SigningDomain};
 use crate::domain::freshness::{Freshness, UnixSeconds};
+use crate::domain::holders::{Holders, Role};
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::Ports;
@@ -21,6 +22,8 @@ use crate::ports::chain::Asker;
 pub(super) struct OwnerCheck {
     domain: SigningDomain,
     format: SignatureFormat,
+    /// True if the agent's wallet may sign as its owner does.
+    hears_wallet: bool,
     freshness: Freshness,
 }
 
@@ -32,6 +35,8 @@ pub(super) struct Signed<'a> {
     pub(super) nonce: Option<Nonce>,
     pub(super) signed_at: UnixSeconds,
     pub(super) digest: B256,
+    /// The own type of a change of a key.
+    own_type: Option<OwnType>,
     pub(super) signature: &'a SignatureBytes,
     /// Recovered when it is first asked for: the dearest step of all.
     signer: OnceLock<Option<Address>>,
@@ -41,7 +46,16 @@ pub(super) struct Signed<'a> {
 #[derive(Debug)]
 pub(super) struct HolderProof {
     agent: AgentId,
-    signer: Address,
+    by: Signatory,
+}
+
+/// Who signed, as owner or as wallet, and whose the agent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signatory {
+    /// The agent's owner.
+    pub owner: Address,
+    /// The account that signed: the owner or the agent's wallet.
+    pub signer: Address,
 }
 
 impl Signed<'_> {
@@ -56,32 +70,58 @@ impl HolderProof {
         self.agent
     }
 
-    pub(super) const fn signer(&self) -> Address {
-        self.signer
+    pub(super) const fn by(&self) -> Signatory {
+        self.by
     }
 }
 
 impl OwnerCheck {
-    pub(super) const fn new(domain: SigningDomain, format: SignatureFormat, freshness: Freshness) -> Self {
-        Self { domain, format, freshness }
+    pub(super) const fn new(
+        domain: SigningDomain,
+        format: SignatureFormat,
+        hears_wallet: bool,
+        freshness: Freshness,
+    ) -> Self {
+        Self { domain, format, hears_wallet, freshness }
+    }
+
+    /// True if this account may act for an agent of these holders.
+    pub(super) fn may_act(&self, holders: &Holders, account: Address) -> bool {
+        holders.role_of(account).is_some_and(|role| role == Role::Owner || self.hears_wallet)
     }
 
     pub(super) const fn format(&self) -> SignatureFormat {
         self.format
     }
 
-    /// The message of a verification or of an order about a key.
+    /// The message of a change of a key.
+    pub(super) fn key_order<'a>(&self, operation: KeyOperation, request: &'a SignedRequest) -> Signed<'a> {
+        let signed = self.verification(request);
+        let Some(own_type) = self.domain.own_type(operation) else { return signed };
+        let digest = self.domain.own_digest(&own_type, request.agent, request.nonce, request.signed_at);
+        Signed { digest, own_type: Some(own_type), ..signed }
+    }
+
+    /// The message of a verification.
     pub(super) fn verification<'a>(&self, request: &'a SignedRequest) -> Signed<'a> {
         let SignedRequest { agent, nonce, signed_at, ref signature } = *request;
         let digest = self.domain.digest(agent, nonce, signed_at);
-        Signed { agent, nonce: Some(nonce), signed_at, digest, signature, signer: OnceLock::new() }
+        Signed {
+            agent,
+            nonce: Some(nonce),
+            signed_at,
+            digest,
+            own_type: None,
+            signature,
+            signer: OnceLock::new(),
+        }
     }
 
     /// The message of a read of the profile.
     pub(super) fn profile_read<'a>(&self, read: &'a ProfileRead) -> Signed<'a> {
         let ProfileRead { agent, signed_at, ref signature } = *read;
         let digest = self.domain.profile_digest(agent, signed_at);
-        Signed { agent, nonce: None, signed_at, digest, signature, signer: OnceLock::new() }
+        Signed { agent, nonce: None, signed_at, digest, own_type: None, signature, signer: OnceLock::new() }
     }
 
     /// True if the message may be accepted by its age and was signed by an address that has been seen as the agent's
@@ -94,20 +134,20 @@ impl OwnerCheck {
     /// True if the message may be accepted by its age, and its key holds the agent at the latest block. No contract is asked.
     pub(super) async fn is_holders(&self, ports: &Ports, signed: &Signed<'_>) -> Result<bool, Refusal> {
         let is_fresh = self.freshness.accepts(signed.signed_at, UnixSeconds(ports.clock.unix_seconds()));
-        let Some(signer) = signed.signer().filter(|_| is_fresh && !signed.agent.is_reserved()) else {
+        let Some(signer) = signed.signer().filter(|_| is_fresh && !ports.chain.reserves(signed.agent)) else {
             return Ok(false);
         };
         let holders = ports.chain.holders(signed.agent, Asker::Stranger).await?;
-        Ok(holders.is_some_and(|holders| holders.role_of(signer).is_some()))
+        Ok(holders.is_some_and(|holders| self.may_act(&holders, signer)))
     }
 
     /// Timestamp, then holders, then signer: the cheap check first, and nothing is used up by any of them.
     pub(super) async fn prove(&self, ports: &Ports, signed: &Signed<'_>) -> Result<HolderProof, Refusal> {
-        let Signed { agent, nonce, signed_at, digest, signature, .. } = *signed;
+        let Signed { agent, nonce, signed_at, digest, ref own_type, signature, .. } = *signed;
         if !self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds())) {
             return Err(Denial::TimestampRefused { agent, nonce }.into());
         }
-        if agent.is_reserved() {
+        if ports.chain.reserves(agent) {
             return Err(Denial::AgentNotFound { agent }.into());
         }
         // A signature of any shape costs a read, and this much of it is known before: whether it is worth a stranger's.
@@ -119,27 +159,34 @@ impl OwnerCheck {
         // Reads of the holders alone are shared by all who wait for them.
         if is_vouched || !self.format.has_contracts() {
             let holders = ports.chain.holders(agent, asker).await?.ok_or_else(|| not_found.clone())?;
-            if let Some(signer) = recovered_signer.filter(|signer| holders.role_of(*signer).is_some()) {
-                return Ok(HolderProof { agent, signer });
+            if let Some(signer) = recovered_signer.filter(|signer| self.may_act(&holders, *signer)) {
+                return Ok(HolderProof { agent, by: Signatory { owner: holders.owner, signer } });
             }
             if !self.format.has_contracts() {
-                return Err(self.denial(agent, holders.owner, recovered_signer).into());
+                return Err(self.denial(agent, holders.owner, recovered_signer, own_type.clone()).into());
             }
         }
         // The key of the holder seen last may be a key of the contract that holds the agent now.
         let read = ports.chain.ask_holders(agent, digest, signature.as_bytes());
         let asked = time.bound(ports, read).await?.ok_or(not_found)?;
-        let signed = asked.iter().find(|one| one.accepts || recovered_signer == Some(one.address));
-        match signed {
-            Some(signer) => Ok(HolderProof { agent, signer: signer.address }),
-            None => Err(self.denial(agent, asked.owner.address, recovered_signer).into()),
+        let (owner, holders) = (asked.owner.address, asked.holders());
+        let mut heard = asked.iter().filter(|one| self.may_act(&holders, one.address));
+        match heard.find(|one| one.accepts || recovered_signer == Some(one.address)) {
+            Some(one) => Ok(HolderProof { agent, by: Signatory { owner, signer: one.address } }),
+            None => Err(self.denial(agent, owner, recovered_signer, own_type.clone()).into()),
         }
     }
 
     /// The denial of a signature that is nobody's who may act for the agent.
-    pub(super) fn denial(&self, agent: AgentId, owner: Address, recovered_signer: Option<Address>) -> Denial {
+    pub(super) fn denial(
+        &self,
+        agent: AgentId,
+        owner: Address,
+        recovered_signer: Option<Address>,
+        own_type: Option<OwnType>,
+    ) -> Denial {
         let domain = Arc::clone(self.domain.domain());
-        Denial::SignatureInvalid { agent, owner, recovered_signer, domain }
+        Denial::SignatureInvalid { agent, owner, recovered_signer, domain, own_type }
     }
 
     /// The domain of signatures, and the window of their timestamps.

@@ -23,6 +23,7 @@ pub(super) struct Principal {
     agent: AgentId,
     proof: Proof,
     signer: Option<Address>,
+    key_signer: Option<Address>,
     declared_origin: Option<WebOrigin>,
     read_time: ReadTime,
 }
@@ -39,6 +40,11 @@ impl Principal {
     /// The holder who signed, when a signature was the credential.
     pub(super) const fn signer(&self) -> Option<Address> {
         self.signer
+    }
+
+    /// The account that signed for the key, when the key is good only while that account holds the agent.
+    pub(super) const fn key_signer(&self) -> Option<Address> {
+        self.key_signer
     }
 
     /// Until when the chain may be read on its behalf.
@@ -62,7 +68,11 @@ impl Pipeline {
         match &ask.credential {
             Credential::Key { digest, named } => {
                 let found = self.look_up(ask.client, digest).await?;
-                let Some(found) = found.filter(|found| named.is_none_or(|named| named == found.agent)) else {
+                let ends = self.keys_end_with_signer;
+                let may_count = |found: &KeyOwner| {
+                    named.is_none_or(|named| named == found.agent) && (!ends || found.signer.is_some())
+                };
+                let Some(found) = found.filter(may_count) else {
                     self.failures.check(ask.client, *named)?;
                     return Err(Denial::InvalidApiKey { agent: *named }.into());
                 };
@@ -70,6 +80,7 @@ impl Pipeline {
                     agent: found.agent,
                     proof: Proof::Key(*digest),
                     signer: None,
+                    key_signer: found.signer.filter(|_| ends),
                     declared_origin: found.declared_origin,
                     read_time: ReadTime::OF_ONE_READ,
                 })
@@ -82,7 +93,8 @@ impl Pipeline {
                 Ok(Principal {
                     agent: proof.agent(),
                     proof: Proof::Nonce(signed.claim()),
-                    signer: Some(proof.signer()),
+                    signer: Some(proof.by().signer),
+                    key_signer: None,
                     declared_origin: None,
                     read_time,
                 })
@@ -95,6 +107,7 @@ impl Pipeline {
                     agent: signed.agent,
                     proof: Proof::Nonce(proof.claim),
                     signer: Some(proof.account),
+                    key_signer: None,
                     declared_origin: None,
                     read_time,
                 })

@@ -84,7 +84,7 @@ impl Pipeline {
         let proof = self.owners.prove(&self.ports, signed).await?; // 400 timestamp, 404, 401, 503
         let agent = proof.agent();
         let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()))?;
-        let profile = self.profile_of(agent, Some(proof.signer()), (Parts::Whole, read_time)).await?; // 404, 401, 503
+        let profile = self.profile_of(agent, Some(proof.by().signer), (Parts::Whole, read_time)).await?; // 404, 401, 503
         let has_key = self.ports.store.has_key(agent).await?; // 500
         let tier = self.stakes.tier_of(profile.stake);
         Ok(OwnerProfile { agent, profile, tier, has_key, allowance })

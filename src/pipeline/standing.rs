@@ -1,5 +1,5 @@
-//! Second step: how the agent stands. 404 when it is gone, 403 below the tier that is asked for, or from an origin that
-//! was not declared where that matters.
+//! Second step: how the agent stands. 404 when it is gone, 401 when its key has ended with the signer, 403 below the tier
+//! that is asked for, or from an origin that was not declared where that matters.
 
 use std::sync::Arc;
 
@@ -63,7 +63,14 @@ impl Standing {
 impl Pipeline {
     pub(super) async fn stand(&self, principal: Principal, ask: &Ask<'_>) -> Result<Standing, Refusal> {
         let (agent, signer, time) = (principal.agent(), principal.signer(), principal.read_time());
-        let judged = match self.profile_of(agent, signer, (ask.access.parts, time)).await {
+        let profile = match self.profile_of(agent, signer, (ask.access.parts, time)).await {
+            // Boxed: a key whose signer holds the agent carries no room for a read along.
+            Ok(profile) if self.has_ended(&principal, &profile) => {
+                Box::pin(self.profile_of_holder(&principal, ask)).await
+            }
+            read => read,
+        };
+        let judged = match profile {
             Ok(profile) => self.judge(&principal, &profile, ask).map(|judged| (profile, judged)),
             Err(refusal) => Err(refusal),
         };
@@ -109,8 +116,9 @@ impl Pipeline {
         if profile.is_none() && signer.is_none() {
             return Err(gone().into());
         }
-        let is_holder =
-            |profile: &TrustProfile| signer.is_none_or(|signer| profile.holders.role_of(signer).is_some());
+        let is_holder = |profile: &TrustProfile| {
+            signer.is_none_or(|signer| self.owners.may_act(&profile.holders, signer))
+        };
         let is_whole = |profile: &TrustProfile| parts == Parts::Gate || profile.details.is_some();
         if let Some(profile) = profile.filter(|profile| is_holder(profile) && is_whole(profile)) {
             return Ok(profile);
@@ -120,7 +128,7 @@ impl Pipeline {
         if is_holder(&profile) {
             Ok(profile)
         } else {
-            Err(self.owners.denial(agent, profile.holders.owner, signer).into())
+            Err(self.owners.denial(agent, profile.holders.owner, signer, None).into())
         }
     }
 }

@@ -102,6 +102,11 @@ pub trait Chain: Send + Sync {
     /// nothing either: it says whose read is worth more than a stranger's.
     fn was_held_by(&self, agent: AgentId, address: Address) -> bool;
 
+    /// True where the registries have no agent of this id, whatever the chain says.
+    fn reserves(&self, agent: AgentId) -> bool {
+        agent.token_id().is_zero()
+    }
+
     /// The fault of a read that was given up because its request has no time left.
     fn out_of_time(&self) -> ChainFault;
 

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::future::Ready;
 use std::sync::Arc;
 
+use alloy::primitives::Address;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, Either};
 
@@ -121,6 +122,8 @@ pub struct KeyOwner {
     pub agent: AgentId,
     /// The web origin of the endpoint that was declared with it.
     pub declared_origin: Option<WebOrigin>,
+    /// The account that signed for it; `None` where a release made it that did not keep that.
+    pub signer: Option<Address>,
 }
 
 /// A key to be stored for an agent: its digest and what was declared with it.
@@ -130,6 +133,8 @@ pub struct NewKey {
     pub digest: KeyDigest,
     /// The endpoint that the owner declared.
     pub declared_endpoint: Option<Endpoint>,
+    /// The account that signed for it.
+    pub signer: Address,
 }
 
 /// A change of an agent's key (contract, "API key of an agent").

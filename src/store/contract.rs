@@ -24,6 +24,8 @@ use crate::ports::store::{
 
 #[path = "../../tests/support/seed.rs"]
 pub(super) mod seed;
+mod signers;
+pub(super) use self::signers::{SIGNER, a_key_names_the_account_that_signed_for_it_and_no_other};
 
 /// How often a condition is looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -82,6 +84,7 @@ macro_rules! store_contract {
             a_tier_change_is_not_a_fresh_budget,
             retry_after_is_honest_and_a_limited_request_burns_no_nonce,
             a_key_does_not_expire,
+            a_key_names_the_account_that_signed_for_it_and_no_other,
             of_a_thousand_twins_exactly_one_passes,
             ten_changes_and_ten_revocations_an_hour_per_client_and_agent,
             each_client_passes_each_public_route_exactly_so_often_a_minute,
@@ -120,7 +123,7 @@ pub(super) fn claim(nonce: u64, signed_at_secs: u64) -> NonceClaim {
 }
 
 pub(super) fn key(number: u64) -> NewKey {
-    NewKey { digest: digest(number), declared_endpoint: None }
+    NewKey { digest: digest(number), declared_endpoint: None, signer: SIGNER }
 }
 
 impl Bench {
@@ -191,9 +194,10 @@ pub(super) async fn each_key_change_has_its_documented_effect(bench: Bench) {
         }
     }
     let declared = Endpoint::parse("https://app.example/hook").unwrap();
-    let new_key = NewKey { digest: digest(7), declared_endpoint: Some(declared.clone()) };
+    let new_key = NewKey { declared_endpoint: Some(declared.clone()), ..key(7) };
     assert_eq!(bench.change(70, 1, KeyChange::Issue(new_key)).await, KeyChanged::Done);
-    let owner = KeyOwner { agent: agent(70), declared_origin: Some(declared.origin().clone()) };
+    let declared_origin = Some(declared.origin().clone());
+    let owner = KeyOwner { agent: agent(70), declared_origin, signer: Some(SIGNER) };
     assert_eq!(bench.store.find(&digest(7)).await.unwrap(), Some(owner));
 }
 

@@ -14,6 +14,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
+use crate::domain::log_rules::LogRules;
+
 /// Lines that may wait to be written; beyond that they are dropped, never waited for.
 pub(super) const LINES_QUEUED_MAX: usize = 16_384;
 
@@ -71,37 +73,17 @@ impl<W: Write> Write for Counting<W> {
     }
 }
 
-/// The rules of the log while the service runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LogRules {
-    /// A level, or levels by target.
-    pub(crate) level: String,
-    /// True if each request has a line.
-    pub(crate) access: bool,
-}
-
-impl Default for LogRules {
-    /// Not what clients do wrong, which metrics count.
-    fn default() -> Self {
-        Self { level: "info".to_owned(), access: false }
-    }
-}
-
-impl LogRules {
-    /// The filter of these rules. The access log has a target of its own, so that other levels don't turn it on.
-    fn filter(&self) -> Result<EnvFilter, String> {
-        let access = if self.access { "info" } else { "off" };
-        let filter = EnvFilter::try_new(format!("{QUIET},access={access},{}", self.level));
-        filter.map_err(|_| {
-            "log.level is not a log filter such as \"info\" or \"info,tiergate=debug\"".to_owned()
-        })
-    }
+/// The filter of these rules. The access log has a target of its own, so that other levels don't turn it on.
+fn filter_of(LogRules { level, access }: &LogRules) -> Result<EnvFilter, String> {
+    let access = if *access { "info" } else { "off" };
+    EnvFilter::try_new(format!("{QUIET},access={access},{level}"))
+        .map_err(|_| "log.level is not a log filter such as \"info\" or \"info,tiergate=debug\"".to_owned())
 }
 
 /// Starts the log. `is_json`: each line is an object. Lines are written until the guard is dropped.
 /// Error: when the level can't be understood.
 pub(crate) fn start(rules: LogRules, is_json: bool) -> Result<LogGuard, String> {
-    let (layer, filter) = reload::Layer::new(rules.filter()?);
+    let (layer, filter) = reload::Layer::new(filter_of(&rules)?);
     let lost = Arc::<AtomicU64>::default();
     let (writer, guard) = queue(Counting { out: io::stderr(), lost: Arc::clone(&lost) });
     let dropped = writer.error_counter();
@@ -130,7 +112,7 @@ pub(crate) fn change(rules: LogRules) {
         return;
     }
     let replaced =
-        rules.filter().and_then(|filter| log.filter.reload(filter).map_err(|error| error.to_string()));
+        filter_of(&rules).and_then(|filter| log.filter.reload(filter).map_err(|error| error.to_string()));
     if let Err(why) = replaced {
         tracing::error!("the log goes on as it was: {why}");
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::Eip712Domain;
+use crate::domain::eip712::{Eip712Domain, KeyOperation};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::Allowance;
 use crate::pipeline::custody::{IssuedKey, KeyStatus};
@@ -91,8 +91,10 @@ pub(crate) fn readiness(report: &Report) -> Answer {
     success(status, &body, None)
 }
 
-/// The typed data of a request, without the message. The types are the same at every service.
-pub(crate) fn typed_data(domain: &Eip712Domain) -> Value {
+/// The typed data of a request, without the message: of a verification, or of the own type of a change of a key. The types are
+/// the same at every service.
+pub(crate) fn typed_data(domain: &Eip712Domain, own_type: Option<KeyOperation>) -> Value {
+    let name = own_type.map_or("Verification", KeyOperation::type_name);
     serde_json::json!({
         "domain": {
             "name": domain.name,
@@ -100,13 +102,15 @@ pub(crate) fn typed_data(domain: &Eip712Domain) -> Value {
             "chainId": domain.chain_id,
             "verifyingContract": domain.verifying_contract.to_checksum(None),
         },
-        "types": types_of("Verification", &["agentId", "nonce", "timestamp"]),
-        "primaryType": "Verification",
+        "types": types_of(name, own_type.map(|_| "service"), &["agentId", "nonce", "timestamp"]),
+        "primaryType": name,
     })
 }
 
-/// The types of the domain, and of a message with these numbers.
-pub(super) fn types_of(primary_type: &str, numbers: &[&str]) -> Value {
+/// The types of the domain, and of a message with these fields: a text and numbers.
+pub(super) fn types_of(primary_type: &str, text: Option<&str>, numbers: &[&str]) -> Value {
+    let fields = text.map(|name| (name, "string")).into_iter();
+    let fields = fields.chain(numbers.iter().map(|name| (*name, "uint256")));
     let field = |name: &str, kind: &str| serde_json::json!({ "name": name, "type": kind });
     serde_json::json!({
         "EIP712Domain": [
@@ -115,7 +119,7 @@ pub(super) fn types_of(primary_type: &str, numbers: &[&str]) -> Value {
             field("chainId", "uint256"),
             field("verifyingContract", "address"),
         ],
-        primary_type: numbers.iter().map(|name| field(name, "uint256")).collect::<Vec<_>>(),
+        primary_type: fields.map(|(name, kind)| field(name, kind)).collect::<Vec<_>>(),
     })
 }
 

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::domain::api_key::ApiKeyFormat;
-use crate::domain::eip712::Eip712Domain;
+use crate::domain::eip712::{Eip712Domain, KeyOperation};
 use crate::domain::freshness::Freshness;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::AcceptedCredentials;
@@ -39,6 +39,8 @@ const PRIVATE_FIVE_MINUTES: HeaderValue = HeaderValue::from_static("private, max
 #[derive(Debug)]
 pub(crate) struct ServiceRules<'a> {
     pub(crate) domain: &'a Eip712Domain,
+    /// The service's name in the types of changes of keys, where they have types of their own.
+    pub(crate) key_service: Option<&'a str>,
     /// The window of their timestamps.
     pub(crate) window: Freshness,
     /// The least stake of each tier.
@@ -48,6 +50,8 @@ pub(crate) struct ServiceRules<'a> {
     pub(crate) token_decimals: u8,
     /// True if an owner that is a contract may sign (ERC-1271).
     pub(crate) contract_signatures: bool,
+    /// True if the agent's wallet may sign as its owner does.
+    pub(crate) agent_wallet: bool,
     /// The chain of the registries.
     pub(crate) chain_id: u64,
     /// The registries by their names.
@@ -97,20 +101,22 @@ impl Discovery {
         let console = rules.keys_url.filter(|_| rules.has_console).map(|url| format!("{url}/console"));
         let further = json!({
             "profile": {
-                "types": types_of("ProfileRead", &["agentId", "timestamp"]),
+                "types": types_of("ProfileRead", None, &["agentId", "timestamp"]),
                 "primaryType": "ProfileRead",
             },
+            "keyOperations": rules.key_service.map(|service| key_operations(rules.domain, service)),
             "timestampMaxAge": rules.window.max_age_secs,
             "timestampMaxAhead": rules.window.max_ahead_secs,
             "tokenDecimals": rules.token_decimals,
             "contractSignatures": rules.contract_signatures,
+            "agentWallet": rules.agent_wallet,
             "chainId": rules.chain_id,
             "contracts": contracts,
             "token": rules.token.map(checksum),
             "keysUrl": rules.keys_url,
             "consoleUrl": console,
         });
-        let common = [typed_data(rules.domain), further].into_iter().flat_map(fields).collect();
+        let common = [typed_data(rules.domain, None), further].into_iter().flat_map(fields).collect();
         let docs = || Some(format!("{}/docs", rules.keys_url?));
         Self {
             common,
@@ -169,6 +175,16 @@ impl Discovery {
         }
         Value::Object(document)
     }
+}
+
+/// The service's name in the types of changes of keys, and those types.
+pub(crate) fn key_operations(domain: &Eip712Domain, service: &str) -> Value {
+    let types = KeyOperation::ALL.into_iter().map(|operation| {
+        let mut types = typed_data(domain, Some(operation));
+        types.as_object_mut().map(|fields| fields.remove("domain"));
+        (operation.name().to_owned(), types)
+    });
+    types.chain([("service".to_owned(), service.into())]).collect()
 }
 
 /// 200 of the terms of signed requests on a chain: for how many seconds a signature may be good, and which accounts sign.

@@ -287,15 +287,20 @@ impl Row {
         let of = |agent: &AgentId| json!({ "agentId": agent.to_string() });
         let with_nonce = |agent: &AgentId, nonce: &Nonce| json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() });
         match denial {
-            Denial::SignatureInvalid { agent, owner, recovered_signer, domain } => Self::unauthorized(
-                "SIGNATURE_INVALID",
-                format!("The signature is not the agent owner's for the EIP-712 domain of {domain}"),
-                json!({
-                    "agentId": agent.to_string(),
-                    "owner": owner.to_checksum(None),
-                    "recoveredSigner": recovered_signer.map(|signer| signer.to_checksum(None)),
-                }),
-            ),
+            Denial::SignatureInvalid { agent, owner, recovered_signer, domain, own_type } => {
+                Self::unauthorized(
+                    "SIGNATURE_INVALID",
+                    format!(
+                        "The signature is not the agent owner's for the EIP-712 domain of {domain}{}",
+                        own_type.iter().map(|own_type| format!(", {own_type}")).collect::<String>()
+                    ),
+                    json!({
+                        "agentId": agent.to_string(),
+                        "owner": owner.to_checksum(None),
+                        "recoveredSigner": recovered_signer.map(|signer| signer.to_checksum(None)),
+                    }),
+                )
+            }
             Denial::ReplayDetected { agent, nonce } => {
                 Self::new(400, "REPLAY_DETECTED", "The nonce was used before", with_nonce(agent, nonce))
             }

@@ -85,6 +85,8 @@ struct ReputationPart {
     total_score: String,
     feedback_count: u64,
     average_rating: Option<f64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    bounded: bool,
 }
 
 #[derive(Serialize)]
@@ -94,6 +96,8 @@ struct ValidationPart<'a> {
     latest_passed: Option<bool>,
     latest_evidence: Option<&'a str>,
     latest_validator: Option<Checksummed>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    bounded: bool,
 }
 
 #[derive(Serialize)]
@@ -172,9 +176,10 @@ impl<'a> AgentPart<'a> {
 
 fn reputation(reputation: &Reputation) -> ReputationPart {
     ReputationPart {
-        total_score: reputation.total_score.to_string(),
+        total_score: reputation.total_text(),
         feedback_count: reputation.feedback_count,
         average_rating: reputation.average_rating(),
+        bounded: reputation.is_bounded,
     }
 }
 
@@ -185,6 +190,7 @@ fn validation(validation: &Validation) -> ValidationPart<'_> {
         latest_passed: latest.map(|latest| latest.passed),
         latest_evidence: latest.map(|latest| latest.evidence.as_str()),
         latest_validator: latest.map(|latest| Checksummed(latest.validator)),
+        bounded: validation.is_bounded,
     }
 }
 
@@ -247,10 +253,19 @@ mod tests {
             holders: Holders::owned_by(Address::repeat_byte(0xab)),
             stake: U256::from(5),
             details: Some(Details {
-                reputation: Reputation { total_score: I256::unchecked_from(-9), feedback_count: 2 },
+                reputation: Reputation {
+                    total_score: I256::unchecked_from(-9),
+                    feedback_count: 2,
+                    ..Reputation::default()
+                },
                 validation: Validation {
                     count: 1,
-                    latest: Some(LatestValidation { passed: true, evidence, validator: Address::ZERO }),
+                    latest: Some(Box::new(LatestValidation {
+                        passed: true,
+                        evidence,
+                        validator: Address::ZERO,
+                    })),
+                    is_bounded: false,
                 },
                 metadata_uri: uri.to_owned(),
                 organizations: vec![Organization {

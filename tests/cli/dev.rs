@@ -37,10 +37,10 @@ impl Dev {
     }
 
     fn start_with(variables: &[(&str, &str)], stderr: Stdio) -> Self {
-        Self::start_at(DEVELOPMENT.as_ref(), variables, stderr)
+        Self::start_at(DEVELOPMENT.as_ref(), &[], variables, stderr)
     }
 
-    fn start_at(program: &Path, variables: &[(&str, &str)], stderr: Stdio) -> Self {
+    fn start_at(program: &Path, further: &[&str], variables: &[(&str, &str)], stderr: Stdio) -> Self {
         let api = free_address();
         let others =
             ["--admin", "--chain", "--gateway", "--upstream"].map(|door| [door.to_owned(), free_address()]);
@@ -50,6 +50,7 @@ impl Dev {
             .arg(program)
             .args(["--api", &api])
             .args(others.concat())
+            .args(further)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(stderr)
@@ -127,7 +128,7 @@ fn downloaded(folder: &str, programs: &[&str]) -> (TempDir, PathBuf) {
 #[test]
 fn the_printed_commands_work_as_printed_where_both_programs_were_downloaded() {
     let (_place, program) = downloaded("it's my\\ folder", &[PROGRAM, DEVELOPMENT]);
-    let dev = Dev::start_at(&program, &[], Stdio::inherit());
+    let dev = Dev::start_at(&program, &[], &[], Stdio::inherit());
     let commands: Vec<&str> = dev
         .printed
         .lines()
@@ -169,7 +170,7 @@ fn the_printed_commands_work_as_printed_where_both_programs_were_downloaded() {
 #[test]
 fn without_the_other_program_beside_it_the_printed_commands_take_that_of_the_path() {
     let (_place, program) = downloaded("alone", &[DEVELOPMENT]);
-    let dev = Dev::start_at(&program, &[], Stdio::inherit());
+    let dev = Dev::start_at(&program, &[], &[], Stdio::inherit());
     assert!(dev.printed.contains("\n  tiergate sign "), "{}", dev.printed);
 }
 
@@ -189,6 +190,24 @@ fn sample_agents_stand_for_every_tier() {
     let printed = &Dev::shared().printed;
     for (agent, tier) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0)] {
         assert!(printed.contains(&format!("agent {agent}  tier {tier}")), "{printed}");
+    }
+}
+
+#[test]
+fn sample_agents_of_erc_8004_stand_for_every_tier_and_verify() {
+    let dev = Dev::start_at(DEVELOPMENT.as_ref(), &["--registries", "erc8004"], &[], Stdio::inherit());
+    for (agent, tier) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 0)] {
+        assert!(dev.printed.contains(&format!("agent {agent}  tier {tier}")), "{}", dev.printed);
+        let (url, key_file, id) = (dev.url(), dev.key_file(agent), agent.to_string());
+        let signed = ["--url", &url, "--agent-id", &id, "--owner-key-file", &key_file, "--output", "json"];
+        let verified = tiergate(&[&["verify", "--by-signature"], &signed[..]].concat());
+        assert_eq!(verified.status.success(), tier > 0, "agent {agent}: {verified:?}");
+        if agent == 2 {
+            let profile: Value = serde_json::from_slice(&verified.stdout).unwrap();
+            assert_eq!(profile["trustTier"], tier);
+            assert_eq!(profile["reputation"]["totalScore"], "170");
+            assert_eq!(profile["validation"]["latestPassed"], true);
+        }
     }
 }
 

@@ -23,6 +23,11 @@ pub(super) struct Elsewhere {
 
 impl Elsewhere {
     pub(super) fn start() -> Self {
+        Self::start_with(|_| Vec::new())
+    }
+
+    /// The same with further variables, made of its URL.
+    pub(super) fn start_with(variables: impl Fn(&str) -> Vec<(&'static str, String)>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (api, admin) = (free_address(), free_address());
         let key = rcgen::KeyPair::generate().unwrap();
@@ -39,6 +44,7 @@ impl Elsewhere {
             .env("TIERGATE__STORE__EMBEDDED__PATH", folder.path().join("data"))
             .env("TIERGATE__SIGNATURE__DOMAIN_NAME", "Elsewhere")
             .env("TIERGATE__SIGNATURE__CHAIN_ID", "31337")
+            .envs(variables(&format!("https://{api}")))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -63,7 +69,7 @@ impl Elsewhere {
     }
 
     /// The same with the key of agent 4's owner.
-    fn ask_signed(&self, arguments: &[&str]) -> Output {
+    pub(super) fn ask_signed(&self, arguments: &[&str]) -> Output {
         let key_file = Dev::shared().key_file(4);
         self.ask(&[arguments, &["--agent-id", "4", "--owner-key-file", &key_file]].concat())
     }

@@ -26,7 +26,7 @@ fn wallet(agent: u8, typed_data: &[u8]) -> String {
 }
 
 /// Prints the typed data of a request and has it signed, in the service's folder. Returns the first step's words.
-fn prepare(service: &Elsewhere, arguments: &[&str]) -> String {
+pub(super) fn prepare(service: &Elsewhere, arguments: &[&str]) -> String {
     let output = service.ask(&[arguments, &["--agent-id", "4", "--typed-data"]].concat());
     let said = failure(&output, 0);
     fs::write(service.folder.path().join("request.json"), &output.stdout).unwrap();
@@ -35,7 +35,7 @@ fn prepare(service: &Elsewhere, arguments: &[&str]) -> String {
 }
 
 /// Standard error of a second step that went well.
-fn sent(output: &Output) -> String {
+pub(super) fn sent(output: &Output) -> String {
     let said = failure(output, 0);
     assert_eq!(said.lines().count(), 1, "{said}");
     said

@@ -61,6 +61,50 @@ fn a_signature_made_elsewhere_is_pasted_without_any_wallet() {
 }
 
 #[test]
+fn with_types_of_their_own_the_page_shows_the_services_name_and_each_change_is_signed_as_what_it_is() {
+    let Some(mut browser) = Browser::start() else { return };
+    browser.command("wallet", wallet(&[ALICE]));
+    let chain = Chain::dev();
+    let agent = chain.mint(ALICE, "ipfs://card").to_string();
+    let settings = Settings::new(chain.node, &chain.contracts)
+        .set("console.enabled", true)
+        .set("signature.key_operations", "own_types")
+        .set("signature.service_name", "Hafen's <b>");
+    let mut stage = Stage::over(browser, Service::start(settings), chain);
+    stage.open(&agent);
+    stage.connect();
+    stage.ask("#generate");
+    stage.text("sign-facts", "ServiceHafen's <b>");
+    stage.text("sign-note", "Compare the service's name.");
+    stage.browser.click("#elsewhere summary");
+    stage.text("commands", "--service-name 'Hafen'\\''s <b>' --agent-id");
+    stage.sign();
+    stage.key();
+    stage.browser.click("#stored");
+    stage.ask("#rotate");
+    let typed = typed_data(&mut stage);
+    assert_eq!(
+        (&typed["primaryType"], &typed["message"]["service"]),
+        (&json!("RotateKey"), &json!("Hafen's <b>"))
+    );
+    stage.browser.click("#elsewhere summary");
+    let pasted = signed_elsewhere(&stage, &typed, ALICE);
+    stage.browser.write("#signature", &pasted);
+    stage.browser.until("!document.getElementById('signature-use').disabled");
+    stage.browser.click("#signature-use");
+    stage.is_done();
+    stage.key();
+    stage.browser.click("#stored");
+    stage.ask("#revoke");
+    stage.sign();
+    stage.text("has-key", "has no key");
+    stage.ask("#read");
+    stage.text("sign-note", "The service takes this signature for reading only.");
+    stage.sign();
+    stage.has_kept_to_itself();
+}
+
+#[test]
 fn the_injected_wallet_is_used_where_none_announces_itself_and_copying_needs_no_clipboard() {
     let mut injected = wallet(&[BOB]);
     injected["announces"] = json!(false);

@@ -216,5 +216,9 @@ pub(crate) fn signed_elsewhere(stage: &Stage, typed: &Value, signer: Account) ->
     let number = |name: &str| message[name].as_str().unwrap().parse::<U256>().unwrap();
     let draft = Draft::new(number("agentId"), signer, stage.registry());
     let draft = draft.nonce(number("nonce")).timestamp(message["timestamp"].as_u64().unwrap());
-    hex::encode_prefixed(draft.signature())
+    let Some(service) = message["service"].as_str() else {
+        return hex::encode_prefixed(draft.signature());
+    };
+    let body = draft.body_for(typed["primaryType"].as_str().unwrap(), service);
+    body["signature"].as_str().unwrap().to_owned()
 }

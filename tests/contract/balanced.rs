@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
 const BLOCK_TIME: Duration = Duration::from_millis(250);
 
 /// A chain that makes blocks while `body` runs, until that ends or fails.
-fn with_blocks(chain: &Chain, body: impl FnOnce()) {
+pub(crate) fn with_blocks(chain: &Chain, body: impl FnOnce()) {
     let (running, is_over) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -66,7 +66,7 @@ fn samples(service: &Service) -> Samples {
 }
 
 /// Waits until the service has accounted for the chain's head of now.
-fn await_accounted(service: &Service, chain: &Chain) {
+pub(crate) fn await_accounted(service: &Service, chain: &Chain) {
     let head = chain.head();
     until("the head is accounted for", SOON, || {
         (samples(service).get("tiergate_follower_block") >= head as f64).then_some(())
@@ -124,7 +124,7 @@ fn shows_no_former_owner(world: &World, balances: &[Balance]) {
     });
 }
 
-const HALF: Balance = Balance { behind_of_ten: 5, lag_blocks: 4, is_sticky: false };
+pub(crate) const HALF: Balance = Balance { behind_of_ten: 5, lag_blocks: 4, is_sticky: false };
 
 fn half_of_the_requests_behind_shows_no_former_owner_and_no_false_404(world: &World) {
     shows_no_former_owner(world, &[HALF]);

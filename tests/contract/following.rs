@@ -45,7 +45,7 @@ pub(crate) const ON_A_REAL_NODE: &[Case<World>] = cases![
 ];
 
 /// Many requests for one agent, which is what a case is made of.
-fn settings(settings: Settings) -> Settings {
+pub(crate) fn settings(settings: Settings) -> Settings {
     settings.set("tiers.requests_per_minute", vec![1_000_000; 4]).set("keys.requests_per_hour", 1_000)
 }
 
@@ -56,16 +56,16 @@ fn polls(service: &Service) -> f64 {
     of("result=\"followed\"") + of("result=\"restarted\"")
 }
 
-fn await_polls(service: &Service, count: f64) {
+pub(crate) fn await_polls(service: &Service, count: f64) {
     let before = polls(service);
     until("polls", SOON, || (polls(service) >= before + count).then_some(()));
 }
 
 /// A service of its own, and an agent with a key whose profile is in its cache, read at the followed block.
-struct Scene {
-    service: Service,
-    agent: Agent,
-    key: String,
+pub(crate) struct Scene {
+    pub(crate) service: Service,
+    pub(crate) agent: Agent,
+    pub(crate) key: String,
 }
 
 impl Scene {
@@ -74,28 +74,43 @@ impl Scene {
     }
 
     fn of(world: &World, settings: Settings) -> Self {
+        Self::with(settings, world.agent(4))
+    }
+
+    /// With an agent that passes.
+    pub(crate) fn with(settings: Settings, agent: Agent) -> Self {
         let service = Service::start(settings);
-        let agent = world.agent(4);
         let key = agent.generate(&service);
         warm(&service, &key);
         Self { service, agent, key }
     }
 
-    fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self) -> Answer {
         self.service.verify(&self.key)
     }
 
     /// Makes a change, and sees that it shows when two polls that began after it have ended, if not before.
     #[track_caller]
-    fn shows(&self, change: impl FnOnce(), is_shown: impl Fn(&Answer) -> bool) {
-        assert!(!is_shown(&self.answer()), "not before the change");
+    pub(crate) fn shows(&self, change: impl FnOnce(), is_shown: impl Fn(&Answer) -> bool) {
+        self.shows_of(|| self.answer(), change, is_shown);
+    }
+
+    /// The same of another question.
+    #[track_caller]
+    pub(crate) fn shows_of(
+        &self,
+        answer: impl Fn() -> Answer,
+        change: impl FnOnce(),
+        is_shown: impl Fn(&Answer) -> bool,
+    ) {
+        assert!(!is_shown(&answer()), "not before the change");
         change();
         let before = polls(&self.service);
         // One may be under way that began before the change; the second surely began after it.
         let bound = before + 2.0;
         until("the change shows", SOON, || {
             let seen = polls(&self.service);
-            if is_shown(&self.answer()) {
+            if is_shown(&answer()) {
                 return Some(());
             }
             assert!(seen < bound, "not shown by {} polls", seen - before);
@@ -103,12 +118,12 @@ impl Scene {
         });
         // And it stays.
         await_polls(&self.service, 2.0);
-        assert!(is_shown(&self.answer()));
+        assert!(is_shown(&answer()));
     }
 }
 
 /// Asks until the agent's profile is cached for longer than an interval: it costs no call over two polls.
-fn warm(service: &Service, key: &str) {
+pub(crate) fn warm(service: &Service, key: &str) {
     until("the profile is cached", SOON, || {
         service.verify(key).success(200);
         await_polls(service, 2.0);
@@ -123,7 +138,7 @@ fn calls(service: &Service) -> f64 {
     service.samples().get("tiergate_rpc_calls_total{method=\"eth_call\"}")
 }
 
-fn has(answer: &Answer, pointer: &str, value: Value) -> bool {
+pub(crate) fn has(answer: &Answer, pointer: &str, value: Value) -> bool {
     answer.status == 200 && answer.json().pointer(pointer) == Some(&value)
 }
 

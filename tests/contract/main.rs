@@ -19,6 +19,7 @@ mod authentication;
 mod balanced;
 mod console;
 mod crash;
+mod erc8004;
 mod errors;
 mod faults;
 mod following;
@@ -33,6 +34,7 @@ mod limits;
 mod logs;
 mod metrics;
 mod misconfigured;
+mod own_types;
 mod owners;
 mod profile;
 mod provider_keys;
@@ -40,6 +42,7 @@ mod redis_faults;
 mod replicas;
 mod secrets;
 mod signing;
+mod sold;
 mod strangers;
 mod tiers;
 mod validation;
@@ -59,6 +62,8 @@ const TOPICS: &[Topic<World>] = &[
     ("crash", STORES, crash::CASES),
     ("crash", ONCE, crash::ON_A_DISK),
     ("balanced", CHAINS, balanced::CASES),
+    ("erc8004", ONCE, erc8004::CROWDS),
+    ("erc8004", CHAINS, erc8004::CASES),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
     ("http", ONCE, http::CASES),
     ("kept", ONCE, kept::CASES),
@@ -87,6 +92,8 @@ const TOPICS: &[Topic<World>] = &[
     ("profile", CHAINS, profile::OWNERS),
     ("profile", STORES, profile::KEYS),
     ("profile", ONCE, profile::CASES),
+    ("sold", STORES, sold::CASES),
+    ("sold", &[Kind::Redis], sold::REPLICAS),
     ("wallets", CHAINS, wallets::CASES),
     ("wallets", &[Kind::Anvil], wallets::ON_A_REAL_NODE),
     ("tiers", CHAINS, tiers::STAKES),
@@ -94,6 +101,7 @@ const TOPICS: &[Topic<World>] = &[
     ("validation", ONCE, validation::CASES),
     ("errors", ONCE, errors::CASES),
     ("signing", ONCE, signing::CASES),
+    ("own_types", ONCE, own_types::CASES),
     ("console", ONCE, console::CASES),
     ("owners", ONCE, owners::CASES),
     ("metrics", STORES, metrics::OPERATIONS),

@@ -61,11 +61,13 @@ fn domain_types_window_tiers_and_registries_are_public_and_nothing_else(world: &
                 "types": { "EIP712Domain": types_of_the_domain, "ProfileRead": [agent, timestamp] },
                 "primaryType": "ProfileRead",
             },
+            "keyOperations": null,
             "timestampMaxAge": age,
             "timestampMaxAhead": ahead,
             "tiers": tiers,
             "tokenDecimals": 18,
             "contractSignatures": false,
+            "agentWallet": false,
             "chainId": contracts.chain_id,
             "contracts": {
                 "identity": contracts.identity.to_checksum(None),

@@ -159,9 +159,13 @@ impl Chain {
 
     /// Sends a transaction and waits for its receipt.
     pub(crate) fn send(&self, from: Account, to: Address, call: &impl SolCall) -> Value {
+        self.receipt(json!({ "from": from.address, "to": to, "data": Bytes::from(call.abi_encode()) }))
+    }
+
+    /// Sends any transaction and waits for its receipt.
+    pub(crate) fn receipt(&self, transaction: Value) -> Value {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let data = Bytes::from(call.abi_encode());
-        transact(self.node, json!({ "from": from.address, "to": to, "data": data }))
+        transact(self.node, transaction)
     }
 
     pub(crate) fn mint(&self, owner: Account, uri: &str) -> U256 {

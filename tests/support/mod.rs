@@ -3,6 +3,8 @@
 pub(crate) mod agents;
 pub(crate) mod chain;
 pub(crate) mod client;
+pub(crate) mod erc8004;
+mod erc8004_node;
 pub(crate) mod harness;
 pub(crate) mod limit;
 pub(crate) mod metrics;

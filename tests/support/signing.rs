@@ -23,6 +23,27 @@ sol! {
         uint256 agentId;
         uint256 timestamp;
     }
+
+    struct GenerateKey {
+        string service;
+        uint256 agentId;
+        uint256 nonce;
+        uint256 timestamp;
+    }
+
+    struct RotateKey {
+        string service;
+        uint256 agentId;
+        uint256 nonce;
+        uint256 timestamp;
+    }
+
+    struct RevokeKey {
+        string service;
+        uint256 agentId;
+        uint256 nonce;
+        uint256 timestamp;
+    }
 }
 
 /// An account that development chains unlock, with its publicly known key.
@@ -121,6 +142,18 @@ impl Draft {
     /// The body that the signed endpoints take.
     pub(crate) fn body(&self) -> Value {
         self.body_with(&self.signature())
+    }
+
+    /// The same, signed as the own type of this name for the service.
+    pub(crate) fn body_for(&self, own_type: &str, service: &str) -> Value {
+        let (service, timestamp) = (service.to_owned(), U256::from(self.timestamp));
+        let (agent_id, nonce) = (self.agent, self.nonce);
+        self.body_with(&match own_type {
+            "GenerateKey" => self.sign(&GenerateKey { service, agentId: agent_id, nonce, timestamp }),
+            "RotateKey" => self.sign(&RotateKey { service, agentId: agent_id, nonce, timestamp }),
+            "RevokeKey" => self.sign(&RevokeKey { service, agentId: agent_id, nonce, timestamp }),
+            other => panic!("{other}"),
+        })
     }
 
     /// The same with other bytes as signature.

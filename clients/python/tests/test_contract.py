@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import STRANGER, Owned, Script
+from conftest import FACTS, STRANGER, Owned, Script
 from eth_account import Account
 from eth_account.messages import _hash_eip191_message, encode_typed_data
 from eth_account.signers.local import LocalAccount
@@ -116,7 +116,8 @@ def full(vector: dict[str, Any]) -> dict[str, Any]:
         "chain_id": vector["domain"]["chainId"],
         "verifying_contract": vector["domain"]["verifyingContract"],
     }
-    typed = signing.typed_data(Domain(**fields), vector["message"]["agentId"], vector["primaryType"], 0)
+    message = vector["message"]
+    typed = signing.typed_data(Domain(**fields), message["agentId"], vector["primaryType"], 0, message.get("service"))
     assert typed["message"].keys() == vector["message"].keys()
     return {**typed, "message": vector["message"]}
 
@@ -125,8 +126,15 @@ def digest(typed: dict[str, Any]) -> str:
     return "0x" + _hash_eip191_message(encode_typed_data(full_message=typed)).hex()
 
 
+def of_key(typed: TypedData, primary_type: str, service: str) -> TypedData:
+    """Returns the change of a key at a service, with the message of typed data of the type Verification."""
+    types = {**signing.DOMAIN, primary_type: signing.TYPES[primary_type]}
+    message = {"service": service, **typed["message"]}
+    return typing.cast(TypedData, {**typed, "types": types, "primaryType": primary_type, "message": message})
+
+
 def forgeries(
-    owner: LocalAccount, stranger: LocalAccount, typed: TypedData, other_domain: dict[str, Any]
+    owner: LocalAccount, stranger: LocalAccount, typed: TypedData, other_domain: dict[str, Any], service: str
 ) -> dict[str, Signed]:
     """Returns each refused vector's way to forge a signature, applied to this typed data of the type Verification."""
     message = typed["message"]
@@ -140,11 +148,18 @@ def forgeries(
     right = by(owner)
     r, s, v = right[2:66], right[66:130], right[130:]
     flipped = {"1b": "1c", "1c": "1b"}[v]
+    rotate = of_key(typed, "RotateKey", service)
+    of_rotate = {
+        "another change of the key": signing.sign(owner, of_key(typed, "GenerateKey", service)).signature,
+        "another service": signing.sign(owner, of_key(typed, "RotateKey", "https://other.example")).signature,
+        "a verification for a change of the key": right,
+    }
     of_verification = {
         "stranger": by(stranger),
         "another nonce": by(owner, message={**message, "nonce": str(int(message["nonce"]) + 1)}),
         "another domain": by(owner, domain=other_domain),
         "another type": signing.sign(owner, profile).signature,
+        "a change of the key for a verification": signing.sign(owner, rotate).signature,
         "high s": f"0x{r}{ORDER - int(s, 16):064x}{flipped}",
         "flipped v": f"0x{r}{s}{flipped}",
         "v of 2": f"0x{r}{s}02",
@@ -160,6 +175,7 @@ def forgeries(
         "no prefix": right[2:],
     }
     signed = {name: Signed(typed, signature) for name, signature in of_verification.items()}
+    signed |= {name: Signed(rotate, signature) for name, signature in of_rotate.items()}
     return signed | {"another type for a profile": Signed(profile, right)}
 
 
@@ -170,7 +186,8 @@ def test_golden_vectors_have_this_digest_and_signature(vector: dict[str, Any]) -
     account = Account.from_key(vector["privateKey"])
     assert account.address == vector["address"]
     signed = signing.sign(account, typing.cast(signing.TypedData, typed))
-    assert signed.body() == {**vector["message"], "signature": vector["signature"]}
+    sent = {name: value for name, value in vector["message"].items() if name != "service"}
+    assert signed.body() == {**sent, "signature": vector["signature"]}
 
 
 @pytest.mark.parametrize("vector", VECTORS["refused"], ids=lambda vector: vector["name"])
@@ -178,23 +195,27 @@ def test_refused_vectors_are_made_as_those_that_the_real_service_gets(vector: di
     (owner,) = (Account.from_key(each["privateKey"]) for each in VECTORS["signatures"] if each["name"] == "golden")
     (stranger,) = (Account.from_key(each["privateKey"]) for each in VECTORS["signatures"] if each["name"] == "another owner")
     (other,) = (each["domain"] for each in VECTORS["signatures"] if each["name"] == "another domain")
-    typed = full(vector | {"primaryType": "Verification", "message": {"nonce": "7"} | vector["message"]})
-    forged = forgeries(owner, stranger, typing.cast(signing.TypedData, typed), other)
+    sent = {name: value for name, value in vector["message"].items() if name != "service"}
+    typed = full(vector | {"primaryType": "Verification", "message": {"nonce": "7"} | sent})
+    forged = forgeries(owner, stranger, typing.cast(signing.TypedData, typed), other, "https://verify.example")
     assert (vector["owner"], full(vector)["types"]) == (owner.address, forged[vector["name"]].typed_data["types"])
-    assert forged[vector["name"]].body() == {**vector["message"], "signature": vector["signature"]}
+    assert forged[vector["name"]].body() == {**sent, "signature": vector["signature"]}
 
 
 def test_each_refused_vector_is_refused_by_the_real_service(service: Tiergate, fresh: Callable[[str], Owned]) -> None:
     agent = fresh("diamond")
     typed = service.typed_data(agent.id)
     other = {**typed["domain"], "version": "2"}
-    forged = forgeries(agent.owner, STRANGER, typed, other)
+    named = Tiergate(FACTS["owners"], retries=0)
+    forged = forgeries(agent.owner, STRANGER, typed, other, FACTS["owners"])
     assert forged.keys() == {vector["name"] for vector in VECTORS["refused"]}
     for name, signed in forged.items():
         well_formed = re.fullmatch("0x[0-9a-f]{130}", signed.signature)
         with pytest.raises(errors.SignatureInvalid if well_formed else errors.ValidationError):
             if signed.typed_data["primaryType"] == "ProfileRead":
                 service.profile(agent.id, signed)
+            elif signed.typed_data["primaryType"] == "RotateKey":
+                named.keys.rotate(agent.id, signed)
             else:
                 service.verify_signature(agent.id, signed)
             pytest.fail(name)
@@ -202,6 +223,9 @@ def test_each_refused_vector_is_refused_by_the_real_service(service: Tiergate, f
         service.keys.generate(agent.id, forged["high s"])
     # All that is wrong with them is the signature.
     assert service.verify_signature(agent.id, signing.sign(agent.owner, typed)).valid
+    right = signing.sign(agent.owner, of_key(typed, "RotateKey", FACTS["owners"]))
+    assert named.keys.rotate(agent.id, right).agent_id == agent.id
+    named.close()
 
 
 def test_messages_are_of_now_and_nonces_differ() -> None:

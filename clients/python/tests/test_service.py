@@ -72,9 +72,34 @@ def test_a_signature_may_be_made_elsewhere_and_is_good_for_one_request(service: 
     with pytest.raises(ValueError, match="another agent"):
         service.verify_signature(agent.id + 1, Signed(typed, signature))
 
-    typed = service.typed_data(agent.id, profile=True)
+    typed = service.typed_data(agent.id, "profile")
     signed = Signed(typed, "0x" + bytes(agent.owner.sign_typed_data(full_message=dict(typed)).signature).hex())
     assert service.profile(agent.id, signed).agent_id == agent.id
+
+
+def test_changes_of_keys_are_signed_by_types_of_their_own_for_the_service_that_is_named(fresh: Fresh) -> None:
+    agent, (named, owners) = fresh("diamond"), (FACTS["named"], FACTS["owners"])
+    with (
+        Tiergate(owners, retries=0) as by_url,
+        Tiergate(named, retries=0, service_name=owners) as by_name,
+        Tiergate(named, retries=0, service_name="https://other.example") as elsewhere,
+        Tiergate(named, retries=0) as unnamed,
+    ):
+        by_url.keys.generate(agent.id, agent.owner)
+        assert by_name.verify(by_name.keys.rotate(agent.id, agent.owner).api_key).agent_id == agent.id
+        with pytest.raises(errors.SignatureInvalid):
+            elsewhere.keys.revoke(agent.id, agent.owner)
+        with pytest.raises(ValueError, match=f"{named} calls itself '{owners}'"):
+            unnamed.keys.revoke(agent.id, agent.owner)
+        assert unnamed.verify_signature(agent.id, agent.owner).valid
+        typed = by_url.typed_data(agent.id, "rotate")
+        assert (typed["primaryType"], typed["message"]["service"]) == ("RotateKey", owners)
+        signed = Signed(typed, "0x" + bytes(agent.owner.sign_typed_data(full_message=dict(typed)).signature).hex())
+        for call in (by_name.keys.revoke, by_name.verify_signature):
+            with pytest.raises(ValueError, match="purpose"):
+                call(agent.id, signed)
+        by_name.keys.rotate(agent.id, signed)
+        assert by_url.keys.revoke(agent.id, agent.owner).success
 
 
 def test_strangers_are_refused_and_told_who_they_are(service: Tiergate, fresh: Fresh) -> None:

@@ -124,6 +124,16 @@ class TierTerms:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeyOperations:
+    """The types of changes of keys, and the service's name in them."""
+
+    service: str
+    generate: dict[str, Any]
+    rotate: dict[str, Any]
+    revoke: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Signing:
     """How owners sign for this service, and its tiers."""
 
@@ -135,6 +145,8 @@ class Signing:
     tiers: tuple[TierTerms, ...]
     token_decimals: int
     contract_signatures: bool
+    #: None where changes of keys are signed as verifications are.
+    key_operations: KeyOperations | None = None
     #: The chain of the registries. This and what follows are None at a service that is older than they are.
     chain_id: int | None = None
     #: The registries by their names.

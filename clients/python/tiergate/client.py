@@ -19,7 +19,7 @@ import httpx
 from . import errors, libraries, signing
 from .answers import Domain, IssuedKey, KeyStatus, Profile, RateLimit, RevokedKey, Signing, Verification, read
 from .retry import REFUSED_FOR_NOW, Patience
-from .signing import AgentId, Clock, Signed, Signer, TypedData, decimal
+from .signing import PRIMARY_TYPES, AgentId, Clock, Operation, Signed, Signer, TypedData, decimal
 from .urls import parse
 
 P = ParamSpec("P")
@@ -36,10 +36,20 @@ _CHARGED = {"/verify", "/verify/signature"}
 class _Service(ABC):
     """Every call of the API."""
 
-    def __init__(self, url: str, *, domain: Domain | None, retries: int, max_wait: float, timeout: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        domain: Domain | None,
+        service_name: str | None,
+        retries: int,
+        max_wait: float,
+        timeout: float,
+    ) -> None:
         self.keys = AsyncKeys(self)
         self._url = str(parse(url)).rstrip("/")
         self._domain = domain
+        self._service_name = service_name
         self._retries = retries
         self._max_wait = max_wait
         self._timeout = timeout
@@ -73,16 +83,31 @@ class _Service(ABC):
 
     async def verify_signature(self, agent_id: AgentId, signer: Signer | Signed) -> Verification:
         """Verifies an agent by its owner's signature."""
-        return await self._signed(Verification, "POST", "/verify/signature", agent_id, signer)
+        return await self._signed(Verification, "POST", "/verify/signature", agent_id, signer, "verify")
 
     async def profile(self, agent_id: AgentId, signer: Signer | Signed) -> Profile:
         """Reads an agent's profile as its owner. The agent may have any tier."""
-        return await self._signed(Profile, "POST", "/profile", agent_id, signer, primary_type="ProfileRead")
+        return await self._signed(Profile, "POST", "/profile", agent_id, signer, "profile")
 
-    async def typed_data(self, agent_id: AgentId, *, profile: bool = False) -> TypedData:
-        """Returns what an owner signs for one request (`profile`: for `profile`), for signers elsewhere: see `Signed`."""
+    async def typed_data(self, agent_id: AgentId, operation: Operation = "verify") -> TypedData:
+        """Returns what an owner signs for one request, for signers elsewhere: see `Signed`."""
         domain = self._domain or (await self.signing()).domain
-        return signing.typed_data(domain, agent_id, "ProfileRead" if profile else "Verification", self._clock.now())
+        usual, *own = PRIMARY_TYPES[operation]
+        service = await self._name() if own else None
+        primary_type = usual if service is None else own[0]
+        return signing.typed_data(domain, agent_id, primary_type, self._clock.now(), service)
+
+    async def _name(self) -> str | None:
+        """Returns the name that changes of keys are signed for, where they have own types. A service could name another."""
+        if self._service_name is not None or self._domain is not None:
+            return self._service_name
+        own_types = (await self.signing()).key_operations
+        if own_types is None:
+            return None
+        if own_types.service != self._url:
+            advice = "if you mean that service, give its name as service_name"
+            raise ValueError(f"{self._url} calls itself {own_types.service!r}: {advice}")
+        return own_types.service
 
     async def _signed(
         self,
@@ -91,18 +116,18 @@ class _Service(ABC):
         path: str,
         agent_id: AgentId,
         signer: Signer | Signed,
-        *,
+        operation: Operation,
         declared_endpoint: str | None = None,
-        primary_type: str = "Verification",
     ) -> T:
         further = {"declaredEndpoint": declared_endpoint} if declared_endpoint else {}
         if isinstance(signer, Signed):
-            if signer.typed_data["primaryType"] != primary_type or signer.body()["agentId"] != decimal(agent_id):
+            is_of_type = signer.typed_data["primaryType"] in PRIMARY_TYPES[operation]
+            if not is_of_type or signer.body()["agentId"] != decimal(agent_id):
                 raise ValueError("signed for another agent or purpose")
             return await self._call(kind, method, path, signer.body() | further)
 
         async def sign() -> dict[str, Any]:
-            data = await self.typed_data(agent_id, profile=primary_type == "ProfileRead")
+            data = await self.typed_data(agent_id, operation)
             return (await self._sign(signer, data)).body() | further
 
         return await self._call(kind, method, path, sign)
@@ -188,7 +213,7 @@ class AsyncKeys:
     ) -> IssuedKey:
         """Makes the agent's key. The answer shows it this once."""
         return await self._service._signed(
-            IssuedKey, "POST", "/keys/generate", agent_id, signer, declared_endpoint=declared_endpoint
+            IssuedKey, "POST", "/keys/generate", agent_id, signer, "generate", declared_endpoint
         )
 
     async def rotate(
@@ -196,12 +221,12 @@ class AsyncKeys:
     ) -> IssuedKey:
         """Replaces the key. The old one is invalid at once."""
         return await self._service._signed(
-            IssuedKey, "POST", "/keys/rotate", agent_id, signer, declared_endpoint=declared_endpoint
+            IssuedKey, "POST", "/keys/rotate", agent_id, signer, "rotate", declared_endpoint
         )
 
     async def revoke(self, agent_id: AgentId, signer: Signer | Signed) -> RevokedKey:
         """Revokes the key. Succeeds also without one."""
-        return await self._service._signed(RevokedKey, "DELETE", "/keys", agent_id, signer)
+        return await self._service._signed(RevokedKey, "DELETE", "/keys", agent_id, signer, "revoke")
 
     async def status(self, agent_id: AgentId) -> KeyStatus:
         """Tells if the agent has a key."""
@@ -218,7 +243,8 @@ class AsyncTiergate(_Service):
     """A service, for asyncio and trio. Refused and failed requests raise a `TiergateError`, wrong arguments a `ValueError`.
 
     `http`, a client of httpx or httpx2, is used instead of one of its own. `domain` is signed instead of the one that the
-    service names. `retries` and `max_wait` (seconds, in all) bound the repetitions of one call, `timeout` (seconds) each
+    service names, and changes of keys for `service_name`, as types of their own. Without both, a service with own types must
+    have its URL as name. `retries` and `max_wait` (seconds, in all) bound the repetitions of one call, `timeout` (seconds) each
     request with its answer. Signers that block are asked in a thread.
     """
 
@@ -228,11 +254,14 @@ class AsyncTiergate(_Service):
         *,
         http: libraries.AsyncClient | None = None,
         domain: Domain | None = None,
+        service_name: str | None = None,
         retries: int = 2,
         max_wait: float = 60.0,
         timeout: float = 30.0,
     ) -> None:
-        super().__init__(url, domain=domain, retries=retries, max_wait=max_wait, timeout=timeout)
+        super().__init__(
+            url, domain=domain, service_name=service_name, retries=retries, max_wait=max_wait, timeout=timeout
+        )
         self._http = http or httpx.AsyncClient(timeout=timeout)
         self._owned = http is None
 
@@ -318,7 +347,8 @@ class Tiergate:
     """A service. Refused and failed requests raise a `TiergateError`, wrong arguments a `ValueError`.
 
     `http`, a client of httpx or httpx2, is used instead of one of its own. `domain` is signed instead of the one that the
-    service names. `retries` and `max_wait` (seconds, in all) bound the repetitions of one call. `timeout` (seconds) bounds
+    service names, and changes of keys for `service_name`, as types of their own. Without both, a service with own types must
+    have its URL as name. `retries` and `max_wait` (seconds, in all) bound the repetitions of one call. `timeout` (seconds) bounds
     each wait for the network, unless `http` has its own; an answer whose pieces arrive for longer is given up.
     """
 
@@ -328,11 +358,14 @@ class Tiergate:
         *,
         http: libraries.Client | None = None,
         domain: Domain | None = None,
+        service_name: str | None = None,
         retries: int = 2,
         max_wait: float = 60.0,
         timeout: float = 30.0,
     ) -> None:
-        self._calls = _Blocking(url, domain=domain, retries=retries, max_wait=max_wait, timeout=timeout)
+        self._calls = _Blocking(
+            url, domain=domain, service_name=service_name, retries=retries, max_wait=max_wait, timeout=timeout
+        )
         self._calls.http = http or httpx.Client(timeout=timeout)
         self._owned = http is None
         self._clock = self._calls._clock

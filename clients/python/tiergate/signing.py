@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, TypeVar, Union
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Union
 
 from anyio import to_thread
 
@@ -82,10 +82,26 @@ def _fields(text: str) -> list[dict[str, str]]:
 
 # Not those that the service names: it could name another contract's, and get a signature that is good there.
 DOMAIN = {"EIP712Domain": _fields("string name, string version, uint256 chainId, address verifyingContract")}
+_OF_KEY = _fields("string service, uint256 agentId, uint256 nonce, uint256 timestamp")
 TYPES = {
     "Verification": _fields("uint256 agentId, uint256 nonce, uint256 timestamp"),
     "ProfileRead": _fields("uint256 agentId, uint256 timestamp"),
+    "GenerateKey": _OF_KEY,
+    "RotateKey": _OF_KEY,
+    "RevokeKey": _OF_KEY,
 }
+
+Operation = Literal["verify", "profile", "generate", "rotate", "revoke"]
+"""A request that an owner signs."""
+
+PRIMARY_TYPES: dict[Operation, tuple[str, ...]] = {
+    "verify": ("Verification",),
+    "profile": ("ProfileRead",),
+    "generate": ("Verification", "GenerateKey"),
+    "rotate": ("Verification", "RotateKey"),
+    "revoke": ("Verification", "RevokeKey"),
+}
+"""The type that each is signed as, and its own type at services that have some."""
 
 
 def decimal(number: AgentId) -> str:
@@ -96,10 +112,14 @@ def decimal(number: AgentId) -> str:
     return str(value)
 
 
-def typed_data(domain: Domain, agent_id: AgentId, primary_type: str, now: float) -> TypedData:
-    """Returns fresh typed data: of this time (Unix seconds), with a random nonce where the type has one."""
-    message: dict[str, Any] = {"agentId": decimal(agent_id)}
-    if primary_type == "Verification":
+def typed_data(
+    domain: Domain, agent_id: AgentId, primary_type: str, now: float, service: str | None = None
+) -> TypedData:
+    """Returns fresh typed data: of this time (Unix seconds), with a random nonce where the type has one. `service` is for
+    the types that name it."""
+    message: dict[str, Any] = {} if service is None else {"service": service}
+    message["agentId"] = decimal(agent_id)
+    if primary_type != "ProfileRead":
         message["nonce"] = str(secrets.randbits(256))
     message["timestamp"] = int(now)
     return {
@@ -124,7 +144,8 @@ class Signed:
 
     def body(self) -> dict[str, Any]:
         """Returns the fields of a signed request."""
-        return {**self.typed_data["message"], "signature": self.signature}
+        message = {name: value for name, value in self.typed_data["message"].items() if name != "service"}
+        return {**message, "signature": self.signature}
 
     def headers(self) -> dict[str, str]:
         """Returns the headers of a request through the gateway."""

@@ -36,6 +36,11 @@ export interface TiergateOptions extends RetryOptions {
     timeout?: number;
     /** Parts of the domain that are known beforehand. They win over the service's. */
     domain?: Partial<Domain>;
+    /**
+     * The service's name. Changes of keys are signed for it, as types of their own. Unless set, they are where the service says
+     * so, and its name must be the client's URL. `true` takes every name, for signers whose owner reads it.
+     */
+    serviceName?: string | true;
 }
 /** Options of a call. */
 export interface CallOptions {
@@ -82,6 +87,8 @@ export declare class Tiergate {
     };
     /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
     typedData(agentId: AgentId, operation: keyof Operations, options?: CallOptions): Promise<TypedData>;
+    /** The name that changes of keys are signed for; `undefined` at a service without own types. A service could name another. */
+    private serviceName;
     /** Sends an operation with the signature that was made of its typed data. Once it is refused for its timestamp, {@link typedData} has the service's time. */
     send<O extends keyof Operations>(operation: O, typedData: TypedData, signature: string, options?: KeyOptions): Promise<Answer<Operations[O]>>;
     /** The service's time in Unix milliseconds: this computer's, unless {@link correctClock} has set it. */

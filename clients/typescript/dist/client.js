@@ -16,6 +16,14 @@ const OPERATIONS = {
     rotate: ["POST", "keys/rotate", ISSUED],
     revoke: ["DELETE", "keys", { agentId: "string", success: true }],
 };
+/** The type that each is signed as, and its own type at services that have some. */
+const TYPES = {
+    verify: ["Verification"],
+    profile: ["ProfileRead"],
+    generate: ["Verification", "GenerateKey"],
+    rotate: ["Verification", "RotateKey"],
+    revoke: ["Verification", "RevokeKey"],
+};
 /** The service may change its domain: it allows five minutes. */
 const SIGNING_KEPT_MS = 300_000;
 /** A service must not get signatures of next year. */
@@ -75,9 +83,23 @@ export class Tiergate {
     };
     /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
     async typedData(agentId, operation, options = {}) {
-        const { domain } = await this.signing(options);
-        const primaryType = operation === "profile" ? "ProfileRead" : "Verification";
-        return typedDataOf({ ...domain, ...this.options.domain }, String(agentId), primaryType, this.now());
+        const signing = await this.signing(options);
+        const [usualType, ownType] = TYPES[operation];
+        const service = ownType && this.serviceName(signing);
+        const primaryType = ownType && service !== undefined ? ownType : usualType;
+        const domain = { ...signing.domain, ...this.options.domain };
+        return typedDataOf(domain, String(agentId), primaryType, this.now(), service);
+    }
+    /** The name that changes of keys are signed for; `undefined` at a service without own types. A service could name another. */
+    serviceName({ keyOperations }) {
+        const { serviceName } = this.options;
+        if (typeof serviceName === "string")
+            return serviceName;
+        const name = keyOperations?.service;
+        const url = this.base.replace(/\/$/, "");
+        if (name === undefined || serviceName === true || name === url)
+            return name;
+        throw new TypeError(`${url} calls itself ${JSON.stringify(name)}: if you mean that service, give its name as serviceName`);
     }
     /** Sends an operation with the signature that was made of its typed data. Once it is refused for its timestamp, {@link typedData} has the service's time. */
     async send(operation, typedData, signature, options = {}) {
@@ -123,7 +145,7 @@ export class Tiergate {
             return once();
         }
     }
-    sent(operation, { message }, signature, { declaredEndpoint, ...options }, patience) {
+    sent(operation, { message: { service: _, ...message } }, signature, { declaredEndpoint, ...options }, patience) {
         const [method, path, shape] = OPERATIONS[operation];
         const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
         return this.request(method, path, shape, { ...message, signature, ...endpoint }, options, patience);

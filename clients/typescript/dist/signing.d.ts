@@ -27,11 +27,45 @@ declare const types: {
             type: string;
         }[];
     };
+    GenerateKey: {
+        EIP712Domain: {
+            name: string;
+            type: string;
+        }[];
+        GenerateKey: {
+            name: string;
+            type: string;
+        }[];
+    };
+    RotateKey: {
+        EIP712Domain: {
+            name: string;
+            type: string;
+        }[];
+        RotateKey: {
+            name: string;
+            type: string;
+        }[];
+    };
+    RevokeKey: {
+        EIP712Domain: {
+            name: string;
+            type: string;
+        }[];
+        RevokeKey: {
+            name: string;
+            type: string;
+        }[];
+    };
 };
-/** `Verification` verifies and manages keys; `ProfileRead` reads the profile and can do no more. */
+/**
+ * `Verification` verifies, and changes keys at a service without own types; `ProfileRead` reads the profile and can do no
+ * more. The others change a key, at the service that the message names.
+ */
 export type PrimaryType = keyof typeof types;
-/** The message: ids and nonces are decimal, `timestamp` is Unix time in seconds. */
+/** The message: ids and nonces are decimal, `timestamp` is Unix time in seconds, `service` the name of the service. */
 export type Message = {
+    service?: string;
     agentId: string;
     nonce?: string;
     timestamp: number;
@@ -71,6 +105,6 @@ export declare function walletSigner(provider: Eip1193Provider, address: string)
 export declare function sign(signer: Signer, typedData: TypedData): Promise<string>;
 /** Returns a random nonce: a uint256 in decimal. */
 export declare function nonce(): string;
-/** Returns a message of this time (Unix milliseconds), ready to be signed. */
-export declare function typedDataOf(domain: Domain, agentId: string, primaryType: PrimaryType, now: number): TypedData;
+/** Returns a message of this time (Unix milliseconds), ready to be signed. `service` is for the types that name it. */
+export declare function typedDataOf(domain: Domain, agentId: string, primaryType: PrimaryType, now: number, service?: string): TypedData;
 export {};

@@ -14,8 +14,15 @@ const ProfileRead = [
     { name: "agentId", type: "uint256" },
     { name: "timestamp", type: "uint256" },
 ];
+const ofKey = [{ name: "service", type: "string" }, ...Verification];
 /** Types are the client's own, so that no service can have something else signed. */
-const types = { Verification: { EIP712Domain, Verification }, ProfileRead: { EIP712Domain, ProfileRead } };
+const types = {
+    Verification: { EIP712Domain, Verification },
+    ProfileRead: { EIP712Domain, ProfileRead },
+    GenerateKey: { EIP712Domain, GenerateKey: ofKey },
+    RotateKey: { EIP712Domain, RotateKey: ofKey },
+    RevokeKey: { EIP712Domain, RevokeKey: ofKey },
+};
 /** Signs with a wallet of the browser, `eth_signTypedData_v4`. */
 export function walletSigner(provider, address) {
     return (typedData) => provider.request({ method: "eth_signTypedData_v4", params: [address, JSON.stringify(typedData)] });
@@ -35,9 +42,11 @@ export function nonce() {
     const words = crypto.getRandomValues(new BigUint64Array(4));
     return words.reduce((number, word) => (number << 64n) | word, 0n).toString();
 }
-/** Returns a message of this time (Unix milliseconds), ready to be signed. */
-export function typedDataOf(domain, agentId, primaryType, now) {
+/** Returns a message of this time (Unix milliseconds), ready to be signed. `service` is for the types that name it. */
+export function typedDataOf(domain, agentId, primaryType, now, service) {
     const timestamp = Math.floor(now / 1000);
-    const message = primaryType === "Verification" ? { agentId, nonce: nonce(), timestamp } : { agentId, timestamp };
+    const read = { agentId, timestamp };
+    const once = { agentId, nonce: nonce(), timestamp };
+    const message = primaryType === "ProfileRead" ? read : service === undefined ? once : { service, ...once };
     return { domain, types: types[primaryType], primaryType, message };
 }

@@ -48,6 +48,15 @@ const OPERATIONS: Record<keyof Operations, readonly [string, string, Shape]> = {
   revoke: ["DELETE", "keys", { agentId: "string", success: true }],
 };
 
+/** The type that each is signed as, and its own type at services that have some. */
+const TYPES: Record<keyof Operations, readonly [PrimaryType, PrimaryType?]> = {
+  verify: ["Verification"],
+  profile: ["ProfileRead"],
+  generate: ["Verification", "GenerateKey"],
+  rotate: ["Verification", "RotateKey"],
+  revoke: ["Verification", "RevokeKey"],
+};
+
 /** Options of the client. */
 export interface TiergateOptions extends RetryOptions {
   /** Used instead of the global `fetch`. */
@@ -56,6 +65,11 @@ export interface TiergateOptions extends RetryOptions {
   timeout?: number;
   /** Parts of the domain that are known beforehand. They win over the service's. */
   domain?: Partial<Domain>;
+  /**
+   * The service's name. Changes of keys are signed for it, as types of their own. Unless set, they are where the service says
+   * so, and its name must be the client's URL. `true` takes every name, for signers whose owner reads it.
+   */
+  serviceName?: string | true;
 }
 
 /** Options of a call. */
@@ -143,9 +157,22 @@ export class Tiergate {
 
   /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
   async typedData(agentId: AgentId, operation: keyof Operations, options: CallOptions = {}): Promise<TypedData> {
-    const { domain } = await this.signing(options);
-    const primaryType: PrimaryType = operation === "profile" ? "ProfileRead" : "Verification";
-    return typedDataOf({ ...(domain as Domain), ...this.options.domain }, String(agentId), primaryType, this.now());
+    const signing = await this.signing(options);
+    const [usualType, ownType] = TYPES[operation];
+    const service = ownType && this.serviceName(signing);
+    const primaryType = ownType && service !== undefined ? ownType : usualType;
+    const domain = { ...(signing.domain as Domain), ...this.options.domain };
+    return typedDataOf(domain, String(agentId), primaryType, this.now(), service);
+  }
+
+  /** The name that changes of keys are signed for; `undefined` at a service without own types. A service could name another. */
+  private serviceName({ keyOperations }: Signing): string | undefined {
+    const { serviceName } = this.options;
+    if (typeof serviceName === "string") return serviceName;
+    const name = keyOperations?.service;
+    const url = this.base.replace(/\/$/, "");
+    if (name === undefined || serviceName === true || name === url) return name;
+    throw new TypeError(`${url} calls itself ${JSON.stringify(name)}: if you mean that service, give its name as serviceName`);
   }
 
   /** Sends an operation with the signature that was made of its typed data. Once it is refused for its timestamp, {@link typedData} has the service's time. */
@@ -202,7 +229,7 @@ export class Tiergate {
 
   private sent<O extends keyof Operations>(
     operation: O,
-    { message }: TypedData,
+    { message: { service: _, ...message } }: TypedData,
     signature: string,
     { declaredEndpoint, ...options }: KeyOptions,
     patience: Patience,

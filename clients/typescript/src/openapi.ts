@@ -232,7 +232,7 @@ export interface paths {
         };
         /**
          * The domain and types of owners' signatures, the tiers, the registries, and where everything is.
-         * @description With a message of agentId, nonce and timestamp this is the typed data of eth_signTypedData_v4 (EIP-712); with the types and primaryType of profile and a message of agentId and timestamp it is that of POST /profile. It changes with the service's configuration alone, and may be cached for five minutes.
+         * @description With a message of agentId, nonce and timestamp this is the typed data of eth_signTypedData_v4 (EIP-712); with the types and primaryType of profile and a message of agentId and timestamp it is that of POST /profile. Where keyOperations is not null, those of generate, rotate or revoke with a message of service, agentId, nonce and timestamp are that of the change of a key. It changes with the service's configuration alone, and may be cached for five minutes.
          */
         get: operations["signing"];
         put?: never;
@@ -317,7 +317,7 @@ export interface components {
             agentId?: string | null;
             origin?: components["schemas"]["EndpointUrl"];
         };
-        /** @description A request signed by the agent's owner: EIP-712, primary type Verification(uint256 agentId,uint256 nonce,uint256 timestamp); domain name "Service Verification", version "1", chain id 8004 and the address of the identity registry, all configurable. The message names no endpoint: whoever holds an unused signature may spend it on any. */
+        /** @description A request signed by the agent's owner: EIP-712, primary type Verification(uint256 agentId,uint256 nonce,uint256 timestamp); domain name "Service Verification", version "1", chain id 8004 and the address of the identity registry, all configurable. The message names no endpoint: whoever holds an unused signature may spend it on any. Where keyOperations of /.well-known/tiergate is not null, changes of keys are signed as a type of their own instead, which names the service. */
         SignedRequest: {
             agentId: components["schemas"]["AgentId"];
             signature: components["schemas"]["Signature"];
@@ -386,11 +386,16 @@ export interface components {
             organizations: components["schemas"]["Organizations"];
         };
         Reputation: {
-            /** @description The sum of all feedback scores, in decimal; may be negative. */
+            /** @description The sum of all feedback scores, in decimal; may be negative, and of ERC-8004 a fraction. */
             totalScore: string;
             feedbackCount: number;
             /** @description totalScore divided by feedbackCount; null when there is no feedback. */
             averageRating: number | null;
+            /**
+             * @description There, and true, only where an agent of ERC-8004 has more feedback than was looked at: the figures are those of the oldest clients' feedback.
+             * @constant
+             */
+            bounded?: true;
         };
         Validation: {
             count: number;
@@ -399,6 +404,11 @@ export interface components {
             /** @description Text from the chain, cut to 16384 bytes; untrusted. */
             latestEvidence: string | null;
             latestValidator: components["schemas"]["Address"] | null;
+            /**
+             * @description There, and true, only where an agent of ERC-8004 has more requests for validation than were looked at.
+             * @constant
+             */
+            bounded?: true;
         };
         /**
          * @description Text from the chain, cut to 16384 bytes; untrusted and never fetched.
@@ -701,6 +711,20 @@ export interface components {
                 /** @constant */
                 primaryType: "ProfileRead";
             };
+            /** @description The types of changes of keys, of the same domain, each with its primaryType, and the service's name in them. Null where changes are signed as verifications are. */
+            keyOperations: {
+                /**
+                 * @description The name that the message has.
+                 * @example https://verify.example
+                 */
+                service: string;
+                /** @description types and primaryType, which is GenerateKey. */
+                generate: Record<string, never>;
+                /** @description types and primaryType, which is RotateKey. */
+                rotate: Record<string, never>;
+                /** @description types and primaryType, which is RevokeKey. */
+                revoke: Record<string, never>;
+            } | null;
             /** @description How many seconds a timestamp may lie behind. */
             timestampMaxAge: number;
             /** @description How many seconds a timestamp may lie ahead. */
@@ -718,6 +742,8 @@ export interface components {
             tokenDecimals: number;
             /** @description True if an owner that is a contract may sign (ERC-1271). */
             contractSignatures: boolean;
+            /** @description True if the agent's own wallet may sign as its owner does. */
+            agentWallet: boolean;
             /** @description The chain of the registries. */
             chainId: number;
             /** @description The registries: where agents are minted and staked for, and what is read of them. */

@@ -23,15 +23,25 @@ const ProfileRead = [
   { name: "agentId", type: "uint256" },
   { name: "timestamp", type: "uint256" },
 ];
+const ofKey = [{ name: "service", type: "string" }, ...Verification];
 
 /** Types are the client's own, so that no service can have something else signed. */
-const types = { Verification: { EIP712Domain, Verification }, ProfileRead: { EIP712Domain, ProfileRead } };
+const types = {
+  Verification: { EIP712Domain, Verification },
+  ProfileRead: { EIP712Domain, ProfileRead },
+  GenerateKey: { EIP712Domain, GenerateKey: ofKey },
+  RotateKey: { EIP712Domain, RotateKey: ofKey },
+  RevokeKey: { EIP712Domain, RevokeKey: ofKey },
+};
 
-/** `Verification` verifies and manages keys; `ProfileRead` reads the profile and can do no more. */
+/**
+ * `Verification` verifies, and changes keys at a service without own types; `ProfileRead` reads the profile and can do no
+ * more. The others change a key, at the service that the message names.
+ */
 export type PrimaryType = keyof typeof types;
 
-/** The message: ids and nonces are decimal, `timestamp` is Unix time in seconds. */
-export type Message = { agentId: string; nonce?: string; timestamp: number };
+/** The message: ids and nonces are decimal, `timestamp` is Unix time in seconds, `service` the name of the service. */
+export type Message = { service?: string; agentId: string; nonce?: string; timestamp: number };
 
 /** Complete typed data, as `eth_signTypedData_v4` and `cast wallet sign --data` take it. */
 export interface TypedData {
@@ -83,9 +93,17 @@ export function nonce(): string {
   return words.reduce((number, word) => (number << 64n) | word, 0n).toString();
 }
 
-/** Returns a message of this time (Unix milliseconds), ready to be signed. */
-export function typedDataOf(domain: Domain, agentId: string, primaryType: PrimaryType, now: number): TypedData {
+/** Returns a message of this time (Unix milliseconds), ready to be signed. `service` is for the types that name it. */
+export function typedDataOf(
+  domain: Domain,
+  agentId: string,
+  primaryType: PrimaryType,
+  now: number,
+  service?: string,
+): TypedData {
   const timestamp = Math.floor(now / 1000);
-  const message = primaryType === "Verification" ? { agentId, nonce: nonce(), timestamp } : { agentId, timestamp };
+  const read = { agentId, timestamp };
+  const once = { agentId, nonce: nonce(), timestamp };
+  const message = primaryType === "ProfileRead" ? read : service === undefined ? once : { service, ...once };
   return { domain, types: types[primaryType], primaryType, message };
 }

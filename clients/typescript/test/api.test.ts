@@ -48,6 +48,25 @@ describe("the API", { concurrency: true, timeout: 60_000 }, () => {
     assert.equal((await tiergate.keys.status(BigInt(id))).hasKey, false);
   });
 
+  test("a key is made, rotated and revoked by types of their own, for the service that is named", async () => {
+    const byUrl = new Tiergate(service.owners, { retries: 0 });
+    const byName = new Tiergate(service.named, { retries: 0, serviceName: service.owners });
+    const id = agent();
+    await byUrl.keys.generate(id, owner);
+    const { apiKey } = await byName.keys.rotate(id, new Wallet(service.owner));
+    assert.equal((await byName.verify({ apiKey })).agentId, id);
+    const elsewhere = new Tiergate(service.named, { retries: 0, serviceName: "https://other.example" });
+    await refused(elsewhere.keys.revoke(id, owner), "SIGNATURE_INVALID");
+    const rotate = await byUrl.typedData(id, "rotate");
+    assert.deepEqual([rotate.primaryType, rotate.message.service], ["RotateKey", service.owners]);
+    const signature = await owner.signTypedData(rotate as never);
+    await refused(byName.send("revoke", rotate, signature), "SIGNATURE_INVALID");
+    await refused(byName.send("verify", rotate, signature), "SIGNATURE_INVALID");
+    await byName.send("rotate", rotate, signature);
+    await assert.rejects(new Tiergate(service.named).keys.revoke(id, owner), TypeError);
+    assert.equal((await byUrl.keys.revoke(id, owner)).success, true);
+  });
+
   test("an owner verifies by signature", async () => {
     const id = agent();
     const verified = await tiergate.verifySignature(id, owner);
@@ -109,20 +128,24 @@ describe("the API", { concurrency: true, timeout: 60_000 }, () => {
     assert.deepEqual(vectors.refused.map(({ name }) => name), Object.keys(FORGERIES));
     const [signer, other] = ["golden", "another owner"].map((name) => privateKeyToAccount(vectorOf(name).privateKey));
     const elsewhere = vectorOf("another domain").domain;
+    const ownTypes = new Tiergate(service.owners, { retries: 0 });
     const id = agent("bronze");
     for (const { name, signature, domain, primaryType, message } of vectors.refused) {
       const forge = FORGERIES[name]!;
-      const operation = primaryType === "ProfileRead" ? "profile" : "verify";
-      const fresh = await tiergate.typedData(id, operation);
+      const operation = primaryType === "ProfileRead" ? "profile" : primaryType === "RotateKey" ? "rotate" : "verify";
+      const client = operation === "rotate" ? ownTypes : tiergate;
+      const fresh = await client.typedData(id, operation);
       const old = { ...fresh, domain, message };
       assert.equal(await forge({ typed: old, nonce: "8", signer: signer!, other: other!, elsewhere }), signature, name);
       const forged = await forge({ typed: fresh, nonce: "8", signer: owner, other: stranger, elsewhere });
       const isMalformed = ["short", "long", "empty", "no prefix"].includes(name);
-      await refused(tiergate.send(operation, fresh, forged), isMalformed ? "VALIDATION_ERROR" : "SIGNATURE_INVALID");
+      await refused(client.send(operation, fresh, forged), isMalformed ? "VALIDATION_ERROR" : "SIGNATURE_INVALID");
     }
     // All that is wrong with them is the signature.
     const fresh = await tiergate.typedData(id, "verify");
     assert.equal((await tiergate.send("verify", fresh, await signed(owner, fresh))).valid, true);
+    const rotate = await ownTypes.typedData(id, "rotate");
+    assert.equal((await ownTypes.send("rotate", rotate, await signed(owner, rotate))).agentId, id);
   });
 
   test("a key budget that is used up is not waited for", async () => {
@@ -147,6 +170,7 @@ interface Forged {
 
 const uint256 = (...names: string[]) => names.map((name) => ({ name, type: "uint256" }));
 const VERIFICATION = uint256("agentId", "nonce", "timestamp");
+const OF_KEY = [{ name: "service", type: "string" }, ...VERIFICATION];
 const PROFILE_READ = uint256("agentId", "timestamp");
 const ORDER = "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141";
 const ZERO = "00".repeat(32);
@@ -167,6 +191,16 @@ const FORGERIES: Record<string, (forged: Forged) => Promise<string>> = {
     signed(signer, { domain, types: { ProfileRead: PROFILE_READ }, primaryType: "ProfileRead", message }),
   "another type for a profile": ({ signer, typed: { domain, message } }) =>
     signed(signer, { domain, types: { Verification: VERIFICATION }, primaryType: "Verification", message: { ...message, nonce: "7" } }),
+  "another change of the key": ({ signer, typed: { domain, message } }) =>
+    signed(signer, { domain, types: { GenerateKey: OF_KEY }, primaryType: "GenerateKey", message }),
+  "another service": ({ signer, typed }) =>
+    signed(signer, { ...typed, message: { ...typed.message, service: "https://other.example" } }),
+  "a verification for a change of the key": ({ signer, typed: { domain, message } }) =>
+    signed(signer, { domain, types: { Verification: VERIFICATION }, primaryType: "Verification", message }),
+  "a change of the key for a verification": ({ signer, typed: { domain, message } }) => {
+    const change = { service: "https://verify.example", ...message };
+    return signed(signer, { domain, types: { RotateKey: OF_KEY }, primaryType: "RotateKey", message: change });
+  },
   "high s": async (forged) => twin(await signed(forged.signer, forged.typed)),
   "flipped v": changed((r, s, v) => `0x${r}${s}${v === "1b" ? "1c" : "1b"}`),
   "v of 2": changed((r, s) => `0x${r}${s}02`),

@@ -9,6 +9,9 @@ import { privateKeyToAccount } from "viem/accounts";
 interface TestService {
   root: string;
   api: string;
+  /** A service with own types for changes of keys: its API, and its listener for owners, whose address is its name. */
+  named: string;
+  owners: string;
   /** Its chain can't be read. */
   chainless: string;
   gateway: string;

@@ -15,18 +15,27 @@ interface Vector {
   privateKey: `0x${string}`;
   address: `0x${string}`;
   domain: Domain;
-  primaryType: "Verification" | "ProfileRead";
+  primaryType: TypedData["primaryType"];
   message: Message;
   digest: string;
   signature: string;
 }
 const vectors = JSON.parse(readFileSync(`${service.root}/clients/vectors.json`, "utf8")) as { signatures: Vector[] };
 
+const OPERATIONS = {
+  Verification: "verify",
+  ProfileRead: "profile",
+  GenerateKey: "generate",
+  RotateKey: "rotate",
+  RevokeKey: "revoke",
+} as const;
+
 /** A client of a service with this domain, and the requests that it made. */
-function clientOf(domain: Domain): { client: Tiergate; sent: Record<string, unknown>[] } {
+function clientOf(domain: Domain, serviceName?: string): { client: Tiergate; sent: Record<string, unknown>[] } {
   const sent: Record<string, unknown>[] = [];
   const client = new Tiergate("http://service.example", {
     retries: 0,
+    ...(serviceName !== undefined && { serviceName }),
     fetch: async (_url, init) => {
       if (init?.body) sent.push(JSON.parse(String(init.body)) as Record<string, unknown>);
       return Response.json({ ...RIGHT, domain });
@@ -37,14 +46,17 @@ function clientOf(domain: Domain): { client: Tiergate; sent: Record<string, unkn
 
 /** The typed data that the client gives to its signer, with the vector's message instead of one of now. */
 async function signedBy(signer: Signer, vector: Vector): Promise<unknown> {
-  const { client, sent } = clientOf(vector.domain);
-  const { agentId } = vector.message;
-  const operation = vector.primaryType === "ProfileRead" ? "profile" : "verify";
+  const { agentId, service } = vector.message;
+  const { client, sent } = clientOf(vector.domain, service);
+  const operation = OPERATIONS[vector.primaryType];
   const typedData = await client.typedData(agentId, operation);
   assert.deepEqual(Object.keys(typedData.message).sort(), Object.keys(vector.message).sort());
   const replayed: Signer = (fresh) => run(signer, { ...fresh, message: vector.message });
+  assert.equal(typedData.message.service, service);
   if (operation === "profile") await client.profile(agentId, replayed);
-  else await client.verifySignature(agentId, replayed);
+  else if (operation === "verify") await client.verifySignature(agentId, replayed);
+  else await client.keys[operation](agentId, replayed);
+  assert.ok(!("service" in sent[0]!));
   return sent[0]?.["signature"];
 }
 
@@ -149,6 +161,31 @@ test("a service can't have other types signed, and no other domain than the one 
   assert.deepEqual(Object.keys(typed.types), ["EIP712Domain", "Verification"]);
   assert.equal(typed.primaryType, "Verification");
   assert.deepEqual(typed.domain, { ...domain, chainId: 1 });
+});
+
+test("a change of a key is signed for the client's own URL or the name that is known, whatever the service says", async () => {
+  const { domain } = vectors.signatures[0]!;
+  const of = (keyOperations: unknown, serviceName?: string | true, url = "http://service.example/") => {
+    const fetch = async () => Response.json({ ...RIGHT, domain, keyOperations });
+    return new Tiergate(url, { fetch, ...(serviceName !== undefined && { serviceName }) });
+  };
+  const signedBy = async (client: Tiergate) => {
+    const { primaryType, message } = await client.typedData("4", "rotate");
+    return [primaryType, message.service];
+  };
+  const named = (service: unknown) => ({ service, rotate: { primaryType: "Permit" } });
+  for (const older of [null, undefined, {}]) assert.deepEqual(await signedBy(of(older)), ["Verification", undefined]);
+  for (const url of ["http://service.example", "HTTP://SERVICE.example:80/", "http://service.example/a/b/"]) {
+    const name = url.includes("a/b") ? "http://service.example/a/b" : "http://service.example";
+    assert.deepEqual(await signedBy(of(named(name), undefined, url)), ["RotateKey", name]);
+  }
+  for (const other of ["https://service.example", "http://service.example/", "http://service.example.evil.example", "Hafen", "", 5]) {
+    await assert.rejects(signedBy(of(named(other))), { name: "TypeError", message: /calls itself/ });
+    assert.equal((await of(named(other)).typedData("4", "verify")).primaryType, "Verification");
+  }
+  assert.deepEqual(await signedBy(of(named("Hafen"), true)), ["RotateKey", "Hafen"]);
+  // A service that says it has no types of its own gets no other signature for that.
+  for (const told of [null, named("other")]) assert.deepEqual(await signedBy(of(told, "Hafen")), ["RotateKey", "Hafen"]);
 });
 
 test("nonces are random uint256 in decimal", async () => {

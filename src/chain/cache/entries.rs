@@ -14,7 +14,7 @@ use quick_cache::{Lifecycle, Weighter};
 
 use crate::chain::cache::CachedEntry;
 use crate::domain::agent_id::AgentId;
-use crate::domain::profile::{Organization, TrustProfile};
+use crate::domain::profile::{LatestValidation, Organization, TrustProfile};
 
 /// How many bytes of profiles are kept.
 const CACHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -145,7 +145,8 @@ fn weight_of(entry: &CachedEntry) -> u64 {
 
 fn profile_bytes(profile: &TrustProfile) -> usize {
     let details = profile.details.as_ref().map_or(0, |details| {
-        let evidence = details.validation.latest.as_ref().map_or(0, |latest| latest.evidence.capacity());
+        let latest = details.validation.latest.as_ref();
+        let evidence = latest.map_or(0, |latest| size_of::<LatestValidation>() + latest.evidence.capacity());
         let names: usize = details.organizations.iter().map(|of| of.name.capacity()).sum();
         let rows = details.organizations.capacity() * (size_of::<Organization>() + MEMBERSHIP_BYTES);
         details.metadata_uri.capacity() + evidence + names + rows

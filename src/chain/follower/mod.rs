@@ -243,12 +243,12 @@ impl Following<'_> {
         deadline: u64,
     ) -> Result<Option<(Block, Vec<Log>)>, ChainFault> {
         let Range { from, to, last } = *range;
-        let addresses: Vec<_> = self.of.agents.registries.contracts().map(|(_, address)| address).collect();
         let is_to_head = to == head.number;
-        let filter = match from == head.number {
-            true => json!({ "address": addresses, "blockHash": head.hash }),
-            false => json!({ "address": addresses, "fromBlock": U64::from(from), "toBlock": U64::from(to) }),
+        let blocks = match from == head.number {
+            true => json!({ "blockHash": head.hash }),
+            false => json!({ "fromBlock": U64::from(from), "toBlock": U64::from(to) }),
         };
+        let filters = self.of.agents.registries.log_filters(&blocks);
         let (is_beginning, is_next) = (last.number == to, is_to_head && head.parent == last.hash);
         let is_of_unknown_chain = is_beginning || !is_to_head;
         let mut calls = Vec::new();
@@ -259,7 +259,7 @@ impl Following<'_> {
         if !is_beginning && !is_next {
             calls.push(block_call(json!(U64::from(last.number))));
         }
-        calls.push(Call { method: "eth_getLogs", params: json!([filter]) });
+        calls.extend(filters.iter().map(|filter| Call { method: "eth_getLogs", params: json!([filter]) }));
         let read = |answers: &mut Answers<'_>| {
             if is_of_unknown_chain {
                 self.right_chain(answers)?;
@@ -276,7 +276,10 @@ impl Following<'_> {
             if !is_beginning && !is_next && shown(last.number)?.hash != last.hash {
                 return Ok(None);
             }
-            let logs: Vec<Log> = answers.next()?;
+            let mut logs: Vec<Log> = Vec::new();
+            for _ in &filters {
+                logs.extend(answers.next::<Vec<Log>>()?);
+            }
             if logs.iter().any(|log| !(from..=to).contains(&log.block_number)) {
                 return Err(ReadError::Unintelligible("it has logs of other blocks than asked for"));
             }

@@ -91,7 +91,7 @@ mod tests {
 
     use super::{Cause, Drops};
     use crate::chain::block::Log;
-    use crate::chain::registries::standard::EVENTS;
+    use crate::chain::registries::documented::EVENTS;
     use crate::domain::agent_id::AgentId;
 
     const ORGANIZATIONS: Address = address!("0x0000000000000000000000000000000000000015");

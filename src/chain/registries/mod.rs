@@ -1,9 +1,157 @@
 //! The sets of registries that agents can be read from.
 //!
-//! One file per set says all there is to know of it: which calls, how their results decode, which logs name whom, which
-//! reverts mean "not minted". `standard` is the documented ABI. `logs` are the rules that hold for the logs of any set,
-//! `token` is the token of a stake vault.
+//! One file per set says all there is to know of it: which calls, how their results decode, which logs name whom. Here
+//! the configured set is chosen. `documented` is the documented ABI, `erc8004` that of ERC-8004. `identity` is what all sets have in common,
+//! `stake_vault` is where the tier comes from, `logs` are the rules that hold for the logs of any set.
 
+use alloy::primitives::{Address, Bytes};
+use serde_json::{Value, json};
+
+use crate::chain::answer::{Call3, Result3};
+use crate::chain::block::Log;
+use crate::chain::fault::ReadError;
+use crate::chain::registries::identity::{asked, owner_call, read_owner};
+use crate::chain::registries::logs::Drops;
+use crate::chain::registries::results::{Found, TOO_FEW};
+use crate::chain::registries::stake_vault::{read_stake, stake_call};
+use crate::domain::agent_id::AgentId;
+use crate::domain::holders::Holders;
+use crate::domain::profile::{Texts, TrustProfile};
+use crate::domain::registries::{Registries, RegistrySet};
+use crate::ports::chain::AskedHolders;
+
+pub(super) mod documented;
+pub(super) mod erc8004;
+pub(super) mod identity;
 pub(super) mod logs;
-pub(super) mod standard;
-pub(super) mod token;
+pub(super) mod results;
+pub(super) mod stake_vault;
+
+impl Registries {
+    /// Whom these logs concern.
+    pub(in crate::chain) fn drops(&self, logs: &[Log]) -> Drops {
+        match self.set {
+            RegistrySet::Documented { organization } => Drops::of(logs, organization, &documented::EVENTS),
+            RegistrySet::Erc8004 { .. } => Drops::of(logs, None, &erc8004::EVENTS),
+        }
+    }
+
+    /// The filters of all logs in these blocks that concern agents.
+    pub(in crate::chain) fn log_filters(&self, blocks: &Value) -> Vec<Value> {
+        let addresses: Vec<Address> = self.contracts().map(|(_, address)| address).collect();
+        let mut filter = blocks.clone();
+        if let Some(filter) = filter.as_object_mut() {
+            filter.insert("address".to_owned(), json!(addresses));
+        }
+        vec![filter]
+    }
+
+    /// The calls for a profile, without details where these are read apart.
+    pub(in crate::chain) fn profile_calls(&self, agent: AgentId) -> Vec<Call3> {
+        match self.set {
+            RegistrySet::Documented { organization } => documented::profile_calls(self, organization, agent),
+            RegistrySet::Erc8004 { .. } => self.gate_calls(agent),
+        }
+    }
+
+    /// The profile in the results of [`Self::profile_calls`]; `None` when the agent is not minted.
+    pub(in crate::chain) fn read_profile(
+        &self,
+        agent: AgentId,
+        results: &mut impl Iterator<Item = Result3>,
+    ) -> Result<Option<TrustProfile>, ReadError> {
+        match self.set {
+            RegistrySet::Documented { organization } => {
+                documented::read_profile(self, organization, agent, results)
+            }
+            RegistrySet::Erc8004 { .. } => self.read_gate(agent, results),
+        }
+    }
+
+    /// The calls for a profile without details.
+    pub(in crate::chain) fn gate_calls(&self, agent: AgentId) -> Vec<Call3> {
+        [self.holder_calls(agent), vec![stake_call(self.stake_vault, agent)]].concat()
+    }
+
+    /// The profile in the results of [`Self::gate_calls`]; `None` when the agent is not minted.
+    pub(in crate::chain) fn read_gate(
+        &self,
+        agent: AgentId,
+        results: &mut impl Iterator<Item = Result3>,
+    ) -> Result<Option<TrustProfile>, ReadError> {
+        let count = self.gate_calls(agent).len();
+        let mut results = results.take(count).collect::<Vec<_>>().into_iter();
+        let Some(holders) = self.read_holders(agent, &mut results)? else { return Ok(None) };
+        let stake = read_stake(&mut results)?;
+        Ok(Some(TrustProfile { holders, stake, details: None, texts: Texts::default() }))
+    }
+
+    /// The calls for the holders.
+    pub(in crate::chain) fn holder_calls(&self, agent: AgentId) -> Vec<Call3> {
+        match self.set {
+            RegistrySet::Documented { .. } => vec![owner_call(self.identity, agent)],
+            RegistrySet::Erc8004 { .. } => erc8004::holder_calls(self.identity, agent),
+        }
+    }
+
+    /// The holders in the results of [`Self::holder_calls`]; `None` when the agent is not minted.
+    pub(in crate::chain) fn read_holders(
+        &self,
+        agent: AgentId,
+        results: &mut impl Iterator<Item = Result3>,
+    ) -> Result<Option<Holders>, ReadError> {
+        match self.set {
+            RegistrySet::Documented { .. } => Ok(read_owner(agent, results)?.map(Holders::owned_by)),
+            RegistrySet::Erc8004 { .. } => erc8004::read_holders(agent, results),
+        }
+    }
+
+    /// The holders, and which of them accept a signature, in the results of `contracts/HolderSignatures.sol`; `None` when the
+    /// agent is not minted.
+    pub(in crate::chain) fn read_asked_holders(
+        &self,
+        agent: AgentId,
+        results: Vec<Result3>,
+    ) -> Result<Option<AskedHolders>, ReadError> {
+        let mut results = results.into_iter();
+        let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
+        let owner = asked(owner, &results.next().ok_or(TOO_FEW)?);
+        if !self.has_wallets() {
+            return Ok(Some(AskedHolders { owner, wallet: None }));
+        }
+        let wallet = erc8004::read_wallet(&mut results)?.filter(|wallet| *wallet != owner.address);
+        let answer = results.next().ok_or(TOO_FEW)?;
+        Ok(Some(AskedHolders { owner, wallet: wallet.map(|wallet| asked(wallet, &answer)) }))
+    }
+
+    /// The init code that reads the details of these agents where they are read apart.
+    pub(in crate::chain) fn details_code(&self, agents: &[AgentId]) -> Option<Bytes> {
+        match self.set {
+            RegistrySet::Documented { .. } => None,
+            RegistrySet::Erc8004 { feedback_max } => Some(erc8004::details_code(self, feedback_max, agents)),
+        }
+    }
+
+    /// The calls that show of each contract whether it is the right one; the agent is any one.
+    pub(in crate::chain) fn check_calls(&self, agent: AgentId) -> Vec<Call3> {
+        match self.set {
+            RegistrySet::Documented { .. } => self.profile_calls(agent),
+            RegistrySet::Erc8004 { .. } => erc8004::check_calls(self, agent),
+        }
+    }
+
+    /// Each registry in the results of [`Self::check_calls`].
+    pub(in crate::chain) fn found(&self, results: &[Result3]) -> Vec<Found> {
+        match self.set {
+            RegistrySet::Documented { organization } => documented::found(self, organization, results),
+            RegistrySet::Erc8004 { .. } => erc8004::found(self, results),
+        }
+    }
+}
+
+/// True when a whole profile may have failed because of its details alone: owner and stake may be had by themselves.
+pub(super) fn may_lie_in_details(error: &ReadError) -> bool {
+    use ReadError::{NoDetails, NodeError, Reverted, TooLong, Undecodable};
+    matches!(error, TooLong(_) | NodeError { .. } | NoDetails(_))
+        || matches!(error, Reverted(call) | Undecodable(call) if documented::DETAILS.contains(call))
+}

@@ -6,7 +6,8 @@ use alloy::sol_types::SolEvent;
 use crate::chain::answer::Date;
 use crate::chain::block::{Block, Log};
 use crate::chain::fixture::ALL;
-use crate::chain::registries::standard::{OrganizationVerified, Staked};
+use crate::chain::registries::documented::OrganizationVerified;
+use crate::chain::registries::stake_vault::Staked;
 use crate::chain::tests::actions::Named;
 
 /// A block of the world: its parent by index, its height, the agent's version after it.
@@ -70,7 +71,7 @@ impl Blocks {
         let (address, topics) = match named {
             Named::Agent => (Address::ZERO, vec![Staked::SIGNATURE_HASH, U256::ONE.into(), B256::ZERO]),
             Named::Organization => {
-                (ALL.organization.unwrap(), vec![OrganizationVerified::SIGNATURE_HASH, ORGANIZATION.into()])
+                (ALL.organization().unwrap(), vec![OrganizationVerified::SIGNATURE_HASH, ORGANIZATION.into()])
             }
             Named::Nobody => (Address::ZERO, Vec::new()),
         };

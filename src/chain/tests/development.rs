@@ -11,7 +11,7 @@ use crate::chain::fixture::{Reply, TestNode};
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::chain::DevChain;
 use crate::dev::fixture::{Identity, SetClock, deployed_by_clock, send};
-use crate::domain::registries::Registries;
+use crate::domain::registries::{Registries, RegistrySet};
 
 /// What a node does instead of answering, by method; nothing: it answers.
 type Trick = Box<dyn Fn(&Value) -> Option<Reply> + Send>;
@@ -36,7 +36,7 @@ impl DevScene {
             stake_vault: on.stake_vault,
             reputation: Some(on.reputation),
             validation: Some(on.validation),
-            organization: Some(on.organization),
+            set: RegistrySet::Documented { organization: Some(on.organization) },
         };
         let chain = Arc::new(chain);
         let trick: Arc<Mutex<Trick>> = Arc::new(Mutex::new(Box::new(|_| None)));

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use crate::chain::answer::{Result3, aggregate3Call};
 use crate::chain::fixture::{CHAIN_ID, HEAD, OWNER};
-use crate::chain::registries::standard::{
-    ERC721NonexistentToken, OrganizationRow, getAgentOrganizationsCall, getReputationCall,
-    getReputationReturn, getValidationCall, getValidationReturn, ownerOfCall, tokenURICall,
+use crate::chain::registries::documented::{
+    OrganizationRow, getAgentOrganizationsCall, getReputationCall, getReputationReturn, getValidationCall,
+    getValidationReturn,
 };
+use crate::chain::registries::identity::{ERC721NonexistentToken, ownerOfCall, tokenURICall};
 
 /// Bytes as JSON-RPC shows them.
 pub(in crate::chain) fn hex(bytes: impl AsRef<[u8]>) -> Value {

@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use crate::config::reader::Reader;
 use crate::config::tenants::route::method;
-use crate::config::written::quoted;
+use crate::config::written::valid;
 use crate::domain::cors::CorsRules;
 use crate::domain::endpoint::WebOrigin;
 
@@ -63,19 +63,12 @@ pub(super) fn read(reader: &mut Reader) -> Option<Option<CorsRules>> {
 
 /// An origin as browsers write it, or any.
 fn origin(text: &str) -> Result<Box<str>, String> {
-    match WebOrigin::parse(text) {
-        Ok(origin) if origin.as_str() == text && !text.contains(ANY) => Ok(text.into()),
-        _ if text == ANY => Ok(text.into()),
-        _ => Err(format!(
-            "is {}; write an origin as browsers do, such as \"https://app.example\", or \"*\" for all",
-            quoted(text)
-        )),
-    }
+    let is_one = WebOrigin::parse(text).is_ok_and(|origin| origin.as_str() == text) && !text.contains(ANY);
+    let wanted = "an origin as browsers do, such as \"https://app.example\", or \"*\" for all";
+    valid(text, (is_one || text == ANY).then(|| text.into()), wanted)
 }
 
 fn header(text: &str) -> Result<Box<str>, String> {
-    match HeaderName::from_bytes(text.as_bytes()) {
-        Ok(_) => Ok(text.into()),
-        Err(_) => Err(format!("is {}; write a header name, such as \"X-Total-Count\"", quoted(text))),
-    }
+    let is_name = HeaderName::from_bytes(text.as_bytes()).is_ok();
+    valid(text, is_name.then(|| text.into()), "a header name, such as \"X-Total-Count\"")
 }

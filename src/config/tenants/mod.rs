@@ -82,15 +82,9 @@ pub(super) fn known() -> [Vec<&'static str>; 2] {
         read(&mut reader);
         reader.scope.known
     };
-    let of_tenant = known_after(&|reader| {
-        drop(tenant::read(reader, &mut Neighbours::new(None, false, false, Rules::default())))
-    });
-    let of_route = known_after(&|reader| {
-        drop(route::read(
-            reader,
-            &mut route::Taken::default(),
-            &Neighbours::new(None, false, false, Rules::default()),
-        ));
-    });
-    [of_tenant, of_route]
+    let nobody = || Neighbours::new(None, false, false, Rules::default());
+    [
+        known_after(&|reader| drop(tenant::read(reader, &mut nobody()))),
+        known_after(&|reader| drop(route::read(reader, &mut route::Taken::default(), &nobody()))),
+    ]
 }

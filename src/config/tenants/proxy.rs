@@ -5,7 +5,7 @@ use crate::config::duration::Bounds;
 use crate::config::files::{key_pair, noted_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::quoted;
+use crate::config::written::{unless_zero, valid};
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::{
     Balance, HealthRules, HostHeader, ProxyRules, Timeouts, UpstreamLimits, UpstreamTls,
@@ -26,9 +26,7 @@ pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
     read_all!(ProxyRules {
         host_header: reader.text("host_header", "client", choice(&HOST_HEADER)),
         connect_retries: reader.integer("connect_retries", 2, &(0..=8)),
-        body_bytes_max: reader
-            .integer("max_body_bytes", 0, &(0..=i64::MAX))
-            .map(|bytes: u64| (bytes > 0).then_some(bytes)),
+        body_bytes_max: reader.integer("max_body_bytes", 0, &(0..=i64::MAX)).map(unless_zero),
         timeouts: timeouts(reader),
         balance: reader.text("balance", "round_robin", choice(&BALANCE)),
         upstream_limits: upstream_limits(reader),
@@ -77,22 +75,18 @@ fn upstream_tls(reader: &mut Reader) -> Option<UpstreamTls> {
 /// What may stand in a request line; a query may, a fragment may not.
 fn health_path(text: &str) -> Result<Box<str>, String> {
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
-    if text.starts_with('/') && text.len() <= HEALTH_PATH_BYTES_MAX && text.bytes().all(plain) {
-        Ok(text.into())
-    } else {
-        Err(format!(
-            "is {}; write a path of at most {HEALTH_PATH_BYTES_MAX} bytes without blanks and #, such as \"/healthz\"",
-            quoted(text)
-        ))
-    }
+    let is_path = text.starts_with('/') && text.len() <= HEALTH_PATH_BYTES_MAX && text.bytes().all(plain);
+    let wanted = format_args!(
+        "a path of at most {HEALTH_PATH_BYTES_MAX} bytes without blanks and #, such as \"/healthz\""
+    );
+    valid(text, is_path.then(|| text.into()), wanted)
 }
 
 /// One host, IPv6 without brackets, as upstreams have it.
 fn server_name(text: &str) -> Result<Box<str>, String> {
-    match HostPattern::parse(text) {
-        Ok(HostPattern::Exact(name)) => Ok(name.trim_start_matches('[').trim_end_matches(']').into()),
-        Ok(HostPattern::Below(_) | HostPattern::Any) | Err(_) => {
-            Err(format!("is {}; write one host, such as \"api.internal.example\"", quoted(text)))
-        }
-    }
+    let name = match HostPattern::parse(text) {
+        Ok(HostPattern::Exact(name)) => Some(name.trim_start_matches('[').trim_end_matches(']').into()),
+        Ok(HostPattern::Below(_) | HostPattern::Any) | Err(_) => None,
+    };
+    valid(text, name, "one host, such as \"api.internal.example\"")
 }

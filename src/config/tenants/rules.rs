@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use crate::config::files::file;
 use crate::config::listen::network;
 use crate::config::reader::Reader;
-use crate::config::written::quoted;
+use crate::config::written::{quoted, valid};
 use crate::domain::host::HostPattern;
 use crate::domain::upstream::Upstream;
 
@@ -69,19 +69,16 @@ impl Rules {
 impl Rule {
     /// Reads one rule.
     pub(super) fn read(reader: &mut Reader) -> Option<Arc<Self>> {
-        let tenants = reader.required_text("tenants", NamePattern::parse);
-        let hosts = reader.required_texts("hosts", ITEMS_MAX, host);
-        let upstreams = reader.required_texts("upstreams", ITEMS_MAX, UpstreamPattern::parse);
-        let networks = reader.optional_texts("networks", ITEMS_MAX, network);
-        let folders = reader.optional_texts("files", ITEMS_MAX, folder);
-        let networks = networks?;
-        Some(Arc::new(Self {
-            tenants: tenants?,
-            hosts: hosts?,
-            upstreams: upstreams?,
-            networks: (!networks.is_empty()).then(|| networks.into()),
-            folders: folders?,
-        }))
+        let rule = read_all!(Self {
+            tenants: reader.required_text("tenants", NamePattern::parse),
+            hosts: reader.required_texts("hosts", ITEMS_MAX, host),
+            upstreams: reader.required_texts("upstreams", ITEMS_MAX, UpstreamPattern::parse),
+            networks: reader
+                .optional_texts("networks", ITEMS_MAX, network)
+                .map(|networks| (!networks.is_empty()).then(|| networks.into())),
+            folders: reader.optional_texts("files", ITEMS_MAX, folder),
+        });
+        rule.map(Arc::new)
     }
 
     /// Tenants have hosts that it lists, or that lie below those.
@@ -119,13 +116,10 @@ impl NamePattern {
     fn parse(text: &str) -> Result<Self, String> {
         let (name, is_beginning) = text.strip_suffix('*').map_or((text, false), |name| (name, true));
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if text.is_empty() || text.len() > PATTERN_BYTES_MAX || !name.bytes().all(plain) {
-            return Err(format!(
-                "is {}; write the name of a file without .toml, or its beginning and *, such as \"acme-*\"",
-                quoted(text)
-            ));
-        }
-        Ok(Self { text: name.into(), is_beginning })
+        let is_name = (1..=PATTERN_BYTES_MAX).contains(&text.len()) && name.bytes().all(plain);
+        let pattern = is_name.then(|| Self { text: name.into(), is_beginning });
+        let wanted = "the name of a file without .toml, or its beginning and *, such as \"acme-*\"";
+        valid(text, pattern, wanted)
     }
 
     fn takes(&self, name: &str) -> bool {
@@ -135,20 +129,19 @@ impl NamePattern {
 
 impl UpstreamPattern {
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "is {}; write a host, \"*.example\" for those below it, or \"*\", with or without a port: \"*.acme.internal:8080\"",
-                quoted(text)
-            )
-        };
+        let wanted = "a host, \"*.example\" for those below it, or \"*\", with or without a port: \
+                      \"*.acme.internal:8080\"";
+        valid(text, Self::read(text), wanted)
+    }
+
+    fn read(text: &str) -> Option<Self> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?))
+                (host, Some(port.parse().ok().filter(|port| *port > 0)?))
             }
             Some(_) | None => (text, None),
         };
-        let host = HostPattern::parse(host).map_err(|_| wrong())?;
-        Ok(Self { host, port })
+        Some(Self { host: HostPattern::parse(host).ok()?, port })
     }
 
     fn takes(&self, upstream: &Upstream) -> bool {
@@ -160,19 +153,12 @@ impl UpstreamPattern {
 
 /// A host, or the hosts below one.
 pub(super) fn host(text: &str) -> Result<HostPattern, String> {
-    HostPattern::parse(text).map_err(|_| {
-        format!(
-            "is {}; write a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all",
-            quoted(text)
-        )
-    })
+    let wanted = "a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all";
+    valid(text, HostPattern::parse(text).ok(), wanted)
 }
 
 /// A folder, whatever the working directory of the process is.
 fn folder(text: &str) -> Result<PathBuf, String> {
     let path = file(text)?;
-    if path.is_absolute() {
-        return Ok(path);
-    }
-    Err(format!("is {}; write the absolute path of a folder", quoted(text)))
+    valid(text, path.is_absolute().then_some(path), "the absolute path of a folder")
 }

@@ -15,7 +15,9 @@ use crate::config::tenants::values::{TIERS, distinct, tier, upstreams};
 use crate::config::tenants::{in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::domain::quota::Quota;
-use crate::domain::tenant::{AcceptedCredentials, DigestCheck, OnMismatch, Route, RouteAccess, Tenant};
+use crate::domain::tenant::{
+    AcceptedCredentials, DigestCheck, OnMismatch, ProxyRules, Route, RouteAccess, Tenant,
+};
 use crate::domain::tier::{PASSING_TIERS, PerTier};
 
 /// How many hosts a tenant may have.
@@ -54,66 +56,57 @@ pub(in crate::config) struct Claimant {
 
 /// Reads one tenant.
 pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<Claimant> {
-    let id: Option<Arc<str>> = reader.required_text("id", name);
     // A tenant that other gateways alone ask for.
     let is_asked_for =
         neighbours.has_authz && !["hosts", "upstreams"].iter().any(|path| reader.is_given(path));
-    let hosts = if is_asked_for { Some(Vec::new()) } else { reader.required_texts("hosts", HOSTS_MAX, host) };
-    let upstreams = upstreams(reader, neighbours, !is_asked_for);
-    let min_tier = reader.integer("min_tier", 1, &TIERS).and_then(tier);
-    let credentials = credentials(reader);
-    let requests_per_minute = requests_per_minute(reader);
-    let on_endpoint_mismatch = reader.text("on_endpoint_mismatch", "allow", choice(&ON_MISMATCH));
-    let takes_no_key = credentials.is_some_and(|accepted| !accepted.api_key);
-    if on_endpoint_mismatch == Some(OnMismatch::Deny) && takes_no_key {
-        let phrase =
-            "has no meaning for signatures, which declare no endpoint; remove it, or accept \"api_key\"";
-        reader.report(&["on_endpoint_mismatch"], phrase);
-    }
-    let proxy = proxy::read(reader);
-    let digest = reader.text("digest", "stream", choice(&DIGEST));
-    if digest == Some(DigestCheck::Before) {
-        check_held(reader, proxy.as_ref().map(|proxy| proxy.body_bytes_max), credentials);
-    }
-    let cors = cors::read(reader);
-    let in_flight = in_flight::read(reader);
-    let discovery = reader.boolean("discovery", true);
-    let assertion = reader.boolean("assertion", false);
-    neighbours.check_assertion(reader, assertion == Some(true));
-    let tls = key_pair(reader, "tls.cert", "tls.key");
     let mut taken = Taken::default();
-    let routes = reader.tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken, neighbours));
-    let is_public = |route: &Route| route.access == RouteAccess::Public;
-    if routes.as_ref().is_some_and(|routes| routes.iter().any(is_public)) {
-        in_flight.iter().for_each(|limits| in_flight::check_strangers(reader, limits));
-    }
-
-    if let Some(id) = &id {
-        neighbours.check_id(reader, id);
-    }
-    neighbours.check_hosts(reader, hosts.as_deref().unwrap_or_default());
-    let shown = tls.as_ref().and_then(Option::as_ref);
-    neighbours.check_tls(reader, shown, hosts.as_deref().unwrap_or_default());
-    let upstream_tls = proxy.as_ref().map(|proxy| &proxy.upstream_tls);
-    neighbours.check_files(reader, shown, upstream_tls);
-    let tenant = Arc::new(Tenant {
-        id: id?,
-        hosts: hosts?,
-        upstreams: upstreams?,
-        networks: neighbours.networks(),
-        min_tier: min_tier?,
-        credentials: credentials?,
-        digest: digest?,
-        requests_per_minute: requests_per_minute?,
-        on_endpoint_mismatch: on_endpoint_mismatch?,
-        routes: routes?,
-        tls: tls?,
-        proxy: proxy?,
-        cors: cors?,
-        in_flight: in_flight?,
-        discovery: discovery?,
-        assertion: assertion?,
+    let tenant = read_all!(Tenant {
+        id: reader.required_text("id", name),
+        hosts: if is_asked_for {
+            Some(Vec::new())
+        } else {
+            reader.required_texts("hosts", HOSTS_MAX, host)
+        },
+        upstreams: upstreams(reader, neighbours, !is_asked_for),
+        networks: Some(neighbours.networks()),
+        min_tier: reader.integer("min_tier", 1, &TIERS).and_then(tier),
+        credentials: credentials(reader),
+        requests_per_minute: requests_per_minute(reader),
+        on_endpoint_mismatch: reader.text("on_endpoint_mismatch", "allow", choice(&ON_MISMATCH)),
+        proxy: proxy::read(reader),
+        digest: reader.text("digest", "stream", choice(&DIGEST)),
+        cors: cors::read(reader),
+        in_flight: in_flight::read(reader),
+        discovery: reader.boolean("discovery", true),
+        assertion: reader.boolean("assertion", false),
+        tls: key_pair(reader, "tls.cert", "tls.key"),
+        routes: reader
+            .tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken, neighbours)),
+    } then {
+        let takes_no_key = credentials.is_some_and(|accepted: AcceptedCredentials| !accepted.api_key);
+        if on_endpoint_mismatch == Some(OnMismatch::Deny) && takes_no_key {
+            let phrase =
+                "has no meaning for signatures, which declare no endpoint; remove it, or accept \"api_key\"";
+            reader.report(&["on_endpoint_mismatch"], phrase);
+        }
+        if digest == Some(DigestCheck::Before) {
+            check_held(reader, proxy.as_ref().map(|proxy: &ProxyRules| proxy.body_bytes_max), credentials);
+        }
+        let is_public = |route: &Route| route.access == RouteAccess::Public;
+        if routes.as_ref().is_some_and(|routes| routes.iter().any(is_public)) {
+            in_flight.iter().for_each(|limits| in_flight::check_strangers(reader, limits));
+        }
+        if let Some(id) = &id {
+            neighbours.check_id(reader, id);
+        }
+        let hosts = hosts.as_deref().unwrap_or_default();
+        neighbours.check_hosts(reader, hosts);
+        neighbours.check_assertion(reader, assertion == Some(true));
+        let shown = tls.as_ref().and_then(Option::as_ref);
+        neighbours.check_tls(reader, shown, hosts);
+        neighbours.check_files(reader, shown, proxy.as_ref().map(|proxy| &proxy.upstream_tls));
     });
+    let tenant = Arc::new(tenant?);
     let of_hosts = (1..=tenant.hosts.len()).map(|number| reader.place("hosts", Some(number)));
     let places = std::iter::once(reader.place("id", None)).chain(of_hosts).collect();
     Some(Claimant { tenant, table: reader.scope.location.of_table().into(), places, problems: Vec::new() })

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
-use crate::config::written::quoted;
+use crate::config::written::{quoted, valid};
 use crate::domain::tier::{PASSING_TIERS, Tier};
 use crate::domain::upstream::Upstream;
 
@@ -46,12 +46,8 @@ pub(super) fn tier(number: u8) -> Option<Tier> {
 }
 
 fn upstream(text: &str) -> Result<Upstream, String> {
-    Upstream::parse(text).map_err(|_| {
-        format!(
-            "is {}; write a host and a port, such as \"127.0.0.1:9000\", or http://, https:// or h2c:// and a host",
-            quoted(text)
-        )
-    })
+    let wanted = "a host and a port, such as \"127.0.0.1:9000\", or http://, https:// or h2c:// and a host";
+    valid(text, Upstream::parse(text).ok(), wanted)
 }
 
 /// The items of a list of which each stands there once.

@@ -1,7 +1,7 @@
 //! The listener for other gateways: who may ask, and for which tenants.
 
 use super::{minimal_with, parse, problems};
-use crate::config::{Settings, Survey};
+use crate::config::{Nobody, Settings, Survey};
 
 const AUTHZ: (&str, &str) = ("listen.authz", "[\"127.0.0.1:9000\"]");
 const TENANT: [(&str, &str); 1] = [("tenants[1].id", "\"acme\"")];
@@ -20,7 +20,7 @@ fn warnings(keys: &[&[(&str, &str)]]) -> Vec<String> {
     let path = folder.path().join("tiergate.toml");
     std::fs::write(&path, minimal_with(&[&[("chain.development", "true")], &keys.concat()[..]].concat()))
         .unwrap();
-    let survey = Survey::of(&path, std::iter::empty(), 0);
+    let survey = Survey::over(&path, std::iter::empty(), 0, None, &mut Nobody);
     assert!(survey.loaded.is_some(), "{}", survey.problems);
     survey.problems.0.iter().map(ToString::to_string).collect()
 }

@@ -195,6 +195,7 @@ fn nodes_are_1_to_16_on_a_chain_with_an_id_and_their_times_have_bounds() {
 fn a_profile_is_read_again_after_1m_to_24h_or_never_and_calls_and_gas_are_bounded() {
     check("chain.reread_after", "'0s', '1m', '24h'", "'59s', '24h 1s', 60, ''");
     check("chain.calls_per_second", "1, 100000", "0, 100001, -1, '1'");
+    check("chain.feedback_max", "1, 10000", "0, 10001, '1'");
     check("chain.gas_cap", "1000000, 1000000000", "999999, 1000000001, '1'");
     check("chain.http_proxy", "'http://u:p@proxy.example:3128'", "'proxy.example', '', 1");
 }
@@ -274,6 +275,8 @@ fn limits_are_four_from_1_to_a_million_and_do_not_fall_and_0_failures_are_no_lim
 fn a_signing_domain_has_name_version_and_chain_id_and_its_window_is_whole_seconds() {
     check("signature.domain_name", "'x'", "''");
     check("signature.domain_version", "'2.0'", "''");
+    check("signature.key_operations", "'documented'", "'', 'Documented', true");
+    check("signature.service_name", &format!("'', 'Hafen 東京', '{}'", "é".repeat(100)), "\"a\\tb\", true");
     check("signature.chain_id", "1, 9_223_372_036_854_775_807", "0, -1");
     let beyond = "'0s', '999ms', '1500ms', '24h 1s', '24h 1ns', 300, 1.5, '300'";
     check("signature.max_age", "'1s', '1m 30s', '24h'", beyond);

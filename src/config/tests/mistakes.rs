@@ -5,9 +5,9 @@ use std::io::Write;
 use proptest::prelude::{ProptestConfig as Config, any, proptest};
 
 use super::{MINIMAL, ROUTE, TENANT, load, minimal_with, parse, problems};
-use crate::config::Survey;
 use crate::config::problem::{Position, Problem};
 use crate::config::tree::CONFIG_BYTES_MAX;
+use crate::config::{Nobody, Survey};
 
 #[test]
 fn all_mistakes_of_a_file_are_reported_at_once() {
@@ -65,6 +65,14 @@ fn nothing_but_the_chain_and_the_required_contracts_is_required() {
             "chain.contracts.identity: is required",
             "chain.contracts.stake_vault: is required"
         ]
+    );
+}
+
+#[test]
+fn an_agents_wallet_signs_only_where_registries_have_wallets() {
+    assert_eq!(
+        problems(&minimal_with(&[("signature.agent_wallet", "true")]), &[]),
+        ["signature.agent_wallet: is true, and agents of these registries have no wallets; leave it out"]
     );
 }
 
@@ -264,7 +272,7 @@ fn what_works_and_is_probably_not_meant_is_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
         std::fs::write(&path, file).unwrap();
-        let survey = Survey::of(&path, std::iter::empty(), 0);
+        let survey = Survey::over(&path, std::iter::empty(), 0, None, &mut Nobody);
         let [warning] = &*survey.problems.0 else { panic!("{}", survey.problems) };
         assert_eq!((warning.to_string().as_str(), warning.is_warning), (expected, true));
         assert!(survey.loaded.is_some());
@@ -285,7 +293,7 @@ fn agents_have_places_that_no_stranger_takes_without_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
         std::fs::write(&path, quiet_with(&keys)).unwrap();
-        let survey = Survey::of(&path, std::iter::empty(), 0);
+        let survey = Survey::over(&path, std::iter::empty(), 0, None, &mut Nobody);
         assert!(survey.problems.0.is_empty(), "{}", survey.problems);
     }
 }
@@ -304,7 +312,7 @@ fn every_value_is_listed_with_its_origin_and_without_a_secret() {
         ("TIERGATE__CHAIN__RPC_URLS", "https://u:SECRET@n.example:8545/SECRET"),
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let survey = Survey::of(&path, environment.into_iter(), usize::MAX);
+    let survey = Survey::over(&path, environment.into_iter(), usize::MAX, None, &mut Nobody);
     let loaded = survey.loaded.as_ref().unwrap();
     let listed: Vec<String> = loaded
         .values

@@ -4,9 +4,12 @@ mod authz;
 mod bounds;
 mod environment;
 mod mistakes;
+mod registries;
+mod restart;
 mod rpc_headers;
 mod secrets;
 mod shipped;
+mod signature;
 mod store;
 mod tenants;
 
@@ -15,7 +18,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use crate::config::problem::Problems;
-use crate::config::{Settings, Survey};
+use crate::config::{Nobody, Settings, Survey};
 
 /// The shortest file that is accepted: what has no default.
 const MINIMAL: &str = r#"
@@ -33,7 +36,7 @@ fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Settings, Problems>
 
 /// The settings of a file and of the tenants beside it.
 fn load(path: &Path) -> Result<Settings, Problems> {
-    Survey::of(path, std::iter::empty(), 0).whole().map(|loaded| loaded.settings)
+    Survey::over(path, std::iter::empty(), 0, None, &mut Nobody).whole().map(|loaded| loaded.settings)
 }
 
 /// The problems, line by line, without warnings; none when the text is accepted.

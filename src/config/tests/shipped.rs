@@ -18,6 +18,7 @@ use crate::config::shutdown::ShutdownSettings;
 use crate::config::store::StoreSettings;
 use crate::config::{Settings, tenants, tree};
 use crate::domain::freshness::Freshness;
+use crate::domain::log_rules::LogRules;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::domain::tier::PerTier;
@@ -44,6 +45,7 @@ fn the_file_for_replicas_names_a_redis() {
 #[test]
 fn the_defaults_are_what_is_documented() {
     let settings = parse(MINIMAL, &[]).unwrap();
+    assert!(!settings.keys_end_with_signer() && !settings.signature.agent_wallet);
     assert_eq!(settings.listen.api, "127.0.0.1:8080".parse().unwrap());
     assert!(settings.listen.gateway.is_empty() && settings.listen.owners.is_empty());
     assert_eq!((settings.listen.max_connections, settings.listen.tls), (4_096, None));
@@ -67,7 +69,7 @@ fn the_defaults_are_what_is_documented() {
     let contracts = settings.chain.reading.registries;
     assert_eq!(contracts.identity, address!("5FbDB2315678afecb367f032d93F642f64180aa3"));
     assert_eq!(contracts.stake_vault, address!("e7f1725E7734CE288F8367e1Bb143E90bb3F0512"));
-    assert_eq!((contracts.reputation, contracts.validation, contracts.organization), (None, None, None));
+    assert_eq!((contracts.reputation, contracts.validation, contracts.organization()), (None, None, None));
     let token = U256::from(10).pow(U256::from(18));
     let stake = [1_000, 10_000, 100_000, 500_000].map(|tokens| U256::from(tokens) * token);
     assert_eq!(settings.tiers.token_decimals, 18);
@@ -86,8 +88,8 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.abuse.failures_per_minute, Some(Quota::per_minute(300)));
     let [delay, grace] = [5, 20].map(Duration::from_secs);
     assert_eq!(settings.shutdown, ShutdownSettings { delay, grace });
-    let LogSettings { format, level, access, audit, audit_required } = settings.log;
-    assert_eq!((format, level.as_str(), access, audit), (LogFormat::Text, "info", false, None));
+    let LogSettings { format, rules, audit, audit_required } = settings.log;
+    assert_eq!((format, rules, audit), (LogFormat::Text, LogRules::default(), None));
     assert!(!audit_required);
 }
 
@@ -115,7 +117,7 @@ fn the_optional_registries_are_read_where_they_are_given() {
     let contracts = parse(&shipped_file().to_string(), &[]).unwrap().chain.reading.registries;
     assert_eq!(contracts.reputation, Some(address!("9fE46736679d2D9a65F0992F2272dE9f3c7fa6e0")));
     assert_eq!(contracts.validation, Some(address!("Cf7Ed3AccA5a467e9e704C703E8D87F634fB0Fc9")));
-    assert_eq!(contracts.organization, Some(address!("Dc64a140Aa3E981100a9becA4E685f962f0cF6C9")));
+    assert_eq!(contracts.organization(), Some(address!("Dc64a140Aa3E981100a9becA4E685f962f0cF6C9")));
 }
 
 #[test]

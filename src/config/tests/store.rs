@@ -190,10 +190,3 @@ fn a_key_that_stands_in_store_itself_is_an_error_that_says_where_it_belongs() {
     }
     assert_eq!(tried, 15);
 }
-
-#[test]
-fn no_restart_is_needed_when_a_first_start_is_over() {
-    let first = settings(&[("store.embedded.create", "true")]);
-    assert!(first.sections_that_differ(&settings(&[])).is_empty());
-    assert_eq!(first.sections_that_differ(&settings(&[("store.embedded.path", "'other'")])), ["store"]);
-}

@@ -1,14 +1,16 @@
 //! A golden vector that ethers 6, viem 2 and alloy agree on, and what the canonical check refuses.
 
+use std::collections::HashSet;
+
 use alloy::primitives::{Address, B256, U256, address, b256, hex};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolStruct;
-use proptest::prelude::{ProptestConfig as Config, any, prop_assert_eq, proptest};
+use proptest::prelude::{ProptestConfig as Config, any, prop_assert, prop_assert_eq, proptest};
 
 mod vectors;
 
-use super::{Eip712Domain, SigningDomain};
+use super::{Eip712Domain, KeyOperation, SigningDomain};
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
@@ -31,6 +33,14 @@ fn domain() -> SigningDomain {
         chain_id: 8004,
         verifying_contract: REGISTRY,
     })
+}
+
+/// The digests that an owner's key may sign under this domain for this message: for a verification, for a profile, and for
+/// changes of a key.
+fn digests(domain: &SigningDomain, agent: AgentId, nonce: Nonce, at: UnixSeconds) -> [B256; 5] {
+    let [generate, rotate, revoke] = KeyOperation::ALL
+        .map(|operation| domain.own_digest(&domain.own_type(operation).unwrap(), agent, nonce, at));
+    [domain.digest(agent, nonce, at), domain.profile_digest(agent, at), generate, rotate, revoke]
 }
 
 fn golden_digest() -> B256 {
@@ -60,6 +70,11 @@ fn the_two_types_of_message_have_the_hashes_of_their_names() {
     let hash = |text: &str| alloy::primitives::keccak256(text);
     assert_eq!(domain().message_type, hash("Verification(uint256 agentId,uint256 nonce,uint256 timestamp)"));
     assert_eq!(domain().profile_type, hash("ProfileRead(uint256 agentId,uint256 timestamp)"));
+}
+
+#[test]
+fn a_service_without_a_name_in_its_types_has_no_own_types() {
+    assert!(KeyOperation::ALL.iter().all(|operation| domain().own_type(*operation).is_none()));
 }
 
 #[test]
@@ -143,13 +158,16 @@ fn where_contracts_are_asked_65_to_4096_bytes_are_a_signature_and_longer_ones_re
 alloy::sol! {
     struct Verification { uint256 agentId; uint256 nonce; uint256 timestamp; }
     struct ProfileRead { uint256 agentId; uint256 timestamp; }
+    struct GenerateKey { string service; uint256 agentId; uint256 nonce; uint256 timestamp; }
+    struct RotateKey { string service; uint256 agentId; uint256 nonce; uint256 timestamp; }
+    struct RevokeKey { string service; uint256 agentId; uint256 nonce; uint256 timestamp; }
 }
 
 proptest! {
     #![proptest_config(Config { cases: Config::default().cases / 8, ..Config::default() })]
 
     #[test]
-    fn the_digests_are_those_that_a_typed_data_library_computes(agent in any::<[u64; 4]>(), nonce in any::<[u64; 4]>(), timestamp in any::<u64>()) {
+    fn the_digests_are_those_that_a_typed_data_library_computes(agent in any::<[u64; 4]>(), nonce in any::<[u64; 4]>(), timestamp in any::<u64>(), service in any::<String>()) {
         let (agent, nonce) = (U256::from_limbs(agent), U256::from_limbs(nonce));
         let message = Verification { agentId: agent, nonce, timestamp: U256::from(timestamp) };
         let read = ProfileRead { agentId: agent, timestamp: U256::from(timestamp) };
@@ -159,9 +177,42 @@ proptest! {
             chain_id: 8004,
             verifying_contract: REGISTRY,
         };
+        let at = U256::from(timestamp);
+        let generate = GenerateKey { service: service.clone(), agentId: agent, nonce, timestamp: at };
+        let rotate = RotateKey { service: service.clone(), agentId: agent, nonce, timestamp: at };
+        let revoke = RevokeKey { service: service.clone(), agentId: agent, nonce, timestamp: at };
         let (agent, nonce, signed_at) = (AgentId::new(agent), Nonce::new(nonce), UnixSeconds(timestamp));
-        prop_assert_eq!(domain().digest(agent, nonce, signed_at), message.eip712_signing_hash(&theirs));
-        prop_assert_eq!(domain().profile_digest(agent, signed_at), read.eip712_signing_hash(&theirs));
+        prop_assert_eq!(
+            digests(&domain().with_own_types(&service), agent, nonce, signed_at),
+            [
+                message.eip712_signing_hash(&theirs),
+                read.eip712_signing_hash(&theirs),
+                generate.eip712_signing_hash(&theirs),
+                rotate.eip712_signing_hash(&theirs),
+                revoke.eip712_signing_hash(&theirs),
+            ]
+        );
+    }
+
+    #[test]
+    fn no_two_types_and_no_two_services_share_a_digest(
+        services in any::<[String; 2]>(),
+        agents in any::<[[u64; 4]; 2]>(),
+        nonces in any::<[[u64; 4]; 2]>(),
+        timestamps in any::<[u64; 2]>(),
+        is_same_message in any::<bool>(),
+    ) {
+        proptest::prop_assume!(services[0] != services[1]);
+        let of = |at: usize, message: usize| {
+            let domain = domain().with_own_types(&services[at]);
+            let [agent, nonce] = [agents, nonces].map(|numbers| U256::from_limbs(numbers[message]));
+            digests(&domain, AgentId::new(agent), Nonce::new(nonce), UnixSeconds(timestamps[message]))
+        };
+        let (one, other) = (of(0, 0), of(1, usize::from(!is_same_message)));
+        // A verification names no service.
+        let all: HashSet<B256> = one.into_iter().chain(other.into_iter().skip(2)).collect();
+        prop_assert_eq!(all.len(), 8);
+        prop_assert!(!other[..2].iter().any(|digest| one[2..].contains(digest)));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Answer heads.
 
+use http::HeaderMap;
+
 use crate::http1::fields::{FIELDS_MAX, Problem, Spans, TOO_MANY_FIELDS};
-use crate::http1::head::{AnswerHead, Body, read_answer};
+use crate::http1::head::{AnswerHead, Body, check_framing, read_answer};
 use crate::http1::tests::heads;
 
 fn read(head: &str) -> Result<(AnswerHead, Spans), Problem> {
@@ -121,4 +123,21 @@ fn more_fields_than_the_limit_are_refused() {
     let head = |fields: usize| format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(fields));
     assert_eq!(read(&head(FIELDS_MAX)).unwrap().1.len(), FIELDS_MAX);
     assert_eq!(read(&head(FIELDS_MAX + 1)).unwrap_err(), TOO_MANY_FIELDS);
+}
+
+#[test]
+fn a_head_that_a_library_has_read_frames_its_body_once() {
+    let check = |fields: &[(&'static str, &'static str)], is_http_1_0| {
+        let mut map = HeaderMap::new();
+        for (name, value) in fields {
+            map.append(*name, value.parse().unwrap());
+        }
+        check_framing(&map, is_http_1_0).is_ok()
+    };
+    let (length, chunked) = (("content-length", "5"), ("transfer-encoding", "chunked"));
+    assert!(check(&[], false) && check(&[length], false) && check(&[chunked], false));
+    for fields in [&[length, chunked], &[length, length], &[chunked, chunked]] {
+        assert!(!check(fields, false), "{fields:?}");
+    }
+    assert!(!check(&[chunked], true), "HTTP/1.0 has no chunks");
 }

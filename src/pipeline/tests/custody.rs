@@ -13,10 +13,10 @@ use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::custody::KeyOrder;
 use crate::pipeline::failures::OWNERS_MAX;
 use crate::ports::clock::Clock;
-use crate::ports::store::{KeyChange, Store};
+use crate::ports::store::Store;
 
 async fn generate(scene: &Scene, signed: &SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.issue_key(scene.order(signed.clone()), None, KeyChange::Issue).await)
+    verdict(&scene.pipeline.generate_key(scene.order(signed.clone()), None).await)
 }
 
 async fn left(scene: &Scene) -> u32 {
@@ -24,7 +24,7 @@ async fn left(scene: &Scene) -> u32 {
 }
 
 async fn rotate(scene: &Scene, signed: SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await)
+    verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await)
 }
 
 async fn revoke(scene: &Scene, signed: SignedRequest) -> &'static str {
@@ -220,8 +220,7 @@ async fn keys_are_made_until_one_fits_the_store() {
     let scene = Scene::new();
     let before = scene.entropy.next.load(Ordering::SeqCst);
     for _ in 0..10 {
-        let issued =
-            scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
+        let issued = scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
         assert!(scene.store.fits(issued.agent, &issued.key.digest()));
     }
     assert!(scene.entropy.next.load(Ordering::SeqCst) > before + 10, "one in two fits");
@@ -252,18 +251,14 @@ async fn a_client_that_waits_as_long_as_told_may_ask_for_the_state_of_keys_again
 async fn who_waits_as_long_as_told_may_manage_keys_again() {
     let scene = Scene::new();
     for _ in 0..10 {
-        scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
+        scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
         scene.clock.advance_micros(1_234_567);
     }
-    let secs =
-        retry_after(scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await);
+    let secs = retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), None).await);
     scene.clock.advance_secs(secs - 1);
-    assert_eq!(
-        retry_after(scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await),
-        1
-    );
+    assert_eq!(retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), None).await), 1);
     scene.clock.advance_secs(1);
-    scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
+    scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
 }
 
 #[tokio::test]

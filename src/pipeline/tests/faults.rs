@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{Reported, Scene, agent, client, verdict};
 use crate::pipeline::credential::Credential;
 use crate::pipeline::read_time::ReadTime;
-use crate::ports::store::KeyChange;
 
 #[tokio::test]
 async fn a_store_that_fails_admits_nobody_and_recovers() {
@@ -20,11 +19,7 @@ async fn a_store_that_fails_admits_nobody_and_recovers() {
     for verb in ["charge", "change_key"] {
         *scene.store.broken.lock() = Some(verb);
         let order = scene.order(scene.signed());
-        assert_eq!(
-            verdict(&scene.pipeline.issue_key(order, None, KeyChange::Rotate).await),
-            "500 store",
-            "{verb}"
-        );
+        assert_eq!(verdict(&scene.pipeline.rotate_key(order, None).await), "500 store", "{verb}");
     }
     *scene.store.broken.lock() = Some("status");
     assert_eq!(verdict(&scene.pipeline.key_status(client(1), agent(7)).await), "500 store");

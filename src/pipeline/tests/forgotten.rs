@@ -9,7 +9,7 @@ use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::Credential;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::refusal::Refusal;
-use crate::ports::store::{KeyChange, Store};
+use crate::ports::store::Store;
 
 const DAY_SECS: u64 = 86_400;
 
@@ -50,12 +50,12 @@ async fn an_owner_is_told_when_signatures_are_accepted_again_and_that_is_true() 
 async fn key_management_says_the_same_and_changes_nothing() {
     let (scene, key) = forgetful(None).await;
     let order = || scene.order(scene.signed());
-    assert_eq!(retry_after(scene.pipeline.issue_key(order(), None, KeyChange::Rotate).await), 60);
-    assert_eq!(retry_after(scene.pipeline.issue_key(order(), None, KeyChange::Issue).await), 60);
+    assert_eq!(retry_after(scene.pipeline.rotate_key(order(), None).await), 60);
+    assert_eq!(retry_after(scene.pipeline.generate_key(order(), None).await), 60);
     assert_eq!(retry_after(scene.pipeline.revoke_key(order()).await), 60);
     assert_eq!(scene.verdict(&key).await, "admitted");
     scene.clock.advance_secs(60);
-    assert_eq!(verdict(&scene.pipeline.issue_key(order(), None, KeyChange::Rotate).await), "admitted");
+    assert_eq!(verdict(&scene.pipeline.rotate_key(order(), None).await), "admitted");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ mod custody;
 mod failures;
 mod faults;
 mod forgotten;
+mod held;
 mod limits;
 mod messages;
 mod order;
@@ -11,6 +12,7 @@ mod owners;
 mod profile;
 mod readiness;
 mod scripted;
+mod wallets;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -38,6 +40,7 @@ use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::domain::tier::{PerTier, Tier};
 use crate::pipeline::credential::{Ask, Credential, SignedRequest};
 use crate::pipeline::custody::KeyOrder;
+use crate::pipeline::owner::Signatory;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::{Access, Pipeline, Ports, Rules};
@@ -74,7 +77,7 @@ struct Scene {
     entropy: Arc<Counting>,
     access: Access,
     nonces: AtomicU64,
-    owner: OnceLock<Address>,
+    by: OnceLock<Signatory>,
     _folder: TempDir,
 }
 
@@ -84,6 +87,14 @@ impl Scene {
     }
 
     fn with(signature_format: SignatureFormat, failures: Option<Quota>) -> Self {
+        Self::under(signature_format, failures, |_| {})
+    }
+
+    fn under(
+        signature_format: SignatureFormat,
+        failures: Option<Quota>,
+        change: impl FnOnce(&mut Rules),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(SimulatedClock::new(START_SECS));
         let options = Options {
@@ -97,6 +108,7 @@ impl Scene {
             inner,
             revokes_before_admit: AtomicBool::new(false),
             revoked_elsewhere: AtomicBool::new(false),
+            knows_no_signers: AtomicBool::new(false),
             is_far: AtomicBool::new(false),
             look_ups: AtomicUsize::new(0),
             most_look_ups: AtomicUsize::new(0),
@@ -125,15 +137,18 @@ impl Scene {
             clock: clock.clone(),
             entropy: entropy.clone(),
         };
-        let rules = Rules {
+        let mut rules = Rules {
             signing_domain: domain(),
             signature_format,
             freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
             stakes: PerTier::from_array(STAKES.map(U256::from)),
             key_format: ApiKeyFormat::new("svc_live_v1_"),
+            keys_end_with_signer: false,
+            agent_wallet: false,
             key_management: Quota::per_hour(10),
             failures,
         };
+        change(&mut rules);
         let quotas = PerTier::from_array(LIMITS.map(Quota::per_minute));
         Self {
             pipeline: Arc::new(Pipeline::new(ports, rules)),
@@ -149,7 +164,7 @@ impl Scene {
                 parts: Parts::Whole,
             },
             nonces: AtomicU64::new(1),
-            owner: OnceLock::new(),
+            by: OnceLock::new(),
             _folder: folder,
         }
     }
@@ -178,7 +193,8 @@ impl Scene {
         let nonce = Nonce::new(U256::from(self.nonces.fetch_add(1, Ordering::SeqCst)));
         let key = ApiKeyFormat::new("svc_live_v1_").mint(nonce.to_bytes());
         let declared_endpoint = declared.map(|url| Endpoint::parse(url).unwrap());
-        let change = KeyChange::Rotate(NewKey { digest: key.digest(), declared_endpoint });
+        let signer = signer(1).address();
+        let change = KeyChange::Rotate(NewKey { digest: key.digest(), declared_endpoint, signer });
         let claim = NonceClaim { nonce, signed_at: UnixSeconds(self.clock.unix_seconds()) };
         assert_eq!(self.store.inner.change_key(agent(7), claim, change).await.unwrap(), KeyChanged::Done);
         Credential::Key { digest: key.digest(), named: None }
@@ -214,7 +230,7 @@ impl Scene {
     }
 
     fn order(&self, signed: SignedRequest) -> KeyOrder<'_> {
-        KeyOrder { client: client(1), signed, owner: &self.owner, recorder: None }
+        KeyOrder { client: client(1), signed, by: &self.by, recorder: None }
     }
 }
 

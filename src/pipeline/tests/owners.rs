@@ -7,15 +7,14 @@ use alloy::primitives::Address;
 
 use super::{LIMITS, Reported, STAKES, START_SECS, Scene, agent, profile, signer, verdict};
 use crate::domain::denial::Denial;
-use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::credential::{Credential, SignedRequest};
+use crate::pipeline::owner::Signatory;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::{Asker, Parts};
 use crate::ports::clock::Clock;
-use crate::ports::store::KeyChange;
 
 #[tokio::test]
 async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner() {
@@ -33,6 +32,7 @@ async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner()
             owner: signer(2).address(),
             recovered_signer: Some(signer(1).address()),
             domain: Arc::clone(super::domain().domain()),
+            own_type: None,
         }
     );
     scene.stake(1_000);
@@ -110,14 +110,12 @@ async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_non
         let permit = scene.admit(&by_wallet).await.unwrap();
         assert_eq!(permit.profile().holders.owner, wallet);
         assert_eq!(scene.verdict(&by_wallet).await, "400 replay");
-        assert_eq!(
-            verdict(&scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await),
-            "400 replay"
-        );
+        assert_eq!(verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await), "400 replay");
         let signed = SignedRequest { signature: signature_of(bytes), ..scene.signed() };
-        scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await.unwrap();
+        scene.pipeline.rotate_key(scene.order(signed), None).await.unwrap();
     }
-    assert_eq!(scene.owner.get(), Some(&wallet), "the audit log names the wallet");
+    let by = Signatory { owner: wallet, signer: wallet };
+    assert_eq!(scene.by.get(), Some(&by), "the audit log names the wallet");
     let asked = scene.chain.calls("ask_holders");
     let stale = SignedRequest {
         signature: signature_of(99),
@@ -139,7 +137,13 @@ async fn without_consent_a_wallets_agent_is_nobodys_and_a_silent_node_lets_nobod
         let refused = scene.admit(&credential).await;
         let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
         let domain = Arc::clone(super::domain().domain());
-        let expected = Denial::SignatureInvalid { agent: agent(7), owner: wallet, recovered_signer, domain };
+        let expected = Denial::SignatureInvalid {
+            agent: agent(7),
+            owner: wallet,
+            recovered_signer,
+            domain,
+            own_type: None,
+        };
         assert_eq!(*denial, expected);
     }
     *scene.chain.owner.lock() = Reported::Is(None);
@@ -199,28 +203,4 @@ async fn an_agent_without_details_passes_where_they_are_not_shown_and_is_503_at_
     *scene.chain.latest.lock() = whole;
     scene.clock.advance_secs(60);
     assert_eq!(scene.verdict(&credentials[1]).await, "admitted", "its nonce is unused");
-}
-
-#[tokio::test]
-async fn an_agents_wallet_signs_as_its_owner_does_until_it_is_cleared() {
-    let scene = Scene::new();
-    let (owner, wallet) = (signer(2).address(), signer(1).address());
-    let held =
-        |wallet| Arc::new(TrustProfile { holders: Holders { owner, wallet }, ..profile(owner, STAKES[3]) });
-    *scene.chain.owner.lock() = Reported::Is(Some(owner));
-    *scene.chain.wallet.lock() = Some(wallet);
-    *scene.chain.profile.lock() = Reported::Is(Some(held(Some(wallet))));
-    *scene.chain.latest.lock() = Reported::Is(Some(held(Some(wallet))));
-    let by_wallet = || Credential::Signature(scene.signed());
-    assert_eq!(scene.verdict(&by_wallet()).await, "admitted");
-    scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
-    assert_eq!(scene.owner.get(), Some(&wallet), "the audit log names who signed");
-    // Cleared between the two reads, and then for good.
-    *scene.chain.profile.lock() = Reported::Is(Some(held(None)));
-    *scene.chain.latest.lock() = Reported::Is(Some(held(None)));
-    assert_eq!(scene.verdict(&by_wallet()).await, "401 signature");
-    *scene.chain.wallet.lock() = None;
-    assert_eq!(scene.verdict(&by_wallet()).await, "401 signature");
-    let by_owner = scene.signed_by(&signer(2), agent(7), START_SECS);
-    assert_eq!(scene.verdict(&Credential::Signature(by_owner)).await, "admitted");
 }

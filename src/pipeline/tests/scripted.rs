@@ -164,6 +164,8 @@ pub(super) struct TamperedStore {
     pub(super) revokes_before_admit: AtomicBool,
     /// Another replica revoked the key, and this one still finds it.
     pub(super) revoked_elsewhere: AtomicBool,
+    /// A former release made the keys, which kept no signers.
+    pub(super) knows_no_signers: AtomicBool,
     /// Keys are looked up elsewhere, which takes a while.
     pub(super) is_far: AtomicBool,
     /// How many are being looked up, and how many were at once at most.
@@ -205,7 +207,13 @@ impl Store for TamperedStore {
             }));
         }
         match self.enter("find") {
-            Ok(()) => self.inner.find(digest),
+            Ok(()) => match self.inner.find(digest) {
+                Either::Left(found) if self.knows_no_signers.load(Ordering::SeqCst) => {
+                    let forget = |owner| KeyOwner { signer: None, ..owner };
+                    Either::Left(ready(found.into_inner().map(|owner| owner.map(forget))))
+                }
+                found => found,
+            },
             Err(fault) => Either::Left(ready(Err(fault))),
         }
     }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use alloy::primitives::Address;
 use parking_lot::Mutex;
 
 use crate::domain::agent_id::AgentId;
@@ -43,6 +44,7 @@ struct Slot {
 pub(super) struct CurrentKey {
     pub(super) digest: KeyDigest,
     pub(super) origin: Option<WebOrigin>,
+    pub(super) signer: Option<Address>,
 }
 
 #[derive(Debug)]
@@ -60,6 +62,7 @@ impl CurrentKey {
             KeyChange::Issue(key) | KeyChange::Rotate(key) => Some(Self {
                 digest: key.digest,
                 origin: key.declared_endpoint.map(|endpoint| endpoint.origin().clone()),
+                signer: Some(key.signer),
             }),
             KeyChange::Revoke => None,
         }
@@ -77,7 +80,7 @@ impl Book {
         let shard = self.index.of(&half).lock();
         let slot = shard.get(&half)?.lock();
         let key = slot.key.as_ref().filter(|key| key.digest == *digest)?;
-        Some(KeyOwner { agent: slot.agent, declared_origin: key.origin.clone() })
+        Some(KeyOwner { agent: slot.agent, declared_origin: key.origin.clone(), signer: key.signer })
     }
 
     pub(super) fn has_key(&self, agent: AgentId) -> bool {

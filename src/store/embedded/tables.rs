@@ -29,6 +29,10 @@ const BINDING_CHAIN: &str = "chain";
 /// Agent → digest of its key and the endpoint that was declared with it.
 const KEYS: TableDefinition<'_, [u8; 32], ([u8; 32], Option<&str>)> = TableDefinition::new("keys");
 
+/// Agent → digest of its key and the account that signed for it. A table of its own: releases that don't know it can still
+/// use the file, and the digest tells a key that one of them has made.
+const SIGNERS: TableDefinition<'_, [u8; 32], ([u8; 32], [u8; 20])> = TableDefinition::new("signers");
+
 /// Agent and nonce → Unix seconds of use, or of the signature's timestamp if that is later.
 const NONCES: TableDefinition<'_, [u8; 64], u64> = TableDefinition::new("nonces");
 
@@ -89,6 +93,10 @@ pub(super) fn load(database: &Database) -> Result<Loaded, redb::Error> {
     let transaction = database.begin_read()?;
     let forgotten_before = meta(&transaction, META_FORGOTTEN_BEFORE)?;
     let newest_use_secs = transaction.open_table(NONCES_BY_TIME)?.last()?.map(|(row, _)| row.value().0);
+    let signers = match transaction.open_table(SIGNERS) {
+        Err(TableError::TableDoesNotExist(_)) => None,
+        opened => Some(opened?),
+    };
     let table = transaction.open_table(KEYS)?;
     let mut keys = HashMap::with_capacity(usize::try_from(table.len()?).unwrap_or_default());
     let mut unreadable = Vec::new();
@@ -96,7 +104,14 @@ pub(super) fn load(database: &Database) -> Result<Loaded, redb::Error> {
         let (agent, key) = row?;
         let agent = AgentId::from_bytes(agent.value());
         match current_key(key.value()) {
-            Some(key) => drop(keys.insert(agent, key)),
+            Some(mut key) => {
+                let row =
+                    signers.as_ref().map(|signers| signers.get(agent.to_bytes())).transpose()?.flatten();
+                let signer = row.map(|row| row.value());
+                key.signer =
+                    signer.filter(|(digest, _)| *digest == key.digest.to_bytes()).map(|(_, by)| by.into());
+                keys.insert(agent, key);
+            }
             None => unreadable.push(agent),
         }
     }
@@ -115,7 +130,7 @@ pub(super) fn load(database: &Database) -> Result<Loaded, redb::Error> {
 /// from there can't be told, so it is no key.
 fn current_key((digest, endpoint): ([u8; 32], Option<&str>)) -> Option<CurrentKey> {
     let origin = endpoint.map(WebOrigin::parse).transpose().ok()?;
-    Some(CurrentKey { digest: KeyDigest::from_bytes(digest), origin })
+    Some(CurrentKey { digest: KeyDigest::from_bytes(digest), origin, signer: None })
 }
 
 fn meta(transaction: &ReadTransaction, name: &str) -> Result<u64, redb::Error> {
@@ -132,6 +147,7 @@ pub(super) fn begin(database: &Database) -> Result<WriteTransaction, redb::Error
 
 /// The tables while they are being written.
 pub(super) struct Tables<'a> {
+    transaction: &'a WriteTransaction,
     meta: Table<'a, &'static str, u64>,
     keys: Table<'a, [u8; 32], ([u8; 32], Option<&'static str>)>,
     nonces: Table<'a, [u8; 64], u64>,
@@ -141,6 +157,7 @@ pub(super) struct Tables<'a> {
 impl<'a> Tables<'a> {
     pub(super) fn open(transaction: &'a WriteTransaction) -> Result<Self, redb::Error> {
         Ok(Self {
+            transaction,
             meta: transaction.open_table(META)?,
             keys: transaction.open_table(KEYS)?,
             nonces: transaction.open_table(NONCES)?,
@@ -158,6 +175,14 @@ impl<'a> Tables<'a> {
         match row {
             Some(row) => self.keys.insert(agent.to_bytes(), row)?,
             None => self.keys.remove(agent.to_bytes())?,
+        };
+        // Opened for changes of keys alone: signatures, which are many more, use none of it.
+        let mut signers = self.transaction.open_table(SIGNERS)?;
+        match key {
+            Some(key) => {
+                signers.insert(agent.to_bytes(), (key.digest.to_bytes(), key.signer.into_array()))?
+            }
+            None => signers.remove(agent.to_bytes())?,
         };
         Ok(())
     }

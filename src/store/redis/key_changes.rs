@@ -1,7 +1,7 @@
 //! Changing an agent's key: one script in the slot where the agent is, and all that its key needs.
 //!
-//! The record decides which key is current; the entry of a digest says whose it is. `RedisStore::fits` sees to it that
-//! both are in one slot, so a change is made as a whole or not at all, on a server and on what replicates it.
+//! The record decides which key is current; the entry of a digest says whose it is, and beside it stands who signed for it.
+//! `RedisStore::fits` sees to it that all are in one slot, so a change is made as a whole or not at all, on a server and on what replicates it.
 //!
 //! A change that timed out may have been made, or may yet be: the caller gets a fault and no key. With too few replicas a
 //! key is not made. A revocation does not ask for them first: that an old key is dead is worth more than knowing how many
@@ -30,12 +30,13 @@ impl RedisStore {
         };
         let shard = Shard::of_agent(agent);
         let mut keys = vec![Name::Epoch(shard), Name::Nonces(shard), Name::Record(agent)];
-        keys.extend(new.map(|new| Name::Entry(&new.digest)));
+        keys.extend(new.into_iter().flat_map(|new| [Name::Entry(&new.digest), Name::Signer(&new.digest)]));
         let swap = self.shared.with_nonce_limits(self.shared.scripts.change_key.on(&keys));
         let mut swap = swap.arg(claim.signed_at.0).arg(names::nonce(agent, claim.nonce)).arg(verb);
         if let Some(new) = new {
             self.check_replicas(shard).await?;
             swap = swap.arg(new.digest.to_bytes().as_slice()).arg(entry_of(agent, new));
+            swap = swap.arg(new.signer.as_slice());
         }
         swap.is_write = Some(|value| matches!(key_change(value), Ok((KeyChanged::Done, _))));
         let (changed, replaced) = key_change(&self.servers.ask(swap).await?)?;

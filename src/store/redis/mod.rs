@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use alloy::primitives::Address;
 use async_trait::async_trait;
 use futures_util::future::Either;
 use quick_cache::sync::Cache;
@@ -141,7 +142,12 @@ impl RedisStore {
     async fn look_up(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, RedisError> {
         let get = self.shared.command("GET", Name::Entry(digest));
         let Some(entry) = read::<Option<Vec<u8>>>(&self.servers.ask(get).await?)? else { return Ok(None) };
-        let owner = owner(&entry).ok_or(RedisError::Unreadable)?;
+        let mut owner = owner(&entry).ok_or(RedisError::Unreadable)?;
+        // After the entry, so that a digest of no key costs one command.
+        let get = self.shared.command("GET", Name::Signer(digest));
+        if let Some(signer) = read::<Option<Vec<u8>>>(&self.servers.ask(get).await?)? {
+            owner.signer = Some(Address::try_from(&*signer).map_err(|_| RedisError::Unreadable)?);
+        }
         self.known.insert(*digest, owner.clone());
         Ok(Some(owner))
     }
@@ -280,7 +286,7 @@ fn owner(entry: &[u8]) -> Option<KeyOwner> {
         "" => None,
         origin => Some(WebOrigin::parse(origin).ok()?),
     };
-    Some(KeyOwner { agent: AgentId::from_bytes(*agent), declared_origin })
+    Some(KeyOwner { agent: AgentId::from_bytes(*agent), declared_origin, signer: None })
 }
 
 /// Reads the files with certificates.

@@ -12,7 +12,7 @@ const WINDOW: &str = include_str!("scripts/window.lua");
 const NONCES: &str = include_str!("scripts/nonces.lua");
 
 /// How many arguments the longest command has, its name included.
-const ARGUMENTS: usize = 16;
+const ARGUMENTS: usize = 17;
 
 /// How many bytes a command has that the longest names and numbers are in.
 const COMMAND_BYTES: usize = 512;

@@ -77,7 +77,8 @@ fn lost_nonces_are_named_with_the_moment_from_which_on_signatures_are_accepted()
 #[test]
 fn a_signature_that_is_not_the_owners_is_answered_with_the_domain_that_is_expected() {
     let (agent, owner) = (AgentId::new(U256::from(7)), Address::ZERO);
-    let denial = Denial::SignatureInvalid { agent, owner, recovered_signer: None, domain: domain() };
+    let denial =
+        Denial::SignatureInvalid { agent, owner, recovered_signer: None, domain: domain(), own_type: None };
     let (_, answer) = denied(denial).answer(0);
     let body: Value = serde_json::from_slice(answer.body()).unwrap();
     let expected = "The signature is not the agent owner's for the EIP-712 domain of name \"Name \\\"x\\\"\", \
@@ -108,7 +109,13 @@ fn each_cause_of_the_contract_has_its_row() {
             "recoveredSigner": recovered_signer.map(|signer| signer.to_checksum(None)),
         });
         (
-            denied(Denial::SignatureInvalid { agent, owner, recovered_signer, domain: domain() }),
+            denied(Denial::SignatureInvalid {
+                agent,
+                owner,
+                recovered_signer,
+                domain: domain(),
+                own_type: None,
+            }),
             401,
             "SIGNATURE_INVALID",
             details,
@@ -214,6 +221,7 @@ fn each_row_carries_its_headers_in_their_order() {
         owner: Address::repeat_byte(0xab),
         recovered_signer: None,
         domain: domain(),
+        own_type: None,
     };
     let challenge = ("www-authenticate", "Bearer realm=\"agents\"");
     for (cause, headers, at_gateway) in [

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy::primitives::{Bytes, U256};
+use alloy::primitives::{Address, Bytes, U256};
 use alloy::sol_types::SolCall;
 use sha2::{Digest, Sha256};
 use tiergate::config::Settings;
@@ -124,7 +124,7 @@ fn store_of(service: &Service) -> Arc<dyn Store> {
 
 async fn issue(store: &dyn Store, agent: usize) {
     let digest = KeyDigest::from_bytes(Sha256::digest(key(agent)).into());
-    let change = KeyChange::Issue(NewKey { digest, declared_endpoint: None });
+    let change = KeyChange::Issue(NewKey { digest, declared_endpoint: None, signer: Address::ZERO });
     let signed_at = UnixSeconds(Os::new().unix_seconds());
     let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at };
     let changed = store.change_key(AgentId::new(id_of(agent)), claim, change).await.unwrap();

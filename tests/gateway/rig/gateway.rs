@@ -132,10 +132,7 @@ impl Gateway {
 
     /// How much memory the process has, in bytes.
     pub(crate) fn resident_bytes(&self) -> usize {
-        let pid = self.service.process.as_ref().unwrap().pid;
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
+        self.service.resident_bytes()
     }
 
     #[track_caller]

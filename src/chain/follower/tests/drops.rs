@@ -52,11 +52,11 @@ async fn each_change_of_each_registry_shows_after_one_poll() {
     let organizations = |id: u64, joins: bool| -> Change {
         Box::new(move |scene| match joins {
             true => scene.call(
-                on.organization.unwrap(),
+                on.organization().unwrap(),
                 &Registries::addMemberCall { orgId: U256::from(id), agentId: one },
             ),
             false => scene.call(
-                on.organization.unwrap(),
+                on.organization().unwrap(),
                 &Registries::removeMemberCall { orgId: U256::from(id), agentId: one },
             ),
         })
@@ -101,7 +101,7 @@ async fn an_organization_that_changes_drops_its_members_alone() {
     }
     let org = details(&scene.profile(4).await.unwrap()).organizations[1].org_id;
     let call = Registries::setVerifiedCall { orgId: org, verified: true };
-    scene.call(scene.registries.organization.unwrap(), &call);
+    scene.call(scene.registries.organization().unwrap(), &call);
     scene.tick(&mut following).await;
     assert!(scene.is_cached(1).await);
     assert!(details(&scene.profile(4).await.unwrap()).organizations[1].verified);

@@ -5,7 +5,7 @@ use alloy::sol_types::SolEvent;
 
 use super::{BlockTracker, OVERLAP, Position, SPAN_MAX};
 use crate::chain::block::{Block, Log};
-use crate::chain::registries::standard::Staked;
+use crate::chain::registries::stake_vault::Staked;
 
 /// A block of a fork; forks have different blocks from their first on, and higher forks later ones.
 fn block(fork: u64, number: u64) -> Block {

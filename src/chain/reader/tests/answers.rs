@@ -18,7 +18,7 @@ use crate::chain::fixture::{
 };
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::reader::PINNED;
-use crate::chain::registries::standard::{Error, tokenURICall};
+use crate::chain::registries::identity::{Error, tokenURICall};
 use crate::chain::tests::clock::until;
 use crate::chain::tests::results::{
     aggregate, aggregate_at, aggregate_of, dated, hex, not_minted, results, returned, reverted, word,

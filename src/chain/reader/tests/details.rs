@@ -11,9 +11,8 @@ use crate::chain::answer::Result3;
 use crate::chain::fixture::{
     ALL, Bench, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, cause, details,
 };
-use crate::chain::registries::standard::{
-    OrganizationRow, getValidationCall, getValidationReturn, tokenURICall,
-};
+use crate::chain::registries::documented::{OrganizationRow, getValidationCall, getValidationReturn};
+use crate::chain::registries::identity::tokenURICall;
 use crate::chain::tests::results::{aggregate, hex, organizations, results, returned, reverted};
 use crate::domain::profile::TrustProfile;
 use crate::ports::chain::{Asker, Chain, Parts};

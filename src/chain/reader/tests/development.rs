@@ -11,7 +11,7 @@ use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::fixture::{Identity, create, send};
 use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
-use crate::domain::registries::Registries;
+use crate::domain::registries::{Registries, RegistrySet};
 use crate::ports::chain::{Asker, Chain, Parts};
 
 fn bench_of(scene: &DevScene, registries: Registries) -> Bench {
@@ -151,7 +151,9 @@ async fn a_probe_names_the_configuration_key_of_an_address_without_a_contract() 
         ("chain.contracts.stake_vault", |on, to| on.stake_vault = to),
         ("chain.contracts.reputation", |on, to| on.reputation = Some(to)),
         ("chain.contracts.validation", |on, to| on.validation = Some(to)),
-        ("chain.contracts.organization", |on, to| on.organization = Some(to)),
+        ("chain.contracts.organization", |on, to| {
+            on.set = RegistrySet::Documented { organization: Some(to) }
+        }),
     ];
     for (name, change) in changes {
         let mut registries = scene.registries;

@@ -13,7 +13,7 @@ use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, Bench, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
 };
-use crate::chain::registries::standard::ownerOfCall;
+use crate::chain::registries::identity::ownerOfCall;
 use crate::chain::tests::results::{aggregate_of, dated, hex, returned, reverted};
 use crate::ports::chain::{Asked, AskedHolders, Chain, ChainFault};
 

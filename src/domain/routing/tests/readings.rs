@@ -236,7 +236,8 @@ fn a_public_path_is_public_by_the_same_route_when_all_is_decoded_and_resolved() 
         Ok(())
     });
     checked.unwrap();
-    assert!(public.get() > 50, "{} public paths were met", public.get());
+    // Some 70 of the usual number of cases: so few happen in none of a billion runs.
+    assert!(public.get() > 20, "{} public paths were met", public.get());
 }
 
 /// So many times the usual number of cases, which `PROPTEST_CASES` sets.

@@ -6,7 +6,7 @@ use std::fs;
 use crate::domain::endpoint::Endpoint;
 use crate::ports::store::{KeyChange, NewKey, Store};
 use crate::store::contract::seed::seed;
-use crate::store::contract::{agent, claim, digest};
+use crate::store::contract::{agent, claim, digest, key};
 use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_nonce, clock, on, open, used_nonces};
@@ -23,7 +23,7 @@ async fn images() -> [(&'static str, Vec<u8>); 2] {
     for number in 0..AGENTS {
         let endpoint =
             Endpoint::parse(&format!("https://agent-{number}.example/{}", "x".repeat(300))).unwrap();
-        let new_key = NewKey { digest: digest(number), declared_endpoint: Some(endpoint) };
+        let new_key = NewKey { declared_endpoint: Some(endpoint), ..key(number) };
         store.change_key(agent(number), claim(1, START_SECS), KeyChange::Issue(new_key)).await.unwrap();
         by_nonce(&store, number, 2).await;
     }

@@ -12,7 +12,7 @@ use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::nonce::Nonce;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, NonceRefused, Proof, Scope, Store};
-use crate::store::contract::{Bench, MANY, agent, claim, digest, key, store_contract, until};
+use crate::store::contract::{Bench, MANY, SIGNER, agent, claim, digest, key, store_contract, until};
 use crate::store::embedded::book::{Book, CurrentKey};
 use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::platter::Platter;
@@ -29,6 +29,7 @@ mod killed;
 mod lost;
 mod platter;
 mod sharing;
+mod signers;
 
 /// The wall clock at the start of a test, in Unix seconds.
 const START_SECS: u64 = 1_700_000_000;
@@ -109,7 +110,7 @@ async fn keys_endpoints_and_nonces_survive_a_restart() {
     let endpoint = Endpoint::parse("https://app.example:8443/hook?x=1").unwrap();
     let clock = clock();
     let store = open(folder.path(), &clock).unwrap();
-    let new_key = NewKey { digest: digest(1), declared_endpoint: Some(endpoint.clone()) };
+    let new_key = NewKey { declared_endpoint: Some(endpoint.clone()), ..key(1) };
     store.change_key(agent(1), claim(1, START_SECS), KeyChange::Issue(new_key)).await.unwrap();
     rotate(&store, 2, 1, 2).await;
     rotate(&store, 2, 2, 22).await;
@@ -121,6 +122,7 @@ async fn keys_endpoints_and_nonces_survive_a_restart() {
     let store = reopen(folder.path(), &clock).await;
     let owner = store.find(&digest(1)).await.unwrap().unwrap();
     assert_eq!((owner.agent, owner.declared_origin.as_ref()), (agent(1), Some(endpoint.origin())));
+    assert_eq!(owner.signer, Some(SIGNER));
     assert!(matches!(by_key(&store, 2, 22).await, Admission::Admitted { .. }));
     for (agent_number, gone) in [(2, 2), (3, 3)] {
         assert_eq!(store.find(&digest(gone)).await.unwrap(), None);
@@ -174,7 +176,8 @@ fn a_known_agent_takes_less_than_400_bytes() {
         let origin = WebOrigin::parse(&format!("https://agent-{number}.example")).unwrap();
         // An origin is shared by reference counts: two words beside its text.
         origins += origin.as_str().len() + 16;
-        book.set_key(agent(number), Some(CurrentKey { digest: digest(number), origin: Some(origin) }));
+        let key = CurrentKey { digest: digest(number), origin: Some(origin), signer: Some(SIGNER) };
+        book.set_key(agent(number), Some(key));
     }
     let bytes = (book.table_bytes() + origins) / AGENTS as usize;
     assert!((100..400).contains(&bytes), "{bytes} bytes");

@@ -5,17 +5,20 @@ use redis::Value;
 
 use crate::domain::api_key::KeyDigest;
 use crate::ports::store::{KeyChange, KeyChanged, NonceRefused, Store};
-use crate::store::contract::{agent, claim, digest, key};
+use crate::store::contract::{SIGNER, agent, claim, digest, key};
 use crate::store::redis::RedisStore;
 use crate::store::redis::answers::read;
 use crate::store::redis::names::{Name, Shard};
 use crate::store::redis::scripts::Request;
 use crate::store::redis::tests::{SIGNED_SECS, opened, options, served};
 
-/// For how many seconds an entry is there: -1 is for ever, -2 for one that is not there.
+/// For how many seconds an entry and its signer are there: -1 is for ever, -2 for one that is not there.
 async fn ttl(store: &RedisStore, number: u64) -> Value {
-    let ttl = store.shared.command("TTL", Name::Entry(&digest(number)));
-    store.servers.ask(ttl).await.unwrap()
+    let ttl = async |name| store.servers.ask(store.shared.command("TTL", name)).await.unwrap();
+    let digest = digest(number);
+    let (entry, signer) = (ttl(Name::Entry(&digest)).await, ttl(Name::Signer(&digest)).await);
+    assert_eq!(entry, signer);
+    entry
 }
 
 async fn size(store: &RedisStore) -> u64 {
@@ -56,6 +59,22 @@ async fn a_refused_change_leaves_nothing() {
         }
     }
     assert_eq!((ttl(&store, 2).await, size(&store).await), (Value::Int(-2), before));
+}
+
+#[tokio::test]
+async fn a_key_of_a_release_that_kept_no_signers_is_nobodys_until_it_is_replaced() {
+    let Some((server, store, clock)) = served(&[]).await else { return };
+    let change =
+        async |nonce, change| store.change_key(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap();
+    change(1, KeyChange::Issue(key(1))).await;
+    let forget = store.shared.command("DEL", Name::Signer(&digest(1)));
+    store.servers.ask(forget).await.unwrap();
+    for replica in [&store, &opened(options(&server.url()), &clock).await] {
+        let owner = replica.find(&digest(1)).await.unwrap().unwrap();
+        assert_eq!((owner.agent, owner.signer), (agent(1), None));
+    }
+    change(2, KeyChange::Rotate(key(2))).await;
+    assert_eq!(store.find(&digest(2)).await.unwrap().unwrap().signer, Some(SIGNER));
 }
 
 #[tokio::test]

@@ -1,13 +1,21 @@
-//! The token that a stake vault takes, where the vault names it, and its decimals. No read of an agent needs them.
+//! The stake vault: where an agent's tier comes from. Also the token that it takes, where it names it, and its decimals,
+//! which no read of an agent needs.
 
 use alloy::primitives::{Address, U256};
 use alloy::sol;
 use alloy::sol_types::{SolCall, SolValue};
 
 use crate::chain::answer::{Call3, Result3};
-use crate::chain::registries::standard::call;
+use crate::chain::fault::ReadError;
+use crate::chain::registries::results::{call, decode};
+use crate::domain::agent_id::AgentId;
 
 sol! {
+    /// Only the first word counts.
+    function getStake(uint256 agentId) external view returns (uint256 amount);
+    event Staked(uint256 indexed agentId, address indexed staker, uint256 amount);
+    event Unstaked(uint256 indexed agentId, address indexed staker, uint256 amount);
+
     /// Names by which vaults tell their token. The last one is ERC-4626's.
     function token() external view returns (address);
     function stakingToken() external view returns (address);
@@ -16,6 +24,16 @@ sol! {
 
     /// ERC-20.
     function decimals() external view returns (uint8);
+}
+
+/// The call for an agent's stake.
+pub(super) fn stake_call(vault: Address, agent: AgentId) -> Call3 {
+    call(vault, getStakeCall { agentId: agent.token_id() }.abi_encode())
+}
+
+/// The stake in the result of [`stake_call`].
+pub(super) fn read_stake(results: &mut impl Iterator<Item = Result3>) -> Result<U256, ReadError> {
+    decode::<getStakeCall>("chain.contracts.stake_vault", results)
 }
 
 /// The calls for a vault's token.

@@ -3,27 +3,26 @@
 use alloy::primitives::{Address, Bytes, U256};
 use alloy::sol_types::{SolCall, SolError};
 
-use super::{
-    ERC721NonexistentToken, Error, OrganizationRow, OwnerQueryForNonexistentToken, TokenDoesNotExist,
-    getValidationCall, getValidationReturn, read_holders, tokenURICall,
-};
+use super::{OrganizationRow, getValidationCall, getValidationReturn, read_owner, tokenURICall};
 use crate::chain::answer::{Result3, read_dated};
 use crate::chain::contract_check::all_usable;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{ALL, OWNER, agent, details};
+use crate::chain::registries::identity::{
+    ERC721NonexistentToken, Error, OwnerQueryForNonexistentToken, TokenDoesNotExist,
+};
 use crate::chain::tests::results::{
     aggregate, not_minted, organizations, reputation, results, returned, reverted, validation, word,
 };
 use crate::domain::profile::{TrustProfile, Validation};
-use crate::domain::registries::Registries;
+use crate::domain::registries::{Registries, RegistrySet};
 
 fn read_on(registries: Registries, results: &[Result3]) -> Result<Option<TrustProfile>, ReadError> {
     registries.read_profile(agent(1), &mut results.iter().cloned())
 }
 
 fn owner(result: Result3) -> Result<Option<Address>, ReadError> {
-    let holders = read_holders(agent(1), &mut std::iter::once(result))?;
-    Ok(holders.map(|holders| holders.owner))
+    read_owner(agent(1), &mut std::iter::once(result))
 }
 
 /// The usual results with one of them replaced.
@@ -52,8 +51,16 @@ fn each_absent_registry_is_not_asked_and_leaves_the_others_in_their_places() {
     };
     assert_eq!(counts(Registries { reputation: None, ..ALL }, 3), (0, 3, 1));
     assert_eq!(counts(Registries { validation: None, ..ALL }, 4), (2, 0, 1));
-    assert_eq!(counts(Registries { organization: None, ..ALL }, 5), (2, 3, 0));
-    let none = Registries { reputation: None, validation: None, organization: None, ..ALL };
+    assert_eq!(
+        counts(Registries { set: RegistrySet::Documented { organization: None }, ..ALL }, 5),
+        (2, 3, 0)
+    );
+    let none = Registries {
+        reputation: None,
+        validation: None,
+        set: RegistrySet::Documented { organization: None },
+        ..ALL
+    };
     assert_eq!(none.profile_calls(agent(1)).len(), 3);
     assert!(read_on(none, &results()[..3]).unwrap().is_some());
 }

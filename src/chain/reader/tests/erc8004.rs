@@ -1,0 +1,381 @@
+//! ERC-8004's registries on the development chain.
+
+use std::collections::BTreeSet;
+
+use alloy::primitives::{Address, B256, U256};
+use serde_json::{Value, json};
+
+use crate::chain::answer::{Call3, Date};
+use crate::chain::block::Block;
+use crate::chain::fault::ReadError;
+use crate::chain::fixture::{
+    Bench, CHAIN_ID, ERC8004, LIFETIME, MULTICALL, PATIENT, Reply, TestNode, bench_with, cause, details,
+};
+use crate::chain::source::At;
+use crate::chain::tests::development::DevScene;
+use crate::chain::tests::results::{aggregate_at, hex};
+use crate::dev::accounts::SAMPLE_ACCOUNTS;
+use crate::dev::erc8004_rig::Erc8004;
+use crate::dev::fixture::{Registries as Documented, START_SECONDS, result};
+use crate::domain::agent_id::AgentId;
+use crate::domain::holders::Holders;
+use crate::domain::profile::TrustProfile;
+use crate::domain::registries::{Registries, RegistrySet};
+use crate::ports::chain::{Asker, Chain, Parts};
+
+/// The account that gives feedback and validates.
+const REVIEWER: usize = 9;
+
+fn account(index: usize) -> Address {
+    SAMPLE_ACCOUNTS[index].address
+}
+
+struct Scene {
+    dev: DevScene,
+    on: Erc8004,
+    registries: Registries,
+    bench: Bench,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        Self::looking_at(1_000).await
+    }
+
+    async fn looking_at(feedback_max: u32) -> Self {
+        let dev = DevScene::new().await;
+        let on = Erc8004::deploy(&*dev.chain, account(0));
+        let registries = Registries {
+            identity: on.identity,
+            reputation: Some(on.reputation),
+            validation: Some(on.validation),
+            set: RegistrySet::Erc8004 { feedback_max },
+            ..dev.registries
+        };
+        let bench = bench_with(&[dev.node.url()], (registries, dev.multicall), PATIENT);
+        Self { dev, on, registries, bench }
+    }
+
+    /// Registers an agent of the first account.
+    fn register(&self) -> AgentId {
+        AgentId::new(self.on.register(&*self.dev.chain, account(1), "ipfs://card"))
+    }
+
+    async fn profile(&self, agent: AgentId) -> TrustProfile {
+        let read = self.bench.reader.latest_profile(agent, Parts::Whole).await;
+        (*read.unwrap().unwrap()).clone()
+    }
+
+    fn feedback(&self, agent: AgentId, value: (i128, u8)) {
+        self.on.feedback(&*self.dev.chain, account(REVIEWER), agent.token_id(), value, "starred");
+    }
+
+    fn block(&self) -> Block {
+        serde_json::from_value(result(&self.dev.chain, "eth_getBlockByNumber", json!(["latest", false])))
+            .unwrap()
+    }
+
+    /// Lets the node refuse calls without `to`.
+    fn refuse_creations(&self) {
+        self.dev.play(|request| {
+            let is_creation = request["method"] == "eth_call" && request["params"][0].get("to").is_none();
+            is_creation.then(|| Reply::Error(-32_602, "missing to".to_owned(), None))
+        });
+    }
+}
+
+#[tokio::test]
+async fn agent_0_is_read_with_its_owner_its_wallet_and_its_uri_as_they_change() {
+    let scene = Scene::new().await;
+    let chain = &*scene.dev.chain;
+    let agent = scene.register();
+    let id = agent.token_id();
+    assert!(id.is_zero() && !scene.bench.reader.reserves(agent));
+    let holders = async || {
+        let read = scene.profile(agent).await.holders;
+        let asked = scene.bench.reader.holders(agent, Asker::Stranger).await.unwrap();
+        assert_eq!(asked, Some(read));
+        read
+    };
+    let [owner, buyer, wallet] = [1, 2, 3].map(account);
+    assert_eq!(holders().await, Holders { owner, wallet: Some(owner) });
+    scene.on.set_wallet(chain, owner, id, SAMPLE_ACCOUNTS[3].key);
+    assert_eq!(holders().await, Holders { owner, wallet: Some(wallet) });
+    let asked = scene.bench.reader.ask_holders(agent, B256::ZERO, &[0; 65]).await.unwrap().unwrap();
+    assert_eq!(asked.holders(), Holders { owner, wallet: Some(wallet) });
+    scene.on.transfer(chain, owner, buyer, id);
+    assert_eq!(holders().await, Holders { owner: buyer, wallet: None });
+    let asked = scene.bench.reader.ask_holders(agent, B256::ZERO, &[0; 65]).await.unwrap().unwrap();
+    assert_eq!(asked.holders(), Holders { owner: buyer, wallet: None });
+    assert_eq!(details(&scene.profile(agent).await).metadata_uri, "ipfs://card");
+    let long = "u".repeat(20_000);
+    scene.on.set_uri(chain, buyer, id, &long);
+    assert_eq!(details(&scene.profile(agent).await).metadata_uri, long[..16 * 1024]);
+    let nobody = AgentId::new(U256::from(1));
+    assert_eq!(scene.bench.reader.latest_profile(nobody, Parts::Whole).await.unwrap(), None);
+    assert_eq!(scene.bench.reader.holders(nobody, Asker::Stranger).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_log_says_what_to_read_and_never_who_the_owner_or_the_wallet_is() {
+    let scene = Scene::new().await;
+    let follower = scene.bench.reader.follower();
+    let mut following = follower.begin();
+    following.poll().await;
+    // The last logs name the contract that registered the agent, which had passed it on by then.
+    let id = scene.on.register_and_pass_on(&*scene.dev.chain, account(0), account(4));
+    let agent = AgentId::new(id);
+    following.poll().await;
+    let read = scene.bench.reader.profile(agent).await.unwrap().unwrap();
+    assert_eq!(read.holders.owner, account(4));
+    assert_eq!(read.holders, scene.profile(agent).await.holders);
+}
+
+#[tokio::test]
+async fn each_change_of_each_registry_shows_after_one_poll_and_nothing_is_read_without_one() {
+    type Change = Box<dyn Fn(&Scene, U256)>;
+    let scene = Scene::new().await;
+    let follower = scene.bench.reader.follower();
+    let mut following = follower.begin();
+    following.poll().await;
+    let agent = scene.register();
+    let [owner, reviewer] = [1, REVIEWER].map(account);
+    let hash = B256::repeat_byte(5);
+    let changes: [(&str, Change); 11] = [
+        (
+            "stake",
+            Box::new(|scene, id| {
+                let call = Documented::stakeCall { agentId: id, amount: U256::from(5) };
+                scene.dev.call(scene.registries.stake_vault, &call);
+            }),
+        ),
+        ("uri", Box::new(move |scene, id| scene.on.set_uri(&*scene.dev.chain, owner, id, "other"))),
+        (
+            "wallet",
+            Box::new(move |scene, id| {
+                scene.on.set_wallet(&*scene.dev.chain, owner, id, SAMPLE_ACCOUNTS[3].key);
+            }),
+        ),
+        ("no wallet", Box::new(move |scene, id| scene.on.unset_wallet(&*scene.dev.chain, owner, id))),
+        ("feedback", Box::new(|scene, id| scene.feedback(AgentId::new(id), (45, 1)))),
+        ("more feedback", Box::new(|scene, id| scene.feedback(AgentId::new(id), (-7, 18)))),
+        ("revoked", Box::new(move |scene, id| scene.on.revoke(&*scene.dev.chain, reviewer, id, 1))),
+        (
+            "answered",
+            Box::new(move |scene, id| {
+                scene.on.request(&*scene.dev.chain, owner, reviewer, id, hash);
+                scene.on.answer(&*scene.dev.chain, reviewer, hash, (100, "ipfs://one"));
+            }),
+        ),
+        (
+            "answered again",
+            Box::new(move |scene, _| {
+                scene.on.answer(&*scene.dev.chain, reviewer, hash, (0, "ipfs://two"));
+            }),
+        ),
+        (
+            "transferred",
+            Box::new(move |scene, id| {
+                scene.on.transfer(&*scene.dev.chain, owner, account(2), id);
+            }),
+        ),
+        (
+            "upgraded, and with other feedback",
+            Box::new(|scene, id| {
+                scene.on.upgrade_to_the_same(&*scene.dev.chain);
+                scene.feedback(AgentId::new(id), (1, 0));
+            }),
+        ),
+    ];
+    for (name, change) in changes {
+        let read = async || scene.bench.reader.profile(agent).await.unwrap().unwrap();
+        read().await;
+        scene.bench.clock.advance(LIFETIME);
+        following.poll().await;
+        let before = read().await;
+        let calls = scene.dev.node.calls("eth_call");
+        assert_eq!(read().await, before);
+        assert_eq!(scene.dev.node.calls("eth_call"), calls, "{name}: cached");
+        change(&scene, agent.token_id());
+        following.poll().await;
+        let after = read().await;
+        assert_ne!(after, before, "{name}");
+        assert_eq!(*after, scene.profile(agent).await, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_upgrade_drops_everybody() {
+    let scene = Scene::new().await;
+    let follower = scene.bench.reader.follower();
+    let mut following = follower.begin();
+    following.poll().await;
+    scene.on.upgrade_to_the_same(&*scene.dev.chain);
+    following.poll().await;
+    let drops = scene.bench.metrics.profile_drops.with_label_values(&["unknown_log"]).get();
+    assert_eq!(drops, 1);
+}
+
+#[tokio::test]
+async fn feedback_is_summed_exactly_over_decimals_without_what_is_revoked() {
+    let scene = Scene::new().await;
+    let agent = scene.register();
+    let none = details(&scene.profile(agent).await).reputation;
+    assert_eq!((none.total_text(), none.average_rating(), none.is_bounded), ("0".into(), None, false));
+    let most = 10_i128.pow(38);
+    for value in [(most, 0), (most, 0), (-most, 18), (1, 18), (45, 1), (7, 0)] {
+        scene.feedback(agent, value);
+    }
+    scene.on.revoke(&*scene.dev.chain, account(REVIEWER), agent.token_id(), 6);
+    scene.on.feedback(&*scene.dev.chain, account(8), agent.token_id(), (-5, 2), "");
+    let read = details(&scene.profile(agent).await).reputation;
+    assert_eq!(
+        (read.total_text().as_str(), read.feedback_count, read.is_bounded),
+        ("199999999999999999900000000000000000004.450000000000000001", 6, false)
+    );
+}
+
+#[tokio::test]
+async fn the_latest_answer_of_a_validator_counts_with_its_evidence_and_a_request_alone_does_not() {
+    let scene = Scene::new().await;
+    let agent = scene.register();
+    let (chain, id) = (&*scene.dev.chain, agent.token_id());
+    let [owner, validator] = [1, REVIEWER].map(account);
+    let [one, two] = [1, 2].map(B256::repeat_byte);
+    let read = async || {
+        let validation = details(&scene.profile(agent).await).validation.clone();
+        assert!(!validation.is_bounded);
+        (validation.count, validation.latest.map(|it| (it.passed, it.evidence, it.validator)))
+    };
+    let latest = |passed, evidence: &str| Some((passed, evidence.to_owned(), validator));
+    assert_eq!(read().await, (0, None));
+    scene.on.request(chain, owner, validator, id, one);
+    assert_eq!(read().await, (0, None));
+    scene.on.answer(chain, validator, one, (100, "ipfs://one"));
+    assert_eq!(read().await, (1, latest(true, "ipfs://one")));
+    scene.dev.clock.set(START_SECONDS + 100);
+    scene.on.request(chain, owner, validator, id, two);
+    assert_eq!(read().await, (1, latest(true, "ipfs://one")), "the second one has no answer");
+    scene.on.answer(chain, validator, two, (99, "ipfs://two"));
+    assert_eq!(read().await, (2, latest(false, "ipfs://two")));
+    scene.dev.clock.set(START_SECONDS + 200);
+    scene.on.answer(chain, validator, one, (100, "ipfs://again"));
+    assert_eq!(read().await, (2, latest(true, "ipfs://again")));
+    // Without logs the rest is known.
+    scene.dev.play(|request| {
+        (request["method"] == "eth_getLogs").then(|| Reply::Error(-32_000, "range".to_owned(), None))
+    });
+    assert_eq!(read().await, (2, latest(true, "")));
+    let asked = scene.dev.node.calls("eth_getLogs");
+    assert_eq!(read().await, (2, latest(true, "")));
+    assert_eq!(scene.dev.node.calls("eth_getLogs"), asked, "logs that are not to be had are not asked for");
+}
+
+#[tokio::test]
+async fn only_so_much_feedback_is_looked_at_as_is_allowed_and_the_profile_says_so() {
+    let scene = Scene::looking_at(3).await;
+    let agent = scene.register();
+    for (count, is_bounded) in [(1, false), (2, false), (3, false), (3, true)] {
+        scene.feedback(agent, (1, 0));
+        let read = details(&scene.profile(agent).await).reputation;
+        assert_eq!((read.feedback_count, read.is_bounded), (count, is_bounded));
+    }
+    // A later client displaces none.
+    scene.on.feedback(&*scene.dev.chain, account(8), agent.token_id(), (100, 0), "");
+    assert_eq!(details(&scene.profile(agent).await).reputation.total_text(), "3");
+}
+
+#[tokio::test]
+async fn ten_thousand_entries_of_feedback_cost_no_more_than_their_bound_and_nobody_else_anything() {
+    let scene = Scene::looking_at(10_000).await;
+    let [flooded, other] = [scene.register(), scene.register()];
+    let many = (account(REVIEWER), flooded.token_id());
+    scene.on.feedback_of_many(&*scene.dev.chain, many, (250, 40), (1, 0));
+    scene.feedback(other, (7, 0));
+    // In time: details that take longer than 3 s are none.
+    let read = scene.profile(flooded).await;
+    let reputation = details(&read).reputation;
+    assert!(reputation.is_bounded && (1_000..10_000).contains(&reputation.feedback_count), "{reputation:?}");
+    assert_eq!(read.holders.owner, account(1));
+    // Read together each has what it has alone.
+    let block = scene.block();
+    let wanted = vec![(flooded, block), (other, block)];
+    let together = scene.bench.reader.agents.clone().pinned(wanted).await;
+    let together: Vec<_> = together.into_iter().map(|read| read.unwrap().unwrap()).collect();
+    assert_eq!(*together[0], read);
+    assert_eq!(details(&together[1]).reputation.total_text(), "7");
+    assert!(!details(&together[1]).reputation.is_bounded);
+}
+
+#[tokio::test]
+async fn agents_that_are_read_together_cost_two_calls() {
+    let scene = Scene::new().await;
+    let agents: Vec<AgentId> = (0..20).map(|_| scene.register()).collect();
+    let block = scene.block();
+    let before = scene.dev.node.calls("eth_call");
+    let read = scene.bench.reader.agents.clone().pinned(agents.iter().map(|agent| (*agent, block)).collect());
+    let read: BTreeSet<bool> =
+        read.await.into_iter().map(|read| read.unwrap().unwrap().details.is_some()).collect();
+    assert_eq!((read, scene.dev.node.calls("eth_call") - before), ([true].into(), 2));
+}
+
+#[tokio::test]
+async fn without_details_owner_wallet_and_stake_are_read_and_the_fault_is_told() {
+    let scene = Scene::new().await;
+    let agent = scene.register();
+    scene.refuse_creations();
+    let read = scene.bench.reader.profile(agent).await.unwrap().unwrap();
+    assert_eq!((read.holders.owner, &read.details), (account(1), &None));
+    let fault = scene.bench.reader.latest_profile(agent, Parts::Whole).await.unwrap_err();
+    assert_eq!(cause(&fault).kind(), "no_details");
+    let gate = scene.bench.reader.latest_profile(agent, Parts::Gate).await.unwrap().unwrap();
+    assert_eq!((gate.holders, &gate.details), (read.holders, &None));
+}
+
+#[tokio::test]
+async fn a_registry_that_nobody_upgraded_is_refused_by_its_version() {
+    let scene = Scene::new().await;
+    scene.bench.reader.probe().await.unwrap();
+    let unfinished = Erc8004::deploy_unfinished(&*scene.dev.chain, account(0));
+    type Change = fn(&mut Registries, Address);
+    let changes: [(&str, Change); 3] = [
+        ("chain.contracts.identity", |on, to| on.identity = to),
+        ("chain.contracts.reputation", |on, to| on.reputation = Some(to)),
+        ("chain.contracts.validation", |on, to| on.validation = Some(to)),
+    ];
+    for (key, change) in changes {
+        let mut registries = scene.registries;
+        change(&mut registries, unfinished);
+        let bench = bench_with(&[scene.dev.node.url()], (registries, scene.dev.multicall), PATIENT);
+        let fault = bench.reader.probe().await.unwrap_err();
+        assert_eq!(cause(&fault), &ReadError::Version { key, version: "0.0.1".into() });
+        let sight = bench.reader.look().await.unwrap();
+        let refused: Vec<_> = sight.contracts.iter().filter(|(_, _, answer)| answer.is_err()).collect();
+        assert!(refused.len() == 1 && refused[0].0 == key, "check --online tells it");
+    }
+    let registries = Registries { identity: unfinished, ..scene.registries };
+    let bench = bench_with(&[scene.dev.node.url()], (registries, scene.dev.multicall), PATIENT);
+    let agent = AgentId::new(U256::ZERO);
+    assert_eq!(cause(&bench.reader.profile(agent).await.unwrap_err()).kind(), "version");
+    assert_eq!(cause(&bench.reader.holders(agent, Asker::Stranger).await.unwrap_err()).kind(), "version");
+}
+
+/// A block may be replaced between the two reads of one profile.
+#[tokio::test]
+async fn a_second_read_counts_only_if_it_is_of_the_very_block_of_the_first() {
+    let first = Date { timestamp: 1_700_000_000, number: 500 };
+    for (number, timestamp, counts) in
+        [(500, 1_700_000_000, true), (500, 1_700_000_001, false), (501, 1_700_000_000, false)]
+    {
+        let node = TestNode::answering(move |request: &Value| {
+            let is_asked = request["params"][1] == "0x1f4";
+            assert!(is_asked, "{request}");
+            Reply::Result(hex(aggregate_at((CHAIN_ID, number, timestamp), &[])))
+        })
+        .await;
+        let bench = bench_with(&[node.url()], (ERC8004, MULTICALL), PATIENT);
+        let calls: [Call3; 0] = [];
+        let read = bench.reader.agents.source.read(At::Dated(first), &calls, |_| Ok(())).await;
+        assert_eq!(read.is_ok(), counts, "{number} {timestamp}");
+    }
+}

@@ -1,0 +1,174 @@
+//! The documented registries: calls of a whole profile, their decoding, and events.
+
+use alloy::primitives::{Address, U256};
+use alloy::sol;
+use alloy::sol_types::{SolCall, SolEvent};
+
+use crate::chain::answer::{Call3, Result3};
+use crate::chain::fault::ReadError;
+use crate::chain::pool::ANSWER_BYTES_MAX;
+use crate::chain::registries::identity::{
+    self, Approval, ApprovalForAll, MetadataUpdate, Transfer, ownerOfCall, read_owner, tokenURICall,
+};
+use crate::chain::registries::logs::Events;
+use crate::chain::registries::results::{CHAIN_TEXT_BYTES_MAX, Found, Judge, answers, call, cut, decode};
+use crate::chain::registries::stake_vault::{self, Staked, Unstaked, getStakeCall};
+use crate::domain::agent_id::AgentId;
+use crate::domain::holders::Holders;
+use crate::domain::profile::{
+    Details, LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
+};
+use crate::domain::registries::Registries;
+
+sol! {
+    /// Reputation registry.
+    function getReputation(uint256 agentId) external view returns (int256 totalScore, uint256 feedbackCount);
+
+    /// Validation registry.
+    function getValidation(uint256 agentId) external view
+        returns (uint256 count, bool latestPassed, string latestEvidence, address latestValidator);
+
+    /// Organization registry.
+    struct OrganizationRow { uint256 orgId; string name; bool verified; }
+    function getAgentOrganizations(uint256 agentId) external view returns (OrganizationRow[] organizations);
+}
+
+sol! {
+    event FeedbackGiven(uint256 indexed agentId, address indexed from, int256 score);
+    event ValidationSubmitted(uint256 indexed agentId, address indexed validator, bool passed);
+    event OrganizationCreated(uint256 indexed orgId, string name);
+    event OrganizationVerified(uint256 indexed orgId, bool verified);
+    event MemberAdded(uint256 indexed orgId, uint256 indexed agentId);
+    event MemberRemoved(uint256 indexed orgId, uint256 indexed agentId);
+}
+
+/// Whom the logs name.
+pub(super) const EVENTS: Events = Events {
+    harmless: &[Approval::SIGNATURE_HASH, ApprovalForAll::SIGNATURE_HASH],
+    naming: &[
+        (Transfer::SIGNATURE_HASH, 4),
+        (Staked::SIGNATURE_HASH, 3),
+        (Unstaked::SIGNATURE_HASH, 3),
+        (FeedbackGiven::SIGNATURE_HASH, 3),
+        (ValidationSubmitted::SIGNATURE_HASH, 3),
+        (OrganizationCreated::SIGNATURE_HASH, 2),
+        (OrganizationVerified::SIGNATURE_HASH, 2),
+        (MemberAdded::SIGNATURE_HASH, 3),
+        (MemberRemoved::SIGNATURE_HASH, 3),
+    ],
+    naming_in_data: MetadataUpdate::SIGNATURE_HASH,
+};
+
+/// The most organizations taken from the chain; the rest is left out.
+const ORGANIZATIONS_MAX: usize = 1_000;
+
+/// An organization with a name of 256 bytes, in the ABI.
+const ORGANIZATION_BYTES: usize = 5 * 32 + 256;
+
+/// The envelope, in the ABI and in JSON-RPC.
+const FRAME_BYTES: usize = 4 * 1024;
+
+const _: () = assert!(
+    2 * (ORGANIZATIONS_MAX * ORGANIZATION_BYTES + 2 * CHAIN_TEXT_BYTES_MAX + FRAME_BYTES) <= ANSWER_BYTES_MAX,
+    "a large profile must fit into one answer, in hex"
+);
+
+/// The functions of details.
+pub(super) const DETAILS: [&str; 4] = [
+    tokenURICall::SIGNATURE,
+    getReputationCall::SIGNATURE,
+    getValidationCall::SIGNATURE,
+    getAgentOrganizationsCall::SIGNATURE,
+];
+
+/// The calls for a whole profile.
+pub(super) fn profile_calls(on: &Registries, organization: Option<Address>, agent: AgentId) -> Vec<Call3> {
+    let id = agent.token_id();
+    let calls = [
+        Some(identity::owner_call(on.identity, agent)),
+        Some(call(on.identity, tokenURICall { tokenId: id }.abi_encode())),
+        Some(stake_vault::stake_call(on.stake_vault, agent)),
+        on.reputation.map(|to| call(to, getReputationCall { agentId: id }.abi_encode())),
+        on.validation.map(|to| call(to, getValidationCall { agentId: id }.abi_encode())),
+        organization.map(|to| call(to, getAgentOrganizationsCall { agentId: id }.abi_encode())),
+    ];
+    calls.into_iter().flatten().collect()
+}
+
+/// The profile in the results of [`profile_calls`]; `None` when the agent is not minted.
+pub(super) fn read_profile(
+    on: &Registries,
+    organization: Option<Address>,
+    agent: AgentId,
+    results: &mut impl Iterator<Item = Result3>,
+) -> Result<Option<TrustProfile>, ReadError> {
+    // The identity registry is asked twice.
+    let mut results = results.take(on.contracts().count() + 1).collect::<Vec<_>>().into_iter();
+    let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
+    let results = &mut results;
+    let metadata_uri = cut(decode::<tokenURICall>("chain.contracts.identity", results)?);
+    let stake = stake_vault::read_stake(results)?;
+    let details = Details {
+        metadata_uri,
+        reputation: on.reputation.map(|_| reputation(results)).transpose()?.unwrap_or_default(),
+        validation: on.validation.map(|_| validation(results)).transpose()?.unwrap_or_default(),
+        organizations: organization.map(|_| organizations(results)).transpose()?.unwrap_or_default(),
+    };
+    Ok(Some(TrustProfile {
+        holders: Holders::owned_by(owner),
+        stake,
+        details: Some(details),
+        texts: Texts::default(),
+    }))
+}
+
+/// Each registry in the results of [`profile_calls`] about any agent.
+pub(super) fn found(on: &Registries, organization: Option<Address>, results: &[Result3]) -> Vec<Found> {
+    let answers: [(bool, Judge); 5] = [
+        (true, answers::<ownerOfCall>),
+        (true, answers::<getStakeCall>),
+        (on.reputation.is_some(), answers::<getReputationCall>),
+        (on.validation.is_some(), answers::<getValidationCall>),
+        (organization.is_some(), answers::<getAgentOrganizationsCall>),
+    ];
+    let answers = answers.into_iter().filter(|(is_configured, _)| *is_configured);
+    // The second call is the identity registry's too.
+    let by_contract = results.iter().enumerate().filter(|(index, _)| *index != 1);
+    on.contracts()
+        .zip(answers)
+        .zip(by_contract)
+        .map(|(((key, address), (_, answers)), (_, result))| (key, address, answers(key, result)))
+        .collect()
+}
+
+fn reputation(results: &mut impl Iterator<Item = Result3>) -> Result<Reputation, ReadError> {
+    let row = decode::<getReputationCall>("chain.contracts.reputation", results)?;
+    let feedback_count = count::<getReputationCall>(row.feedbackCount)?;
+    Ok(Reputation { total_score: row.totalScore, feedback_count, ..Reputation::default() })
+}
+
+fn validation(results: &mut impl Iterator<Item = Result3>) -> Result<Validation, ReadError> {
+    let row = decode::<getValidationCall>("chain.contracts.validation", results)?;
+    let count = count::<getValidationCall>(row.count)?;
+    let (passed, validator) = (row.latestPassed, row.latestValidator);
+    let latest = (count > 0)
+        .then(|| Box::new(LatestValidation { passed, evidence: cut(row.latestEvidence), validator }));
+    Ok(Validation { count, latest, is_bounded: false })
+}
+
+fn organizations(results: &mut impl Iterator<Item = Result3>) -> Result<Vec<Organization>, ReadError> {
+    let rows = decode::<getAgentOrganizationsCall>("chain.contracts.organization", results)?;
+    let organization = |row: OrganizationRow| {
+        let name = cut(row.name);
+        Organization { org_id: row.orgId, name, verified: row.verified }
+    };
+    Ok(rows.into_iter().take(ORGANIZATIONS_MAX).map(organization).collect())
+}
+
+/// A number of submissions. No honest registry counts beyond 64 bits.
+fn count<C: SolCall>(number: U256) -> Result<u64, ReadError> {
+    u64::try_from(number).map_err(|_| ReadError::Undecodable(C::SIGNATURE))
+}
+
+#[cfg(test)]
+mod tests;

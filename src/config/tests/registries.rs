@@ -1,0 +1,56 @@
+//! Which registries are read, and where they are.
+
+use alloy::primitives::{Address, address};
+
+use super::{MINIMAL, parse, problems};
+use crate::domain::registries::{Registries, RegistrySet};
+
+const VAULT: &str = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512";
+
+/// A configuration of a chain with these further lines.
+fn on_chain(chain_id: u64, lines: &str) -> String {
+    format!("[chain]\nregistries = \"erc8004\"\nchain_id = {chain_id}\n[chain.contracts]\n{lines}")
+}
+
+fn registries(text: &str) -> Registries {
+    parse(text, &[]).unwrap().chain.reading.registries
+}
+
+#[test]
+fn erc8004s_registries_are_where_they_are_known_to_be_on_the_chain() {
+    let vault = format!("stake_vault = \"{VAULT}\"\n");
+    let main = address!("8004A169FB4a3325136EB29fA0ceB6D2e539a432");
+    let test = address!("8004A818BFB912233c491871b3d84c89A494BD9e");
+    for (chain_id, identity) in [(1, main), (8_453, main), (11_155_111, test), (84_532, test)] {
+        let found = registries(&on_chain(chain_id, &vault));
+        assert_eq!((found.identity, found.validation), (identity, None), "{chain_id}");
+        assert!(found.reputation.is_some_and(|reputation| reputation != identity));
+        assert_eq!(found.set, RegistrySet::Erc8004 { feedback_max: 1_000 });
+    }
+    let own = format!("{vault}identity = \"{VAULT}\"\nreputation = \"{main}\"\nvalidation = \"{test}\"\n");
+    let found = registries(&on_chain(1, &own));
+    let vault: Address = VAULT.parse().unwrap();
+    assert_eq!((found.identity, found.reputation, found.validation), (vault, Some(main), Some(test)));
+}
+
+#[test]
+fn erc8004_on_an_unknown_chain_or_without_a_source_of_tiers_or_with_organizations_is_refused() {
+    let vault = format!("stake_vault = \"{VAULT}\"\n");
+    for (text, key, reason) in [
+        (on_chain(31_337, &vault), "chain.contracts.identity", "no ERC-8004 registry is known on this chain"),
+        (on_chain(1, ""), "chain.contracts.stake_vault", "ERC-8004 has no stake"),
+        (
+            on_chain(1, &format!("{vault}organization = \"{VAULT}\"\n")),
+            "chain.contracts.organization",
+            "no registry of organizations",
+        ),
+    ] {
+        let found = problems(&text, &[]);
+        assert!(found.iter().any(|it| it.contains(key) && it.contains(reason)), "{key}: {found:?}");
+    }
+}
+
+#[test]
+fn the_documented_registries_are_the_default_wherever_erc8004_is_too() {
+    assert_eq!(registries(MINIMAL).set, RegistrySet::Documented { organization: None });
+}

@@ -1,0 +1,44 @@
+//! The name of the service in the types of changes of keys.
+
+use super::{errors, minimal_with, parse};
+use crate::config::Survey;
+
+#[test]
+fn types_of_their_own_need_a_name_of_the_service_and_a_name_that_is_not_signed_is_warned_of() {
+    let with = |keys: &[(&str, &str)]| parse(&minimal_with(keys), &[]);
+    let own = ("signature.key_operations", "\"own_types\"");
+    let (name, url) =
+        (("signature.service_name", "\"Hafen 東京\""), ("keys.public_url", "\"https://verify.example/x/\""));
+    assert_eq!(
+        errors(&with(&[own]).unwrap_err()),
+        [
+            "signature.service_name: is empty, and so is keys.public_url; signature.key_operations = \"own_types\" needs a name of this service's own"
+        ]
+    );
+    for (keys, named) in [
+        (&[own, url][..], Some("https://verify.example/x")),
+        (&[own, name], Some("Hafen 東京")),
+        (&[own, url, name], Some("Hafen 東京")),
+        (&[url], None),
+        (&[name], None),
+    ] {
+        assert_eq!(with(keys).unwrap().key_service(), named, "{keys:?}");
+    }
+    let survey = Survey::of_text(&minimal_with(&[name]), std::iter::empty(), 0);
+    let warned = survey.problems.0.iter().map(ToString::to_string).any(|warning| {
+        warning
+            == "signature.service_name: is not signed; signature.key_operations = \"own_types\" has it signed"
+    });
+    assert!(warned, "{:?}", survey.problems);
+    for (keys, problem) in [
+        ([("signature.key_operations", "\"own\"")], "write \"documented\" or \"own_types\""),
+        ([("signature.service_name", "\"a\\nb\"")], "write 1 to 100 characters in one line"),
+        (
+            [("signature.service_name", &*format!("\"{}\"", "é".repeat(101)))],
+            "write 1 to 100 characters in one line",
+        ),
+    ] {
+        let found = errors(&with(&keys).unwrap_err());
+        assert!(found.len() == 1 && found[0].ends_with(problem), "{found:?}");
+    }
+}

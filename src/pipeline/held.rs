@@ -1,0 +1,45 @@
+//! Keys that end with whoever signed for them (`keys.end_with_signer`): such a key is good while that account holds the agent.
+//!
+//! The profile that the verification reads anyway says who holds it.
+
+use std::sync::Arc;
+
+use crate::domain::denial::Denial;
+use crate::domain::profile::TrustProfile;
+use crate::domain::quota::Quota;
+use crate::domain::window::Verdict;
+use crate::pipeline::Pipeline;
+use crate::pipeline::credential::Ask;
+use crate::pipeline::principal::Principal;
+use crate::pipeline::refusal::Refusal;
+use crate::ports::store::Proof;
+
+/// How often the chain is read for one key that has ended by the cached profile: its holder may go on to send it.
+pub(super) const REREADS: Quota = Quota::per_minute(1);
+
+/// How many such keys are remembered.
+pub(super) const REREAD_KEYS_MAX: usize = 4_096;
+
+impl Pipeline {
+    /// True if the credential is a key whose signer may not act for the agent by this profile.
+    pub(super) fn has_ended(&self, principal: &Principal, profile: &TrustProfile) -> bool {
+        principal.key_signer().is_some_and(|signer| !self.owners.may_act(&profile.holders, signer))
+    }
+
+    /// The profile of an agent whose key has ended by a cached one, which may be older than the key: a new owner has just made
+    /// it. Read once a minute.
+    pub(super) async fn profile_of_holder(
+        &self,
+        principal: &Principal,
+        ask: &Ask<'_>,
+    ) -> Result<Arc<TrustProfile>, Refusal> {
+        let ended = Denial::InvalidApiKey { agent: ask.credential.named_agent() };
+        let Proof::Key(digest) = principal.proof() else { return Err(ended.into()) };
+        if matches!(self.rereads.hit(digest, REREADS, self.now()), Verdict::Limited { .. }) {
+            return Err(ended.into());
+        }
+        let latest = self.ports.chain.latest_profile(principal.agent(), ask.access.parts);
+        let latest = principal.read_time().bound(&self.ports, latest).await?;
+        latest.filter(|profile| !self.has_ended(principal, profile)).ok_or_else(|| ended.into())
+    }
+}

@@ -1,0 +1,122 @@
+//! Keys that end with whoever signed for them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use alloy::signers::local::PrivateKeySigner;
+
+use super::{Reported, STAKES, Scene, agent, profile, signer, verdict};
+use crate::domain::api_key::KeyDigest;
+use crate::domain::denial::Denial;
+use crate::domain::signature::SignatureFormat;
+use crate::pipeline::credential::Credential;
+use crate::pipeline::refusal::Refusal;
+
+fn scene(keys_end_with_signer: bool) -> Scene {
+    Scene::under(SignatureFormat::Keys, None, |rules| rules.keys_end_with_signer = keys_end_with_signer)
+}
+
+impl Scene {
+    /// The chain says that the agent is this signer's now, and the cached profile that it is another's.
+    fn sold(&self, cached: &PrivateKeySigner, now: &PrivateKeySigner) {
+        let of =
+            |signer: &PrivateKeySigner| Reported::Is(Some(Arc::new(profile(signer.address(), STAKES[0]))));
+        *self.chain.profile.lock() = of(cached);
+        *self.chain.latest.lock() = of(now);
+        *self.chain.owner.lock() = Reported::Is(Some(now.address()));
+    }
+
+    /// A key that this signer makes.
+    pub(super) async fn made_by(&self, signer: &PrivateKeySigner) -> Credential {
+        let signed = self.signed_by(signer, agent(7), super::START_SECS);
+        let issued = self.pipeline.rotate_key(self.order(signed), None).await.unwrap();
+        Credential::Key { digest: issued.key.digest(), named: Some(agent(7)) }
+    }
+
+    fn reads(&self) -> usize {
+        self.chain.calls("latest_profile")
+    }
+}
+
+#[tokio::test]
+async fn a_key_ends_when_its_signer_no_longer_holds_the_agent_and_costs_a_read_a_minute_at_most() {
+    let scene = scene(true);
+    let (seller, buyer) = (signer(1), signer(2));
+    let key = scene.made_by(&seller).await;
+    assert_eq!((scene.verdict(&key).await, scene.reads()), ("admitted", 0));
+    scene.sold(&buyer, &buyer);
+    for _ in 0..3 {
+        let refused = scene.admit(&key).await;
+        let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
+        assert_eq!(*denial, Denial::InvalidApiKey { agent: Some(agent(7)) });
+        assert_eq!(scene.reads(), 1);
+    }
+    scene.clock.advance_secs(60);
+    assert_eq!((scene.verdict(&key).await, scene.reads()), ("401 key", 2));
+    // Of no stake either, it learns nothing of that.
+    *scene.chain.profile.lock() = Reported::Is(Some(Arc::new(profile(buyer.address(), 0))));
+    assert_eq!(scene.verdict(&key).await, "401 key");
+    // It is the seller's key as long as it is the seller's agent.
+    scene.sold(&seller, &seller);
+    assert_eq!((scene.verdict(&key).await, scene.reads()), ("admitted", 2));
+}
+
+#[tokio::test]
+async fn without_the_setting_a_key_outlives_the_sale_of_its_agent() {
+    let scene = scene(false);
+    let key = scene.made_by(&signer(1)).await;
+    scene.sold(&signer(2), &signer(2));
+    let permit = scene.admit(&key).await.unwrap();
+    assert_eq!((permit.profile().holders.owner, scene.reads()), (signer(2).address(), 0));
+}
+
+#[tokio::test]
+async fn a_buyers_key_counts_at_once_also_where_the_cached_profile_is_the_sellers() {
+    let scene = scene(true);
+    let (seller, buyer) = (signer(1), signer(2));
+    let old = scene.made_by(&seller).await;
+    scene.sold(&seller, &buyer);
+    assert_eq!(scene.verdict(&old).await, "admitted", "as fresh as the profile is");
+    let new = scene.made_by(&buyer).await;
+    let permit = scene.admit(&new).await.unwrap();
+    assert_eq!((permit.profile().holders.owner, scene.reads()), (buyer.address(), 1));
+    assert_eq!(scene.verdict(&old).await, "401 key");
+}
+
+#[tokio::test]
+async fn a_key_that_may_have_ended_is_refused_when_the_chain_is_down_and_no_other_key_is() {
+    let scene = scene(true);
+    let key = scene.made_by(&signer(1)).await;
+    *scene.chain.latest.lock() = Reported::Down;
+    assert_eq!(scene.verdict(&key).await, "admitted");
+    *scene.chain.profile.lock() = Reported::Is(Some(Arc::new(profile(signer(2).address(), STAKES[0]))));
+    assert_eq!(scene.verdict(&key).await, "503");
+    assert_eq!(scene.verdict(&key).await, "401 key");
+}
+
+#[tokio::test]
+async fn a_key_of_nobody_known_is_refused_with_the_setting_and_admitted_without() {
+    for (ends, expected) in [(true, "401 key"), (false, "admitted")] {
+        let scene = scene(ends);
+        scene.store.knows_no_signers.store(true, Ordering::SeqCst);
+        assert_eq!(scene.verdict(&scene.key(None).await).await, expected);
+        scene.store.knows_no_signers.store(false, Ordering::SeqCst);
+        assert_eq!(scene.verdict(&scene.made_by(&signer(1)).await).await, "admitted", "once it is replaced");
+    }
+}
+
+#[tokio::test]
+async fn keys_that_have_ended_are_remembered_within_bounds() {
+    let scene = scene(true);
+    for number in 0..100_u8 {
+        scene.pipeline.rereads.hit(
+            &KeyDigest::from_bytes([number; 32]),
+            super::super::held::REREADS,
+            scene.pipeline.now(),
+        );
+    }
+    assert_eq!(scene.pipeline.rereads.len(), 100);
+    scene.clock.advance_secs(120);
+    scene.pipeline.sweep();
+    assert_eq!(scene.pipeline.rereads.len(), 0);
+}
