@@ -25,7 +25,7 @@ impl Pipeline {
     ) -> Result<&'a SignedMessage, Refusal> {
         let SignedMessages { agent, ref messages, first_refusal } = *signed;
         let not_found = Denial::AgentNotFound { agent };
-        if agent.is_reserved() {
+        if self.ports.chain.reserves(agent) {
             return Err(not_found.into());
         }
         let (mut first, mut asked): (_, Option<AskedHolders>) = (first_refusal, None);
@@ -55,7 +55,8 @@ impl Pipeline {
     }
 
     fn judge_message(&self, message: &SignedMessage, asked: &AskedHolders) -> Result<(), MessageRefusal> {
-        let holder = asked.iter().find(|one| one.address == message.account);
+        let may_act = self.owners.may_act(&asked.holders(), message.account);
+        let holder = asked.iter().find(|one| may_act && one.address == message.account);
         let holder = holder.ok_or(MessageRefusal::PrincipalNotAllowed)?;
         let is_signed = if holder.has_code {
             if !self.owners.format().has_contracts() {

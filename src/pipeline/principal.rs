@@ -107,6 +107,7 @@ impl Pipeline {
                     agent: signed.agent,
                     proof: Proof::Nonce(proof.claim),
                     signer: Some(proof.account),
+                    key_signer: None,
                     declared_origin: None,
                     read_time,
                 })

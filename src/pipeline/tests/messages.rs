@@ -57,14 +57,16 @@ async fn the_owners_signature_counts_once_and_nobody_elses() {
 }
 
 #[tokio::test]
-async fn a_wallet_of_the_agent_signs_for_it_too() {
-    let scene = Scene::new();
-    *scene.chain.wallet.lock() = Some(signer(3).address());
-    let mut known = profile(signer(1).address(), STAKES[0]);
-    known.holders.wallet = Some(signer(3).address());
-    *scene.chain.profile.lock() = Reported::Is(Some(known.into()));
-    assert_eq!(scene.verdict(&one(by(3, "a"))).await, "admitted");
-    assert_eq!(scene.verdict(&one(by(2, "a"))).await, "principal_not_allowed");
+async fn a_wallet_of_the_agent_signs_for_it_where_it_is_heard() {
+    for (is_heard, expected) in [(true, "admitted"), (false, "principal_not_allowed")] {
+        let scene = Scene::under(SignatureFormat::Keys, None, |rules| rules.agent_wallet = is_heard);
+        *scene.chain.wallet.lock() = Some(signer(3).address());
+        let mut known = profile(signer(1).address(), STAKES[0]);
+        known.holders.wallet = Some(signer(3).address());
+        *scene.chain.profile.lock() = Reported::Is(Some(known.into()));
+        assert_eq!(scene.verdict(&one(by(3, "a"))).await, expected);
+        assert_eq!(scene.verdict(&one(by(2, "a"))).await, "principal_not_allowed");
+    }
 }
 
 #[tokio::test]
