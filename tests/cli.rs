@@ -17,6 +17,8 @@ mod loopback;
 #[cfg(feature = "dev-chain")]
 #[path = "cli/owner.rs"]
 mod owner;
+#[path = "cli/request.rs"]
+mod request;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[cfg(feature = "dev-chain")]

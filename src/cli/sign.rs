@@ -1,11 +1,15 @@
-//! `tiergate sign`: the JSON body of a signed request, for `curl -d @-`, or its headers, for `curl -H @-`.
+//! `tiergate sign`: the JSON body of a signed request, for `curl -d @-`, or its headers, for `curl -H @-`; or the headers that
+//! sign a whole request.
+
+use std::path::PathBuf;
 
 use crate::cli::output::with;
+use crate::cli::sign_request::headers;
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, say};
 
 /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the gateway
-/// takes.
+/// takes; or sign a whole request by ERC-8128 with --request.
 #[derive(clap::Args)]
 pub(super) struct Sign {
     #[command(flatten)]
@@ -16,11 +20,31 @@ pub(super) struct Sign {
     /// Print the headers that the gateway takes, instead of a body.
     #[arg(long, conflicts_with = "declared_endpoint")]
     headers: bool,
+    /// Sign this request, with its body, and print the headers to send with it: for `curl -X METHOD -H @- URL`.
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["METHOD", "URL"],
+        conflicts_with_all = ["headers", "declared_endpoint", "nonce", "timestamp", "typed_data", "signed"],
+    )]
+    request: Option<Vec<String>>,
+    /// File with the body of --request, as `curl --data-binary @FILE` sends it.
+    #[arg(long, value_name = "FILE", requires = "request")]
+    body: Option<PathBuf>,
+    /// The Content-Type of the body.
+    #[arg(long, value_name = "TYPE", requires = "body", default_value = "application/json")]
+    content_type: String,
 }
 
 impl Sign {
     /// Prints the body.
     pub(super) fn run(self) -> Result<(), Failure> {
+        if let Some([method, url]) = self.request.as_deref() {
+            let body = self.body.as_deref().map(|file| (file, self.content_type.as_str()));
+            return headers(method, url, body, &self.signing)?
+                .iter()
+                .try_for_each(|line| say(format_args!("{line}")));
+        }
         let Some(body) = self.signing.body()? else { return Ok(()) };
         if self.headers {
             let field = |name: &str| body.get(name).map(ToString::to_string).unwrap_or_default();
