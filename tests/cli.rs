@@ -20,6 +20,8 @@ mod own_types;
 #[cfg(feature = "dev-chain")]
 #[path = "cli/owner.rs"]
 mod owner;
+#[path = "cli/request.rs"]
+mod request;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[cfg(feature = "dev-chain")]

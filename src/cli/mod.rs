@@ -14,6 +14,7 @@ mod report;
 mod run;
 mod secret;
 mod sign;
+mod sign_request;
 mod signing;
 mod through;
 mod typed_data;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use alloy::primitives::{Address, U256, hex};
 use alloy::signers::SignerSync;
+use alloy::signers::local::PrivateKeySigner;
 use clap::ArgGroup;
 use reqwest::Method;
 use serde_json::Value;
@@ -92,6 +93,17 @@ impl Signing {
         };
         let signature = signer.sign_hash_sync(&request.digest())?;
         Ok(Some(request.body(&hex::encode_prefixed(signature.as_bytes()))))
+    }
+
+    /// The agent, the account that signs for it, and its chain. The service is asked for the chain unless it is given.
+    pub(super) fn account(&self) -> Result<(AgentId, PrivateKeySigner, u64), Failure> {
+        let agent = self.agent_id.ok_or_else(|| Failure::unusable("name the agent with --agent-id"))?;
+        let signer = self.owner_key.signer()?;
+        let chain_id = match self.chain_id {
+            Some(chain_id) => chain_id,
+            None => self.domain()?.0.chain_id,
+        };
+        Ok((agent, signer, chain_id))
     }
 
     /// Compares what was signed elsewhere with the arguments, the service's domain and the clock.

@@ -5,6 +5,7 @@
 pub(crate) mod candidates;
 pub(crate) mod digest;
 pub(crate) mod profile;
+pub(crate) mod signing;
 
 mod base;
 mod keyid;

@@ -9,7 +9,7 @@ use super::{PROGRAM, REGISTRY, command, failure};
 const PASSWORD: &str = "correct horse";
 
 /// The key in the keystores.
-const KEY: &str = "4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318";
+pub(crate) const KEY: &str = "4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318";
 
 /// Signs one and the same request without a network.
 const SIGN: [&str; 9] =

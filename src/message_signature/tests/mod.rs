@@ -2,6 +2,7 @@
 
 mod altered;
 mod refusals;
+mod signing;
 mod vectors;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
