@@ -26,7 +26,7 @@ use tiergate::domain::quota::Quota;
 use tiergate::domain::registries::{Registries, RegistrySet};
 use tiergate::domain::rpc_url::RpcUrl;
 use tiergate::domain::signature::{SignatureBytes, SignatureFormat};
-use tiergate::domain::tier::{PerTier, Tier};
+use tiergate::domain::tier::{PerTier, Tier, TierSource};
 use tiergate::os::Os;
 use tiergate::pipeline::credential::{Ask, Credential, SignedRequest};
 use tiergate::pipeline::custody::KeyOrder;
@@ -210,7 +210,9 @@ pub(crate) fn rules() -> Rules {
         signing_domain: domain(),
         signature_format: SignatureFormat::Keys,
         freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
-        stakes: PerTier::from_array([1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token)),
+        tiers: TierSource::StakeVault(PerTier::from_array(
+            [1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token),
+        )),
         key_format: ApiKeyFormat::new("svc_live_v1_"),
         keys_end_with_signer: false,
         agent_wallet: false,
@@ -222,7 +224,7 @@ pub(crate) fn rules() -> Rules {
 fn registries() -> Registries {
     Registries {
         identity: IDENTITY,
-        stake_vault: address!("0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"),
+        stake_vault: Some(address!("0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512")),
         reputation: None,
         validation: None,
         set: RegistrySet::Documented { organization: None },

@@ -75,14 +75,15 @@ function drawProfile(profile: Profile): void {
   const { reputation, validation } = profile;
   const tiers = state.signing?.tiers ?? [];
   const own = tiers.find(({ tier }) => tier === profile.trustTier);
-  const next = tiers.find(({ tier }) => tier === profile.trustTier + 1);
+  // Where something else than the stake gives the tier, no stake gives the next one.
+  const next = profile.tierSource ? undefined : tiers.find(({ tier }) => tier === profile.trustTier + 1);
   const registration = registrationIn(profile.metadataURI);
   write("profile-read", `read at ${time(profile.timestamp)}`);
   describe("profile-facts", [
     ["Owner", profile.owner, "mono"],
     ["Tier", `${profile.trustTier}${own ? ` (${own.name})` : ""}${profile.trustTier === 0 ? ": services refuse this agent" : ""}`],
     ["Stake", tokens(profile.stakedAmount)],
-    ["Next tier", !next ? "none: this is the highest" : `${next.name} needs ${tokens(next.stake)}: ${tokens(BigInt(next.stake) - BigInt(profile.stakedAmount))} more`],
+    ["Next tier", profile.tierSource ? "not by stake at this service" : !next ? "none: this is the highest" : `${next.name} needs ${tokens(next.stake)}: ${tokens(BigInt(next.stake) - BigInt(profile.stakedAmount))} more`],
     ["Requests", own ? `${count(own.requestsPerMinute, "request")} a minute` : null],
     ["Reputation", reputation.feedbackCount === 0 ? "no feedback yet" : `${reputation.totalScore} in sum from ${count(reputation.feedbackCount, "review")}, ${reputation.averageRating ?? "–"} on average`],
     ["Validations", validation.count === 0 ? "none yet" : `${validation.count}; the latest ${validation.latestPassed ? "passed" : "failed"}`],

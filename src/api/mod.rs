@@ -94,6 +94,7 @@ impl Api {
         metrics: &Metrics,
         request_ids: RequestIds,
     ) -> Self {
+        let results = VerificationResults::new(pipeline.tiers().told());
         Self {
             pipeline,
             readiness,
@@ -102,7 +103,7 @@ impl Api {
             observer: Observer::new(metrics),
             verdicts: Verdicts::new(LISTENER, metrics, &clock),
             clock,
-            results: VerificationResults::default(),
+            results,
             request_ids,
         }
     }

@@ -183,7 +183,7 @@ pub(super) fn discovery(settings: &Settings) -> Discovery {
     let Registries { identity, stake_vault, reputation, validation, .. } = registries;
     let contracts = [
         ("identity", Some(identity)),
-        ("stakeVault", Some(stake_vault)),
+        ("stakeVault", stake_vault),
         ("reputation", reputation),
         ("validation", validation),
         ("organization", registries.organization()),
@@ -193,7 +193,7 @@ pub(super) fn discovery(settings: &Settings) -> Discovery {
         domain: &signing_domain(settings),
         key_service: settings.key_service(),
         window: settings.signature.freshness,
-        stakes: settings.tiers.stake,
+        tiers: settings.tiers.source,
         token: settings.tiers.token,
         token_decimals: settings.tiers.token_decimals,
         contract_signatures: settings.signature.format.has_contracts(),

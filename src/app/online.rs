@@ -17,6 +17,7 @@ use crate::chain::reader::{ChainReader, FIRST_AGENTS, Sight};
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::domain::agent_id::AgentId;
+use crate::domain::tier::TierSource;
 use crate::gateway::watch::check_all;
 use crate::os::Os;
 use crate::ports::chain::{Chain, ChainFault, Parts};
@@ -65,7 +66,9 @@ pub(crate) async fn ask(
     let mut findings = of_chain(settings, &nodes, clock.unix_seconds());
     let answering = readers.iter().zip(&nodes).find(|(_, seen)| seen.is_ok());
     if let Some((reader, _)) = answering {
-        findings.push(of_token(settings, in_time(told(reader.stake_token())).await));
+        if matches!(settings.tiers.source, TierSource::StakeVault(_)) {
+            findings.push(of_token(settings, in_time(told(reader.stake_token())).await));
+        }
         findings.push(of_agent(settings, reader, agent).await);
     }
     let part = match &settings.store {
@@ -131,7 +134,7 @@ async fn of_agent(settings: &Settings, reader: &ChainReader, agent: Option<Agent
     let state = read.and_then(|profile| {
         let profile = profile.ok_or_else(|| "is not minted".to_owned())?;
         let tiers = &settings.tiers;
-        let tier = tiers.stake.tier_of(profile.stake);
+        let tier = tiers.source.tier_of(profile.stake);
         let limit = tiers.requests_per_minute.get(tier);
         let limit =
             limit.map_or_else(|| "never passes".to_owned(), |quota| format!("{} a minute", quota.limit));

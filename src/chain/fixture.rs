@@ -44,7 +44,7 @@ pub(super) const OWNER: Address = address!("0x70997970C51812dc3A010C7d01b50e0d17
 /// Addresses that a scripted node need not know.
 pub(super) const ALL: Registries = Registries {
     identity: address!("0x0000000000000000000000000000000000000011"),
-    stake_vault: address!("0x0000000000000000000000000000000000000012"),
+    stake_vault: Some(address!("0x0000000000000000000000000000000000000012")),
     reputation: Some(address!("0x0000000000000000000000000000000000000013")),
     validation: Some(address!("0x0000000000000000000000000000000000000014")),
     set: RegistrySet::Documented {

@@ -145,7 +145,8 @@ impl ChainReader {
     /// The token that the stake vault takes and its decimals, where they say so.
     pub(crate) async fn stake_token(&self) -> Result<Option<(Address, u8)>, ChainFault> {
         let Agents { registries, source, .. } = &*self.agents;
-        let calls = token_calls(registries.stake_vault);
+        let Some(vault) = registries.stake_vault else { return Ok(None) };
+        let calls = token_calls(vault);
         let decode = |results: Vec<_>| Ok(read_token(&results));
         let (_, token) = source.read(At::Latest, &calls, decode).await?;
         let Some(token) = token else { return Ok(None) };

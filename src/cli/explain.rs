@@ -239,16 +239,16 @@ impl<'a> Case<'a> {
         let profile = self.chain.profile(agent).await.map_err(Refusal::from)?;
         let profile = profile.filter(|_| !self.chain.reserves(agent));
         let profile = profile.ok_or(Refusal::from(Denial::AgentNotFound { agent }))?;
-        let stakes = &self.settings.tiers.stake;
+        let tiers = &self.settings.tiers.source;
         self.add("owner", profile.owner_text());
         self.add("stake", profile.stake_text());
-        self.add("minStake", stakes.get(min_tier).map(|stake| stake.to_string()));
-        self.add("tier", stakes.tier_of(profile.stake).number());
+        self.add("minStake", tiers.stake_of(min_tier).map(|stake| stake.to_string()));
+        self.add("tier", tiers.tier_of(profile.stake).number());
         let access = access(tenant, self.settings.tiers.requests_per_minute, min_tier);
         if access.denies_endpoint_mismatch {
             self.add("origin", "must be the one declared for the key, which is not looked at here");
         }
-        Ok(judge(stakes, &access, agent, profile.stake).map_err(Refusal::from)?.1)
+        Ok(judge(tiers, &access, agent, profile.stake).map_err(Refusal::from)?.1)
     }
 }
 

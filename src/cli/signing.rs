@@ -101,7 +101,7 @@ impl Signing {
         let signer = self.owner_key.signer()?;
         let chain_id = match self.chain_id {
             Some(chain_id) => chain_id,
-            None => self.domain()?.0.chain_id,
+            None => self.purpose(None)?.0.domain.chain_id,
         };
         Ok((agent, signer, chain_id))
     }

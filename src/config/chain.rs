@@ -89,21 +89,16 @@ fn registries(reader: &mut Reader, chain_id: Option<u64>) -> Option<Registries> 
     let kinds = choice(&[("documented", Kind::Documented), ("erc8004", Kind::Erc8004)]);
     let kind = reader.text("chain.registries", "documented", kinds);
     let known = chain_id.filter(|_| kind == Some(Kind::Erc8004)).and_then(canonical);
-    let (identity_advice, vault_advice) = match kind {
-        Some(Kind::Erc8004) => (
-            "; no ERC-8004 registry is known on this chain",
-            "; ERC-8004 has no stake: write the contract whose getStake(uint256) says what gives an agent its tier",
-        ),
-        Some(Kind::Documented) | None => ("", ""),
-    };
     if known.is_none() {
-        reader.require("chain.contracts.identity", identity_advice);
+        let is_erc8004 = kind == Some(Kind::Erc8004);
+        let advice = if is_erc8004 { "; no ERC-8004 registry is known on this chain" } else { "" };
+        reader.require("chain.contracts.identity", advice);
     }
-    reader.require("chain.contracts.stake_vault", vault_advice);
     let [identity, reputation] = known.map_or([None; 2], |known| known.map(Some));
     let found = read_all!(Registries {
         identity: reader.optional_text("chain.contracts.identity", contract).or(identity),
-        stake_vault: reader.optional_text("chain.contracts.stake_vault", contract),
+        // `TierSettings` asks for it where stakes give agents their tiers.
+        stake_vault: Some(reader.optional_text("chain.contracts.stake_vault", contract)),
         reputation: Some(reader.optional_text("chain.contracts.reputation", contract).or(reputation)),
         // Of ERC-8004 its address is not published for every chain.
         validation: Some(reader.optional_text("chain.contracts.validation", contract)),

@@ -294,6 +294,10 @@ impl Settings {
             signature.check_name(reader, chain.development);
             signature.check_wallets(reader, &chain.reading.registries);
         }
+        if let Some(tiers) = &sections.tiers {
+            let has_wallets = |chain: &ChainSettings| chain.reading.registries.has_wallets();
+            tiers.check_vault(reader, sections.chain.as_ref().is_some_and(has_wallets));
+        }
         if let (Some(signature), Some(keys)) = (&sections.signature, &sections.keys) {
             signature.check_service(reader, keys);
         }

@@ -1,18 +1,25 @@
-//! `[tiers]`: the stake that opens each tier and the requests that each tier may make.
+//! `[tiers]`: what gives agents their tiers, and the requests that each tier may make.
 
 use std::ops::RangeInclusive;
 
 use alloy::primitives::{Address, U256};
 
 use crate::config::chain::contract;
+use crate::config::choice::choice;
 use crate::config::reader::Reader;
 use crate::config::tokens::{amount, in_smallest_unit};
 use crate::config::written::quoted;
 use crate::domain::quota::Quota;
-use crate::domain::tier::{PASSING_TIERS, PerTier, StakeThresholds};
+use crate::domain::tier::{PASSING_TIERS, PerTier, StakeThresholds, Tier, TierSource};
 
 /// One item for each tier that may pass.
 const ONE_PER_TIER: RangeInclusive<usize> = PASSING_TIERS.len()..=PASSING_TIERS.len();
+
+/// The tiers that may be given or asked for; tier 0 never passes.
+pub(super) const TIERS: RangeInclusive<i64> = 1..=4;
+
+/// The sources of tiers by their names; true where each registered agent has one tier.
+const SOURCES: [(&str, bool); 2] = [("stake_vault", false), ("everyone", true)];
 
 /// How many requests a tier may be given.
 pub(super) const REQUESTS_PER_MINUTE: RangeInclusive<i64> = 1..=1_000_000;
@@ -25,12 +32,8 @@ settings! {
         token_decimals: u8 = reader.integer("tiers.token_decimals", 18, &(0..=36)),
         /// The staked token, for agents that have none yet.
         token: Option<Address> = Some(reader.optional_text("tiers.token", contract)),
-        /// The stake that opens each tier, in the token's smallest unit; strictly rising.
-        stake: StakeThresholds = {
-            let default = ["1000", "10000", "100000", "500000"];
-            let amounts = reader.texts("tiers.stake", &default, &ONE_PER_TIER, amount);
-            amounts.zip(token_decimals).and_then(|(amounts, decimals)| stake(reader, &amounts, decimals))
-        },
+        /// What gives agents their tiers.
+        source: TierSource = source(reader, token_decimals),
         /// How many requests an agent of each tier may make; never falling.
         requests_per_minute: PerTier<Quota> = {
             const PATH: &str = "tiers.requests_per_minute";
@@ -38,6 +41,42 @@ settings! {
             limits.and_then(|limits| requests_per_minute(reader, PATH, limits))
         },
     }
+}
+
+impl TierSettings {
+    /// Asks for the stake vault where stakes give agents their tiers.
+    pub(super) fn check_vault(&self, reader: &mut Reader, are_of_erc8004: bool) {
+        let advice = if are_of_erc8004 {
+            "; ERC-8004 has no stake: write the contract whose getStake(uint256) gives agents their tiers, or tiers.source = \"everyone\""
+        } else {
+            ""
+        };
+        if matches!(self.source, TierSource::StakeVault(_)) {
+            reader.require("chain.contracts.stake_vault", advice);
+        }
+    }
+}
+
+/// What gives agents their tiers. A setting that another source alone has would do nothing, and is an error.
+fn source(reader: &mut Reader, token_decimals: Option<u8>) -> Option<TierSource> {
+    let default = ["1000", "10000", "100000", "500000"];
+    let amounts = reader.texts("tiers.stake", &default, &ONE_PER_TIER, amount);
+    let stakes =
+        amounts.zip(token_decimals).and_then(|(amounts, decimals)| stake(reader, &amounts, decimals));
+    let of_everyone = reader.integer("tiers.tier", 1, &TIERS).and_then(tier);
+    let is_everyone = reader.text("tiers.source", "stake_vault", choice(&SOURCES))?;
+    let without_meaning: &[&str] =
+        if is_everyone { &["tiers.stake", "tiers.token", "tiers.token_decimals"] } else { &["tiers.tier"] };
+    for path in without_meaning.iter().filter(|path| reader.is_given(path)).collect::<Vec<_>>() {
+        let phrase = "has no meaning with this tiers.source; remove it";
+        reader.report(&[path], phrase);
+    }
+    if is_everyone { of_everyone.map(TierSource::Everyone) } else { stakes.map(TierSource::StakeVault) }
+}
+
+/// The passing tier with this number.
+pub(super) fn tier(number: u8) -> Option<Tier> {
+    PASSING_TIERS.into_iter().find(|tier| tier.number() == number)
 }
 
 /// The thresholds in the smallest unit, when they rise from tier to tier.

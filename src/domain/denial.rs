@@ -92,12 +92,12 @@ pub enum Denial {
     TierBlocked {
         /// The agent.
         agent: AgentId,
-        /// The tier its stake gives it.
+        /// The tier that it has.
         current: Tier,
         /// The tier that is asked for.
         required: Tier,
-        /// The stake that opens that tier, in the token's smallest unit.
-        required_stake: U256,
+        /// The stake that opens that tier, in the token's smallest unit; `None` where no stake does.
+        required_stake: Option<U256>,
     },
     /// The request's origin is not the one declared for the key, where that matters. Ours: not in the contract's table.
     EndpointMismatch {

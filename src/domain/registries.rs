@@ -9,8 +9,8 @@ use crate::domain::agent_id::AgentId;
 pub struct Registries {
     /// The owners of agents, an ERC-721 registry; also the contract that signatures are bound to.
     pub identity: Address,
-    /// Which agent has staked how much.
-    pub stake_vault: Address,
+    /// Which agent has staked how much, where that gives agents their tiers.
+    pub stake_vault: Option<Address>,
     /// Feedback about agents.
     pub reputation: Option<Address>,
     /// Findings of validators.
@@ -39,7 +39,7 @@ impl Registries {
     pub fn contracts(&self) -> impl Iterator<Item = (&'static str, Address)> + use<> {
         [
             ("chain.contracts.identity", Some(self.identity)),
-            ("chain.contracts.stake_vault", Some(self.stake_vault)),
+            ("chain.contracts.stake_vault", self.stake_vault),
             ("chain.contracts.reputation", self.reputation),
             ("chain.contracts.validation", self.validation),
             ("chain.contracts.organization", self.organization()),
@@ -86,8 +86,9 @@ mod tests {
             (RegistrySet::Documented { organization: None }, true),
             (RegistrySet::Erc8004 { feedback_max: 1 }, false),
         ] {
-            let [identity, stake_vault] = [Address::ZERO; 2];
-            let registries = Registries { identity, stake_vault, reputation: None, validation: None, set };
+            let (identity, none) = (Address::ZERO, None);
+            let registries =
+                Registries { identity, stake_vault: none, reputation: none, validation: none, set };
             assert_eq!(registries.reserves(AgentId::new(U256::ZERO)), reserves_0);
             assert!(!registries.reserves(AgentId::new(U256::ONE)));
         }

@@ -30,7 +30,7 @@ use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::Freshness;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
-use crate::domain::tier::{PerTier, StakeThresholds, Tier};
+use crate::domain::tier::{PerTier, Tier, TierSource};
 use crate::pipeline::credential::Ask;
 use crate::pipeline::failures::{CLIENTS_MAX, FailureBudget};
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
@@ -68,8 +68,8 @@ pub struct Rules {
     pub agent_wallet: bool,
     /// How old or how far ahead a signature may be.
     pub freshness: Freshness,
-    /// The least stake of each tier.
-    pub stakes: StakeThresholds,
+    /// What gives agents their tiers.
+    pub tiers: TierSource,
     /// The form of API keys.
     pub key_format: ApiKeyFormat,
     /// True if a key is good only while the account that signed for it holds the agent.
@@ -100,7 +100,7 @@ pub struct Access {
 pub struct Pipeline {
     ports: Ports,
     owners: OwnerCheck,
-    stakes: StakeThresholds,
+    tiers: TierSource,
     failures: Arc<FailureBudget>,
     key_format: ApiKeyFormat,
     keys_end_with_signer: bool,
@@ -125,7 +125,7 @@ impl Pipeline {
                 rules.agent_wallet,
                 rules.freshness,
             ),
-            stakes: rules.stakes,
+            tiers: rules.tiers,
             failures: Arc::new(FailureBudget::new(rules.failures, Arc::clone(&ports.clock))),
             key_format: rules.key_format,
             keys_end_with_signer: rules.keys_end_with_signer,
@@ -212,9 +212,9 @@ impl Pipeline {
         self.owners.signing()
     }
 
-    /// The least stake of each tier.
-    pub const fn stakes(&self) -> &StakeThresholds {
-        &self.stakes
+    /// What gives agents their tiers.
+    pub const fn tiers(&self) -> &TierSource {
+        &self.tiers
     }
 
     /// The form of API keys.

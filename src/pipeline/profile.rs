@@ -86,7 +86,7 @@ impl Pipeline {
         let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()))?;
         let profile = self.profile_of(agent, Some(proof.by().signer), (Parts::Whole, read_time)).await?; // 404, 401, 503
         let has_key = self.ports.store.has_key(agent).await?; // 500
-        let tier = self.stakes.tier_of(profile.stake);
+        let tier = self.tiers.tier_of(profile.stake);
         Ok(OwnerProfile { agent, profile, tier, has_key, allowance })
     }
 }

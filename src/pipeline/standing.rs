@@ -11,7 +11,7 @@ use crate::domain::denial::Denial;
 use crate::domain::endpoint;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
-use crate::domain::tier::{StakeThresholds, Tier};
+use crate::domain::tier::{Tier, TierSource};
 use crate::pipeline::credential::Ask;
 use crate::pipeline::failures::Deposit;
 use crate::pipeline::principal::Principal;
@@ -89,7 +89,7 @@ impl Pipeline {
         profile: &TrustProfile,
         ask: &Ask<'_>,
     ) -> Result<(Tier, Quota, bool), Refusal> {
-        let (tier, quota) = judge(&self.stakes, ask.access, principal.agent(), profile.stake)?;
+        let (tier, quota) = judge(&self.tiers, ask.access, principal.agent(), profile.stake)?;
         let endpoint_mismatch = endpoint::mismatch(principal.declared_origin(), ask.origin.as_ref());
         if endpoint_mismatch && ask.access.denies_endpoint_mismatch {
             return Err(Denial::EndpointMismatch { agent: principal.agent() }.into());
@@ -133,19 +133,19 @@ impl Pipeline {
     }
 }
 
-/// The tier of an agent with this stake, and the quota of that tier.
+/// The tier of a registered agent with this stake, and the quota of that tier.
 /// Error: [`Denial::TierBlocked`] below the lowest tier that passes.
 pub fn judge(
-    stakes: &StakeThresholds,
+    tiers: &TierSource,
     access: &Access,
     agent: AgentId,
     stake: U256,
 ) -> Result<(Tier, Quota), Denial> {
-    let current = stakes.tier_of(stake);
+    let current = tiers.tier_of(stake);
     if let Some(quota) = access.quotas.get(current).filter(|_| current >= access.min_tier) {
         return Ok((current, quota));
     }
     let required = access.min_tier.max(Tier::Bronze);
-    let required_stake = stakes.get(required).unwrap_or(stakes.diamond);
+    let required_stake = tiers.stake_of(required);
     Err(Denial::TierBlocked { agent, current, required, required_stake })
 }

@@ -11,7 +11,7 @@ use crate::domain::eip712::{Eip712Domain, KeyOperation};
 use crate::domain::freshness::Freshness;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::AcceptedCredentials;
-use crate::domain::tier::{PerTier, StakeThresholds, TIERS, Tier};
+use crate::domain::tier::{PerTier, TIERS, Tier, TierSource};
 use crate::wire::answers::{Answer, json_text, typed_data, types_of};
 use crate::wire::credentials::{KEY_HEADERS, SIGNATURE_HEADERS};
 
@@ -43,8 +43,8 @@ pub(crate) struct ServiceRules<'a> {
     pub(crate) key_service: Option<&'a str>,
     /// The window of their timestamps.
     pub(crate) window: Freshness,
-    /// The least stake of each tier.
-    pub(crate) stakes: StakeThresholds,
+    /// What gives agents their tiers.
+    pub(crate) tiers: TierSource,
     /// The staked token, where it is known.
     pub(crate) token: Option<Address>,
     pub(crate) token_decimals: u8,
@@ -68,7 +68,7 @@ pub(crate) struct ServiceRules<'a> {
 pub(crate) struct Discovery {
     /// The fields that are the same everywhere.
     common: Map<String, Value>,
-    stakes: StakeThresholds,
+    tiers: TierSource,
     key_prefix: String,
     /// A page for people.
     help_url: Option<String>,
@@ -107,6 +107,7 @@ impl Discovery {
             "keyOperations": rules.key_service.map(|service| key_operations(rules.domain, service)),
             "timestampMaxAge": rules.window.max_age_secs,
             "timestampMaxAhead": rules.window.max_ahead_secs,
+            "tierSource": rules.tiers.name(),
             "tokenDecimals": rules.token_decimals,
             "contractSignatures": rules.contract_signatures,
             "agentWallet": rules.agent_wallet,
@@ -120,7 +121,7 @@ impl Discovery {
         let docs = || Some(format!("{}/docs", rules.keys_url?));
         Self {
             common,
-            stakes: rules.stakes,
+            tiers: rules.tiers,
             key_prefix: rules.key_format.prefix().to_owned(),
             help_url: console.or_else(docs),
         }
@@ -154,7 +155,7 @@ impl Discovery {
             json!({
                 "tier": tier.number(),
                 "name": tier.name(),
-                "stake": self.stakes.get(tier).unwrap_or_default().to_string(),
+                "stake": self.tiers.stake_of(tier).unwrap_or_default().to_string(),
                 "requestsPerMinute": quotas.get(tier).map_or(0, |quota| quota.limit),
             })
         });

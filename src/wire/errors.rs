@@ -346,17 +346,21 @@ impl Row {
                 write_spent(&mut row.gateway_headers, of, *limit, *retry_after);
                 row
             }
-            Denial::TierBlocked { agent, current, required, required_stake } => Self::new(
-                403,
-                "TIER_BLOCKED",
-                "The agent's stake does not give it the tier that is required",
-                json!({
+            Denial::TierBlocked { agent, current, required, required_stake } => {
+                let mut details = json!({
                     "agentId": agent.to_string(),
                     "currentTier": current.number(),
                     "requiredTier": required.number(),
-                    "requiredStake": required_stake.to_string(),
-                }),
-            ),
+                });
+                if let (Some(stake), Some(fields)) = (required_stake, details.as_object_mut()) {
+                    fields.insert("requiredStake".to_owned(), stake.to_string().into());
+                }
+                let message = match required_stake {
+                    Some(_) => "The agent's stake does not give it the tier that is required",
+                    None => "The agent does not have the tier that is required",
+                };
+                Self::new(403, "TIER_BLOCKED", message, details)
+            }
             Denial::EndpointMismatch { agent } => Self::new(
                 403,
                 "ENDPOINT_MISMATCH",

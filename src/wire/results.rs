@@ -29,6 +29,8 @@ const MOMENT_BYTES: usize = 64;
 pub(crate) struct VerificationResults {
     /// Agents as text: the checksum of an address is a hash, and long numbers are slow to write.
     agents: Cache<AgentId, Arc<Written>>,
+    /// What gives agents their tiers, if it is not their stake.
+    tier_source: Option<&'static str>,
 }
 
 /// An agent's result without the fields that each request has of its own.
@@ -66,6 +68,8 @@ struct AgentPart<'a> {
     agent_id: String,
     owner: &'a str,
     trust_tier: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier_source: Option<&'static str>,
     staked_amount: &'a str,
     /// This and the next ones are there wherever the whole profile is asked for, as it is for all answers.
     reputation: Option<ReputationPart>,
@@ -117,13 +121,12 @@ impl Serialize for Checksummed {
     }
 }
 
-impl Default for VerificationResults {
-    fn default() -> Self {
-        Self { agents: Cache::new(AGENTS_KEPT) }
-    }
-}
-
 impl VerificationResults {
+    /// Results about agents whose tiers this gives them; `None`: their stake.
+    pub(crate) fn new(tier_source: Option<&'static str>) -> Self {
+        Self { agents: Cache::new(AGENTS_KEPT), tier_source }
+    }
+
     /// 200 of `POST /verify` and `POST /verify/signature`, verified at this time.
     pub(crate) fn answer(&self, permit: &Permit, verified_at: UnixSeconds) -> Answer {
         let written = self.written(permit.agent(), permit.tier(), permit.profile());
@@ -138,7 +141,7 @@ impl VerificationResults {
         {
             return known;
         }
-        let written = Arc::new(Written::new(agent, tier, Arc::clone(profile)));
+        let written = Arc::new(Written::new((agent, tier, self.tier_source), Arc::clone(profile)));
         if written.before.len() + written.behind.len() <= KEPT_BYTES_MAX {
             self.agents.insert(agent, Arc::clone(&written));
         }
@@ -147,9 +150,13 @@ impl VerificationResults {
 }
 
 /// 200 of `POST /profile`, read at this time.
-pub(crate) fn owner_profile(read: &OwnerProfile, read_at: UnixSeconds) -> Answer {
+pub(crate) fn owner_profile(
+    read: &OwnerProfile,
+    tier_source: Option<&'static str>,
+    read_at: UnixSeconds,
+) -> Answer {
     let result = ProfileResult {
-        agent: AgentPart::new(read.agent(), read.tier(), read.profile()),
+        agent: AgentPart::new((read.agent(), read.tier(), tier_source), read.profile()),
         organizations: organizations(read.profile()),
         has_key: read.has_key(),
         timestamp: read_at.0,
@@ -160,12 +167,16 @@ pub(crate) fn owner_profile(read: &OwnerProfile, read_at: UnixSeconds) -> Answer
 }
 
 impl<'a> AgentPart<'a> {
-    fn new(agent: AgentId, tier: Tier, profile: &'a TrustProfile) -> Self {
+    fn new(
+        (agent, tier, tier_source): (AgentId, Tier, Option<&'static str>),
+        profile: &'a TrustProfile,
+    ) -> Self {
         let details = profile.details.as_ref();
         Self {
             agent_id: agent.to_string(),
             owner: profile.owner_text(),
             trust_tier: tier.number(),
+            tier_source,
             staked_amount: profile.stake_text(),
             reputation: details.map(|details| reputation(&details.reputation)),
             validation: details.map(|details| validation(&details.validation)),
@@ -207,8 +218,9 @@ fn organization(organization: &Organization) -> OrganizationPart<'_> {
 }
 
 impl Written {
-    fn new(agent: AgentId, tier: Tier, profile: Arc<TrustProfile>) -> Self {
-        let before = Before { valid: true, agent: AgentPart::new(agent, tier, &profile) };
+    fn new(agent: (AgentId, Tier, Option<&'static str>), profile: Arc<TrustProfile>) -> Self {
+        let (_, tier, _) = agent;
+        let before = Before { valid: true, agent: AgentPart::new(agent, &profile) };
         // String keys and finite numbers always serialise.
         let mut before = serde_json::to_vec(&before).unwrap_or_default();
         before.pop();
@@ -303,12 +315,12 @@ mod tests {
             "endpointMismatch": true,
             "organizations": [{ "orgId": "3", "name": "Guild", "verified": false }],
         });
-        assert_eq!(result(&VerificationResults::default(), Tier::Silver, &profile("ipfs://a")), expected);
+        assert_eq!(result(&VerificationResults::new(None), Tier::Silver, &profile("ipfs://a")), expected);
     }
 
     #[test]
     fn a_profile_that_was_read_anew_and_another_tier_are_shown_at_once() {
-        let results = VerificationResults::default();
+        let results = VerificationResults::new(None);
         for (uri, tier) in [("a", Tier::Bronze), ("b", Tier::Bronze), ("b", Tier::Gold), ("a", Tier::Gold)] {
             let shown = result(&results, tier, &profile(uri));
             assert_eq!((&shown["metadataURI"], &shown["trustTier"]), (&json!(uri), &json!(tier.number())));
@@ -321,7 +333,7 @@ mod tests {
 
     #[test]
     fn long_texts_of_strangers_are_not_kept() {
-        let results = VerificationResults::default();
+        let results = VerificationResults::new(None);
         result(&results, Tier::Gold, &profile(&"x".repeat(16 * 1024)));
         assert_eq!(results.agents.len(), 0);
         result(&results, Tier::Gold, &profile("ipfs://a"));

@@ -65,6 +65,7 @@ fn domain_types_window_tiers_and_registries_are_public_and_nothing_else(world: &
             "timestampMaxAge": age,
             "timestampMaxAhead": ahead,
             "tiers": tiers,
+            "tierSource": "stake_vault",
             "tokenDecimals": 18,
             "contractSignatures": false,
             "agentWallet": false,

@@ -9,7 +9,10 @@ use crate::support::signing::ALICE;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case<World>] = cases![thresholds_and_limits_come_from_the_configuration];
+pub(crate) const CASES: &[Case<World>] = cases![
+    thresholds_and_limits_come_from_the_configuration,
+    everyone_who_is_registered_has_the_tier_that_is_written_and_nobody_else_passes,
+];
 
 /// About stake, which the chain knows.
 pub(crate) const STAKES: &[Case<World>] = cases![
@@ -115,6 +118,23 @@ fn thresholds_and_limits_come_from_the_configuration(world: &World) {
         Some(answer).filter(|answer| answer.json().get("trustTier") == Some(&Value::from(4)))
     });
     assert_eq!(answer.allowance().0, 5);
+}
+
+fn everyone_who_is_registered_has_the_tier_that_is_written_and_nobody_else_passes(world: &World) {
+    let settings = world.settings().set("tiers.source", "everyone").set("tiers.tier", 2);
+    let settings = settings.set("tiers.requests_per_minute", vec![1, 5, 6, 7]);
+    let settings = settings.without("chain.contracts.stake_vault");
+    let service = crate::support::service::Service::start(settings);
+    let (chain, agent) = (world.chain(), world.agent(0));
+    let answer = service.verify_signature(&agent.signed());
+    let body = answer.json();
+    assert_eq!((&body["trustTier"], &body["tierSource"]), (&json!(2), &json!("everyone")));
+    assert_eq!((&body["stakedAmount"], answer.allowance().0), (&json!("0"), 5));
+    chain.stake(agent.id, THRESHOLDS[3]);
+    let body = service.verify_signature(&agent.signed()).success(200);
+    assert_eq!(body["trustTier"], json!(2), "a stake gives no tier");
+    let unknown = world.known_agent(U256::from(999_999), ALICE);
+    service.verify_signature(&unknown.signed()).error(404, "AGENT_NOT_FOUND");
 }
 
 fn a_vault_that_answers_with_the_amount_alone_is_understood(world: &World) {

@@ -310,6 +310,11 @@ export interface components {
         Address: string;
         /** @description A trust tier: 0 unverified, 1 bronze, 2 silver, 3 gold, 4 diamond. */
         Tier: number;
+        /**
+         * @description What gives agents their tiers: their stake, or their registration alone.
+         * @enum {string}
+         */
+        TierSource: "stake_vault" | "everyone";
         /** @description Fields that are not listed are ignored; a listed field that stands twice is refused. */
         VerifyRequest: {
             apiKey: components["schemas"]["ApiKey"];
@@ -373,8 +378,9 @@ export interface components {
             valid: true;
             agentId: components["schemas"]["AgentId"];
             owner: components["schemas"]["Address"];
-            /** @description The tier that the stake gives the agent. An answer of 200 never has tier 0. */
+            /** @description The agent's tier. An answer of 200 never has tier 0. */
             trustTier: number;
+            tierSource?: components["schemas"]["TierSource"];
             stakedAmount: components["schemas"]["Amount"];
             reputation: components["schemas"]["Reputation"];
             validation: components["schemas"]["Validation"];
@@ -455,6 +461,7 @@ export interface components {
             agentId: components["schemas"]["AgentId"];
             owner: components["schemas"]["Address"];
             trustTier: components["schemas"]["Tier"];
+            tierSource?: components["schemas"]["TierSource"];
             stakedAmount: components["schemas"]["Amount"];
             reputation: components["schemas"]["Reputation"];
             validation: components["schemas"]["Validation"];
@@ -668,7 +675,7 @@ export interface components {
                 agentId: components["schemas"]["AgentId"];
                 currentTier: components["schemas"]["Tier"];
                 requiredTier: components["schemas"]["Tier"];
-                requiredStake: components["schemas"]["Amount"];
+                requiredStake?: components["schemas"]["Amount"];
             };
             /** @description In milliseconds since the Unix epoch. */
             timestamp: number;
@@ -738,6 +745,7 @@ export interface components {
                 /** @description The verifications that this API answers in any 60 seconds; 0 for tier 0. */
                 requestsPerMinute: number;
             }[];
+            tierSource: components["schemas"]["TierSource"];
             /** @description The decimals of the staked token, for showing amounts. */
             tokenDecimals: number;
             /** @description True if an owner that is a contract may sign (ERC-1271). */

@@ -87,7 +87,7 @@ pub(super) fn profile_calls(on: &Registries, organization: Option<Address>, agen
     let calls = [
         Some(identity::owner_call(on.identity, agent)),
         Some(call(on.identity, tokenURICall { tokenId: id }.abi_encode())),
-        Some(stake_vault::stake_call(on.stake_vault, agent)),
+        on.stake_vault.map(|vault| stake_vault::stake_call(vault, agent)),
         on.reputation.map(|to| call(to, getReputationCall { agentId: id }.abi_encode())),
         on.validation.map(|to| call(to, getValidationCall { agentId: id }.abi_encode())),
         organization.map(|to| call(to, getAgentOrganizationsCall { agentId: id }.abi_encode())),
@@ -107,7 +107,7 @@ pub(super) fn read_profile(
     let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
     let results = &mut results;
     let metadata_uri = cut(decode::<tokenURICall>("chain.contracts.identity", results)?);
-    let stake = stake_vault::read_stake(results)?;
+    let stake = stake_vault::read_stake(on, results)?;
     let details = Details {
         metadata_uri,
         reputation: on.reputation.map(|_| reputation(results)).transpose()?.unwrap_or_default(),
@@ -126,7 +126,7 @@ pub(super) fn read_profile(
 pub(super) fn found(on: &Registries, organization: Option<Address>, results: &[Result3]) -> Vec<Found> {
     let answers: [(bool, Judge); 5] = [
         (true, answers::<ownerOfCall>),
-        (true, answers::<getStakeCall>),
+        (on.stake_vault.is_some(), answers::<getStakeCall>),
         (on.reputation.is_some(), answers::<getReputationCall>),
         (on.validation.is_some(), answers::<getValidationCall>),
         (organization.is_some(), answers::<getAgentOrganizationsCall>),

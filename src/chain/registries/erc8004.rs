@@ -115,7 +115,7 @@ pub(super) fn read_wallet(results: &mut impl Iterator<Item = Result3>) -> Result
 
 /// The calls that show of each contract whether it is the right one.
 pub(super) fn check_calls(on: &Registries, agent: AgentId) -> Vec<Call3> {
-    let check = |(_, address)| match address == on.stake_vault {
+    let check = |(_, address)| match Some(address) == on.stake_vault {
         true => stake_call(address, agent),
         false => version_call(address),
     };
@@ -124,7 +124,7 @@ pub(super) fn check_calls(on: &Registries, agent: AgentId) -> Vec<Call3> {
 
 /// Each contract in the results of [`check_calls`].
 pub(super) fn found(on: &Registries, results: &[Result3]) -> Vec<Found> {
-    let judge = |((key, address), result)| match address == on.stake_vault {
+    let judge = |((key, address), result)| match Some(address) == on.stake_vault {
         true => (key, address, answers::<getStakeCall>(key, result)),
         false => (key, address, is_version_2(key, result)),
     };

@@ -70,7 +70,8 @@ impl Registries {
 
     /// The calls for a profile without details.
     pub(in crate::chain) fn gate_calls(&self, agent: AgentId) -> Vec<Call3> {
-        [self.holder_calls(agent), vec![stake_call(self.stake_vault, agent)]].concat()
+        let stake = self.stake_vault.map(|vault| stake_call(vault, agent));
+        self.holder_calls(agent).into_iter().chain(stake).collect()
     }
 
     /// The profile in the results of [`Self::gate_calls`]; `None` when the agent is not minted.
@@ -82,7 +83,7 @@ impl Registries {
         let count = self.gate_calls(agent).len();
         let mut results = results.take(count).collect::<Vec<_>>().into_iter();
         let Some(holders) = self.read_holders(agent, &mut results)? else { return Ok(None) };
-        let stake = read_stake(&mut results)?;
+        let stake = read_stake(self, &mut results)?;
         Ok(Some(TrustProfile { holders, stake, details: None, texts: Texts::default() }))
     }
 

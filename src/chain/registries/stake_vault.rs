@@ -1,4 +1,4 @@
-//! The stake vault: where an agent's tier comes from. Also the token that it takes, where it names it, and its decimals,
+//! The stake vault, where the stake gives agents their tiers. Also the token that it takes, where it names it, and its decimals,
 //! which no read of an agent needs.
 
 use alloy::primitives::{Address, U256};
@@ -9,6 +9,7 @@ use crate::chain::answer::{Call3, Result3};
 use crate::chain::fault::ReadError;
 use crate::chain::registries::results::{call, decode};
 use crate::domain::agent_id::AgentId;
+use crate::domain::registries::Registries;
 
 sol! {
     /// Only the first word counts.
@@ -31,9 +32,13 @@ pub(super) fn stake_call(vault: Address, agent: AgentId) -> Call3 {
     call(vault, getStakeCall { agentId: agent.token_id() }.abi_encode())
 }
 
-/// The stake in the result of [`stake_call`].
-pub(super) fn read_stake(results: &mut impl Iterator<Item = Result3>) -> Result<U256, ReadError> {
-    decode::<getStakeCall>("chain.contracts.stake_vault", results)
+/// The stake in the result of [`stake_call`]; none where there is no vault.
+pub(super) fn read_stake(
+    on: &Registries,
+    results: &mut impl Iterator<Item = Result3>,
+) -> Result<U256, ReadError> {
+    let read = |_| decode::<getStakeCall>("chain.contracts.stake_vault", results);
+    on.stake_vault.map_or(Ok(U256::ZERO), read)
 }
 
 /// The calls for a vault's token.

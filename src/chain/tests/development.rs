@@ -33,7 +33,7 @@ impl DevScene {
         let (chain, on, clock) = deployed_by_clock();
         let registries = Registries {
             identity: on.identity,
-            stake_vault: on.stake_vault,
+            stake_vault: Some(on.stake_vault),
             reputation: Some(on.reputation),
             validation: Some(on.validation),
             set: RegistrySet::Documented { organization: Some(on.organization) },

@@ -11,9 +11,10 @@ use crate::config::tenants::cors;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::route::{self, Taken};
 use crate::config::tenants::rules::host;
-use crate::config::tenants::values::{TIERS, distinct, tier, upstreams};
+use crate::config::tenants::values::{distinct, upstreams};
 use crate::config::tenants::{in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
+use crate::config::tiers::{TIERS, tier};
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{
     AcceptedCredentials, DigestCheck, OnMismatch, ProxyRules, Route, RouteAccess, Tenant,

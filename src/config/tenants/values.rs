@@ -3,19 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::hash::Hash;
-use std::ops::RangeInclusive;
 
 use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::written::{quoted, valid};
-use crate::domain::tier::{PASSING_TIERS, Tier};
 use crate::domain::upstream::Upstream;
 
 /// How many upstreams a tenant or a route may have.
 const UPSTREAMS_MAX: usize = 64;
-
-/// The tiers that may be asked for; tier 0 never passes.
-pub(super) const TIERS: RangeInclusive<i64> = 1..=4;
 
 /// The upstreams of a tenant, or those that a route may have instead.
 pub(super) fn upstreams(
@@ -39,10 +34,6 @@ pub(super) fn upstreams(
         }
     });
     reader.check_items("upstreams", checked)
-}
-
-pub(super) fn tier(number: u8) -> Option<Tier> {
-    PASSING_TIERS.into_iter().find(|tier| tier.number() == number)
 }
 
 fn upstream(text: &str) -> Result<Upstream, String> {

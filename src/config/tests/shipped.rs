@@ -21,7 +21,7 @@ use crate::domain::freshness::Freshness;
 use crate::domain::log_rules::LogRules;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
-use crate::domain::tier::PerTier;
+use crate::domain::tier::{PerTier, TierSource};
 
 pub(super) const TEXT: &str = include_str!("../../../conf/tiergate.toml");
 
@@ -68,12 +68,12 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.chain.reading.multicall, address!("cA11bde05977b3631167028862bE2a173976CA11"));
     let contracts = settings.chain.reading.registries;
     assert_eq!(contracts.identity, address!("5FbDB2315678afecb367f032d93F642f64180aa3"));
-    assert_eq!(contracts.stake_vault, address!("e7f1725E7734CE288F8367e1Bb143E90bb3F0512"));
+    assert_eq!(contracts.stake_vault, Some(address!("e7f1725E7734CE288F8367e1Bb143E90bb3F0512")));
     assert_eq!((contracts.reputation, contracts.validation, contracts.organization()), (None, None, None));
     let token = U256::from(10).pow(U256::from(18));
     let stake = [1_000, 10_000, 100_000, 500_000].map(|tokens| U256::from(tokens) * token);
     assert_eq!(settings.tiers.token_decimals, 18);
-    assert_eq!(settings.tiers.stake, PerTier::from_array(stake));
+    assert_eq!(settings.tiers.source, TierSource::StakeVault(PerTier::from_array(stake)));
     let quotas = [1, 16, 166, 2_700].map(Quota::per_minute);
     assert_eq!(settings.tiers.requests_per_minute, PerTier::from_array(quotas));
     assert_eq!(settings.signature.domain_name, "Service Verification");

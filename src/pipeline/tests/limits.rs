@@ -59,7 +59,7 @@ async fn a_door_may_ask_for_more_than_bronze_and_says_which_stake_opens_it() {
         let refused = scene.admit(&key).await;
         let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
         let current = index.checked_sub(1).map_or(Tier::Unverified, |below| PASSING_TIERS[below]);
-        let required_stake = U256::from(STAKES[index]);
+        let required_stake = Some(U256::from(STAKES[index]));
         assert_eq!(*denial, Denial::TierBlocked { agent: agent(7), current, required, required_stake });
         scene.stake(STAKES[index]);
         assert_eq!(scene.verdict(&key).await, "admitted");

@@ -37,7 +37,7 @@ use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::{Details, Texts, TrustProfile};
 use crate::domain::quota::Quota;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
-use crate::domain::tier::{PerTier, Tier};
+use crate::domain::tier::{PerTier, Tier, TierSource};
 use crate::pipeline::credential::{Ask, Credential, SignedRequest};
 use crate::pipeline::custody::KeyOrder;
 use crate::pipeline::owner::Signatory;
@@ -141,7 +141,7 @@ impl Scene {
             signing_domain: domain(),
             signature_format,
             freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
-            stakes: PerTier::from_array(STAKES.map(U256::from)),
+            tiers: TierSource::StakeVault(PerTier::from_array(STAKES.map(U256::from))),
             key_format: ApiKeyFormat::new("svc_live_v1_"),
             keys_end_with_signer: false,
             agent_wallet: false,

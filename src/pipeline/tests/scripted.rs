@@ -212,7 +212,7 @@ impl Store for TamperedStore {
                     let forget = |owner| KeyOwner { signer: None, ..owner };
                     Either::Left(ready(found.into_inner().map(|owner| owner.map(forget))))
                 }
-                found => found,
+                found @ (Either::Left(_) | Either::Right(_)) => found,
             },
             Err(fault) => Either::Left(ready(Err(fault))),
         }

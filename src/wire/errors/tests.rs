@@ -140,7 +140,7 @@ fn each_cause_of_the_contract_has_its_row() {
         agent,
         current: Tier::Unverified,
         required: Tier::Bronze,
-        required_stake: U256::from(10).pow(U256::from(21)),
+        required_stake: Some(U256::from(10).pow(U256::from(21))),
     };
     let blocked_details = json!({
         "agentId": "7", "currentTier": 0, "requiredTier": 1, "requiredStake": "1000000000000000000000",

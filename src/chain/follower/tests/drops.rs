@@ -30,7 +30,7 @@ async fn a_followed_profile_costs_no_call_until_a_log_names_its_agent() {
 
     let stake = scene.profile(1).await.unwrap().stake;
     let call = Registries::stakeCall { agentId: U256::from(1), amount: U256::from(5) };
-    scene.call(scene.registries.stake_vault, &call);
+    scene.call(scene.registries.stake_vault.unwrap(), &call);
     assert_eq!(scene.profile(1).await.unwrap().stake, stake, "until the next poll");
     scene.tick(&mut following).await;
     assert_eq!(scene.profile(1).await.unwrap().stake, stake + U256::from(5));
@@ -47,7 +47,7 @@ async fn each_change_of_each_registry_shows_after_one_poll() {
     let one = U256::from(1);
     type Change = Box<dyn Fn(&Scene)>;
     let vault = |call: Registries::unstakeCall| -> Change {
-        Box::new(move |scene| scene.call(on.stake_vault, &call))
+        Box::new(move |scene| scene.call(on.stake_vault.unwrap(), &call))
     };
     let organizations = |id: u64, joins: bool| -> Change {
         Box::new(move |scene| match joins {

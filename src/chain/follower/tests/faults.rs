@@ -15,7 +15,7 @@ use crate::ports::chain::{Chain, Parts};
 
 fn stake(scene: &Scene) {
     let call = Registries::stakeCall { agentId: U256::from(1), amount: U256::from(1) };
-    scene.call(scene.registries.stake_vault, &call);
+    scene.call(scene.registries.stake_vault.unwrap(), &call);
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ impl Scene {
         let healthy = || self.bench.metrics.rpc_node_healthy.with_label_values(&[&self.node.url()]).get();
         for poll in 0..6 {
             let call = Registries::stakeCall { agentId: U256::ONE, amount: U256::ONE };
-            self.call(self.registries.stake_vault, &call);
+            self.call(self.registries.stake_vault.unwrap(), &call);
             self.bench.clock.advance(LIFETIME);
             self.tick(following).await;
             let shown = format!("{case}, poll {poll}");

@@ -260,7 +260,7 @@ async fn the_errors_of_nodes_are_never_remembered_as_an_agents_fault() {
 
 #[tokio::test]
 async fn an_absurd_agent_costs_those_who_are_read_with_it_few_calls() {
-    let is_absurd = |call: &Call3| call.callData.ends_with(&word(7)) && call.target == ALL.stake_vault;
+    let is_absurd = |call: &Call3| call.callData.ends_with(&word(7)) && Some(call.target) == ALL.stake_vault;
     let node = TestNode::answering(move |request| {
         let input: Bytes = serde_json::from_value(request["params"][0]["input"].clone()).unwrap();
         let asked = aggregate3Call::abi_decode(&input).unwrap().calls;

@@ -148,7 +148,7 @@ async fn a_probe_names_the_configuration_key_of_an_address_without_a_contract() 
     type Change = fn(&mut Registries, Address);
     let changes: [(&str, Change); 5] = [
         ("chain.contracts.identity", |on, to| on.identity = to),
-        ("chain.contracts.stake_vault", |on, to| on.stake_vault = to),
+        ("chain.contracts.stake_vault", |on, to| on.stake_vault = Some(to)),
         ("chain.contracts.reputation", |on, to| on.reputation = Some(to)),
         ("chain.contracts.validation", |on, to| on.validation = Some(to)),
         ("chain.contracts.organization", |on, to| {

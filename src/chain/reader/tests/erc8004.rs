@@ -146,7 +146,7 @@ async fn each_change_of_each_registry_shows_after_one_poll_and_nothing_is_read_w
             "stake",
             Box::new(|scene, id| {
                 let call = Documented::stakeCall { agentId: id, amount: U256::from(5) };
-                scene.dev.call(scene.registries.stake_vault, &call);
+                scene.dev.call(scene.registries.stake_vault.unwrap(), &call);
             }),
         ),
         ("uri", Box::new(move |scene, id| scene.on.set_uri(&*scene.dev.chain, owner, id, "other"))),
