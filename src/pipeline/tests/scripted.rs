@@ -135,8 +135,8 @@ impl Chain for ScriptedChain {
         }))
     }
 
-    fn was_held_by(&self, _agent: AgentId, address: Address) -> bool {
-        *self.last_owner.lock() == Some(address)
+    fn last_holders(&self, _agent: AgentId) -> Option<Holders> {
+        self.last_owner.lock().map(|owner| Holders { owner, wallet: *self.wallet.lock() })
     }
 
     fn out_of_time(&self) -> ChainFault {
@@ -210,7 +210,7 @@ impl Store for TamperedStore {
                     let forget = |owner| KeyOwner { signer: None, ..owner };
                     Either::Left(ready(found.into_inner().map(|owner| owner.map(forget))))
                 }
-                found => found,
+                found @ (Either::Left(_) | Either::Right(_)) => found,
             },
             Err(fault) => Either::Left(ready(Err(fault))),
         }
