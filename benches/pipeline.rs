@@ -163,8 +163,8 @@ impl Chain for KnownChain {
         Ok(Some(AskedHolders { owner, wallet: None }))
     }
 
-    fn was_held_by(&self, agent: AgentId, address: Address) -> bool {
-        self.0.was_held_by(agent, address)
+    fn last_holders(&self, agent: AgentId) -> Option<Holders> {
+        self.0.last_holders(agent)
     }
 
     fn out_of_time(&self) -> ChainFault {

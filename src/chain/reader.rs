@@ -208,8 +208,8 @@ impl Chain for ChainReader {
         self.ended(self.strangers.get((agent, Some(signed))).await)
     }
 
-    fn was_held_by(&self, agent: AgentId, address: Address) -> bool {
-        self.agents.cache.last_holders(agent).is_some_and(|holders| holders.role_of(address).is_some())
+    fn last_holders(&self, agent: AgentId) -> Option<Holders> {
+        self.agents.cache.last_holders(agent)
     }
 
     fn reserves(&self, agent: AgentId) -> bool {

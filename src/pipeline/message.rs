@@ -71,7 +71,7 @@ impl Pipeline {
 
     /// True if the key of an account that has been seen as the agent's holder signed it. Reads no node.
     fn is_vouched_message(&self, agent: AgentId, message: &SignedMessage) -> bool {
-        self.ports.chain.was_held_by(agent, message.account) && is_by_key(message)
+        self.owners.was_heard(&self.ports, agent, message.account) && is_by_key(message)
     }
 }
 

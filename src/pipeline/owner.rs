@@ -128,7 +128,12 @@ impl OwnerCheck {
     /// holder. Reads no node.
     pub(super) fn is_vouched(&self, ports: &Ports, signed: &Signed<'_>) -> bool {
         self.freshness.accepts(signed.signed_at, UnixSeconds(ports.clock.unix_seconds()))
-            && signed.signer().is_some_and(|signer| ports.chain.was_held_by(signed.agent, signer))
+            && signed.signer().is_some_and(|signer| self.was_heard(ports, signed.agent, signer))
+    }
+
+    /// True if this account is known to have been one that may act for the agent.
+    pub(super) fn was_heard(&self, ports: &Ports, agent: AgentId, account: Address) -> bool {
+        ports.chain.last_holders(agent).is_some_and(|holders| self.may_act(&holders, account))
     }
 
     /// True if the message may be accepted by its age, and its key holds the agent at the latest block. No contract is asked.
@@ -152,7 +157,7 @@ impl OwnerCheck {
         }
         // A signature of any shape costs a read, and this much of it is known before: whether it is worth a stranger's.
         let recovered_signer = signed.signer();
-        let is_vouched = recovered_signer.is_some_and(|signer| ports.chain.was_held_by(agent, signer));
+        let is_vouched = recovered_signer.is_some_and(|signer| self.was_heard(ports, agent, signer));
         let asker = if is_vouched { Asker::Vouched } else { Asker::Stranger };
         let time = ReadTime::of(&*ports.clock, READS_TIME_MAX);
         let not_found = Denial::AgentNotFound { agent };

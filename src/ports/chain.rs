@@ -98,9 +98,9 @@ pub trait Chain: Send + Sync {
         signature: &[u8],
     ) -> Result<Option<AskedHolders>, ChainFault>;
 
-    /// True when `address` is among the holders of the agent that were seen last, however long ago. Reads nothing. It proves
-    /// nothing either: it says whose read is worth more than a stranger's.
-    fn was_held_by(&self, agent: AgentId, address: Address) -> bool;
+    /// Who may act for the agent by the read that was made last, however long ago. Reads nothing. It proves nothing either: it
+    /// says whose read is worth more than a stranger's.
+    fn last_holders(&self, agent: AgentId) -> Option<Holders>;
 
     /// True where the registries have no agent of this id, whatever the chain says.
     fn reserves(&self, agent: AgentId) -> bool {

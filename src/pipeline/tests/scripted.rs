@@ -137,8 +137,8 @@ impl Chain for ScriptedChain {
         }))
     }
 
-    fn was_held_by(&self, _agent: AgentId, address: Address) -> bool {
-        *self.last_owner.lock() == Some(address)
+    fn last_holders(&self, _agent: AgentId) -> Option<Holders> {
+        self.last_owner.lock().map(|owner| Holders { owner, wallet: *self.wallet.lock() })
     }
 
     fn out_of_time(&self) -> ChainFault {

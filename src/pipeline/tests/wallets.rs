@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use alloy::primitives::Address;
+use alloy::signers::SignerSync;
 
 use super::{Reported, STAKES, START_SECS, Scene, agent, profile, signer, verdict};
 use crate::domain::freshness::UnixSeconds;
@@ -11,6 +12,7 @@ use crate::domain::profile::TrustProfile;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::credential::{Credential, ProfileRead};
 use crate::pipeline::owner::Signatory;
+use crate::ports::chain::Asker;
 
 /// A scene whose agent has the wallet `signer(1)` and the owner `signer(2)`.
 fn scene(format: SignatureFormat, agent_wallet: bool, keys_end_with_signer: bool) -> Scene {
@@ -46,7 +48,6 @@ impl Scene {
     }
 
     async fn reads_as(&self, number: u8) -> &'static str {
-        use alloy::signers::SignerSync;
         let (agent, signed_at) = (agent(7), UnixSeconds(START_SECS));
         let digest = super::domain().profile_digest(agent, signed_at);
         let signature =
@@ -61,7 +62,9 @@ async fn an_agents_wallet_signs_as_its_owner_does_until_it_is_cleared() {
     for format in [SignatureFormat::Keys, SignatureFormat::Contracts] {
         let scene = scene(format, true, false);
         assert_eq!(scene.verdict(&scene.by(1)).await, "admitted");
+        *scene.chain.last_owner.lock() = Some(signer(2).address());
         assert_eq!((scene.key_by(1).await, scene.reads_as(1).await), ("admitted", "admitted"));
+        assert!(scene.chain.askers.lock().contains(&Asker::Vouched), "seen as the wallet, it is no stranger");
         let by = Signatory { owner: signer(2).address(), signer: signer(1).address() };
         assert_eq!(scene.by.get(), Some(&by), "the audit log names both");
         // It ends the owner's key as the owner ends its.
@@ -82,8 +85,10 @@ async fn an_agents_wallet_signs_as_its_owner_does_until_it_is_cleared() {
 async fn without_the_setting_an_agents_wallet_is_nobody() {
     for format in [SignatureFormat::Keys, SignatureFormat::Contracts] {
         let scene = scene(format, false, false);
-        *scene.chain.last_owner.lock() = Some(signer(1).address());
+        // Seen as the wallet, it is no less a stranger.
+        *scene.chain.last_owner.lock() = Some(signer(2).address());
         assert_eq!(scene.verdict(&scene.by(1)).await, "401 signature");
+        assert!(!scene.chain.askers.lock().contains(&Asker::Vouched));
         assert_eq!((scene.key_by(1).await, scene.reads_as(1).await), ("401 signature", "401 signature"));
         assert_eq!(scene.by.get(), None);
         assert_eq!(scene.verdict(&scene.by(2)).await, "admitted");
