@@ -5,13 +5,13 @@ use std::sync::Arc;
 use alloy::primitives::{B256, Bytes};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
+use tokio::sync::Mutex;
 
 use crate::chain::answer::holder_signatures_call;
 use crate::chain::block::Block;
 use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::Ticket;
 use crate::chain::coalesce::Coalesced;
-use crate::chain::details::History;
 use crate::chain::fault::ReadError;
 use crate::chain::registries::may_lie_in_details;
 use crate::chain::source::{At, Source};
@@ -36,7 +36,8 @@ pub(super) struct Agents {
     pub(super) source: Source,
     pub(super) cache: Arc<ProfileCache>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) history: History,
+    /// Logs of long ago are asked for one at a time, since their answers may be long, and not before this time.
+    pub(super) history_retry_micros: Mutex<u64>,
 }
 
 impl Agents {

@@ -9,7 +9,6 @@ use alloy::primitives::U64;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join, join_all};
 use serde_json::json;
-use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::chain::agents::Agents;
@@ -30,10 +29,6 @@ const TIME_MAX_MICROS: u64 = 3_000_000;
 
 /// Where no node gives logs of long ago they are asked for again after this time, in microseconds.
 const HISTORY_RETRY_MICROS: u64 = 600_000_000;
-
-/// Logs of long ago, which are asked for one at a time: their answers may be long. Until then nobody asks.
-#[derive(Default)]
-pub(super) struct History(Mutex<u64>);
 
 impl Agents {
     /// The details of these agents at the block of an answer that was asked for at `at`, in their order. None where the
@@ -104,7 +99,7 @@ impl Agents {
 
     async fn evidence(&self, agent: AgentId, latest: Answered, date: Date, until: u64) -> Option<String> {
         let left = Duration::from_micros(until.saturating_sub(self.now()));
-        let mut retry_micros = timeout(left, self.history.0.lock()).await.ok()?;
+        let mut retry_micros = timeout(left, self.history_retry_micros.lock()).await.ok()?;
         if self.now() < *retry_micros {
             return None;
         }

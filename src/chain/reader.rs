@@ -8,6 +8,7 @@ use alloy::primitives::{Address, B256, Bytes, U256};
 use async_trait::async_trait;
 use futures_util::future::Either;
 use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::chain::agents::{Agents, Pinned, Question, Read};
@@ -16,7 +17,6 @@ use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::micros;
 use crate::chain::coalesce::{Bounds, Coalesced};
 use crate::chain::contract_check::ContractCheck;
-use crate::chain::details::History;
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
@@ -84,7 +84,8 @@ impl ChainReader {
         let floor = Arc::new(SharedFloor::new(floor, Arc::clone(&clock)));
         let source = Source { pool, floor, multicall, lacks_multicall: AtomicBool::new(false), gas_cap };
         let cache = Arc::new(ProfileCache::new(lifetimes));
-        let agents = Arc::new(Agents { registries, source, cache, clock, history: History::default() });
+        let agents =
+            Arc::new(Agents { registries, source, cache, clock, history_retry_micros: Mutex::default() });
         let contracts = Arc::new(ContractCheck::new(&agents));
         let status = Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics));
         let follower = Follower { agents: Arc::clone(&agents), contracts, status, lifetimes };
