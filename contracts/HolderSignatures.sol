@@ -1,7 +1,7 @@
 // Reads who holds a token, its owner and, where the registry has them, its wallet (ERC-8004), and asks each of them that has
 // code for a signature by ERC-1271. It is run as a creation by eth_call and never deployed. It gives back what Snapshot does:
-// chain id, number and time of the block, the results of ownerOf, of the owner's isValidSignature, of getAgentWallet and of
-// the wallet's isValidSignature, and Arbitrum's block number. Where nobody was asked the result is a failure without data.
+// chain id, number and time of the block, the results of ownerOf, of the owner's isValidSignature, of getAgentWallet, of the
+// wallet's isValidSignature and of getVersion, and Arbitrum's block number. Where nobody was asked the result is a failure without data.
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.20;
 
@@ -16,7 +16,7 @@ contract HolderSignatures {
     uint256 private constant WALLET_GAS_MAX = 2_000_000;
 
     constructor(address identity, uint256 token, bool hasWallets, bytes32 digest, bytes memory signature) {
-        Result[] memory results = new Result[](8);
+        Result[] memory results = new Result[](9);
         results[0] = Result(true, abi.encode(block.chainid));
         results[1] = Result(true, abi.encode(block.number));
         results[2] = Result(true, abi.encode(block.timestamp));
@@ -28,9 +28,10 @@ contract HolderSignatures {
             address wallet;
             (results[5], wallet) = read(identity, abi.encodeWithSignature("getAgentWallet(uint256)", token));
             if (wallet != owner) results[6] = ask(wallet, question);
+            (results[7], ) = read(identity, abi.encodeWithSignature("getVersion()"));
         }
         (bool success, bytes memory data) = address(0x64).call(abi.encodeWithSignature("arbBlockNumber()"));
-        results[7] = Result(success, data);
+        results[8] = Result(success, data);
         bytes memory returned = abi.encode(results);
         assembly {
             return(add(returned, 32), mload(returned))

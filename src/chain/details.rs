@@ -76,13 +76,17 @@ impl Agents {
                     join_all(all.into_iter().zip(agents).map(whole)).await
                 }
                 Ok(all) => all.into_iter().map(Ok).collect(),
-                Err(_) if agents.len() > 1 => {
+                // It may be one of them. A node that is down or limits calls would get only more of them.
+                Err(fault) if agents.len() > 1 && lies_in_some(&fault) => {
                     let (some, others) = agents.split_at(agents.len() / 2);
                     let both =
                         join(self.details_at(some, at, until), self.details_at(others, at, until)).await;
                     [both.0, both.1].into_iter().flatten().collect()
                 }
-                Err(fault) => vec![Err(without_details(fault))],
+                Err(fault) => {
+                    let fault = without_details(fault);
+                    agents.iter().map(|_| Err(fault.clone())).collect()
+                }
             }
         }
         .boxed()
@@ -125,13 +129,16 @@ impl Agents {
     }
 }
 
-/// True if a node may give nobody logs of long ago. An agent with too many of them is no such sign.
+/// True if the read may have failed because of one of several agents.
+fn lies_in_some(fault: &ChainFault) -> bool {
+    use ReadError::{NodeError, TooLong, Unintelligible};
+    matches!(fault.cause.downcast_ref(), Some(TooLong(_) | NodeError { .. } | Unintelligible(_)))
+}
+
+/// True if a node may give nobody logs of long ago. One that is behind, and an agent with too many of them, are no such sign.
 fn is_of_history(fault: &ChainFault) -> bool {
-    use ReadError::{HttpStatus, NodeError, Timeout, Unintelligible};
-    matches!(
-        fault.cause.downcast_ref(),
-        Some(NodeError { .. } | HttpStatus(_) | Unintelligible(_) | Timeout(_))
-    )
+    use ReadError::{Behind, OtherBlock, TooLong};
+    !matches!(fault.cause.downcast_ref(), Some(Behind { .. } | OtherBlock(_) | TooLong(_)))
 }
 
 /// The fault of a read of details.

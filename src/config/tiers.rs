@@ -57,7 +57,7 @@ impl TierSettings {
     }
 }
 
-/// What gives agents their tiers. A setting that another source alone has would do nothing, and is an error.
+/// What gives agents their tiers. Warns of settings that another source alone has: they do nothing.
 fn source(reader: &mut Reader, token_decimals: Option<u8>) -> Option<TierSource> {
     let default = ["1000", "10000", "100000", "500000"];
     let amounts = reader.texts("tiers.stake", &default, &ONE_PER_TIER, amount);
@@ -68,8 +68,7 @@ fn source(reader: &mut Reader, token_decimals: Option<u8>) -> Option<TierSource>
     let without_meaning: &[&str] =
         if is_everyone { &["tiers.stake", "tiers.token", "tiers.token_decimals"] } else { &["tiers.tier"] };
     for path in without_meaning.iter().filter(|path| reader.is_given(path)).collect::<Vec<_>>() {
-        let phrase = "has no meaning with this tiers.source; remove it";
-        reader.report(&[path], phrase);
+        reader.warn(&[path], "has no meaning with this tiers.source; remove it");
     }
     if is_everyone { of_everyone.map(TierSource::Everyone) } else { stakes.map(TierSource::StakeVault) }
 }

@@ -12,6 +12,7 @@ use crate::pipeline::Pipeline;
 use crate::pipeline::credential::Ask;
 use crate::pipeline::principal::Principal;
 use crate::pipeline::refusal::Refusal;
+use crate::ports::chain::Asker;
 use crate::ports::store::Proof;
 
 /// How often the chain is read for one key that has ended by the cached profile: its holder may go on to send it.
@@ -27,19 +28,28 @@ impl Pipeline {
     }
 
     /// The profile of an agent whose key has ended by a cached one, which may be older than the key: a new owner has just made
-    /// it. Read once a minute.
+    /// it. Looked at once a minute, and as a stranger's: whoever sold many agents has as many such keys. A fault says nothing
+    /// of the key, and is no look.
     pub(super) async fn profile_of_holder(
         &self,
         principal: &Principal,
         ask: &Ask<'_>,
     ) -> Result<Arc<TrustProfile>, Refusal> {
-        let ended = Denial::InvalidApiKey { agent: ask.credential.named_agent() };
-        let Proof::Key(digest) = principal.proof() else { return Err(ended.into()) };
-        if matches!(self.rereads.hit(digest, REREADS, self.now()), Verdict::Limited { .. }) {
-            return Err(ended.into());
+        let ended = || Refusal::from(Denial::InvalidApiKey { agent: ask.credential.named_agent() });
+        let (Proof::Key(digest), Some(signer)) = (principal.proof(), principal.key_signer()) else {
+            return Err(ended());
+        };
+        let is_due = matches!(self.rereads.peek(digest, REREADS, || self.now()), Verdict::Admitted { .. });
+        if !is_due || self.failures.check(ask.client, None).is_err() {
+            return Err(ended());
+        }
+        let holders = self.ports.chain.holders(principal.agent(), Asker::Stranger).await?;
+        if !holders.is_some_and(|holders| self.owners.may_act(&holders, signer)) {
+            self.rereads.hit(digest, REREADS, self.now());
+            return Err(ended());
         }
         let latest = self.ports.chain.latest_profile(principal.agent(), ask.access.parts);
         let latest = principal.read_time().bound(&self.ports, latest).await?;
-        latest.filter(|profile| !self.has_ended(principal, profile)).ok_or_else(|| ended.into())
+        latest.filter(|profile| !self.has_ended(principal, profile)).ok_or_else(ended)
     }
 }

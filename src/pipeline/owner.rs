@@ -9,7 +9,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType, SigningDomain};
 use crate::domain::freshness::{Freshness, UnixSeconds};
-use crate::domain::holders::{Holders, Role};
+use crate::domain::holders::Holders;
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::Ports;
@@ -87,7 +87,7 @@ impl OwnerCheck {
 
     /// True if this account may act for an agent of these holders.
     pub(super) fn may_act(&self, holders: &Holders, account: Address) -> bool {
-        holders.role_of(account).is_some_and(|role| role == Role::Owner || self.hears_wallet)
+        account == holders.owner || (self.hears_wallet && holders.wallet == Some(account))
     }
 
     pub(super) const fn format(&self) -> SignatureFormat {

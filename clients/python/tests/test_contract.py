@@ -8,6 +8,7 @@ import re
 import types
 import typing
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,10 @@ VECTORS = json.loads((ROOT / "clients/vectors.json").read_text())
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
+#: Fields that are there only where they say something.
+SOMETIMES = {"bounded", "tierSource"}
+
+
 def described(schema: dict[str, Any]) -> Any:
     """Returns the form of what a schema describes: fields by name, in an object."""
     while "$ref" in schema:
@@ -38,11 +43,15 @@ def described(schema: dict[str, Any]) -> Any:
         return described(schema | {"type": kind[0]}), None
     if kind == "object" and "properties" in schema:
         # The others are the gateway's own, which the service does not answer.
-        return {name: described(schema["properties"][name]) for name in schema["required"]}
+        fields = {name: described(schema["properties"][name]) for name in schema["required"]}
+        there = SOMETIMES & (schema["properties"].keys() - fields.keys())
+        return fields | {name: (described(schema["properties"][name]), None) for name in there}
     if kind == "array":
         return [described(schema["items"])]
     if kind == "string" and re.search(r"\[0-9\]\{1,78\}\$$", schema.get("pattern", "")):
         return int
+    if kind == "string" and schema.get("pattern", "").endswith(r"(\.[0-9]{1,18})?$"):
+        return Decimal
     return {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict}[kind]
 
 
@@ -82,7 +91,7 @@ def test_the_signing_document_is_typed_as_the_api_describes_it() -> None:
     ours, theirs = read(answers.Signing), described({"$ref": "#/components/schemas/Signing"})
     # The client has this type itself, and reads documents that do not name the chain.
     del theirs["profile"]
-    theirs |= {"chainId": (int, None), "contracts": (dict, None)}
+    theirs |= {"chainId": (int, None), "contracts": (dict, None), "tierSource": (str, None), "agentWallet": (bool, None)}
     assert ours == theirs
 
 

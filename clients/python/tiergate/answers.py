@@ -7,6 +7,7 @@ import re
 import types
 import typing
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
@@ -29,9 +30,12 @@ class Limited:
 
 @dataclass(frozen=True, kw_only=True)
 class Reputation:
-    total_score: int
+    #: A whole number, but for agents of ERC-8004.
+    total_score: Decimal
     feedback_count: int
     average_rating: float | None
+    #: True where there is more feedback than was looked at.
+    bounded: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +45,8 @@ class Validation:
     #: Text from the chain: untrusted.
     latest_evidence: str | None
     latest_validator: str | None
+    #: True where there are more requests than were looked at.
+    bounded: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +70,8 @@ class _Standing(Limited):
     metadata_uri: str
     organizations: tuple[Organization, ...]
     timestamp: int
+    #: What gives agents their tiers, if it is not their stake.
+    tier_source: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +127,8 @@ class TierTerms:
     tier: int
     name: str
     #: In the token's smallest unit.
-    stake: int
+    #: None where no stake gives the tier.
+    stake: int | None
     requests_per_minute: int
 
 
@@ -145,6 +154,10 @@ class Signing:
     tiers: tuple[TierTerms, ...]
     token_decimals: int
     contract_signatures: bool
+    #: What gives agents their tiers. This and the next one are None at a service that is older than they are.
+    tier_source: str | None = None
+    #: True if the agent's own wallet may sign as its owner does.
+    agent_wallet: bool | None = None
     #: None where changes of keys are signed as verifications are.
     key_operations: KeyOperations | None = None
     #: The chain of the registries. This and what follows are None at a service that is older than they are.
@@ -183,6 +196,8 @@ def _read(kind: Any, value: Any, name: str) -> Any:
             return value
     if kind is int and isinstance(value, str) and re.fullmatch("-?[0-9]{1,78}", value):
         return int(value)
+    if kind is Decimal and isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,78}(\.[0-9]{1,18})?", value):
+        return Decimal(value)
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is kind:

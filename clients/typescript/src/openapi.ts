@@ -741,7 +741,8 @@ export interface components {
                 tier: components["schemas"]["Tier"];
                 /** @example Bronze */
                 name: string;
-                stake: components["schemas"]["Amount"];
+                /** @description The least stake that gives this tier; null where no stake does. */
+                stake: components["schemas"]["Amount"] | null;
                 /** @description The verifications that this API answers in any 60 seconds; 0 for tier 0. */
                 requestsPerMinute: number;
             }[];

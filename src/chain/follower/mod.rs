@@ -180,6 +180,8 @@ impl Following<'_> {
                 Ok(_) => position = Position::Reorganized,
                 // Fewer blocks may do.
                 Err(fault) if range.from < range.to && is_refusal(&fault) => self.tracker.shrink(&range),
+                // Whoever fills a block with logs ends nothing: following begins anew behind it.
+                Err(fault) if range.to < head.number && is_too_long(&fault) => break,
                 Err(fault) => return Err(fault),
             }
         }
@@ -299,6 +301,11 @@ fn block_call(block: Value) -> Call {
 
 fn date(block: &Block) -> Date {
     Date { timestamp: block.timestamp, number: block.number }
+}
+
+/// True when an answer was longer than any may be.
+fn is_too_long(fault: &ChainFault) -> bool {
+    matches!(fault.cause.downcast_ref(), Some(ReadError::TooLong(_)))
 }
 
 /// True when the nodes answered that they can't or won't.

@@ -56,7 +56,9 @@ pub(super) const EVENTS: Events = Events {
         (MemberAdded::SIGNATURE_HASH, 3),
         (MemberRemoved::SIGNATURE_HASH, 3),
     ],
+    naming_at: &[],
     naming_in_data: MetadataUpdate::SIGNATURE_HASH,
+    has_agent_0: false,
 };
 
 /// The most organizations taken from the chain; the rest is left out.

@@ -18,7 +18,7 @@ use crate::chain::registries::identity::{
 };
 use crate::chain::registries::logs::Events;
 use crate::chain::registries::results::{Found, TOO_FEW, answers, call, cut, decode};
-use crate::chain::registries::stake_vault::{getStakeCall, stake_call};
+use crate::chain::registries::stake_vault::{Staked, Unstaked, getStakeCall, stake_call};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
 use crate::domain::profile::{Details, LatestValidation, Reputation, Validation};
@@ -53,17 +53,21 @@ sol! {
 pub(super) const EVENTS: Events = Events {
     // Anybody may respond to feedback, and no profile shows it.
     harmless: &[Approval::SIGNATURE_HASH, ApprovalForAll::SIGNATURE_HASH, ResponseAppended::SIGNATURE_HASH],
-    naming: &[
-        (Transfer::SIGNATURE_HASH, 4),
-        (Registered::SIGNATURE_HASH, 3),
-        (URIUpdated::SIGNATURE_HASH, 3),
-        (MetadataSet::SIGNATURE_HASH, 3),
-        (NewFeedback::SIGNATURE_HASH, 4),
-        (FeedbackRevoked::SIGNATURE_HASH, 4),
-        (ValidationRequest::SIGNATURE_HASH, 4),
-        (ValidationResponse::SIGNATURE_HASH, 4),
+    naming: &[],
+    naming_at: &[
+        (Transfer::SIGNATURE_HASH, 4, 2),
+        (Registered::SIGNATURE_HASH, 3, 0),
+        (URIUpdated::SIGNATURE_HASH, 3, 0),
+        (MetadataSet::SIGNATURE_HASH, 3, 0),
+        (NewFeedback::SIGNATURE_HASH, 4, 0),
+        (FeedbackRevoked::SIGNATURE_HASH, 4, 0),
+        (ValidationRequest::SIGNATURE_HASH, 4, 1),
+        (ValidationResponse::SIGNATURE_HASH, 4, 1),
+        (Staked::SIGNATURE_HASH, 3, 0),
+        (Unstaked::SIGNATURE_HASH, 3, 0),
     ],
     naming_in_data: MetadataUpdate::SIGNATURE_HASH,
+    has_agent_0: true,
 };
 
 /// What the versions that are read begin with.
@@ -101,7 +105,7 @@ pub(super) fn read_holders(
     results: &mut impl Iterator<Item = Result3>,
 ) -> Result<Option<Holders>, ReadError> {
     let mut results = results.take(HOLDER_CALLS).collect::<Vec<_>>().into_iter();
-    is_version_2("chain.contracts.identity", &results.next().ok_or(TOO_FEW)?)?;
+    check_version(&results.next().ok_or(TOO_FEW)?)?;
     let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
     let wallet = read_wallet(&mut results)?;
     Ok(Some(Holders { owner, wallet }))
@@ -129,6 +133,11 @@ pub(super) fn found(on: &Registries, results: &[Result3]) -> Vec<Found> {
         false => (key, address, is_version_2(key, result)),
     };
     on.contracts().zip(results).map(judge).collect()
+}
+
+/// Fails if the identity registry is none that is read, by its answer to `getVersion`.
+pub(super) fn check_version(result: &Result3) -> Result<(), ReadError> {
+    is_version_2("chain.contracts.identity", result).map(drop)
 }
 
 fn version_call(registry: Address) -> Call3 {

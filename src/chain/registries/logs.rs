@@ -20,8 +20,13 @@ pub(super) struct Events {
     pub(super) harmless: &'static [B256],
     /// Those that name the agent or the organization in a topic, with the number of their topics.
     pub(super) naming: &'static [(B256, usize)],
+    /// Those that name the agent in one topic and others may fill the rest, with the number of their topics and the place of
+    /// that one behind the signature.
+    pub(super) naming_at: &'static [(B256, usize, usize)],
     /// The one that names the agent in its data.
     pub(super) naming_in_data: B256,
+    /// True if 0 may be an id.
+    pub(super) has_agent_0: bool,
 }
 
 /// Whom a log concerns, by their numbers. `None`: everybody.
@@ -35,10 +40,15 @@ fn concerned(log: &Log, events: &Events) -> Option<Vec<U256>> {
         // With fewer topics the agent is in the data, where it is not looked for.
         return (*count == log.topics.len()).then(numbers);
     }
+    if let Some((_, count, place)) = events.naming_at.iter().find(|(known, ..)| known == signature) {
+        let id = fields.get(*place).filter(|_| *count == log.topics.len());
+        return id.map(|id| vec![U256::from_be_bytes(id.0)]);
+    }
     if *signature == events.naming_in_data {
         return log.first_word.filter(|_| fields.is_empty()).map(|id| vec![U256::from_be_bytes(id.0)]);
     }
-    let is_plausible = |number: &U256| !number.is_zero() && number.bit_len() <= PLAUSIBLE_BITS_MAX;
+    let is_plausible =
+        |number: &U256| (events.has_agent_0 || !number.is_zero()) && number.bit_len() <= PLAUSIBLE_BITS_MAX;
     Some(numbers()).filter(|numbers| numbers.iter().any(is_plausible))
 }
 

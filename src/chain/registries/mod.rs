@@ -114,6 +114,9 @@ impl Registries {
         agent: AgentId,
         results: Vec<Result3>,
     ) -> Result<Option<AskedHolders>, ReadError> {
+        if self.has_wallets() {
+            erc8004::check_version(results.last().ok_or(TOO_FEW)?)?;
+        }
         let mut results = results.into_iter();
         let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
         let owner = asked(owner, &results.next().ok_or(TOO_FEW)?);

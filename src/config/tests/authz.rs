@@ -15,7 +15,7 @@ fn settings(keys: &[&[(&str, &str)]]) -> Settings {
     parse(&minimal_with(&keys.concat()), &[]).unwrap()
 }
 
-fn warnings(keys: &[&[(&str, &str)]]) -> Vec<String> {
+pub(super) fn warnings(keys: &[&[(&str, &str)]]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tiergate.toml");
     std::fs::write(&path, minimal_with(&[&[("chain.development", "true")], &keys.concat()[..]].concat()))

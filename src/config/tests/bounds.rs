@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use alloy::primitives::U256;
 use toml::Value;
 
 use super::{ROUTE, TENANT, minimal_with, parse, problems};
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
-use crate::domain::tier::{PerTier, Tier, TierSource};
 
 pub(super) fn settings(keys: &[(&str, &str)]) -> Settings {
     parse(&minimal_with(keys), &[]).unwrap_or_else(|problems| panic!("{keys:?}: {problems}"))
@@ -221,62 +219,6 @@ fn a_contract_is_an_address_other_than_zero_whose_checksum_is_right_if_it_has_on
              '0xCa11bde05977b3631167028862bE2a173976CA11', '0x0000000000000000000000000000000000000000'",
         );
     }
-}
-
-#[test]
-fn stakes_are_four_rising_amounts_above_0_of_a_token_with_0_to_36_decimals() {
-    check("tiers.token_decimals", "0, 36", "-1, 37");
-    check(
-        "tiers.stake",
-        "['0.000000000000000001', '1', '2.50', '03']",
-        "[], ['1', '2', '3'], ['1', '2', '3', '4', '5'], ['0', '2', '3', '4'], ['0.0', '2', '3', '4'],
-         ['1', '1', '3', '4'], ['1', '3', '2', '4'], ['0.0000000000000000001', '2', '3', '4'],
-         ['1', '2', '3', '-4'], ['1', '2', '3', '4.'], ['1', '2', '3', '.4'], ['1', '2', '3', '4e3'],
-         ['1', '2', '3', '4_000'], ['1', '2', '3', '4,0'], ['1', '2', '3', '']",
-    );
-}
-
-#[test]
-fn a_stake_is_below_2_to_the_256_in_the_smallest_unit() {
-    let largest = U256::MAX.to_string();
-    let (whole, fraction) = largest.split_at(largest.len() - 18);
-    let next = format!("{}6", &fraction[..17]);
-    let stake = |last: &str| format!("[\"1\", \"2\", \"3\", \"{last}\"]");
-    let accepted = stake(&format!("{whole}.{fraction}"));
-    let refused = [stake(&format!("{whole}.{next}")), stake(&format!("1{}", "0".repeat(100)))];
-    check("tiers.stake", &accepted, &refused.join(","));
-    let source = settings(&[("tiers.stake", &accepted)]).tiers.source;
-    assert_eq!(source.stake_of(Tier::Diamond), Some(U256::MAX));
-}
-
-#[test]
-fn everyone_gets_the_tier_that_is_written_and_no_source_takes_settings_of_another() {
-    let everyone =
-        |tier: &str| settings(&[("tiers.source", "\"everyone\""), ("tiers.tier", tier)]).tiers.source;
-    assert_eq!(everyone("1"), TierSource::Everyone(Tier::Bronze));
-    assert_eq!(everyone("4"), TierSource::Everyone(Tier::Diamond));
-    check("tiers.source", "\"everyone\"", "\"nobody\",1");
-    let refused = |keys: &[(&str, &str)], path: &str| {
-        let found = problems(&minimal_with(keys), &[]);
-        assert!(
-            found.iter().any(|problem| problem.contains(path) && problem.contains("no meaning")),
-            "{found:?}"
-        );
-    };
-    refused(&[("tiers.tier", "2")], "tiers.tier");
-    for (path, value) in [("tiers.stake", "[\"1\", \"2\", \"3\", \"4\"]"), ("tiers.token_decimals", "6")] {
-        refused(&[("tiers.source", "\"everyone\""), (path, value)], path);
-    }
-}
-
-#[test]
-fn a_fraction_counts_by_the_decimals_of_the_token() {
-    let keys = [("tiers.token_decimals", "2"), ("tiers.stake", r#"["0.5", "0.510", "1", "0012.34"]"#)];
-    let units = [50, 51, 100, 1_234].map(U256::from);
-    assert_eq!(settings(&keys).tiers.source, TierSource::StakeVault(PerTier::from_array(units)));
-    let keys = [("tiers.token_decimals", "0"), ("tiers.stake", r#"["1", "2.0", "3", "3.5"]"#)];
-    let found = problems(&minimal_with(&keys), &[]);
-    assert!(found.len() == 1 && found[0].starts_with("tiers.stake: item 4 is \"3.5\""), "{found:?}");
 }
 
 #[test]

@@ -101,7 +101,9 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("store.redis.wait_replicas", "1", "1", "-1"),
     ("store.redis.wait_timeout", "1s", "\"1s\"", "6s"),
     ("tiers.requests_per_minute", "1,2,3,4", "[1, 2, 3, 4]", "1,2,3"),
+    ("tiers.source", "everyone", "\"everyone\"", "nobody"),
     ("tiers.stake", "1, 2,3 ,4", r#"["1", "2", "3", "4"]"#, "1,2,3"),
+    ("tiers.tier", "3", "3", "5"),
     (
         "tiers.token",
         "0xa513E6E4b8f2a923D98304ec87F64353C4D5C853",
@@ -142,6 +144,7 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
     let trusted = [("listen.trusted_proxies", "[\"10.0.0.0/8\"]")];
     let trusted = if path == "listen.proxy_protocol" { &trusted[..] } else { &[] };
     let audit = if path == "log.audit_required" { &[("log.audit", "\"stdout\"")][..] } else { &[] };
+    let everyone = if path == "tiers.tier" { &[("tiers.source", "\"everyone\"")][..] } else { &[] };
     let erc8004 = if path == "chain.feedback_max" { &[("chain.registries", "\"erc8004\"")][..] } else { &[] };
     let of_redis = path.starts_with("store.redis.");
     let of_sentinels = path.starts_with("store.redis.sentinel_");
@@ -149,7 +152,8 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
     let last = if path.ends_with("_file") { 1 } else { sentinels.len() };
     let sentinels = if of_sentinels { &sentinels[..last] } else { &[] };
     minimal_with(
-        &[&base[..], trusted, audit, erc8004, if of_redis { &redis } else { &[] }, sentinels, keys].concat(),
+        &[&base[..], trusted, audit, erc8004, everyone, if of_redis { &redis } else { &[] }, sentinels, keys]
+            .concat(),
     )
 }
 

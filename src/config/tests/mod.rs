@@ -12,6 +12,7 @@ mod shipped;
 mod signature;
 mod store;
 mod tenants;
+mod tiers;
 
 use std::path::Path;
 

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use alloy::primitives::U256;
 use alloy::signers::local::PrivateKeySigner;
 
 use super::{Reported, STAKES, Scene, agent, profile, signer, verdict};
 use crate::domain::api_key::KeyDigest;
 use crate::domain::denial::Denial;
+use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::Credential;
+use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
 use crate::pipeline::refusal::Refusal;
 
 fn scene(keys_end_with_signer: bool) -> Scene {
@@ -36,29 +39,36 @@ impl Scene {
     fn reads(&self) -> usize {
         self.chain.calls("latest_profile")
     }
+
+    /// How often it was asked who holds the agent.
+    fn looks(&self) -> usize {
+        self.chain.calls("holders")
+    }
 }
 
 #[tokio::test]
-async fn a_key_ends_when_its_signer_no_longer_holds_the_agent_and_costs_a_read_a_minute_at_most() {
+async fn a_key_ends_when_its_signer_no_longer_holds_the_agent_and_costs_a_look_a_minute_at_most() {
     let scene = scene(true);
     let (seller, buyer) = (signer(1), signer(2));
     let key = scene.made_by(&seller).await;
-    assert_eq!((scene.verdict(&key).await, scene.reads()), ("admitted", 0));
+    let made = scene.looks();
+    assert_eq!((scene.verdict(&key).await, scene.looks() - made), ("admitted", 0));
     scene.sold(&buyer, &buyer);
     for _ in 0..3 {
         let refused = scene.admit(&key).await;
         let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
         assert_eq!(*denial, Denial::InvalidApiKey { agent: Some(agent(7)) });
-        assert_eq!(scene.reads(), 1);
+        assert_eq!(scene.looks() - made, 1);
     }
     scene.clock.advance_secs(60);
-    assert_eq!((scene.verdict(&key).await, scene.reads()), ("401 key", 2));
+    assert_eq!((scene.verdict(&key).await, scene.looks() - made), ("401 key", 2));
     // Of no stake either, it learns nothing of that.
     *scene.chain.profile.lock() = Reported::Is(Some(Arc::new(profile(buyer.address(), 0))));
     assert_eq!(scene.verdict(&key).await, "401 key");
     // It is the seller's key as long as it is the seller's agent.
     scene.sold(&seller, &seller);
-    assert_eq!((scene.verdict(&key).await, scene.reads()), ("admitted", 2));
+    assert_eq!((scene.verdict(&key).await, scene.looks() - made), ("admitted", 2));
+    assert_eq!(scene.reads(), 0, "no profile is read for a key that has ended");
 }
 
 #[tokio::test]
@@ -84,13 +94,18 @@ async fn a_buyers_key_counts_at_once_also_where_the_cached_profile_is_the_seller
 }
 
 #[tokio::test]
-async fn a_key_that_may_have_ended_is_refused_when_the_chain_is_down_and_no_other_key_is() {
+async fn a_key_that_may_have_ended_is_503_as_long_as_the_chain_is_down_and_no_other_key_is() {
     let scene = scene(true);
     let key = scene.made_by(&signer(1)).await;
     *scene.chain.latest.lock() = Reported::Down;
     assert_eq!(scene.verdict(&key).await, "admitted");
     *scene.chain.profile.lock() = Reported::Is(Some(Arc::new(profile(signer(2).address(), STAKES[0]))));
-    assert_eq!(scene.verdict(&key).await, "503");
+    *scene.chain.owner.lock() = Reported::Down;
+    for _ in 0..3 {
+        assert_eq!(scene.verdict(&key).await, "503");
+    }
+    // Its agent was sold, and the buyer's answer was late.
+    *scene.chain.owner.lock() = Reported::Is(Some(signer(2).address()));
     assert_eq!(scene.verdict(&key).await, "401 key");
 }
 
@@ -108,15 +123,32 @@ async fn a_key_of_nobody_known_is_refused_with_the_setting_and_admitted_without(
 #[tokio::test]
 async fn keys_that_have_ended_are_remembered_within_bounds() {
     let scene = scene(true);
-    for number in 0..100_u8 {
-        scene.pipeline.rereads.hit(
-            &KeyDigest::from_bytes([number; 32]),
-            super::super::held::REREADS,
-            scene.pipeline.now(),
-        );
+    for number in 0..3 * REREAD_KEYS_MAX {
+        let digest = KeyDigest::from_bytes(U256::from(number).to_be_bytes());
+        scene.pipeline.rereads.hit(&digest, REREADS, scene.pipeline.now());
     }
-    assert_eq!(scene.pipeline.rereads.len(), 100);
+    assert!((1..=REREAD_KEYS_MAX).contains(&scene.pipeline.rereads.len()));
     scene.clock.advance_secs(120);
     scene.pipeline.sweep();
     assert_eq!(scene.pipeline.rereads.len(), 0);
+}
+
+#[tokio::test]
+async fn keys_that_have_ended_cost_a_client_its_budget_of_refused_credentials_and_then_no_look() {
+    let scene = Scene::under(SignatureFormat::Keys, Some(Quota::per_minute(2)), |rules| {
+        rules.keys_end_with_signer = true;
+    });
+    let (seller, buyer) = (signer(1), signer(2));
+    let first = scene.made_by(&seller).await;
+    let made = scene.looks();
+    scene.sold(&buyer, &buyer);
+    for _ in 0..2 {
+        assert_eq!(scene.verdict(&first).await, "401 key");
+    }
+    scene.clock.advance_secs(59);
+    let looks = scene.looks() - made;
+    for _ in 0..3 {
+        assert_eq!(scene.verdict(&first).await, "401 key");
+    }
+    assert_eq!((looks, scene.looks() - made), (1, 1));
 }

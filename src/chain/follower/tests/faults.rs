@@ -3,13 +3,14 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use alloy::primitives::U256;
+use alloy::primitives::{U64, U256};
 use futures_util::FutureExt;
+use serde_json::json;
 
 use super::Scene;
 use crate::chain::fixture::{LIFETIME, REREAD, Reply, STALENESS, cause};
 use crate::chain::follower::LOGS_RETRY_MICROS;
-use crate::dev::fixture::Registries;
+use crate::dev::fixture::{Registries, result};
 use crate::domain::agent_id::AgentId;
 use crate::ports::chain::{Chain, Parts};
 
@@ -194,9 +195,8 @@ async fn a_block_whose_logs_are_not_to_be_had_is_passed_over_with_everybody_drop
     following.poll().await;
     scene.warm(&mut following, 1).await;
     stake(&scene);
-    let huge = crate::dev::fixture::result(&scene.chain, "eth_blockNumber", serde_json::json!([]));
-    let huge =
-        crate::dev::fixture::result(&scene.chain, "eth_getBlockByNumber", serde_json::json!([huge, false]));
+    let huge = result(&scene.chain, "eth_blockNumber", json!([]));
+    let huge = result(&scene.chain, "eth_getBlockByNumber", json!([huge, false]));
     scene.play(move |request| {
         let filter = &request["params"][0];
         let is_huge = filter.get("fromBlock").is_some() || filter["blockHash"] == huge["hash"];
@@ -240,4 +240,28 @@ async fn a_profile_that_no_log_names_is_read_again_after_the_configured_time() {
     scene.bench.clock.advance(REREAD * 3 / 10);
     scene.tick(&mut following).await;
     assert!(!scene.is_cached(1).await);
+}
+
+#[tokio::test]
+async fn a_block_with_more_logs_than_an_answer_holds_drops_everybody_and_ends_nothing() {
+    let scene = Scene::new().await;
+    let mut following = scene.follower.begin();
+    following.poll().await;
+    scene.warm(&mut following, 1).await;
+    stake(&scene);
+    let full: U64 = serde_json::from_value(result(&scene.chain, "eth_blockNumber", json!([]))).unwrap();
+    scene.play(move |request| {
+        let [from, to] = ["fromBlock", "toBlock"].map(|name| request["params"][0][name].as_str());
+        let number = |text: Option<&str>| text.and_then(|text| text.parse::<U64>().ok());
+        let holds_it = number(from)? <= full && full <= number(to)?;
+        holds_it.then(|| Reply::Result("x".repeat(9 * 1024 * 1024).into()))
+    });
+    stake(&scene);
+    stake(&scene);
+    let restarts = scene.polls("restarted");
+    scene.tick(&mut following).await;
+    assert_eq!((scene.polls("restarted"), scene.mode()), (restarts + 1, "following"));
+    assert!(!scene.is_cached(1).await, "what it changed is read again");
+    scene.warm(&mut following, 1).await;
+    assert!(scene.is_cached(1).await);
 }

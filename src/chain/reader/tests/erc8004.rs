@@ -357,6 +357,8 @@ async fn a_registry_that_nobody_upgraded_is_refused_by_its_version() {
     let bench = bench_with(&[scene.dev.node.url()], (registries, scene.dev.multicall), PATIENT);
     let agent = AgentId::new(U256::ZERO);
     assert_eq!(cause(&bench.reader.profile(agent).await.unwrap_err()).kind(), "version");
+    let asked = bench.reader.ask_holders(agent, B256::ZERO, &[0; 65]).await;
+    assert_eq!(cause(&asked.unwrap_err()).kind(), "version");
     assert_eq!(cause(&bench.reader.holders(agent, Asker::Stranger).await.unwrap_err()).kind(), "version");
 }
 

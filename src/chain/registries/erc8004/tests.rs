@@ -211,10 +211,19 @@ fn each_event_drops_the_agent_that_it_names_and_a_response_to_feedback_nobody() 
         ("FeedbackRevoked(uint256,address,uint64)", &[id, high, high]),
         ("ValidationRequest(address,uint256,string,bytes32)", &[high, id, high]),
         ("ValidationResponse(address,uint256,bytes32,uint8,string,bytes32,string)", &[high, id, high]),
+        ("Staked(uint256,address,uint256)", &[id, high]),
+        ("Unstaked(uint256,address,uint256)", &[id, high]),
     ] {
-        let drops = dropped(signature, fields);
-        assert!(drops.agents.contains_key(&agent(7)) && drops.everybody.is_none(), "{signature}");
+        let one = |id: u64| Drops { agents: [(agent(id), 1)].into(), ..Drops::default() };
+        assert_eq!(dropped(signature, fields), one(7), "{signature}");
+        let of_0: Vec<B256> =
+            fields.iter().map(|field| if *field == id { B256::ZERO } else { *field }).collect();
+        assert_eq!(dropped(signature, &of_0), one(0), "{signature} of agent 0");
     }
+    // A mint names the zero address beside the agent, and an unknown event may name agent 0.
+    let minted = dropped("Transfer(address,address,uint256)", &[B256::ZERO, high, id]);
+    assert_eq!(minted.agents.len(), 1, "agent 0 is not concerned");
+    assert_eq!(dropped("Unheard(uint256)", &[B256::ZERO]).everybody, None);
     for (signature, fields) in
         [("Upgraded(address)", &[high][..]), ("BatchMetadataUpdate(uint256,uint256)", &[])]
     {
