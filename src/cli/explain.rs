@@ -146,7 +146,9 @@ impl<'a> Case<'a> {
         let is_named = || of_authority(&self.request.host).is_some_and(|host| is_named(tenant, &host));
         let is_ours = self.request.tenant.is_none();
         match document_at(tenant, decision.access, &self.request.method, path) {
-            Some(Document::Rules | Document::KeySet) if is_ours => return Ok("described"),
+            Some(Document::Rules | Document::KeySet | Document::SignedRequests) if is_ours => {
+                return Ok("described");
+            }
             Some(Document::Metadata(_)) if is_named() => return Ok("described"),
             Some(_) | None => {}
         }
@@ -167,6 +169,10 @@ impl<'a> Case<'a> {
                 let agent = match self.request.agent_id {
                     Some(agent) => agent,
                     None => {
+                        if accepted.has_messages() && headers.contains_key("signature-input") {
+                            self.add("agent", "unknown: a signed request is for the running service alone");
+                            return Ok("unknown");
+                        }
                         let formats = (&self.settings.keys.format, self.settings.signature.format);
                         let credential = credential_of(headers, formats, accepted, || None)?;
                         let (Credential::Key { digest, .. }, Some(store)) = (credential, self.store) else {

@@ -101,6 +101,13 @@ impl<F: Fields> Message<'_, F> {
         }
     }
 
+    /// True if `Connection` names one of these fields.
+    fn is_of_one_hop(&self, names: &[&str]) -> bool {
+        let is_named = |token: &[u8]| names.iter().any(|name| token.eq_ignore_ascii_case(name.as_bytes()));
+        let tokens = values(self.fields, "connection").flat_map(|line| line.split(|byte| *byte == b','));
+        tokens.map(<[u8]>::trim_ascii).any(is_named)
+    }
+
     /// Checks the digest as far as the head tells it.
     fn check_digest(&self) -> Result<(), MessageRefusal> {
         match BodyDigest::of(self.fields).transpose()? {
@@ -154,6 +161,10 @@ impl Candidate<'_> {
             return Err(MessageRefusal::SignatureTooLarge);
         }
         let names = names(covered).ok_or(MessageRefusal::SignatureInputInvalid)?;
+        // The upstream gets no field that `Connection` names: it would not see what was signed.
+        if message.is_of_one_hop(&names) {
+            return Err(MessageRefusal::InsufficientCoverage);
+        }
         if covered.params.contains_key("alg") {
             return Err(MessageRefusal::UnsupportedAlgorithm);
         }

@@ -79,11 +79,12 @@ fn messages(
 ) -> Result<Option<SignedMessages>, ErrorCause> {
     let Candidates { messages, first_refusal } = match found {
         None => return Ok(None),
-        Some(Err(MessageRefusal::SignatureMissing | MessageRefusal::NoAcceptableSignature))
-            if shows_other =>
-        {
-            return Ok(None);
-        }
+        Some(Err(
+            MessageRefusal::SignatureMissing
+            | MessageRefusal::NoAcceptableSignature
+            | MessageRefusal::SignatureInputInvalid
+            | MessageRefusal::SignatureTooLarge,
+        )) if shows_other => return Ok(None),
         Some(Err(refusal)) => return Err(refused(refusal)),
         Some(Ok(_)) if shows_other => {
             let (field, received) = ("credentials", Value::Null);

@@ -236,6 +236,7 @@ fn other_credentials_beside_a_signed_request_are_400_and_other_signatures_are_no
     assert_eq!(site.gateway.ask(&foreign).status, 200);
     let old = Request::get(ACME, &agents_path()).key(site.key()).with("Signature", "keyId=\"a\"");
     assert_eq!(site.gateway.ask(&old).status, 200);
+    assert_eq!(site.gateway.ask(&old.with("Signature-Input", "keyId=\"a\"")).status, 200, "no dictionary");
     site.is_unseen(&path);
     assert_eq!(site.gateway.ask(&signing.request()).status, 200);
     let bare = site.gateway.ask(&Request::get(ACME, &agents_path()));

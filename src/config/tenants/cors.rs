@@ -7,6 +7,7 @@ use crate::config::tenants::route::method;
 use crate::config::written::valid;
 use crate::domain::cors::CorsRules;
 use crate::domain::endpoint::WebOrigin;
+use crate::domain::tenant::AcceptedCredentials;
 
 /// How many items each list may have.
 const ITEMS_MAX: usize = 64;
@@ -27,15 +28,23 @@ const HEADERS: [&str; 7] = [
     "X-Agent-Timestamp",
 ];
 
+/// Headers of requests that are signed themselves.
+const OF_MESSAGES: [&str; 3] = ["Content-Digest", "Signature", "Signature-Input"];
+
 /// Headers of answers that are ours.
 const OURS: &str = "Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, X-Request-Id";
 
 /// Reads the rules; none without origins. The outer `None` is a problem.
-pub(super) fn read(reader: &mut Reader) -> Option<Option<CorsRules>> {
+pub(super) fn read(
+    reader: &mut Reader,
+    credentials: Option<AcceptedCredentials>,
+) -> Option<Option<CorsRules>> {
     let count = 0..=ITEMS_MAX;
     let origins = reader.texts("cors.origins", &[], &count, origin);
     let methods = reader.texts("cors.methods", &METHODS, &count, method);
-    let headers = reader.texts("cors.headers", &HEADERS, &count, header);
+    let has_messages = credentials.is_some_and(AcceptedCredentials::has_messages);
+    let of_messages: &[&str] = if has_messages { &OF_MESSAGES } else { &[] };
+    let headers = reader.texts("cors.headers", &[&HEADERS, of_messages].concat(), &count, header);
     let exposed = reader.texts("cors.exposed_headers", &[], &count, header);
     let credentials = reader.boolean("cors.credentials", false);
     let max_age = reader.duration("cors.max_age", "10m", ["0s", "24h"]);
@@ -49,7 +58,7 @@ pub(super) fn read(reader: &mut Reader) -> Option<Option<CorsRules>> {
         reader.report(&["cors.credentials"], "can't be true for every origin; name the origins");
         return None;
     }
-    let ours = std::iter::once(OURS.into());
+    let ours = std::iter::once(OURS.into()).chain(has_messages.then(|| "Accept-Signature".into()));
     let exposed: Vec<Box<str>> = ours.chain(exposed?).collect();
     Some((!origins.is_empty()).then_some(CorsRules {
         origins: (!is_any).then_some(origins),

@@ -76,7 +76,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         on_endpoint_mismatch: reader.text("on_endpoint_mismatch", "allow", choice(&ON_MISMATCH)),
         proxy: proxy::read(reader),
         digest: reader.text("digest", "stream", choice(&DIGEST)),
-        cors: cors::read(reader),
+        cors: cors::read(reader, credentials),
         in_flight: in_flight::read(reader),
         discovery: reader.boolean("discovery", true),
         assertion: reader.boolean("assertion", false),

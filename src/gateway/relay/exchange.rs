@@ -49,6 +49,9 @@ pub(super) struct Outgoing {
     written: usize,
 }
 
+/// How much a body that is held may take beside twice its data: a head, and the frames of small bodies.
+const ROOM_BYTES_HELD: u64 = 64 * 1024;
+
 #[derive(Debug)]
 pub(super) struct Exchange {
     /// The request's body.
@@ -190,6 +193,11 @@ impl Exchange {
         let has_room = buffers.to_upstream.has_room() || self.is_held();
         if self.upload.is_over() || ahead.is_empty() || !has_room {
             return Ok(false);
+        }
+        // Chunks of a few bytes take more room than their data.
+        let held_max = self.body_bytes_max.filter(|_| self.is_held());
+        if held_max.is_some_and(|most| buffers.to_upstream.bytes.len() as u64 > 2 * most + ROOM_BYTES_HELD) {
+            return Err(Failure::TooLarge);
         }
         let piece = ahead.get(..ROOM_BYTES).unwrap_or(ahead);
         let taken =

@@ -132,7 +132,8 @@ impl Relay {
                     upstream = self.connect(ctx, Timer::now(), Some(upstream.address)).await?;
                 }
                 Err(failure) => {
-                    if let Some(kind) = failure.of_upstream() {
+                    // One that closed a silent connection, while the request was held, has not failed.
+                    if let Some(kind) = failure.of_upstream().filter(|_| !exchange.is_held()) {
                         self.gateway.note_upstream_failure(ctx, kind);
                     }
                     return Err(failure);

@@ -162,6 +162,10 @@ fn each_part_that_must_be_signed_is_missed() {
     assert_eq!(typed.refusal(), "insufficient_coverage");
     let uncovered = Request::with_body().input(" \"content-digest\"", "");
     assert_eq!(uncovered.refusal(), "insufficient_coverage");
+    // The upstream would not get what was signed.
+    let of_one_hop = Request::with_body().field("connection", "keep-alive, Content-Digest");
+    assert_eq!(of_one_hop.refusal(), "insufficient_coverage");
+    assert!(Request::with_body().field("connection", "keep-alive, x-other").only().is_ok());
     assert!(Request::with_body().only().is_ok());
 }
 

@@ -100,12 +100,24 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         methods: "GET, PUT".into(),
         headers: "X-API-Key, X-A".into(),
         exposed: "Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, \
-                  X-RateLimit-Remaining, X-Request-Id, X-B"
+                  X-RateLimit-Remaining, X-Request-Id, Accept-Signature, X-B"
             .into(),
         credentials: true,
         max_age: Duration::from_secs(7),
     };
     assert_eq!(tenant.cors, Some(cors));
+}
+
+#[test]
+fn pages_may_send_and_read_what_signed_requests_need_where_a_tenant_takes_them() {
+    let rules = |credentials: &str| {
+        let origins = ("cors.origins", r#"["https://a.example"]"#);
+        read(tenant_with(&[origins, ("credentials", credentials)])).cors.unwrap()
+    };
+    let (signed, usual) = (rules(r#"["erc8128"]"#), rules(r#"["api_key", "signature"]"#));
+    assert!(signed.headers.ends_with("X-Agent-Timestamp, Content-Digest, Signature, Signature-Input"));
+    assert!(signed.exposed.ends_with("X-Request-Id, Accept-Signature"));
+    assert!(usual.headers.ends_with("X-Agent-Timestamp") && usual.exposed.ends_with("X-Request-Id"));
 }
 
 #[test]
