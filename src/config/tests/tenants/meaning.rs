@@ -112,7 +112,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
 fn pages_may_send_and_read_what_signed_requests_need_where_a_tenant_takes_them() {
     let rules = |credentials: &str| {
         let origins = ("cors.origins", r#"["https://a.example"]"#);
-        read(tenant_with(&[origins, ("credentials", credentials)])).cors.unwrap()
+        read(tenant_with(&[origins, ("credentials", credentials)])).cors.clone().unwrap()
     };
     let (signed, usual) = (rules(r#"["erc8128"]"#), rules(r#"["api_key", "signature"]"#));
     assert!(signed.headers.ends_with("X-Agent-Timestamp, Content-Digest, Signature, Signature-Input"));
