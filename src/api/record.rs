@@ -37,7 +37,7 @@ use crate::wire::trace::{remote_span, state_of};
 /// Per-request notes for logs.
 pub(crate) struct Notes {
     pub(super) request_id: RequestId,
-    /// Who signed a request about a key, once that is known.
+    /// The owner and the signer of a request about a key, once they are known.
     by: OnceLock<Signatory>,
     /// The agent that a signed request names, or that a key is of.
     pub(super) agent: Option<AgentId>,

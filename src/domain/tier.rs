@@ -120,10 +120,10 @@ impl TierSource {
         }
     }
 
-    /// The least stake of this tier; `None` where no stake gives one, and for tier 0.
-    pub const fn stake_of(&self, tier: Tier) -> Option<U256> {
+    /// The least stake of this tier, which is 0 for tier 0; `None` where no stake gives a tier.
+    pub fn stake_of(&self, tier: Tier) -> Option<U256> {
         match self {
-            Self::StakeVault(stakes) => stakes.get(tier),
+            Self::StakeVault(stakes) => Some(stakes.get(tier).unwrap_or_default()),
             Self::Everyone(_) => None,
         }
     }
@@ -163,6 +163,7 @@ mod tests {
         assert_eq!(everyone.stake_of(Tier::Gold), None);
         let vault = TierSource::StakeVault(thresholds());
         assert_eq!(vault.stake_of(Tier::Gold), Some(U256::from(100_000)));
+        assert_eq!(vault.stake_of(Tier::Unverified), Some(U256::ZERO));
         assert_eq!(vault.tier_of(U256::from(99_999)), Tier::Silver);
     }
 }

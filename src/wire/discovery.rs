@@ -148,14 +148,6 @@ impl Discovery {
         answer(&Value::Object(document), PRIVATE_FIVE_MINUTES)
     }
 
-    /// The least stake of a tier; `None` where no stake gives one.
-    fn stake_of(&self, tier: Tier) -> Option<String> {
-        match &self.tiers {
-            TierSource::StakeVault(stakes) => Some(stakes.get(tier).unwrap_or_default().to_string()),
-            TierSource::Everyone(_) => None,
-        }
-    }
-
     /// The document about the rules.
     fn document(&self, local: &LocalRules<'_>) -> Value {
         let LocalRules { gateway_url, quotas, tenant } = *local;
@@ -163,7 +155,7 @@ impl Discovery {
             json!({
                 "tier": tier.number(),
                 "name": tier.name(),
-                "stake": self.stake_of(tier),
+                "stake": self.tiers.stake_of(tier).map(|stake| stake.to_string()),
                 "requestsPerMinute": quotas.get(tier).map_or(0, |quota| quota.limit),
             })
         });

@@ -65,7 +65,7 @@ impl ProfileCache {
         if let Entry::Read { profile, .. } = entry { serves.then_some(profile) } else { None }
     }
 
-    /// Who might act for the agent at its last read. It decides who waits, and never who passes.
+    /// The agent's holders at its last read. They decide who waits, and never who passes.
     pub(super) fn last_holders(&self, agent: AgentId) -> Option<Holders> {
         // Strangers ask too: that does not make an entry worth keeping.
         self.entries.peek(agent).map(|entry| holders_of(&entry))

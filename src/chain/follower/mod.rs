@@ -180,7 +180,7 @@ impl Following<'_> {
                 Ok(_) => position = Position::Reorganized,
                 // Fewer blocks may do.
                 Err(fault) if range.from < range.to && is_refusal(&fault) => self.tracker.shrink(&range),
-                // Whoever fills a block with logs ends nothing: following begins anew behind it.
+                // Strangers can fill a block with logs. Following begins anew behind it.
                 Err(fault) if range.to < head.number && is_too_long(&fault) => break,
                 Err(fault) => return Err(fault),
             }

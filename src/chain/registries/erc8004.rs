@@ -31,7 +31,7 @@ sol! {
     /// Each of the registries.
     function getVersion() external pure returns (string);
 
-    /// What `contracts/AgentDetails.sol` says of an agent.
+    /// The details of one agent, as `contracts/AgentDetails.sol` returns them.
     struct Reported {
         bool ranOut; bytes uri; int256 total; uint256 feedback; bool feedbackCut; uint256 validations;
         bool validationsCut; bytes32 request; address validator; uint256 response; bytes32 responseHash;
@@ -70,7 +70,7 @@ pub(super) const EVENTS: Events = Events {
     has_agent_0: true,
 };
 
-/// What the versions that are read begin with.
+/// The beginning of each version that can be read.
 const VERSION: &str = "2.";
 
 /// The most of a version that is shown, in bytes.

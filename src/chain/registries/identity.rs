@@ -63,7 +63,7 @@ pub(in crate::chain) fn read_owner(
     Ok((owner != Address::ZERO).then_some(owner))
 }
 
-/// Whether a holder accepts a signature, by the result of asking it. Any other word than the one of ERC-1271 is no consent.
+/// A holder that was asked for a signature, with its answer. Any other word than the one of ERC-1271 is no consent.
 pub(super) fn asked(address: Address, result: &Result3) -> Asked {
     let data = &result.returnData;
     let accepts = result.success && ***data == *B256::right_padding_from(&isValidSignatureCall::SELECTOR);

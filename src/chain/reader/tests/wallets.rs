@@ -24,7 +24,7 @@ async fn ask(bench: &Bench, id: u64, signature: &[u8]) -> Result<Option<AskedHol
     bench.reader.ask_holders(agent(id), DIGEST, signature).await
 }
 
-/// What is known of an owner without a wallet beside it that has code or not and accepts the signature or not.
+/// An owner that was asked, of an agent without a wallet.
 fn owner_alone(address: Address, has_code: bool, accepts: bool) -> Option<AskedHolders> {
     Some(AskedHolders { owner: Asked { address, has_code, accepts }, wallet: None })
 }

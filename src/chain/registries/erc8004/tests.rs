@@ -118,7 +118,7 @@ fn a_registry_of_another_version_makes_the_service_unready_whichever_it_is() {
     }
 }
 
-/// What the creation returns of an agent.
+/// The details of an agent, as the creation returns them.
 fn found() -> Reported {
     Reported {
         ranOut: false,

@@ -9,6 +9,15 @@ use crate::store::embedded::tests::{START_SECS, by_key, by_nonce, clock, on, rot
 
 const KEYS: TableDefinition<'_, [u8; 32], ([u8; 32], Option<&str>)> = TableDefinition::new("keys");
 
+/// Writes the row of agent 1's key as earlier releases do, which know nothing beside it.
+pub(super) fn overwrite(platter: &Platter, number: u64, endpoint: Option<&str>) {
+    let (database, _) = platter.open().unwrap();
+    let transaction = database.begin_write().unwrap();
+    let row = (digest(number).to_bytes(), endpoint);
+    transaction.open_table(KEYS).unwrap().insert(agent(1).to_bytes(), row).unwrap();
+    transaction.commit().unwrap();
+}
+
 /// A disk whose agents 1 and 2 have the keys of their numbers, the first with this endpoint.
 async fn with_endpoint(endpoint: &str) -> Platter {
     let (platter, clock) = (Platter::with_store(), clock());
@@ -16,11 +25,7 @@ async fn with_endpoint(endpoint: &str) -> Platter {
     rotate(&store, 1, 1, 1).await;
     rotate(&store, 2, 1, 2).await;
     drop(store);
-    let (database, _) = platter.open().unwrap();
-    let transaction = database.begin_write().unwrap();
-    let row = (digest(1).to_bytes(), Some(endpoint));
-    transaction.open_table(KEYS).unwrap().insert(agent(1).to_bytes(), row).unwrap();
-    transaction.commit().unwrap();
+    overwrite(&platter, 1, Some(endpoint));
     platter
 }
 

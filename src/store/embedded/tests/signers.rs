@@ -4,10 +4,10 @@ use redb::TableDefinition;
 
 use crate::ports::store::{Admission, Store};
 use crate::store::contract::{SIGNER, agent, digest};
+use crate::store::embedded::tests::endpoints::overwrite;
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{by_key, clock, on, rotate};
 
-const KEYS: TableDefinition<'_, [u8; 32], ([u8; 32], Option<&str>)> = TableDefinition::new("keys");
 const SIGNERS: TableDefinition<'_, [u8; 32], ([u8; 32], [u8; 20])> = TableDefinition::new("signers");
 
 #[tokio::test]
@@ -38,12 +38,7 @@ async fn a_key_that_a_former_release_put_in_place_of_another_is_nobodys() {
     rotate(&store, 1, 1, 1).await;
     rotate(&store, 2, 1, 2).await;
     drop(store);
-    let (database, _) = platter.open().unwrap();
-    let transaction = database.begin_write().unwrap();
-    let row = (digest(9).to_bytes(), None);
-    transaction.open_table(KEYS).unwrap().insert(agent(1).to_bytes(), row).unwrap();
-    transaction.commit().unwrap();
-    drop(database);
+    overwrite(&platter, 9, None);
     let store = on(&platter, &clock);
     assert_eq!(store.find(&digest(9)).await.unwrap().unwrap().signer, None);
     assert_eq!(store.find(&digest(2)).await.unwrap().unwrap().signer, Some(SIGNER));
