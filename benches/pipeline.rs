@@ -137,8 +137,8 @@ struct KnownChain(Arc<dyn Chain>, Address);
 
 #[async_trait]
 impl Chain for KnownChain {
-    fn profile(&self, agent: AgentId) -> Reading<'_, Option<Arc<TrustProfile>>> {
-        self.0.profile(agent)
+    fn profile(&self, agent: AgentId, parts: Parts) -> Reading<'_, Option<Arc<TrustProfile>>> {
+        self.0.profile(agent, parts)
     }
 
     async fn latest_profile(
@@ -155,9 +155,17 @@ impl Chain for KnownChain {
 
     async fn ask_holders(
         &self,
-        _agent: AgentId,
+        agent: AgentId,
         _digest: B256,
         _signature: &[u8],
+    ) -> Result<Option<AskedHolders>, ChainFault> {
+        self.inspect_holders(agent, Asker::Stranger).await
+    }
+
+    async fn inspect_holders(
+        &self,
+        _agent: AgentId,
+        _asker: Asker,
     ) -> Result<Option<AskedHolders>, ChainFault> {
         let owner = Asked { address: self.1, has_code: false, accepts: false };
         Ok(Some(AskedHolders { owner, wallet: None }))

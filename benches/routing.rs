@@ -117,6 +117,7 @@ fn route(number: usize) -> Route {
         min_tier: Some(Tier::Silver),
         upstreams: Vec::new(),
         requests_per_minute: None,
+        bot_requests_per_minute: None,
         upgrades: false,
     }
 }

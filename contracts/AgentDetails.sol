@@ -20,7 +20,8 @@ contract AgentDetails {
         int256 total;
         uint256 feedback;
         bool feedbackCut;
-        // How many requests were answered, and the latest of the answers; no request: there is none.
+        // How many requests were answered, or how many of those that were looked at, and the latest of the answers; no
+        // validator: there is none.
         uint256 validations;
         bool validationsCut;
         bytes32 request;
@@ -106,6 +107,11 @@ contract AgentDetails {
         private
         view
     {
+        uint256[7] memory answer;
+        if (!isVersion2(on, answer)) {
+            details.feedbackCut = true;
+            return;
+        }
         bytes memory question = abi.encodeWithSignature("getClients(uint256)", agent);
         (bool known, uint256 length, uint256[] memory clients) = list(on, question, left(until) / 2, most, false);
         if (!known) {
@@ -113,7 +119,6 @@ contract AgentDetails {
             return;
         }
         details.feedbackCut = length > clients.length;
-        uint256[7] memory answer;
         uint256 looked;
         for (uint256 i = 0; i < clients.length; i++) {
             bytes4 lastIndex = bytes4(keccak256("getLastIndex(uint256,address)"));
@@ -157,23 +162,26 @@ contract AgentDetails {
     }
 
     function readValidations(Details memory details, address on, uint256 agent, uint256 until) private view {
+        uint256[7] memory answer;
+        if (!isVersion2(on, answer)) {
+            details.validationsCut = true;
+            return;
+        }
         bytes memory question = abi.encodeWithSignature("getAgentValidations(uint256)", agent);
         (bool known, uint256 length, uint256[] memory requests) =
             list(on, question, left(until) / 4, REQUESTS_MAX, true);
-        details.validationsCut = length > requests.length;
-        if (known && length == 0) return;
-        if (known) {
-            question = abi.encodeWithSignature("getSummary(uint256,address[],string)", agent, new address[](0), "");
-            (known, details.validations) = number(on, question, left(until) / 4);
-        }
         if (!known) {
             details.validationsCut = details.ranOut = true;
             return;
         }
+        details.validationsCut = length > requests.length;
+        if (length == 0) return;
+        question = abi.encodeWithSignature("getSummary(uint256,address[],string)", agent, new address[](0), "");
+        (known, details.validations) = number(on, question, left(until) / 4);
+        if (!known) details.validationsCut = details.ranOut = true;
         // A status does not tell a request without an answer from one that was answered with nothing but zeros: not unless
         // all are answered.
         bool isEachAnswered = details.validations == length;
-        uint256[7] memory answer;
         uint256 newest;
         for (uint256 i = requests.length; i > 0; i--) {
             bytes4 status = bytes4(keccak256("getValidationStatus(bytes32)"));
@@ -187,13 +195,21 @@ contract AgentDetails {
             }
             // Validator, agent, response, hash, tag, time; at the end the tag's length.
             bool isAnswered = isEachAnswered || answer[2] != 0 || answer[3] != 0 || answer[6] != 0;
-            if (!isAnswered || (details.request != 0 && answer[5] <= newest)) continue;
+            if (!isAnswered) continue;
+            if (!known) details.validations++;
+            if (answer[5] <= newest) continue;
             newest = answer[5];
             details.request = bytes32(requests[i - 1]);
             details.validator = address(uint160(answer[0]));
             details.response = answer[2];
             details.responseHash = bytes32(answer[3]);
         }
+    }
+
+    // Registries are upgraded in their place, and another version means other things by the same functions.
+    function isVersion2(address on, uint256[7] memory answer) private view returns (bool) {
+        // The text's place, its length, and the text.
+        return ask(on, bytes4(keccak256("getVersion()")), 0, 0, 0, answer) >= 96 && answer[2] >> 240 == 0x322e;
     }
 
     // How much of a share of the gas is left.
@@ -223,7 +239,7 @@ contract AgentDetails {
         }
     }
 
-    // The first word of an answer.
+    // The first word of an answer; 0 of a call that failed.
     function number(address on, bytes memory question, uint256 gasMax)
         private
         view
@@ -232,7 +248,7 @@ contract AgentDetails {
         assembly {
             known := staticcall(gasMax, on, add(question, 32), mload(question), 0, 32)
             known := and(known, gt(returndatasize(), 31))
-            word := mload(0)
+            if known { word := mload(0) }
         }
     }
 

@@ -1,6 +1,8 @@
 """Inputs at the limits that the readers hold, of which chance makes none in a short run: seeds.py TARGET FOLDER"""
 
+import json
 import os
+import re
 import sys
 
 HEAD_BYTES_MAX = 32 * 1024
@@ -54,12 +56,27 @@ def told():
         yield b"\xff".join((b"GET", target, b"a.test", b"x-note", b" y ", b"x-api-key", b"k"))
 
 
+def signatures():
+    """The vectors of ERC-8128, and requests at the limits of signatures. The first byte is that of https, with a body or without."""
+    with open("clients/erc8128.json", encoding="utf-8") as file:
+        vectors = json.load(file)
+    for vector in vectors:
+        scheme, host, target = re.fullmatch(r"(https?)://([^/?]+)(.*)", vector["url"]).groups()
+        body = vector["body"]
+        mode = (scheme == "http") + 2 * (body is not None)
+        fields = [*vector["headers"], ("Signature-Input", f"{vector['label']}={vector['params']}")]
+        fields.append(("Signature", f"{vector['label']}=:{vector['signature']}:"))
+        line = [vector["method"], target, host, body or ""]
+        yield bytes([mode]) + b"\xff".join(text.encode() for text in [*line, *(part for field in fields for part in field)])
+
+
 SEEDS = {
     "request_head": lambda: heads(b"GET / HTTP/1.1\r\nHost: a\r\n"),
     "answer_head": lambda: heads(b"\x00HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"),
     "chunks": chunks,
     "told": told,
     "check_request": checks,
+    "signatures": signatures,
 }
 
 target, folder = sys.argv[1:]

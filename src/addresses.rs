@@ -1,7 +1,8 @@
 //! Addresses that no upstream may have: those of our own listeners, link-local ones, and those outside of the networks that
 //! a tenant is held to.
 //!
-//! Asked when a configuration is read, and for each address that a name of an upstream leads to; never for a request.
+//! Asked when a configuration is read, and for each address that a name of an upstream leads to; never for a request. And the
+//! addresses that a name of a stranger's may have.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -22,6 +23,37 @@ const LINK_LOCAL: [IpNet; 6] = [
     // Azure.
     v4([168, 63, 129, 16], 32),
 ];
+
+/// Addresses that are given out to nobody in particular (RFC 6890), to no single machine, or lead elsewhere.
+const SPECIAL: [IpNet; 17] = [
+    v4([0, 0, 0, 0], 8),
+    v4([10, 0, 0, 0], 8),
+    v4([100, 64, 0, 0], 10),
+    v4([127, 0, 0, 0], 8),
+    v4([172, 16, 0, 0], 12),
+    v4([192, 0, 0, 0], 24),
+    v4([192, 0, 2, 0], 24),
+    v4([192, 88, 99, 0], 24),
+    v4([192, 168, 0, 0], 16),
+    v4([198, 18, 0, 0], 15),
+    v4([198, 51, 100, 0], 24),
+    v4([203, 0, 113, 0], 24),
+    v4([224, 0, 0, 0], 3),
+    v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),
+    v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32),
+    v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16),
+    v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20),
+];
+
+/// The addresses of IPv6 that are given out.
+const GIVEN_OUT: IpNet = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
+
+/// True if an address may be that of a server of strangers: it is no private, loopback or link-local one.
+pub(crate) fn is_public(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    let is_special = LINK_LOCAL.iter().chain(&SPECIAL).any(|net| net.contains(&ip));
+    !is_special && (ip.is_ipv4() || GIVEN_OUT.contains(&ip))
+}
 
 /// The addresses that upstreams of a tenant may have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -135,7 +167,7 @@ const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8) -> IpNet {
 mod tests {
     use std::net::{IpAddr, SocketAddr};
 
-    use super::{AddressRules, Refused, is_of_this_machine};
+    use super::{AddressRules, Refused, is_of_this_machine, is_public};
     use crate::domain::upstream::Upstream;
 
     fn rules(listener: &str) -> AddressRules {
@@ -190,6 +222,35 @@ mod tests {
             let address = SocketAddr::new(ip.parse().unwrap(), 80);
             let expected = if is_refused { Err(Refused::LinkLocal) } else { Ok(()) };
             assert_eq!((closed.check(address), open.check(address)), (expected, Ok(())), "{ip}");
+        }
+    }
+
+    #[test]
+    fn a_server_of_strangers_has_no_private_loopback_or_link_local_address() {
+        for (ips, expected) in [
+            (
+                "1.1.1.1 8.8.8.8 100.63.255.255 100.128.0.0 172.15.0.1 172.32.0.0 192.167.1.1 223.255.255.255",
+                true,
+            ),
+            ("2606:4700::1111 2a00:1450:4001::1 2001:4860::8888 ::ffff:1.1.1.1", true),
+            (
+                "0.0.0.0 10.0.0.1 100.64.0.1 127.0.0.1 127.255.255.254 169.254.169.254 172.16.0.1 172.31.255.255",
+                false,
+            ),
+            (
+                "192.0.0.1 192.0.2.1 192.88.99.1 192.168.0.1 198.18.0.1 198.19.0.1 198.51.100.1 203.0.113.1",
+                false,
+            ),
+            ("224.0.0.1 240.0.0.1 255.255.255.255 100.100.100.200 168.63.129.16", false),
+            (
+                ":: ::1 ::ffff:10.0.0.1 ::ffff:127.0.0.1 fc00::1 fd00:ec2::254 fe80::1 fec0::1 ff02::1 64:ff9b::a00:1",
+                false,
+            ),
+            ("2001::1 2001:db8::1 2002:a00:1::1 3fff::1 ::a00:1 100::1 4000::1", false),
+        ] {
+            for ip in ips.split(' ') {
+                assert_eq!(is_public(ip.parse().unwrap()), expected, "{ip}");
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Small files that are read whole: configurations, certificates, keys and other secrets.
+//! Files that are read whole: configurations, certificates, keys and other secrets, lists of agents.
 //!
 //! Their content is wiped when it is dropped, and no error shows anything of it. Reading blocks on the disk, and on
 //! nothing else: pipes and devices are refused.
@@ -13,7 +13,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
+use crate::domain::agent_list::{self, Agents};
 use crate::domain::secret::{Secret, SecretSource};
+
+/// The longest list of agents, in bytes.
+const AGENTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The longest PEM file, in bytes: several times the authorities that a system believes.
 pub(crate) const PEM_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -127,6 +131,15 @@ pub(crate) fn secret(source: &SecretSource) -> Result<Secret, String> {
         SecretSource::Text(secret) => Ok(secret.clone()),
         SecretSource::File(path) => secret_in(path).map_err(|problem| format!("{}: {problem}", shown(path))),
     }
+}
+
+/// The agents that a file lists. A problem has the file's path in front.
+pub(crate) fn agents(path: &Path) -> Result<Agents, String> {
+    let read = || {
+        let bytes = bytes(path, AGENTS_BYTES_MAX)?;
+        agent_list::parse(std::str::from_utf8(&bytes).map_err(|_| "is not UTF-8 text")?)
+    };
+    read().map_err(|problem| format!("{}: {problem}", shown(path)))
 }
 
 #[cfg(test)]

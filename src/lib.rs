@@ -29,6 +29,7 @@ pub mod telemetry;
 
 mod addresses;
 mod assertion;
+mod bots;
 mod caught;
 mod files;
 mod tls;

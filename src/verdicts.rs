@@ -59,7 +59,7 @@ impl Verdicts {
         self.metrics.denials.with_label_values(&[self.listener, error_type]).inc();
         if let ErrorCause::Refused(refusal) = cause {
             match refusal {
-                Refusal::Chain(fault) => self.chain_faults.note(fault),
+                Refusal::Chain(fault) | Refusal::Unverified(fault) => self.chain_faults.note(fault),
                 Refusal::Store(fault) => self.store_faults.note(fault),
                 Refusal::Entropy(fault) => self.entropy_faults.note(fault),
                 Refusal::Unrecorded(fault) => self.audit_faults.note(fault),

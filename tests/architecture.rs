@@ -27,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("chain", &["domain", "within", "ports", "telemetry"]),
     ("store", &["domain", "files", "caught", "within", "sharded", "ports", "telemetry", "supervision"]),
     ("tls", &["domain", "files", "ports", "telemetry"]),
+    ("bots", &["domain", "addresses", "sharded", "ports", "telemetry"]),
     ("assertion", &["domain", "ports", "pipeline", "tls"]),
     ("wire", &["domain", "http1", "message_signature", "ports", "pipeline"]),
     ("serve", &["domain", "sharded", "http1", "ports", "telemetry", "wire"]),
@@ -37,6 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "domain",
             "assertion",
+            "bots",
             "addresses",
             "sharded",
             "http1",
@@ -71,7 +73,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("alloy::rpc::client", &["chain/"]),
     ("alloy::providers", &["chain/"]),
     ("alloy::transports", &["chain/"]),
-    ("reqwest", &["chain/", "cli/", "telemetry/traces.rs"]),
+    ("reqwest", &["bots/", "chain/", "cli/", "telemetry/traces.rs"]),
     ("opentelemetry", &["telemetry/traces.rs"]),
     // Background tasks and threads of ours are supervised.
     ("pingora::services", &[]),
@@ -79,7 +81,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("pingora::proxy", &["gateway/library/"]),
     // The log only names it.
     ("rustls", &["tls/", "serve/", "telemetry/log.rs"]),
-    ("ring::signature", &["tls/", "assertion/"]),
+    ("ring::signature", &["tls/", "assertion/", "bots/", "message_signature/tests/"]),
     ("x509_parser", &["tls/"]),
     ("SystemTime::now", &["os.rs"]),
     // Besides, the runtime's own time, which tests simulate.

@@ -15,6 +15,7 @@ use alloy::signers::local::PrivateKeySigner;
 use tiergate::chain::pool::Pool;
 use tiergate::chain::reader::ChainReader;
 use tiergate::domain::agent_id::AgentId;
+use tiergate::domain::agent_list::AgentList;
 use tiergate::domain::api_key::{ApiKey, ApiKeyFormat};
 use tiergate::domain::binding::Binding;
 use tiergate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
@@ -26,7 +27,8 @@ use tiergate::domain::quota::Quota;
 use tiergate::domain::registries::{Registries, RegistrySet};
 use tiergate::domain::rpc_url::RpcUrl;
 use tiergate::domain::signature::{SignatureBytes, SignatureFormat};
-use tiergate::domain::tier::{PerTier, Tier, TierSource};
+use tiergate::domain::tier::{PerTier, Tier};
+use tiergate::domain::tiers::{TierSources, Tiers};
 use tiergate::os::Os;
 use tiergate::pipeline::credential::{Ask, Credential, SignedRequest};
 use tiergate::pipeline::custody::KeyOrder;
@@ -83,7 +85,13 @@ impl Scene {
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let reader = ChainReader::new(Arc::new(rpc), settings, clock.clone(), &metrics, runtime.handle());
+        let reader = ChainReader::new(
+            Arc::new(rpc),
+            (settings, Vec::new()),
+            clock.clone(),
+            &metrics,
+            runtime.handle(),
+        );
         let chain: Arc<dyn Chain> = Arc::new(reader);
         let folder = tempfile::tempdir().expect("a folder");
         let options = Options {
@@ -106,7 +114,8 @@ impl Scene {
             _node: node,
             _folder: folder,
         };
-        let profile = scene.runtime.block_on(scene.chain.profile(agent())).expect("the chain answers");
+        let profile =
+            scene.runtime.block_on(scene.chain.profile(agent(), Parts::Whole)).expect("the chain answers");
         assert_eq!(
             profile.map(|profile| profile.holders.owner),
             Some(scene.owner),
@@ -206,13 +215,16 @@ pub(crate) fn access() -> Access {
 
 pub(crate) fn rules() -> Rules {
     let token = U256::from(10).pow(U256::from(18));
+    let stakes =
+        PerTier::from_array([1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token));
     Rules {
         signing_domain: domain(),
         signature_format: SignatureFormat::Keys,
         freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
-        tiers: TierSource::StakeVault(PerTier::from_array(
-            [1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token),
-        )),
+        tiers: Tiers::new(
+            TierSources { stakes: Some(stakes), ..TierSources::default() },
+            AgentList::default(),
+        ),
         key_format: ApiKeyFormat::new("svc_live_v1_"),
         keys_end_with_signer: false,
         agent_wallet: false,

@@ -72,14 +72,16 @@ function drawProfile(profile) {
     const { reputation, validation } = profile;
     const tiers = state.signing?.tiers ?? [];
     const own = tiers.find(({ tier }) => tier === profile.trustTier);
-    const next = profile.tierSource ? undefined : tiers.find(({ tier }) => tier === profile.trustTier + 1);
+    const next = tiers.find(({ tier }) => tier === profile.trustTier + 1);
+    const { tierSource, stakedAmount } = profile;
+    const more = (stake) => `${tokens(stake)}: ${tokens(BigInt(stake) - BigInt(stakedAmount ?? 0))} more`;
     const registration = registrationIn(profile.metadataURI);
     write("profile-read", `read at ${time(profile.timestamp)}`);
     describe("profile-facts", [
         ["Owner", profile.owner, "mono"],
-        ["Tier", `${profile.trustTier}${own ? ` (${own.name})` : ""}${profile.trustTier === 0 ? ": services refuse this agent" : ""}`],
-        ["Stake", tokens(profile.stakedAmount)],
-        ["Next tier", profile.tierSource ? "not by stake at this service" : !next?.stake ? "none: this is the highest" : `${next.name} needs ${tokens(next.stake)}: ${tokens(BigInt(next.stake) - BigInt(profile.stakedAmount))} more`],
+        ["Tier", `${profile.trustTier}${own ? ` (${own.name})` : ""}${profile.trustTier === 0 ? ": services refuse this agent" : tierSource ? `, by ${tierSource}` : ""}`],
+        ["Stake", stakedAmount === undefined ? null : tokens(stakedAmount)],
+        ["Next tier", !next ? "none: this is the highest" : next.stake ? `${next.name} needs ${more(next.stake)}` : "not by stake at this service"],
         ["Requests", own ? `${count(own.requestsPerMinute, "request")} a minute` : null],
         ["Reputation", reputation.feedbackCount === 0 ? "no feedback yet" : `${reputation.totalScore} in sum from ${count(reputation.feedbackCount, "review")}, ${reputation.averageRating ?? "–"} on average`],
         ["Validations", validation.count === 0 ? "none yet" : `${validation.count}; the latest ${validation.latestPassed ? "passed" : "failed"}`],
@@ -87,9 +89,17 @@ function drawProfile(profile) {
         ["Validator", validation.latestValidator ?? null, "mono"],
         ["Organizations", organizations(profile)],
         ["Registered as", registration?.name || null],
+        ["Image", state.settings?.images && registration?.image ? image(registration.image) : null],
         ["Services", registration && services(registration)],
         ["Metadata URI", profile.metadataURI || "none", "mono"],
     ]);
+}
+function image(url) {
+    const element = make("img", "picture");
+    element.referrerPolicy = "no-referrer";
+    element.alt = "the agent's own image";
+    element.src = url;
+    return element;
 }
 function services({ services }) {
     if (services.length === 0)

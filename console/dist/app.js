@@ -13,6 +13,8 @@ try {
     const [settings, signing] = [(await answer.json()), await service.signing()];
     Object.assign(state, { settings, signing });
     write("title", settings.title);
+    if (settings.images)
+        write("loads", "loads nothing from elsewhere but an agent's own image");
     document.title = `Agent keys – ${settings.title}`;
     startConnect();
     startSign();

@@ -55,7 +55,7 @@ const WORDS = {
             return `The connected account ${account} is not the owner of agent ${agent}. Choose the account ${now} in your wallet and sign again.`;
         return `This signature is not by the owner of agent ${agent}. Sign this very request with the account ${now}.`;
     },
-    TIER_BLOCKED: ({ details }) => `This agent has tier ${details.currentTier}, and tier ${details.requiredTier} is needed here. Stake ${details.requiredStake ? tokens(details.requiredStake) : "more"} for the agent, then try again.`,
+    TIER_BLOCKED: ({ details }) => `This agent has tier ${details.currentTier}, and tier ${details.requiredTier} is needed here. ${details.requiredStake ? `Stake ${tokens(details.requiredStake)} for the agent, then try again.` : "No stake gives it: ask the operator of the API what does."}`,
     FORBIDDEN: () => "Nobody may call this path. Ask the operator of the API for the right one.",
     ENDPOINT_MISMATCH: () => "The key is declared for another address than this page's. Your application can use it; to try it here, replace the key without an address.",
     AGENT_NOT_FOUND: (_, { agent }) => `There is no agent ${agent}. Check the number.`,

@@ -10,6 +10,8 @@ export interface Settings {
   chain: ChainParameters | null;
   /** The gateway, without a slash at its end, and a path for the first request. */
   gateway: { url: string; path: string } | null;
+  /** True if images of agents may be loaded from elsewhere. */
+  images: boolean;
   /** A development node whose accounts sign for everybody. */
   developmentRpcUrl: string | null;
 }

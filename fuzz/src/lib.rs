@@ -1,5 +1,9 @@
 //! One check for each fuzz target. A check panics where we and another reader read the same bytes differently.
 
+// The gateway names it by this path.
+extern crate self as alloy;
+pub use alloy_primitives as primitives;
+
 #[expect(dead_code, reason = "heads and chunks are read here, and nothing is written")]
 #[path = "../../src/http1/mod.rs"]
 mod http1;
@@ -10,6 +14,34 @@ mod proxy_header;
 #[allow(dead_code)]
 #[path = "../../src/wire/ext_authz.rs"]
 mod ext_authz;
+
+#[allow(dead_code)]
+#[path = "../../src/message_signature/mod.rs"]
+mod message_signature;
+
+#[allow(dead_code)]
+#[path = "../../src/domain/freshness.rs"]
+mod freshness;
+
+#[allow(dead_code)]
+#[path = "../../src/domain/nonce.rs"]
+mod nonce;
+
+#[allow(dead_code)]
+#[path = "../../src/domain/signature.rs"]
+mod signature;
+
+#[allow(dead_code)]
+#[path = "../../src/domain/signed_message.rs"]
+mod signed_message;
+
+#[allow(dead_code)]
+#[path = "../../src/domain/uint256.rs"]
+mod uint256;
+
+mod domain {
+    pub(crate) use crate::{freshness, nonce, signature, signed_message, uint256};
+}
 
 /// The parts of messages to gateways. No target makes one.
 mod wire {
@@ -53,6 +85,7 @@ pub mod check_request;
 pub mod chunks;
 pub mod proxy_headers;
 pub mod request_head;
+pub mod signatures;
 pub mod told;
 
 mod hyper_reads;

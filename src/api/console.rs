@@ -1,7 +1,7 @@
 //! `GET /console`: the owner's page and its files, which are part of the program (`console/` in the repository).
 //!
 //! The page runs and loads only files of this listener. It may connect to this listener and, for a first request, to the
-//! gateway; to a development node, if one is named.
+//! gateway; to a development node, if one is named. With `console.images` it also loads images by HTTPS from anywhere.
 
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -22,6 +22,7 @@ const FILES: &[(&str, &str)] = &[
     ("agent.js", include_str!("../../console/dist/agent.js")),
     ("app.js", include_str!("../../console/dist/app.js")),
     ("client/client.js", include_str!("../../clients/typescript/dist/client.js")),
+    ("client/clock.js", include_str!("../../clients/typescript/dist/clock.js")),
     ("client/credential.js", include_str!("../../clients/typescript/dist/credential.js")),
     ("client/erc8128.js", include_str!("../../clients/typescript/dist/erc8128.js")),
     ("client/errors.js", include_str!("../../clients/typescript/dist/errors.js")),
@@ -54,9 +55,10 @@ impl Console {
     pub(super) fn new(console: &ConsoleSettings, chain_id: u64) -> Self {
         let others = [&console.gateway_url, &console.development_rpc_url].into_iter().flatten();
         let others: String = others.map(|url| format!(" {}", url.origin())).collect();
+        let images = if console.images { " https:" } else { "" };
         let policy = format!(
             "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'{others}; \
-             img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+             img-src 'self' data:{images}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         );
         // A policy that could not be sent would be none: then the page runs nothing.
         let strict = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");

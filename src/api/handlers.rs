@@ -89,7 +89,7 @@ impl Api {
         notes.agent = Some(read.agent);
         let profile = self.pipeline.owner_profile(request.client, &read).await?;
         notes.shown(&profile);
-        Ok(owner_profile(&profile, self.pipeline.tiers().told(), UnixSeconds(self.clock.unix_seconds())))
+        Ok(owner_profile(&profile, UnixSeconds(self.clock.unix_seconds())))
     }
 
     async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {

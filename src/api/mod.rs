@@ -94,7 +94,7 @@ impl Api {
         metrics: &Metrics,
         request_ids: RequestIds,
     ) -> Self {
-        let results = VerificationResults::new(pipeline.tiers().told());
+        let results = VerificationResults::new();
         Self {
             pipeline,
             readiness,

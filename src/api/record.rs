@@ -68,7 +68,7 @@ impl Notes {
     }
 
     pub(super) fn shown(&mut self, profile: &OwnerProfile) {
-        self.tier = Some(profile.tier());
+        self.tier = Some(profile.grade().tier);
         self.allowance = Some(profile.allowance());
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, Handle};
 
 use crate::app::error::StartError;
+use crate::bots::Bots;
 use crate::chain::pool::Pool;
 use crate::chain::reader::ChainReader;
 use crate::config::Settings;
@@ -41,7 +42,25 @@ pub(crate) fn reader(
         .map_err(|problems| format!("headers for RPC nodes can't be used:\n  {}", problems.join("\n  ")))?;
     let nodes = Pool::new(&chain.pool, &headers, Arc::clone(clock), metrics.clone())
         .map_err(|why| format!("cannot make an HTTP client for the chain: {}", with_causes(&why)))?;
-    Ok(ChainReader::new(Arc::new(nodes), chain.reading, Arc::clone(clock), metrics, runtime))
+    let settings = (chain.reading, settings.tiers.sources.measures.clone());
+    Ok(ChainReader::new(Arc::new(nodes), settings, Arc::clone(clock), metrics, runtime))
+}
+
+/// The bots whose domains are listed, whose keys are read on this runtime.
+pub(crate) fn bots(
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+    metrics: &Metrics,
+    runtime: &Handle,
+) -> Result<Option<Arc<Bots>>, StartError> {
+    let domains = &settings.web_bot_auth;
+    if domains.public.is_empty() && domains.private.is_empty() {
+        return Ok(None);
+    }
+    let bots = Bots::new(domains.clone(), runtime.clone(), Arc::clone(clock), metrics.clone());
+    let bots =
+        bots.map_err(|why| format!("cannot make an HTTP client for key directories: {}", with_causes(&why)))?;
+    Ok(Some(Arc::new(bots)))
 }
 
 /// An error with what it came from: that a machine has no certificates of authorities, say.

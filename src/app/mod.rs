@@ -39,11 +39,14 @@ use crate::app::source::Source;
 use crate::app::store::Opened;
 use crate::app::tenants::{Tenants, emptiness};
 use crate::app::threads::end_of;
+use crate::bots::Bots;
 use crate::chain::follower::Follower;
 use crate::chain::reader::ChainReader;
 use crate::config::traces::TraceSettings;
 use crate::config::{Loaded, Settings};
+use crate::domain::agent_list::AgentList;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
+use crate::domain::tiers::Tiers;
 use crate::gateway::watch::resolve_new_names;
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
@@ -72,6 +75,8 @@ pub(crate) struct App {
     descriptors: Descriptors,
     follower: Arc<Follower>,
     chain_threads: Handle,
+    /// The bots that prove their domain; `None`: no domain is listed.
+    bots: Option<Arc<Bots>>,
     tracer: Option<Arc<Tracer>>,
     audit: Option<Arc<Audit>>,
     /// The documents that tell strangers how agents get in, the same at every listener.
@@ -110,6 +115,7 @@ impl App {
         });
         let chain_threads = chain::start_threads(workers(settings))?;
         chain_threads.block_on(resolve_new_names(&tenants.table().load()));
+        let bots = chain::bots(settings, &clock, &metrics, &chain_threads)?;
         let reader = Arc::new(chain::reader(settings, &clock, &metrics, &chain_threads)?);
         let follower = Arc::new(reader.follower());
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents);
@@ -119,7 +125,7 @@ impl App {
         let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
         let readiness = Arc::new(readiness);
         let ports = Ports { chain, store, clock: Arc::clone(&clock), entropy: Arc::new(os) };
-        let pipeline = Arc::new(Pipeline::new(ports, rules(settings)));
+        let pipeline = Arc::new(Pipeline::new(ports, rules(settings, tenants.agents().clone())));
         metrics.count_entries("failing_clients", &pipeline, Pipeline::failing_clients);
         let overview = Arc::new(Overview::new(Arc::clone(&tenants), loaded, Arc::clone(&clock)));
         let reloader = Reloader::new(
@@ -150,6 +156,7 @@ impl App {
             descriptors,
             follower,
             chain_threads,
+            bots,
             tracer,
             audit,
             discovery: Arc::new(listeners::discovery(settings)),
@@ -218,7 +225,7 @@ pub(crate) fn signing_domain(settings: &Settings) -> Eip712Domain {
     }
 }
 
-fn rules(settings: &Settings) -> Rules {
+fn rules(settings: &Settings, list: AgentList) -> Rules {
     let signing_domain = SigningDomain::new(signing_domain(settings));
     Rules {
         signing_domain: match settings.key_service() {
@@ -228,7 +235,7 @@ fn rules(settings: &Settings) -> Rules {
         signature_format: settings.signature.format,
         agent_wallet: settings.signature.agent_wallet,
         freshness: settings.signature.freshness,
-        tiers: settings.tiers.source,
+        tiers: Tiers::new(settings.tiers.sources.clone(), list),
         key_format: settings.keys.format.clone(),
         keys_end_with_signer: settings.keys_end_with_signer(),
         key_management: settings.keys.requests_per_hour,

@@ -33,6 +33,7 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
             let read = Reading::new(&shelf, now).signing_keys(path);
             (read.err().unwrap_or_default(), Vec::new())
         }
+        Content::Agents(path) => (files::agents(path).err().into_iter().collect(), Vec::new()),
         Content::Secret(path) => {
             let wrong = files::secret_in(path).err().map(|why| with_path(path, why));
             (wrong.into_iter().collect(), Vec::new())

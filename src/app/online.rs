@@ -17,7 +17,7 @@ use crate::chain::reader::{ChainReader, FIRST_AGENTS, Sight};
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::domain::agent_id::AgentId;
-use crate::domain::tier::TierSource;
+use crate::domain::tiers::Tiers;
 use crate::gateway::watch::check_all;
 use crate::os::Os;
 use crate::ports::chain::{Chain, ChainFault, Parts};
@@ -66,10 +66,11 @@ pub(crate) async fn ask(
     let mut findings = of_chain(settings, &nodes, clock.unix_seconds());
     let answering = readers.iter().zip(&nodes).find(|(_, seen)| seen.is_ok());
     if let Some((reader, _)) = answering {
-        if matches!(settings.tiers.source, TierSource::StakeVault(_)) {
+        if settings.tiers.sources.stakes.is_some() {
             findings.push(of_token(settings, in_time(told(reader.stake_token())).await));
         }
-        findings.push(of_agent(settings, reader, agent).await);
+        let graded_by = Tiers::new(settings.tiers.sources.clone(), tenants.agents().clone());
+        findings.push(of_agent(settings, &graded_by, reader, agent).await);
     }
     let part = match &settings.store {
         StoreSettings::Embedded { path, .. } => format!("store {}", path.display()),
@@ -117,7 +118,12 @@ fn of_token(settings: &Settings, token: Result<Option<(Address, u8)>, String>) -
 }
 
 /// The agent as verifications see it.
-async fn of_agent(settings: &Settings, reader: &ChainReader, agent: Option<AgentId>) -> Finding {
+async fn of_agent(
+    settings: &Settings,
+    graded_by: &Tiers,
+    reader: &ChainReader,
+    agent: Option<AgentId>,
+) -> Finding {
     let found = match agent {
         Some(agent) => Ok(Some(agent)),
         None => in_time(told(reader.first_agent())).await,
@@ -134,12 +140,13 @@ async fn of_agent(settings: &Settings, reader: &ChainReader, agent: Option<Agent
     let state = read.and_then(|profile| {
         let profile = profile.ok_or_else(|| "is not minted".to_owned())?;
         let tiers = &settings.tiers;
-        let tier = tiers.source.tier_of(profile.stake);
+        let tier = graded_by.grade(agent, &profile).tier;
         let limit = tiers.requests_per_minute.get(tier);
         let limit =
             limit.map_or_else(|| "never passes".to_owned(), |quota| format!("{} a minute", quota.limit));
-        let (owner, stake) = (profile.holders.owner, in_tokens(profile.stake, tiers.token_decimals));
-        Ok(format!("owner {owner}, {stake} tokens staked, tier {} ({}), {limit}", tier.number(), tier.name()))
+        let staked = |stake| format!(", {} tokens staked", in_tokens(stake, tiers.token_decimals));
+        let (owner, staked) = (profile.holders.owner, profile.stake.map(staked).unwrap_or_default());
+        Ok(format!("owner {owner}{staked}, tier {} ({}), {limit}", tier.number(), tier.name()))
     });
     (format!("agent {agent}"), state)
 }

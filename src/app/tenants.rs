@@ -15,6 +15,7 @@ use crate::assertion::{Facts, Issuer, LiveIssuer};
 use crate::config::problem::Problem;
 use crate::config::tenants::has_folder;
 use crate::config::{Beside, Loaded, Refused, Settings};
+use crate::domain::agent_list::AgentList;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::Tenant;
 use crate::files::Seen;
@@ -39,8 +40,9 @@ pub(crate) struct Tenants {
     authz_certificates: Option<Arc<CertificateStore>>,
     facts: Facts,
     issuer: Arc<LiveIssuer>,
+    agents: AgentList,
     in_force: Mutex<InForce>,
-    /// Every file with a certificate or key that was named by what was last read.
+    /// Every file with a certificate, a key or agents that was named by what was last read.
     certificate_files: Mutex<Vec<PathBuf>>,
     first_certificates: Fingerprint,
 }
@@ -140,11 +142,15 @@ impl Tenants {
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
         let unusable = |problems: Vec<String>| {
-            format!("certificates or keys can't be used:\n  {}", problems.join("\n  "))
+            format!("certificates, keys or lists of agents can't be used:\n  {}", problems.join("\n  "))
         };
         let (chain_id, registry) = (settings.chain.pool.chain_id, settings.chain.reading.registries.identity);
         let facts = Facts { chain_id, registry, clock: Arc::clone(clock), entropy };
         let issuer = issuer(settings, &mut reading, &facts, None).map_err(unusable)?;
+        let agents = AgentList::default();
+        if let Some(file) = &settings.tiers.sources.list {
+            agents.replace(reading.agents(file).map_err(unusable)?);
+        }
         let quotas = settings.tiers.requests_per_minute;
         let builder = SiteBuilder { quotas, metrics, addresses: &addresses, issuer: issuer.clone() };
         let built = build(settings, &mut reading, &builder, &Table::default());
@@ -162,6 +168,7 @@ impl Tenants {
             authz_certificates: authz_certificates.map(|table| Arc::new(CertificateStore::new(table))),
             facts,
             issuer: Arc::new(LiveIssuer::new(issuer)),
+            agents,
             in_force: Mutex::new(InForce { settings: settings.clone(), shelf }),
             first_certificates: Fingerprint::of(&seen),
             certificate_files: Mutex::new(seen.into_files()),
@@ -186,6 +193,11 @@ impl Tenants {
     /// The issuer of assertions, if there is one.
     pub(crate) fn issuer(&self) -> &Arc<LiveIssuer> {
         &self.issuer
+    }
+
+    /// The agents that the operator lists.
+    pub(crate) const fn agents(&self) -> &AgentList {
+        &self.agents
     }
 
     /// Reads everything again and puts in force what can be used. Or says why nothing has changed, and in each
@@ -225,6 +237,9 @@ impl Tenants {
         let quotas = self.at_start.tiers.requests_per_minute;
         let told = |problems: Vec<String>| problems.join("; ");
         let issuer = issuer(settings, reading, &self.facts, self.issuer.load_full()).map_err(told)?;
+        // Which file it is counts from the start.
+        let list = self.at_start.tiers.sources.list.as_ref();
+        let agents = list.map(|file| reading.agents(file)).transpose().map_err(told)?;
         let metrics = &self.metrics;
         let builder = SiteBuilder { quotas, metrics, addresses: &addresses, issuer: issuer.clone() };
         let (table, certificates) = build(settings, reading, &builder, &former).map_err(told)?;
@@ -235,6 +250,9 @@ impl Tenants {
             }
         }
         self.issuer.store(issuer);
+        if let Some(agents) = agents {
+            self.agents.replace(agents);
+        }
         self.table.store(Arc::new(table));
         self.table.load().end_series_of(&former);
         let tenants = changes(&former, &self.table.load());

@@ -13,7 +13,7 @@ use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::Ticket;
 use crate::chain::coalesce::Coalesced;
 use crate::chain::fault::ReadError;
-use crate::chain::registries::may_lie_in_details;
+use crate::chain::measures::Measures;
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
@@ -24,15 +24,23 @@ use crate::ports::clock::Clock;
 
 pub(super) type Read<T> = Result<Option<T>, ChainFault>;
 
-/// Reads of profiles at followed blocks, several in one call.
-pub(super) type Pinned = Coalesced<(AgentId, Block), Read<Arc<TrustProfile>>>;
+/// A profile. Without details that were asked for, why they can't be read.
+pub(super) type Known = (Arc<TrustProfile>, Option<ChainFault>);
 
-/// A question of a stranger: who holds the agent; and with a digest and a signature, which of them accept it.
+/// Reads of profiles at followed blocks, several in one call. Apart: what decides waits for no details, which strangers write.
+pub(super) struct Pinned {
+    pub(super) gate: Coalesced<(AgentId, Block), Read<Known>>,
+    pub(super) whole: Coalesced<(AgentId, Block), Read<Known>>,
+}
+
+/// A question: who holds the agent; and with a digest and a signature, which of them have code and accept it. The digest zero asks
+/// for code alone.
 pub(super) type Question = (AgentId, Option<(B256, Bytes)>);
 
 /// The agents of the registries.
 pub(super) struct Agents {
     pub(super) registries: Registries,
+    pub(super) measures: Measures,
     pub(super) source: Source,
     pub(super) cache: Arc<ProfileCache>,
     pub(super) clock: Arc<dyn Clock>,
@@ -45,34 +53,53 @@ impl Agents {
         self.clock.monotonic_micros()
     }
 
+    /// The cached profile, if it has as much as is asked for, or as much as was to be had.
+    pub(super) fn cached(&self, agent: AgentId, parts: Parts) -> Option<Arc<TrustProfile>> {
+        let now = self.now();
+        let suffices = |profile: &Arc<TrustProfile>| {
+            let comes_whole = self.registries.read_parts(Parts::Gate) == Parts::Whole;
+            parts == Parts::Gate
+                || comes_whole
+                || profile.details.is_some()
+                || self.cache.fault(agent, now).is_some()
+        };
+        self.cache.get(agent, now).filter(suffices)
+    }
+
     /// The profile, without details where they can't be read.
-    pub(super) async fn profile(&self, agent: AgentId, pinned: &Pinned) -> Read<Arc<TrustProfile>> {
-        let whole = self.due_profile(agent, pinned).await;
-        self.or_gate(agent, whole, self.cache.begin(agent, self.now())).await
+    pub(super) async fn profile(
+        &self,
+        (agent, parts): (AgentId, Parts),
+        pinned: &Pinned,
+    ) -> Read<Arc<TrustProfile>> {
+        let read = self.due_profile(agent, parts, pinned).await;
+        let read = self.or_gate(agent, read, self.cache.begin(agent, self.now())).await?;
+        Ok(read.map(|(profile, _)| profile))
     }
 
     /// The profile, from the cache if a read since has put it there.
-    async fn due_profile(&self, agent: AgentId, pinned: &Pinned) -> Read<Arc<TrustProfile>> {
-        let began = self.now();
-        if let Some(profile) = self.cache.get(agent, began) {
-            return Ok(Some(profile));
+    async fn due_profile(&self, agent: AgentId, parts: Parts, pinned: &Pinned) -> Read<Known> {
+        if let Some(profile) = self.cached(agent, parts) {
+            return Ok(Some((profile, None)));
         }
+        let began = self.now();
         if let Some(fault) = self.cache.fault(agent, began) {
             return Err(fault);
         }
         let ticket = self.cache.begin(agent, began);
-        let Some(block) = ticket.pinned else { return self.read_latest(agent).await };
-        match pinned.get((agent, block)).await {
-            Some(Ok(Some(profile))) => {
-                self.cache.keep(agent, &ticket, (&profile, block.number), began);
-                Ok(Some(profile))
+        let Some(block) = ticket.pinned else { return self.read_latest(agent, parts).await };
+        let reads = if parts == Parts::Gate { &pinned.gate } else { &pinned.whole };
+        match reads.get((agent, block)).await {
+            Some(Ok(Some(known))) => {
+                self.keep(agent, &ticket, &known, (block.number, began));
+                Ok(Some(known))
             }
             Some(Err(fault)) if lies_in_the_agent(&fault) => {
                 self.cache.keep_fault(agent, &ticket, &fault, self.now());
                 Err(fault)
             }
             // "Not minted" is never older than the question; and nodes may not read the state of a block by its hash.
-            Some(Ok(None) | Err(_)) | None => self.read_latest(agent).await,
+            Some(Ok(None) | Err(_)) | None => self.read_latest(agent, parts).await,
         }
     }
 
@@ -81,75 +108,85 @@ impl Agents {
         self: Arc<Self>,
         (agent, parts): (AgentId, Parts),
     ) -> Read<Arc<TrustProfile>> {
-        let whole = match (self.cache.fault(agent, self.now()), parts) {
+        let read = match (self.cache.fault(agent, self.now()), parts) {
             (Some(fault), Parts::Whole) => return Err(fault),
             (Some(fault), Parts::Gate) => Err(fault),
-            (None, _) => self.read_latest(agent).await,
+            (None, _) => self.read_latest(agent, self.registries.read_parts(parts)).await,
         };
-        let gate = self.or_gate(agent, whole.clone(), self.cache.begin_latest()).await;
-        if parts == Parts::Gate { gate } else { whole }
+        match self.or_gate(agent, read, self.cache.begin_latest()).await? {
+            Some((_, Some(fault))) if parts == Parts::Whole => Err(fault),
+            read => Ok(read.map(|(profile, _)| profile)),
+        }
     }
 
     /// The agent without details, where the whole can't be read because of them: one more call. It is known to be the
     /// details once owner and stake were read, so the fault is remembered then.
-    async fn or_gate(
-        &self,
-        agent: AgentId,
-        whole: Read<Arc<TrustProfile>>,
-        mut ticket: Ticket,
-    ) -> Read<Arc<TrustProfile>> {
+    async fn or_gate(&self, agent: AgentId, whole: Read<Known>, mut ticket: Ticket) -> Read<Known> {
+        let may_lie_in_details = |fault: &ChainFault| {
+            fault.cause.downcast_ref().is_some_and(|it| self.registries.may_lie_in_details(it))
+        };
         let fault = match whole {
-            Err(fault) if fault.cause.downcast_ref().is_some_and(may_lie_in_details) => fault,
+            Err(fault) if may_lie_in_details(&fault) => fault,
             other => return other,
         };
         let began = self.now();
-        let calls = self.registries.gate_calls(agent);
-        let read_at = async |at| {
-            let decode = |results: Vec<_>| self.registries.read_gate(agent, &mut results.into_iter());
-            self.source.read(at, &calls, decode).await
-        };
-        let mut read = read_at(ticket.pinned.map_or(At::Latest, At::Block)).await;
+        let gate = async |at| self.read(&[agent], at, Parts::Gate).await;
+        let mut read = gate(ticket.pinned.map_or(At::Latest, At::Block)).await;
         if ticket.pinned.is_some() && read.is_err() {
             // Nodes may not read the state of a block by its hash.
             ticket = self.cache.begin_latest();
-            read = read_at(At::Latest).await;
+            read = gate(At::Latest).await;
         }
-        let Ok((date, Some(profile))) = read else { return Err(fault) };
-        let profile = Arc::new(profile);
-        let says_the_same =
-            |cached: Arc<TrustProfile>| (cached.holders, cached.stake) == (profile.holders, profile.stake);
-        if !self.cache.get(agent, self.now()).is_some_and(says_the_same) {
-            self.cache.keep(agent, &ticket, (&profile, date.number), began);
+        let Ok((block, mut profiles)) = read else { return Err(fault) };
+        let Some((profile, _)) = profiles.pop().flatten() else { return Err(fault) };
+        let known = (profile, Some(fault));
+        self.keep(agent, &ticket, &known, (block, began));
+        Ok(Some(known))
+    }
+
+    /// Keeps what was read at this block, and why it has no details. A cached profile that says the same stays if it has
+    /// details beside, or serves for longer.
+    fn keep(&self, agent: AgentId, ticket: &Ticket, (profile, fault): &Known, (block, began): (u64, u64)) {
+        let stays = |cached: Arc<TrustProfile>| {
+            let is_same = (cached.holders, cached.stake, cached.measured)
+                == (profile.holders, profile.stake, profile.measured);
+            let has_more = profile.details.is_none() && cached.details.is_some();
+            is_same && (has_more || (ticket.pinned.is_none() && cached.details == profile.details))
+        };
+        if !self.cache.get(agent, self.now()).is_some_and(stays) {
+            self.cache.keep(agent, ticket, (profile, block), began);
         }
-        if self.cache.fault(agent, self.now()).is_none() {
-            self.cache.keep_fault(agent, &ticket, &fault, self.now());
+        if let Some(fault) = fault
+            && self.cache.fault(agent, self.now()).is_none()
+        {
+            self.cache.keep_fault(agent, ticket, fault, self.now());
         }
-        Ok(Some(profile))
     }
 
     /// Profiles at followed blocks: those of one block in one call.
     pub(super) async fn pinned(
         self: Arc<Self>,
         wanted: Vec<(AgentId, Block)>,
-    ) -> Vec<Read<Arc<TrustProfile>>> {
+        parts: Parts,
+    ) -> Vec<Read<Known>> {
         let mut read = Vec::new();
         for group in wanted.chunk_by(|(_, one), (_, other)| one == other) {
             let agents: Vec<AgentId> = group.iter().map(|(agent, _)| *agent).collect();
             if let Some((_, block)) = group.first() {
-                read.extend(self.all(&agents, *block).await);
+                read.extend(self.all(&agents, (*block, parts)).await);
             }
         }
         read
     }
 
     /// The profiles of all these agents in one call; where one of them can't be read, each half of them in a call.
-    fn all<'a>(&'a self, agents: &'a [AgentId], block: Block) -> BoxFuture<'a, Vec<Read<Arc<TrustProfile>>>> {
+    fn all<'a>(&'a self, agents: &'a [AgentId], at: (Block, Parts)) -> BoxFuture<'a, Vec<Read<Known>>> {
         async move {
-            match self.read(agents, At::Block(block)).await {
-                Ok((_, profiles)) => profiles,
+            match self.read(agents, At::Block(at.0), at.1).await {
+                Ok((_, profiles)) => profiles.into_iter().map(Ok).collect(),
                 Err(fault) if agents.len() > 1 && lies_in_the_agent(&fault) => {
                     let (some, others) = agents.split_at(agents.len() / 2);
-                    let (some, others) = join(self.all(some, block), self.all(others, block)).await;
+                    let (some, others) = join(self.all(some, at), self.all(others, at)).await;
                     [some, others].concat()
                 }
                 Err(fault) => vec![Err(fault); agents.len()],
@@ -158,72 +195,60 @@ impl Agents {
         .boxed()
     }
 
-    /// The profiles of these agents, with the number of the block: in one call, and details in further ones where the
-    /// registries have them read apart.
+    /// The profiles of these agents, with the number of the block: in one call, and details that are asked for in further
+    /// ones where the registries have them read apart.
     async fn read(
         &self,
         agents: &[AgentId],
         at: At,
-    ) -> Result<(u64, Vec<Read<Arc<TrustProfile>>>), ChainFault> {
-        let registries = self.registries;
-        let calls: Vec<_> = agents.iter().flat_map(|agent| registries.profile_calls(*agent)).collect();
-        let decode = |results: Vec<_>| {
-            let mut results = results.into_iter();
-            agents.iter().map(|agent| registries.read_profile(*agent, &mut results)).collect()
-        };
-        let (date, profiles): (_, Vec<Option<TrustProfile>>) = self.source.read(at, &calls, decode).await?;
-        let lacks_details =
-            |profile: &Option<TrustProfile>| profile.as_ref().is_some_and(|it| it.details.is_none());
-        let lacking = agents.iter().zip(&profiles).filter(|(_, profile)| lacks_details(profile));
+        parts: Parts,
+    ) -> Result<(u64, Vec<Option<Known>>), ChainFault> {
+        let (date, profiles) = self.graded(agents, parts, at).await?;
+        let lacks_details = |profile: &TrustProfile| parts == Parts::Whole && profile.details.is_none();
+        let lacking = agents.iter().zip(&profiles);
+        let lacking = lacking.filter(|(_, profile)| profile.as_ref().is_some_and(lacks_details));
         let lacking: Vec<AgentId> = lacking.map(|(agent, _)| *agent).collect();
         let mut details = self.details(&lacking, at, date).await.into_iter();
-        let mut with_details = |profile: TrustProfile| match profile.details {
-            Some(_) => Ok(Arc::new(profile)),
-            None => {
-                let details = details.next().unwrap_or_else(|| Err(self.source.pool.out_of_time()))?;
-                Ok(Arc::new(TrustProfile { details: Some(details), ..profile }))
+        let mut known = |mut profile: TrustProfile| {
+            let mut fault = None;
+            if lacks_details(&profile) {
+                match details.next().unwrap_or_else(|| Err(self.source.pool.out_of_time())) {
+                    Ok(details) => profile.details = Some(details),
+                    Err(without) => fault = Some(without),
+                }
             }
+            (Arc::new(profile), fault)
         };
-        let profiles = profiles.into_iter().map(|profile| profile.map(&mut with_details).transpose());
-        Ok((date.number, profiles.collect()))
+        Ok((date.number, profiles.into_iter().map(|profile| profile.map(&mut known)).collect()))
     }
 
-    /// A profile at the latest block. A cached one that says the same and serves for longer stays.
-    async fn read_latest(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
+    /// A profile at the latest block.
+    async fn read_latest(&self, agent: AgentId, parts: Parts) -> Read<Known> {
         let began = self.now();
         let ticket = self.cache.begin_latest();
-        let read = self.read(&[agent], At::Latest).await;
-        let read =
-            read.and_then(|(number, mut profiles)| Ok((number, profiles.pop().transpose()?.flatten())));
-        let (number, profile) = match read {
-            Ok(read) => read,
-            Err(fault) => {
-                if lies_in_the_agent(&fault) {
-                    self.cache.keep_fault(agent, &ticket, &fault, self.now());
-                }
-                return Err(fault);
+        let read = self.read(&[agent], At::Latest, parts).await;
+        let (block, mut profiles) = read.inspect_err(|fault| {
+            if lies_in_the_agent(fault) {
+                self.cache.keep_fault(agent, &ticket, fault, self.now());
             }
-        };
-        match &profile {
-            Some(profile) => {
-                if self.cache.get(agent, self.now()).is_none_or(|cached| cached != *profile) {
-                    self.cache.keep(agent, &ticket, (profile, number), began);
-                }
-            }
+        })?;
+        let known = profiles.pop().flatten();
+        match &known {
+            Some(known) => self.keep(agent, &ticket, known, (block, began)),
             None => self.cache.forget(agent),
         }
-        Ok(profile)
+        Ok(known)
     }
 
     /// The holders at the latest block.
-    pub(super) async fn holders(self: Arc<Self>, agent: AgentId) -> Read<Holders> {
+    async fn holders(&self, agent: AgentId) -> Read<Holders> {
         let calls = self.registries.holder_calls(agent);
         let decode = |results: Vec<_>| self.registries.read_holders(agent, &mut results.into_iter());
         let read = self.source.read(At::Latest, &calls, decode).await;
         read.map(|(_, holders)| holders)
     }
 
-    /// The answer to a stranger.
+    /// The answer to a question about holders.
     pub(super) async fn answer(self: Arc<Self>, (agent, signed): Question) -> Read<AskedHolders> {
         let Some((digest, signature)) = signed else {
             let unasked = |address| Asked { address, has_code: false, accepts: false };

@@ -44,7 +44,7 @@ impl Agents {
         let mut all = Vec::new();
         for (agent, read) in agents.iter().zip(self.details_at(agents, at, until).await) {
             all.push(match read {
-                Ok(read) => Ok(self.with_evidence(*agent, read, date, until).await),
+                Ok(read) => self.with_evidence(*agent, read, date, until).await.map_err(without_details),
                 Err(fault) => Err(fault),
             });
         }
@@ -76,8 +76,7 @@ impl Agents {
                     join_all(all.into_iter().zip(agents).map(whole)).await
                 }
                 Ok(all) => all.into_iter().map(Ok).collect(),
-                // It may be one of them. A node that is down or limits calls would get only more of them.
-                Err(fault) if agents.len() > 1 && lies_in_some(&fault) => {
+                Err(fault) if agents.len() > 1 && may_lie_in_one(&fault) => {
                     let (some, others) = agents.split_at(agents.len() / 2);
                     let both =
                         join(self.details_at(some, at, until), self.details_at(others, at, until)).await;
@@ -93,22 +92,36 @@ impl Agents {
     }
 
     /// The details with the evidence of the latest validation, where a node has the log of it.
-    async fn with_evidence(&self, agent: AgentId, read: DetailsRead, date: Date, until: u64) -> Details {
+    async fn with_evidence(
+        &self,
+        agent: AgentId,
+        read: DetailsRead,
+        date: Date,
+        until: u64,
+    ) -> Result<Details, ChainFault> {
         let mut details = read.details;
         if let (Some(latest), Some(validation)) = (read.latest, &mut details.validation.latest) {
-            validation.evidence = self.evidence(agent, latest, date, until).await.unwrap_or_default();
+            validation.evidence = self.evidence(agent, latest, date, until).await?.unwrap_or_default();
         }
-        details
+        Ok(details)
     }
 
-    async fn evidence(&self, agent: AgentId, latest: Answered, date: Date, until: u64) -> Option<String> {
+    /// Fails where nodes have another block by now, or do not have this one yet.
+    async fn evidence(
+        &self,
+        agent: AgentId,
+        latest: Answered,
+        date: Date,
+        until: u64,
+    ) -> Result<Option<String>, ChainFault> {
         let left = Duration::from_micros(until.saturating_sub(self.now()));
-        let mut retry_micros = timeout(left, self.history_retry_micros.lock()).await.ok()?;
-        if self.now() < *retry_micros {
-            return None;
-        }
+        let Ok(mut retry_micros) = timeout(left, self.history_retry_micros.lock()).await else {
+            return Ok(None);
+        };
+        let due = self.registries.validation.filter(|_| self.now() >= *retry_micros);
+        let Some(validation) = due else { return Ok(None) };
         let number = U64::from(date.number);
-        let filter = response_filter(self.registries.validation?, agent, latest, json!(number));
+        let filter = response_filter(validation, agent, latest, json!(number));
         let calls = [
             Call { method: "eth_getBlockByNumber", params: json!([number, false]) },
             Call { method: "eth_getLogs", params: json!([filter]) },
@@ -121,24 +134,23 @@ impl Agents {
             }
             answers.next::<Vec<Response>>()
         };
-        let logs = self.source.pool.ask(until, &calls, read).await;
-        if logs.as_ref().is_err_and(is_of_history) {
-            *retry_micros = self.now() + HISTORY_RETRY_MICROS;
+        match self.source.pool.ask(until, &calls, read).await {
+            Ok(logs) => Ok(evidence(latest, &logs)),
+            Err(fault) if matches!(fault.cause.downcast_ref(), Some(ReadError::OtherBlock(_))) => Err(fault),
+            Err(fault) => {
+                // Of one agent there may be too many.
+                if !matches!(fault.cause.downcast_ref(), Some(ReadError::TooLong(_))) {
+                    *retry_micros = self.now() + HISTORY_RETRY_MICROS;
+                }
+                Ok(None)
+            }
         }
-        evidence(latest, &logs.ok()?)
     }
 }
 
-/// True if the read may have failed because of one of several agents.
-fn lies_in_some(fault: &ChainFault) -> bool {
-    use ReadError::{NodeError, TooLong, Unintelligible};
-    matches!(fault.cause.downcast_ref(), Some(TooLong(_) | NodeError { .. } | Unintelligible(_)))
-}
-
-/// True if a node may give nobody logs of long ago. One that is behind, and an agent with too many of them, are no such sign.
-fn is_of_history(fault: &ChainFault) -> bool {
-    use ReadError::{Behind, OtherBlock, TooLong};
-    !matches!(fault.cause.downcast_ref(), Some(Behind { .. } | OtherBlock(_) | TooLong(_)))
+/// See [`ReadError::may_lie_in_one`].
+fn may_lie_in_one(fault: &ChainFault) -> bool {
+    fault.cause.downcast_ref().is_some_and(ReadError::may_lie_in_one)
 }
 
 /// The fault of a read of details.

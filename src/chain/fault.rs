@@ -80,6 +80,12 @@ impl ReadError {
     /// True when what the chain holds of the agent can't be read, whichever node is asked. Never concluded from the text
     /// of an error.
     pub(super) const fn lies_in_the_agent(&self) -> bool {
-        matches!(self, Self::Reverted(_) | Self::Undecodable(_) | Self::TooLong(_) | Self::NoDetails(_))
+        matches!(self, Self::Reverted(_) | Self::Undecodable(_) | Self::TooLong(_))
+    }
+
+    /// True if the read may have failed because of one of several agents. A node that is down or limits calls would get only
+    /// more of them.
+    pub(super) const fn may_lie_in_one(&self) -> bool {
+        matches!(self, Self::TooLong(_) | Self::NodeError { .. } | Self::Unintelligible(_))
     }
 }

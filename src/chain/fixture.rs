@@ -17,6 +17,7 @@ use crate::chain::reader::ChainReader;
 use crate::chain::tests::clock::{TestClock, Work, pass};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
+use crate::domain::measure::Measure;
 use crate::domain::profile::{Details, TrustProfile};
 use crate::domain::registries::{Registries, RegistrySet};
 use crate::domain::rpc_url::RpcUrl;
@@ -333,17 +334,27 @@ pub(super) fn bench_with(
     (registries, multicall): (Registries, Address),
     request_timeout: Duration,
 ) -> Bench {
-    bench_of(urls, registries, multicall, (request_timeout, None))
+    bench_of(urls, (registries, Vec::new()), multicall, (request_timeout, None))
+}
+
+/// A reader with these numbers that give tiers.
+#[cfg(feature = "dev-chain")]
+pub(super) fn bench_measuring(
+    urls: &[String],
+    (registries, multicall): (Registries, Address),
+    measures: Vec<Measure>,
+) -> Bench {
+    bench_of(urls, (registries, measures), multicall, (PATIENT, None))
 }
 
 /// A reader that judges how old blocks are.
 pub(super) fn bench_judging(urls: &[String], max_head_age: Duration) -> Bench {
-    bench_of(urls, ALL, MULTICALL, (PATIENT, Some(max_head_age)))
+    bench_of(urls, (ALL, Vec::new()), MULTICALL, (PATIENT, Some(max_head_age)))
 }
 
 fn bench_of(
     urls: &[String],
-    registries: Registries,
+    (registries, measures): (Registries, Vec<Measure>),
     multicall: Address,
     (request_timeout, max_head_age): (Duration, Option<Duration>),
 ) -> Bench {
@@ -353,7 +364,7 @@ fn bench_of(
     let lifetimes =
         Lifetimes { poll_interval: LIFETIME, max_staleness: STALENESS, reread_after: Some(REREAD) };
     let settings = ReaderSettings { registries, multicall, gas_cap: 50_000_000, max_head_age, lifetimes };
-    let reader = ChainReader::new(pool, settings, clock.clone(), &metrics, &Handle::current());
+    let reader = ChainReader::new(pool, (settings, measures), clock.clone(), &metrics, &Handle::current());
     Bench { reader: Arc::new(reader), clock, metrics }
 }
 

@@ -19,6 +19,7 @@ use crate::chain::coalesce::{Bounds, Coalesced};
 use crate::chain::contract_check::ContractCheck;
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
+use crate::chain::measures::Measures;
 use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
 use crate::chain::registries::results::Found;
 use crate::chain::registries::stake_vault::{decimals_calls, read_decimals, read_token, token_calls};
@@ -26,6 +27,7 @@ use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::ReaderSettings;
 use crate::domain::holders::Holders;
+use crate::domain::measure::Measure;
 use crate::domain::profile::TrustProfile;
 use crate::ports::chain::{AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::Clock;
@@ -42,10 +44,10 @@ pub(super) const PINNED: Bounds = Bounds { calls: 32, calls_unfilled: 4, keys: 3
 pub struct ChainReader {
     agents: Arc<Agents>,
     follower: Follower,
-    profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
+    profiles: Coalesced<(AgentId, Parts), Read<Arc<TrustProfile>>>,
     latest_profiles: Coalesced<(AgentId, Parts), Read<Arc<TrustProfile>>>,
-    holders: Coalesced<AgentId, Read<Holders>>,
     /// Apart: nobody who is vouched for waits for a read that waits among strangers.
+    vouched: Coalesced<Question, Read<AskedHolders>>,
     strangers: Coalesced<Question, Read<AskedHolders>>,
     probes: Coalesced<(), Result<(), ChainFault>>,
     hits: prometheus::IntCounter,
@@ -68,12 +70,12 @@ pub(crate) struct Sight {
 pub(crate) const FIRST_AGENTS: u64 = 64;
 
 impl ChainReader {
-    /// Reads these registries through these nodes, with all calls on this runtime: it outlives those who ask, and so do
+    /// Reads these registries and numbers through these nodes, with all calls on this runtime: it outlives those who ask, and so do
     /// connections to nodes. Until a [`Follower`] of it follows the chain, every profile serves for one poll interval.
     #[must_use]
     pub fn new(
         pool: Arc<Pool>,
-        settings: ReaderSettings,
+        (settings, measures): (ReaderSettings, Vec<Measure>),
         clock: Arc<dyn Clock>,
         metrics: &Metrics,
         runtime: &Handle,
@@ -83,22 +85,27 @@ impl ChainReader {
         let floor = Floor::new(micros(void_after), max_head_age.map(|age| age.as_secs()));
         let floor = Arc::new(SharedFloor::new(floor, Arc::clone(&clock)));
         let source = Source { pool, floor, multicall, lacks_multicall: AtomicBool::new(false), gas_cap };
-        let cache = Arc::new(ProfileCache::new(lifetimes));
-        let agents =
-            Arc::new(Agents { registries, source, cache, clock, history_retry_micros: Mutex::default() });
+        let measures = Measures::new(measures);
+        let cache = Arc::new(ProfileCache::new(lifetimes, measures.are_of_holders()));
+        let history_retry_micros = Mutex::default();
+        let agents = Arc::new(Agents { registries, measures, source, cache, clock, history_retry_micros });
         let contracts = Arc::new(ContractCheck::new(&agents));
         let status = Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics));
         let follower = Follower { agents: Arc::clone(&agents), contracts, status, lifetimes };
 
-        let of = Arc::clone(&agents);
-        let pinned: Pinned =
-            Coalesced::new(runtime.clone(), PINNED, move |wanted| Box::pin(Arc::clone(&of).pinned(wanted)));
+        let pinned = |parts| {
+            let of = Arc::clone(&agents);
+            Coalesced::new(runtime.clone(), PINNED, move |wanted| {
+                Box::pin(Arc::clone(&of).pinned(wanted, parts))
+            })
+        };
+        let pinned = Pinned { gate: pinned(Parts::Gate), whole: pinned(Parts::Whole) };
         let profiles = Arc::new((Arc::clone(&agents), pinned));
-        let profile = async |of: Arc<(Arc<Agents>, Pinned)>, agent| of.0.profile(agent, &of.1).await;
+        let profile = async |of: Arc<(Arc<Agents>, Pinned)>, wanted| of.0.profile(wanted, &of.1).await;
         Self {
             profiles: Coalesced::one_by_one(runtime, PROFILES_MAX, &profiles, profile),
             latest_profiles: Coalesced::one_by_one(runtime, PLACES_MAX, &agents, Agents::latest_profile),
-            holders: Coalesced::one_by_one(runtime, PLACES_MAX, &agents, Agents::holders),
+            vouched: Coalesced::one_by_one(runtime, PLACES_MAX, &agents, Agents::answer),
             strangers: Coalesced::one_by_one(runtime, STRANGERS_MAX, &agents, Agents::answer),
             probes: Coalesced::one_by_one(runtime, 1, &Arc::new(follower.clone()), probe),
             agents,
@@ -156,6 +163,15 @@ impl ChainReader {
         Ok(decimals.map(|decimals| (token, decimals)))
     }
 
+    /// The answer to a question about holders. Whoever waits for another's read has no more time for that.
+    async fn ask(&self, asker: Asker, question: Question) -> Read<AskedHolders> {
+        let reads = match asker {
+            Asker::Vouched => &self.vouched,
+            Asker::Stranger => &self.strangers,
+        };
+        self.ended(timeout(WAIT_TIME_MAX, reads.get(question)).await.ok().flatten())
+    }
+
     /// The result of a read that somebody waited for.
     fn ended<T>(&self, read: Option<Result<T, ChainFault>>) -> Result<T, ChainFault> {
         read.unwrap_or_else(|| Err(self.out_of_time()))
@@ -165,7 +181,7 @@ impl ChainReader {
 /// Costs no call while the follower is answered.
 async fn probe(follower: Arc<Follower>, (): ()) -> Result<(), ChainFault> {
     let Follower { agents, contracts, status, .. } = &*follower;
-    contracts.check().await?;
+    contracts.are_there().await?;
     if status.is_answered(agents.now()) {
         return Ok(());
     }
@@ -177,13 +193,14 @@ async fn probe(follower: Arc<Follower>, (): ()) -> Result<(), ChainFault> {
 
 #[async_trait]
 impl Chain for ChainReader {
-    fn profile(&self, agent: AgentId) -> Reading<'_, Option<Arc<TrustProfile>>> {
-        if let Some(profile) = self.agents.cache.get(agent, self.agents.now()) {
+    fn profile(&self, agent: AgentId, parts: Parts) -> Reading<'_, Option<Arc<TrustProfile>>> {
+        if let Some(profile) = self.agents.cached(agent, parts) {
             self.hits.inc();
             return Either::Left(ready(Ok(Some(profile))));
         }
         self.misses.inc();
-        Either::Right(Box::pin(async move { self.ended(self.profiles.get(agent).await) }))
+        let wanted = (agent, self.agents.registries.read_parts(parts));
+        Either::Right(Box::pin(async move { self.ended(self.profiles.get(wanted).await) }))
     }
 
     async fn latest_profile(&self, agent: AgentId, parts: Parts) -> Read<Arc<TrustProfile>> {
@@ -191,22 +208,16 @@ impl Chain for ChainReader {
     }
 
     async fn holders(&self, agent: AgentId, asker: Asker) -> Read<Holders> {
-        let read = async {
-            match asker {
-                Asker::Vouched => self.ended(self.holders.get(agent).await),
-                Asker::Stranger => {
-                    let asked = self.ended(self.strangers.get((agent, None)).await)?;
-                    Ok(asked.map(|asked| asked.holders()))
-                }
-            }
-        };
-        // Whoever waits for another's read has no more time for that.
-        timeout(WAIT_TIME_MAX, read).await.unwrap_or_else(|_| Err(self.out_of_time()))
+        Ok(self.ask(asker, (agent, None)).await?.map(|asked| asked.holders()))
+    }
+
+    async fn inspect_holders(&self, agent: AgentId, asker: Asker) -> Read<AskedHolders> {
+        self.ask(asker, (agent, Some((B256::ZERO, Bytes::new())))).await
     }
 
     async fn ask_holders(&self, agent: AgentId, digest: B256, signature: &[u8]) -> Read<AskedHolders> {
         let signed = (digest, Bytes::copy_from_slice(signature));
-        self.ended(self.strangers.get((agent, Some(signed))).await)
+        self.ask(Asker::Stranger, (agent, Some(signed))).await
     }
 
     fn last_holders(&self, agent: AgentId) -> Option<Holders> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use alloy::primitives::Address;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
@@ -18,6 +19,7 @@ use crate::cli::{ConfigFile, Failure, secret};
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::domain::agent_id::AgentId;
+use crate::domain::agent_list::AgentList;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::denial::Denial;
 use crate::domain::host::{HostPattern, of_authority};
@@ -27,15 +29,17 @@ use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
 use crate::domain::tier::Tier;
+use crate::domain::tiers::Tiers;
+use crate::files;
 use crate::gateway::discovery::{Document, document_at, is_named};
 use crate::gateway::site::{access, check_method};
 use crate::os::Os;
 use crate::pipeline::credential::Credential;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::standing::judge;
-use crate::ports::chain::Chain;
+use crate::ports::chain::{Chain, Parts};
 use crate::ports::clock::Clock;
-use crate::ports::store::Store;
+use crate::ports::store::{KeyOwner, Store};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::credentials::credential_of;
 use crate::wire::errors::ErrorCause;
@@ -79,6 +83,7 @@ pub(super) struct Explain {
 struct Case<'a> {
     request: &'a Explain,
     settings: &'a Settings,
+    tiers: Tiers,
     chain: &'a dyn Chain,
     store: Option<&'a dyn Store>,
     found: Map<String, Value>,
@@ -97,7 +102,12 @@ impl Explain {
         let store = store.transpose()?;
         let store = store.as_ref().map(|opened| &*opened.store);
         let headers = self.headers()?;
-        let mut case = Case { request: &self, settings, chain, store, found: Map::new() };
+        let (sources, list) = (&settings.tiers.sources, AgentList::default());
+        if let Some(file) = &sources.list {
+            list.replace(Arc::new(files::agents(file).map_err(Failure::new)?));
+        }
+        let tiers = Tiers::new(sources.clone(), list);
+        let mut case = Case { request: &self, settings, tiers, chain, store, found: Map::new() };
         match wait_for("the chain and the store", case.decide(&headers))? {
             Ok(decision) => case.add("decision", decision),
             Err(cause) => case.add_refusal(&cause),
@@ -119,12 +129,15 @@ impl Explain {
 
 impl<'a> Case<'a> {
     fn add(&mut self, name: &str, value: impl Into<Value>) {
-        self.found.insert(name.to_owned(), value.into());
+        let value = value.into();
+        if !value.is_null() {
+            self.found.insert(name.to_owned(), value);
+        }
     }
 
     /// The text of the client's answer, and for a fault its cause.
     fn add_refusal(&mut self, cause: &ErrorCause) {
-        if let ErrorCause::Refused(Refusal::Chain(fault)) = cause {
+        if let ErrorCause::Refused(Refusal::Chain(fault) | Refusal::Unverified(fault)) = cause {
             self.add("fault", fault.to_string());
         } else if let ErrorCause::Refused(Refusal::Store(fault)) = cause {
             self.add("fault", fault.to_string());
@@ -166,8 +179,8 @@ impl<'a> Case<'a> {
                 let kinds = kinds.into_iter().filter_map(|(kind, is_taken)| is_taken.then_some(kind));
                 self.add("credentials", kinds.collect::<Vec<_>>());
                 self.add("minTier", decision.min_tier.number());
-                let agent = match self.request.agent_id {
-                    Some(agent) => agent,
+                let (agent, signer) = match self.request.agent_id {
+                    Some(agent) => (agent, None),
                     None => {
                         if accepted.has_messages() && headers.contains_key("signature-input") {
                             self.add("agent", "unknown: a signed request is for the running service alone");
@@ -182,10 +195,11 @@ impl<'a> Case<'a> {
                             );
                             return Ok("unknown");
                         };
-                        owner_of(&digest, store).await?
+                        let owner = owner_of(&digest, store).await?;
+                        (owner.agent, self.settings.keys_end_with_signer().then_some(owner.signer))
                     }
                 };
-                Some(self.judged(tenant, decision.min_tier, agent).await?)
+                Some(self.judged(tenant, decision.min_tier, agent, signer).await?)
             }
         };
         if let Some(quota) = quota {
@@ -239,27 +253,44 @@ impl<'a> Case<'a> {
         decision
     }
 
-    /// The quota of an agent, if its tier suffices.
-    async fn judged(&mut self, tenant: &Tenant, min_tier: Tier, agent: AgentId) -> Result<Quota, ErrorCause> {
+    /// The quota of an agent, if its tier suffices and, where keys end with who signed for them, its key's signer may act for it.
+    async fn judged(
+        &mut self,
+        tenant: &Tenant,
+        min_tier: Tier,
+        agent: AgentId,
+        key_signer: Option<Option<Address>>,
+    ) -> Result<Quota, ErrorCause> {
         self.add("agent", agent.to_string());
-        let profile = self.chain.profile(agent).await.map_err(Refusal::from)?;
+        let profile = self.chain.profile(agent, Parts::Gate).await.map_err(Refusal::from)?;
         let profile = profile.filter(|_| !self.chain.reserves(agent));
         let profile = profile.ok_or(Refusal::from(Denial::AgentNotFound { agent }))?;
-        let tiers = &self.settings.tiers.source;
         self.add("owner", profile.owner_text());
+        if let Some(signer) = key_signer {
+            let written =
+                signer.map_or("unknown: a former release made the key".to_owned(), |it| it.to_string());
+            self.add("keySigner", written);
+            let hears_wallet = self.settings.signature.agent_wallet;
+            if !signer.is_some_and(|signer| profile.holders.may_act(signer, hears_wallet)) {
+                self.add("keyWhy", "the key has ended: who signed for it may not act for the agent");
+                return Err(Refusal::from(Denial::InvalidApiKey { agent: None }).into());
+            }
+        }
         self.add("stake", profile.stake_text());
-        self.add("minStake", tiers.stake_of(min_tier).map(|stake| stake.to_string()));
-        self.add("tier", tiers.tier_of(profile.stake).number());
+        self.add("minStake", self.tiers.sources().stake_of(min_tier).map(|stake| stake.to_string()));
+        let grade = self.tiers.grade(agent, &profile);
+        self.add("tier", grade.tier.number());
+        self.add("tierSource", grade.source);
         let access = access(tenant, self.settings.tiers.requests_per_minute, min_tier);
         if access.denies_endpoint_mismatch {
             self.add("origin", "must be the one declared for the key, which is not looked at here");
         }
-        Ok(judge(tiers, &access, agent, profile.stake).map_err(Refusal::from)?.1)
+        Ok(judge(&self.tiers, &access, agent, &profile).map_err(Refusal::from)?.1)
     }
 }
 
-/// The agent whose current key this is. The store has just begun to connect, so it is asked until it answers.
-async fn owner_of(digest: &KeyDigest, store: &dyn Store) -> Result<AgentId, ErrorCause> {
+/// The agent whose current key this is, and who signed for it. The store has just begun to connect, so it is asked until it answers.
+async fn owner_of(digest: &KeyDigest, store: &dyn Store) -> Result<KeyOwner, ErrorCause> {
     let mut tries = 0;
     let owner = loop {
         match store.find(digest).await {
@@ -269,9 +300,9 @@ async fn owner_of(digest: &KeyDigest, store: &dyn Store) -> Result<AgentId, Erro
         sleep(TRY_EVERY).await;
     };
     let unknown = Refusal::from(Denial::InvalidApiKey { agent: None });
-    let agent = owner.ok_or_else(|| unknown.clone())?.agent;
-    let is_current = store.is_current(agent, digest).await.map_err(Refusal::from)?;
-    Ok(is_current.then_some(agent).ok_or(unknown)?)
+    let owner = owner.ok_or_else(|| unknown.clone())?;
+    let is_current = store.is_current(owner.agent, digest).await.map_err(Refusal::from)?;
+    Ok(is_current.then_some(owner).ok_or(unknown)?)
 }
 
 /// A route as it is written.

@@ -9,6 +9,34 @@ use crate::config::chain::contract;
 use crate::os::Os;
 use crate::ports::clock::Entropy;
 
+/// The part of the template that names the registries, and the same for ERC-8004's.
+const CONTRACTS: [&str; 2] = [
+    "\
+# The addresses of your registries. Remove the # and fill them in; both are required.
+[chain.contracts]
+",
+    "\
+# The registries of ERC-8004. Their addresses are known on most chains that have them.
+registries = \"erc8004\"
+
+# Remove the # and fill in identity on another chain, and stake_vault where stakes give agents their tiers.
+[chain.contracts]
+",
+];
+
+/// The part of the template that says what gives agents their tiers, and the same for agents without stakes.
+const TIERS: [&str; 2] = [
+    "\
+# The stake that opens tiers 1 to 4, in whole tokens.
+stake = [\"1000\", \"10000\", \"100000\", \"500000\"]
+",
+    "\
+# Each registered agent has tier 1. A registration costs next to nothing: let it reach only what anybody may.
+source = \"everyone\"
+tier = 1
+",
+];
+
 /// Write a small configuration file to begin with.
 #[derive(clap::Args)]
 pub(super) struct Init {
@@ -18,6 +46,9 @@ pub(super) struct Init {
     /// The id of the chain [default: to be filled in].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=i64::MAX.cast_unsigned()))]
     chain_id: Option<u64>,
+    /// Which registries hold the agents. Those of ERC-8004 have no stakes: without a stake vault each agent has tier 1.
+    #[arg(long, value_name = "SET", value_parser = ["documented", "erc8004"], default_value = "documented")]
+    registries: String,
     /// The address of the identity registry [default: to be filled in].
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     identity: Option<String>,
@@ -33,6 +64,12 @@ impl Init {
     /// Writes the file.
     pub(super) fn run(&self) -> Result<(), Failure> {
         let mut text = include_str!("init.toml").to_owned();
+        if self.registries == "erc8004" {
+            text = text.replace(CONTRACTS[0], CONTRACTS[1]);
+            if self.stake_vault.is_none() {
+                text = text.replace(TIERS[0], TIERS[1]);
+            }
+        }
         if let Some(chain_id) = self.chain_id {
             text = text.replace("# chain_id = ...", &format!("chain_id = {chain_id}"));
         }

@@ -9,14 +9,17 @@ use crate::cli::client::exchange;
 use crate::ports::clock::Clock;
 
 /// Spellings of a header that no client may set.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 10] = [
     "x-agent-id",
     "x_agent_id",
     "x-agent_id",
     "x.agent.id",
     "x-agent-owner",
     "x-agent-tier",
+    "x-agent-tier-source",
+    "x-agent-staked-amount",
     "x-agent-assertion",
+    "x-agent-domain",
 ];
 
 /// A header that any client may set. An answer that shows it shows the headers of its request.

@@ -25,6 +25,7 @@ impl ConsoleSettings {
             currency: reader.text("console.currency", "ETH", |text| short(text, SYMBOL_CHARS_MAX)),
             gateway_url: reader.text("console.gateway_url", "", url_without_query),
             sample_path: reader.text("console.sample_path", "/", path),
+            images: reader.boolean("console.images", false),
             development_rpc_url: reader.text("console.development_rpc_url", "", url),
         } then {
             if let (Some(Some(_)), Some("")) = (&rpc_url, chain_name.as_deref()) {

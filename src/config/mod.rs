@@ -66,10 +66,12 @@ mod reader;
 mod refused;
 mod rpc_headers;
 mod survey;
+mod tier_sources;
 mod tokens;
 mod tree;
 mod unknown;
 mod versions;
+mod web_bot_auth;
 mod written;
 
 use std::path::Path;
@@ -94,11 +96,13 @@ use crate::config::shutdown::ShutdownSettings;
 use crate::config::signature::SignatureSettings;
 use crate::config::store::StoreSettings::{self, Embedded};
 pub use crate::config::survey::Survey;
+use crate::config::tenants::neighbours::Lacks;
 use crate::config::tenants::rules::Rules;
 use crate::config::tenants::tenant::Claimant;
 use crate::config::tiers::TierSettings;
 use crate::config::traces::TraceSettings;
 use crate::domain::binding::Binding;
+use crate::domain::bot::BotDomains;
 use crate::domain::console::ConsoleSettings;
 use crate::domain::host::HostPattern;
 use crate::domain::rpc_url::RpcUrl;
@@ -168,6 +172,8 @@ sections! {
     store: StoreSettings;
     /// Protection against guessing.
     abuse: AbuseSettings;
+    /// The domains whose bots are known.
+    web_bot_auth: BotDomains;
     /// How other gateways prove that they may ask.
     authz: AuthzSettings;
     /// The owner's page.
@@ -254,7 +260,7 @@ impl Settings {
     }
 
     /// True for a key whose value counts from the start of the process to its end. Tenants, certificates and
-    /// which lines are logged are read again.
+    /// which lines are logged are read again, and a store is made at a start alone.
     pub fn counts_from_start(key: &str) -> bool {
         let is_read_again = matches!(
             key,
@@ -263,6 +269,7 @@ impl Settings {
                 | "gateway.strict_tenants"
                 | "log.level"
                 | "log.access"
+                | "store.embedded.create"
         );
         let is_of_tenant = notes::is_of_tenant(key) || key.starts_with("tenants_rules[");
         let is_certificate =
@@ -289,14 +296,13 @@ impl Settings {
 
     /// Reads the file: everything but tenants, the listeners though other sections are wrong, and the tenants.
     fn read(reader: &mut Reader) -> (Option<Self>, Option<Listen>, Vec<Claimant>) {
-        let sections = Sections::read(reader);
+        let mut sections = Sections::read(reader);
         if let (Some(chain), Some(signature)) = (&sections.chain, &sections.signature) {
             signature.check_name(reader, chain.development);
             signature.check_wallets(reader, &chain.reading.registries);
         }
-        if let Some(tiers) = &sections.tiers {
-            let has_wallets = |chain: &ChainSettings| chain.reading.registries.has_wallets();
-            tiers.check_vault(reader, sections.chain.as_ref().is_some_and(has_wallets));
+        if let Some(tiers) = &mut sections.tiers {
+            tiers.check(reader, sections.chain.as_ref().map(|chain| &chain.reading));
         }
         if let (Some(signature), Some(keys)) = (&sections.signature, &sections.keys) {
             signature.check_service(reader, keys);
@@ -306,8 +312,12 @@ impl Settings {
         }
         let listen = sections.listen.clone();
         let allow_link_local = sections.gateway.as_ref().is_none_or(|gateway| gateway.allow_link_local);
-        let is_unsigned = sections.assertion.as_ref().is_some_and(|assertion| assertion.issuer.is_none());
-        let tenants = tenants::read(reader, listen.as_ref(), allow_link_local, is_unsigned);
+        let lacks = Lacks {
+            signer: sections.assertion.as_ref().is_some_and(|assertion| assertion.issuer.is_none()),
+            kept_nonces: sections.signature.as_ref().is_some_and(SignatureSettings::forgets_early),
+            bots: sections.web_bot_auth.as_ref().is_some_and(|domains| *domains == BotDomains::default()),
+        };
+        let tenants = tenants::read(reader, listen.as_ref(), allow_link_local, lacks);
         (sections.whole().filter(|_| tenants.is_some()), listen, tenants.unwrap_or_default())
     }
 }

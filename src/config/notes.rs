@@ -60,6 +60,8 @@ pub enum Content {
     SigningKeys(PathBuf),
     /// The value of a header.
     HeaderValue(PathBuf),
+    /// Agents with their tiers.
+    Agents(PathBuf),
 }
 
 /// The place of a value.

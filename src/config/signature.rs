@@ -12,6 +12,7 @@ use crate::config::reader::Reader;
 use crate::domain::freshness::Freshness;
 use crate::domain::registries::Registries;
 use crate::domain::signature::SignatureFormat;
+use crate::domain::signed_message::{SKEW_SECS, VALIDITY_SECS_MIN};
 
 /// The name in the contract. Every service that keeps it accepts the others' signatures.
 const DEFAULT_NAME: &str = "Service Verification";
@@ -61,6 +62,11 @@ settings! {
 }
 
 impl SignatureSettings {
+    /// True if a nonce may be forgotten before a request is over that is signed for as short as any.
+    pub(super) fn forgets_early(&self) -> bool {
+        self.nonce_retention.as_secs() < self.freshness.max_ahead_secs + SKEW_SECS + VALIDITY_SECS_MIN
+    }
+
     /// Refuses wallets where agents have none.
     pub(super) fn check_wallets(&self, reader: &mut Reader, registries: &Registries) {
         if self.agent_wallet && !registries.has_wallets() {

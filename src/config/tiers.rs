@@ -2,38 +2,30 @@
 
 use std::ops::RangeInclusive;
 
-use alloy::primitives::{Address, U256};
+use alloy::primitives::Address;
 
 use crate::config::chain::contract;
-use crate::config::choice::choice;
 use crate::config::reader::Reader;
-use crate::config::tokens::{amount, in_smallest_unit};
-use crate::config::written::quoted;
+use crate::config::tier_sources::{ONE_PER_TIER, sources};
+use crate::domain::chain_settings::ReaderSettings;
+use crate::domain::measure::Question;
 use crate::domain::quota::Quota;
-use crate::domain::tier::{PASSING_TIERS, PerTier, StakeThresholds, Tier, TierSource};
-
-/// One item for each tier that may pass.
-const ONE_PER_TIER: RangeInclusive<usize> = PASSING_TIERS.len()..=PASSING_TIERS.len();
-
-/// The tiers that may be given or asked for; tier 0 never passes.
-pub(super) const TIERS: RangeInclusive<i64> = 1..=4;
-
-/// The sources of tiers by their names; true where each registered agent has one tier.
-const SOURCES: [(&str, bool); 2] = [("stake_vault", false), ("everyone", true)];
+use crate::domain::registries::RegistrySet;
+use crate::domain::tier::{PASSING_TIERS, PerTier};
+use crate::domain::tiers::TierSources;
 
 /// How many requests a tier may be given.
 pub(super) const REQUESTS_PER_MINUTE: RangeInclusive<i64> = 1..=1_000_000;
 
 settings! {
     /// What each trust tier asks for and gives.
-    #[derive(Copy)]
     TierSettings(reader) {
         /// How many decimals the staked token has; 0 to 36.
         token_decimals: u8 = reader.integer("tiers.token_decimals", 18, &(0..=36)),
         /// The staked token, for agents that have none yet.
         token: Option<Address> = Some(reader.optional_text("tiers.token", contract)),
         /// What gives agents their tiers.
-        source: TierSource = source(reader, token_decimals),
+        sources: TierSources = sources(reader, token_decimals),
         /// How many requests an agent of each tier may make; never falling.
         requests_per_minute: PerTier<Quota> = {
             const PATH: &str = "tiers.requests_per_minute";
@@ -44,55 +36,51 @@ settings! {
 }
 
 impl TierSettings {
-    /// Asks for the stake vault where stakes give agents their tiers.
-    pub(super) fn check_vault(&self, reader: &mut Reader, are_of_erc8004: bool) {
-        let advice = if are_of_erc8004 {
-            "; ERC-8004 has no stake: write the contract whose getStake(uint256) gives agents their tiers, or tiers.source = \"everyone\""
-        } else {
-            ""
-        };
-        if matches!(self.source, TierSource::StakeVault(_)) {
+    /// Asks for the contracts that the sources of tiers need.
+    pub(super) fn check(&mut self, reader: &mut Reader, chain: Option<&ReaderSettings>) {
+        let TierSources { stakes, measures, .. } = &mut self.sources;
+        let has_wallets = chain.is_some_and(|chain| chain.registries.has_wallets());
+        if stakes.is_some() {
+            let advice = if has_wallets {
+                "; ERC-8004 has no stake: write the contract whose getStake(uint256) gives agents their tiers, or another tiers.source"
+            } else {
+                ""
+            };
             reader.require("chain.contracts.stake_vault", advice);
+        } else if !measures.is_empty() && reader.is_given("chain.contracts.stake_vault") {
+            let phrase = "gives no agent its tier; remove it, or make it a source of tiers";
+            reader.warn(&["chain.contracts.stake_vault"], phrase);
+        }
+        let Some(ReaderSettings { registries, lifetimes, .. }) = chain else { return };
+        for measure in measures {
+            let source = measure.source;
+            match &mut measure.question {
+                Question::Balance { of_wallet: true } if !has_wallets => {
+                    let phrase =
+                        "is of = \"agent_wallet\", and these registries have no wallets; write \"owner\"";
+                    reader.report(&["tiers"], format!("the source \"{source}\" {phrase}"));
+                }
+                Question::Call { .. } if lifetimes.reread_after.is_none() => {
+                    let phrase = "may tell no change; write a duration";
+                    reader.report(
+                        &["chain.reread_after"],
+                        format!("is 0, and the source \"{source}\" {phrase}"),
+                    );
+                }
+                Question::Feedback(of) => match (registries.set, registries.reputation) {
+                    (RegistrySet::Erc8004 { feedback_max }, Some(reputation)) => {
+                        measure.contract = reputation;
+                        of.each = (feedback_max / u32::try_from(of.clients.len()).unwrap_or(1)).max(1);
+                    }
+                    _ => {
+                        let phrase = "needs the reputation registry of ERC-8004";
+                        reader.report(&["tiers"], format!("the source \"{source}\" {phrase}"));
+                    }
+                },
+                Question::Balance { .. } | Question::Call { .. } => {}
+            }
         }
     }
-}
-
-/// What gives agents their tiers. Warns of settings that another source alone has: they do nothing.
-fn source(reader: &mut Reader, token_decimals: Option<u8>) -> Option<TierSource> {
-    let default = ["1000", "10000", "100000", "500000"];
-    let amounts = reader.texts("tiers.stake", &default, &ONE_PER_TIER, amount);
-    let stakes =
-        amounts.zip(token_decimals).and_then(|(amounts, decimals)| stake(reader, &amounts, decimals));
-    let of_everyone = reader.integer("tiers.tier", 1, &TIERS).and_then(tier);
-    let is_everyone = reader.text("tiers.source", "stake_vault", choice(&SOURCES))?;
-    let without_meaning: &[&str] =
-        if is_everyone { &["tiers.stake", "tiers.token", "tiers.token_decimals"] } else { &["tiers.tier"] };
-    for path in without_meaning.iter().filter(|path| reader.is_given(path)).collect::<Vec<_>>() {
-        reader.warn(&[path], "has no meaning with this tiers.source; remove it");
-    }
-    if is_everyone { of_everyone.map(TierSource::Everyone) } else { stakes.map(TierSource::StakeVault) }
-}
-
-/// The passing tier with this number.
-pub(super) fn tier(number: u8) -> Option<Tier> {
-    PASSING_TIERS.into_iter().find(|tier| tier.number() == number)
-}
-
-/// The thresholds in the smallest unit, when they rise from tier to tier.
-fn stake(reader: &mut Reader, amounts: &[String], decimals: u8) -> Option<StakeThresholds> {
-    const PATH: &str = "tiers.stake";
-    let units = amounts.iter().map(|amount| in_smallest_unit(amount, decimals));
-    let thresholds = reader.check_items(PATH, units)?;
-    let thresholds = <[U256; PASSING_TIERS.len()]>::try_from(thresholds).ok()?;
-    let rising = thresholds.iter().zip(std::iter::once(&U256::ZERO).chain(&thresholds));
-    for (place, (amount, (threshold, below))) in amounts.iter().zip(rising).enumerate() {
-        if threshold <= below {
-            let limit = if place == 0 { "0".to_owned() } else { format!("item {place}") };
-            let phrase = format!("item {} is {}; write more than {limit}", place + 1, quoted(amount));
-            reader.report(&[PATH], phrase);
-        }
-    }
-    Some(PerTier::from_array(thresholds))
 }
 
 /// The quotas, when they do not fall from tier to tier.

@@ -1,6 +1,6 @@
 //! Who is at the other end of the connection, as far as limits per client IP are concerned.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A client IP as limits see it: an IPv4 address, or the /64 network of an IPv6 address, because one subscriber holds
 /// at least that many of them.
@@ -8,6 +8,9 @@ use std::net::{IpAddr, Ipv6Addr};
 pub struct ClientNet(IpAddr);
 
 impl ClientNet {
+    /// Nobody: a request that counts for another than the network that it comes from.
+    pub const NOBODY: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+
     /// The client that this address belongs to.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {

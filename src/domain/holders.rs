@@ -16,4 +16,9 @@ impl Holders {
     pub const fn owned_by(owner: Address) -> Self {
         Self { owner, wallet: None }
     }
+
+    /// True if this account may act for the agent; its wallet may where wallets are heard.
+    pub fn may_act(&self, account: Address, hears_wallet: bool) -> bool {
+        account == self.owner || (hears_wallet && self.wallet == Some(account))
+    }
 }

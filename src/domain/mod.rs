@@ -3,8 +3,10 @@
 //! Must not know async, IO, clocks, randomness, serde or HTTP: time and random bytes come in as arguments.
 
 pub mod agent_id;
+pub mod agent_list;
 pub mod api_key;
 pub mod binding;
+pub mod bot;
 pub mod chain_settings;
 pub mod client;
 pub mod console;
@@ -17,6 +19,7 @@ pub mod holders;
 pub mod host;
 pub mod host_map;
 pub mod log_rules;
+pub mod measure;
 pub mod nonce;
 pub mod path;
 pub mod profile;
@@ -31,6 +34,7 @@ pub mod signature;
 pub mod signed_message;
 pub mod tenant;
 pub mod tier;
+pub mod tiers;
 pub mod trace;
 pub mod trusted_headers;
 pub mod uint256;

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use alloy::primitives::{Address, I256, U256};
 
 use crate::domain::holders::Holders;
+use crate::domain::tier::Tier;
 use crate::domain::uint256::decimal;
 
 /// What the registries say about one agent, from one block.
@@ -12,8 +13,10 @@ use crate::domain::uint256::decimal;
 pub struct TrustProfile {
     /// Who may act for it.
     pub holders: Holders,
-    /// The staked amount in the token's smallest unit.
-    pub stake: U256,
+    /// The staked amount in the token's smallest unit; nothing where there is no stake vault.
+    pub stake: Option<U256>,
+    /// The highest tier that another number on the chain gives it, and the place of that in the configuration.
+    pub measured: Option<(Tier, u8)>,
     /// The rest, which decides nothing. `None` where it can't be read: strangers write most of it.
     pub details: Option<Details>,
     /// Owner and stake as text.
@@ -39,18 +42,22 @@ impl TrustProfile {
         self.written().get(..OWNER_BYTES).unwrap_or_default()
     }
 
-    /// The stake in decimal.
-    pub fn stake_text(&self) -> &str {
-        self.written().get(OWNER_BYTES..).unwrap_or_default()
+    /// The stake in decimal; nothing where there is no stake vault.
+    pub fn stake_text(&self) -> Option<&str> {
+        self.written().get(OWNER_BYTES..).filter(|text| !text.is_empty())
     }
 
     /// How many bytes the texts take at most. A digit stands for more than three bits.
     pub fn texts_bytes_max(&self) -> usize {
-        OWNER_BYTES + self.stake.bit_len() / 3 + 1
+        OWNER_BYTES + self.stake.map_or(0, |stake| stake.bit_len() / 3 + 1)
     }
 
     fn written(&self) -> &str {
-        self.texts.0.get_or_init(|| (self.holders.owner.to_checksum(None) + &decimal(self.stake)).into())
+        let write = || {
+            let stake = self.stake.map(decimal).unwrap_or_default();
+            (self.holders.owner.to_checksum(None) + &stake).into()
+        };
+        self.texts.0.get_or_init(write)
     }
 }
 

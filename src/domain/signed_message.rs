@@ -5,6 +5,12 @@ use alloy::primitives::{Address, B256};
 use crate::domain::nonce::NonceClaim;
 use crate::domain::signature::SignatureBytes;
 
+/// How far clocks may differ, in seconds.
+pub(crate) const SKEW_SECS: u64 = 30;
+
+/// How long each service has to let a signature be good for, in seconds.
+pub(crate) const VALIDITY_SECS_MIN: u64 = 60;
+
 /// One signature over a request that is right but for its account and its cryptography, which only the chain can tell.
 #[derive(Debug, Clone)]
 pub struct SignedMessage {

@@ -80,6 +80,8 @@ pub struct Route {
     pub min_tier: Option<Tier>,
     /// How many requests of one client a public route takes; nothing: no limit.
     pub requests_per_minute: Option<Quota>,
+    /// How many requests of one bot it takes, by the domain that the bot proves; nothing: bots are clients as others.
+    pub bot_requests_per_minute: Option<Quota>,
     /// Where these requests go; empty: where the tenant's go.
     pub upstreams: Vec<Upstream>,
     /// Whether WebSocket upgrades are passed on.

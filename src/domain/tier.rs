@@ -72,6 +72,11 @@ impl<T: Copy> PerTier<T> {
     }
 }
 
+/// The passing tier with this number.
+pub fn passing_tier(number: u8) -> Option<Tier> {
+    PASSING_TIERS.into_iter().find(|tier| tier.number() == number)
+}
+
 /// The stake that each tier asks for, in the token's smallest unit.
 pub type StakeThresholds = PerTier<U256>;
 
@@ -86,52 +91,9 @@ impl StakeThresholds {
     }
 }
 
-/// What gives an agent its tier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TierSource {
-    /// Its stake in the stake vault, as documented.
-    StakeVault(StakeThresholds),
-    /// Its registration: each registered agent has this tier.
-    Everyone(Tier),
-}
-
-impl TierSource {
-    /// Its name in the configuration and in answers.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::StakeVault(_) => "stake_vault",
-            Self::Everyone(_) => "everyone",
-        }
-    }
-
-    /// Its name in answers about agents, which say nothing of the documented one.
-    pub const fn told(&self) -> Option<&'static str> {
-        match self {
-            Self::StakeVault(_) => None,
-            Self::Everyone(_) => Some(self.name()),
-        }
-    }
-
-    /// The tier of a registered agent with this stake.
-    pub fn tier_of(&self, stake: U256) -> Tier {
-        match self {
-            Self::StakeVault(stakes) => stakes.tier_of(stake),
-            Self::Everyone(tier) => *tier,
-        }
-    }
-
-    /// The least stake of this tier, which is 0 for tier 0; `None` where no stake gives a tier.
-    pub fn stake_of(&self, tier: Tier) -> Option<U256> {
-        match self {
-            Self::StakeVault(stakes) => Some(stakes.get(tier).unwrap_or_default()),
-            Self::Everyone(_) => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{PASSING_TIERS, PerTier, StakeThresholds, Tier, TierSource, U256};
+    use super::{PASSING_TIERS, PerTier, StakeThresholds, Tier, U256};
 
     fn thresholds() -> StakeThresholds {
         PerTier::from_array([1_000, 10_000, 100_000, 500_000].map(U256::from))
@@ -152,18 +114,5 @@ mod tests {
     fn no_stake_is_tier_0_and_any_stake_beyond_the_last_threshold_is_tier_4() {
         assert_eq!(thresholds().tier_of(U256::ZERO).number(), 0);
         assert_eq!(thresholds().tier_of(U256::MAX).number(), 4);
-    }
-
-    #[test]
-    fn everyone_has_the_tier_that_is_given_whatever_they_staked_and_no_stake_gives_more() {
-        let everyone = TierSource::Everyone(Tier::Silver);
-        for stake in [U256::ZERO, U256::MAX] {
-            assert_eq!(everyone.tier_of(stake), Tier::Silver);
-        }
-        assert_eq!(everyone.stake_of(Tier::Gold), None);
-        let vault = TierSource::StakeVault(thresholds());
-        assert_eq!(vault.stake_of(Tier::Gold), Some(U256::from(100_000)));
-        assert_eq!(vault.stake_of(Tier::Unverified), Some(U256::ZERO));
-        assert_eq!(vault.tier_of(U256::from(99_999)), Tier::Silver);
     }
 }

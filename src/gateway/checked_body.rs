@@ -63,7 +63,11 @@ mod tests {
     use super::{BodyDigest, CheckedBody, DigestCheck, Failure};
 
     fn body(check: DigestCheck) -> CheckedBody {
-        let digest = "sha-256=:k6I5cakU5erL8KjSUVTNownDwccvu5kU1Hxg88toFYg=:".parse().unwrap();
+        announced(check, "sha-256=:k6I5cakU5erL8KjSUVTNownDwccvu5kU1Hxg88toFYg=:")
+    }
+
+    fn announced(check: DigestCheck, digest: &str) -> CheckedBody {
+        let digest = digest.parse().unwrap();
         let headers = HeaderMap::from_iter([("content-digest".parse().unwrap(), digest)]);
         CheckedBody::new(BodyDigest::of(&headers).unwrap().unwrap(), check)
     }
@@ -97,11 +101,27 @@ mod tests {
 
     #[test]
     fn a_body_that_is_sent_again_is_compared_from_its_beginning() {
-        let mut body = body(DigestCheck::Stream);
-        for piece in ["{\"hel", "lo\":"] {
-            body.pass(Some(piece.into()), false).unwrap();
+        let sha512 = "sha-512=:+PtokCNHosgo04ww4cNhd4yJxhMjLzWjDAKtKwQZDT4Ef9v/PrS/+BQLX4IX5dZkUMK/tQo7Uyc68RkhNyCZVg==:";
+        for digest in ["sha-256=:k6I5cakU5erL8KjSUVTNownDwccvu5kU1Hxg88toFYg=:", sha512] {
+            for (check, expected) in [(DigestCheck::Stream, (12, Ok(5))), (DigestCheck::Before, (0, Ok(17)))]
+            {
+                let mut body = announced(check, digest);
+                for piece in ["{\"hel", "lo\":"] {
+                    body.pass(Some(piece.into()), false).unwrap();
+                }
+                body.restart();
+                assert_eq!(passed(&mut body, "{\"hello\":\"world\"}", true), expected, "{digest}");
+            }
         }
-        body.restart();
-        assert_eq!(passed(&mut body, "{\"hello\":\"world\"}", true).1, Ok(5));
+    }
+
+    #[test]
+    fn a_piece_of_nothing_lets_no_end_go_on() {
+        let mut body = body(DigestCheck::Stream);
+        assert_eq!(body.pass(Some("{\"hello\":\"world\"}".into()), false), Ok(Bytes::new()));
+        for nothing in [Some(Bytes::new()), None] {
+            assert_eq!(body.pass(nothing, false), Ok(Bytes::new()));
+        }
+        assert_eq!(body.pass(None, true).unwrap().len(), 17);
     }
 }

@@ -134,16 +134,18 @@ impl Context {
         self.passage.as_ref()?.route().upstreams().current(self.attempt)
     }
 
-    /// Writes the headers that tell the upstream who calls, if an agent does.
+    /// Writes the headers that tell the upstream who calls, if an agent does or a bot that has proven its domain.
     pub(super) fn write_identity(&self, lines: &mut impl Lines) {
         if let Some(permit) = self.permit() {
             identity::write(permit, self.assertion(), lines);
+        } else if let Some(domain) = self.domain() {
+            lines.set("X-Agent-Domain", domain.as_bytes());
         }
     }
 
-    /// How many of these there are.
-    pub(super) fn identity_lines(&self) -> usize {
-        self.permit().map_or(0, |_| identity::LINES + usize::from(self.assertion().is_some()))
+    /// The domain that a bot has proven.
+    pub(super) fn domain(&self) -> Option<&str> {
+        self.passage.as_ref()?.domain()
     }
 
     fn assertion(&self) -> Option<&str> {
@@ -158,14 +160,18 @@ impl Context {
         self.write_common_headers(lines);
     }
 
-    /// Writes those of an upstream's answer, and what keeps it from others if it is an agent's.
+    /// Writes those of an upstream's answer, and what keeps it from others if it is an agent's or a bot's.
     pub(super) fn write_forwarded_answer_headers(&self, fields: &impl Fields, lines: &mut impl Lines) {
         self.write_answer_headers(lines);
         // In a map its `Vary` replaces the one about pages, and names their header too.
-        if self.permit().is_some() {
-            let has_messages = self.site.as_ref().is_some_and(|site| site.tenant.credentials.has_messages());
-            answers::write_sharing(fields, has_messages, lines);
-        }
+        let has_messages = || self.site.as_ref().is_some_and(|site| site.tenant.credentials.has_messages());
+        let proofs = match (self.permit(), self.domain()) {
+            (Some(_), _) if has_messages() => answers::PROOFS_AND_MESSAGES,
+            (Some(_), _) => answers::PROOFS,
+            (None, Some(_)) => answers::PROOFS_OF_BOTS,
+            (None, None) => return,
+        };
+        answers::write_sharing(fields, proofs, lines);
     }
 
     /// Writes the headers of every answer: the request's id, and what lets a page read it.

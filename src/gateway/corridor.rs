@@ -25,8 +25,8 @@ use crate::message_signature::Content;
 use crate::message_signature::digest::BodyDigest;
 use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::permit::Permit;
-use crate::pipeline::refusal::Refusal;
 use crate::pipeline::standing::Standing;
+use crate::ports::store::RouteScope;
 use crate::wire::client_ip::client_of;
 use crate::wire::credentials::{credential_of, origin_of};
 use crate::wire::errors::ErrorCause;
@@ -69,8 +69,8 @@ enum Caller {
     Agent(Permit, Option<Arc<str>>),
     /// Anybody: the route is public.
     Anyone,
-    /// Anybody, of a client that has so much left on the route.
-    Visitor(Arc<VisitorLimit>, Allowance),
+    /// Anybody, of a client that has so much left on the route; and the client's domain, if it has proven one.
+    Visitor(Arc<VisitorLimit>, Allowance, Option<Box<str>>),
 }
 
 impl<F> Incoming<'_, F> {
@@ -129,11 +129,19 @@ impl Passage {
         }
     }
 
+    /// The domain that the caller has proven.
+    pub(super) fn domain(&self) -> Option<&str> {
+        match &self.caller {
+            Caller::Visitor(_, _, domain) => domain.as_deref(),
+            Caller::Agent(..) | Caller::Anyone => None,
+        }
+    }
+
     /// The caller's limit, and what is left of it.
     pub(super) const fn allowance(&self) -> Option<Allowance> {
         match &self.caller {
             Caller::Agent(permit, _) => Some(permit.allowance()),
-            Caller::Visitor(_, allowance) => Some(*allowance),
+            Caller::Visitor(_, allowance, _) => Some(*allowance),
             Caller::Anyone => None,
         }
     }
@@ -144,7 +152,7 @@ impl Passage {
             Caller::Agent(permit, _) => {
                 self.route.site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
             }
-            Caller::Visitor(limit, allowance) => limit.headers.write(allowance.remaining, lines),
+            Caller::Visitor(limit, allowance, _) => limit.headers.write(allowance.remaining, lines),
             Caller::Anyone => {}
         }
     }
@@ -183,14 +191,23 @@ impl Gateway {
         let (caller, place) = if route.decision.access == RouteAccess::Public {
             let place = self.find_place(request, &route.site, Guest::Stranger(client), None).await?; // 503
             notes.step("place", &self.clock);
-            let caller = match route.site.visitor_limit(route.decision.route) {
-                Some(limit) => {
-                    let allowance = self.pipeline.pass(client, &limit.scope, limit.quota).await?; // 429, 500
-                    notes.step("charge", &self.clock);
-                    Caller::Visitor(Arc::clone(limit), allowance)
+            let [limit, bots_limit] = route.site.visitor_limits(route.decision.route);
+            let bot = bots_limit.and_then(|limit| Some((limit, self.bot(request, client)?)));
+            let caller = match (bot, limit) {
+                (Some((limit, domain)), _) => {
+                    let scope = RouteScope(format!("{} {domain}", limit.scope.0).into());
+                    let allowance = self.pipeline.pass(ClientNet::NOBODY, &scope, limit.quota).await?; // 429, 500
+                    Caller::Visitor(Arc::clone(limit), allowance, Some(domain))
                 }
-                None => Caller::Anyone,
+                (None, Some(limit)) => {
+                    let allowance = self.pipeline.pass(client, &limit.scope, limit.quota).await?; // 429, 500
+                    Caller::Visitor(Arc::clone(limit), allowance, None)
+                }
+                (None, None) => Caller::Anyone,
             };
+            if !matches!(caller, Caller::Anyone) {
+                notes.step("charge", &self.clock);
+            }
             (caller, place)
         } else {
             self.ask(request, &route, client, notes).await? // 400, 401, 403, 404, 429, 500, 503
@@ -225,8 +242,7 @@ impl Gateway {
             None => verifying.await,
         };
         notes.step("verify", &self.clock);
-        let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)));
-        let standing = standing.map_err(|refusal| refused(refusal, &ask.credential))?;
+        let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)))?;
         let agent = standing.agent();
         let is_stream = asks_for_stream(fields, route.upgrades());
         let guest = if is_stream { Guest::Stream(agent) } else { Guest::Agent(agent) };
@@ -268,14 +284,6 @@ impl Gateway {
                 (_, _) => overloaded,
             }
         })
-    }
-}
-
-/// The cause of a refusal. Without the chain nobody knows who signed a request.
-fn refused(refusal: Refusal, credential: &Credential) -> ErrorCause {
-    match (refusal, credential) {
-        (Refusal::Chain(fault), Credential::Messages(_)) => ErrorCause::Unverified(fault),
-        (refusal, _) => refusal.into(),
     }
 }
 

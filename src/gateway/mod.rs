@@ -37,6 +37,7 @@ use ipnet::IpNet;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 
+use crate::bots::Bots;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::{Incoming, Passage, Route};
@@ -139,6 +140,8 @@ pub(crate) struct GatewayRules {
     pub(crate) in_flight_max: u32,
     /// The terms of requests that are signed themselves.
     pub(crate) terms: Terms,
+    /// The bots that prove their domain; `None`: none does.
+    pub(crate) bots: Option<Arc<Bots>>,
     /// The documents about the service.
     pub(crate) discovery: Arc<Discovery>,
     /// The name in `Via`; `None`: one of its own.

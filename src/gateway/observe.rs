@@ -227,6 +227,7 @@ impl Gateway {
             agent: ctx.permit().map(Permit::agent).or(refused.agent),
             tier: ctx.permit().map(Permit::tier).or(refused.tier),
             min_tier: ctx.min_tier(),
+            domain: ctx.domain(),
             allowance: ctx.passage().and_then(Passage::allowance).or(spent),
             decision: decision(ctx),
             method: Some(Shown(ended.method)),

@@ -3,6 +3,7 @@
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::signed_message::MessageRefusal;
 use crate::domain::tenant::AcceptedCredentials;
@@ -12,7 +13,7 @@ use crate::gateway::corridor::Incoming;
 use crate::http1::fields::Fields;
 use crate::message_signature::Message;
 use crate::message_signature::candidates::Candidates;
-use crate::message_signature::profile::{ERC_8128, ERC_8128_UNTAGGED, Profile};
+use crate::message_signature::profile::{ERC_8128, ERC_8128_UNTAGGED, OF_BOTS, Profile};
 
 const ACCEPT_SIGNATURE: HeaderName = HeaderName::from_static("accept-signature");
 
@@ -28,6 +29,13 @@ impl Gateway {
             rows.into_iter().filter_map(|(is_taken, row)| is_taken.then_some(row)).collect();
         let now = UnixSeconds(self.clock.unix_seconds());
         self.message(request).candidates(&profiles, &self.rules.terms, now)
+    }
+
+    /// The domain of the bot that has signed a request.
+    pub(super) fn bot<F: Fields>(&self, request: &Incoming<'_, F>, client: ClientNet) -> Option<Box<str>> {
+        let bots = self.rules.bots.as_ref()?;
+        let now = UnixSeconds(self.clock.unix_seconds());
+        bots.domain(&self.message(request).bot_signatures(&OF_BOTS, now)?, client)
     }
 
     /// Notes what the 401 to a request asks to be signed.

@@ -61,11 +61,11 @@ pub(crate) struct Site {
     upstreams: Arc<Upstreams>,
     /// Those of routes that have their own.
     route_upstreams: Vec<Option<Arc<Upstreams>>>,
-    /// Those of public routes that have one.
-    visitor_limits: Vec<Option<Arc<VisitorLimit>>>,
+    /// Those of public routes: for each client, and for each bot by its domain.
+    visitor_limits: Vec<[Option<Arc<VisitorLimit>>; 2]>,
 }
 
-/// The limit of a public route for each client.
+/// The limit of a public route for each client, or for each bot.
 pub(super) struct VisitorLimit {
     pub(super) scope: RouteScope,
     pub(super) quota: Quota,
@@ -109,7 +109,7 @@ impl Site {
         let counters = counters.unwrap_or_else(|| Arc::new(SiteCounters::new(builder.metrics, &tenant.id)));
         let routes = Routes::new(builder.metrics, &tenant, former.map(|former| &former.routes));
         let quota_headers = limits.map(|limit| QuotaHeaders::new(OF_AGENT, limit));
-        let visitor_limits = tenant.routes.iter().map(|route| visitor_limit(&tenant, route)).collect();
+        let visitor_limits = tenant.routes.iter().map(|route| visitor_limits(&tenant, route)).collect();
         let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();
         let watched = former.map(|former| Arc::clone(&former.watched)).unwrap_or_default();
         let shown = Shown::of(&tenant);
@@ -168,9 +168,10 @@ impl Site {
         own.unwrap_or(&self.upstreams)
     }
 
-    /// The limit of a route for each client.
-    pub(super) fn visitor_limit(&self, route: Option<usize>) -> Option<&Arc<VisitorLimit>> {
-        self.visitor_limits.get(route?)?.as_ref()
+    /// The limits of a route: for each client, and for each bot.
+    pub(super) fn visitor_limits(&self, route: Option<usize>) -> [Option<&Arc<VisitorLimit>>; 2] {
+        let limits = route.and_then(|route| self.visitor_limits.get(route));
+        limits.map_or([None; 2], |limits| limits.each_ref().map(Option::as_ref))
     }
 
     /// Every upstream of the tenant, with how it is connected to.
@@ -220,12 +221,13 @@ pub(crate) fn check_method(method: &str) -> Result<(), ErrorCause> {
 }
 
 /// A route is known by what it takes: whatever else a reload changes, its clients' budgets stay.
-fn visitor_limit(tenant: &Tenant, route: &Route) -> Option<Arc<VisitorLimit>> {
-    let quota = route.requests_per_minute?;
-    let scope =
-        RouteScope(format!("{}{} {}", tenant.id, route.path.as_str(), route.methods.join(",")).into());
-    let headers = QuotaHeaders::new(OF_CLIENT, quota.limit);
-    Some(Arc::new(VisitorLimit { scope, quota, headers }))
+fn visitor_limits(tenant: &Tenant, route: &Route) -> [Option<Arc<VisitorLimit>>; 2] {
+    let name = || format!("{}{} {}", tenant.id, route.path.as_str(), route.methods.join(",")).into();
+    [route.requests_per_minute, route.bot_requests_per_minute].map(|quota| {
+        let (quota, scope) = (quota?, RouteScope(name()));
+        let headers = QuotaHeaders::new(OF_CLIENT, quota.limit);
+        Some(Arc::new(VisitorLimit { scope, quota, headers }))
+    })
 }
 
 /// The one of a tier; tier 0 never passes, and has what tier 1 has.

@@ -22,6 +22,13 @@ impl Lines for Vec<u8> {
     }
 }
 
+/// The names alone.
+impl Lines for Vec<&'static str> {
+    fn line(&mut self, name: &'static str, _: impl FnOnce(&mut Vec<u8>)) {
+        self.push(name);
+    }
+}
+
 impl Lines for HeaderMap {
     fn line(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
         let mut text = Vec::new();
@@ -64,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_line_of_bytes_is_a_line_of_http_1_and_one_in_a_map_replaces_the_one_before() {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::<u8>::new();
         bytes.set("X-Agent-Id", b"4");
         assert_eq!(bytes, b"X-Agent-Id: 4\r\n");
         let mut map = HeaderMap::new();

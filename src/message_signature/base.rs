@@ -2,18 +2,25 @@
 //!
 //! Fields are looked up in an index that is made once: however many signatures a request has, its head is read once.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 
-use sfv::{BareItem, FieldType, InnerList, ListEntry};
+use sfv::{BareItem, Dictionary, FieldType, InnerList, Item, ListEntry, Parser};
 
 use crate::http1::fields::Fields;
-use crate::message_signature::Message;
+use crate::message_signature::profile::SIGNATURE_AGENT;
+use crate::message_signature::{Message, combined};
+
+/// The longest `Signature-Agent`, in bytes.
+const SIGNATURE_AGENT_BYTES_MAX: usize = 2 * 1024;
 
 /// A request by the names of its components.
 pub(super) struct Components<'a, F> {
     message: &'a Message<'a, F>,
     /// Each field's name in lower case and its value, by name; those of one name in their order.
     fields: Vec<(Vec<u8>, &'a [u8])>,
+    /// `Signature-Agent` as a dictionary, and as one text, once somebody asks.
+    agents: OnceCell<(Option<Dictionary>, Option<Item>)>,
 }
 
 impl<'a, F: Fields> Components<'a, F> {
@@ -21,7 +28,7 @@ impl<'a, F: Fields> Components<'a, F> {
         let named = |(name, value): (&[u8], &'a [u8])| (name.to_ascii_lowercase(), value.trim_ascii());
         let mut fields: Vec<_> = message.fields.all().map(named).collect();
         fields.sort_by(|one, other| one.0.cmp(&other.0));
-        Self { message, fields }
+        Self { message, fields, agents: OnceCell::new() }
     }
 
     /// The base of a signature over these components with these parameters. `None` if the request lacks one of them, or
@@ -29,11 +36,16 @@ impl<'a, F: Fields> Components<'a, F> {
     pub(super) fn base(&self, covered: &InnerList) -> Option<Vec<u8>> {
         let mut base = Vec::with_capacity(512);
         for item in &covered.items {
-            let name = item.bare_item.as_string().filter(|_| item.params.is_empty())?.as_str();
-            base.push(b'"');
-            base.extend_from_slice(name.as_bytes());
-            base.extend_from_slice(b"\": ");
-            self.write(name, &mut base)?;
+            let name = item.bare_item.as_string()?.as_str();
+            base.extend_from_slice(item.serialize().as_bytes());
+            base.extend_from_slice(b": ");
+            match member_of(item) {
+                _ if item.params.is_empty() => self.write(name, &mut base)?,
+                Some(key) if name == SIGNATURE_AGENT => {
+                    base.extend_from_slice(self.signature_agent(Some(key))?.serialize().as_bytes());
+                }
+                Some(_) | None => return None,
+            }
             base.push(b'\n');
         }
         base.extend_from_slice(b"\"@signature-params\": ");
@@ -87,6 +99,27 @@ impl<'a, F: Fields> Components<'a, F> {
         };
         authority.strip_suffix(own_port).unwrap_or(&authority).into()
     }
+
+    /// The member of `Signature-Agent` with this key, or the one text that it is. However many ask, the field is read once.
+    pub(super) fn signature_agent(&self, key: Option<&str>) -> Option<&Item> {
+        let (members, text) = self.agents.get_or_init(|| {
+            let field = combined(self.message.fields, SIGNATURE_AGENT).unwrap_or_default();
+            let field =
+                field.get(..).filter(|field| field.len() <= SIGNATURE_AGENT_BYTES_MAX).unwrap_or_default();
+            (Parser::new(field).parse().ok(), Parser::new(field).parse().ok())
+        });
+        let Some(key) = key else { return text.as_ref() };
+        match members.as_ref()?.get(key)? {
+            ListEntry::Item(item) => Some(item),
+            ListEntry::InnerList(_) => None,
+        }
+    }
+}
+
+/// The key of the dictionary's member that a component is (RFC 9421, section 2.1.2).
+pub(super) fn member_of(item: &Item) -> Option<&str> {
+    let key = item.params.get("key").filter(|_| item.params.len() == 1)?;
+    key.as_string().map(sfv::StringRef::as_str)
 }
 
 /// The names of the components, without those that have parameters. `None` if something stands there that is no

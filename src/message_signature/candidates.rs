@@ -6,14 +6,14 @@ use sfv::{BareItem, Dictionary, InnerList, Item, ListEntry, Parser};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::signature::SignatureBytes;
-use crate::domain::signed_message::{MessageRefusal, SignedMessage};
+use crate::domain::signed_message::{MessageRefusal, SKEW_SECS, SignedMessage};
 use crate::http1::fields::Fields;
 use crate::message_signature::base::{Components, names};
 use crate::message_signature::digest::BodyDigest;
 use crate::message_signature::keyid::account;
 use crate::message_signature::profile::{
     CANDIDATES_MAX, COMPONENTS_MAX, FIELD_BYTES_MAX, NONCE_BYTES_MAX, PARAMETERS_MAX, Profile,
-    SIGNATURE_BYTES_MAX, SKEW_SECS, Terms,
+    SIGNATURE_BYTES_MAX, Terms,
 };
 use crate::message_signature::{Content, Message, combined, values};
 
@@ -22,9 +22,9 @@ const BODILESS: [&str; 3] = ["GET", "HEAD", "DELETE"];
 
 /// The signatures of a request that may count.
 #[derive(Debug)]
-pub(crate) struct Candidates {
+pub(crate) struct Candidates<M = SignedMessage> {
     /// At least one, in their order.
-    pub(crate) messages: Vec<SignedMessage>,
+    pub(crate) messages: Vec<M>,
     /// The refusal of the first of all, if it is none of them. It stands for the request if none of them counts either.
     pub(crate) first_refusal: Option<MessageRefusal>,
 }
@@ -51,21 +51,29 @@ impl<F: Fields> Message<'_, F> {
         terms: &Terms,
         now: UnixSeconds,
     ) -> Option<Result<Candidates, MessageRefusal>> {
+        self.signatures(profiles, |candidate, components| candidate.judge(components, self, terms, now))
+    }
+
+    /// The same, as each is judged.
+    pub(super) fn signatures<M>(
+        &self,
+        profiles: &[&Profile],
+        judge: impl Fn(Candidate<'_>, &Components<'_, F>) -> Result<M, MessageRefusal>,
+    ) -> Option<Result<Candidates<M>, MessageRefusal>> {
         let fields = ["signature-input", "signature"].map(|name| combined(self.fields, name));
         match &fields {
             [None, None] => None,
-            [Some(inputs), Some(signatures)] => Some(self.read([inputs, signatures], profiles, terms, now)),
+            [Some(inputs), Some(signatures)] => Some(self.read([inputs, signatures], profiles, judge)),
             [Some(_), None] | [None, Some(_)] => Some(Err(MessageRefusal::SignatureMissing)),
         }
     }
 
-    fn read(
+    fn read<M>(
         &self,
         fields: [&[u8]; 2],
         profiles: &[&Profile],
-        terms: &Terms,
-        now: UnixSeconds,
-    ) -> Result<Candidates, MessageRefusal> {
+        judge: impl Fn(Candidate<'_>, &Components<'_, F>) -> Result<M, MessageRefusal>,
+    ) -> Result<Candidates<M>, MessageRefusal> {
         if fields.iter().any(|field| field.len() > FIELD_BYTES_MAX) {
             return Err(MessageRefusal::SignatureTooLarge);
         }
@@ -79,31 +87,31 @@ impl<F: Fields> Message<'_, F> {
             .iter()
             .filter_map(|(label, entry)| {
                 let ListEntry::InnerList(covered) = entry else { return None };
-                Some((covered, signatures.get(label), *profile_of(covered)?))
+                let profile = *profile_of(covered)?;
+                Some(Candidate { label: label.as_str(), covered, signature: signatures.get(label), profile })
             })
             .collect();
         if tagged.len() > CANDIDATES_MAX {
             return Err(MessageRefusal::SignatureTooLarge);
         }
         let components = Components::of(self);
-        let judge = |(covered, signature, profile)| {
-            Candidate { covered, signature, profile }.judge(&components, self, terms, now)
-        };
-        let mut judged = tagged.into_iter().map(judge).peekable();
+        let mut judged = tagged.into_iter().map(|candidate| judge(candidate, &components)).peekable();
         let first_refusal = match judged.peek() {
             None => return Err(MessageRefusal::NoAcceptableSignature),
             Some(first) => first.as_ref().err().copied(),
         };
-        let messages: Vec<SignedMessage> = judged.filter_map(Result::ok).collect();
+        let messages: Vec<M> = judged.filter_map(Result::ok).collect();
         match first_refusal {
             Some(refusal) if messages.is_empty() => Err(refusal),
             _ => Ok(Candidates { messages, first_refusal }),
         }
     }
 
-    /// True if `Connection` names one of these fields.
-    fn is_of_one_hop(&self, names: &[&str]) -> bool {
-        let is_named = |token: &[u8]| names.iter().any(|name| token.eq_ignore_ascii_case(name.as_bytes()));
+    /// True if `Connection` names a field that is covered.
+    fn is_of_one_hop(&self, covered: &InnerList) -> bool {
+        let names = || covered.items.iter().filter_map(|item| item.bare_item.as_string());
+        let is_named =
+            |token: &[u8]| names().any(|name| token.eq_ignore_ascii_case(name.as_str().as_bytes()));
         let tokens = values(self.fields, "connection").flat_map(|line| line.split(|byte| *byte == b','));
         tokens.map(<[u8]>::trim_ascii).any(is_named)
     }
@@ -135,13 +143,38 @@ impl Profile {
 }
 
 /// One signature of a profile.
-struct Candidate<'a> {
-    covered: &'a InnerList,
+pub(super) struct Candidate<'a> {
+    pub(super) label: &'a str,
+    pub(super) covered: &'a InnerList,
     signature: Option<&'a ListEntry>,
     profile: &'a Profile,
 }
 
-impl Candidate<'_> {
+impl<'a> Candidate<'a> {
+    /// The signature, and the components that it covers, without those that have parameters.
+    pub(super) fn parts<F: Fields>(
+        &self,
+        message: &Message<'_, F>,
+    ) -> Result<(&'a [u8], Vec<&'a str>), MessageRefusal> {
+        let covered = self.covered;
+        if covered.items.len() > COMPONENTS_MAX || covered.params.len() > PARAMETERS_MAX {
+            return Err(MessageRefusal::SignatureTooLarge);
+        }
+        let signature = match self.signature {
+            Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(bytes), .. })) => bytes.as_slice(),
+            Some(_) | None => return Err(MessageRefusal::SignatureInputInvalid),
+        };
+        if signature.len() > SIGNATURE_BYTES_MAX {
+            return Err(MessageRefusal::SignatureTooLarge);
+        }
+        let names = names(covered).ok_or(MessageRefusal::SignatureInputInvalid)?;
+        // The upstream gets no field that `Connection` names: it would not see what was signed.
+        if message.is_of_one_hop(covered) {
+            return Err(MessageRefusal::InsufficientCoverage);
+        }
+        Ok((signature, names))
+    }
+
     fn judge<F: Fields>(
         &self,
         components: &Components<'_, F>,
@@ -150,21 +183,7 @@ impl Candidate<'_> {
         now: UnixSeconds,
     ) -> Result<SignedMessage, MessageRefusal> {
         let Self { covered, profile, .. } = self;
-        if covered.items.len() > COMPONENTS_MAX || covered.params.len() > PARAMETERS_MAX {
-            return Err(MessageRefusal::SignatureTooLarge);
-        }
-        let signature = match self.signature {
-            Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(bytes), .. })) => bytes,
-            Some(_) | None => return Err(MessageRefusal::SignatureInputInvalid),
-        };
-        if signature.len() > SIGNATURE_BYTES_MAX {
-            return Err(MessageRefusal::SignatureTooLarge);
-        }
-        let names = names(covered).ok_or(MessageRefusal::SignatureInputInvalid)?;
-        // The upstream gets no field that `Connection` names: it would not see what was signed.
-        if message.is_of_one_hop(&names) {
-            return Err(MessageRefusal::InsufficientCoverage);
-        }
+        let (signature, names) = self.parts(message)?;
         if covered.params.contains_key("alg") {
             return Err(MessageRefusal::UnsupportedAlgorithm);
         }
@@ -177,7 +196,10 @@ impl Candidate<'_> {
         }
         message.check_digest()?;
         let nonce = nonce.ok_or(MessageRefusal::NonceRequired)?;
-        let base = components.base(covered).ok_or(MessageRefusal::BadSignature)?;
+        // No component here has parameters.
+        let is_plain = names.len() == covered.items.len();
+        let base =
+            is_plain.then(|| components.base(covered)).flatten().ok_or(MessageRefusal::BadSignature)?;
         Ok(SignedMessage {
             account,
             digest: eip191_hash_message(base),
@@ -187,7 +209,7 @@ impl Candidate<'_> {
     }
 
     /// When the signature was made, if it is good now.
-    fn check_time(
+    pub(super) fn check_time(
         &self,
         terms: &Terms,
         UnixSeconds(now): UnixSeconds,
@@ -220,6 +242,6 @@ impl Candidate<'_> {
 }
 
 /// A parameter that is a text.
-fn text_of<'a>(covered: &'a InnerList, name: &str) -> Option<&'a str> {
+pub(super) fn text_of<'a>(covered: &'a InnerList, name: &str) -> Option<&'a str> {
     covered.params.get(name)?.as_string().map(sfv::StringRef::as_str)
 }

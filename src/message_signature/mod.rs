@@ -1,7 +1,9 @@
-//! HTTP message signatures (RFC 9421) of Ethereum accounts (ERC-8128): from a request to what accounts must have signed.
+//! HTTP message signatures (RFC 9421) of Ethereum accounts (ERC-8128) and of bots (Web Bot Auth): from a request to what must
+//! have been signed.
 //!
 //! Everything here is decided by the request and the time alone. Must not know chain, store or answers.
 
+pub(crate) mod bots;
 pub(crate) mod candidates;
 pub(crate) mod digest;
 pub(crate) mod profile;

@@ -1,5 +1,6 @@
 //! The profiles of HTTP message signatures that are read, as rows of one table, and the limits of all of them.
 
+use crate::domain::signed_message::{SKEW_SECS, VALIDITY_SECS_MIN};
 use crate::http1::fields::Fields;
 use crate::message_signature::Message;
 
@@ -21,25 +22,22 @@ pub(super) const PARAMETERS_MAX: usize = 16;
 /// The longest nonce, in bytes.
 pub(super) const NONCE_BYTES_MAX: usize = 128;
 
-/// How far clocks may differ, in seconds.
-pub(crate) const SKEW_SECS: u64 = 30;
-
-/// How long each service has to let a signature be good for, in seconds.
-const VALIDITY_SECS_MIN: u64 = 60;
-
 /// The field that names the agent.
 pub(super) const AGENT_ID: &str = "x-agent-id";
 
 /// The digest of the body (RFC 9530).
 pub(super) const CONTENT_DIGEST: &str = "content-digest";
 
-/// One way to sign requests. In all of them the account alone decides the algorithm, and a nonce makes each signature
-/// good for one request.
+/// The field that names a bot's domain: a dictionary, or one text, as bots of 2025 send it.
+pub(super) const SIGNATURE_AGENT: &str = "signature-agent";
+
+/// One way to sign requests. The key alone decides the algorithm. Where an account signs, a nonce makes each signature good
+/// for one request.
 #[derive(Debug)]
 pub(crate) struct Profile {
     /// The tag of its signatures; `None`: they have none, and are known by their account's namespace.
     pub(super) tag: Option<&'static str>,
-    /// The namespace before chain and address, by which the account is named.
+    /// The namespace before chain and address, by which the account is named; empty: a key is, by its thumbprint.
     pub(super) namespace: &'static str,
     /// True if addresses may have capitals.
     pub(super) takes_capitals: bool,
@@ -66,6 +64,15 @@ pub(crate) static ERC_8128_UNTAGGED: Profile = Profile {
     always: &["@authority", "@method", "@path", AGENT_ID],
     if_there: &["@query", CONTENT_DIGEST],
 };
+
+/// Web Bot Auth (draft-ietf-webbotauth-httpsig-protocol-01): a key that a domain publishes, for Ed25519. It asks for no nonce.
+/// `@authority` or `@target-uri` is covered, and the domain.
+pub(crate) static WEB_BOT_AUTH: Profile =
+    Profile { tag: Some("web-bot-auth"), namespace: "", takes_capitals: false, always: &[], if_there: &[] };
+
+/// The times of bots' signatures. They know no chain.
+pub(crate) const OF_BOTS: Terms =
+    Terms { chain_id: 0, validity_secs_max: 24 * 60 * 60, ahead_secs_max: SKEW_SECS };
 
 /// The times that a service accepts, and its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use alloy::primitives::Address;
+
 use crate::domain::denial::Denial;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
@@ -22,9 +24,9 @@ pub(super) const REREADS: Quota = Quota::per_minute(1);
 pub(super) const REREAD_KEYS_MAX: usize = 4_096;
 
 impl Pipeline {
-    /// True if the credential is a key whose signer may not act for the agent by this profile.
-    pub(super) fn has_ended(&self, principal: &Principal, profile: &TrustProfile) -> bool {
-        principal.key_signer().is_some_and(|signer| !self.owners.may_act(&profile.holders, signer))
+    /// True if the credential is a key that ends with this signer, who may not act for the agent by this profile.
+    pub(super) fn has_ended(&self, key_signer: Option<Address>, profile: &TrustProfile) -> bool {
+        key_signer.is_some_and(|signer| !self.owners.may_act(&profile.holders, signer))
     }
 
     /// The profile of an agent whose key has ended by a cached one, which may be older than the key: a new owner has just made
@@ -50,6 +52,6 @@ impl Pipeline {
         }
         let latest = self.ports.chain.latest_profile(principal.agent(), ask.access.parts);
         let latest = principal.read_time().bound(&self.ports, latest).await?;
-        latest.filter(|profile| !self.has_ended(principal, profile)).ok_or_else(ended)
+        latest.filter(|profile| !self.has_ended(Some(signer), profile)).ok_or_else(ended)
     }
 }

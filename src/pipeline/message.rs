@@ -3,6 +3,11 @@
 //! The account decides how: one with code, also by EIP-7702, is asked whether it accepts the signature (ERC-1271), and a key
 //! counts for one without.
 
+use std::cell::LazyCell;
+
+use alloy::primitives::Address;
+use futures_util::future::BoxFuture;
+
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
 use crate::domain::signed_message::{MessageRefusal, SignedMessage};
@@ -11,7 +16,7 @@ use crate::pipeline::credential::{Ask, Credential, SignedMessages};
 use crate::pipeline::failures::Deposit;
 use crate::pipeline::read_time::ReadTime;
 use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::AskedHolders;
+use crate::ports::chain::{AskedHolders, Asker, ChainFault};
 use crate::ports::store::NonceRefused;
 
 impl Pipeline {
@@ -24,27 +29,36 @@ impl Pipeline {
         (deposit, time): (&mut Option<Box<Deposit>>, ReadTime),
     ) -> Result<&'a SignedMessage, Refusal> {
         let SignedMessages { agent, ref messages, first_refusal } = *signed;
-        let not_found = Denial::AgentNotFound { agent };
-        if self.ports.chain.reserves(agent) {
-            return Err(not_found.into());
+        let chain = &self.ports.chain;
+        if chain.reserves(agent) {
+            return Err(Denial::AgentNotFound { agent }.into());
         }
-        let (mut first, mut asked): (_, Option<AskedHolders>) = (first_refusal, None);
+        let asks_contracts = self.owners.format().has_contracts();
+        let (mut first, mut has_asked, mut seen): (_, _, Option<AskedHolders>) = (first_refusal, false, None);
         for message in messages {
-            let is_known = |asked: &AskedHolders| {
-                asked.iter().all(|one| one.address != message.account || !one.has_code)
-            };
             if message.signature.deploys_account() {
                 first.get_or_insert(MessageRefusal::UnsupportedAccount);
                 continue;
             }
-            if !asked.as_ref().is_some_and(is_known) {
-                if asked.is_some() || !self.is_vouched_message(agent, message) {
+            let account = message.account;
+            let is_by_key = LazyCell::new(|| message.signature.recover(&message.digest) == Some(account));
+            let is_vouched = self.owners.was_heard(&self.ports, agent, account) && *is_by_key;
+            if seen.is_none() && (is_vouched || !asks_contracts) {
+                let asker = if is_vouched { Asker::Vouched } else { Asker::Stranger };
+                if !is_vouched {
+                    self.failures.check(ask.client, Some(agent))?;
+                }
+                seen = Some(self.read_holders(agent, time, chain.inspect_holders(agent, asker)).await?);
+            }
+            if asks_contracts && seen.as_ref().is_none_or(|seen| seen.has_code(account)) {
+                if has_asked || !is_vouched {
                     *deposit = self.failures.deposit(ask.client, agent)?;
                 }
-                let read = self.ports.chain.ask_holders(agent, message.digest, message.signature.as_bytes());
-                asked = Some(time.bound(&self.ports, read).await?.ok_or_else(|| not_found.clone())?);
+                let read = chain.ask_holders(agent, message.digest, message.signature.as_bytes());
+                seen = Some(self.read_holders(agent, time, read).await?);
+                has_asked = true;
             }
-            match asked.as_ref().map(|asked| self.judge_message(message, asked)) {
+            match seen.as_ref().map(|seen| self.judge_message(account, seen, || *is_by_key)) {
                 Some(Ok(())) => return Ok(message),
                 Some(Err(refusal)) => drop(first.get_or_insert(refusal)),
                 None => {}
@@ -54,9 +68,25 @@ impl Pipeline {
         Err(Denial::of_message(Some(agent), refusal).into())
     }
 
-    fn judge_message(&self, message: &SignedMessage, asked: &AskedHolders) -> Result<(), MessageRefusal> {
-        let may_act = self.owners.may_act(&asked.holders(), message.account);
-        let holder = asked.iter().find(|one| may_act && one.address == message.account);
+    /// The holders from a read. While the chain can't be read nobody knows who signed.
+    async fn read_holders(
+        &self,
+        agent: AgentId,
+        time: ReadTime,
+        read: BoxFuture<'_, Result<Option<AskedHolders>, ChainFault>>,
+    ) -> Result<AskedHolders, Refusal> {
+        let holders = time.bound(&self.ports, read).await.map_err(Refusal::Unverified)?;
+        holders.ok_or_else(|| Denial::AgentNotFound { agent }.into())
+    }
+
+    fn judge_message(
+        &self,
+        account: Address,
+        seen: &AskedHolders,
+        is_by_key: impl FnOnce() -> bool,
+    ) -> Result<(), MessageRefusal> {
+        let may_act = self.owners.may_act(&seen.holders(), account);
+        let holder = seen.iter().find(|one| may_act && one.address == account);
         let holder = holder.ok_or(MessageRefusal::PrincipalNotAllowed)?;
         let is_signed = if holder.has_code {
             if !self.owners.format().has_contracts() {
@@ -64,19 +94,10 @@ impl Pipeline {
             }
             holder.accepts
         } else {
-            is_by_key(message)
+            is_by_key()
         };
         if is_signed { Ok(()) } else { Err(MessageRefusal::BadSignature) }
     }
-
-    /// True if the key of an account that has been seen as the agent's holder signed it. Reads no node.
-    fn is_vouched_message(&self, agent: AgentId, message: &SignedMessage) -> bool {
-        self.owners.was_heard(&self.ports, agent, message.account) && is_by_key(message)
-    }
-}
-
-fn is_by_key(message: &SignedMessage) -> bool {
-    message.signature.recover(&message.digest) == Some(message.account)
 }
 
 /// The denial of a signed request whose nonce can't be used.

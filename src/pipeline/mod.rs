@@ -30,7 +30,8 @@ use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::Freshness;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
-use crate::domain::tier::{PerTier, Tier, TierSource};
+use crate::domain::tier::{PerTier, Tier};
+use crate::domain::tiers::Tiers;
 use crate::pipeline::credential::Ask;
 use crate::pipeline::failures::{CLIENTS_MAX, FailureBudget};
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
@@ -69,7 +70,7 @@ pub struct Rules {
     /// How old or how far ahead a signature may be.
     pub freshness: Freshness,
     /// What gives agents their tiers.
-    pub tiers: TierSource,
+    pub tiers: Tiers,
     /// The form of API keys.
     pub key_format: ApiKeyFormat,
     /// True if a key is good only while the account that signed for it holds the agent.
@@ -100,7 +101,7 @@ pub struct Access {
 pub struct Pipeline {
     ports: Ports,
     owners: OwnerCheck,
-    tiers: TierSource,
+    tiers: Tiers,
     failures: Arc<FailureBudget>,
     key_format: ApiKeyFormat,
     keys_end_with_signer: bool,
@@ -210,11 +211,6 @@ impl Pipeline {
     /// The domain of signatures, and the window of their timestamps.
     pub fn signing(&self) -> (&Eip712Domain, Freshness) {
         self.owners.signing()
-    }
-
-    /// What gives agents their tiers.
-    pub const fn tiers(&self) -> &TierSource {
-        &self.tiers
     }
 
     /// The form of API keys.

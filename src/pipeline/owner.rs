@@ -87,7 +87,7 @@ impl OwnerCheck {
 
     /// True if this account may act for an agent of these holders.
     pub(super) fn may_act(&self, holders: &Holders, account: Address) -> bool {
-        account == holders.owner || (self.hears_wallet && holders.wallet == Some(account))
+        holders.may_act(account, self.hears_wallet)
     }
 
     pub(super) const fn format(&self) -> SignatureFormat {

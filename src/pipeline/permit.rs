@@ -8,6 +8,7 @@ use crate::domain::nonce::Nonce;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::{Allowance, RetryAfter};
 use crate::domain::tier::Tier;
+use crate::domain::tiers::Grade;
 use crate::pipeline::Pipeline;
 use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::message;
@@ -20,7 +21,7 @@ use crate::ports::store::{Admission, NonceRefused};
 pub struct Permit {
     agent: AgentId,
     profile: Arc<TrustProfile>,
-    tier: Tier,
+    grade: Grade,
     allowance: Allowance,
     endpoint_mismatch: bool,
 }
@@ -36,9 +37,14 @@ impl Permit {
         &self.profile
     }
 
-    /// The tier that its stake gives it.
+    /// Its tier.
     pub const fn tier(&self) -> Tier {
-        self.tier
+        self.grade.tier
+    }
+
+    /// Its tier, and what gave it.
+    pub const fn grade(&self) -> Grade {
+        self.grade
     }
 
     /// What is left of its budget.
@@ -61,7 +67,7 @@ impl Pipeline {
         match admission {
             Admission::Admitted { remaining } => Ok(Permit {
                 agent,
-                tier: standing.tier(),
+                grade: standing.grade(),
                 allowance: Allowance { limit: quota.limit, remaining },
                 endpoint_mismatch: standing.endpoint_mismatch(),
                 profile: standing.into_profile(),

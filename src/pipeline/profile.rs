@@ -9,7 +9,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::{Allowance, Quota};
-use crate::domain::tier::Tier;
+use crate::domain::tiers::Grade;
 use crate::pipeline::Pipeline;
 use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::ProfileRead;
@@ -29,7 +29,7 @@ pub(super) const READERS_MAX: usize = 16_384;
 pub struct OwnerProfile {
     agent: AgentId,
     profile: Arc<TrustProfile>,
-    tier: Tier,
+    grade: Grade,
     has_key: bool,
     allowance: Allowance,
 }
@@ -45,9 +45,9 @@ impl OwnerProfile {
         &self.profile
     }
 
-    /// The tier that its stake gives it.
-    pub const fn tier(&self) -> Tier {
-        self.tier
+    /// Its tier, and what gave it.
+    pub const fn grade(&self) -> Grade {
+        self.grade
     }
 
     /// True if it has an active key.
@@ -84,9 +84,10 @@ impl Pipeline {
         let proof = self.owners.prove(&self.ports, signed).await?; // 400 timestamp, 404, 401, 503
         let agent = proof.agent();
         let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()))?;
-        let profile = self.profile_of(agent, Some(proof.by().signer), (Parts::Whole, read_time)).await?; // 404, 401, 503
+        let signers = (Some(proof.by().signer), None);
+        let profile = self.profile_of(agent, signers, (Parts::Whole, read_time)).await?; // 404, 401, 503
         let has_key = self.ports.store.has_key(agent).await?; // 500
-        let tier = self.tiers.tier_of(profile.stake);
-        Ok(OwnerProfile { agent, profile, tier, has_key, allowance })
+        let grade = self.tiers.grade(agent, &profile);
+        Ok(OwnerProfile { agent, profile, grade, has_key, allowance })
     }
 }

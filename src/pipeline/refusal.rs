@@ -17,6 +17,9 @@ pub enum Refusal {
     /// The chain could not be read: a fault.
     #[error(transparent)]
     Chain(#[from] ChainFault),
+    /// The chain could not be read, so nobody knows who signed a request: a fault.
+    #[error(transparent)]
+    Unverified(ChainFault),
     /// The store failed: a fault.
     #[error(transparent)]
     Store(#[from] StoreFault),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use alloy::primitives::{Address, U256};
+use alloy::primitives::Address;
 use futures_util::future::Either;
 
 use crate::domain::agent_id::AgentId;
@@ -11,7 +11,8 @@ use crate::domain::denial::Denial;
 use crate::domain::endpoint;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
-use crate::domain::tier::{Tier, TierSource};
+use crate::domain::tier::Tier;
+use crate::domain::tiers::{Grade, Tiers};
 use crate::pipeline::credential::Ask;
 use crate::pipeline::failures::Deposit;
 use crate::pipeline::principal::Principal;
@@ -25,7 +26,7 @@ use crate::ports::chain::Parts;
 pub struct Standing {
     principal: Principal,
     profile: Arc<TrustProfile>,
-    tier: Tier,
+    grade: Grade,
     quota: Quota,
     endpoint_mismatch: bool,
     pub(super) deposit: Option<Box<Deposit>>,
@@ -47,7 +48,11 @@ impl Standing {
 
     /// Its tier.
     pub const fn tier(&self) -> Tier {
-        self.tier
+        self.grade.tier
+    }
+
+    pub(super) const fn grade(&self) -> Grade {
+        self.grade
     }
 
     /// Its quota at the listener that was asked.
@@ -62,10 +67,11 @@ impl Standing {
 
 impl Pipeline {
     pub(super) async fn stand(&self, principal: Principal, ask: &Ask<'_>) -> Result<Standing, Refusal> {
-        let (agent, signer, time) = (principal.agent(), principal.signer(), principal.read_time());
-        let profile = match self.profile_of(agent, signer, (ask.access.parts, time)).await {
+        let (agent, time) = (principal.agent(), principal.read_time());
+        let signers = (principal.signer(), principal.key_signer());
+        let profile = match self.profile_of(agent, signers, (ask.access.parts, time)).await {
             // Boxed: a key whose signer holds the agent carries no room for a read along.
-            Ok(profile) if self.has_ended(&principal, &profile) => {
+            Ok(profile) if self.has_ended(signers.1, &profile) => {
                 Box::pin(self.profile_of_holder(&principal, ask)).await
             }
             read => read,
@@ -75,40 +81,41 @@ impl Pipeline {
             Err(refusal) => Err(refusal),
         };
         match judged {
-            Ok((profile, (tier, quota, endpoint_mismatch))) => {
-                Ok(Standing { principal, profile, tier, quota, endpoint_mismatch, deposit: None })
+            Ok((profile, (grade, quota, endpoint_mismatch))) => {
+                Ok(Standing { principal, profile, grade, quota, endpoint_mismatch, deposit: None })
             }
             Err(refusal) => Err(self.unless_revoked(&principal, ask, refusal).await),
         }
     }
 
-    /// Tier, quota, and whether the origin is another than the declared one.
+    /// Grade, quota, and whether the origin is another than the declared one.
     fn judge(
         &self,
         principal: &Principal,
         profile: &TrustProfile,
         ask: &Ask<'_>,
-    ) -> Result<(Tier, Quota, bool), Refusal> {
-        let (tier, quota) = judge(&self.tiers, ask.access, principal.agent(), profile.stake)?;
+    ) -> Result<(Grade, Quota, bool), Refusal> {
+        let (grade, quota) = judge(&self.tiers, ask.access, principal.agent(), profile)?;
         let endpoint_mismatch = endpoint::mismatch(principal.declared_origin(), ask.origin.as_ref());
         if endpoint_mismatch && ask.access.denies_endpoint_mismatch {
             return Err(Denial::EndpointMismatch { agent: principal.agent() }.into());
         }
-        Ok((tier, quota, endpoint_mismatch))
+        Ok((grade, quota, endpoint_mismatch))
     }
 
     /// The agent's profile. A cached one of which the signer is no holder is older than the signature check and is read
     /// again; if the holders have changed since that check, the signature is no longer one of theirs. One
-    /// without the details that are shown is read again too, or says why it can't be.
+    /// without the details that are shown is read again too, or says why it can't be; one by which the
+    /// key has ended needs none.
     pub(super) async fn profile_of(
         &self,
         agent: AgentId,
-        signer: Option<Address>,
+        (signer, key_signer): (Option<Address>, Option<Address>),
         (parts, time): (Parts, ReadTime),
     ) -> Result<Arc<TrustProfile>, Refusal> {
         let gone = || Denial::AgentNotFound { agent };
         let ports = &self.ports;
-        let profile = match ports.chain.profile(agent) {
+        let profile = match ports.chain.profile(agent, parts) {
             Either::Left(cached) => cached.into_inner()?,
             // Boxed: a key check whose profile is cached carries no room for a timer along.
             Either::Right(read) => Box::pin(time.bound(ports, read)).await?,
@@ -119,8 +126,10 @@ impl Pipeline {
         let is_holder = |profile: &TrustProfile| {
             signer.is_none_or(|signer| self.owners.may_act(&profile.holders, signer))
         };
-        let is_whole = |profile: &TrustProfile| parts == Parts::Gate || profile.details.is_some();
-        if let Some(profile) = profile.filter(|profile| is_holder(profile) && is_whole(profile)) {
+        let suffices = |profile: &TrustProfile| {
+            parts == Parts::Gate || profile.details.is_some() || self.has_ended(key_signer, profile)
+        };
+        if let Some(profile) = profile.filter(|profile| is_holder(profile) && suffices(profile)) {
             return Ok(profile);
         }
         let latest = Box::pin(time.bound(ports, ports.chain.latest_profile(agent, parts))).await?;
@@ -133,19 +142,20 @@ impl Pipeline {
     }
 }
 
-/// The tier of a registered agent with this stake, and the quota of that tier.
+/// The grade of a registered agent with this profile, and the quota of its tier.
 /// Error: [`Denial::TierBlocked`] below the lowest tier that passes.
 pub fn judge(
-    tiers: &TierSource,
+    tiers: &Tiers,
     access: &Access,
     agent: AgentId,
-    stake: U256,
-) -> Result<(Tier, Quota), Denial> {
-    let current = tiers.tier_of(stake);
+    profile: &TrustProfile,
+) -> Result<(Grade, Quota), Denial> {
+    let grade = tiers.grade(agent, profile);
+    let current = grade.tier;
     if let Some(quota) = access.quotas.get(current).filter(|_| current >= access.min_tier) {
-        return Ok((current, quota));
+        return Ok((grade, quota));
     }
     let required = access.min_tier.max(Tier::Bronze);
-    let required_stake = tiers.stake_of(required);
+    let required_stake = tiers.sources().stake_of(required);
     Err(Denial::TierBlocked { agent, current, required, required_stake })
 }

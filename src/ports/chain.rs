@@ -30,7 +30,7 @@ pub enum Parts {
     Whole,
 }
 
-/// A holder of an agent that was asked for a signature.
+/// A holder of an agent that may have been asked for a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
     /// Its address.
@@ -41,7 +41,7 @@ pub struct Asked {
     pub accepts: bool,
 }
 
-/// The holders of an agent, who were asked for a signature.
+/// The holders of an agent, who may have been asked for a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AskedHolders {
     /// The owner.
@@ -54,6 +54,11 @@ impl AskedHolders {
     /// The owner first.
     pub fn iter(&self) -> impl Iterator<Item = &Asked> {
         std::iter::once(&self.owner).chain(&self.wallet)
+    }
+
+    /// True if this account is one of them and has code.
+    pub fn has_code(&self, account: Address) -> bool {
+        self.iter().any(|one| one.address == account && one.has_code)
     }
 
     /// Who they are.
@@ -73,9 +78,9 @@ pub type Reading<'a, T> = Either<Ready<Result<T, ChainFault>>, BoxFuture<'a, Res
 /// [`ChainFault`].
 #[async_trait]
 pub trait Chain: Send + Sync {
-    /// The agent's profile, at most as stale as the configuration allows. Without details where they can't be read because of
-    /// what they are.
-    fn profile(&self, agent: AgentId) -> Reading<'_, Option<Arc<TrustProfile>>>;
+    /// The agent's profile, at most as stale as the configuration allows. Without details where they are not asked for, or
+    /// can't be read because of what they are.
+    fn profile(&self, agent: AgentId, parts: Parts) -> Reading<'_, Option<Arc<TrustProfile>>>;
 
     /// The agent's profile from a read that began after this call; with details where the whole is asked for. A fault may be
     /// that of a read just before.
@@ -87,6 +92,11 @@ pub trait Chain: Send + Sync {
 
     /// Who may act for the agent at the latest block, from a read that began after this call.
     async fn holders(&self, agent: AgentId, asker: Asker) -> Result<Option<Holders>, ChainFault>;
+
+    /// Who may act for the agent at the latest block, and which of them have code. Nobody is asked. From a read that began after
+    /// this call, which all who ask meanwhile share.
+    async fn inspect_holders(&self, agent: AgentId, asker: Asker)
+    -> Result<Option<AskedHolders>, ChainFault>;
 
     /// Who may act for the agent at the latest block, and which of them are contracts that accept this signature (ERC-1271).
     /// From one read that began after this call. A contract's errors are no fault: it does not accept the signature. Such a

@@ -47,6 +47,8 @@ pub(crate) struct Line<'a> {
     pub(crate) credential: Option<&'a str>,
     pub(crate) agent: Option<AgentId>,
     pub(crate) tier: Option<Tier>,
+    /// The domain that a bot has proven.
+    pub(crate) domain: Option<&'a str>,
     pub(crate) min_tier: Option<u8>,
     /// The limit, and what is left of it.
     pub(crate) allowance: Option<Allowance>,
@@ -92,6 +94,7 @@ impl Line<'_> {
             agent = self.agent.map(tracing::field::display),
             tier = self.tier.map(Tier::number),
             min_tier = self.min_tier,
+            domain = self.domain,
             limit = self.allowance.map(|allowance| allowance.limit),
             remaining = self.allowance.map(|allowance| allowance.remaining),
             decision = self.decision,

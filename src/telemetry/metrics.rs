@@ -102,6 +102,10 @@ metrics! {
     key_operations: IntCounterVec = counter("key_operations_total", &["operation", "outcome"]);
     /// Error answers by errorType.
     denials: IntCounterVec = counter("denials_total", &["listener", "error_type"]);
+    /// Requests that bots have signed, on routes that know bots.
+    bot_proofs: IntCounterVec = counter("bot_proofs_total", &["result"]) from ["proven", "unknown", "refused"];
+    /// Reads of key directories of bots.
+    bot_directory_reads: IntCounterVec = counter("bot_directory_reads_total", &["result"]) from ["taken", "failed", "full"];
     /// Decisions of the tier gate and the limiter.
     limiter_decisions: IntCounterVec = counter("limiter_decisions_total", &["tier", "decision"]);
     /// JSON-RPC calls sent.

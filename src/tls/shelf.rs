@@ -1,4 +1,4 @@
-//! Certificates, keys and authorities by the files that they were read from, each as it was when it could last be used.
+//! Certificates, keys, authorities and lists of agents by the files that they were read from, each as it was when it could last be used.
 //!
 //! A file that can't be used holds up no other one: where it was used before, what it held then stays in use.
 
@@ -7,6 +7,7 @@ use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::domain::agent_list::Agents;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::KeyPair;
 use crate::files::{self, Seen};
@@ -19,6 +20,7 @@ pub(crate) struct Shelf {
     pairs: HashMap<KeyPair, Arc<Identity>>,
     authorities: HashMap<PathBuf, Authorities>,
     signing: HashMap<PathBuf, Arc<SigningKeys>>,
+    agents: HashMap<PathBuf, Arc<Agents>>,
 }
 
 /// Reads files, each once, and takes from a shelf what can't be used now and could be before.
@@ -28,6 +30,7 @@ pub(crate) struct Reading<'a> {
     pairs: HashMap<KeyPair, Result<Arc<Identity>, Vec<String>>>,
     authorities: HashMap<PathBuf, Result<Authorities, Vec<String>>>,
     signing: HashMap<PathBuf, Result<Arc<SigningKeys>, Vec<String>>>,
+    agents: HashMap<PathBuf, Result<Arc<Agents>, Vec<String>>>,
     kept: BTreeMap<String, Vec<String>>,
     seen: Seen,
 }
@@ -50,8 +53,8 @@ impl Shelf {
 impl<'a> Reading<'a> {
     /// Begins at a time. A certificate that is not valid then is a warning in the log.
     pub(crate) fn new(former: &'a Shelf, now: UnixSeconds) -> Self {
-        let (pairs, authorities, signing, kept, seen) = Default::default();
-        Self { former, now, pairs, authorities, signing, kept, seen }
+        let (pairs, authorities, signing, agents, kept, seen) = Default::default();
+        Self { former, now, pairs, authorities, signing, agents, kept, seen }
     }
 
     /// The problems of files whose former content is in use, by the file that stands for them.
@@ -62,7 +65,8 @@ impl<'a> Reading<'a> {
     /// Everything that was asked for and can be used, and how each file was before it was read.
     pub(crate) fn finish(self) -> (Shelf, Seen) {
         let (pairs, authorities) = (usable(self.pairs), usable(self.authorities));
-        (Shelf { pairs, authorities, signing: usable(self.signing) }, self.seen)
+        let (signing, agents) = (usable(self.signing), usable(self.agents));
+        (Shelf { pairs, authorities, signing, agents }, self.seen)
     }
 
     /// Everything for which a certificate can't be shown.
@@ -88,6 +92,16 @@ impl<'a> Reading<'a> {
             signing::load(path, problems).map(Arc::new)
         };
         read(read_keys, &former.signing, path, path, load, kept)
+    }
+
+    /// Listed agents.
+    pub(crate) fn agents(&mut self, path: &PathBuf) -> Result<Arc<Agents>, Vec<String>> {
+        let Self { former, agents, kept, seen, .. } = self;
+        let load = |problems: &mut Vec<String>| {
+            seen.look(path);
+            files::agents(path).map(Arc::new).map_err(|problem| problems.push(problem)).ok()
+        };
+        read(agents, &former.agents, path, path, load, kept)
     }
 
     /// Authorities of upstreams.
@@ -139,20 +153,24 @@ mod tests {
         let (folder, old, new) = (Folder::new(), SelfSigned::new("a"), SelfSigned::new("a"));
         let pairs = ["a", "b"].map(|name| folder.pair_of(name, &old.cert_pem, &old.key_pem));
         let ca = folder.write("ca.crt", &old.cert_pem);
+        let list = folder.write("agents", "1 3\n2 1\n");
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, NOW);
         for pair in &pairs {
             reading.identity(pair).unwrap();
         }
         reading.authorities(&ca).unwrap();
+        let agents = reading.agents(&list).unwrap();
         assert!(reading.kept().is_empty());
         let (mut shelf, seen) = reading.finish();
-        let named = ["a.crt", "a.key", "b.crt", "b.key", "ca.crt"].map(|name| folder.path().join(name));
+        let named =
+            ["a.crt", "a.key", "agents", "b.crt", "b.key", "ca.crt"].map(|name| folder.path().join(name));
         assert_eq!(seen.into_files(), named, "each file that is loaded is watched");
 
         folder.pair_of("a", "", &new.key_pem);
         folder.pair_of("b", &new.cert_pem, &new.key_pem);
         folder.write("ca.crt", "");
+        folder.write("agents", "1 3\n2");
         let mut is_replaced = false;
         for _ in 0..2 {
             let mut reading = Reading::new(&shelf, NOW);
@@ -160,8 +178,13 @@ mod tests {
                 pairs.each_ref().map(|pair| reading.identity(pair).unwrap().certified.cert[0].clone());
             assert_eq!(shown, [old.cert_der.clone(), new.cert_der.clone()]);
             assert_eq!(reading.authorities(&ca).unwrap().certificates[0], old.cert_der);
+            assert_eq!(reading.agents(&list).unwrap(), agents);
             let kept: Vec<&String> = reading.kept().keys().collect();
-            assert!(kept.len() == 2 && kept[0].ends_with("a.crt") && kept[1].ends_with("ca.crt"), "{kept:?}");
+            let names = ["a.crt", "agents", "ca.crt"];
+            assert!(
+                kept.len() == 3 && kept.iter().zip(names).all(|(kept, name)| kept.ends_with(name)),
+                "{kept:?}"
+            );
             // Files that nobody names any more are forgotten.
             let now = reading.finish().0;
             assert_eq!(now.replaces(&shelf), !is_replaced, "the second time nothing is new");

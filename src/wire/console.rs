@@ -22,6 +22,7 @@ pub(crate) fn settings(console: &ConsoleSettings, chain_id: u64) -> Vec<u8> {
         "title": console.title,
         "chain": chain,
         "gateway": gateway.map(|gateway| json!({ "url": gateway.base(), "path": console.sample_path })),
+        "images": console.images,
         "developmentRpcUrl": console.development_rpc_url.as_ref().map(url),
     });
     settings.to_string().into_bytes()

@@ -1,7 +1,7 @@
 //! The documents that tell strangers how agents get in: `/.well-known/tiergate`, and the metadata of a protected resource
 //! (RFC 9728), which holds the same. Everything in them is public.
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, U256};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
@@ -9,9 +9,11 @@ use serde_json::{Map, Value, json};
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::eip712::{Eip712Domain, KeyOperation};
 use crate::domain::freshness::Freshness;
+use crate::domain::measure::Measure;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::AcceptedCredentials;
-use crate::domain::tier::{PerTier, TIERS, Tier, TierSource};
+use crate::domain::tier::{PerTier, TIERS, Tier};
+use crate::domain::tiers::TierSources;
 use crate::wire::answers::{Answer, json_text, typed_data, types_of};
 use crate::wire::credentials::{KEY_HEADERS, SIGNATURE_HEADERS};
 
@@ -44,7 +46,7 @@ pub(crate) struct ServiceRules<'a> {
     /// The window of their timestamps.
     pub(crate) window: Freshness,
     /// What gives agents their tiers.
-    pub(crate) tiers: TierSource,
+    pub(crate) tiers: &'a TierSources,
     /// The staked token, where it is known.
     pub(crate) token: Option<Address>,
     pub(crate) token_decimals: u8,
@@ -68,7 +70,7 @@ pub(crate) struct ServiceRules<'a> {
 pub(crate) struct Discovery {
     /// The fields that are the same everywhere.
     common: Map<String, Value>,
-    tiers: TierSource,
+    stakes: [Option<U256>; TIERS.len()],
     key_prefix: String,
     /// A page for people.
     help_url: Option<String>,
@@ -99,6 +101,7 @@ impl Discovery {
         let contracts: Value =
             rules.contracts.iter().map(|(name, address)| ((*name).to_owned(), checksum(*address))).collect();
         let console = rules.keys_url.filter(|_| rules.has_console).map(|url| format!("{url}/console"));
+        let all = (!rules.tiers.are_stakes_alone()).then(|| ("tierSources".to_owned(), sources(rules.tiers)));
         let further = json!({
             "profile": {
                 "types": types_of("ProfileRead", None, &["agentId", "timestamp"]),
@@ -107,7 +110,7 @@ impl Discovery {
             "keyOperations": rules.key_service.map(|service| key_operations(rules.domain, service)),
             "timestampMaxAge": rules.window.max_age_secs,
             "timestampMaxAhead": rules.window.max_ahead_secs,
-            "tierSource": rules.tiers.name(),
+            "tierSource": rules.tiers.names().next(),
             "tokenDecimals": rules.token_decimals,
             "contractSignatures": rules.contract_signatures,
             "agentWallet": rules.agent_wallet,
@@ -117,11 +120,12 @@ impl Discovery {
             "keysUrl": rules.keys_url,
             "consoleUrl": console,
         });
-        let common = [typed_data(rules.domain, None), further].into_iter().flat_map(fields).collect();
+        let common =
+            [typed_data(rules.domain, None), further].into_iter().flat_map(fields).chain(all).collect();
         let docs = || Some(format!("{}/docs", rules.keys_url?));
         Self {
             common,
-            tiers: rules.tiers,
+            stakes: TIERS.map(|tier| rules.tiers.stake_of(tier)),
             key_prefix: rules.key_format.prefix().to_owned(),
             help_url: console.or_else(docs),
         }
@@ -151,14 +155,15 @@ impl Discovery {
     /// The document about the rules.
     fn document(&self, local: &LocalRules<'_>) -> Value {
         let LocalRules { gateway_url, quotas, tenant } = *local;
-        let tiers = TIERS.map(|tier| {
+        let tiers = TIERS.into_iter().zip(self.stakes).map(|(tier, stake)| {
             json!({
                 "tier": tier.number(),
                 "name": tier.name(),
-                "stake": self.tiers.stake_of(tier).map(|stake| stake.to_string()),
+                "stake": stake.map(|stake| stake.to_string()),
                 "requestsPerMinute": quotas.get(tier).map_or(0, |quota| quota.limit),
             })
         });
+        let tiers: Vec<Value> = tiers.collect();
         let mut document = self.common.clone();
         document.extend(fields(json!({ "gatewayUrl": gateway_url, "tiers": tiers })));
         if let Some(TenantRules { min_tier, credentials }) = tenant {
@@ -176,6 +181,22 @@ impl Discovery {
         }
         Value::Object(document)
     }
+}
+
+/// The sources of tiers, each with the contract that is asked and the least number for tier 1, 2, and so on.
+fn sources(tiers: &TierSources) -> Value {
+    let mut measures = tiers.measures.iter().peekable();
+    let told = |source| {
+        // Names come in the same order.
+        let measure = measures.next_if(|measure| measure.source == source);
+        let thresholds = |of: &Measure| of.thresholds.iter().map(ToString::to_string).collect::<Vec<_>>();
+        json!({
+            "source": source,
+            "contract": measure.map(|of| checksum(of.contract)),
+            "thresholds": measure.map(thresholds),
+        })
+    };
+    tiers.names().map(told).collect()
 }
 
 /// The service's name in the types of changes of keys, and those types.

@@ -66,8 +66,6 @@ pub(crate) enum ErrorCause {
     Upstream,
     /// An upstream took too long.
     UpstreamTimeout,
-    /// The chain can't be read to tell who signed a request.
-    Unverified(ChainFault),
     /// The request has passed this gateway before.
     Loop,
     /// The gateway is at one of its limits; nothing was sent to an upstream.
@@ -150,7 +148,7 @@ impl ErrorCause {
             ),
             Self::Refused(Refusal::Denied(denial)) => Row::of_denial(denial),
             Self::Refused(Refusal::Chain(fault)) => Row::of_chain(fault),
-            Self::Unverified(fault) => {
+            Self::Refused(Refusal::Unverified(fault)) => {
                 Row { reason: Some(MessageRefusal::VerificationUnavailable.code()), ..Row::of_chain(fault) }
             }
             Self::Refused(Refusal::Store(_) | Refusal::Entropy(_) | Refusal::Unrecorded(_))

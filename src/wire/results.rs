@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
-use crate::domain::tier::Tier;
+use crate::domain::tiers::Grade;
 use crate::http1::writing::write_decimal;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::profile::OwnerProfile;
@@ -29,15 +29,13 @@ const MOMENT_BYTES: usize = 64;
 pub(crate) struct VerificationResults {
     /// Agents as text: the checksum of an address is a hash, and long numbers are slow to write.
     agents: Cache<AgentId, Arc<Written>>,
-    /// What gives agents their tiers, if it is not their stake.
-    tier_source: Option<&'static str>,
 }
 
 /// An agent's result without the fields that each request has of its own.
 struct Written {
     /// The profile that was written. It is kept, so that no other can have its place in memory.
     profile: Arc<TrustProfile>,
-    tier: Tier,
+    grade: Grade,
     /// The fields before `timestamp`, without the closing brace.
     before: Vec<u8>,
     /// The fields behind `endpointMismatch`, without the opening brace.
@@ -70,7 +68,8 @@ struct AgentPart<'a> {
     trust_tier: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
     tier_source: Option<&'static str>,
-    staked_amount: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    staked_amount: Option<&'a str>,
     /// This and the next ones are there wherever the whole profile is asked for, as it is for all answers.
     reputation: Option<ReputationPart>,
     validation: Option<ValidationPart<'a>>,
@@ -122,26 +121,26 @@ impl Serialize for Checksummed {
 }
 
 impl VerificationResults {
-    /// Results about agents whose tiers this gives them; `None`: their stake.
-    pub(crate) fn new(tier_source: Option<&'static str>) -> Self {
-        Self { agents: Cache::new(AGENTS_KEPT), tier_source }
+    pub(crate) fn new() -> Self {
+        Self { agents: Cache::new(AGENTS_KEPT) }
     }
 
     /// 200 of `POST /verify` and `POST /verify/signature`, verified at this time.
     pub(crate) fn answer(&self, permit: &Permit, verified_at: UnixSeconds) -> Answer {
-        let written = self.written(permit.agent(), permit.tier(), permit.profile());
+        let written = self.written(permit.agent(), permit.grade(), permit.profile());
         let mut headers = HeaderMap::with_capacity(6);
         write_allowance(&mut headers, permit.allowance());
         json_text(StatusCode::OK, headers, written.at(verified_at, permit.endpoint_mismatch()))
     }
 
-    fn written(&self, agent: AgentId, tier: Tier, profile: &Arc<TrustProfile>) -> Arc<Written> {
+    fn written(&self, agent: AgentId, grade: Grade, profile: &Arc<TrustProfile>) -> Arc<Written> {
         let known = self.agents.get(&agent);
-        if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.profile, profile) && known.tier == tier)
+        if let Some(known) =
+            known.filter(|known| Arc::ptr_eq(&known.profile, profile) && known.grade == grade)
         {
             return known;
         }
-        let written = Arc::new(Written::new((agent, tier, self.tier_source), Arc::clone(profile)));
+        let written = Arc::new(Written::new((agent, grade), Arc::clone(profile)));
         if written.before.len() + written.behind.len() <= KEPT_BYTES_MAX {
             self.agents.insert(agent, Arc::clone(&written));
         }
@@ -150,13 +149,9 @@ impl VerificationResults {
 }
 
 /// 200 of `POST /profile`, read at this time.
-pub(crate) fn owner_profile(
-    read: &OwnerProfile,
-    tier_source: Option<&'static str>,
-    read_at: UnixSeconds,
-) -> Answer {
+pub(crate) fn owner_profile(read: &OwnerProfile, read_at: UnixSeconds) -> Answer {
     let result = ProfileResult {
-        agent: AgentPart::new((read.agent(), read.tier(), tier_source), read.profile()),
+        agent: AgentPart::new((read.agent(), read.grade()), read.profile()),
         organizations: organizations(read.profile()),
         has_key: read.has_key(),
         timestamp: read_at.0,
@@ -167,16 +162,13 @@ pub(crate) fn owner_profile(
 }
 
 impl<'a> AgentPart<'a> {
-    fn new(
-        (agent, tier, tier_source): (AgentId, Tier, Option<&'static str>),
-        profile: &'a TrustProfile,
-    ) -> Self {
+    fn new((agent, grade): (AgentId, Grade), profile: &'a TrustProfile) -> Self {
         let details = profile.details.as_ref();
         Self {
             agent_id: agent.to_string(),
             owner: profile.owner_text(),
-            trust_tier: tier.number(),
-            tier_source,
+            trust_tier: grade.tier.number(),
+            tier_source: grade.source,
             staked_amount: profile.stake_text(),
             reputation: details.map(|details| reputation(&details.reputation)),
             validation: details.map(|details| validation(&details.validation)),
@@ -218,8 +210,8 @@ fn organization(organization: &Organization) -> OrganizationPart<'_> {
 }
 
 impl Written {
-    fn new(agent: (AgentId, Tier, Option<&'static str>), profile: Arc<TrustProfile>) -> Self {
-        let (_, tier, _) = agent;
+    fn new(agent: (AgentId, Grade), profile: Arc<TrustProfile>) -> Self {
+        let (_, grade) = agent;
         let before = Before { valid: true, agent: AgentPart::new(agent, &profile) };
         // String keys and finite numbers always serialise.
         let mut before = serde_json::to_vec(&before).unwrap_or_default();
@@ -227,7 +219,7 @@ impl Written {
         let mut behind =
             serde_json::to_vec(&Behind { organizations: organizations(&profile) }).unwrap_or_default();
         behind.drain(..1);
-        Self { tier, before, behind, profile }
+        Self { grade, before, behind, profile }
     }
 
     /// The whole result.
@@ -258,12 +250,18 @@ mod tests {
         Details, LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
     };
     use crate::domain::tier::Tier;
+    use crate::domain::tiers::Grade;
 
     fn profile(uri: &str) -> Arc<TrustProfile> {
+        Arc::new(profile_with(uri, Some(U256::from(5))))
+    }
+
+    fn profile_with(uri: &str, stake: Option<U256>) -> TrustProfile {
         let evidence = "\"quoted\"".to_owned();
-        Arc::new(TrustProfile {
+        TrustProfile {
             holders: Holders::owned_by(Address::repeat_byte(0xab)),
-            stake: U256::from(5),
+            stake,
+            measured: None,
             details: Some(Details {
                 reputation: Reputation {
                     total_score: I256::unchecked_from(-9),
@@ -287,11 +285,16 @@ mod tests {
                 }],
             }),
             texts: Texts::default(),
-        })
+        }
     }
 
-    fn result(results: &VerificationResults, tier: Tier, profile: &Arc<TrustProfile>) -> Value {
-        let written = results.written(AgentId::new(U256::from(7)), tier, profile);
+    /// By stakes alone.
+    const fn staked(tier: Tier) -> Grade {
+        Grade { tier, source: None }
+    }
+
+    fn result(results: &VerificationResults, grade: Grade, profile: &Arc<TrustProfile>) -> Value {
+        let written = results.written(AgentId::new(U256::from(7)), grade, profile);
         serde_json::from_slice(&written.at(UnixSeconds(9), true)).unwrap()
     }
 
@@ -315,28 +318,38 @@ mod tests {
             "endpointMismatch": true,
             "organizations": [{ "orgId": "3", "name": "Guild", "verified": false }],
         });
-        assert_eq!(result(&VerificationResults::new(None), Tier::Silver, &profile("ipfs://a")), expected);
+        let results = VerificationResults::new();
+        assert_eq!(result(&results, staked(Tier::Silver), &profile("ipfs://a")), expected);
+        let mut expected = expected;
+        expected["tierSource"] = json!("erc20");
+        let grade = |source| Grade { tier: Tier::Silver, source: Some(source) };
+        let (kept, unread) = (profile("ipfs://a"), Arc::new(profile_with("ipfs://a", None)));
+        assert_eq!(result(&results, grade("erc20"), &kept), expected, "other sources are named");
+        expected["tierSource"] = json!("list");
+        assert_eq!(result(&results, grade("list"), &kept), expected, "at once");
+        expected.as_object_mut().unwrap().remove("stakedAmount");
+        assert_eq!(result(&results, grade("list"), &unread), expected, "no vault is read");
     }
 
     #[test]
     fn a_profile_that_was_read_anew_and_another_tier_are_shown_at_once() {
-        let results = VerificationResults::new(None);
+        let results = VerificationResults::new();
         for (uri, tier) in [("a", Tier::Bronze), ("b", Tier::Bronze), ("b", Tier::Gold), ("a", Tier::Gold)] {
-            let shown = result(&results, tier, &profile(uri));
+            let shown = result(&results, staked(tier), &profile(uri));
             assert_eq!((&shown["metadataURI"], &shown["trustTier"]), (&json!(uri), &json!(tier.number())));
         }
         let (first, again) = (profile("a"), profile("a"));
-        let written = |profile| results.written(AgentId::new(U256::from(7)), Tier::Gold, profile);
+        let written = |profile| results.written(AgentId::new(U256::from(7)), staked(Tier::Gold), profile);
         assert!(Arc::ptr_eq(&written(&first), &written(&first)), "kept while the profile is the same");
         assert!(!Arc::ptr_eq(&written(&first), &written(&again)));
     }
 
     #[test]
     fn long_texts_of_strangers_are_not_kept() {
-        let results = VerificationResults::new(None);
-        result(&results, Tier::Gold, &profile(&"x".repeat(16 * 1024)));
+        let results = VerificationResults::new();
+        result(&results, staked(Tier::Gold), &profile(&"x".repeat(16 * 1024)));
         assert_eq!(results.agents.len(), 0);
-        result(&results, Tier::Gold, &profile("ipfs://a"));
+        result(&results, staked(Tier::Gold), &profile("ipfs://a"));
         assert_eq!(results.agents.len(), 1);
     }
 }

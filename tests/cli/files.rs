@@ -152,3 +152,32 @@ fn a_first_configuration_passes_the_check_once_chain_and_contracts_are_named_and
         assert!(said.contains("--identity") && !folder.path().join("third.toml").exists(), "{said}");
     }
 }
+
+#[test]
+fn a_first_configuration_for_erc8004_needs_a_chain_alone_where_its_registries_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tiergate.toml");
+    let run = |args: &[&str]| command(args).current_dir(folder.path()).output().unwrap();
+    let init = |further: &[&str]| {
+        let _ = fs::remove_file(&file);
+        let written = run(&[&["init", "--name", "API", "--registries", "erc8004"], further].concat());
+        assert!(written.status.success(), "{written:?}");
+        (run(&["check", "--strict"]), fs::read_to_string(&file).unwrap().parse::<toml::Table>().unwrap())
+    };
+    let (checked, written) = init(&["--chain-id", "8453"]);
+    assert!(checked.status.success(), "{checked:?}");
+    let keys = |section: &str| written[section].as_table().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys("chain"), ["chain_id", "contracts", "registries", "rpc_urls"]);
+    assert_eq!(keys("tiers"), ["requests_per_minute", "source", "tier"]);
+    assert_eq!(written["tiers"]["source"].as_str(), Some("everyone"));
+
+    let (checked, _) = init(&["--chain-id", "31337"]);
+    assert!(
+        failure(&checked, 2).contains("chain.contracts.identity: is required; no ERC-8004 registry is known")
+    );
+    let (checked, written) = init(&["--chain-id", "31337", "--identity", REGISTRY, "--stake-vault", VAULT]);
+    assert!(checked.status.success(), "{checked:?}");
+    assert_eq!(written["chain"]["registries"].as_str(), Some("erc8004"));
+    assert!(written["tiers"].get("stake").is_some() && written["tiers"].get("source").is_none());
+    assert!(!run(&["init", "other.toml", "--registries", "erc721"]).status.success());
+}

@@ -1,7 +1,9 @@
 //! Signing without a wallet of the browser, and deployments without gateway and public node.
 
+use std::collections::BTreeSet;
+
 use alloy::primitives::U256;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::browser::Browser;
 use crate::redirects::{run, show_the_key_to_no_other_server, snippets};
@@ -30,12 +32,12 @@ fn a_signature_made_elsewhere_is_pasted_without_any_wallet() {
     assert_eq!((&typed["primaryType"], &typed["message"]["agentId"]), (&json!("Verification"), &json!("2")));
     let file = "document.getElementById('typed-file').href";
     let file = stage.browser.until(&format!("decodeURIComponent({file}.split(',')[1])"));
-    assert_eq!(serde_json::from_str::<serde_json::Value>(file.as_str().unwrap()).unwrap(), typed);
+    assert_eq!(serde_json::from_str::<Value>(file.as_str().unwrap()).unwrap(), typed);
     stage.browser.click("#typed-copy");
     stage.text("typed-copy", "Copied");
     let origin = stage.url();
     let copied = stage.browser.command("clipboard", origin);
-    assert_eq!(serde_json::from_str::<serde_json::Value>(copied.as_str().unwrap()).unwrap(), typed);
+    assert_eq!(serde_json::from_str::<Value>(copied.as_str().unwrap()).unwrap(), typed);
 
     let paste = |stage: &mut Stage, text: &str| {
         stage.browser.write("#signature", text);
@@ -102,6 +104,46 @@ fn with_types_of_their_own_the_page_shows_the_services_name_and_each_change_is_s
     stage.text("sign-note", "The service takes this signature for reading only.");
     stage.sign();
     stage.has_kept_to_itself();
+}
+
+#[test]
+fn where_the_operator_allows_it_an_agents_image_is_loaded_by_https_alone() {
+    let Some(mut browser) = Browser::start() else { return };
+    browser.command("wallet", wallet(&[ALICE]));
+    let chain = Chain::dev();
+    let mint = |image: &str| {
+        chain.mint(ALICE, &format!("data:application/json,%7B%22image%22:%22{image}%22%7D")).to_string()
+    };
+    let shown = "https://images.example/a.png";
+    let of_shown = mint(shown);
+    let long = format!("https://images.example/{}", "a".repeat(2_048));
+    let others = ["http://images.example/b.png", "data:image/png;base64,AA", "//images.example/c.png", &long];
+    let of_others = others.map(mint);
+    let settings =
+        Settings::new(chain.node, &chain.contracts).set("console.enabled", true).set("console.images", true);
+    let mut stage = Stage::over(browser, Service::start(settings), chain);
+    stage.browser.command("answers", json!({ "/a.png": { "status": 200, "body": null } }));
+    stage.open(&of_shown);
+    stage.connect();
+    stage.ask("#read");
+    stage.sign();
+    let image = stage.browser.until("document.querySelector('#profile img')?.complete && document.querySelector('#profile img').outerHTML");
+    assert!(image.as_str().unwrap().contains("referrerpolicy=\"no-referrer\""), "{image}");
+    stage.text("loads", "nothing from elsewhere but an agent's own image");
+    for agent in of_others {
+        stage.open(&agent);
+        stage.connect();
+        stage.ask("#read");
+        stage.sign();
+        stage.text("profile-facts", "Metadata URI");
+        stage.browser.until("!document.querySelector('#profile img')");
+    }
+    let report = stage.browser.command("report", true);
+    let asked = report["requested"].as_array().unwrap().iter();
+    let asked: BTreeSet<_> = asked.filter_map(Value::as_str).filter(|url| url.contains("images.")).collect();
+    assert_eq!(asked, [shown].into());
+    let own = stage.url();
+    assert_eq!(stage.browser.has_asked_only(&[&own, "https://images.example"]), [""; 0]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::support::world::World;
 pub(crate) const CASES: &[Case<World>] = cases![
     without_the_setting_there_is_no_page,
     the_page_and_its_files_are_served_under_a_strict_policy,
-    the_page_is_told_the_chain_and_the_gateway,
+    the_page_is_told_the_chain_the_gateway_and_that_images_may_be_loaded,
 ];
 
 const FILES: [(&str, &str); 3] = [
@@ -31,9 +31,15 @@ fn without_the_setting_there_is_no_page(world: &World) {
 /// The headers of every file of the page, for a page that may connect to these origins beside its own.
 #[track_caller]
 fn is_guarded(answer: &Answer, origins: &str) {
+    loads_images(answer, origins, "");
+}
+
+/// The same for a page that may load images from these sources too.
+#[track_caller]
+fn loads_images(answer: &Answer, origins: &str, images: &str) {
     let policy = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'{origins}; \
-         img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+         img-src 'self' data:{images}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     );
     for (name, value) in [
         ("content-security-policy", policy.as_str()),
@@ -71,6 +77,7 @@ fn the_page_and_its_files_are_served_under_a_strict_policy(world: &World) {
         "title": "Tiergate",
         "chain": null,
         "gateway": null,
+        "images": false,
         "developmentRpcUrl": null,
     });
     assert_eq!(service.get("/console/settings.json").success(200), usual);
@@ -84,7 +91,7 @@ fn the_page_and_its_files_are_served_under_a_strict_policy(world: &World) {
     );
 }
 
-fn the_page_is_told_the_chain_and_the_gateway(world: &World) {
+fn the_page_is_told_the_chain_the_gateway_and_that_images_may_be_loaded(world: &World) {
     let settings = world
         .settings()
         .set("signature.chain_id", 31_337)
@@ -95,6 +102,7 @@ fn the_page_is_told_the_chain_and_the_gateway(world: &World) {
         .set("console.currency", "EXA")
         .set("console.gateway_url", "https://gate.example:8443/below/")
         .set("console.sample_path", "/v1/forecast?days=3")
+        .set("console.images", true)
         .set("console.development_rpc_url", "http://127.0.0.1:8545/node");
     let service = Service::start(settings);
     let expected = json!({
@@ -106,10 +114,12 @@ fn the_page_is_told_the_chain_and_the_gateway(world: &World) {
             "nativeCurrency": { "name": "EXA", "symbol": "EXA", "decimals": 18 },
         },
         "gateway": { "url": "https://gate.example:8443/below", "path": "/v1/forecast?days=3" },
+        "images": true,
         "developmentRpcUrl": "http://127.0.0.1:8545/node",
     });
     let answer = service.get("/console/settings.json");
     assert_eq!(answer.success(200), expected);
-    is_guarded(&answer, " https://gate.example:8443 http://127.0.0.1:8545");
-    is_guarded(&service.get("/console"), " https://gate.example:8443 http://127.0.0.1:8545");
+    let origins = " https://gate.example:8443 http://127.0.0.1:8545";
+    loads_images(&answer, origins, " https:");
+    loads_images(&service.get("/console"), origins, " https:");
 }

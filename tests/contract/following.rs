@@ -134,7 +134,7 @@ pub(crate) fn warm(service: &Service, key: &str) {
 }
 
 /// Contract calls sent.
-fn calls(service: &Service) -> f64 {
+pub(crate) fn calls(service: &Service) -> f64 {
     service.samples().get("tiergate_rpc_calls_total{method=\"eth_call\"}")
 }
 

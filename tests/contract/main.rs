@@ -41,9 +41,11 @@ mod provider_keys;
 mod redis_faults;
 mod replicas;
 mod secrets;
+mod several_sources;
 mod signing;
 mod sold;
 mod strangers;
+mod tier_sources;
 mod tiers;
 mod validation;
 mod verify;
@@ -64,6 +66,8 @@ const TOPICS: &[Topic<World>] = &[
     ("balanced", CHAINS, balanced::CASES),
     ("erc8004", ONCE, erc8004::CROWDS),
     ("erc8004", CHAINS, erc8004::CASES),
+    ("tier_sources", CHAINS, tier_sources::CASES),
+    ("several_sources", CHAINS, several_sources::CASES),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
     ("http", ONCE, http::CASES),
     ("kept", ONCE, kept::CASES),

@@ -274,15 +274,10 @@ fn a_redis_that_is_absent_at_the_start_is_waited_for(world: &World) {
 }
 
 fn after_a_failover_nothing_that_replicas_have_is_undone(world: &World) {
-    let mut master = Redis::start(&[]);
-    let follows = ["--replicaof", master.host(), "6379", "--replica-announce-ip", "{ip}"];
-    let replica = Redis::start(&[&follows[..], &["--repl-diskless-sync-delay", "0"]].concat());
-    until("the replica has what its master has", SOON, || replica.follows().then_some(()));
-    let sentinel = Redis::start_sentinel(&master);
+    let [mut master, _replica, sentinel] = Redis::start_watched();
     let url = format!("redis-sentinel://{sentinel}/service/0");
     master.be_in_use(0);
     let scene = Scene::new(world, &url, 1);
-    until("the Sentinel knows the replica", SOON, || sentinel.knows_a_replica().then_some(()));
     until("everything is replicated", SOON, || (master.acknowledged() > 0).then_some(()));
     scene.while_asked(|| {
         until("the window is full", SOON, || {

@@ -11,7 +11,7 @@ use crate::rig::authz::{Asked, DIALECTS, Decision, Dialect, Told, Verdict};
 use crate::rig::case::{Case, cases};
 use crate::rig::checks::Check;
 use crate::rig::credentials::{replaced, signed, signed_with, without};
-use crate::rig::identity::{expected, told as identity_at};
+use crate::rig::identity::{everyone_is_gold, expected, graded, told as identity_at};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, PAGE, Stage, agents_path, public_path, unique};
 use crate::support::agents::{LIMITS, unknown_key};
@@ -25,6 +25,7 @@ pub(crate) const CASES: &[Case] = cases![
     keys_and_signatures_of_every_form_mean_the_same,
     routes_mean_the_same,
     agents_of_every_tier_pass_with_the_same_identity,
+    the_source_of_a_tier_and_a_stake_that_is_not_read_mean_the_same,
     an_origin_means_the_same,
     pages_of_other_origins_read_the_same,
     documents_are_shown_by_our_gateway_alone,
@@ -214,6 +215,24 @@ fn agents_of_every_tier_pass_with_the_same_identity(stage: &Stage) {
             }
         }
         assert_eq!(asked.site.upstream.seen_at(&path).len(), 1, "the others forward themselves");
+    }
+}
+
+/// What is not set is stripped, as each decision is checked for.
+fn the_source_of_a_tier_and_a_stake_that_is_not_read_mean_the_same(stage: &Stage) {
+    for has_vault in [false, true] {
+        let asked = Asked::start(everyone_is_gold(Site::of(stage), has_vault).agent(2));
+        let forged = Told::get(ACME, &agents_path())
+            .of_tenant("t")
+            .key(asked.site.key())
+            .with("X-Agent-Staked-Amount", "1")
+            .with("X-Agent-Tier-Source", "forged");
+        let wanted = graded(asked.site.agent(), has_vault);
+        assert_eq!(direct(&asked, &forged).status, 200);
+        assert_eq!(identity_at(&asked.site.upstream.only(&forged.target)), wanted);
+        for dialect in DIALECTS {
+            assert_eq!(asked.ask(dialect, &forged).passes().identity, wanted, "{dialect:?}");
+        }
     }
 }
 

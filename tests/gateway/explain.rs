@@ -6,21 +6,28 @@ use std::process::Output;
 use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
+use crate::rig::identity::everyone_is_gold;
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage};
 use crate::rig::tenants::Tenant;
 use crate::support::agents::unknown_key;
 use crate::support::process::{free_port, own_ip};
+use crate::support::signing::{ALICE, BOB};
+use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 use crate::support::world::Kind;
 
-pub(crate) const CASES: &[Case] =
-    cases![explain_decides_as_the_gateway_does, a_key_is_looked_up_in_a_shared_store_only];
+pub(crate) const CASES: &[Case] = cases![
+    explain_decides_as_the_gateway_does,
+    a_key_is_looked_up_in_a_shared_store_only,
+    a_key_that_has_ended_with_its_signer_is_explained_as_the_gateway_answers,
+];
 
 pub(crate) const IN_WORDS: &[Case] = cases![
     explain_names_what_shadows_and_is_shadowed,
     explain_says_when_the_chain_cannot_be_read,
     explain_refuses_questions_that_are_none,
+    explain_names_the_source_of_a_tier_and_a_stake_only_where_a_vault_is_read,
     a_tenant_that_other_gateways_ask_for_is_explained_by_its_id,
 ];
 
@@ -132,6 +139,47 @@ fn a_key_is_looked_up_in_a_shared_store_only(stage: &Stage) {
     }
     assert_eq!(by_key(ACME, &format!("{key}0"))["errorType"], "VALIDATION_ERROR");
     assert_eq!(by_key("keyless.test", &key)["errorType"], "INVALID_API_KEY");
+}
+
+fn explain_names_the_source_of_a_tier_and_a_stake_only_where_a_vault_is_read(stage: &Stage) {
+    let (agent, staked) = (stage.world().agent(1), json!("1000000000000000000000"));
+    for (has_vault, stake) in [(true, Some(&staked)), (false, None)] {
+        let site = everyone_is_gold(Site::of(stage), has_vault).start();
+        let told = explained(&site, ACME, "/x", &["--agent-id", &agent.text()]);
+        assert_eq!((&told["tier"], &told["tierSource"]), (&json!(3), &json!("everyone")), "{told}");
+        assert_eq!((told.get("stake"), told.get("minStake")), (stake, stake), "{told}");
+    }
+}
+
+fn a_key_that_has_ended_with_its_signer_is_explained_as_the_gateway_answers(stage: &Stage) {
+    let site = &Site::of(stage).set("keys.end_with_signer", true).start();
+    let agent = stage.world().agent(2);
+    let file = site.gateway.service.folder.path().join("key");
+    let key = agent.generate(&site.gateway.service);
+    fs::write(&file, &key).unwrap();
+    let told = || explained(site, ACME, "/x", &["--api-key-file", file.to_str().unwrap()]);
+    let before = told();
+    if !stage.world().is(Kind::Redis) {
+        assert_eq!(before["decision"], "unknown");
+        return;
+    }
+    assert_eq!(
+        (&before["decision"], &before["keySigner"]),
+        (&json!("admitted"), &before["owner"]),
+        "{before}"
+    );
+    stage.world().chain().transfer(ALICE, BOB, agent.id);
+    let after = told();
+    assert_eq!((&after["status"], &after["errorType"]), (&json!(401), &json!("INVALID_API_KEY")), "{after}");
+    assert_eq!(
+        (&after["keySigner"], &after["owner"]),
+        (&before["owner"], &json!(BOB.address.to_checksum(None)))
+    );
+    assert!(after["keyWhy"].as_str().unwrap().contains("ended"), "{after}");
+    until("the gateway refuses it", SOON, || {
+        let answer = site.gateway.ask(&Request::new("GET", ACME, "/x").key(&key));
+        (answer.status == 401).then(|| assert_eq!(answer.json()["error"], after["error"]))
+    });
 }
 
 fn explain_names_what_shadows_and_is_shadowed(stage: &Stage) {

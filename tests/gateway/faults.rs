@@ -307,7 +307,7 @@ fn what_passed_on_a_disk_that_is_nearly_full_is_remembered_and_the_rest_is_not(s
     let file = site.gateway.service.data().join("tiergate.redb");
     limit_files(&site, &(std::fs::metadata(file).unwrap().len() * 3).to_string());
     let mut asked: Vec<(Request, u16)> = Vec::new();
-    until("requests fail for want of room", SOON * 3, || {
+    until("requests fail for want of room", SOON * 6, || {
         let request = site.by_signature();
         let answer = site.gateway.ask(&request);
         assert!(matches!(answer.status, 200 | 500), "{}", answer.text());

@@ -3,7 +3,7 @@
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, H2Upstream, Message};
-use crate::rig::identity::{expected, identity, identity_of, told};
+use crate::rig::identity::{everyone_is_gold, expected, graded, identity, identity_of, told};
 use crate::rig::refusals::{is_malformed, refused};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case] = cases![
     forged_identity_is_gone_over_http_2,
     forged_identity_in_trailers_is_gone,
     forged_identity_named_in_connection_is_ours_still,
+    the_source_of_a_tier_is_told_and_a_stake_only_where_a_vault_is_read_not_even_a_forged_one,
     no_header_overrides_the_path_that_was_judged,
     proxies_that_are_trusted_alone_say_how_a_request_came,
 ];
@@ -95,11 +96,15 @@ pub(crate) const FORGED: &[&str] = &[
     "X'Agent'Owner",
     "X-Agent-Tier",
     "X_AGENT_TIER",
+    "X-Agent-Tier-Source",
+    "X_Agent_Tier_Source",
     "X-Agent-Staked-Amount",
     "X-Agent-Endpoint-Mismatch",
     "X-Agent-Assertion",
     "x_agent_assertion",
     "X.Agent.Assertion",
+    "X-Agent-Domain",
+    "X_Agent_Domain",
     "X-Agent-Anything",
     "X-Agent-",
     "x_agent_",
@@ -169,7 +174,7 @@ fn forged_identity_named_in_connection_is_ours_still(stage: &Stage) {
         Request::get(ACME, path).key(&key).with("Connection", options).with("X-Agent-Tier", "4")
     };
     for options in [
-        "x-agent-id, x-agent-owner, x-agent-tier, x-agent-staked-amount, x-agent-endpoint-mismatch",
+        "x-agent-id, x-agent-owner, x-agent-tier, x-agent-tier-source, x-agent-staked-amount, x-agent-endpoint-mismatch, x-agent-domain",
         "X-Agent-Tier",
         "keep-alive, X_Agent_Id",
     ] {
@@ -181,6 +186,20 @@ fn forged_identity_named_in_connection_is_ours_still(stage: &Stage) {
     let path = agents_path();
     is_malformed(&site.gateway.ask(&request(&path, "x-api-key, authorization, x-forwarded-for, host")));
     site.is_unseen(&path);
+}
+
+/// Where the stake is one source of several it is told beside the source that counted.
+fn the_source_of_a_tier_is_told_and_a_stake_only_where_a_vault_is_read_not_even_a_forged_one(stage: &Stage) {
+    for (has_vault, way) in [(false, "relay"), (false, "library"), (true, "relay")] {
+        let site = everyone_is_gold(Site::of(stage), has_vault).way(way).agent(2).start();
+        let wanted = graded(site.agent(), has_vault);
+        let path = agents_path();
+        let request = Request::get(ACME, &path).key(site.key());
+        let request = FORGED.iter().fold(request, |request, name| request.with(name, "forged"));
+        let answer = site.gateway.ask(&request);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(told(&site.upstream.only(&path)), wanted, "{way}");
+    }
 }
 
 /// Headers by which some server takes another path, or another proxy, than it was asked for.

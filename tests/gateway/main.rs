@@ -25,6 +25,7 @@ mod authz_parity;
 mod balancing;
 mod behind;
 mod bodies;
+mod bots;
 mod caches;
 mod credentials;
 mod crowds;
@@ -43,6 +44,7 @@ mod http2;
 mod identity;
 mod in_flight;
 mod limits;
+mod listed;
 mod loops;
 mod metrics;
 mod mounted;
@@ -110,6 +112,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("reload", ONCE, reload::CASES),
     ("mounted", ONCE, mounted::CASES),
     ("refused", ONCE, refused::CASES),
+    ("listed", ONCE, listed::CASES),
     ("differential", ONCE, differential::CASES),
     ("dialects", ONCE, dialects::CASES),
     ("retries", ONCE, retries::CASES),
@@ -125,6 +128,9 @@ const TOPICS: &[Topic<Stage>] = &[
     ("unknown_keys", STORES, unknown_keys::OF_A_NEIGHBOUR),
     ("visitors", STORES, visitors::CASES),
     ("visitors", &[Kind::Redis], visitors::OF_REDIS),
+    ("bots", ONCE, bots::CASES),
+    ("bots", STORES, bots::STORED),
+    ("bots", &[Kind::Redis], bots::OF_REDIS),
     ("endings", ONCE, endings::CASES),
     ("endings", ONCE, early_ends::CASES),
     ("upgrades", ONCE, upgrades::CASES),
@@ -139,6 +145,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("credentials", STORES, credentials::STORED),
     ("signed_requests", ONCE, signed_requests::CASES),
     ("signed_requests", STORES, signed_requests::STORED),
+    ("signed_requests", &[Kind::Redis], signed_requests::OF_REDIS),
     ("secrets", ONCE, secrets::CASES),
     ("access_log", ONCE, access_log::CASES),
     ("explain", STORES, explain::CASES),

@@ -1,11 +1,16 @@
 //! Requests that are signed themselves (ERC-8128): once, by who may act for the agent, and with the body that was signed.
 
+use std::collections::BTreeSet;
+
 use alloy::primitives::U256;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::rig::authz::{Asked, DIALECTS};
+use crate::rig::authz::{Asked, DIALECTS, Dialect, Told};
 use crate::rig::case::{Case, cases};
+use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::messages::Signing;
 use crate::rig::site::{Site, SiteBuilder};
@@ -13,13 +18,19 @@ use crate::rig::stage::{ACME, Stage, agents_path};
 use crate::rig::tenants::Tenant;
 use crate::support::agents::{Agent, unknown_key};
 use crate::support::client::Answer;
+use crate::support::redis::Redis;
+use crate::support::relay::{Behaviour, Relay};
 use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
+use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     each_part_of_a_signed_request_that_is_altered_is_refused,
+    each_refusal_has_its_name_and_status_and_reaches_no_upstream,
     a_401_says_what_to_sign_and_the_terms_are_published,
     other_credentials_beside_a_signed_request_are_400_and_other_signatures_are_nothing,
+    the_scheme_that_is_signed_is_the_one_that_the_client_used,
+    without_the_chain_nobody_knows_who_signed_and_no_nonce_is_used_up,
     a_body_that_lies_never_arrives_whole,
     a_body_that_is_held_reaches_the_upstream_right_or_not_at_all,
     a_body_that_lies_never_arrives_whole_over_http_2,
@@ -31,6 +42,9 @@ pub(crate) const CASES: &[Case] = cases![
 /// Cases that the store has a part in.
 pub(crate) const STORED: &[Case] =
     cases![a_signed_request_passes_once_at_all_replicas, a_refusal_of_any_kind_uses_up_no_nonce,];
+
+pub(crate) const OF_REDIS: &[Case] =
+    cases![a_signed_request_that_passed_before_a_failover_passes_nowhere_after_it];
 
 /// A tenant that takes signed requests alone.
 fn signed_only(stage: &Stage) -> SiteBuilder<'_> {
@@ -87,6 +101,46 @@ fn a_signed_request_passes_once_at_all_replicas(stage: &Stage) {
     let sibling = stage.world().agent(3);
     let same = Signing { nonce: signing.nonce.clone(), ..get(stage, &sibling, &path) };
     assert_eq!(site.gateway.ask(&same.request()).status, 200);
+}
+
+fn a_signed_request_that_passed_before_a_failover_passes_nowhere_after_it(stage: &Stage) {
+    let [mut master, _replica, sentinel] = Redis::start_watched();
+    let url = format!("redis-sentinel://{sentinel}/service/0");
+    // Signatures are refused for two seconds after a start and after a failover.
+    let site = signed_only(stage).set("store.redis.url", url).set("signature.max_ahead", "1s").start();
+    let gateways = [&site.gateway, &site.gateway.twin(|settings| settings)];
+    let (agent, path) = (stage.world().agent(3), agents_path());
+    let passes = |gateway: &Gateway| {
+        until("a request that is signed anew passes", SOON, || {
+            let signing = Signing { lasts: 300, ..get(stage, &agent, &path) };
+            let answer = gateway.ask(&signing.request());
+            if answer.status != 200 {
+                is_refused(&answer, 503, "signature_verification_unavailable");
+            }
+            (answer.status == 200).then_some(signing)
+        })
+    };
+    let used = gateways.map(passes);
+    let is_refused_everywhere = |status, reason| {
+        for gateway in gateways {
+            used.iter().for_each(|used| is_refused(&gateway.ask(&used.request()), status, reason));
+        }
+    };
+    is_refused_everywhere(401, "nonce_reused");
+    until("both are replicated", SOON, || (master.acknowledged() > 0).then_some(()));
+    master.kill();
+    for gateway in gateways {
+        until("the gateway has found the new master", SOON, || {
+            let status = gateway.ask(&used[0].request()).status;
+            assert!(matches!(status, 500 | 503), "{status}");
+            (status == 503).then_some(())
+        });
+    }
+    for gateway in gateways {
+        passes(gateway);
+    }
+    is_refused_everywhere(503, "signature_verification_unavailable");
+    assert_eq!(site.upstream.seen_at(&path).len(), 4);
 }
 
 fn a_refusal_of_any_kind_uses_up_no_nonce(stage: &Stage) {
@@ -185,6 +239,73 @@ fn each_part_of_a_signed_request_that_is_altered_is_refused(stage: &Stage) {
     );
 }
 
+/// `replayable_not_allowed`, the 22nd of the text, is for services that take signatures without a nonce somewhere.
+fn each_refusal_has_its_name_and_status_and_reaches_no_upstream(stage: &Stage) {
+    let mut relay = Relay::new(stage.world().chain().node);
+    let site = signed_only(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]).start();
+    let agent = stage.world().agent(4);
+    let path = agents_path();
+    let signing = get(stage, &agent, &path);
+    let posted = signing.clone().post(b"hello");
+    let with = |signing: &Signing, name: &str, change: &dyn Fn(&str) -> Option<String>| {
+        let headers = signing.headers().into_iter().filter_map(|(header, value)| {
+            let value = if header == name { change(&value)? } else { value };
+            Some((header, value))
+        });
+        let headers: Vec<_> = headers.collect();
+        let request = Request::new(&signing.method, ACME, &signing.target).with_all(&headers);
+        signing.body.iter().fold(request, |request, body| request.body(body))
+    };
+    let input = |from: &str, to: &str| {
+        with(&signing, "Signature-Input", &|text| {
+            assert!(text.contains(from), "{text}");
+            Some(text.replacen(from, to, 1))
+        })
+    };
+    let bytes = |bytes: &[u8]| {
+        let text = format!("s=:{}:", BASE64_STANDARD.encode(bytes));
+        with(&signing, "Signature", &|_| Some(text.clone()))
+    };
+    let change = |change: &dyn Fn(Signing) -> Signing| change(signing.clone()).request();
+    let bobs = signing.account.rsplit_once(':').unwrap().0.to_owned()
+        + ":"
+        + &BOB.address.to_string().to_lowercase();
+    let refusals = [
+        (401, "signature_missing", with(&signing, "Signature", &|_| None)),
+        (400, "signature_input_invalid", input("s=(", "s=((")),
+        (400, "signature_too_large", bytes(&[1; 8_193])),
+        (401, "no_acceptable_signature", input("tag=\"erc8128\"", "tag=\"other\"")),
+        (401, "invalid_keyid", input(":0x", ":0X")),
+        (401, "unsupported_chain", input("eip155:", "eip155:1")),
+        (401, "unsupported_account", bytes(&[0x64, 0x92].repeat(16))),
+        (401, "invalid_time", input("expires=", "expires=-")),
+        (401, "request_not_yet_valid", change(&|it| Signing { created: it.created + 60, ..it })),
+        (401, "request_expired", change(&|it| Signing { created: it.created - 100, ..it })),
+        (401, "request_validity_too_long", change(&|it| Signing { lasts: 301, ..it })),
+        (401, "invalid_nonce", change(&|it| Signing { nonce: "n".repeat(129), ..it })),
+        (401, "insufficient_coverage", input("\"@query\" ", "")),
+        (401, "content_digest_required", with(&posted, "Content-Digest", &|_| None)),
+        (401, "bad_content_digest", with(&posted, "Content-Digest", &|_| Some("sha-256=:AAAA:".to_owned()))),
+        (401, "nonce_required", input(";nonce=", ";other=")),
+        (401, "unsupported_algorithm", input(";tag=", ";alg=\"eip191\";tag=")),
+        (401, "bad_signature", change(&|it| Signing { signer: BOB, ..it })),
+        (401, "principal_not_allowed", change(&|it| Signing { signer: BOB, account: bobs.clone(), ..it })),
+    ];
+    for (status, reason, request) in &refusals {
+        is_refused(&site.gateway.ask(request), *status, reason);
+    }
+    site.is_unseen(&path);
+    assert_eq!(site.gateway.ask(&signing.request()).status, 200);
+    is_refused(&site.gateway.ask(&signing.request()), 401, "nonce_reused");
+    relay.close();
+    let unread = site.gateway.ask(&get(stage, &agent, &path).request());
+    is_refused(&unread, 503, "signature_verification_unavailable");
+    assert_eq!(unread.json()["errorType"], json!("RPC_ERROR"));
+    let names: BTreeSet<&str> = refusals.iter().map(|(_, reason, _)| *reason).collect();
+    assert_eq!(names.len() + 3, 22);
+    site.upstream.only(&path);
+}
+
 fn a_401_says_what_to_sign_and_the_terms_are_published(stage: &Stage) {
     let site = signed_only(stage).start();
     let chain = stage.world().chain().contracts.chain_id;
@@ -241,7 +362,37 @@ fn other_credentials_beside_a_signed_request_are_400_and_other_signatures_are_no
     assert_eq!(site.gateway.ask(&signing.request()).status, 200);
     let bare = site.gateway.ask(&Request::get(ACME, &agents_path()));
     assert_eq!(bare.error(401, "INVALID_API_KEY"), json!({ "agentId": null }));
-    assert!(bare.headers.iter().any(|(_, value)| value.starts_with("ERC8128 chains=")), "{bare:?}");
+    let challenges = bare.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("www-authenticate"));
+    let challenges: Vec<&str> = challenges.map(|(_, value)| value.split(' ').next().unwrap()).collect();
+    assert_eq!(challenges, ["Bearer", "ERC8128"], "{bare:?}");
+}
+
+fn without_the_chain_nobody_knows_who_signed_and_no_nonce_is_used_up(stage: &Stage) {
+    let relay = Relay::new(stage.world().chain().node);
+    let site = signed_only(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]).start();
+    let signing = get(stage, &stage.world().agent(4), &agents_path());
+    relay.behave(Behaviour::Close);
+    is_refused(&site.gateway.ask(&signing.request()), 503, "signature_verification_unavailable");
+    relay.behave(Behaviour::Honest);
+    until("the chain is read again", SOON, || {
+        (site.gateway.ask(&signing.request()).status == 200).then_some(())
+    });
+}
+
+/// A proxy that is trusted says it.
+fn the_scheme_that_is_signed_is_the_one_that_the_client_used(stage: &Stage) {
+    let direct = signed_only(stage).start();
+    let behind = signed_only(stage).set("listen.trusted_proxies", vec!["127.0.0.0/8"]);
+    let behind = behind.set("listen.trusted_headers", vec!["X-Forwarded-Proto"]).start();
+    let agent = stage.world().agent(4);
+    let ask = |site: &Site, scheme| {
+        let signing = Signing { scheme, ..get(stage, &agent, &agents_path()) };
+        site.gateway.ask(&signing.request().with("X-Forwarded-Proto", "https"))
+    };
+    assert_eq!(ask(&behind, "https").status, 200);
+    is_refused(&ask(&behind, "http"), 401, "bad_signature");
+    assert_eq!(ask(&direct, "http").status, 200);
+    is_refused(&ask(&direct, "https"), 401, "bad_signature");
 }
 
 /// A request whose body is framed by chunks.
@@ -352,6 +503,8 @@ fn a_contract_wallet_signs_requests_where_wallets_are_asked(stage: &Stage) {
     let agent = world.known_agent(id, wallet);
     let signing = get(stage, &agent, &agents_path());
     is_refused(&site.gateway.ask(&signing.request()), 401, "unsupported_account");
+    let terms = asking.gateway.ask(&Request::get(ACME, "/.well-known/erc8128")).success(200);
+    assert_eq!(terms["account_verification"], json!("universal"));
     is_refused(
         &asking.gateway.ask(&Signing { signer: BOB, ..signing.clone() }.request()),
         401,
@@ -374,6 +527,14 @@ fn every_dialect_that_carries_the_request_judges_its_signature(stage: &Stage) {
         let mut other = get(stage, &agent, &agents_path()).told();
         other.target.push('x');
         is_refused(&asked.ask(dialect, &other).answer, 401, "bad_signature");
+        // The scheme is the one that the gateway tells, and http where it tells none.
+        let secure = Signing { scheme: "https", ..get(stage, &agent, &agents_path()) };
+        is_refused(&asked.ask(dialect, &secure.told()).answer, 401, "bad_signature");
+        let told = match dialect {
+            Dialect::Forward | Dialect::Grpc => Told { scheme: "https".into(), ..secure.told() },
+            Dialect::Nginx | Dialect::Envoy => secure.told().with("X-Forwarded-Proto", "https"),
+        };
+        assert!(asked.ask(dialect, &told).passes, "{dialect:?}");
         // Nobody sees the body here, so its digest is signed and goes on.
         let bodiless = Signing { method: "POST".into(), ..get(stage, &agent, &agents_path()) };
         is_refused(&asked.ask(dialect, &bodiless.told()).answer, 401, "content_digest_required");

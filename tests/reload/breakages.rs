@@ -52,6 +52,8 @@ const BREAKAGES: &[Breakage] = &[
     Breakage { file: "client.crt", how: How::Pipe, is_read: true },
     Breakage { file: "client.key", how: How::Mode, is_read: true },
     Breakage { file: "ca.crt", how: How::Gone, is_read: true },
+    Breakage { file: "agents", how: How::Text("1 3\n2"), is_read: true },
+    Breakage { file: "agents", how: How::Mode, is_read: true },
     Breakage { file: "password", how: How::Text(""), is_read: false },
     Breakage { file: "password", how: How::Pipe, is_read: false },
     Breakage { file: "password", how: How::Mode, is_read: false },
@@ -118,7 +120,7 @@ impl Service {
         let at = |name: &str| folder.path().join(name);
         let ((api, admin), gateway) = (free_ports(own_ip()), free_port(own_ip()));
         fs::create_dir(at("tenants.d")).unwrap();
-        for (name, text) in [("password", "secret\n"), ("header", "secret\n")] {
+        for (name, text) in [("password", "secret\n"), ("header", "secret\n"), ("agents", "1 3\n")] {
             fs::write(at(name), text).unwrap();
         }
         issue(folder.path());
@@ -129,9 +131,10 @@ impl Service {
              stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n\
              [[chain.rpc_headers]]\nurl = \"http://127.0.0.1:1\"\nname = \"x-key\"\nvalue_file = {:?}\n\
              [store]\nkind = \"redis\"\n[store.redis]\nurl = \"redis://127.0.0.1:1\"\npassword_file = {:?}\n\
-             [log]\nlevel = \"info\"\n",
+             [tiers]\nsource = \"list\"\nfile = {:?}\n[log]\nlevel = \"info\"\n",
             at("header"),
             at("password"),
+            at("agents"),
         );
         fs::write(at("tiergate.toml"), text).unwrap();
         let public = "[[routes]]\npath = \"/*\"\naccess = \"public\"\n";

@@ -18,6 +18,7 @@ pub(crate) mod settings;
 pub(crate) mod signing;
 pub(crate) mod skip;
 pub(crate) mod stop;
+pub(crate) mod tier_sources;
 pub(crate) mod time;
 pub(crate) mod wire;
 pub(crate) mod world;

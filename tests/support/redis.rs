@@ -47,8 +47,19 @@ impl Redis {
         redis
     }
 
+    /// Starts a master, a replica that follows it, and a Sentinel that knows both.
+    pub(crate) fn start_watched() -> [Self; 3] {
+        let master = Self::start(&[]);
+        let follows = ["--replicaof", master.host(), "6379", "--replica-announce-ip", "{ip}"];
+        let replica = Self::start(&[&follows[..], &["--repl-diskless-sync-delay", "0"]].concat());
+        until("the replica has what its master has", SOON, || replica.follows().then_some(()));
+        let sentinel = Self::start_sentinel(&master);
+        until("the Sentinel knows the replica", SOON, || sentinel.knows_a_replica().then_some(()));
+        [master, replica, sentinel]
+    }
+
     /// Starts a Sentinel that watches a master as "service", and decides alone.
-    pub(crate) fn start_sentinel(master: &Self) -> Self {
+    fn start_sentinel(master: &Self) -> Self {
         let (host, folder) = (own_ip().to_string(), tempfile::tempdir().unwrap());
         let file = folder.path().join("sentinel.conf");
         let text = format!(
@@ -124,7 +135,7 @@ impl Redis {
     }
 
     /// True when it is in sync with its master.
-    pub(crate) fn follows(&self) -> bool {
+    fn follows(&self) -> bool {
         let info: String = redis::cmd("INFO").query(&mut self.connect(0).unwrap()).unwrap();
         info.contains("master_link_status:up")
     }
@@ -138,7 +149,7 @@ impl Redis {
     }
 
     /// True when a Sentinel knows a replica that it could promote.
-    pub(crate) fn knows_a_replica(&self) -> bool {
+    fn knows_a_replica(&self) -> bool {
         let known = self.command(&["SENTINEL", "REPLICAS", "service"]);
         known.as_sequence().is_some_and(|replicas| !replicas.is_empty())
     }

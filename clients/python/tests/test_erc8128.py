@@ -395,6 +395,66 @@ def test_what_the_gateway_refused_for_now_is_signed_anew(
     assert len({each.nonce for each in told}) == 3
 
 
+def refused_for(reason: str, ahead: int, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    """A 401 of a gateway whose clock is so many seconds ahead. It asks for what every 401 asks for."""
+    now = int((time.time() + ahead) * 1_000)
+    body = {"error": "No", "errorType": "SIGNATURE_INVALID", "reason": reason, "details": {}, "timestamp": now}
+    sent = {"Content-Type": "application/json", "Accept-Signature": challenge([*FLOOR, "content-digest"]), **headers}
+    return 401, sent, json.dumps(body).encode()
+
+
+def created(script: Script) -> list[float]:
+    inputs = [headers["signature-input"] for _, _, headers, _ in script.seen]
+    return [int(match[1]) - time.time() for each in inputs if (match := re.search(r";created=(\d+);", each))]
+
+
+@pytest.mark.parametrize(("reason", "ahead"), [("request_expired", 7_200), ("request_not_yet_valid", -7_200)])
+@pytest.mark.parametrize("send", SENDERS)
+def test_a_wrong_clock_is_corrected_once_by_the_gateways_and_stays_so(
+    script: Script, slept: list[float], send: Callable[[str, str, Credential], int], reason: str, ahead: int
+) -> None:
+    script.answers = [refused_for(reason, ahead), OK]
+    credential = by_message_signature(7, ONE, 1)
+    assert [send(script.url, script.url, credential) for _ in range(2)] == [200, 200]
+    wrong, *right = created(script)
+    assert abs(wrong) < 30 and len(right) == 2 and all(abs(each - ahead) < 30 for each in right)
+
+
+@pytest.mark.parametrize(
+    ("count", "answers"),
+    [
+        (1, [refused_for("request_expired", 90_000)]),
+        (1, [refused_for("bad_signature", 7_200)]),
+        (1, [refused_for("request_expired", 7_200, **{"X-RateLimit-Limit": "16"})]),
+        (2, [refused_for("request_expired", ahead) for ahead in (600, 1_200, 1_800)]),
+    ],
+)
+@pytest.mark.parametrize("send", SENDERS)
+def test_a_clock_is_not_corrected_for_other_words_nor_twice(
+    script: Script,
+    slept: list[float],
+    send: Callable[[str, str, Credential], int],
+    count: int,
+    answers: list[tuple[int, dict[str, str], bytes]],
+) -> None:
+    script.answers = list(answers)
+    assert send(script.url, script.url, by_message_signature(7, ONE, 1)) == 401
+    assert len(script.seen) == count
+
+
+@pytest.mark.parametrize("send", SENDERS)
+def test_a_gateway_that_can_verify_no_signature_now_is_asked_again_with_another_nonce(
+    script: Script, slept: list[float], send: Callable[[str, str, Credential], int]
+) -> None:
+    body = {"error": "Later", "errorType": "REPLAY_DETECTED", "details": {}, "timestamp": 0}
+    text = json.dumps({**body, "reason": "signature_verification_unavailable"}).encode()
+    script.answers = [(503, {"Content-Type": "application/json", "Retry-After": "7"}, text), OK]
+    assert send(script.url, script.url, by_message_signature(7, ONE, 1)) == 200
+    assert slept == [7.0]
+    told = [verified(method, script.url + target, fields.items(), body) for method, target, fields, body in script.seen]
+    assert len({each.nonce for each in told}) == 2
+
+
 def test_hooks_and_logs_see_no_signature(script: Script) -> None:
     script.answers = [OK]
     read: list[object] = []

@@ -389,6 +389,16 @@ def test_the_agent_is_read_only_from_complete_headers() -> None:
         assert agent_of(SEEN | {name: wrong}) is None
 
 
+def test_the_source_of_the_tier_is_told_beside_the_stake_or_instead_of_it() -> None:
+    source = {"x-agent-tier-source": "erc20"}
+    others = {name: value for name, value in SEEN.items() if name != "x-agent-staked-amount"}
+    agents = [agent_of(others | source), agent_of(SEEN | source)]
+    assert [(agent.staked_amount, agent.tier_source) for agent in agents if agent] == [(None, "erc20"), (10_000, "erc20")]
+    for wrong in ("", "erc20, list", "Erc20", "a" * 33):
+        assert agent_of(SEEN | {"x-agent-tier-source": wrong}) is None
+    assert agent_of(others | source | {"x-agent-staked-amount": ""}) is None
+
+
 def server() -> FastAPI:
     app = FastAPI()
 

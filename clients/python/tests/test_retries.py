@@ -260,7 +260,7 @@ def test_only_a_complete_verification_passes_for_one(script: Script) -> None:
             ("valid", 1),
             ("trustTier", True),
             ("trustTier", "four"),
-            ("stakedAmount", None),
+            ("stakedAmount", True),
             ("endpointMismatch", "false"),
             ("organizations", {}),
             ("reputation", None),

@@ -62,15 +62,15 @@ class _Standing(Limited):
     agent_id: int
     owner: str
     trust_tier: int
-    #: In the token's smallest unit.
-    staked_amount: int
     reputation: Reputation
     validation: Validation
     #: Text from the chain: untrusted.
     metadata_uri: str
     organizations: tuple[Organization, ...]
     timestamp: int
-    #: What gives agents their tiers, if it is not their stake.
+    #: In the token's smallest unit; None where no stake is read.
+    staked_amount: int | None = None
+    #: What gave the tier; None where only stakes do.
     tier_source: str | None = None
 
 

@@ -21,6 +21,7 @@ class TiergateError(Exception):
         details: Mapping[str, Any] | None = None,
         retry_after: int | None = None,
         timestamp: int | None = None,
+        reason: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -29,6 +30,8 @@ class TiergateError(Exception):
         self.retry_after = retry_after
         #: The service's clock in Unix milliseconds, in answers of the service.
         self.timestamp = timestamp
+        #: Why a signed request (ERC-8128) was refused.
+        self.reason = reason
 
 
 class Unreachable(TiergateError):
@@ -191,7 +194,7 @@ def error_of(response: Response) -> Refused | None:
     try:
         body = parse_json(response.content)
         message, error_type = body["error"], body["errorType"]
-        details, timestamp = body.get("details"), body["timestamp"]
+        details, timestamp, reason = body.get("details"), body["timestamp"], body.get("reason")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if not isinstance(message, str) or not isinstance(error_type, str) or type(timestamp) is not int:
@@ -202,6 +205,7 @@ def error_of(response: Response) -> Refused | None:
         details=details if isinstance(details, dict) else None,
         retry_after=retry_after_of(response.headers),
         timestamp=timestamp,
+        reason=reason if isinstance(reason, str) else None,
     )
     error.error_type = error_type
     return error

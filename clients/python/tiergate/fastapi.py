@@ -26,7 +26,7 @@ def require_agent(min_tier: int = 1) -> Callable[[HTTPConnection], Coroutine[Any
             message = "The request has not come through the gateway as an agent's"
             raise _refused(401, "INVALID_API_KEY", message, {"agentId": None})
         if agent.trust_tier < min_tier:
-            message = "The agent's stake does not give it the tier that is required"
+            message = "The agent does not have the tier that is required"
             tiers = {"currentTier": agent.trust_tier, "requiredTier": min_tier}
             raise _refused(403, "TIER_BLOCKED", message, {"agentId": str(agent.agent_id), **tiers})
         return agent

@@ -86,19 +86,25 @@ class _Signature(Credential):
 
 
 class _MessageSignature(Credential):
+    is_timed = True
+
     def __init__(self, agent_id: AgentId, account: MessageAccount, chain_id: int) -> None:
         self._agent_id, self._account, self._chain_id = signing.decimal(agent_id), account, chain_id
+        self._clock = Clock()
         if chain_id <= 0:
             raise ValueError("the chain's id is no positive number")
 
     def headers(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
         request = self._of_agent(request)
         coverage = asked or erc8128.coverage_of(request)
-        signed = erc8128.sign(self._account, self._chain_id, request, coverage, int(time.time()))
+        signed = erc8128.sign(self._account, self._chain_id, request, coverage, int(self._clock.now()))
         return {"X-Agent-Id": self._agent_id, **signed}
 
     async def headers_async(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
         return await signing.in_thread(self.headers, request, asked)
+
+    def correct_clock(self, error: errors.TiergateError | None) -> bool:
+        return self._clock.correct(error)
 
     def asked(self, challenge: str, request: Outgoing) -> Coverage | None:
         request = self._of_agent(request)
@@ -171,17 +177,20 @@ class Repeating:
         is_short = re.fullmatch("[0-9]{1,5}", length) is not None and int(length) <= _ERROR_BYTES_MAX
         # The gateway writes the agent's limit into what comes from the API.
         is_refusal = is_json and is_short and "x-ratelimit-limit" not in headers
-        return is_refusal and (status == 503 or status == 400 and self._credential.is_timed)
+        return is_refusal and (status == 503 or status in (400, 401) and self._credential.is_timed)
 
     def wait(
         self, status: int, headers: Mapping[str, str], error: errors.TiergateError | None, request: Outgoing
     ) -> float | None:
         """Returns the seconds after which the request is sent again, or `None`."""
-        if not self._is_corrected and (self._credential.correct_clock(error) or self._is_asked(status, headers, request)):
-            self._is_corrected = True
-            return 0.0
+        if not self._is_corrected:
+            is_asked = self._is_asked(status, headers, request)
+            self._is_corrected = self._credential.correct_clock(error) or is_asked
+            if self._is_corrected:
+                return 0.0
         retry_after = errors.retry_after_of(headers)
-        if status == 429 and retry_after is not None or isinstance(error, REFUSED_FOR_NOW):
+        is_unverified = error is not None and error.reason == "signature_verification_unavailable"
+        if status == 429 and retry_after is not None or isinstance(error, REFUSED_FOR_NOW) or is_unverified:
             return self._patience.wait(retry_after)
         return None
 
@@ -242,7 +251,7 @@ class GatewayAuth(libraries.Auth):
     copy headers in another way send none.
 
     Unless the body is a stream, requests are repeated that got 429 with `Retry-After`, or that the gateway refused before
-    it forwarded them: after a wait for 503, and once for a timestamp, signed by the gateway's clock, or for an
+    it forwarded them: after a wait for 503, and once for a time, signed by the gateway's clock, or for an
     `Accept-Signature`. `retries` and `max_wait` (seconds, in all) bound that.
     """
 
@@ -329,19 +338,25 @@ class Agent:
     agent_id: int
     owner: str
     trust_tier: int
-    #: In the token's smallest unit.
-    staked_amount: int
     #: True if the request's `Origin` is not the endpoint declared for the key.
     endpoint_mismatch: bool
+    #: In the token's smallest unit; None where no stake is read.
+    staked_amount: int | None = None
+    #: What gave the tier; None where only stakes do.
+    tier_source: str | None = None
 
 
 _HEADERS = {
     "x-agent-id": "[0-9]{1,78}",
     "x-agent-owner": "0x[0-9a-fA-F]{40}",
     "x-agent-tier": "[1-4]",
-    "x-agent-staked-amount": "[0-9]{1,78}",
     "x-agent-endpoint-mismatch": "true|false",
+    "x-agent-staked-amount": "[0-9]{1,78}",
+    "x-agent-tier-source": "[a-z0-9_]{1,32}",
 }
+
+#: One of them is there always.
+_SOURCES = {"x-agent-staked-amount", "x-agent-tier-source"}
 
 
 def agent_of(headers: Mapping[str, str]) -> Agent | None:
@@ -353,15 +368,16 @@ def agent_of(headers: Mapping[str, str]) -> Agent | None:
     for name, value in headers.items():
         # A header that is there twice is malformed.
         values[name.lower()] = "" if name.lower() in values else value
-    number, owner, tier, stake, mismatch = (
-        values.get(name, "") if re.fullmatch(form, values.get(name, "")) else None for name, form in _HEADERS.items()
-    )
-    if number is None or owner is None or tier is None or stake is None or mismatch is None:
+    found = {name: values[name] for name, form in _HEADERS.items() if re.fullmatch(form, values.get(name, ""))}
+    there = values.keys() & _HEADERS.keys()
+    if found.keys() != there or not there >= _HEADERS.keys() - _SOURCES or not there & _SOURCES:
         return None
+    stake = found.get("x-agent-staked-amount")
     return Agent(
-        agent_id=int(number),
-        owner=owner,
-        trust_tier=int(tier),
-        staked_amount=int(stake),
-        endpoint_mismatch=mismatch == "true",
+        agent_id=int(found["x-agent-id"]),
+        owner=found["x-agent-owner"],
+        trust_tier=int(found["x-agent-tier"]),
+        endpoint_mismatch=found["x-agent-endpoint-mismatch"] == "true",
+        staked_amount=None if stake is None else int(stake),
+        tier_source=found.get("x-agent-tier-source"),
     )

@@ -65,8 +65,7 @@ class Clock:
 
         A request beside this one may have been told before. Clocks that are more than a day apart stay so.
         """
-        is_timestamp = isinstance(error, errors.ReplayDetected) and error.details.get("field") == "timestamp"
-        if error is None or error.timestamp is None or not is_timestamp:
+        if error is None or error.timestamp is None or not _is_of_time(error):
             return False
         ahead = error.timestamp / 1_000 - time.time()
         if abs(ahead) > _CLOCKS_APART_MAX:
@@ -74,6 +73,11 @@ class Clock:
         if abs(ahead - self._ahead) >= _CLOCKS_APART_MIN:
             self._ahead = ahead
         return True
+
+
+def _is_of_time(error: errors.TiergateError) -> bool:
+    is_timestamp = isinstance(error, errors.ReplayDetected) and error.details.get("field") == "timestamp"
+    return is_timestamp or error.reason in ("request_expired", "request_not_yet_valid")
 
 
 def _fields(text: str) -> list[dict[str, str]]:

@@ -59,7 +59,7 @@ export declare class Tiergate {
     private readonly options;
     private readonly base;
     private kept;
-    private clockAheadMs;
+    private readonly clock;
     /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
     constructor(url: string | URL, options?: TiergateOptions);
     /** Returns what owners sign and the tiers. Kept for five minutes. */

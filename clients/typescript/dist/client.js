@@ -1,8 +1,9 @@
 // The client of the verification API.
+import { Clock } from "./clock.js";
 import { TiergateError, addressOf, bodyOf } from "./errors.js";
 import { Patience, isRefusedForNow } from "./retry.js";
 import { sign, typedDataOf } from "./signing.js";
-const AGENT = { agentId: "string", owner: "string", trustTier: "number", stakedAmount: "string" };
+const AGENT = { agentId: "string", owner: "string", trustTier: "number" };
 const VERIFIED = { valid: true, ...AGENT, endpointMismatch: "boolean" };
 const ISSUED = { agentId: "string", apiKey: "string" };
 const SIGNING = {
@@ -26,10 +27,6 @@ const TYPES = {
 };
 /** The service may change its domain: it allows five minutes. */
 const SIGNING_KEPT_MS = 300_000;
-/** A service must not get signatures of next year. */
-const CLOCKS_APART_MAX_MS = 24 * 3_600_000;
-/** Clocks that are closer are no reason to sign again: answers take time. */
-const CLOCKS_APART_MIN_MS = 1_000;
 /**
  * A service. Its calls fail with a {@link TiergateError}; an aborted one with the signal's reason, one whose signer fails
  * with the signer's error.
@@ -38,7 +35,7 @@ export class Tiergate {
     options;
     base;
     kept;
-    clockAheadMs = 0;
+    clock = new Clock();
     /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
     constructor(url, options = {}) {
         this.options = options;
@@ -113,21 +110,14 @@ export class Tiergate {
     }
     /** The service's time in Unix milliseconds: this computer's, unless {@link correctClock} has set it. */
     now() {
-        return Date.now() + this.clockAheadMs;
+        return this.clock.now();
     }
     /**
      * Takes the service's time from an error that refuses a timestamp. True if it is known now, from this error or from that
      * of a request beside this one: signing again may succeed, once. Clocks that are more than a day apart stay so.
      */
     correctClock(error) {
-        if (!(error instanceof TiergateError && error.is("REPLAY_DETECTED") && error.details.field === "timestamp"))
-            return false;
-        const ahead = (error.timestamp ?? NaN) - Date.now();
-        if (!(Math.abs(ahead) <= CLOCKS_APART_MAX_MS))
-            return false;
-        if (Math.abs(ahead - this.clockAheadMs) >= CLOCKS_APART_MIN_MS)
-            this.clockAheadMs = ahead;
-        return true;
+        return this.clock.correct(error);
     }
     async signed(operation, agentId, signer, options) {
         const patience = new Patience(this.options);
@@ -183,7 +173,7 @@ export class Tiergate {
             signal?.throwIfAborted();
             const reason = timeout.aborted ? "in time" : "";
             const message = `No answer came from ${this.base}${path.split("?")[0]} ${reason}`.trimEnd();
-            throw new TiergateError("NO_ANSWER", message, 0, {}, undefined, undefined, { cause });
+            throw new TiergateError("NO_ANSWER", message, 0, {}, undefined, undefined, undefined, { cause });
         }
     }
 }

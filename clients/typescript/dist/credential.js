@@ -1,4 +1,5 @@
 // What agents show to the gateway.
+import { Clock } from "./clock.js";
 import { coverageAsked, coverageOf, signedBy } from "./erc8128.js";
 import { sign } from "./signing.js";
 /** Checks a credential, and returns what shows it: in requests of a method, with this body. */
@@ -16,7 +17,8 @@ export function showingOf(credential) {
     const chainId = BigInt(credential.chainId);
     if (chainId <= 0n)
         throw new TypeError("The chain's id is no positive integer");
-    return (method, body) => new RequestSignature(String(agentId), credential.account, chainId, method, body);
+    const clock = new Clock();
+    return (method, body) => new RequestSignature(String(agentId), credential.account, chainId, clock, method, body);
 }
 class Key {
     apiKey;
@@ -60,14 +62,16 @@ class RequestSignature {
     agentId;
     account;
     chainId;
+    clock;
     method;
     body;
     shown;
     asked;
-    constructor(agentId, account, chainId, method, body) {
+    constructor(agentId, account, chainId, clock, method, body) {
         this.agentId = agentId;
         this.account = account;
         this.chainId = chainId;
+        this.clock = clock;
         this.method = method;
         this.body = body;
     }
@@ -82,20 +86,20 @@ class RequestSignature {
         const { method } = new Request(url, { method: this.method });
         const request = { method, url, headers, body: this.body };
         const coverage = this.asked ?? coverageOf(request);
-        const now = Math.floor(Date.now() / 1000);
+        const now = Math.floor(this.clock.now() / 1000);
         const signed = await signedBy(this.account, this.chainId, request, coverage, now);
         for (const [name, value] of Object.entries(signed))
             headers.set(name, value);
         this.shown = { request, coverage };
     }
-    /** The gateway's `Accept-Signature`. One of the API comes with the agent's limit, after the request was charged. */
-    learnsFrom({ headers, status }) {
-        const challenge = headers.get("accept-signature");
-        if (status !== 401 || challenge === null || headers.has("x-ratelimit-limit") || !this.shown)
+    /** The gateway's time and `Accept-Signature`. Those of the API come with the agent's limit, after the request was charged. */
+    learnsFrom({ headers, status }, error) {
+        if (status !== 401 || headers.has("x-ratelimit-limit") || !this.shown)
             return false;
         const { request, coverage } = this.shown;
-        this.asked = coverageAsked(challenge, request);
-        return this.asked !== undefined && (this.asked.nonce !== undefined || `${this.asked.components}` !== `${coverage.components}`);
+        this.asked = coverageAsked(headers.get("accept-signature") ?? "", request);
+        const asksForMore = this.asked && (this.asked.nonce !== undefined || `${this.asked.components}` !== `${coverage.components}`);
+        return this.clock.correct(error) || asksForMore === true;
     }
 }
 /** Refuses a secret that no header takes here: errors of `Headers` quote their values. */

@@ -62,6 +62,8 @@ export declare class TiergateError<T extends ErrorType = ErrorType> extends Erro
     readonly retryAfter?: number | undefined;
     /** The service's clock in Unix milliseconds. */
     readonly timestamp?: number | undefined;
+    /** Why a signed request (ERC-8128) was refused. */
+    readonly reason?: string | undefined;
     readonly name = "TiergateError";
     constructor(errorType: T, message: string, 
     /** The HTTP status; 0 if no answer came. */
@@ -69,7 +71,9 @@ export declare class TiergateError<T extends ErrorType = ErrorType> extends Erro
     /** Seconds to wait before the next try, if the service named them. */
     retryAfter?: number | undefined, 
     /** The service's clock in Unix milliseconds. */
-    timestamp?: number | undefined, options?: ErrorOptions);
+    timestamp?: number | undefined, 
+    /** Why a signed request (ERC-8128) was refused. */
+    reason?: string | undefined, options?: ErrorOptions);
     /** True if it is of this type. `details` has the type's fields then. */
     is<U extends ErrorType>(errorType: U): this is TiergateError<U>;
 }

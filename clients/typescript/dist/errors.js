@@ -6,6 +6,7 @@ export class TiergateError extends Error {
     details;
     retryAfter;
     timestamp;
+    reason;
     name = "TiergateError";
     constructor(errorType, message, 
     /** The HTTP status; 0 if no answer came. */
@@ -13,13 +14,16 @@ export class TiergateError extends Error {
     /** Seconds to wait before the next try, if the service named them. */
     retryAfter, 
     /** The service's clock in Unix milliseconds. */
-    timestamp, options) {
+    timestamp, 
+    /** Why a signed request (ERC-8128) was refused. */
+    reason, options) {
         super(message, options);
         this.errorType = errorType;
         this.status = status;
         this.details = details;
         this.retryAfter = retryAfter;
         this.timestamp = timestamp;
+        this.reason = reason;
     }
     /** True if it is of this type. `details` has the type's fields then. */
     is(errorType) {
@@ -94,12 +98,12 @@ async function beginningOf(response) {
     return text + decoder.decode();
 }
 function errorIn(body, { ok, status, headers }) {
-    const { error, errorType, details, timestamp } = body;
+    const { error, errorType, details, timestamp, reason } = body;
     if (ok || typeof error !== "string" || typeof errorType !== "string" || typeof timestamp !== "number")
         return null;
     const type = errorType;
     const known = (isObject(details) ? details : {});
-    return new TiergateError(type, error, status, known, retryAfter(headers), timestamp);
+    return new TiergateError(type, error, status, known, retryAfter(headers), timestamp, typeof reason === "string" ? reason : undefined);
 }
 /** Statuses that name another address. */
 export const REDIRECTS = [301, 302, 303, 307, 308];

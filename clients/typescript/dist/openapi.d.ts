@@ -301,6 +301,11 @@ export interface components {
          */
         Amount: string;
         /**
+         * @description The agent's stake in the token's smallest unit, in decimal. Absent where no stake vault is read.
+         * @example 500000000000000000000000
+         */
+        StakedAmount: string;
+        /**
          * @description An address in the mixed case of EIP-55.
          * @example 0x2c7536E3605D9C16a7a3D7b1898e529396a65c23
          */
@@ -308,10 +313,10 @@ export interface components {
         /** @description A trust tier: 0 unverified, 1 bronze, 2 silver, 3 gold, 4 diamond. */
         Tier: number;
         /**
-         * @description What gives agents their tiers: their stake, or their registration alone.
+         * @description What gives tiers. In answers about an agent: what gave its tier, absent where the stake vault is the only source.
          * @enum {string}
          */
-        TierSource: "stake_vault" | "everyone";
+        TierSource: "stake_vault" | "erc20" | "erc721" | "call" | "reputation" | "list" | "everyone";
         /** @description Fields that are not listed are ignored; a listed field that stands twice is refused. */
         VerifyRequest: {
             apiKey: components["schemas"]["ApiKey"];
@@ -378,7 +383,7 @@ export interface components {
             /** @description The agent's tier. An answer of 200 never has tier 0. */
             trustTier: number;
             tierSource?: components["schemas"]["TierSource"];
-            stakedAmount: components["schemas"]["Amount"];
+            stakedAmount?: components["schemas"]["StakedAmount"];
             reputation: components["schemas"]["Reputation"];
             validation: components["schemas"]["Validation"];
             metadataURI: components["schemas"]["MetadataUri"];
@@ -459,7 +464,7 @@ export interface components {
             owner: components["schemas"]["Address"];
             trustTier: components["schemas"]["Tier"];
             tierSource?: components["schemas"]["TierSource"];
-            stakedAmount: components["schemas"]["Amount"];
+            stakedAmount?: components["schemas"]["StakedAmount"];
             reputation: components["schemas"]["Reputation"];
             validation: components["schemas"]["Validation"];
             metadataURI: components["schemas"]["MetadataUri"];
@@ -744,6 +749,14 @@ export interface components {
                 requestsPerMinute: number;
             }[];
             tierSource: components["schemas"]["TierSource"];
+            /** @description All sources of tiers, of which tierSource is the first; absent where the stake vault is the only one. The highest tier counts. */
+            tierSources?: {
+                source: components["schemas"]["TierSource"];
+                /** @description The contract that is asked; null for the stake vault, a list and everyone. */
+                contract: components["schemas"]["Address"] | null;
+                /** @description The least number for tier 1, 2, and so on, in the contract's smallest unit, averages and sums of feedback with 18 decimals; null where contract is. */
+                thresholds: components["schemas"]["Amount"][] | null;
+            }[];
             /** @description The decimals of the staked token, for showing amounts. */
             tokenDecimals: number;
             /** @description True if an owner that is a contract may sign (ERC-1271). */

@@ -22,7 +22,10 @@ export class Patience {
 }
 /** True if the request was refused before it did anything, and may succeed later. */
 export function isRefusedForNow(error) {
-    return error instanceof TiergateError && (error.is("RATE_LIMITED") || error.is("RPC_ERROR") || error.is("OVERLOADED"));
+    if (!(error instanceof TiergateError))
+        return false;
+    const isUnverified = error.reason === "signature_verification_unavailable";
+    return isUnverified || error.is("RATE_LIMITED") || error.is("RPC_ERROR") || error.is("OVERLOADED");
 }
 function sleep(milliseconds, signal) {
     return new Promise((resolve, reject) => {

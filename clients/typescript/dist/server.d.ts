@@ -4,8 +4,10 @@ export interface Agent {
     /** The owner's address (EIP-55). */
     owner: `0x${string}`;
     trustTier: 1 | 2 | 3 | 4;
-    /** In the token's smallest unit, in decimal. */
-    stakedAmount: string;
+    /** In the token's smallest unit, in decimal; absent where no stake is read. */
+    stakedAmount?: string;
+    /** What gave the tier; absent where only stakes do. */
+    tierSource?: string;
     /** True if the request's `Origin` is not the endpoint declared for the key. */
     endpointMismatch: boolean;
 }

@@ -1,22 +1,30 @@
 // For servers behind the gateway: who calls. The headers are true only if nobody but the gateway can reach the server.
 /** Reads the gateway's headers; `null` if one is missing or malformed. */
 export function agentOf(headers) {
+    const named = (name) => (headers instanceof Headers ? headers.get(name) : headers[name]) ?? undefined;
     const get = (name, pattern) => {
-        const value = headers instanceof Headers ? headers.get(name) : headers[name];
+        const value = named(name);
         return typeof value === "string" && pattern.test(value) ? value : null;
     };
+    // Absent, or well-formed.
+    const some = (name, pattern) => (named(name) === undefined ? undefined : get(name, pattern));
     const agentId = get("x-agent-id", /^\d{1,78}$/);
     const owner = get("x-agent-owner", /^0x[0-9a-fA-F]{40}$/);
     const trustTier = get("x-agent-tier", /^[1-4]$/);
-    const stakedAmount = get("x-agent-staked-amount", /^\d{1,78}$/);
+    const stakedAmount = some("x-agent-staked-amount", /^\d{1,78}$/);
+    const tierSource = some("x-agent-tier-source", /^[a-z0-9_]{1,32}$/);
     const mismatch = get("x-agent-endpoint-mismatch", /^(true|false)$/);
-    if (!agentId || !owner || !trustTier || !stakedAmount || !mismatch)
+    if (!agentId || !owner || !trustTier || !mismatch)
+        return null;
+    // One of them is there always.
+    if (stakedAmount === null || tierSource === null || !(stakedAmount ?? tierSource))
         return null;
     return {
         agentId,
         owner: owner,
         trustTier: Number(trustTier),
-        stakedAmount,
+        ...(stakedAmount !== undefined && { stakedAmount }),
+        ...(tierSource !== undefined && { tierSource }),
         endpointMismatch: mismatch === "true",
     };
 }
@@ -32,7 +40,7 @@ function check(headers, { minTier = 1 }) {
         return { refusal: { status: 401, headers, body } };
     }
     const details = { agentId: agent.agentId, currentTier: agent.trustTier, requiredTier: minTier };
-    const error = "The agent's stake does not give it the tier that is required";
+    const error = "The agent does not have the tier that is required";
     const body = { error, errorType: "TIER_BLOCKED", details, timestamp };
     return { refusal: { status: 403, headers: {}, body } };
 }

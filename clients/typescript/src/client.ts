@@ -1,5 +1,6 @@
 // The client of the verification API.
 
+import { Clock } from "./clock.js";
 import { TiergateError, addressOf, bodyOf, type Shape } from "./errors.js";
 import type { components } from "./openapi.js";
 import { Patience, isRefusedForNow, type RetryOptions } from "./retry.js";
@@ -32,7 +33,7 @@ export interface Operations {
   revoke: RevokedKey;
 }
 
-const AGENT = { agentId: "string", owner: "string", trustTier: "number", stakedAmount: "string" } as const;
+const AGENT = { agentId: "string", owner: "string", trustTier: "number" } as const;
 const VERIFIED: Shape = { valid: true, ...AGENT, endpointMismatch: "boolean" };
 const ISSUED: Shape = { agentId: "string", apiKey: "string" };
 const SIGNING: Shape = {
@@ -86,11 +87,6 @@ export interface KeyOptions extends CallOptions {
 /** The service may change its domain: it allows five minutes. */
 const SIGNING_KEPT_MS = 300_000;
 
-/** A service must not get signatures of next year. */
-const CLOCKS_APART_MAX_MS = 24 * 3_600_000;
-/** Clocks that are closer are no reason to sign again: answers take time. */
-const CLOCKS_APART_MIN_MS = 1_000;
-
 /**
  * A service. Its calls fail with a {@link TiergateError}; an aborted one with the signal's reason, one whose signer fails
  * with the signer's error.
@@ -98,7 +94,7 @@ const CLOCKS_APART_MIN_MS = 1_000;
 export class Tiergate {
   private readonly base: string;
   private kept: { signing: Signing; until: number } | undefined;
-  private clockAheadMs = 0;
+  private readonly clock = new Clock();
 
   /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
   constructor(
@@ -192,7 +188,7 @@ export class Tiergate {
 
   /** The service's time in Unix milliseconds: this computer's, unless {@link correctClock} has set it. */
   now(): number {
-    return Date.now() + this.clockAheadMs;
+    return this.clock.now();
   }
 
   /**
@@ -200,11 +196,7 @@ export class Tiergate {
    * of a request beside this one: signing again may succeed, once. Clocks that are more than a day apart stay so.
    */
   correctClock(error: unknown): boolean {
-    if (!(error instanceof TiergateError && error.is("REPLAY_DETECTED") && error.details.field === "timestamp")) return false;
-    const ahead = (error.timestamp ?? NaN) - Date.now();
-    if (!(Math.abs(ahead) <= CLOCKS_APART_MAX_MS)) return false;
-    if (Math.abs(ahead - this.clockAheadMs) >= CLOCKS_APART_MIN_MS) this.clockAheadMs = ahead;
-    return true;
+    return this.clock.correct(error);
   }
 
   private async signed<O extends keyof Operations>(
@@ -281,7 +273,7 @@ export class Tiergate {
       signal?.throwIfAborted();
       const reason = timeout.aborted ? "in time" : "";
       const message = `No answer came from ${this.base}${path.split("?")[0]} ${reason}`.trimEnd();
-      throw new TiergateError("NO_ANSWER", message, 0, {}, undefined, undefined, { cause });
+      throw new TiergateError("NO_ANSWER", message, 0, {}, undefined, undefined, undefined, { cause });
     }
   }
 }

@@ -1,6 +1,7 @@
 // What agents show to the gateway.
 
 import type { AgentId, Tiergate } from "./client.js";
+import { Clock } from "./clock.js";
 import { coverageAsked, coverageOf, signedBy, type Coverage, type MessageSigner, type Outgoing } from "./erc8128.js";
 import type { TiergateError } from "./errors.js";
 import { sign, type Signer } from "./signing.js";
@@ -35,7 +36,8 @@ export function showingOf(credential: Credential): (method: string, body: ArrayB
   if (agentId < 0n || agentId >> 256n) throw new TypeError("The agent's id is no uint256");
   const chainId = BigInt(credential.chainId);
   if (chainId <= 0n) throw new TypeError("The chain's id is no positive integer");
-  return (method, body) => new RequestSignature(String(agentId), credential.account, chainId, method, body);
+  const clock = new Clock();
+  return (method, body) => new RequestSignature(String(agentId), credential.account, chainId, clock, method, body);
 }
 
 class Key implements Showing {
@@ -85,6 +87,7 @@ class RequestSignature implements Showing {
     private readonly agentId: string,
     private readonly account: MessageSigner,
     private readonly chainId: bigint,
+    private readonly clock: Clock,
     private readonly method: string,
     private readonly body: ArrayBuffer,
   ) {}
@@ -99,19 +102,19 @@ class RequestSignature implements Showing {
     const { method } = new Request(url, { method: this.method });
     const request = { method, url, headers, body: this.body };
     const coverage = this.asked ?? coverageOf(request);
-    const now = Math.floor(Date.now() / 1000);
+    const now = Math.floor(this.clock.now() / 1000);
     const signed = await signedBy(this.account, this.chainId, request, coverage, now);
     for (const [name, value] of Object.entries(signed)) headers.set(name, value);
     this.shown = { request, coverage };
   }
 
-  /** The gateway's `Accept-Signature`. One of the API comes with the agent's limit, after the request was charged. */
-  learnsFrom({ headers, status }: Response): boolean {
-    const challenge = headers.get("accept-signature");
-    if (status !== 401 || challenge === null || headers.has("x-ratelimit-limit") || !this.shown) return false;
+  /** The gateway's time and `Accept-Signature`. Those of the API come with the agent's limit, after the request was charged. */
+  learnsFrom({ headers, status }: Response, error: TiergateError | null): boolean {
+    if (status !== 401 || headers.has("x-ratelimit-limit") || !this.shown) return false;
     const { request, coverage } = this.shown;
-    this.asked = coverageAsked(challenge, request);
-    return this.asked !== undefined && (this.asked.nonce !== undefined || `${this.asked.components}` !== `${coverage.components}`);
+    this.asked = coverageAsked(headers.get("accept-signature") ?? "", request);
+    const asksForMore = this.asked && (this.asked.nonce !== undefined || `${this.asked.components}` !== `${coverage.components}`);
+    return this.clock.correct(error) || asksForMore === true;
   }
 }
 

@@ -61,6 +61,8 @@ export class TiergateError<T extends ErrorType = ErrorType> extends Error {
     readonly retryAfter?: number,
     /** The service's clock in Unix milliseconds. */
     readonly timestamp?: number,
+    /** Why a signed request (ERC-8128) was refused. */
+    readonly reason?: string,
     options?: ErrorOptions,
   ) {
     super(message, options);
@@ -143,11 +145,11 @@ async function beginningOf(response: Response): Promise<string> {
 }
 
 function errorIn(body: Record<string, unknown>, { ok, status, headers }: Response): TiergateError | null {
-  const { error, errorType, details, timestamp } = body;
+  const { error, errorType, details, timestamp, reason } = body;
   if (ok || typeof error !== "string" || typeof errorType !== "string" || typeof timestamp !== "number") return null;
   const type = errorType as ErrorType;
   const known = (isObject(details) ? details : {}) as ErrorDetails[ErrorType];
-  return new TiergateError(type, error, status, known, retryAfter(headers), timestamp);
+  return new TiergateError(type, error, status, known, retryAfter(headers), timestamp, typeof reason === "string" ? reason : undefined);
 }
 
 /** Statuses that name another address. */

@@ -18,8 +18,8 @@ const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization",
 /**
  * Returns a `fetch` that shows the agent's credential to the gateway, and to no other origin. Relative URLs are the
  * gateway's. Unless their body is a stream, requests are repeated that got 429 with `Retry-After`, or that the gateway
- * refused before it forwarded them: after a wait for 503 (`OVERLOADED`, `RPC_ERROR`), and once for a timestamp, signed by
- * the service's clock, or for an `Accept-Signature`. Follows redirects of GET and HEAD only, without the credential once they
+ * refused before it forwarded them: after a wait for 503 (`OVERLOADED`, `RPC_ERROR`, or signatures that can't be verified now),
+ * and once for a time, signed by the service's clock, or for an `Accept-Signature`. Follows redirects of GET and HEAD only, without the credential once they
  * have left the gateway. Throws a `TypeError` if the gateway's address or the credential is malformed; the `fetch` does if the
  * request has a header that the credential is shown in, or a stream for a body whose digest is to be signed.
  */
@@ -88,7 +88,8 @@ async function refusalOf(response: Response): Promise<TiergateError | null> {
   const { headers, status } = response;
   const isJson = /^application\/json\b/.test(headers.get("content-type") ?? "");
   const isOfApi = headers.has("x-ratelimit-limit");
-  return isJson && !isOfApi && [400, 503].includes(status) ? errorOf(response) : null;
+  const mayBeRefusal = [400, 503].includes(status) || (status === 401 && headers.has("accept-signature"));
+  return isJson && !isOfApi && mayBeRefusal ? errorOf(response) : null;
 }
 
 /**

@@ -6,8 +6,10 @@ export interface Agent {
   /** The owner's address (EIP-55). */
   owner: `0x${string}`;
   trustTier: 1 | 2 | 3 | 4;
-  /** In the token's smallest unit, in decimal. */
-  stakedAmount: string;
+  /** In the token's smallest unit, in decimal; absent where no stake is read. */
+  stakedAmount?: string;
+  /** What gave the tier; absent where only stakes do. */
+  tierSource?: string;
   /** True if the request's `Origin` is not the endpoint declared for the key. */
   endpointMismatch: boolean;
 }
@@ -17,21 +19,28 @@ export type HeadersLike = Headers | Record<string, string | string[] | undefined
 
 /** Reads the gateway's headers; `null` if one is missing or malformed. */
 export function agentOf(headers: HeadersLike): Agent | null {
+  const named = (name: string) => (headers instanceof Headers ? headers.get(name) : headers[name]) ?? undefined;
   const get = (name: string, pattern: RegExp): string | null => {
-    const value = headers instanceof Headers ? headers.get(name) : headers[name];
+    const value = named(name);
     return typeof value === "string" && pattern.test(value) ? value : null;
   };
+  // Absent, or well-formed.
+  const some = (name: string, pattern: RegExp) => (named(name) === undefined ? undefined : get(name, pattern));
   const agentId = get("x-agent-id", /^\d{1,78}$/);
   const owner = get("x-agent-owner", /^0x[0-9a-fA-F]{40}$/);
   const trustTier = get("x-agent-tier", /^[1-4]$/);
-  const stakedAmount = get("x-agent-staked-amount", /^\d{1,78}$/);
+  const stakedAmount = some("x-agent-staked-amount", /^\d{1,78}$/);
+  const tierSource = some("x-agent-tier-source", /^[a-z0-9_]{1,32}$/);
   const mismatch = get("x-agent-endpoint-mismatch", /^(true|false)$/);
-  if (!agentId || !owner || !trustTier || !stakedAmount || !mismatch) return null;
+  if (!agentId || !owner || !trustTier || !mismatch) return null;
+  // One of them is there always.
+  if (stakedAmount === null || tierSource === null || !(stakedAmount ?? tierSource)) return null;
   return {
     agentId,
     owner: owner as Agent["owner"],
     trustTier: Number(trustTier) as Agent["trustTier"],
-    stakedAmount,
+    ...(stakedAmount !== undefined && { stakedAmount }),
+    ...(tierSource !== undefined && { tierSource }),
     endpointMismatch: mismatch === "true",
   };
 }
@@ -59,7 +68,7 @@ function check(headers: HeadersLike, { minTier = 1 }: AgentRules): { agent: Agen
     return { refusal: { status: 401, headers, body } };
   }
   const details = { agentId: agent.agentId, currentTier: agent.trustTier, requiredTier: minTier };
-  const error = "The agent's stake does not give it the tier that is required";
+  const error = "The agent does not have the tier that is required";
   const body = { error, errorType: "TIER_BLOCKED", details, timestamp };
   return { refusal: { status: 403, headers: {}, body } };
 }

@@ -324,6 +324,57 @@ describe("an Accept-Signature", () => {
   });
 });
 
+describe("a clock that is wrong", () => {
+  /** A refusal of the gateway, whose clock is so many seconds ahead. It asks for what every 401 asks for. */
+  const refusal = (reason: string, ahead: number, headers = {}) => {
+    const body = { error: "No", errorType: "SIGNATURE_INVALID", reason, details: { agentId: "7" }, timestamp: Date.now() + ahead * 1_000 };
+    const asked = asks(FLOOR).headers.get("accept-signature")!;
+    return Response.json(body, { status: 401, headers: { "accept-signature": asked, ...headers } });
+  };
+  const createdOf = (request: Request) => Number(/;created=(\d+);/.exec(request.headers.get("signature-input") ?? "")?.[1]);
+
+  for (const [reason, ahead] of [["request_expired", 7_200], ["request_not_yet_valid", -7_200]] as const) {
+    test(`is corrected once by the gateway's after ${reason}, and stays so`, async () => {
+      const { sent, fetch } = noted(refusal(reason, ahead));
+      const ask = agentFetch("https://api.example", credential, { fetch });
+      for (const path of ["/one", "/two"]) assert.equal((await ask(path)).status, 200);
+      const offsets = sent.map((request) => createdOf(request) - Date.now() / 1_000);
+      assert.equal(offsets.length, 3);
+      for (const [at, offset] of offsets.entries()) assert.ok(Math.abs(offset - (at && ahead)) < 10, `${offsets}`);
+      assert.equal(new Set(sent.map(nonceOf)).size, 3);
+    });
+  }
+
+  const others: [string, Response][] = [
+    ["more than a day", refusal("request_expired", 90_000)],
+    ["another reason", refusal("bad_signature", 7_200)],
+    ["the API's word, behind the gateway", refusal("request_expired", 7_200, { "x-ratelimit-limit": "16" })],
+  ];
+  for (const [name, response] of others) {
+    test(`is not corrected for ${name}`, async () => {
+      const { sent, fetch } = noted(response);
+      assert.equal((await agentFetch("https://api.example", credential, { fetch })("/")).status, 401);
+      assert.equal(sent.length, 1);
+    });
+  }
+
+  test("is corrected once for one request", async () => {
+    const { sent, fetch } = noted(refusal("request_expired", 600), refusal("request_expired", 1_200));
+    assert.equal((await agentFetch("https://api.example", credential, { fetch })("/")).status, 401);
+    assert.equal(sent.length, 2);
+  });
+});
+
+test("a gateway that can't verify signatures now is asked again, with another nonce", async () => {
+  const unverified = (errorType: string) => {
+    const body = { error: "Later", errorType, reason: "signature_verification_unavailable", details: { agentId: "7" }, timestamp: 0 };
+    return Response.json(body, { status: 503, headers: { "retry-after": "0" } });
+  };
+  const { sent, fetch } = noted(unverified("REPLAY_DETECTED"), unverified("RPC_ERROR"));
+  assert.equal((await agentFetch("https://api.example", credential, { fetch })("/", { method: "POST", body: "x" })).status, 200);
+  assert.equal(new Set(sent.map(nonceOf)).size, 3);
+});
+
 test("a redirect within the gateway is signed for its own address, and one to elsewhere is not signed", async () => {
   const elsewhere = await Scripted.start((_request, response) => answer(response, 401, {}, { "accept-signature": 'a=();tag="erc8128"' }));
   const gateway = await Scripted.start((request, response) => {

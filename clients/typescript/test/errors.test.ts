@@ -41,7 +41,7 @@ const TRIED: Record<ErrorType, "api" | "gateway" | "scripted" | "client"> = {
 const seen = new Set<ErrorType>();
 
 /** Fields of every answer about an agent. */
-const AGENT = ["agentId", "owner", "trustTier", "stakedAmount"];
+const AGENT = ["agentId", "owner", "trustTier"];
 
 async function sees<T extends ErrorType>(call: Promise<unknown>, errorType: T, status: number): Promise<TiergateError<T>> {
   const error = await refused(call, errorType);

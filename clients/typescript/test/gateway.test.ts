@@ -150,3 +150,18 @@ test("headers are an agent's only if all are there and well-formed", () => {
     }
   }
 });
+
+test("the source of the tier is told beside the stake, or instead of it where no stake is read", () => {
+  const common = { "x-agent-id": "7", "x-agent-owner": owner.address, "x-agent-tier": "2", "x-agent-endpoint-mismatch": "false" };
+  const expected = { agentId: "7", owner: owner.address, trustTier: 2, endpointMismatch: false };
+  const [stake, source] = [{ "x-agent-staked-amount": "0" }, { "x-agent-tier-source": "erc20" }];
+  for (const read of [(headers: Record<string, string>) => headers, (headers: Record<string, string>) => new Headers(headers)]) {
+    assert.deepEqual(agentOf(read({ ...common, ...source })), { ...expected, tierSource: "erc20" });
+    assert.deepEqual(agentOf(read({ ...common, ...stake, ...source })), { ...expected, stakedAmount: "0", tierSource: "erc20" });
+    assert.equal(agentOf(read(common)), null);
+    for (const wrong of ["", "erc20, list", "Erc20", "a".repeat(33)]) {
+      assert.equal(agentOf(read({ ...common, ...stake, "x-agent-tier-source": wrong })), null, wrong);
+    }
+    assert.equal(agentOf(read({ ...common, ...source, "x-agent-staked-amount": "" })), null);
+  }
+});

@@ -1,19 +1,20 @@
-//! The cached entries by agent, within bounds of memory, and an index of the members of organizations.
+//! The cached entries by agent, within bounds of memory, and an index of those whom one log concerns together.
 //!
 //! A profile with long texts and many organizations weighs as much as a thousand others. Such profiles have a small share of
 //! their own, and push out none but each other.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use alloy::primitives::U256;
+use alloy::primitives::{Address, U256};
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, Weighter};
 
-use crate::chain::cache::CachedEntry;
+use crate::chain::cache::{CachedEntry, holders_of};
 use crate::domain::agent_id::AgentId;
+use crate::domain::holders::Holders;
 use crate::domain::profile::{LatestValidation, Organization, TrustProfile};
 
 /// How many bytes of profiles are kept.
@@ -35,43 +36,63 @@ const HEAVY_ENTRIES: usize = 32;
 /// The map, the allocator and the counters of an `Arc` take about so many bytes for one agent.
 const OVERHEAD_BYTES: usize = 64;
 
-/// The index of members takes about so many bytes for one membership.
+/// The index takes about so many bytes for one agent in one group.
 const MEMBERSHIP_BYTES: usize = 100;
 
 /// No entry weighs less, so that the bound in bytes is one in entries too.
 const ENTRY_BYTES_MIN: u64 = CACHED_BYTES_MAX.div_ceil(ENTRIES_MAX as u64);
 
-type Share = Cache<AgentId, CachedEntry, ByBytes, RandomState, Members>;
+type Share = Cache<AgentId, CachedEntry, ByBytes, RandomState, Groups>;
 
 /// Entries by agent, each in one of the two shares. Changes of one agent must not happen at once.
 pub(super) struct Entries {
     light: Share,
     heavy: Share,
-    members: Members,
+    groups: Groups,
 }
 
-/// Which cached agents belong to an organization: what the cached profiles list, and no more.
-#[derive(Clone, Default)]
-struct Members(Arc<Mutex<BTreeSet<(U256, AgentId)>>>);
+/// Agents that one log concerns together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Group {
+    /// The members of an organization.
+    Members(U256),
+    /// Those whom an account holds.
+    Held(Address),
+}
 
-impl Members {
+/// Which cached agents are in a group: what is cached of them says so, and no more.
+#[derive(Clone)]
+struct Groups {
+    agents: Arc<Mutex<BTreeSet<(Group, AgentId)>>>,
+    /// True if agents are in groups of who holds them.
+    by_holder: bool,
+}
+
+impl Groups {
     fn change(&self, agent: AgentId, entry: &CachedEntry, is_cached: bool) {
-        let CachedEntry::Read { profile, .. } = entry else { return };
-        let organizations = profile.details.as_ref().map_or(&[][..], |details| &details.organizations);
-        if organizations.is_empty() {
+        let details = match entry {
+            CachedEntry::Read { profile, .. } => profile.details.as_ref(),
+            CachedEntry::Dropped { .. } => None,
+        };
+        let organizations = details.map_or(&[][..], |details| &details.organizations);
+        if organizations.is_empty() && !self.by_holder {
             return;
         }
-        let memberships = organizations.iter().map(|of| (of.org_id, agent));
-        let mut members = self.0.lock();
-        if is_cached {
-            members.extend(memberships);
-        } else {
-            memberships.for_each(|membership| _ = members.remove(&membership));
+        let Holders { owner, wallet } = holders_of(entry);
+        let held = [Some(owner), wallet].into_iter().flatten().map(Group::Held).filter(|_| self.by_holder);
+        let groups = organizations.iter().map(|of| Group::Members(of.org_id)).chain(held);
+        let mut agents = self.agents.lock();
+        for group in groups {
+            if is_cached {
+                agents.insert((group, agent));
+            } else {
+                agents.remove(&(group, agent));
+            }
         }
     }
 }
 
-impl Lifecycle<AgentId, CachedEntry> for Members {
+impl Lifecycle<AgentId, CachedEntry> for Groups {
     type RequestState = ();
 
     fn on_evict(&self, _state: &mut (), agent: AgentId, entry: CachedEntry) {
@@ -80,12 +101,11 @@ impl Lifecycle<AgentId, CachedEntry> for Members {
 }
 
 impl Entries {
-    pub(super) fn new() -> Self {
-        let members = Members::default();
-        let share =
-            |items, bytes| Cache::with(items, bytes, ByBytes, RandomState::default(), members.clone());
+    pub(super) fn new(by_holder: bool) -> Self {
+        let groups = Groups { agents: Arc::default(), by_holder };
+        let share = |items, bytes| Cache::with(items, bytes, ByBytes, RandomState::default(), groups.clone());
         let (light, heavy) = (share(ENTRIES_MAX, CACHED_BYTES_MAX), share(HEAVY_ENTRIES, HEAVY_BYTES_MAX));
-        Self { light, heavy, members }
+        Self { light, heavy, groups }
     }
 
     pub(super) fn get(&self, agent: AgentId) -> Option<CachedEntry> {
@@ -99,7 +119,7 @@ impl Entries {
 
     pub(super) fn insert(&self, agent: AgentId, entry: CachedEntry) {
         self.remove(agent);
-        self.members.change(agent, &entry, true);
+        self.groups.change(agent, &entry, true);
         let share = if weight_of(&entry) > HEAVY_BYTES { &self.heavy } else { &self.light };
         share.insert(agent, entry);
     }
@@ -107,7 +127,7 @@ impl Entries {
     pub(super) fn remove(&self, agent: AgentId) {
         for share in [&self.light, &self.heavy] {
             if let Some((_, entry)) = share.remove(&agent) {
-                self.members.change(agent, &entry, false);
+                self.groups.change(agent, &entry, false);
             }
         }
     }
@@ -116,11 +136,11 @@ impl Entries {
         self.light.len() + self.heavy.len()
     }
 
-    /// The cached members of these organizations, each with the number that stands beside its organization.
-    pub(super) fn members(&self, of: &HashMap<U256, u64>) -> Vec<(AgentId, u64)> {
-        let members = self.members.0.lock();
-        let all = |id: U256| (id, AgentId::new(U256::ZERO))..=(id, AgentId::new(U256::MAX));
-        of.iter().flat_map(|(id, at)| members.range(all(*id)).map(|(_, agent)| (*agent, *at))).collect()
+    /// The cached agents of these groups, each with the number that stands beside its group.
+    pub(super) fn of_groups(&self, groups: impl Iterator<Item = (Group, u64)>) -> Vec<(AgentId, u64)> {
+        let agents = self.groups.agents.lock();
+        let all = |of: Group| (of, AgentId::new(U256::ZERO))..=(of, AgentId::new(U256::MAX));
+        groups.flat_map(|(group, at)| agents.range(all(group)).map(move |(_, agent)| (*agent, at))).collect()
     }
 }
 
@@ -160,7 +180,7 @@ mod tests {
 
     use alloy::primitives::{Address, U256};
 
-    use super::{CACHED_BYTES_MAX, ENTRIES_MAX, Entries, HEAVY_BYTES, HEAVY_BYTES_MAX, weight_of};
+    use super::{CACHED_BYTES_MAX, ENTRIES_MAX, Entries, Group, HEAVY_BYTES, HEAVY_BYTES_MAX, weight_of};
     use crate::chain::cache::CachedEntry;
     use crate::domain::agent_id::AgentId;
     use crate::domain::holders::Holders;
@@ -180,7 +200,8 @@ mod tests {
         let organization = Organization { org_id: U256::ONE, name: "n".repeat(500), verified: true };
         let profile = TrustProfile {
             holders: Holders::owned_by(Address::ZERO),
-            stake: U256::ZERO,
+            stake: Some(U256::ZERO),
+            measured: None,
             details: Some(Details {
                 metadata_uri: "u".repeat(uri_bytes),
                 organizations: vec![organization; organizations],
@@ -220,7 +241,7 @@ mod tests {
         assert!(weight_of(&heavy()) > 512 * 1_024, "{}", weight_of(&heavy()));
         let heavy = heavy();
         for heavy_agents in [100, 2_000] {
-            let entries = Entries::new();
+            let entries = Entries::new(false);
             (0..IN_USE).for_each(|agent| assert_eq!(used(&entries, agent, light), 0));
             let mut next = 0;
             for round in 0..3 {
@@ -236,7 +257,7 @@ mod tests {
 
     #[test]
     fn heavy_agents_are_kept_within_their_share_and_the_heaviest_too() {
-        let entries = Entries::new();
+        let entries = Entries::new(false);
         entries.insert(id(1), heavy());
         assert!(entries.get(id(1)).is_some());
         // The longest that can be decoded at all.
@@ -249,7 +270,7 @@ mod tests {
 
     #[test]
     fn an_agent_is_in_one_share_whatever_becomes_of_it() {
-        let entries = Entries::new();
+        let entries = Entries::new(false);
         let is_heavy =
             |entries: &Entries| entries.peek(id(1)).is_some_and(|entry| weight_of(&entry) > HEAVY_BYTES);
         for _ in 0..2 {
@@ -266,15 +287,16 @@ mod tests {
 
     #[test]
     fn the_index_holds_the_members_that_are_cached_and_no_others() {
-        let entries = Entries::new();
-        let members = |entries: &Entries| entries.members(&[(U256::ONE, 1)].into()).len();
+        let entries = Entries::new(false);
+        let members =
+            |entries: &Entries| entries.of_groups([(Group::Members(U256::ONE), 1)].into_iter()).len();
         entries.insert(id(1), entry(50, 1));
         entries.insert(id(2), heavy());
         entries.insert(id(3), light());
         assert_eq!(members(&entries), 2);
         entries.insert(id(1), DROPPED);
         entries.remove(id(2));
-        assert_eq!((members(&entries), entries.members.0.lock().len()), (0, 0));
+        assert_eq!((members(&entries), entries.groups.agents.lock().len()), (0, 0));
         (0..1_000).for_each(|agent| entries.insert(id(agent), heavy()));
         assert_eq!(members(&entries), entries.len(), "who is pushed out is no member any more");
     }

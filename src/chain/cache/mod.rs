@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
 use crate::chain::block::Block;
-use crate::chain::cache::entries::Entries;
+use crate::chain::cache::entries::{Entries, Group};
 use crate::chain::cache::status::{Entry, Status, Ticket, micros};
 use crate::chain::registries::logs::Drops;
 use crate::domain::agent_id::AgentId;
@@ -38,17 +38,19 @@ pub(super) struct ProfileCache {
     lifetimes: Lifetimes,
 }
 
-/// How many of the known agents some logs dropped: by name, as members of organizations, or all of them.
+/// How many of the known agents some logs dropped: by name, as members of organizations, by who holds them, or all of them.
 pub(super) struct Dropped {
     pub(super) agents: u64,
     pub(super) members: u64,
+    pub(super) held: u64,
     pub(super) everybody: bool,
 }
 
 impl ProfileCache {
-    pub(super) fn new(lifetimes: Lifetimes) -> Self {
+    /// With an index of holders if logs concern agents by them.
+    pub(super) fn new(lifetimes: Lifetimes, by_holder: bool) -> Self {
         Self {
-            entries: Entries::new(),
+            entries: Entries::new(by_holder),
             faults: Cache::new(FAULTS_MAX),
             status: Mutex::default(),
             published: ArcSwap::default(),
@@ -94,7 +96,9 @@ impl ProfileCache {
         let has_organizations =
             profile.details.as_ref().is_some_and(|details| !details.organizations.is_empty());
         let read = (Arc::clone(profile), profile.holders, block);
-        if let Some(entry) = status.keep(ticket, read, has_organizations, (known.as_ref(), began_micros)) {
+        let has_other_holders = known.as_ref().is_none_or(|known| holders_of(known) != profile.holders);
+        let floors = (has_organizations, has_other_holders);
+        if let Some(entry) = status.keep(ticket, read, floors, (known.as_ref(), began_micros)) {
             self.entries.insert(agent, entry);
         }
     }
@@ -115,6 +119,11 @@ impl ProfileCache {
         (self.published.load().is_current(&ticket) && now_micros < until_micros).then_some(fault)
     }
 
+    /// True when no log concerned everybody since this ticket.
+    pub(super) fn is_current(&self, ticket: &Ticket) -> bool {
+        self.published.load().is_current(ticket)
+    }
+
     /// Forgets an agent that does not exist.
     pub(super) fn forget(&self, agent: AgentId) {
         let _status = self.status.lock();
@@ -124,8 +133,7 @@ impl ProfileCache {
     /// The follower has accounted for the logs up to a block.
     pub(super) fn advance(&self, block: Block, drops: &Drops) -> Dropped {
         let mut status = self.status.lock();
-        let organizations = drops.organizations.values().max().copied().unwrap_or(0);
-        let everybody = status.advance(block, organizations, drops.everybody.map_or(0, |cause| cause.block));
+        let everybody = status.advance(block, drops.floors());
         let drop = |agent: AgentId, at: u64| {
             self.faults.remove_if(&agent, |(ticket, ..)| ticket.followed < at);
             // An agent without an entry gets none: logs name many agents that nobody asks about.
@@ -133,11 +141,16 @@ impl ProfileCache {
                 self.entries.peek(agent).and_then(|entry| status.dropped(&entry, holders_of(&entry), at));
             dropped.map(|dropped| self.entries.insert(agent, dropped)).is_some()
         };
-        let members = self.entries.members(&drops.organizations);
-        let agents = drops.agents.iter().filter(|(agent, at)| drop(**agent, **at)).count() as u64;
-        let members = members.into_iter().filter(|(agent, at)| drop(*agent, *at)).count() as u64;
+        let members = drops.organizations.iter().map(|(id, at)| (Group::Members(*id), *at));
+        let members = self.entries.of_groups(members);
+        let held = drops.holders.iter().map(|(holder, at)| (Group::Held(*holder), *at));
+        let held = self.entries.of_groups(held);
+        let agents = drops.agents.iter().map(|(agent, at)| (*agent, *at)).collect();
+        let count =
+            |of: Vec<(AgentId, u64)>| of.into_iter().filter(|(agent, at)| drop(*agent, *at)).count() as u64;
+        let [agents, members, held] = [agents, members, held].map(count);
         self.published.store(Arc::new(status.clone()));
-        Dropped { agents, members, everybody }
+        Dropped { agents, members, held, everybody }
     }
 
     /// The followed block was the head at a poll that began then.

@@ -23,6 +23,8 @@ pub(in crate::chain) struct Status {
     everybody_floor: u64,
     /// The block of the last log that concerned members of an organization.
     organizations_floor: u64,
+    /// The block of the last log that concerned those whom somebody holds.
+    holders_floor: u64,
     /// When what was read at the followed block serves no more; zero while nothing does.
     in_touch_until_micros: u64,
 }
@@ -63,13 +65,13 @@ impl Status {
     }
 
     /// The entry for a read of this block, if it may be kept: no log since is missing in it, and it is not older than what
-    /// is there. Where the follower went on or began anew meanwhile, it stays known that the agent exists, who held it, and
+    /// is there. Logs concern an agent by the holders that are known of it. Where the follower went on or began anew meanwhile, it stays known that the agent exists, who held it, and
     /// that the block was shown.
     pub(in crate::chain) fn keep<P>(
         &self,
         &Ticket { pinned, epoch, .. }: &Ticket,
         (profile, holders, block): (P, Holders, u64),
-        has_organizations: bool,
+        (has_organizations, has_other_holders): (bool, bool),
         (entry, began_micros): (Option<&Entry<P>>, u64),
     ) -> Option<Entry<P>> {
         let is_pinned = pinned.is_some();
@@ -79,7 +81,8 @@ impl Status {
             return (!is_pinned).then_some(shown);
         }
         let of_organizations = if has_organizations { self.organizations_floor } else { 0 };
-        let floor = known.max(of_organizations).max(self.everybody_floor);
+        let of_holders = if has_other_holders { self.holders_floor } else { 0 };
+        let floor = known.max(of_organizations).max(of_holders).max(self.everybody_floor);
         if block < floor {
             return entry.is_none().then_some(shown);
         }
@@ -122,10 +125,16 @@ impl Status {
     }
 
     /// The logs up to this block were applied, or are about to be under the same lock. Those of which the last, if any,
-    /// concerned members of organizations, and everybody, were of these blocks. True when everybody is dropped.
-    pub(in crate::chain) fn advance(&mut self, block: Block, organizations: u64, everybody: u64) -> bool {
+    /// concerned members of organizations, those whom somebody holds, and everybody, were of these blocks. True when everybody
+    /// is dropped.
+    pub(in crate::chain) fn advance(
+        &mut self,
+        block: Block,
+        [organizations, holders, everybody]: [u64; 3],
+    ) -> bool {
         let is_news = everybody > self.everybody_floor;
         self.followed = Some(block);
+        self.holders_floor = self.holders_floor.max(holders);
         self.organizations_floor = self.organizations_floor.max(organizations);
         self.everybody_floor = self.everybody_floor.max(everybody);
         is_news
@@ -142,8 +151,7 @@ impl Status {
         let in_touch_until_micros = if block.is_some() { self.in_touch_until_micros } else { 0 };
         let everybody_floor = block.map_or(0, |block| block.number);
         let epoch = self.epoch.wrapping_add(1);
-        *self =
-            Self { followed: block, epoch, everybody_floor, organizations_floor: 0, in_touch_until_micros };
+        *self = Self { followed: block, epoch, everybody_floor, in_touch_until_micros, ..Self::default() };
     }
 
     fn followed_number(&self) -> u64 {

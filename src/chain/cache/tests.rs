@@ -17,8 +17,12 @@ use crate::domain::profile::{Texts, TrustProfile};
 use crate::ports::chain::ChainFault;
 
 fn cache() -> ProfileCache {
+    cache_of(false)
+}
+
+fn cache_of(by_holder: bool) -> ProfileCache {
     let (poll_interval, max_staleness) = (Duration::from_secs(1), Duration::from_secs(5));
-    ProfileCache::new(Lifetimes { poll_interval, max_staleness, reread_after: None })
+    ProfileCache::new(Lifetimes { poll_interval, max_staleness, reread_after: None }, by_holder)
 }
 
 fn id(agent: u64) -> AgentId {
@@ -84,7 +88,8 @@ const NOBODY: Holders = Holders::owned_by(Address::ZERO);
 fn profile(owner: Address) -> Arc<TrustProfile> {
     Arc::new(TrustProfile {
         holders: Holders::owned_by(owner),
-        stake: U256::ZERO,
+        stake: Some(U256::ZERO),
+        measured: None,
         details: None,
         texts: Texts::default(),
     })
@@ -107,12 +112,64 @@ fn an_agent_whose_read_is_overtaken_by_a_block_is_known_by_its_owner_and_not_ser
     assert!(cache.get(id(1), 0).is_some());
 }
 
+/// The agents of these owners, read at block 10, in a cache that followed to there.
+fn held(owners: &[(u64, Address)]) -> ProfileCache {
+    let cache = cache_of(true);
+    cache.restart(Some(block(10)));
+    cache.confirm(0);
+    for (agent, owner) in owners {
+        cache.keep(id(*agent), &cache.begin(id(*agent), 0), (&profile(*owner), 10), 0);
+        assert!(cache.get(id(*agent), 0).is_some());
+    }
+    cache
+}
+
+fn of_holder(holder: Address, at: u64) -> Drops {
+    Drops { holders: [(holder, at)].into(), ..Drops::default() }
+}
+
+#[test]
+fn a_log_that_names_an_account_drops_the_agents_that_it_holds_and_no_others() {
+    let [one, other] = [1, 2].map(Address::repeat_byte);
+    let cache = held(&[(1, one), (2, one), (3, other)]);
+    assert_eq!(cache.advance(block(11), &of_holder(one, 11)).held, 2);
+    assert!([1, 2].iter().all(|agent| cache.get(id(*agent), 0).is_none()));
+    assert!(cache.get(id(3), 0).is_some());
+    assert_eq!(cache.advance(block(12), &of_holder(one, 10)).held, 0, "it has the change");
+    // What is known of a dropped agent still says who holds it.
+    let ticket = cache.begin(id(1), 0);
+    assert_eq!(ticket.pinned, Some(block(12)));
+    cache.advance(block(13), &of_holder(one, 13));
+    cache.keep(id(1), &ticket, (&profile(one), 12), 0);
+    assert!(cache.get(id(1), 0).is_none(), "the read lacks the change of block 13");
+}
+
+#[test]
+fn a_read_that_finds_another_holder_is_not_kept_if_a_log_since_may_have_named_that_one() {
+    let [seller, buyer] = [1, 2].map(Address::repeat_byte);
+    let sold = |named: Address, at: u64| {
+        let cache = held(&[(1, seller)]);
+        let transfer = Drops { agents: [(id(1), 11)].into(), ..Drops::default() };
+        cache.advance(block(11), &transfer);
+        let ticket = cache.begin(id(1), 0);
+        // Nothing says yet that the buyer holds the agent.
+        cache.advance(block(12), &of_holder(named, at));
+        cache.keep(id(1), &ticket, (&profile(buyer), 11), 0);
+        cache.get(id(1), 0).is_some()
+    };
+    assert!(!sold(buyer, 12), "the buyer's tokens moved in block 12");
+    assert!(sold(buyer, 11), "the read has the change");
+    let cache = held(&[(1, seller)]);
+    cache.advance(block(12), &of_holder(buyer, 12));
+    assert!(cache.get(id(1), 0).is_some(), "who holds it is known, and was not named");
+}
+
 #[test]
 fn a_log_drops_what_was_read_at_a_block_before_it_and_may_be_applied_again() {
     let mut status = Status::default();
     status.restart(Some(block(10)));
     let ticket = status.begin_latest();
-    let read = |known| status.keep(&ticket, ((), NOBODY, 12), false, (known, 0));
+    let read = |known| status.keep(&ticket, ((), NOBODY, 12), (false, false), (known, 0));
     let entry = read(None).unwrap();
     assert!(status.dropped(&entry, NOBODY, 12).is_none(), "it has the change");
     let dropped = status.dropped(&entry, NOBODY, 13).unwrap();
@@ -127,7 +184,7 @@ fn a_read_of_before_a_beginning_lowers_no_floor() {
     let began_before = status.begin_latest();
     status.restart(Some(block(25)));
     let pinned = Ticket { pinned: Some(block(25)), ..status.begin_latest() };
-    let keep = |ticket: &Ticket, at, known| status.keep(ticket, ((), NOBODY, at), false, (known, 0));
+    let keep = |ticket: &Ticket, at, known| status.keep(ticket, ((), NOBODY, at), (false, false), (known, 0));
     let floor = Entry::Dropped { holders: NOBODY, floor: 27, epoch: status.begin_latest().epoch };
     let known = keep(&began_before, 24, Some(&floor)).unwrap();
     assert_eq!(known, floor);

@@ -171,7 +171,8 @@ impl Following<'_> {
             let (Position::Ahead, Some(range)) = (position, self.tracker.range(&head)) else { break };
             match self.read(&range, &head, deadline).await {
                 Ok(Some((block, logs))) if self.tracker.account(&range, block, &logs) => {
-                    let drops = self.of.agents.registries.drops(&logs);
+                    let mut drops = self.of.agents.registries.drops(&logs);
+                    self.of.agents.measures.add_drops(&logs, &mut drops);
                     let dropped = self.of.agents.cache.advance(block, &drops);
                     self.of.agents.source.floor.met(date(&block));
                     self.of.status.dropped(&dropped, drops.everybody, asked_micros);
@@ -250,7 +251,8 @@ impl Following<'_> {
             true => json!({ "blockHash": head.hash }),
             false => json!({ "fromBlock": U64::from(from), "toBlock": U64::from(to) }),
         };
-        let filters = self.of.agents.registries.log_filters(&blocks);
+        let mut filters = self.of.agents.registries.log_filters(&blocks);
+        filters.extend(self.of.agents.measures.log_filters(&blocks));
         let (is_beginning, is_next) = (last.number == to, is_to_head && head.parent == last.hash);
         let is_of_unknown_chain = is_beginning || !is_to_head;
         let mut calls = Vec::new();

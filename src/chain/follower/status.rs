@@ -123,6 +123,7 @@ impl FollowerStatus {
     pub(super) fn dropped(&self, dropped: &Dropped, cause: Option<Cause>, now_micros: u64) {
         self.count_drops("agent", dropped.agents);
         self.count_drops("organization", dropped.members);
+        self.count_drops("holder", dropped.held);
         let Some(Cause { contract, topic, block }) = cause.filter(|_| dropped.everybody) else { return };
         self.count_drops("unknown_log", 1);
         let mut state = self.state.lock();

@@ -2,6 +2,7 @@
 
 mod drops;
 mod faults;
+mod numbers;
 mod other_chain;
 
 use std::ops::Deref;
@@ -17,7 +18,7 @@ use crate::chain::tests::development::DevScene;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::fixture::result;
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::Chain;
+use crate::ports::chain::{Chain, Parts};
 
 /// A chain, a node in front of it, and a reader with its follower.
 struct Scene {
@@ -66,7 +67,7 @@ impl Scene {
     }
 
     async fn profile(&self, agent: u64) -> Option<Arc<TrustProfile>> {
-        self.bench.reader.profile(id(agent)).await.unwrap()
+        self.bench.reader.profile(id(agent), Parts::Whole).await.unwrap()
     }
 
     /// Caches an agent's profile at the followed block.

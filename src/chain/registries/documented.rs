@@ -119,6 +119,7 @@ pub(super) fn read_profile(
     Ok(Some(TrustProfile {
         holders: Holders::owned_by(owner),
         stake,
+        measured: None,
         details: Some(details),
         texts: Texts::default(),
     }))

@@ -144,7 +144,8 @@ fn version_call(registry: Address) -> Call3 {
     call(registry, getVersionCall {}.abi_encode())
 }
 
-fn is_version_2(key: &'static str, result: &Result3) -> Result<&'static str, ReadError> {
+/// The function that a registry of a version that is read here answered.
+pub(in crate::chain) fn is_version_2(key: &'static str, result: &Result3) -> Result<&'static str, ReadError> {
     let version = match decode::<getVersionCall>(key, &mut std::iter::once(result.clone())) {
         Ok(version) if version.starts_with(VERSION) => return Ok(getVersionCall::SIGNATURE),
         Err(error @ ReadError::NoCode(_)) => return Err(error),
@@ -191,7 +192,7 @@ pub(in crate::chain) fn read_details(result: &Result3) -> Result<DetailsRead, Re
         evidence: String::new(),
         validator: found.validator,
     };
-    let is_answered = !found.request.is_zero();
+    let is_answered = !found.validator.is_zero();
     let details = Details {
         reputation: Reputation {
             total_score: found.total,

@@ -4,6 +4,7 @@
 //! concerns those whom its topics name, and everybody only where it names nobody.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use alloy::primitives::{Address, B256, U256};
 
@@ -67,31 +68,64 @@ pub(in crate::chain) struct Drops {
     pub(in crate::chain) agents: HashMap<AgentId, u64>,
     /// Every agent that belongs to one of these organizations.
     pub(in crate::chain) organizations: HashMap<U256, u64>,
+    /// Every agent that one of these accounts holds.
+    pub(in crate::chain) holders: HashMap<Address, u64>,
     /// Everybody, and why.
     pub(in crate::chain) everybody: Option<Cause>,
 }
 
+/// Notes the latest block.
+fn add<K: Eq + Hash>(of: &mut HashMap<K, u64>, who: K, block: u64) {
+    of.entry(who).and_modify(|latest| *latest = block.max(*latest)).or_insert(block);
+}
+
 impl Drops {
     /// Whom these logs concern. `organizations` is the organization registry: there a topic may name an organization too.
-    pub(super) fn of(logs: &[Log], organizations: Option<Address>, events: &Events) -> Self {
+    pub(super) fn of<'a>(
+        logs: impl IntoIterator<Item = &'a Log>,
+        organizations: Option<Address>,
+        events: &Events,
+    ) -> Self {
         let mut drops = Self::default();
         for log in logs {
             let block = log.block_number;
             let Some(numbers) = concerned(log, events) else {
-                let cause = Cause { contract: log.address, topic: log.topics.first().copied(), block };
-                drops.everybody = drops.everybody.filter(|other| other.block > block).or(Some(cause));
+                drops.add_everybody(log);
                 continue;
             };
             // Whichever of them is the agent's id: the others cost a read at most.
             for number in numbers {
-                let latest = |of: &mut u64| *of = block.max(*of);
-                drops.agents.entry(AgentId::new(number)).and_modify(latest).or_insert(block);
+                add(&mut drops.agents, AgentId::new(number), block);
                 if organizations == Some(log.address) {
-                    drops.organizations.entry(number).and_modify(latest).or_insert(block);
+                    add(&mut drops.organizations, number, block);
                 }
             }
         }
         drops
+    }
+
+    /// The last blocks with logs that concerned members of organizations, those whom somebody holds, and everybody; 0 for none.
+    pub(in crate::chain) fn floors(&self) -> [u64; 3] {
+        let organizations = self.organizations.values().max().copied();
+        let holders = self.holders.values().max().copied();
+        [organizations, holders, self.everybody.map(|cause| cause.block)].map(Option::unwrap_or_default)
+    }
+
+    /// Adds those whose ids a topic may be. Whoever can cause the log at will drops nobody else.
+    pub(in crate::chain) fn add_named(&mut self, log: &Log) {
+        for field in log.topics.iter().skip(1) {
+            add(&mut self.agents, AgentId::new(U256::from_be_bytes(field.0)), log.block_number);
+        }
+    }
+
+    pub(in crate::chain) fn add_holder(&mut self, holder: Address, block: u64) {
+        add(&mut self.holders, holder, block);
+    }
+
+    pub(in crate::chain) fn add_everybody(&mut self, log: &Log) {
+        let block = log.block_number;
+        let cause = Cause { contract: log.address, topic: log.topics.first().copied(), block };
+        self.everybody = self.everybody.filter(|other| other.block > block).or(Some(cause));
     }
 }
 

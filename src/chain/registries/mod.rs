@@ -18,7 +18,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
 use crate::domain::profile::{Texts, TrustProfile};
 use crate::domain::registries::{Registries, RegistrySet};
-use crate::ports::chain::AskedHolders;
+use crate::ports::chain::{AskedHolders, Parts};
 
 pub(super) mod documented;
 pub(super) mod erc8004;
@@ -30,6 +30,8 @@ pub(super) mod stake_vault;
 impl Registries {
     /// Whom these logs concern.
     pub(in crate::chain) fn drops(&self, logs: &[Log]) -> Drops {
+        let is_ours = |log: &&Log| self.contracts().any(|(_, address)| address == log.address);
+        let logs = logs.iter().filter(is_ours);
         match self.set {
             RegistrySet::Documented { organization } => Drops::of(logs, organization, &documented::EVENTS),
             RegistrySet::Erc8004 { .. } => Drops::of(logs, None, &erc8004::EVENTS),
@@ -46,11 +48,13 @@ impl Registries {
         vec![filter]
     }
 
-    /// The calls for a profile, without details where these are read apart.
-    pub(in crate::chain) fn profile_calls(&self, agent: AgentId) -> Vec<Call3> {
-        match self.set {
-            RegistrySet::Documented { organization } => documented::profile_calls(self, organization, agent),
-            RegistrySet::Erc8004 { .. } => self.gate_calls(agent),
+    /// The calls for a profile, without details where these are not asked for or are read apart.
+    pub(in crate::chain) fn profile_calls(&self, agent: AgentId, parts: Parts) -> Vec<Call3> {
+        match (self.set, parts) {
+            (RegistrySet::Documented { organization }, Parts::Whole) => {
+                documented::profile_calls(self, organization, agent)
+            }
+            (RegistrySet::Documented { .. } | RegistrySet::Erc8004 { .. }, _) => self.gate_calls(agent),
         }
     }
 
@@ -58,13 +62,16 @@ impl Registries {
     pub(in crate::chain) fn read_profile(
         &self,
         agent: AgentId,
+        parts: Parts,
         results: &mut impl Iterator<Item = Result3>,
     ) -> Result<Option<TrustProfile>, ReadError> {
-        match self.set {
-            RegistrySet::Documented { organization } => {
+        match (self.set, parts) {
+            (RegistrySet::Documented { organization }, Parts::Whole) => {
                 documented::read_profile(self, organization, agent, results)
             }
-            RegistrySet::Erc8004 { .. } => self.read_gate(agent, results),
+            (RegistrySet::Documented { .. } | RegistrySet::Erc8004 { .. }, _) => {
+                self.read_gate(agent, results)
+            }
         }
     }
 
@@ -84,7 +91,7 @@ impl Registries {
         let mut results = results.take(count).collect::<Vec<_>>().into_iter();
         let Some(holders) = self.read_holders(agent, &mut results)? else { return Ok(None) };
         let stake = read_stake(self, &mut results)?;
-        Ok(Some(TrustProfile { holders, stake, details: None, texts: Texts::default() }))
+        Ok(Some(TrustProfile { holders, stake, measured: None, details: None, texts: Texts::default() }))
     }
 
     /// The calls for the holders.
@@ -139,7 +146,7 @@ impl Registries {
     /// The calls that show of each contract whether it is the right one; the agent is any one.
     pub(in crate::chain) fn check_calls(&self, agent: AgentId) -> Vec<Call3> {
         match self.set {
-            RegistrySet::Documented { .. } => self.profile_calls(agent),
+            RegistrySet::Documented { .. } => self.profile_calls(agent, Parts::Whole),
             RegistrySet::Erc8004 { .. } => erc8004::check_calls(self, agent),
         }
     }
@@ -151,11 +158,24 @@ impl Registries {
             RegistrySet::Erc8004 { .. } => erc8004::found(self, results),
         }
     }
-}
 
-/// True when a whole profile may have failed because of its details alone: owner and stake may be had by themselves.
-pub(super) fn may_lie_in_details(error: &ReadError) -> bool {
-    use ReadError::{NoDetails, NodeError, Reverted, TooLong, Undecodable};
-    matches!(error, TooLong(_) | NodeError { .. } | NoDetails(_))
-        || matches!(error, Reverted(call) | Undecodable(call) if documented::DETAILS.contains(call))
+    /// As much as one read has of an agent where so much is asked for.
+    pub(in crate::chain) const fn read_parts(&self, parts: Parts) -> Parts {
+        match self.set {
+            RegistrySet::Documented { .. } => Parts::Whole,
+            RegistrySet::Erc8004 { .. } => parts,
+        }
+    }
+
+    /// True when a whole profile may have failed because of its details alone: owner and stake may be had by themselves.
+    pub(in crate::chain) fn may_lie_in_details(&self, error: &ReadError) -> bool {
+        use ReadError::{NoDetails, NodeError, Reverted, TooLong, Undecodable};
+        match self.set {
+            RegistrySet::Erc8004 { .. } => matches!(error, NoDetails(_)),
+            RegistrySet::Documented { .. } => {
+                matches!(error, TooLong(_) | NodeError { .. })
+                    || matches!(error, Reverted(call) | Undecodable(call) if documented::DETAILS.contains(call))
+            }
+        }
+    }
 }

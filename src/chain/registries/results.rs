@@ -10,7 +10,7 @@ use crate::chain::fault::ReadError;
 pub(super) const CHAIN_TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// The error of an answer with fewer results than calls.
-pub(super) const TOO_FEW: ReadError = ReadError::Unintelligible("it has too few results");
+pub(in crate::chain) const TOO_FEW: ReadError = ReadError::Unintelligible("it has too few results");
 
 /// A registry's key and address, and the function that it answers.
 pub(in crate::chain) type Found = (&'static str, Address, Result<&'static str, ReadError>);
@@ -19,13 +19,16 @@ pub(in crate::chain) type Found = (&'static str, Address, Result<&'static str, R
 pub(super) type Judge = fn(&'static str, &Result3) -> Result<&'static str, ReadError>;
 
 /// A call that may fail.
-pub(super) fn call(target: Address, data: Vec<u8>) -> Call3 {
+pub(in crate::chain) fn call(target: Address, data: Vec<u8>) -> Call3 {
     Call3 { target, allowFailure: true, callData: data.into() }
 }
 
 /// The function, if the contract has it. A call to an address without code succeeds and returns nothing. Contracts revert
 /// without data at a function that they don't have; one that reverts with a reason knows the function, and not the agent.
-pub(super) fn answers<C: SolCall>(key: &'static str, result: &Result3) -> Result<&'static str, ReadError> {
+pub(in crate::chain) fn answers<C: SolCall>(
+    key: &'static str,
+    result: &Result3,
+) -> Result<&'static str, ReadError> {
     if result.success && result.returnData.is_empty() {
         return Err(ReadError::NoCode(key));
     }
@@ -38,7 +41,7 @@ pub(super) fn answers<C: SolCall>(key: &'static str, result: &Result3) -> Result
 }
 
 /// What the next result returned. `contract` is the registry's key.
-pub(super) fn decode<C: SolCall>(
+pub(in crate::chain) fn decode<C: SolCall>(
     contract: &'static str,
     results: &mut impl Iterator<Item = Result3>,
 ) -> Result<C::Return, ReadError> {

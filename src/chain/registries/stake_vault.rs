@@ -36,9 +36,9 @@ pub(super) fn stake_call(vault: Address, agent: AgentId) -> Call3 {
 pub(super) fn read_stake(
     on: &Registries,
     results: &mut impl Iterator<Item = Result3>,
-) -> Result<U256, ReadError> {
+) -> Result<Option<U256>, ReadError> {
     let read = |_| decode::<getStakeCall>("chain.contracts.stake_vault", results);
-    on.stake_vault.map_or(Ok(U256::ZERO), read)
+    on.stake_vault.map(read).transpose()
 }
 
 /// The calls for a vault's token.

@@ -42,6 +42,8 @@ pub(super) enum Named {
     Agent,
     /// The organization that the agent belongs to.
     Organization,
+    /// Who holds the agent.
+    Holder,
     /// Nobody.
     Nobody,
 }

@@ -6,9 +6,28 @@ use alloy::sol_types::SolEvent;
 use crate::chain::answer::Date;
 use crate::chain::block::{Block, Log};
 use crate::chain::fixture::ALL;
+use crate::chain::measures::Measures;
+use crate::chain::measures::balance::TRANSFER;
 use crate::chain::registries::documented::OrganizationVerified;
+use crate::chain::registries::logs::Drops;
 use crate::chain::registries::stake_vault::Staked;
 use crate::chain::tests::actions::Named;
+use crate::domain::holders::Holders;
+use crate::domain::measure::{Measure, Question};
+
+/// Who holds the agent.
+pub(super) const HELD: Holders = Holders::owned_by(Address::ZERO);
+
+const TOKEN: Address = Address::repeat_byte(0x77);
+
+/// Whom logs concern, where tokens of the holders give tiers.
+pub(super) fn drops(logs: &[Log]) -> Drops {
+    let question = Question::Balance { of_wallet: false };
+    let token = Measure { source: "erc20", contract: TOKEN, question, thresholds: Vec::new() };
+    let mut drops = ALL.drops(logs);
+    Measures::new(vec![token]).add_drops(logs, &mut drops);
+    drops
+}
 
 /// A block of the world: its parent by index, its height, the agent's version after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,11 +88,12 @@ impl Blocks {
         let Made { parent, version, .. } = self[made];
         let Block { number, hash, .. } = self.block(made);
         let (address, topics) = match named {
-            Named::Agent => (Address::ZERO, vec![Staked::SIGNATURE_HASH, U256::ONE.into(), B256::ZERO]),
+            Named::Agent => (ALL.identity, vec![Staked::SIGNATURE_HASH, U256::ONE.into(), B256::ZERO]),
             Named::Organization => {
                 (ALL.organization().unwrap(), vec![OrganizationVerified::SIGNATURE_HASH, ORGANIZATION.into()])
             }
-            Named::Nobody => (Address::ZERO, Vec::new()),
+            Named::Holder => (TOKEN, vec![TRANSFER, HELD.owner.into_word(), B256::with_last_byte(1)]),
+            Named::Nobody => (ALL.identity, Vec::new()),
         };
         (self[parent].version != version).then_some(Log {
             address,

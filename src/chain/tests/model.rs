@@ -1,7 +1,7 @@
 //! The promise as a model: all that can happen in small worlds, in every order.
 //!
 //! A world has one agent, whose state has a version, a chain that grows and is reorganized, and two back ends behind one
-//! URL that each have some of it, logs perhaps later than their blocks. A log names the agent, its organization or nobody. Tracker, floor and status are the product's own; reads and polls take their answers from
+//! URL that each have some of it, logs perhaps later than their blocks. A log names the agent, its organization, its holder or nobody. Tracker, floor and status are the product's own; reads and polls take their answers from
 //! either back end at each step. Checked in every state: nothing is served that is older than what was known when it was
 //! asked for. Each mutant leaves out one rule, and must be found out.
 
@@ -57,7 +57,7 @@ fn steps_max() -> usize {
 
 #[test]
 fn in_no_small_world_anything_is_served_that_is_older_than_what_was_known() {
-    let warm = [Named::Agent, Named::Organization, Named::Nobody].map(World::warm);
+    let warm = [Named::Agent, Named::Organization, Named::Holder, Named::Nobody].map(World::warm);
     let others = [World::new(Named::Agent), World::dropped(Named::Organization)];
     for first in others.iter().chain(&warm) {
         let (worlds, broken) = search(first, None);

@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
-use alloy::primitives::{Address, U256};
+use alloy::primitives::U256;
 
 use crate::chain::answer::Floor;
 use crate::chain::block::Log;
 use crate::chain::cache::status::{Entry, Status, Ticket};
-use crate::chain::fixture::ALL;
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
 use crate::chain::registries::logs::Drops;
 use crate::chain::tests::actions::{Action, BLOCKS_MAX, HEIGHT_MAX, Mutant, Named, REORGS_MAX, TICKS_MAX};
-use crate::chain::tests::blocks::{BackEnd, Blocks, ORGANIZATION};
+use crate::chain::tests::blocks::{BackEnd, Blocks, HELD, ORGANIZATION, drops};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::Lifetimes;
-use crate::domain::holders::Holders;
 
 const LIFETIMES: Lifetimes = Lifetimes {
     poll_interval: Duration::from_micros(10),
@@ -23,7 +21,6 @@ const LIFETIMES: Lifetimes = Lifetimes {
 };
 const TICK_MICROS: u64 = 10;
 const STALENESS_MICROS: u64 = 1_000;
-const NOBODY: Holders = Holders::owned_by(Address::ZERO);
 
 /// None becomes void.
 const FLOOR: Floor = Floor::new(u64::MAX, None);
@@ -253,7 +250,7 @@ impl World {
         if mutant != Some(Mutant::KeepInReorganization) {
             self.status.restart(Some(block));
         } else {
-            self.status.advance(block, 0, 0);
+            self.status.advance(block, [0; 3]);
         }
         (self.known, self.shown, self.lacks_logs) = (0, 0, false);
         self.confirm(head);
@@ -284,10 +281,8 @@ impl World {
             return self.reorganize(head, mutant);
         }
         self.lacks_logs = lacks_logs;
-        let drops = ALL.drops(&logs);
-        let organizations = drops.organizations.values().max().copied().unwrap_or(0);
-        let everybody = drops.everybody.map_or(0, |cause| cause.block);
-        self.status.advance(block, organizations, everybody);
+        let drops = drops(&logs);
+        self.status.advance(block, drops.floors());
         if mutant != Some(Mutant::NoDrops) {
             self.apply(&drops);
         }
@@ -298,9 +293,11 @@ impl World {
     fn apply(&mut self, drops: &Drops) {
         let is_cached = matches!(self.entry, Some(Entry::Read { .. }));
         let by_organization = drops.organizations.get(&ORGANIZATION).filter(|_| is_cached);
-        for at in [drops.agents.get(&AgentId::new(U256::ONE)), by_organization].into_iter().flatten() {
+        let by_holder = drops.holders.get(&HELD.owner);
+        let by_id = drops.agents.get(&AgentId::new(U256::ONE));
+        for at in [by_id, by_organization, by_holder].into_iter().flatten() {
             let Some(entry) = &self.entry else { return };
-            let Some(dropped) = self.status.dropped(entry, NOBODY, *at) else { continue };
+            let Some(dropped) = self.status.dropped(entry, HELD, *at) else { continue };
             let current = self.status.begin_latest().epoch;
             if matches!(entry, Entry::Read { block, epoch, .. } if block >= at && *epoch == current) {
                 self.broken = Some("a profile is dropped that has the change");
@@ -322,7 +319,7 @@ impl World {
             self.status.begin(self.entry.as_ref(), self.now_micros)
         };
         if mutant == Some(Mutant::OlderThanShown) && !latest {
-            let never_shown = Entry::<usize>::Dropped { holders: NOBODY, floor: 0, epoch: u32::MAX };
+            let never_shown = Entry::<usize>::Dropped { holders: HELD, floor: 0, epoch: u32::MAX };
             ticket = self.status.begin(Some(&never_shown), self.now_micros);
         }
         let made = match ticket.pinned {
@@ -357,8 +354,8 @@ impl World {
             kept.pinned = kept.pinned.or(Some(self.blocks.block(made)));
         }
         let has_organizations = self.named == Named::Organization;
-        let read = ((made, NOBODY, block), (self.entry.as_ref(), began_micros));
-        match self.status.keep(&kept, read.0, has_organizations, read.1) {
+        let read = ((made, HELD, block), (self.entry.as_ref(), began_micros));
+        match self.status.keep(&kept, read.0, (has_organizations, self.entry.is_none()), read.1) {
             Some(shown @ Entry::Dropped { .. }) => self.entry = Some(shown),
             Some(Entry::Read { profile, is_pinned, epoch, .. }) => {
                 self.entry = Some(Entry::Read { profile, block: height, is_pinned, epoch, began_micros });

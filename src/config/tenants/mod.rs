@@ -5,7 +5,7 @@
 mod cors;
 pub(in crate::config) mod folder;
 mod in_flight;
-mod neighbours;
+pub(super) mod neighbours;
 mod proxy;
 mod route;
 pub mod rules;
@@ -19,10 +19,11 @@ use crate::config::notes::Notes;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
 use crate::config::tenants::folder::File;
-use crate::config::tenants::neighbours::Neighbours;
+use crate::config::tenants::neighbours::{Lacks, Neighbours};
 use crate::config::tenants::rules::Rules;
 use crate::config::tenants::tenant::Claimant;
 use crate::config::tree::Table;
+use crate::domain::bot::BotDomains;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -49,9 +50,9 @@ pub(super) fn read(
     reader: &mut Reader,
     listen: Option<&Listen>,
     allow_link_local: bool,
-    is_unsigned: bool,
+    lacks: Lacks,
 ) -> Option<Vec<Claimant>> {
-    let mut neighbours = Neighbours::new(listen, allow_link_local, is_unsigned, Rules::default());
+    let mut neighbours = Neighbours::new(listen, allow_link_local, lacks, Rules::default());
     reader.tables("tenants", TENANTS_MAX, |reader| tenant::read(reader, &mut neighbours))
 }
 
@@ -66,8 +67,12 @@ pub(super) fn read_folder(
 ) -> Result<Vec<File>, Box<Problem>> {
     let allow_link_local = counts.is_none_or(|counts| counts.gateway.allow_link_local);
     let rules = counts.map(|counts| counts.tenants_rules.clone()).unwrap_or_default();
-    let is_unsigned = counts.is_some_and(|counts| counts.assertion.issuer.is_none());
-    let mut neighbours = Neighbours::new(listen, allow_link_local, is_unsigned, rules);
+    let lacks = counts.map(|counts| Lacks {
+        signer: counts.assertion.issuer.is_none(),
+        kept_nonces: counts.signature.forgets_early(),
+        bots: counts.web_bot_auth == BotDomains::default(),
+    });
+    let mut neighbours = Neighbours::new(listen, allow_link_local, lacks.unwrap_or_default(), rules);
     folder::read(notes, &folder::beside(path), TENANTS_MAX.saturating_sub(others), |reader, file| {
         neighbours.begin_file(reader, file.file_stem().and_then(OsStr::to_str));
         tenant::read(reader, &mut neighbours).filter(|_| !neighbours.is_outside)
@@ -82,7 +87,7 @@ pub(super) fn known() -> [Vec<&'static str>; 2] {
         read(&mut reader);
         reader.scope.known
     };
-    let nobody = || Neighbours::new(None, false, false, Rules::default());
+    let nobody = || Neighbours::new(None, false, Lacks::default(), Rules::default());
     [
         known_after(&|reader| drop(tenant::read(reader, &mut nobody()))),
         known_after(&|reader| drop(route::read(reader, &mut route::Taken::default(), &nobody()))),

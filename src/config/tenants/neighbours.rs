@@ -12,8 +12,19 @@ use crate::config::reader::Reader;
 use crate::config::tenants::rules::{Rule, Rules};
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
-use crate::domain::tenant::{KeyPair, UpstreamTls};
+use crate::domain::tenant::{AcceptedCredentials, KeyPair, UpstreamTls};
 use crate::domain::upstream::Upstream;
+
+/// What the service lacks that tenants may ask for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::config) struct Lacks {
+    /// Somebody who signs assertions.
+    pub(in crate::config) signer: bool,
+    /// Nonces that are kept for as long as each request may be signed for.
+    pub(in crate::config) kept_nonces: bool,
+    /// Domains whose bots are known.
+    pub(in crate::config) bots: bool,
+}
 
 /// The listener, the rules and the tenants so far.
 pub(super) struct Neighbours {
@@ -28,8 +39,7 @@ pub(super) struct Neighbours {
     listener_lacks_tls: bool,
     /// True if other gateways may ask for tenants.
     pub(super) has_authz: bool,
-    /// True if nobody signs assertions.
-    is_unsigned: bool,
+    pub(super) lacks: Lacks,
     /// The addresses that upstreams may have.
     addresses: AddressRules,
     /// Whose each id is, as the place of its tenant.
@@ -40,12 +50,7 @@ pub(super) struct Neighbours {
 
 impl Neighbours {
     /// A listener that is wrong itself makes no upstream wrong.
-    pub(super) fn new(
-        listen: Option<&Listen>,
-        allow_link_local: bool,
-        is_unsigned: bool,
-        rules: Rules,
-    ) -> Self {
+    pub(super) fn new(listen: Option<&Listen>, allow_link_local: bool, lacks: Lacks, rules: Rules) -> Self {
         let listeners = listen.into_iter().flat_map(Listen::all).collect();
         Self {
             rules,
@@ -54,7 +59,7 @@ impl Neighbours {
             listener_tls: listen.and_then(|listen| listen.tls.clone()),
             listener_lacks_tls: listen.is_some_and(|listen| listen.tls.is_none()),
             has_authz: listen.is_some_and(|listen| !listen.authz.is_empty()),
-            is_unsigned,
+            lacks,
             addresses: AddressRules { listeners, allow_link_local, networks: None },
             ids: HashMap::new(),
             hosts: HashMap::new(),
@@ -141,9 +146,18 @@ impl Neighbours {
 
     /// Assertions need somebody who signs them.
     pub(super) fn check_assertion(&self, reader: &mut Reader, is_wanted: bool) {
-        if is_wanted && self.is_unsigned {
+        if is_wanted && self.lacks.signer {
             let phrase = "needs [assertion] with issuer and key_file; without them nobody signs";
             reader.report(&["assertion"], phrase);
+        }
+    }
+
+    /// Warns where requests that are signed for a minute are refused, as they are good for no longer than nonces are kept.
+    pub(super) fn check_credentials(&self, reader: &mut Reader, accepted: Option<AcceptedCredentials>) {
+        if self.lacks.kept_nonces && accepted.is_some_and(AcceptedCredentials::has_messages) {
+            let phrase = "take requests that are signed for a minute, which are refused: write at least max_ahead and 90s for \
+                          signature.nonce_retention";
+            reader.warn(&["credentials"], phrase);
         }
     }
 

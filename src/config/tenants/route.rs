@@ -6,13 +6,14 @@ use crate::config::choice::choice;
 use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::values::{distinct, upstreams};
+use crate::config::tier_sources::TIERS;
 use crate::config::tiers::REQUESTS_PER_MINUTE;
-use crate::config::tiers::{TIERS, tier};
 use crate::config::written::{quoted, valid};
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
 use crate::domain::routing::NEVER_FORWARDED;
 use crate::domain::tenant::{Route, RouteAccess};
+use crate::domain::tier::passing_tier;
 
 /// How many methods a route may name.
 const METHODS_MAX: usize = 32;
@@ -21,6 +22,8 @@ const METHODS_MAX: usize = 32;
 const METHOD_BYTES_MAX: usize = 32;
 
 const LIMIT: &str = "requests_per_minute";
+
+const BOT_LIMIT: &str = "bot_requests_per_minute";
 
 const ACCESS: [(&str, RouteAccess); 3] =
     [("agents", RouteAccess::Agents), ("public", RouteAccess::Public), ("deny", RouteAccess::Deny)];
@@ -31,12 +34,14 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
     read_all!(Route {
         path: reader.required_text("path", path),
         access: reader.text("access", "agents", choice(&ACCESS)),
-        min_tier: Some(reader.optional_integer("min_tier", &TIERS).and_then(tier)),
+        min_tier: Some(reader.optional_integer("min_tier", &TIERS).and_then(passing_tier)),
         methods: reader
             .optional_texts("methods", METHODS_MAX, method)
             .and_then(|methods| distinct(reader, "methods", methods)),
         requests_per_minute:
             Some(reader.optional_integer(LIMIT, &REQUESTS_PER_MINUTE).map(Quota::per_minute)),
+        bot_requests_per_minute:
+            Some(reader.optional_integer(BOT_LIMIT, &REQUESTS_PER_MINUTE).map(Quota::per_minute)),
         upstreams: upstreams(reader, neighbours, false),
         upgrades: reader.boolean("upgrades", false),
     } then {
@@ -44,10 +49,22 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
             let phrase = "has no meaning without agents; remove it, or write access \"agents\"";
             reader.report(&["min_tier"], phrase);
         }
-        if reader.is_given(LIMIT) && access.is_some_and(|access| access != RouteAccess::Public) {
+        let limits = [LIMIT, BOT_LIMIT].into_iter().filter(|path| reader.is_given(path)).collect::<Vec<_>>();
+        for path in limits.into_iter().filter(|_| access.is_some_and(|access| access != RouteAccess::Public)) {
             let phrase =
                 "has no meaning where agents have limits of their own; remove it, or write access \"public\"";
-            reader.report(&[LIMIT], phrase);
+            reader.report(&[path], phrase);
+        }
+        let of_bots = [
+            (neighbours.lacks.bots, "is for nobody: web_bot_auth.domains and private_domains are empty"),
+            (
+                !reader.is_given(LIMIT),
+                "limits bots that prove a domain and nobody else; write requests_per_minute too",
+            ),
+        ];
+        let is_read = access == Some(RouteAccess::Public) && reader.is_given(BOT_LIMIT);
+        for (_, phrase) in of_bots.into_iter().filter(|(is_wrong, _)| is_read && *is_wrong) {
+            reader.warn(&[BOT_LIMIT], phrase);
         }
         let forwards = [("upstreams", reader.is_given("upstreams")), ("upgrades", upgrades == Some(true))];
         for (path, _) in forwards.iter().filter(|(_, is_set)| *is_set && access == Some(RouteAccess::Deny)) {

@@ -152,7 +152,7 @@ impl UpstreamPattern {
 }
 
 /// A host, or the hosts below one.
-pub(super) fn host(text: &str) -> Result<HostPattern, String> {
+pub(in crate::config) fn host(text: &str) -> Result<HostPattern, String> {
     let wanted = "a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all";
     valid(text, HostPattern::parse(text).ok(), wanted)
 }

@@ -13,13 +13,13 @@ use crate::config::tenants::route::{self, Taken};
 use crate::config::tenants::rules::host;
 use crate::config::tenants::values::{distinct, upstreams};
 use crate::config::tenants::{in_flight, proxy};
+use crate::config::tier_sources::TIERS;
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
-use crate::config::tiers::{TIERS, tier};
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{
     AcceptedCredentials, DigestCheck, OnMismatch, ProxyRules, Route, RouteAccess, Tenant,
 };
-use crate::domain::tier::{PASSING_TIERS, PerTier};
+use crate::domain::tier::{PASSING_TIERS, PerTier, passing_tier};
 
 /// How many hosts a tenant may have.
 const HOSTS_MAX: usize = 256;
@@ -70,7 +70,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         },
         upstreams: upstreams(reader, neighbours, !is_asked_for),
         networks: Some(neighbours.networks()),
-        min_tier: reader.integer("min_tier", 1, &TIERS).and_then(tier),
+        min_tier: reader.integer("min_tier", 1, &TIERS).and_then(passing_tier),
         credentials: credentials(reader),
         requests_per_minute: requests_per_minute(reader),
         on_endpoint_mismatch: reader.text("on_endpoint_mismatch", "allow", choice(&ON_MISMATCH)),
@@ -103,6 +103,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         let hosts = hosts.as_deref().unwrap_or_default();
         neighbours.check_hosts(reader, hosts);
         neighbours.check_assertion(reader, assertion == Some(true));
+        neighbours.check_credentials(reader, credentials);
         let shown = tls.as_ref().and_then(Option::as_ref);
         neighbours.check_tls(reader, shown, hosts);
         neighbours.check_files(reader, shown, proxy.as_ref().map(|proxy| &proxy.upstream_tls));

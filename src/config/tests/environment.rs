@@ -1,6 +1,7 @@
 //! Overrides from the environment.
 
 use super::{MINIMAL, minimal_with, parse, problems, shipped_keys};
+use crate::config::Settings;
 
 /// For each key: its value in the environment, the same as TOML writes it, and one that is wrong.
 const OVERRIDES: &[(&str, &str, &str, &str)] = &[
@@ -41,6 +42,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("console.development_rpc_url", "http://127.0.0.1:8545", "\"http://127.0.0.1:8545\"", "127.0.0.1"),
     ("console.enabled", "true", "true", "yes"),
     ("console.gateway_url", "https://gate.example", "\"https://gate.example\"", "gate.example"),
+    ("console.images", "true", "true", "yes"),
     ("console.rpc_url", "https://rpc.example/key", "\"https://rpc.example/key\"", "ws://rpc.example"),
     ("console.sample_path", "/forecast", "\"/forecast\"", "forecast"),
     ("console.title", "Agents", "\"Agents\"", ""),
@@ -100,9 +102,18 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("store.redis.url", "rediss://other", "\"rediss://other\"", "http://other"),
     ("store.redis.wait_replicas", "1", "1", "-1"),
     ("store.redis.wait_timeout", "1s", "\"1s\"", "6s"),
+    ("tiers.average_over", "1", "1", "2"),
+    ("tiers.clients", ADDRESS, LISTED_ADDRESS, "0x12"),
+    ("tiers.contract", ADDRESS, QUOTED_ADDRESS, "0x12"),
+    ("tiers.decimals", "3", "3", "37"),
+    ("tiers.file", "others.txt", "\"others.txt\"", ""),
+    ("tiers.function", "rank(uint256)", "\"rank(uint256)\"", "rank"),
+    ("tiers.of", "agent_wallet", "\"agent_wallet\"", "wallet"),
     ("tiers.requests_per_minute", "1,2,3,4", "[1, 2, 3, 4]", "1,2,3"),
     ("tiers.source", "everyone", "\"everyone\"", "nobody"),
     ("tiers.stake", "1, 2,3 ,4", r#"["1", "2", "3", "4"]"#, "1,2,3"),
+    ("tiers.tag", "uptime", "\"uptime\"", LONG_TAG),
+    ("tiers.thresholds", "2,3", r#"["2", "3"]"#, "2,1"),
     ("tiers.tier", "3", "3", "5"),
     (
         "tiers.token",
@@ -114,10 +125,44 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("traces.continued_per_second", "7", "7", "0"),
     ("traces.endpoint", "http://a.example/v1/traces", "\"http://a.example/v1/traces\"", "a.example"),
     ("traces.one_in", "7", "7", "-1"),
+    ("web_bot_auth.domains", "a.example,*.b.example", r#"["a.example", "*.b.example"]"#, "a b"),
+    ("web_bot_auth.private_domains", "a.internal:8443", r#"["a.internal:8443"]"#, "10.0.0.1"),
 ];
 
+const LONG_TAG: &str =
+    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 const ADDRESS: &str = "0xdc64a140aa3e981100a9beca4e685f962f0cf6c9";
 const QUOTED_ADDRESS: &str = "\"0xdc64a140aa3e981100a9beca4e685f962f0cf6c9\"";
+const OTHER_ADDRESS: &str = "'0x9fe46736679d2d9a65f0992f2272de9f3c7fa6e0'";
+const LISTED_ADDRESS: &str = "[\"0xdc64a140aa3e981100a9beca4e685f962f0cf6c9\"]";
+
+/// The source of tiers that has this key, with what it needs.
+fn source_with(path: &str) -> &'static [(&'static str, &'static str)] {
+    match path {
+        "tiers.contract" | "tiers.decimals" | "tiers.of" | "tiers.thresholds" => &[
+            ("chain.registries", "'erc8004'"),
+            ("tiers.source", "'erc20'"),
+            ("tiers.contract", OTHER_ADDRESS),
+            ("tiers.thresholds", "['1']"),
+        ],
+        "tiers.function" => &[
+            ("tiers.source", "'call'"),
+            ("tiers.contract", OTHER_ADDRESS),
+            ("tiers.function", "'score(uint256)'"),
+            ("tiers.thresholds", "['1']"),
+        ],
+        "tiers.average_over" | "tiers.clients" | "tiers.tag" => &[
+            ("chain.registries", "'erc8004'"),
+            ("chain.contracts.reputation", OTHER_ADDRESS),
+            ("tiers.source", "'reputation'"),
+            ("tiers.clients", "['0x9fe46736679d2d9a65f0992f2272de9f3c7fa6e0']"),
+            ("tiers.thresholds", "['1']"),
+        ],
+        "tiers.file" => &[("tiers.source", "'list'"), ("tiers.file", "'agents.txt'")],
+        "tiers.tier" => &[("tiers.source", "'everyone'")],
+        _ => &[],
+    }
+}
 
 /// The file in which a key is overridden: what has no default, and what goes together or has to be chosen.
 fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
@@ -144,7 +189,6 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
     let trusted = [("listen.trusted_proxies", "[\"10.0.0.0/8\"]")];
     let trusted = if path == "listen.proxy_protocol" { &trusted[..] } else { &[] };
     let audit = if path == "log.audit_required" { &[("log.audit", "\"stdout\"")][..] } else { &[] };
-    let everyone = if path == "tiers.tier" { &[("tiers.source", "\"everyone\"")][..] } else { &[] };
     let erc8004 = if path == "chain.feedback_max" { &[("chain.registries", "\"erc8004\"")][..] } else { &[] };
     let of_redis = path.starts_with("store.redis.");
     let of_sentinels = path.starts_with("store.redis.sentinel_");
@@ -152,8 +196,17 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
     let last = if path.ends_with("_file") { 1 } else { sentinels.len() };
     let sentinels = if of_sentinels { &sentinels[..last] } else { &[] };
     minimal_with(
-        &[&base[..], trusted, audit, erc8004, everyone, if of_redis { &redis } else { &[] }, sentinels, keys]
-            .concat(),
+        &[
+            &base[..],
+            trusted,
+            audit,
+            erc8004,
+            source_with(path),
+            if of_redis { &redis } else { &[] },
+            sentinels,
+            keys,
+        ]
+        .concat(),
     )
 }
 
@@ -176,6 +229,16 @@ fn every_key_is_overridden_by_its_variable_whether_or_not_the_file_has_its_secti
         assert_eq!(overridden, parse(&base_with(path, &[(path, literal)]), &[]), "{path}");
         let changed = overridden.unwrap() != parse(&base_with(path, &[]), &[]).unwrap();
         assert!(changed || *path == "signature.agent_wallet", "{path}");
+    }
+}
+
+#[test]
+fn a_key_counts_from_the_start_if_a_restart_is_needed_for_another_value_of_it() {
+    for (path, _, literal, _) in OVERRIDES {
+        let [former, other] =
+            [&[][..], &[(*path, *literal)]].map(|keys| parse(&base_with(path, keys), &[]).unwrap());
+        let waits = !former.sections_that_differ(&other).is_empty();
+        assert_eq!(waits || former == other, Settings::counts_from_start(path), "{path}");
     }
 }
 

@@ -12,7 +12,9 @@ mod shipped;
 mod signature;
 mod store;
 mod tenants;
+mod tier_sources;
 mod tiers;
+mod web_bot_auth;
 
 use std::path::Path;
 
@@ -137,11 +139,11 @@ fn shipped_file_for(path: &str) -> Table {
     let mut file = uncommented_file();
     if !path.starts_with("tenants") {
         file.remove("tenants");
-    } else if path == LIMIT_OF_THE_PUBLIC {
+    } else if LIMITS_OF_THE_PUBLIC.contains(&path) {
         set(&mut file, "tenants[1].routes[1].access", "public".into());
         remove(&mut file, "tenants[1].routes[1].min_tier");
     } else {
-        remove(&mut file, LIMIT_OF_THE_PUBLIC);
+        LIMITS_OF_THE_PUBLIC.iter().for_each(|limit| remove(&mut file, limit));
     }
     if !path.starts_with("store.redis") {
         remove(&mut file, "store.redis");
@@ -159,8 +161,9 @@ fn shipped_file_for(path: &str) -> Table {
     file
 }
 
-/// It does not go together with agents.
-const LIMIT_OF_THE_PUBLIC: &str = "tenants[1].routes[1].requests_per_minute";
+/// They do not go together with agents.
+const LIMITS_OF_THE_PUBLIC: [&str; 2] =
+    ["tenants[1].routes[1].requests_per_minute", "tenants[1].routes[1].bot_requests_per_minute"];
 
 fn uncommented_file() -> Table {
     let lines = shipped::TEXT.lines().map(|line| match line.strip_prefix("# ") {

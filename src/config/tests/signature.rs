@@ -1,5 +1,6 @@
 //! The name of the service in the types of changes of keys.
 
+use super::authz::warnings;
 use super::{errors, minimal_with, parse};
 use crate::config::Survey;
 
@@ -41,4 +42,27 @@ fn types_of_their_own_need_a_name_of_the_service_and_a_name_that_is_not_signed_i
         let found = errors(&with(&keys).unwrap_err());
         assert!(found.len() == 1 && found[0].ends_with(problem), "{found:?}");
     }
+}
+
+#[test]
+fn a_tenant_with_signed_requests_is_warned_where_nonces_are_kept_for_less_than_these_may_be_good() {
+    let warned = |credentials: &str, retention: &str| {
+        let keys = [
+            ("signature.max_age", "\"60s\""),
+            ("signature.nonce_retention", retention),
+            ("listen.gateway", "[\"127.0.0.1:8090\"]"),
+            ("tenants[1].id", "\"acme\""),
+            ("tenants[1].hosts", "[\"api.acme.example\"]"),
+            ("tenants[1].upstreams", "[\"127.0.0.1:9000\"]"),
+            ("tenants[1].credentials", credentials),
+        ];
+        warnings(&[&keys]).into_iter().filter(|line| line.starts_with("tenants[1]")).collect::<Vec<_>>()
+    };
+    let expected = "tenants[1].credentials: take requests that are signed for a minute, which are refused: write at least \
+                    max_ahead and 90s for signature.nonce_retention";
+    for kind in ["[\"erc8128\"]", "[\"api_key\", \"erc8128_untagged\"]"] {
+        assert_eq!(warned(kind, "\"149s\""), [expected]);
+        assert_eq!(warned(kind, "\"150s\""), Vec::<String>::new());
+    }
+    assert_eq!(warned("[\"api_key\", \"signature\"]", "\"149s\""), Vec::<String>::new());
 }

@@ -5,7 +5,8 @@ use alloy::primitives::U256;
 use super::authz::warnings;
 use super::bounds::{check, settings};
 use super::{minimal_with, problems};
-use crate::domain::tier::{PerTier, Tier, TierSource};
+use crate::domain::tier::{PerTier, Tier};
+use crate::domain::tiers::TierSources;
 
 #[test]
 fn stakes_are_four_rising_amounts_above_0_of_a_token_with_0_to_36_decimals() {
@@ -29,16 +30,20 @@ fn a_stake_is_below_2_to_the_256_in_the_smallest_unit() {
     let accepted = stake(&format!("{whole}.{fraction}"));
     let refused = [stake(&format!("{whole}.{next}")), stake(&format!("1{}", "0".repeat(100)))];
     check("tiers.stake", &accepted, &refused.join(","));
-    let source = settings(&[("tiers.stake", &accepted)]).tiers.source;
-    assert_eq!(source.stake_of(Tier::Diamond), Some(U256::MAX));
+    let sources = settings(&[("tiers.stake", &accepted)]).tiers.sources;
+    assert_eq!(sources.stake_of(Tier::Diamond), Some(U256::MAX));
+}
+
+fn of_everyone(tier: Tier) -> TierSources {
+    TierSources { everyone: Some(tier), ..TierSources::default() }
 }
 
 #[test]
 fn everyone_gets_the_tier_that_is_written_and_settings_of_another_source_are_warned_of() {
     let everyone =
-        |tier: &str| settings(&[("tiers.source", "\"everyone\""), ("tiers.tier", tier)]).tiers.source;
-    assert_eq!(everyone("1"), TierSource::Everyone(Tier::Bronze));
-    assert_eq!(everyone("4"), TierSource::Everyone(Tier::Diamond));
+        |tier: &str| settings(&[("tiers.source", "\"everyone\""), ("tiers.tier", tier)]).tiers.sources;
+    assert_eq!(everyone("1"), of_everyone(Tier::Bronze));
+    assert_eq!(everyone("4"), of_everyone(Tier::Diamond));
     check("tiers.source", "\"everyone\"", "\"nobody\",1");
     let warned = |keys: &[(&str, &str)], path: &str| {
         let found = warnings(&[keys]);
@@ -48,16 +53,17 @@ fn everyone_gets_the_tier_that_is_written_and_settings_of_another_source_are_war
         );
     };
     warned(&[("tiers.tier", "2")], "tiers.tier");
-    for (path, value) in [("tiers.stake", "[\"1\", \"2\", \"3\", \"4\"]"), ("tiers.token_decimals", "6")] {
-        warned(&[("tiers.source", "\"everyone\""), (path, value)], path);
-    }
+    warned(
+        &[("tiers.source", "\"everyone\""), ("tiers.stake", "[\"1\", \"2\", \"3\", \"4\"]")],
+        "tiers.stake",
+    );
 }
 
 #[test]
 fn a_fraction_counts_by_the_decimals_of_the_token() {
     let keys = [("tiers.token_decimals", "2"), ("tiers.stake", r#"["0.5", "0.510", "1", "0012.34"]"#)];
     let units = [50, 51, 100, 1_234].map(U256::from);
-    assert_eq!(settings(&keys).tiers.source, TierSource::StakeVault(PerTier::from_array(units)));
+    assert_eq!(settings(&keys).tiers.sources.stakes, Some(PerTier::from_array(units)));
     let keys = [("tiers.token_decimals", "0"), ("tiers.stake", r#"["1", "2.0", "3", "3.5"]"#)];
     let found = problems(&minimal_with(&keys), &[]);
     assert!(found.len() == 1 && found[0].starts_with("tiers.stake: item 4 is \"3.5\""), "{found:?}");

@@ -135,7 +135,9 @@ impl Authz {
 
     /// The names that a gateway strips from a request that passes.
     fn to_strip(&self, fields: &impl Fields, ctx: &Context) -> Vec<Bytes> {
-        identity::to_strip(fields, self.gateway.pipeline.key_format(), ctx.identity_lines())
+        let mut set = Vec::<&str>::new();
+        ctx.write_identity(&mut set);
+        identity::to_strip(fields, self.gateway.pipeline.key_format(), &set)
     }
 
     /// The answer to a call that asks about no request that could be judged.

@@ -7,10 +7,14 @@ use crate::http1::writing::Lines;
 
 /// The headers that tell agents apart, and `Origin`, of which the upstream learns whether it is the declared one. A signature
 /// covers the headers beside it.
-const PROOFS: &[u8] = b"Authorization, Origin, X-API-Key, X-Agent-Signature";
+pub(in crate::gateway) const PROOFS: &[u8] = b"Authorization, Origin, X-API-Key, X-Agent-Signature";
 
 /// The same where requests may be signed themselves.
-const PROOFS_AND_MESSAGES: &[u8] = b"Authorization, Origin, Signature, X-API-Key, X-Agent-Signature";
+pub(in crate::gateway) const PROOFS_AND_MESSAGES: &[u8] =
+    b"Authorization, Origin, Signature, X-API-Key, X-Agent-Signature";
+
+/// The headers that tell bots apart, and `Origin`, which any answer may depend on.
+pub(in crate::gateway) const PROOFS_OF_BOTS: &[u8] = b"Origin, Signature, Signature-Agent, Signature-Input";
 
 /// True if a header of a message is for one hop only (RFC 9110, section 7.6.1). `Connection` names others; those that frame
 /// or route the message, or are for caches, stay even if it names them.
@@ -20,9 +24,9 @@ pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &
     always || (!never && options.name(name))
 }
 
-/// Keeps an answer to an admitted agent from everybody else: it is for requests with the same proof. As HTTP has it for
+/// Keeps an answer to an agent or a bot from everybody else: it is for requests with the same of these `proofs`. As HTTP has it for
 /// `Authorization` (RFC 9111, section 3.5), no shared cache may store it unless the upstream says that one may.
-pub(in crate::gateway) fn write_sharing(fields: &impl Fields, has_messages: bool, lines: &mut impl Lines) {
+pub(in crate::gateway) fn write_sharing(fields: &impl Fields, proofs: &[u8], lines: &mut impl Lines) {
     let (mut is_shared, mut is_private) = (false, false);
     for value in fields.values(Name::CacheControl) {
         for directive in value.split(|byte| *byte == b',') {
@@ -34,7 +38,7 @@ pub(in crate::gateway) fn write_sharing(fields: &impl Fields, has_messages: bool
                 is_whole && [&b"private"[..], b"no-store"].iter().any(|one| name.eq_ignore_ascii_case(one));
         }
     }
-    lines.set("Vary", if has_messages { PROOFS_AND_MESSAGES } else { PROOFS });
+    lines.set("Vary", proofs);
     if !is_private && !is_shared {
         lines.set("Cache-Control", b"private");
     }
@@ -63,7 +67,7 @@ mod tests {
             headers.append("cache-control".parse::<HeaderName>().unwrap(), value.parse().unwrap());
         }
         let mut out = Vec::new();
-        write_sharing(&headers, false, &mut out);
+        write_sharing(&headers, PROOFS, &mut out);
         let vary = [b"Vary: ", PROOFS, b"\r\n"].concat();
         String::from_utf8(out.strip_prefix(&*vary).unwrap().to_owned()).unwrap()
     }
@@ -91,13 +95,6 @@ mod tests {
         ] {
             assert_eq!(added(said), "", "{said:?}");
         }
-    }
-
-    #[test]
-    fn a_cache_tells_signed_requests_apart_where_there_are_any() {
-        let mut out = Vec::new();
-        write_sharing(&HeaderMap::new(), true, &mut out);
-        assert!(out.starts_with(b"Vary: Authorization, Origin, Signature, X-API-Key"));
     }
 
     #[test]

@@ -44,9 +44,6 @@ pub(super) enum Standing {
     Stripped,
 }
 
-/// How many headers tell an upstream who calls, beside an assertion.
-pub(in crate::gateway) const LINES: usize = 5;
-
 /// Tells the upstream who is calling, with the assertion about it if there is one.
 pub(in crate::gateway) fn write(permit: &Permit, assertion: Option<&str>, lines: &mut impl Lines) {
     let (id, profile) = (permit.agent().token_id(), permit.profile());
@@ -57,19 +54,26 @@ pub(in crate::gateway) fn write(permit: &Permit, assertion: Option<&str>, lines:
     });
     lines.set("X-Agent-Owner", profile.owner_text().as_bytes());
     lines.set("X-Agent-Tier", &[b'0' + permit.tier().number()]);
-    lines.set("X-Agent-Staked-Amount", profile.stake_text().as_bytes());
+    if let Some(source) = permit.grade().source {
+        lines.set("X-Agent-Tier-Source", source.as_bytes());
+    }
+    if let Some(stake) = profile.stake_text() {
+        lines.set("X-Agent-Staked-Amount", stake.as_bytes());
+    }
     lines.set("X-Agent-Endpoint-Mismatch", mismatch);
     if let Some(assertion) = assertion {
         lines.set("X-Agent-Assertion", assertion.as_bytes());
     }
 }
 
-/// The names of headers that tell an upstream of ours who calls, in the order in which they are written, and of those that prove it
-/// to us. Another gateway strips them where we don't set them: it may not have shown us all that the client sent.
-const OF_AGENTS: [&str; 10] = [
+/// The names of headers that tell an upstream of ours who calls, and of those that prove it to us. Another gateway strips them
+/// where we don't set them: it may not have shown us all that the client sent.
+const OF_AGENTS: [&str; 12] = [
+    "x-agent-domain",
     "x-agent-id",
     "x-agent-owner",
     "x-agent-tier",
+    "x-agent-tier-source",
     "x-agent-staked-amount",
     "x-agent-endpoint-mismatch",
     "x-agent-assertion",
@@ -101,15 +105,16 @@ static SPELLINGS: LazyLock<Vec<Bytes>> = LazyLock::new(|| {
 });
 
 /// The names that another gateway strips from a request with these fields: those in our name and our credentials, however they
-/// are spelled, but for the first `set` of [`OF_AGENTS`], which it sets; and [`OVERRIDES`].
-pub(in crate::gateway) fn to_strip(fields: &impl Fields, keys: &ApiKeyFormat, set: usize) -> Vec<Bytes> {
-    let mut names: Vec<Bytes> = SPELLINGS.iter().skip(set).cloned().collect();
+/// are spelled, but for those that it sets; and [`OVERRIDES`].
+pub(in crate::gateway) fn to_strip(fields: &impl Fields, keys: &ApiKeyFormat, set: &[&str]) -> Vec<Bytes> {
+    let is_set = |name: &[u8]| set.iter().any(|one| name.eq_ignore_ascii_case(one.as_bytes()));
+    let mut names: Vec<Bytes> = SPELLINGS.iter().filter(|name| !is_set(name)).cloned().collect();
     for (name, value) in fields.all() {
         let is_one = |one: &str| name.len() == one.len() && begins(name, one.as_bytes());
         let is_named = OVERRIDES.iter().chain(&["x-api-key"]).any(|one| is_one(one));
         if begins(name, OURS) || is_named || shows_key(Name::of(name), value, keys) {
             // A name that stands there twice is stripped once. To look for it would cost time by the square of the head.
-            if !OF_AGENTS.iter().take(set).any(|one| name.eq_ignore_ascii_case(one.as_bytes())) {
+            if !is_set(name) {
                 names.push(name.to_ascii_lowercase().into());
             }
         }

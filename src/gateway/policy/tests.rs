@@ -92,7 +92,7 @@ fn judge_request(fields: &Counting, via: &Via) -> bool {
     let _ = (fields.expects_continue(), asks_for_stream(fields, true), cors::preflight("OPTIONS", fields));
     let _ = (client_of(peer, fields, &trusted), remote_span(fields), state_of(fields));
     let arrival = Arrival { peer: "127.0.0.1", believed, is_tls: true, version: "1.1" };
-    let mut out = Vec::new();
+    let mut out = Vec::<u8>::new();
     forwarded::write(fields, &arrival, b"a", &mut out);
     via.write(fields, "1.1", &mut out);
     let is_refused = credential_of(fields, (&keys, SignatureFormat::Keys), both, || None).is_err();

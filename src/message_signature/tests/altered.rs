@@ -1,8 +1,10 @@
 //! Requests that were altered after they were signed.
 
+use http::HeaderMap;
 use proptest::prelude::{any, prop, prop_assert, prop_assume, proptest};
 
 use super::Request;
+use crate::message_signature::digest::BodyDigest;
 use crate::message_signature::profile::{ERC_8128, ERC_8128_UNTAGGED};
 
 /// Pieces of structured fields, of which a parser may make something.
@@ -43,10 +45,55 @@ fn the_request_itself_is_signed_whatever_order_its_fields_have() {
         ..Request::signed()
     };
     assert!(!twice.is_signed(), "a second line of a signed field is another value");
+    let digest = |lines: [&str; 2]| {
+        let lines = lines.map(|line| ("x-agent-id".to_owned(), line.to_owned()));
+        let signed = Request::signed().field("x-agent-id", "");
+        Request { fields: [&lines[..], &signed.fields].concat(), ..signed }.only().unwrap().digest
+    };
+    assert_ne!(digest(["b", "a"]), digest(["a", "b"]), "so are its lines in another order");
+}
+
+#[test]
+fn the_port_of_the_scheme_and_capitals_are_no_other_authority() {
+    let digest = |scheme: &str, authority: &str| {
+        let request =
+            Request { scheme: Some(scheme.into()), authority: authority.into(), ..Request::signed() };
+        request.only().unwrap().digest
+    };
+    for (scheme, own, other) in [("https", ":443", ":80"), ("http", ":80", ":443")] {
+        let right = digest(scheme, "api.example");
+        for same in ["API.Example".to_owned(), format!("api.example{own}"), format!("API.example{own}")] {
+            assert_eq!(digest(scheme, &same), right, "{scheme} {same}");
+        }
+        assert_ne!(digest(scheme, &format!("api.example{other}")), right, "{scheme}");
+    }
     let padded = Request::signed().field("x-agent-id", "  7  ");
     assert!(padded.is_signed(), "blanks around a value are none of it");
     let spelled = Request { authority: "API.example:443".into(), ..Request::signed() };
     assert!(spelled.is_signed(), "so are capitals of a host and the scheme's own port");
+}
+
+/// The body of [`posted`].
+const BODY: &str = r#"{"hello":"world"}"#;
+
+/// A request with a body, of which each part is signed: a vector of `clients/erc8128.json`.
+fn posted() -> Request {
+    let covered =
+        r#""@scheme" "@authority" "@method" "@path" "@query" "x-agent-id" "content-digest" "content-type""#;
+    let signature =
+        "acUTT56ibmfJVMukIOfST05DUAYYen+XXKk8a/U2XRtABeCh30wZfwJVplm+tVEI3Cr8lR2PHLn9NbvPgFeM0hs=";
+    let request = Request { target: "/items?view=full".into(), ..Request::with_body() };
+    let request = request.field("content-type", "application/json");
+    request.with_signature(covered, "Dxb8JfJlxqAT0uaA9Ztj3A", signature)
+}
+
+/// True if this request with this body is what its account has signed.
+fn is_signed_with(request: &Request, body: &str) -> bool {
+    let digest = request.fields.iter().find(|(name, _)| name == "content-digest").unwrap();
+    let headers = HeaderMap::from_iter([("content-digest".parse().unwrap(), digest.1.parse().unwrap())]);
+    let Some(Ok(mut digest)) = BodyDigest::of(&headers) else { return false };
+    digest.update(body.as_bytes());
+    digest.matches() && request.is_signed()
 }
 
 /// The text with one byte changed to another printable one.
@@ -60,8 +107,9 @@ fn changed(text: &str, at: usize, to: u8) -> Option<String> {
 
 proptest! {
     #[test]
-    fn one_byte_that_differs_in_any_part_is_refused(part in 0_usize..7, at in any::<usize>(), to in any::<u8>()) {
-        let mut request = Request::signed();
+    fn one_byte_that_differs_in_any_part_is_refused(part in 0_usize..10, at in any::<usize>(), to in any::<u8>()) {
+        let (mut request, mut body) = (posted(), BODY.to_owned());
+        prop_assert!(is_signed_with(&request, &body));
         let scheme = request.scheme.clone().unwrap();
         let other = |text: &str| changed(text, at, to);
         let is_changed = match part {
@@ -70,15 +118,16 @@ proptest! {
             // Capitals of a host are its letters.
             2 => other(&request.authority).filter(|text| !text.eq_ignore_ascii_case("api.example")).map(|text| request.authority = text),
             3 => other(&request.target).map(|text| request.target = text),
+            4 => other(&body).map(|text| body = text),
             _ => {
-                let (_, value) = &mut request.fields[part - 4];
+                let (_, value) = &mut request.fields[part - 5];
                 other(value).map(|text| *value = text)
             }
         };
         prop_assume!(is_changed.is_some());
         // Two texts may stand for one signature: the last bits of base64 are none of it, and labels mean nothing.
-        prop_assume!(part != 6 || !request.is_signed() || !same_bytes(&request));
-        prop_assert!(!request.is_signed(), "{request:?}");
+        prop_assume!(request.fields[part.saturating_sub(5)].0 != "signature" || part < 5 || !request.is_signed() || !same_bytes(&request, &posted()));
+        prop_assert!(!is_signed_with(&request, &body), "{request:?} {body}");
     }
 
     #[test]
@@ -93,7 +142,7 @@ proptest! {
             if let Some(Ok((messages, _))) = request.read(&[&ERC_8128, &ERC_8128_UNTAGGED]) {
                 prop_assert!(!messages.is_empty() && messages.len() <= 8);
                 let is_signed = messages.iter().any(|one| one.signature.recover(&one.digest) == Some(one.account));
-                let is_same = text.is_empty() || (name == "signature" && same_bytes(&request));
+                let is_same = text.is_empty() || (name == "signature" && same_bytes(&request, &Request::signed()));
                 prop_assert!(!is_signed || is_same, "{text}");
             }
         }
@@ -118,8 +167,8 @@ proptest! {
     }
 }
 
-/// True if `Signature` holds the same bytes as the vector.
-fn same_bytes(request: &Request) -> bool {
+/// True if `Signature` holds the same bytes.
+fn same_bytes(request: &Request, other: &Request) -> bool {
     let bytes = |request: &Request| request.only().map(|message| message.signature.as_bytes().to_vec()).ok();
-    bytes(request) == bytes(&Request::signed())
+    bytes(request) == bytes(other)
 }

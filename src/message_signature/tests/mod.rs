@@ -1,6 +1,7 @@
 //! Signatures of requests: published vectors, each refusal by its name, and requests that were altered.
 
 mod altered;
+mod bots;
 mod refusals;
 mod signing;
 mod vectors;
@@ -94,21 +95,29 @@ impl Request {
         self.edit("signature-input", from, to)
     }
 
-    fn read(&self, profiles: &[&Profile]) -> Option<Result<Read, MessageRefusal>> {
+    fn headers(&self) -> HeaderMap {
         let mut fields = HeaderMap::new();
         for (name, value) in &self.fields {
             let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
             fields.append(HeaderName::try_from(name.as_str()).unwrap(), value);
         }
-        let message = Message {
+        fields
+    }
+
+    fn message<'a>(&'a self, fields: &'a HeaderMap) -> Message<'a, HeaderMap> {
+        Message {
             method: &self.method,
             scheme: self.scheme.as_deref(),
             authority: &self.authority,
             target: self.target.as_bytes(),
-            fields: &fields,
+            fields,
             content: self.content,
-        };
-        let candidates = message.candidates(profiles, &self.terms, UnixSeconds(self.now))?;
+        }
+    }
+
+    fn read(&self, profiles: &[&Profile]) -> Option<Result<Read, MessageRefusal>> {
+        let fields = self.headers();
+        let candidates = self.message(&fields).candidates(profiles, &self.terms, UnixSeconds(self.now))?;
         Some(candidates.map(|candidates| (candidates.messages, candidates.first_refusal)))
     }
 

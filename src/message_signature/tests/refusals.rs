@@ -138,6 +138,8 @@ fn a_nonce_is_a_text_and_must_be_there() {
     assert_eq!(Request::signed().input(&format!(";{nonce}"), "").refusal(), "nonce_required");
     let nonces = [Request::signed(), longest].map(|request| request.only().unwrap().claim.nonce);
     assert_ne!(nonces[0], nonces[1]);
+    let of_other = Request::signed().input(ACCOUNT, &ACCOUNT.replace("7e5f", "7e5e")).only().unwrap();
+    assert_ne!(of_other.claim.nonce, nonces[0], "each account has nonces of its own");
 }
 
 #[test]
@@ -173,6 +175,10 @@ fn each_part_that_must_be_signed_is_missed() {
 fn a_body_needs_a_digest_that_can_be_right() {
     let without = Request::with_body().field("content-digest", "");
     assert_eq!(without.refusal(), "content_digest_required");
+    let got = Request { content: Content::Follows, ..Request::signed() };
+    assert_eq!(got.refusal(), "content_digest_required", "whatever the method is, if a body follows");
+    let long = format!("x=\"{}\", sha-256=:{}=:", "a".repeat(16 * 1024), "A".repeat(43));
+    assert_eq!(Request::with_body().field("content-digest", &long).refusal(), "bad_content_digest");
     for digest in ["md5=:AAAA:", "sha-256=:AAAA:", "sha-256=(", "sha-256=\"x\""] {
         assert_eq!(Request::with_body().field("content-digest", digest).refusal(), "bad_content_digest");
     }

@@ -9,11 +9,13 @@ use alloy::signers::local::PrivateKeySigner;
 use super::{Reported, STAKES, Scene, agent, profile, signer, verdict};
 use crate::domain::api_key::KeyDigest;
 use crate::domain::denial::Denial;
+use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::Credential;
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
 use crate::pipeline::refusal::Refusal;
+use crate::ports::chain::Asker;
 
 fn scene(keys_end_with_signer: bool) -> Scene {
     Scene::under(SignatureFormat::Keys, None, |rules| rules.keys_end_with_signer = keys_end_with_signer)
@@ -90,7 +92,13 @@ async fn a_buyers_key_counts_at_once_also_where_the_cached_profile_is_the_seller
     let new = scene.made_by(&buyer).await;
     let permit = scene.admit(&new).await.unwrap();
     assert_eq!((permit.profile().holders.owner, scene.reads()), (buyer.address(), 1));
+    assert!(!scene.chain.askers.lock().contains(&Asker::Vouched), "a look is a stranger's");
     assert_eq!(scene.verdict(&old).await, "401 key");
+    // Sold again between the look and the read of the profile.
+    scene.sold(&seller, &buyer);
+    *scene.chain.latest.lock() = Reported::Is(Some(Arc::new(profile(seller.address(), STAKES[0]))));
+    scene.clock.advance_secs(60);
+    assert_eq!(scene.verdict(&new).await, "401 key");
 }
 
 #[tokio::test]
@@ -107,6 +115,20 @@ async fn a_key_that_may_have_ended_is_503_as_long_as_the_chain_is_down_and_no_ot
     // Its agent was sold, and the buyer's answer was late.
     *scene.chain.owner.lock() = Reported::Is(Some(signer(2).address()));
     assert_eq!(scene.verdict(&key).await, "401 key");
+}
+
+#[tokio::test]
+async fn a_key_has_ended_where_the_agents_details_can_not_be_read_too() {
+    let scene = scene(true);
+    let (seller, buyer) = (signer(1), signer(2));
+    let key = scene.made_by(&seller).await;
+    for (holder, expected) in [(&seller, "503"), (&buyer, "401 key")] {
+        scene.sold(holder, holder);
+        let bare = TrustProfile { details: None, ..profile(holder.address(), STAKES[0]) };
+        *scene.chain.profile.lock() = Reported::Is(Some(Arc::new(bare.clone())));
+        *scene.chain.latest.lock() = Reported::Is(Some(Arc::new(bare)));
+        assert_eq!(scene.verdict(&key).await, expected);
+    }
 }
 
 #[tokio::test]
@@ -151,4 +173,11 @@ async fn keys_that_have_ended_cost_a_client_its_budget_of_refused_credentials_an
         assert_eq!(scene.verdict(&first).await, "401 key");
     }
     assert_eq!((looks, scene.looks() - made), (1, 1));
+    // A look is due again, and other refused keys have used up the budget.
+    scene.clock.advance_secs(1);
+    let unknown = Credential::Key { digest: KeyDigest::from_bytes([9; 32]), named: None };
+    for _ in 0..2 {
+        assert_eq!(scene.verdict(&unknown).await, "401 key");
+    }
+    assert_eq!((scene.verdict(&first).await, scene.looks() - made), ("401 key", 1));
 }

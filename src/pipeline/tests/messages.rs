@@ -16,6 +16,7 @@ use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::domain::signed_message::{MessageRefusal, SignedMessage};
 use crate::pipeline::credential::{Credential, SignedMessages};
 use crate::pipeline::refusal::Refusal;
+use crate::ports::chain::Asker;
 
 /// A signature by this key that names this account.
 fn message(key: u8, account: Address, nonce: &str) -> SignedMessage {
@@ -53,7 +54,7 @@ async fn the_owners_signature_counts_once_and_nobody_elses() {
     *scene.chain.owner.lock() = Reported::Is(None);
     assert_eq!(scene.verdict(&one(by(1, "b"))).await, "404");
     *scene.chain.owner.lock() = Reported::Down;
-    assert_eq!(scene.verdict(&one(by(1, "b"))).await, "503");
+    assert_eq!(scene.verdict(&one(by(1, "b"))).await, "503 unverified");
 }
 
 #[tokio::test]
@@ -90,7 +91,7 @@ async fn an_account_that_is_not_deployed_yet_is_unsupported_and_costs_no_read() 
     let wrapper = [&[0; 64][..], &[0x64, 0x92].repeat(16)].concat();
     let signature = SignatureBytes::of_message(&wrapper);
     assert_eq!(scene.verdict(&one(SignedMessage { signature, ..by(1, "a") })).await, "unsupported_account");
-    assert_eq!(scene.chain.calls("ask_holders"), 0);
+    assert_eq!(scene.chain.all_calls(), 0);
 }
 
 #[tokio::test]
@@ -114,7 +115,7 @@ async fn a_later_good_signature_counts_and_only_its_nonce_is_used_up() {
     let scene = Scene::new();
     let [foreign, wrong] = [by(2, "a"), message(2, signer(1).address(), "b")];
     assert_eq!(scene.verdict(&all(vec![foreign.clone(), wrong.clone(), by(1, "c")])).await, "admitted");
-    assert_eq!(scene.chain.calls("ask_holders"), 1, "keys are judged by one read");
+    assert_eq!(scene.chain.calls("holders"), 1, "keys are judged by one read");
     assert_eq!(scene.verdict(&one(by(1, "b"))).await, "admitted");
     assert_eq!(scene.verdict(&all(vec![foreign, wrong])).await, "principal_not_allowed", "the first stands");
     let first_refusal = Some(MessageRefusal::InvalidTime);
@@ -166,7 +167,67 @@ async fn an_owner_that_was_seen_before_passes_beside_a_strangers_flood() {
     assert_eq!(scene.verdict(&one(by(2, "2"))).await, "429");
     assert_eq!(scene.verdict(&one(by(1, "a"))).await, "429", "nobody knows this owner yet");
     *scene.chain.last_owner.lock() = Some(signer(1).address());
+    let forged = message(2, signer(1).address(), "b");
+    assert_eq!(scene.verdict(&one(forged)).await, "429", "its name alone is no proof");
     assert_eq!(scene.verdict(&one(by(1, "a"))).await, "admitted");
+}
+
+#[tokio::test]
+async fn a_known_holders_key_is_read_apart_from_strangers_and_asks_no_contract() {
+    for format in [SignatureFormat::Keys, SignatureFormat::Contracts] {
+        let scene = Scene::with(format, Some(Quota::per_minute(2)));
+        *scene.chain.last_owner.lock() = Some(signer(1).address());
+        assert_eq!(scene.verdict(&one(by(1, "a"))).await, "admitted");
+        assert_eq!(*scene.chain.askers.lock(), [Asker::Vouched], "{format:?}");
+        assert_eq!(scene.chain.calls("ask_holders"), 0);
+        // Whoever only names the account is a stranger, and pays.
+        for nonce in ["b", "c"] {
+            let forged = one(message(2, signer(1).address(), nonce));
+            assert_eq!(scene.verdict(&forged).await, "bad_signature");
+        }
+        let vouched = scene.chain.askers.lock().iter().filter(|asker| **asker == Asker::Vouched).count();
+        assert_eq!((vouched, scene.verdict(&one(by(2, "d"))).await), (1, "429"), "{format:?}");
+        // Sold since: one read says so.
+        *scene.chain.owner.lock() = Reported::Is(Some(signer(3).address()));
+        assert_eq!(scene.verdict(&one(by(1, "e"))).await, "principal_not_allowed");
+    }
+}
+
+#[tokio::test]
+async fn a_known_holder_with_code_is_asked_as_a_strangers_contract_is() {
+    let scene = Scene::with(SignatureFormat::Contracts, None);
+    *scene.chain.last_owner.lock() = Some(signer(1).address());
+    scene.chain.has_code.store(true, Ordering::SeqCst);
+    assert_eq!(scene.verdict(&one(by(1, "a"))).await, "bad_signature", "its key counts for nothing");
+    scene.chain.accepts.store(true, Ordering::SeqCst);
+    assert_eq!(scene.verdict(&one(by(1, "a"))).await, "admitted");
+    assert_eq!([scene.chain.calls("holders"), scene.chain.calls("ask_holders")], [2, 2]);
+}
+
+#[tokio::test]
+async fn without_contracts_no_question_depends_on_the_signature() {
+    let scene = Scene::new();
+    let all_of = |nonces: [&str; 2]| all(nonces.map(|nonce| by(2, nonce)).into());
+    assert_eq!(scene.verdict(&all_of(["a", "b"])).await, "principal_not_allowed");
+    assert_eq!([scene.chain.calls("holders"), scene.chain.calls("ask_holders")], [1, 0]);
+}
+
+#[tokio::test]
+async fn a_profile_that_cannot_be_read_is_no_doubt_about_the_signature() {
+    let scene = Scene::new();
+    *scene.chain.profile.lock() = Reported::Down;
+    assert_eq!(scene.verdict(&one(by(1, "a"))).await, "503");
+    *scene.chain.profile.lock() =
+        Reported::Is(Some(std::sync::Arc::new(profile(signer(1).address(), STAKES[0]))));
+    assert_eq!(scene.verdict(&one(by(1, "a"))).await, "admitted", "and its nonce is unused");
+}
+
+#[tokio::test]
+async fn an_agent_that_the_registries_do_not_have_is_404_and_costs_no_read() {
+    let scene = Scene::new();
+    let signed = SignedMessages { agent: agent(0), messages: vec![by(1, "a")], first_refusal: None };
+    assert_eq!(scene.verdict(&Credential::Messages(signed)).await, "404");
+    assert_eq!(scene.chain.calls("ask_holders"), 0);
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ use tempfile::TempDir;
 
 use self::scripted::{Counting, Reported, ScriptedChain, TamperedStore};
 use crate::domain::agent_id::AgentId;
+use crate::domain::agent_list::AgentList;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::binding::Binding;
 use crate::domain::client::ClientNet;
@@ -37,7 +38,8 @@ use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::{Details, Texts, TrustProfile};
 use crate::domain::quota::Quota;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
-use crate::domain::tier::{PerTier, Tier, TierSource};
+use crate::domain::tier::{PerTier, Tier};
+use crate::domain::tiers::{TierSources, Tiers};
 use crate::pipeline::credential::{Ask, Credential, SignedRequest};
 use crate::pipeline::custody::KeyOrder;
 use crate::pipeline::owner::Signatory;
@@ -141,7 +143,13 @@ impl Scene {
             signing_domain: domain(),
             signature_format,
             freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
-            tiers: TierSource::StakeVault(PerTier::from_array(STAKES.map(U256::from))),
+            tiers: Tiers::new(
+                TierSources {
+                    stakes: Some(PerTier::from_array(STAKES.map(U256::from))),
+                    ..TierSources::default()
+                },
+                AgentList::default(),
+            ),
             key_format: ApiKeyFormat::new("svc_live_v1_"),
             keys_end_with_signer: false,
             agent_wallet: false,
@@ -257,7 +265,8 @@ fn domain() -> SigningDomain {
 fn profile(owner: Address, stake: u64) -> TrustProfile {
     TrustProfile {
         holders: Holders::owned_by(owner),
-        stake: U256::from(stake),
+        stake: Some(U256::from(stake)),
+        measured: None,
         details: Some(Details::default()),
         texts: Texts::default(),
     }
@@ -268,6 +277,7 @@ fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
     match outcome {
         Ok(_) => "admitted",
         Err(Refusal::Chain(_)) => "503",
+        Err(Refusal::Unverified(_)) => "503 unverified",
         Err(Refusal::Store(_)) => "500 store",
         Err(Refusal::Entropy(_)) => "500 entropy",
         Err(Refusal::Unrecorded(_)) => "500 unrecorded",

@@ -62,7 +62,7 @@ async fn timestamp_then_owner_then_signer_then_profile_then_key() {
     assert_eq!(verdict(&ask(&scene, 1).await), "500 store");
     *scene.store.broken.lock() = None;
     let shown = ask(&scene, 1).await.unwrap();
-    assert_eq!((shown.agent(), shown.tier().number(), shown.has_key()), (agent(7), 0, false));
+    assert_eq!((shown.agent(), shown.grade().tier.number(), shown.has_key()), (agent(7), 0, false));
     scene.key(None).await;
     assert!(ask(&scene, 1).await.unwrap().has_key());
 }

@@ -95,7 +95,7 @@ impl ScriptedChain {
 
 #[async_trait]
 impl Chain for ScriptedChain {
-    fn profile(&self, _agent: AgentId) -> Reading<'_, Option<Arc<TrustProfile>>> {
+    fn profile(&self, _agent: AgentId, _parts: Parts) -> Reading<'_, Option<Arc<TrustProfile>>> {
         self.count("profile");
         Either::Left(ready(self.profile.lock().clone().say()))
     }
@@ -119,6 +119,22 @@ impl Chain for ScriptedChain {
         self.pass_gate().await;
         let owner = self.owner.lock().clone().say()?;
         Ok(owner.map(|owner| Holders { owner, wallet: *self.wallet.lock() }))
+    }
+
+    async fn inspect_holders(
+        &self,
+        agent: AgentId,
+        asker: Asker,
+    ) -> Result<Option<AskedHolders>, ChainFault> {
+        let holders = self.holders(agent, asker).await?;
+        let unasked = |address, has_code| Asked { address, has_code, accepts: false };
+        Ok(holders.map(|Holders { owner, wallet }| AskedHolders {
+            owner: unasked(
+                owner,
+                self.accepts.load(Ordering::SeqCst) || self.has_code.load(Ordering::SeqCst),
+            ),
+            wallet: wallet.map(|wallet| unasked(wallet, false)),
+        }))
     }
 
     async fn ask_holders(

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::{Value, json};
 
 use crate::rig::checks::Check;
-use crate::rig::identity::{OURS, normal};
+use crate::rig::identity::{OURS, are_whole, normal};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::support::client::Answer;
 use crate::support::process::{free_port, own_ip};
@@ -40,6 +40,9 @@ impl Asked {
 
 /// The name of what upstreams can check, where a tenant asks for it.
 const ASSERTION: &str = "x-agent-assertion";
+
+/// The domain of a bot that has proven it.
+const DOMAIN: &str = "x-agent-domain";
 
 /// A dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,10 +220,10 @@ impl Decision {
     #[track_caller]
     pub(crate) fn check(&self) {
         let names: Vec<&str> = self.identity.iter().map(|(name, _)| name.as_str()).collect();
-        let is_whole = names == OURS || names == [&OURS[..], &[ASSERTION]].concat();
-        assert!(names.is_empty() || (self.passes && is_whole), "{self:?}");
+        let is_whole = are_whole(names.strip_suffix(&[ASSERTION]).unwrap_or(&names));
+        assert!(names.is_empty() || (self.passes && (is_whole || names == [DOMAIN])), "{self:?}");
         if self.passes && matches!(self.dialect, Dialect::Envoy | Dialect::Grpc) {
-            for name in OURS.into_iter().chain([ASSERTION]) {
+            for name in OURS.into_iter().chain([ASSERTION, DOMAIN]) {
                 let is_set = names.contains(&name);
                 let is_stripped = self.stripped.iter().any(|stripped| stripped == name);
                 assert!(is_set != is_stripped, "{name} is either set or stripped: {self:?}");

@@ -42,8 +42,13 @@ impl Gateway {
 
     /// Starts another process with the same configuration, at other addresses.
     pub(crate) fn twin(&self, change: impl FnOnce(Settings) -> Settings) -> Self {
+        self.twin_under("", change)
+    }
+
+    /// The same with shell commands in front of it.
+    pub(crate) fn twin_under(&self, limits: &str, change: impl FnOnce(Settings) -> Settings) -> Self {
         let mut twin = Self::with(change(self.settings.clone()));
-        twin.launch("");
+        twin.launch(limits);
         twin
     }
 

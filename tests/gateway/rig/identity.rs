@@ -1,12 +1,26 @@
 //! The identity that an upstream reads from a request, by the most lenient of readers.
 
 use crate::rig::h2c::Message;
+use crate::rig::site::SiteBuilder;
 use crate::rig::upstream::Seen;
 use crate::support::agents::Agent;
 use crate::support::signing::ALICE;
 
-pub(crate) const OURS: [&str; 5] =
-    ["x-agent-id", "x-agent-owner", "x-agent-tier", "x-agent-staked-amount", "x-agent-endpoint-mismatch"];
+pub(crate) const OURS: [&str; 6] = [
+    "x-agent-id",
+    "x-agent-owner",
+    "x-agent-tier",
+    "x-agent-tier-source",
+    "x-agent-staked-amount",
+    "x-agent-endpoint-mismatch",
+];
+
+/// True if these are all that are always there, and the source of the tier, or a stake, or both.
+pub(crate) fn are_whole(names: &[&str]) -> bool {
+    let either = [OURS[3], OURS[4]];
+    let wanted = OURS.into_iter().filter(|name| !either.contains(name) || names.contains(name));
+    wanted.eq(names.iter().copied()) && either.iter().any(|name| names.contains(name))
+}
 
 /// Names as the most lenient of servers would compare them.
 pub(crate) fn normal(name: &str) -> String {
@@ -35,7 +49,31 @@ pub(crate) fn expected(agent: &Agent, tier: usize) -> Vec<(String, String)> {
         stake.to_string(),
         "false".to_owned(),
     ];
-    OURS.iter().map(|name| (*name).to_owned()).zip(values).collect()
+    // Where only stakes give tiers their source has no name.
+    let names = OURS.iter().filter(|name| **name != OURS[3]);
+    names.map(|name| (*name).to_owned()).zip(values).collect()
+}
+
+/// Every agent has tier 3, whatever its stake. With a vault a stake may give more.
+pub(crate) fn everyone_is_gold(site: SiteBuilder<'_>, has_vault: bool) -> SiteBuilder<'_> {
+    if has_vault {
+        let everyone = toml::toml! {
+            source = "everyone"
+            tier = 3
+        };
+        let vault = toml::toml! { source = "stake_vault" };
+        return site.set("tiers.sources", vec![toml::Value::Table(everyone), toml::Value::Table(vault)]);
+    }
+    site.set("tiers.source", "everyone").set("tiers.tier", 3).without("chain.contracts.stake_vault")
+}
+
+/// What the gateway has to say there of an agent with the stake of tier 2.
+pub(crate) fn graded(agent: &Agent, has_vault: bool) -> Vec<(String, String)> {
+    let mut told = expected(agent, 2);
+    told.retain(|(name, _)| has_vault || name != OURS[4]);
+    told[2].1 = "3".to_owned();
+    told.insert(3, (OURS[3].to_owned(), "everyone".to_owned()));
+    told
 }
 
 /// The same, sorted and with names in lower case.

@@ -19,6 +19,7 @@ use crate::support::wire::Request;
 #[derive(Debug, Clone)]
 pub(crate) struct Signing {
     pub(crate) method: String,
+    pub(crate) scheme: &'static str,
     pub(crate) host: String,
     /// Path and query.
     pub(crate) target: String,
@@ -41,6 +42,7 @@ impl Signing {
     pub(crate) fn get(agent: &Agent, chain_id: i64, target: &str) -> Self {
         Self {
             method: "GET".into(),
+            scheme: "http",
             host: ACME.into(),
             target: target.into(),
             agent: agent.id,
@@ -70,7 +72,7 @@ impl Signing {
     pub(crate) fn headers(&self) -> Vec<(String, String)> {
         let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
         let mut parts = vec![
-            ("@scheme", "http".to_owned()),
+            ("@scheme", self.scheme.to_owned()),
             ("@authority", self.host.clone()),
             ("@method", self.method.clone()),
             ("@path", path.to_owned()),

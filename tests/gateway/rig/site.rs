@@ -123,6 +123,12 @@ impl SiteBuilder<'_> {
         self
     }
 
+    /// Leaves out a key of the configuration.
+    pub(crate) fn without(mut self, path: &str) -> Self {
+        self.settings = self.settings.without(path);
+        self
+    }
+
     /// Leaves out the registries that may be: a profile is read in fewer steps.
     pub(crate) fn few_registries(mut self) -> Self {
         for name in ["reputation", "validation", "organization"] {

@@ -33,7 +33,7 @@ async fn a_followed_profile_costs_no_call_until_a_log_names_its_agent() {
     scene.call(scene.registries.stake_vault.unwrap(), &call);
     assert_eq!(scene.profile(1).await.unwrap().stake, stake, "until the next poll");
     scene.tick(&mut following).await;
-    assert_eq!(scene.profile(1).await.unwrap().stake, stake + U256::from(5));
+    assert_eq!(scene.profile(1).await.unwrap().stake, stake.map(|stake| stake + U256::from(5)));
     assert!(scene.is_cached(2).await && scene.is_cached(1).await);
     assert_eq!((scene.mode(), scene.dropped("unknown_log")), ("following", 0));
 }
@@ -300,7 +300,7 @@ async fn where_states_by_block_hash_are_refused_a_crowd_is_read_at_the_latest_bl
     let before = scene.node.calls("eth_call");
     let read = |agent| {
         let reader = Arc::clone(&scene.bench.reader);
-        tokio::spawn(async move { Chain::profile(&*reader, super::id(agent)).await })
+        tokio::spawn(async move { Chain::profile(&*reader, super::id(agent), Parts::Whole).await })
     };
     for read in (1..=5).map(read).collect::<Vec<_>>() {
         read.await.unwrap().unwrap().unwrap();
@@ -346,7 +346,7 @@ async fn after_a_beginning_active_agents_are_read_several_in_one_call() {
         .map(|number| {
             let reader = Arc::clone(&scene.bench.reader);
             tokio::spawn(async move {
-                Chain::profile(&*reader, super::id(1 + number % 5)).await.unwrap().unwrap()
+                Chain::profile(&*reader, super::id(1 + number % 5), Parts::Whole).await.unwrap().unwrap()
             })
         })
         .collect();

@@ -159,7 +159,7 @@ async fn follows(trick: impl Fn(&serde_json::Value) -> Option<Reply> + Send + 's
     }
     scene.tick(&mut following).await;
     scene.play(|_| None);
-    assert_eq!(scene.profile(1).await.unwrap().stake, before + U256::from(20));
+    assert_eq!(scene.profile(1).await.unwrap().stake, before.map(|stake| stake + U256::from(20)));
     assert_eq!((scene.polls("restarted"), scene.mode()), (1, "following"));
     assert_eq!(scene.dropped("gap") + scene.dropped("unknown_log"), 0);
 }

@@ -98,7 +98,7 @@ async fn whatever_is_no_answer_is_a_fault_and_never_a_missing_agent() {
         let bench = bench(&[node.url()], ALL, PATIENT);
         let owner = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
         assert_eq!((cause(&owner).kind(), owner.method), (kind, "eth_call"), "{shown}");
-        bench.reader.profile(agent(1)).await.unwrap_err();
+        bench.reader.profile(agent(1), Parts::Whole).await.unwrap_err();
         bench.reader.latest_profile(agent(1), Parts::Whole).await.unwrap_err();
         assert_eq!(bench.reader.agents.cache.len(), 0, "{shown}");
     }
@@ -116,7 +116,7 @@ async fn whatever_is_no_answer_the_next_node_gives_one() {
         let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, PATIENT);
         let owner = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap();
         assert_eq!(owner, Some(Holders::owned_by(OWNER)), "{shown}");
-        assert!(bench.reader.profile(agent(1)).await.unwrap().is_some(), "{shown}");
+        assert!(bench.reader.profile(agent(1), Parts::Whole).await.unwrap().is_some(), "{shown}");
     }
 }
 
@@ -211,7 +211,7 @@ async fn a_large_profile_fits() {
     results[1] = returned(tokenURICall::abi_encode_returns(&"t".repeat(300_000)));
     let node = TestNode::answering(move |_| Reply::Result(hex(aggregate(&results)))).await;
     let bench = bench(&[node.url()], ALL, PATIENT);
-    let read = bench.reader.profile(agent(1)).await.unwrap().unwrap();
+    let read = bench.reader.profile(agent(1), Parts::Whole).await.unwrap().unwrap();
     assert_eq!(details(&read).metadata_uri.len(), 16 * 1024);
 }
 
@@ -232,12 +232,12 @@ async fn an_agent_that_can_not_be_read_costs_one_call_an_interval_and_others_are
         let bench = bench(&[node.url()], ALL, PATIENT);
         for interval in 1..=3 {
             for _ in 0..100 {
-                let fault = bench.reader.profile(absurd).await.unwrap_err();
+                let fault = bench.reader.profile(absurd, Parts::Whole).await.unwrap_err();
                 assert_eq!(cause(&fault).kind(), kind);
                 bench.reader.latest_profile(absurd, Parts::Whole).await.unwrap_err();
             }
             assert_eq!(node.calls("eth_call"), 2 * interval - 1, "{kind}");
-            bench.reader.profile(agent(interval as u64)).await.unwrap().unwrap();
+            bench.reader.profile(agent(interval as u64), Parts::Whole).await.unwrap().unwrap();
             bench.clock.advance(LIFETIME);
         }
     }
@@ -253,9 +253,9 @@ async fn the_errors_of_nodes_are_never_remembered_as_an_agents_fault() {
     })
     .await;
     let bench = bench(&[node.url()], ALL, PATIENT);
-    bench.reader.profile(agent(1)).await.unwrap_err();
+    bench.reader.profile(agent(1), Parts::Whole).await.unwrap_err();
     is_mended.store(true, Ordering::SeqCst);
-    bench.reader.profile(agent(1)).await.unwrap().unwrap();
+    bench.reader.profile(agent(1), Parts::Whole).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -275,11 +275,11 @@ async fn an_absurd_agent_costs_those_who_are_read_with_it_few_calls() {
     let bench = bench(&[node.url()], ALL, PATIENT);
     let block = Block { number: HEAD, hash: B256::ZERO, parent: B256::ZERO, timestamp: 1_700_000_000 };
     let wanted = (0..PINNED.keys as u64).map(|id| (agent(id), block)).collect();
-    let read = Arc::clone(&bench.reader.agents).pinned(wanted).await;
+    let read = Arc::clone(&bench.reader.agents).pinned(wanted, Parts::Whole).await;
     assert_eq!(read.len(), PINNED.keys);
     for (id, read) in read.iter().enumerate() {
         match read {
-            Ok(Some(profile)) => assert!(profile.holders.owner == OWNER && id != 7),
+            Ok(Some((profile, _))) => assert!(profile.holders.owner == OWNER && id != 7),
             Ok(None) => panic!("nobody"),
             Err(fault) => assert_eq!((id, cause(fault).kind()), (7, "reverted")),
         }
@@ -291,7 +291,7 @@ async fn an_absurd_agent_costs_those_who_are_read_with_it_few_calls() {
 /// The code of a creation may be no longer than in EIP-3860.
 #[test]
 fn as_many_agents_as_go_with_one_call_go_with_a_creation() {
-    let calls = (0..PINNED.keys as u64).flat_map(|id| ALL.profile_calls(agent(id))).collect();
+    let calls = (0..PINNED.keys as u64).flat_map(|id| ALL.profile_calls(agent(id), Parts::Whole)).collect();
     assert!(dated_call(calls, None).len() <= 2 * 24_576);
 }
 
@@ -316,10 +316,10 @@ async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouc
         .map(|id| {
             let reader = Arc::clone(&bench.reader);
             tokio::spawn(async move {
-                if id % 2 == 0 {
-                    reader.holders(agent(1_000 + id), Asker::Stranger).await.map(drop)
-                } else {
-                    reader.ask_holders(agent(1_000), B256::ZERO, &[0; 65]).await.map(drop)
+                match id % 3 {
+                    0 => reader.holders(agent(1_000 + id), Asker::Stranger).await.map(drop),
+                    1 => reader.inspect_holders(agent(1_000 + id), Asker::Stranger).await.map(drop),
+                    _ => reader.ask_holders(agent(1_000), B256::ZERO, &[0; 65]).await.map(drop),
                 }
             })
         })
@@ -327,15 +327,16 @@ async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouc
     until(|| node.calls("eth_call") >= STRANGERS).await;
     is_open.store(true, Ordering::SeqCst);
     for id in 1..=10 {
-        bench.reader.profile(agent(id)).await.unwrap().unwrap();
+        bench.reader.profile(agent(id), Parts::Whole).await.unwrap().unwrap();
         bench.reader.latest_profile(agent(id), Parts::Whole).await.unwrap().unwrap();
         assert_eq!(bench.reader.last_holders(agent(id)), Some(Holders::owned_by(OWNER)));
         assert_eq!(
             bench.reader.holders(agent(id), Asker::Vouched).await.unwrap(),
             Some(Holders::owned_by(OWNER))
         );
+        bench.reader.inspect_holders(agent(id), Asker::Vouched).await.unwrap().unwrap();
     }
-    assert_eq!(node.calls("eth_call"), STRANGERS + 30, "no more strangers than may be");
+    assert_eq!(node.calls("eth_call"), STRANGERS + 40, "no more strangers than may be");
     drop(flood);
 }
 

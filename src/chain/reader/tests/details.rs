@@ -89,7 +89,7 @@ fn absurd() -> Vec<(&'static str, usize, Reply)> {
 #[track_caller]
 fn is_bare(read: Option<Arc<TrustProfile>>) {
     let read = read.unwrap();
-    assert_eq!((read.holders.owner, read.stake, &read.details), (OWNER, U256::from(5), &None));
+    assert_eq!((read.holders.owner, read.stake, &read.details), (OWNER, Some(U256::from(5)), &None));
 }
 
 async fn whole(bench: &Bench) -> Result<Option<Arc<TrustProfile>>, &'static str> {
@@ -103,7 +103,7 @@ async fn what_strangers_write_of_an_agent_hides_neither_owner_nor_stake_and_cost
         let node = Node::with(reply).await;
         let bench = bench(&[node.node.url()], ALL, PATIENT);
         for _ in 0..100 {
-            is_bare(bench.reader.profile(agent(1)).await.unwrap());
+            is_bare(bench.reader.profile(agent(1), Parts::Whole).await.unwrap());
             assert_eq!(whole(&bench).await, Err(kind), "and is remembered");
         }
         assert_eq!(node.calls(), (wholes, 1), "{kind}");
@@ -115,7 +115,10 @@ async fn what_strangers_write_of_an_agent_hides_neither_owner_nor_stake_and_cost
         node.is_mended.store(true, Ordering::SeqCst);
         bench.clock.advance(LIFETIME);
         assert!(whole(&bench).await.unwrap().unwrap().details.is_some(), "{kind}");
-        assert!(bench.reader.profile(agent(1)).await.unwrap().unwrap().details.is_some(), "{kind}");
+        assert!(
+            bench.reader.profile(agent(1), Parts::Whole).await.unwrap().unwrap().details.is_some(),
+            "{kind}"
+        );
     }
 }
 
@@ -147,7 +150,7 @@ async fn a_node_that_fails_is_not_asked_again_for_owner_and_stake() {
         let shown = format!("{reply:.60?}");
         let node = Node::with(reply).await;
         let bench = bench(&[node.node.url()], ALL, PATIENT);
-        bench.reader.profile(agent(1)).await.unwrap_err();
+        bench.reader.profile(agent(1), Parts::Whole).await.unwrap_err();
         assert_eq!(node.calls().1, 0, "{shown}");
     }
 }
@@ -157,10 +160,10 @@ async fn an_answer_without_details_displaces_none_that_has_them_and_agrees() {
     let node = Node::with(Reply::Error(-32_000, "busy".to_owned(), None)).await;
     let bench = bench(&[node.node.url()], ALL, PATIENT);
     node.is_mended.store(true, Ordering::SeqCst);
-    bench.reader.profile(agent(1)).await.unwrap().unwrap();
+    bench.reader.profile(agent(1), Parts::Whole).await.unwrap().unwrap();
     node.is_mended.store(false, Ordering::SeqCst);
     is_bare(bench.reader.latest_profile(agent(1), Parts::Gate).await.unwrap());
-    let cached = bench.reader.profile(agent(1)).await.unwrap().unwrap();
+    let cached = bench.reader.profile(agent(1), Parts::Whole).await.unwrap().unwrap();
     assert_eq!(details(&cached).organizations.len(), 1);
 }
 

@@ -23,7 +23,7 @@ fn without_multicall(scene: &DevScene, registries: Registries) -> Bench {
 }
 
 async fn profile(bench: &Bench, id: u64) -> Option<Arc<TrustProfile>> {
-    bench.reader.profile(agent(id)).await.unwrap()
+    bench.reader.profile(agent(id), Parts::Whole).await.unwrap()
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn a_profile_is_what_the_registries_say_read_in_one_call() {
     let bench = bench_of(&scene, scene.registries);
     let read = profile(&bench, 4).await.unwrap();
     assert_eq!(read.holders.owner, SAMPLE_ACCOUNTS[4].address);
-    assert_eq!(read.stake, U256::from(500_000) * U256::from(10).pow(U256::from(18)));
+    assert_eq!(read.stake, Some(U256::from(500_000) * U256::from(10).pow(U256::from(18))));
     assert!(details(&read).metadata_uri.starts_with("ipfs://"));
     assert_eq!(
         (details(&read).reputation.total_score, details(&read).reputation.feedback_count),
@@ -106,8 +106,10 @@ async fn a_thousand_askers_at_once_cost_at_most_two_calls() {
     let ask = |id| {
         let reader = Arc::clone(&bench.reader);
         tokio::spawn(async move {
-            let (holders, profile) =
-                tokio::join!(reader.holders(agent(id), Asker::Stranger), reader.profile(agent(id)));
+            let (holders, profile) = tokio::join!(
+                reader.holders(agent(id), Asker::Stranger),
+                reader.profile(agent(id), Parts::Whole)
+            );
             assert_eq!(holders.unwrap(), profile.unwrap().map(|profile| profile.holders));
         })
     };
@@ -162,7 +164,7 @@ async fn a_probe_names_the_configuration_key_of_an_address_without_a_contract() 
         let fault = bench.reader.probe().await.unwrap_err();
         assert_eq!(cause(&fault), &ReadError::NoCode(name));
         assert!(fault.to_string().contains(name), "{fault}");
-        let fault = bench.reader.profile(agent(1)).await.unwrap_err();
+        let fault = bench.reader.profile(agent(1), Parts::Whole).await.unwrap_err();
         assert_eq!(cause(&fault), &ReadError::NoCode(name), "and nobody is 404 meanwhile");
     }
     let bench = bench_of(&scene, scene.registries);

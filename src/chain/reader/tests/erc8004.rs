@@ -1,7 +1,5 @@
 //! ERC-8004's registries on the development chain.
 
-use std::collections::BTreeSet;
-
 use alloy::primitives::{Address, B256, U256};
 use serde_json::{Value, json};
 
@@ -19,9 +17,11 @@ use crate::dev::erc8004_rig::Erc8004;
 use crate::dev::fixture::{Registries as Documented, START_SECONDS, result};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
-use crate::domain::profile::TrustProfile;
+use crate::domain::profile::{Details, TrustProfile};
 use crate::domain::registries::{Registries, RegistrySet};
 use crate::ports::chain::{Asker, Chain, Parts};
+
+mod parts;
 
 /// The account that gives feedback and validates.
 const REVIEWER: usize = 9;
@@ -78,10 +78,13 @@ impl Scene {
     /// Lets the node refuse calls without `to`.
     fn refuse_creations(&self) {
         self.dev.play(|request| {
-            let is_creation = request["method"] == "eth_call" && request["params"][0].get("to").is_none();
-            is_creation.then(|| Reply::Error(-32_602, "missing to".to_owned(), None))
+            is_creation(request).then(|| Reply::Error(-32_602, "missing to".to_owned(), None))
         });
     }
+}
+
+fn is_creation(request: &Value) -> bool {
+    request["method"] == "eth_call" && request["params"][0].get("to").is_none()
 }
 
 #[tokio::test]
@@ -126,7 +129,7 @@ async fn a_log_says_what_to_read_and_never_who_the_owner_or_the_wallet_is() {
     let id = scene.on.register_and_pass_on(&*scene.dev.chain, account(0), account(4));
     let agent = AgentId::new(id);
     following.poll().await;
-    let read = scene.bench.reader.profile(agent).await.unwrap().unwrap();
+    let read = scene.bench.reader.profile(agent, Parts::Whole).await.unwrap().unwrap();
     assert_eq!(read.holders.owner, account(4));
     assert_eq!(read.holders, scene.profile(agent).await.holders);
 }
@@ -188,7 +191,7 @@ async fn each_change_of_each_registry_shows_after_one_poll_and_nothing_is_read_w
         ),
     ];
     for (name, change) in changes {
-        let read = async || scene.bench.reader.profile(agent).await.unwrap().unwrap();
+        let read = async || scene.bench.reader.profile(agent, Parts::Whole).await.unwrap().unwrap();
         read().await;
         scene.bench.clock.advance(LIFETIME);
         following.poll().await;
@@ -241,7 +244,7 @@ async fn the_latest_answer_of_a_validator_counts_with_its_evidence_and_a_request
     let agent = scene.register();
     let (chain, id) = (&*scene.dev.chain, agent.token_id());
     let [owner, validator] = [1, REVIEWER].map(account);
-    let [one, two] = [1, 2].map(B256::repeat_byte);
+    let [one, two] = [0, 2].map(B256::repeat_byte);
     let read = async || {
         let validation = details(&scene.profile(agent).await).validation.clone();
         assert!(!validation.is_bounded);
@@ -272,64 +275,45 @@ async fn the_latest_answer_of_a_validator_counts_with_its_evidence_and_a_request
 }
 
 #[tokio::test]
-async fn only_so_much_feedback_is_looked_at_as_is_allowed_and_the_profile_says_so() {
-    let scene = Scene::looking_at(3).await;
-    let agent = scene.register();
-    for (count, is_bounded) in [(1, false), (2, false), (3, false), (3, true)] {
-        scene.feedback(agent, (1, 0));
-        let read = details(&scene.profile(agent).await).reputation;
-        assert_eq!((read.feedback_count, read.is_bounded), (count, is_bounded));
+async fn a_registry_that_is_upgraded_to_another_version_is_refused_from_the_next_poll_on() {
+    let scene = Scene::new().await;
+    let (chain, agent) = (&*scene.dev.chain, scene.register());
+    scene.feedback(agent, (7, 0));
+    let hash = B256::repeat_byte(5);
+    scene.on.request(chain, account(1), account(REVIEWER), agent.token_id(), hash);
+    scene.on.answer(chain, account(REVIEWER), hash, (100, "ipfs://one"));
+    let follower = scene.bench.reader.follower();
+    let mut following = follower.begin();
+    following.poll().await;
+    let probe = async || scene.bench.reader.probe().await.map_err(|fault| cause(&fault).clone());
+    let look = async || _ = follower.contracts.check().await;
+    assert_eq!(probe().await, Ok(()));
+    let calls = scene.dev.node.calls("eth_call");
+    look().await;
+    assert_eq!((probe().await, scene.dev.node.calls("eth_call")), (Ok(()), calls), "found once for all");
+    scene.on.upgrade_to_the_same(chain);
+    following.poll().await;
+    let probed = (probe().await, scene.dev.node.calls("eth_call"));
+    assert_eq!(probed, (Ok(()), calls), "who asks whether all is well waits for no look");
+    look().await;
+    assert_eq!(
+        (probe().await, scene.dev.node.calls("eth_call")),
+        (Ok(()), calls + 1),
+        "it is looked at again"
+    );
+    let Erc8004 { reputation, validation, .. } = scene.on;
+    for (key, registry) in
+        [("chain.contracts.validation", validation), ("chain.contracts.reputation", reputation)]
+    {
+        scene.on.downgrade(chain, registry);
+        following.poll().await;
+        look().await;
+        assert_eq!(probe().await, Err(ReadError::Version { key, version: "0.0.1".into() }));
     }
-    // A later client displaces none.
-    scene.on.feedback(&*scene.dev.chain, account(8), agent.token_id(), (100, 0), "");
-    assert_eq!(details(&scene.profile(agent).await).reputation.total_text(), "3");
-}
-
-#[tokio::test]
-async fn ten_thousand_entries_of_feedback_cost_no_more_than_their_bound_and_nobody_else_anything() {
-    let scene = Scene::looking_at(10_000).await;
-    let [flooded, other] = [scene.register(), scene.register()];
-    let many = (account(REVIEWER), flooded.token_id());
-    scene.on.feedback_of_many(&*scene.dev.chain, many, (250, 40), (1, 0));
-    scene.feedback(other, (7, 0));
-    // In time: details that take longer than 3 s are none.
-    let read = scene.profile(flooded).await;
-    let reputation = details(&read).reputation;
-    assert!(reputation.is_bounded && (1_000..10_000).contains(&reputation.feedback_count), "{reputation:?}");
-    assert_eq!(read.holders.owner, account(1));
-    // Read together each has what it has alone.
-    let block = scene.block();
-    let wanted = vec![(flooded, block), (other, block)];
-    let together = scene.bench.reader.agents.clone().pinned(wanted).await;
-    let together: Vec<_> = together.into_iter().map(|read| read.unwrap().unwrap()).collect();
-    assert_eq!(*together[0], read);
-    assert_eq!(details(&together[1]).reputation.total_text(), "7");
-    assert!(!details(&together[1]).reputation.is_bounded);
-}
-
-#[tokio::test]
-async fn agents_that_are_read_together_cost_two_calls() {
-    let scene = Scene::new().await;
-    let agents: Vec<AgentId> = (0..20).map(|_| scene.register()).collect();
-    let block = scene.block();
-    let before = scene.dev.node.calls("eth_call");
-    let read = scene.bench.reader.agents.clone().pinned(agents.iter().map(|agent| (*agent, block)).collect());
-    let read: BTreeSet<bool> =
-        read.await.into_iter().map(|read| read.unwrap().unwrap().details.is_some()).collect();
-    assert_eq!((read, scene.dev.node.calls("eth_call") - before), ([true].into(), 2));
-}
-
-#[tokio::test]
-async fn without_details_owner_wallet_and_stake_are_read_and_the_fault_is_told() {
-    let scene = Scene::new().await;
-    let agent = scene.register();
-    scene.refuse_creations();
-    let read = scene.bench.reader.profile(agent).await.unwrap().unwrap();
-    assert_eq!((read.holders.owner, &read.details), (account(1), &None));
-    let fault = scene.bench.reader.latest_profile(agent, Parts::Whole).await.unwrap_err();
-    assert_eq!(cause(&fault).kind(), "no_details");
-    let gate = scene.bench.reader.latest_profile(agent, Parts::Gate).await.unwrap().unwrap();
-    assert_eq!((gate.holders, &gate.details), (read.holders, &None));
+    let read = scene.profile(agent).await;
+    let Details { reputation, validation, .. } = details(&read);
+    assert_eq!((reputation.feedback_count, reputation.is_bounded), (0, true));
+    assert_eq!((validation.count, &validation.latest, validation.is_bounded), (0, &None, true));
 }
 
 #[tokio::test]
@@ -356,7 +340,7 @@ async fn a_registry_that_nobody_upgraded_is_refused_by_its_version() {
     let registries = Registries { identity: unfinished, ..scene.registries };
     let bench = bench_with(&[scene.dev.node.url()], (registries, scene.dev.multicall), PATIENT);
     let agent = AgentId::new(U256::ZERO);
-    assert_eq!(cause(&bench.reader.profile(agent).await.unwrap_err()).kind(), "version");
+    assert_eq!(cause(&bench.reader.profile(agent, Parts::Whole).await.unwrap_err()).kind(), "version");
     let asked = bench.reader.ask_holders(agent, B256::ZERO, &[0; 65]).await;
     assert_eq!(cause(&asked.unwrap_err()).kind(), "version");
     assert_eq!(cause(&bench.reader.holders(agent, Asker::Stranger).await.unwrap_err()).kind(), "version");

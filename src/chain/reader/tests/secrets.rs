@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::chain::fixture::{ALL, PATIENT, Reply, TestNode, agent, bench};
-use crate::ports::chain::{Asker, Chain, ChainFault};
+use crate::ports::chain::{Asker, Chain, ChainFault, Parts};
 
 const PATH: &str = "/v3/PathKey0123456789/x1";
 const QUERY: &str = "apikey=QueryKey987&net=n2";
@@ -54,7 +54,7 @@ async fn no_part_of_a_url_is_in_a_fault() {
         let bench = bench(&[secret_url(&node)], ALL, request_timeout);
         let faults = [
             bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err(),
-            bench.reader.profile(agent(1)).await.unwrap_err(),
+            bench.reader.profile(agent(1), Parts::Whole).await.unwrap_err(),
             bench.reader.probe().await.unwrap_err(),
         ];
         let metrics = bench.metrics.render().unwrap();

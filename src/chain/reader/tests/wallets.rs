@@ -101,11 +101,14 @@ mod on_the_development_chain {
     use alloy::signers::SignerSync;
     use alloy::signers::local::PrivateKeySigner;
 
+    use futures_util::future::join_all;
+
     use super::{DIGEST, ask, owner_alone};
-    use crate::chain::fixture::{Bench, PATIENT, bench_with};
+    use crate::chain::fixture::{Bench, PATIENT, agent, bench_with};
     use crate::chain::tests::development::DevScene;
     use crate::dev::accounts::SAMPLE_ACCOUNTS;
     use crate::dev::fixture::create;
+    use crate::ports::chain::{Asker, Chain};
 
     fn signature(account: usize, digest: &B256) -> [u8; 65] {
         let signer: PrivateKeySigner = SAMPLE_ACCOUNTS[account].key.parse().unwrap();
@@ -149,6 +152,27 @@ mod on_the_development_chain {
             let address = Address::from_word(B256::from(U256::from(precompile)));
             scene.transfer(id, address);
             assert_eq!(asked(id).await, owner_alone(address, false, false), "precompile {precompile}");
+        }
+    }
+
+    #[tokio::test]
+    async fn holders_are_inspected_without_being_asked_in_calls_that_askers_share() {
+        let scene = DevScene::new().await;
+        let (bench, address) = (bench_of(&scene), create(&scene.chain, "LyingWallet"));
+        scene.transfer(1, address);
+        let coded = owner_alone(address, true, false);
+        // It would accept this.
+        assert_eq!(bench.reader.ask_holders(agent(1), B256::ZERO, &[0; 65]).await.unwrap(), coded);
+        let account = owner_alone(SAMPLE_ACCOUNTS[2].address, false, false);
+        for (id, expected) in [(1, coded), (2, account), (99, None)] {
+            for asker in [Asker::Vouched, Asker::Stranger] {
+                let before = scene.node.all_calls();
+                let reads = (0..100).map(|_| bench.reader.inspect_holders(agent(id), asker));
+                for read in join_all(reads).await {
+                    assert_eq!(read.unwrap(), expected, "{id}");
+                }
+                assert!(scene.node.all_calls() - before <= 2, "{id}");
+            }
         }
     }
 

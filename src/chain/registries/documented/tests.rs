@@ -16,9 +16,10 @@ use crate::chain::tests::results::{
 };
 use crate::domain::profile::{TrustProfile, Validation};
 use crate::domain::registries::{Registries, RegistrySet};
+use crate::ports::chain::Parts;
 
 fn read_on(registries: Registries, results: &[Result3]) -> Result<Option<TrustProfile>, ReadError> {
-    registries.read_profile(agent(1), &mut results.iter().cloned())
+    registries.read_profile(agent(1), Parts::Whole, &mut results.iter().cloned())
 }
 
 fn owner(result: Result3) -> Result<Option<Address>, ReadError> {
@@ -41,7 +42,7 @@ fn without(index: usize) -> Vec<Result3> {
 #[test]
 fn each_absent_registry_is_not_asked_and_leaves_the_others_in_their_places() {
     let counts = |registries: Registries, index| {
-        assert_eq!(registries.profile_calls(agent(1)).len(), 5);
+        assert_eq!(registries.profile_calls(agent(1), Parts::Whole).len(), 5);
         let read = read_on(registries, &without(index)).unwrap().unwrap();
         (
             details(&read).reputation.feedback_count,
@@ -61,7 +62,7 @@ fn each_absent_registry_is_not_asked_and_leaves_the_others_in_their_places() {
         set: RegistrySet::Documented { organization: None },
         ..ALL
     };
-    assert_eq!(none.profile_calls(agent(1)).len(), 3);
+    assert_eq!(none.profile_calls(agent(1), Parts::Whole).len(), 3);
     assert!(read_on(none, &results()[..3]).unwrap().is_some());
 }
 
@@ -238,7 +239,7 @@ fn a_short_answer_that_unfolds_to_a_long_one_is_a_fault() {
 #[test]
 fn a_stake_of_one_word_or_of_three_reads_the_same() {
     for data in [word(7), [word(7), word(1), word(2)].concat()] {
-        assert_eq!(read_on(ALL, &with(2, returned(data))).unwrap().unwrap().stake, U256::from(7));
+        assert_eq!(read_on(ALL, &with(2, returned(data))).unwrap().unwrap().stake, Some(U256::from(7)));
     }
     for data in [Bytes::from(vec![0; 33]), Bytes::from(vec![0; 16])] {
         let read = read_on(ALL, &with(2, Result3 { success: true, returnData: data }));

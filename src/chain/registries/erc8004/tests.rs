@@ -14,10 +14,10 @@ use crate::chain::fault::ReadError;
 use crate::chain::fixture::{ALL, ERC8004, OWNER, agent};
 use crate::chain::registries::identity::ownerOfCall;
 use crate::chain::registries::logs::Drops;
-use crate::chain::registries::may_lie_in_details;
 use crate::chain::tests::results::{not_minted, returned, reverted, word};
 use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
+use crate::ports::chain::Parts;
 
 const WALLET: Address = address!("0x0000000000000000000000000000000000000077");
 
@@ -42,7 +42,7 @@ fn with(index: usize, result: Result3) -> Vec<Result3> {
 }
 
 fn read(results: &[Result3]) -> Result<Option<TrustProfile>, ReadError> {
-    ERC8004.read_profile(agent(1), &mut results.iter().cloned())
+    ERC8004.read_profile(agent(1), Parts::Whole, &mut results.iter().cloned())
 }
 
 #[test]
@@ -50,15 +50,15 @@ fn owner_wallet_and_stake_are_read_and_the_zero_address_is_no_wallet() {
     for (wallet, known) in [(WALLET, Some(WALLET)), (Address::ZERO, None), (OWNER, Some(OWNER))] {
         let profile = read(&gate(wallet)).unwrap().unwrap();
         assert_eq!(profile.holders, Holders { owner: OWNER, wallet: known });
-        assert_eq!((profile.stake, profile.details), (U256::from(5), None));
+        assert_eq!((profile.stake, profile.details), (Some(U256::from(5)), None));
     }
 }
 
 #[test]
 fn of_several_agents_each_has_its_own_results_also_after_one_that_is_not_minted() {
     let mut results = [with(1, reverted(not_minted())), gate(WALLET)].concat().into_iter();
-    assert_eq!(ERC8004.read_profile(agent(1), &mut results), Ok(None));
-    assert!(ERC8004.read_profile(agent(2), &mut results).unwrap().is_some());
+    assert_eq!(ERC8004.read_profile(agent(1), Parts::Whole, &mut results), Ok(None));
+    assert!(ERC8004.read_profile(agent(2), Parts::Whole, &mut results).unwrap().is_some());
     assert!(results.next().is_none());
 }
 
@@ -92,7 +92,7 @@ fn whatever_is_unclear_of_what_decides_is_a_fault_that_lies_in_no_details() {
     for index in 0..4 {
         for result in [reverted(Vec::new()), returned(Vec::new()), returned(vec![0xff; 31])] {
             let fault = read(&with(index, result)).unwrap_err();
-            assert!(!may_lie_in_details(&fault), "{index}: {fault}");
+            assert!(!ERC8004.may_lie_in_details(&fault), "{index}: {fault}");
         }
     }
 }
@@ -149,7 +149,7 @@ fn details_say_what_they_lack() {
         let read = read(&Reported { response: U256::from(response), ..found() });
         assert_eq!(read.details.validation.latest.unwrap().passed, passed);
     }
-    let unanswered = read(&Reported { request: B256::ZERO, ..found() });
+    let unanswered = read(&Reported { validator: Address::ZERO, ..found() });
     assert!(unanswered.latest.is_none() && unanswered.details.validation.latest.is_none());
     assert!(read_details(&returned(vec![0; 32])).is_err());
 }
@@ -196,7 +196,13 @@ fn each_event_drops_the_agent_that_it_names_and_a_response_to_feedback_nobody() 
     let high = B256::repeat_byte(9);
     let dropped = |signature: &str, fields: &[B256]| {
         let topics = [&[keccak256(signature)], fields].concat();
-        let log = Log { address: OWNER, block_number: 1, block_hash: B256::ZERO, topics, first_word: None };
+        let log = Log {
+            address: ERC8004.identity,
+            block_number: 1,
+            block_hash: B256::ZERO,
+            topics,
+            first_word: None,
+        };
         ERC8004.drops(&[log])
     };
     for (signature, fields) in [

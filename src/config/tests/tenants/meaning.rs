@@ -182,6 +182,7 @@ fn every_key_of_a_route_ends_up_in_its_place() {
         access: RouteAccess::Agents,
         min_tier: Some(Tier::Diamond),
         requests_per_minute: None,
+        bot_requests_per_minute: None,
         upstreams: vec![Upstream::parse("https://b.example").unwrap()],
         upgrades: true,
     };

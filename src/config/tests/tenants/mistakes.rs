@@ -219,6 +219,8 @@ fn what_has_no_meaning_for_a_route_is_refused() {
     for (access, path, literal, phrase) in [
         ("agents", "requests_per_minute", "2", public),
         ("deny", "requests_per_minute", "2", public),
+        ("agents", "bot_requests_per_minute", "2", public),
+        ("deny", "bot_requests_per_minute", "2", public),
         ("public", "min_tier", "2", agents),
         ("deny", "min_tier", "2", agents),
         ("deny", "upstreams", "[\"127.0.0.1:1\"]", denied),

@@ -20,6 +20,7 @@ fn route(path: &str, access: RouteAccess) -> Route {
         access,
         min_tier: None,
         requests_per_minute: None,
+        bot_requests_per_minute: None,
         upstreams: Vec::new(),
         upgrades: false,
     }

@@ -152,7 +152,16 @@ fn any_route() -> impl Strategy<Value = Route> {
     (path, access, tier, any::<bool>()).prop_filter_map("a pattern", |(path, access, min_tier, upgrades)| {
         let path = PathPattern::parse(&path).ok()?;
         let (methods, upstreams) = (Vec::new(), Vec::new());
-        Some(Route { path, methods, access, min_tier, requests_per_minute: None, upstreams, upgrades })
+        Some(Route {
+            path,
+            methods,
+            access,
+            min_tier,
+            requests_per_minute: None,
+            bot_requests_per_minute: None,
+            upstreams,
+            upgrades,
+        })
     })
 }
 

@@ -1,0 +1,300 @@
+//! Sources of tiers: the one in `[tiers]`, or several in `[[tiers.sources]]`, whose tables have the same keys. A further source
+//! is one row of [`SOURCES`].
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use alloy::primitives::{Address, U256, keccak256};
+
+use crate::config::chain::contract;
+use crate::config::choice::choice;
+use crate::config::files::file;
+use crate::config::notes::Content;
+use crate::config::reader::Reader;
+use crate::config::tokens::{amount, in_smallest_unit};
+use crate::config::written::{quoted, valid};
+use crate::domain::measure::{Feedback, Measure, Question};
+use crate::domain::tier::{PASSING_TIERS, PerTier, StakeThresholds, Tier, passing_tier};
+use crate::domain::tiers::TierSources;
+
+/// One item for each tier that may pass.
+pub(super) const ONE_PER_TIER: RangeInclusive<usize> = PASSING_TIERS.len()..=PASSING_TIERS.len();
+
+/// The tiers that may be given or asked for; tier 0 never passes.
+pub(super) const TIERS: RangeInclusive<i64> = 1..=4;
+
+/// How many sources there may be.
+const SOURCES_MAX: usize = 8;
+
+/// How many clients' feedback may count.
+const CLIENTS_MAX: usize = 100;
+
+/// The longest tag of feedback, in bytes.
+const TAG_BYTES_MAX: usize = 100;
+
+/// The decimals of an amount of a token that says nothing else, and of sums of feedback.
+const TOKEN_DECIMALS: u8 = 18;
+
+/// A kind of source.
+#[derive(Debug, Clone, Copy)]
+struct Source {
+    name: &'static str,
+    /// The keys that it needs.
+    needs: &'static [&'static str],
+    /// Those that it may have besides.
+    takes: &'static [&'static str],
+    /// How many decimals its thresholds have where nobody writes it.
+    decimals: u8,
+    make: fn(Written) -> Option<Given>,
+}
+
+/// All kinds, each with the keys that have a meaning for it.
+const SOURCES: [Source; 7] = [
+    Source {
+        name: "stake_vault",
+        needs: &[],
+        takes: &["tiers.stake"],
+        decimals: 0,
+        make: |of| of.stakes.map(Given::Stakes),
+    },
+    Source {
+        name: "erc20",
+        needs: &["tiers.contract", "tiers.thresholds"],
+        takes: &["tiers.of", "tiers.decimals"],
+        decimals: TOKEN_DECIMALS,
+        make: Written::balance,
+    },
+    Source {
+        name: "erc721",
+        needs: &["tiers.contract", "tiers.thresholds"],
+        takes: &["tiers.of"],
+        decimals: 0,
+        make: Written::balance,
+    },
+    Source {
+        name: "call",
+        needs: &["tiers.contract", "tiers.function", "tiers.thresholds"],
+        takes: &["tiers.decimals"],
+        decimals: 0,
+        make: |of| {
+            let selector = of.selector?;
+            of.asked(Question::Call { selector })
+        },
+    },
+    Source {
+        name: "reputation",
+        needs: &["tiers.clients", "tiers.thresholds"],
+        takes: &["tiers.average_over", "tiers.tag"],
+        decimals: TOKEN_DECIMALS,
+        make: |of| {
+            let (clients, tag, average_over) = (of.clients.clone()?, of.tag.clone()?, of.average_over);
+            of.asked(Question::Feedback(Feedback { clients, tag, average_over, each: 1 }))
+        },
+    },
+    Source {
+        name: "list",
+        needs: &["tiers.file"],
+        takes: &[],
+        decimals: 0,
+        make: |of| of.file.map(Given::List),
+    },
+    Source {
+        name: "everyone",
+        needs: &[],
+        takes: &["tiers.tier"],
+        decimals: 0,
+        make: |of| of.tier.map(Given::Everyone),
+    },
+];
+
+/// The keys of all kinds; some are there more than once.
+fn keys() -> impl Iterator<Item = &'static str> {
+    SOURCES.into_iter().flat_map(|source| source.needs.iter().chain(source.takes).copied())
+}
+
+/// What a source's keys say, as far as it is right.
+struct Written {
+    source: &'static str,
+    stakes: Option<StakeThresholds>,
+    contract: Option<Address>,
+    is_of_wallet: Option<bool>,
+    selector: Option<[u8; 4]>,
+    thresholds: Option<Vec<U256>>,
+    clients: Option<Vec<Address>>,
+    tag: Option<String>,
+    average_over: Option<usize>,
+    file: Option<PathBuf>,
+    tier: Option<Tier>,
+}
+
+/// A source that is right.
+enum Given {
+    Stakes(StakeThresholds),
+    Measure(Measure),
+    List(PathBuf),
+    Everyone(Tier),
+}
+
+impl Written {
+    fn balance(self) -> Option<Given> {
+        let of_wallet = self.is_of_wallet?;
+        self.asked(Question::Balance { of_wallet })
+    }
+
+    /// The contract that feedback stands in is that of the registries.
+    fn asked(self, question: Question) -> Option<Given> {
+        let is_feedback = matches!(question, Question::Feedback(_));
+        let contract = self.contract.or(is_feedback.then_some(Address::ZERO))?;
+        Some(Given::Measure(Measure {
+            source: self.source,
+            contract,
+            question,
+            thresholds: self.thresholds?,
+        }))
+    }
+}
+
+/// The sources of a configuration, whose staked token has so many decimals.
+pub(super) fn sources(reader: &mut Reader, token_decimals: Option<u8>) -> Option<TierSources> {
+    let alone = source(reader, token_decimals, |key| key);
+    let in_table = |key: &'static str| key.strip_prefix("tiers.").unwrap_or(key);
+    let mut sources = TierSources::default();
+    let several = reader.tables("tiers.sources", SOURCES_MAX, |reader| {
+        let given = source(reader, token_decimals, in_table)?;
+        if add(&mut sources, given) {
+            Some(())
+        } else {
+            reader.check("source", Err("is there already".to_owned()))
+        }
+    })?;
+    if several.is_empty() {
+        add(&mut sources, alone?);
+        return Some(sources);
+    }
+    let stray: Vec<_> = keys().chain(["tiers.source"]).filter(|key| reader.is_given(key)).collect();
+    if let Some(key) = stray.first() {
+        reader.report(&[key], "stands beside [[tiers.sources]]; write it in one of these tables");
+    }
+    stray.is_empty().then_some(sources)
+}
+
+/// False if there is such a source already, and can't be another.
+fn add(sources: &mut TierSources, given: Given) -> bool {
+    match given {
+        Given::Stakes(stakes) => sources.stakes.replace(stakes).is_none(),
+        Given::Measure(measure) => {
+            sources.measures.push(measure);
+            true
+        }
+        Given::List(file) => sources.list.replace(file).is_none(),
+        Given::Everyone(tier) => sources.everyone.replace(tier).is_none(),
+    }
+}
+
+/// The source whose keys stand at these paths. Warns of keys that others alone have: they do nothing.
+fn source(
+    reader: &mut Reader,
+    token_decimals: Option<u8>,
+    at: fn(&'static str) -> &'static str,
+) -> Option<Given> {
+    let names = SOURCES.map(|source| (source.name, source));
+    let chosen = reader.text(at("tiers.source"), "stake_vault", choice(&names));
+    let amounts =
+        reader.texts(at("tiers.stake"), &["1000", "10000", "100000", "500000"], &ONE_PER_TIER, amount);
+    let stakes = amounts.zip(token_decimals);
+    let stakes =
+        stakes.and_then(|(amounts, decimals)| rising(reader, at("tiers.stake"), &amounts, decimals, 1));
+    let contract = reader.optional_text(at("tiers.contract"), contract);
+    let is_of_wallet =
+        reader.text(at("tiers.of"), "owner", choice(&[("owner", false), ("agent_wallet", true)]));
+    let selector = reader.optional_text(at("tiers.function"), function);
+    let decimals: Option<u8> = reader.optional_integer(at("tiers.decimals"), &(0..=36));
+    let amounts = reader.optional_texts(at("tiers.thresholds"), PASSING_TIERS.len(), amount);
+    let clients = reader.optional_texts(at("tiers.clients"), CLIENTS_MAX, self::contract);
+    let clients = clients.and_then(|clients| {
+        let mut seen = BTreeSet::new();
+        let once =
+            |client: Address| seen.insert(client).then_some(client).ok_or("is there already".to_owned());
+        reader.check_items(at("tiers.clients"), clients.into_iter().map(once))
+    });
+    let tag = reader.text(at("tiers.tag"), "starred", |text| {
+        let is_short = text.len() <= TAG_BYTES_MAX;
+        valid(text, is_short.then(|| text.to_owned()), "at most 100 bytes")
+    });
+    let clients_max = clients.as_ref().map(Vec::len).filter(|count| *count > 0).unwrap_or(CLIENTS_MAX);
+    let average_over = reader.optional_integer(at("tiers.average_over"), &(1..=clients_max as i64));
+    let file = reader.optional_text(at("tiers.file"), file);
+    let tier = reader.integer(at("tiers.tier"), 1, &TIERS).and_then(passing_tier);
+    let Source { name, needs, takes, decimals: usual, make } = chosen?;
+    let meant = |key: &&str| needs.contains(key) || takes.contains(key);
+    let others: BTreeSet<_> = keys().filter(|key| !meant(key) && reader.is_given(at(key))).collect();
+    for key in others {
+        reader.warn(&[at(key)], format!("has no meaning with the source \"{name}\"; remove it"));
+    }
+    for key in needs {
+        reader.require(at(key), &format!(" with the source \"{name}\""));
+    }
+    if needs.iter().any(|key| !reader.is_given(at(key))) {
+        return None;
+    }
+    if let Some(file) = file.as_ref().filter(|_| needs.contains(&"tiers.file")) {
+        reader.note_file(&[at("tiers.file")], Content::Agents(file.clone()));
+    }
+    let decimals = decimals.filter(|_| takes.contains(&"tiers.decimals")).unwrap_or(usual);
+    let amounts = amounts.filter(|_| needs.contains(&"tiers.thresholds"));
+    let thresholds =
+        amounts.and_then(|amounts| rising(reader, at("tiers.thresholds"), &amounts, decimals, 0));
+    let stakes = stakes.and_then(|stakes| stakes.try_into().ok()).map(PerTier::from_array);
+    make(Written {
+        source: name,
+        stakes,
+        contract,
+        is_of_wallet,
+        selector,
+        thresholds,
+        clients,
+        tag,
+        average_over,
+        file,
+        tier,
+    })
+}
+
+/// A function of an agent's id, by its signature.
+fn function(text: &str) -> Result<[u8; 4], String> {
+    let name = text.strip_suffix("(uint256)").filter(|name| {
+        let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'$';
+        let mut bytes = name.bytes();
+        bytes.next().is_some_and(is_letter) && bytes.all(|byte| is_letter(byte) || byte.is_ascii_digit())
+    });
+    let selector = name.and_then(|_| keccak256(text).first_chunk().copied());
+    valid(text, selector, "the signature of a function of the agent's id, such as \"score(uint256)\"")
+}
+
+/// The amounts in the smallest unit, when the first is more than 0 and each at least so much more than the one before.
+fn rising(
+    reader: &mut Reader,
+    path: &'static str,
+    amounts: &[String],
+    decimals: u8,
+    step: u64,
+) -> Option<Vec<U256>> {
+    let units = amounts.iter().map(|amount| in_smallest_unit(amount, decimals));
+    let thresholds = reader.check_items(path, units)?;
+    let below = std::iter::once(&U256::ZERO).chain(&thresholds);
+    for (place, (amount, (threshold, below))) in amounts.iter().zip(thresholds.iter().zip(below)).enumerate()
+    {
+        let least = if place == 0 { 1 } else { step };
+        if threshold.checked_sub(*below).is_none_or(|more| more < U256::from(least)) {
+            let limit = match (place, step) {
+                (0, _) => "more than 0".to_owned(),
+                (_, 0) => format!("no less than item {place}"),
+                _ => format!("more than item {place}"),
+            };
+            let phrase = format!("item {} is {}; write {limit}", place + 1, quoted(amount));
+            reader.report(&[path], phrase);
+        }
+    }
+    Some(thresholds)
+}

@@ -1,0 +1,316 @@
+//! Several sources of tiers: the highest counts and is named. One that fails makes the whole answer fail, whatever the others say.
+
+use alloy::primitives::{Address, U256, address};
+use serde_json::json;
+use toml::Table;
+
+use crate::balanced::{HALF, await_accounted, with_blocks};
+use crate::erc8004::Registries;
+use crate::following::{self, Scene, await_polls};
+use crate::support::agents::{Agent, THRESHOLDS};
+use crate::support::client::Answer;
+use crate::support::harness::{Case, cases};
+use crate::support::relay::{Behaviour, Relay};
+use crate::support::service::Service;
+use crate::support::settings::Settings;
+use crate::support::signing::{ALICE, BOB};
+use crate::support::tier_sources::{Kind, Scores, Token, UNITS, named, tier, with_sources};
+use crate::support::time::{SOON, until};
+use crate::support::world::World;
+use crate::tier_sources::feedback;
+
+pub(crate) const CASES: &[Case<World>] = cases![
+    a_source_that_reverts_is_503_and_never_another_tier_and_well_when_it_stops,
+    of_two_sources_one_that_fails_is_503_though_the_other_would_pass,
+    a_score_that_reverts_about_one_agent_is_503_for_that_one_alone,
+    the_highest_of_several_sources_counts_and_is_named,
+    of_two_tokens_the_higher_counts,
+    half_of_the_requests_behind_shows_no_false_tier,
+    a_sick_node_shows_no_false_tier,
+    check_names_a_source_that_has_no_code_or_lacks_the_function,
+    a_source_that_has_no_code_or_lacks_the_function_is_not_ready_and_503_whatever_another_says,
+    without_multicall_each_source_gives_the_same,
+];
+
+/// An address where no contract was ever deployed.
+const NOWHERE: Address = address!("0x00000000000000000000000000000000DeaDBeef");
+
+fn settings(world: &World, sources: &[Table]) -> Settings {
+    with_sources(following::settings(world.settings()), sources)
+}
+
+fn unreadable(answer: &Answer) -> bool {
+    answer.status == 503 && answer.json()["errorType"] == json!("RPC_ERROR")
+}
+
+/// Something that gives an agent tier 4, can break, and can tell a change of nothing.
+struct Breaking<'a> {
+    source: Table,
+    raise: Box<dyn Fn(U256) + 'a>,
+    set_broken: Box<dyn Fn(bool) + 'a>,
+}
+
+fn breaking(world: &World) -> [Breaking<'_>; 3] {
+    let scores = Scores::new(world.chain());
+    let of_token = |kind| {
+        let token = Token::new(world.chain(), kind);
+        let has = std::cell::Cell::new(0);
+        let raise = move |_| {
+            let most = has.get().max(token.thresholds()[3] - 1) + 1;
+            token.change(ALICE, has.replace(most), most);
+        };
+        Breaking {
+            source: token.source("owner"),
+            raise: Box::new(raise),
+            set_broken: Box::new(move |is_broken| token.set_broken(is_broken)),
+        }
+    };
+    let of_scores = Breaking {
+        source: scores.source(),
+        raise: Box::new(move |agent| scores.set(agent, UNITS[3])),
+        set_broken: Box::new(move |is_broken| scores.set_broken(is_broken)),
+    };
+    [of_token(Kind::Erc20), of_token(Kind::Erc721), of_scores]
+}
+
+fn a_source_that_reverts_is_503_and_never_another_tier_and_well_when_it_stops(world: &World) {
+    for Breaking { source, raise, set_broken } in breaking(world) {
+        let agent = world.agent(0);
+        raise(agent.id);
+        let scene = Scene::with(settings(world, &[source]), agent);
+        assert_eq!(tier(&scene.answer()), Some(4));
+        let unknown = world.agent(0);
+        set_broken(true);
+        await_polls(&scene.service, 2.0);
+        let asked = || scene.service.verify_signature(&unknown.signed());
+        assert!(unreadable(&asked()), "{}", asked().text());
+        // A log drops what is cached.
+        scene.shows(|| raise(scene.agent.id), unreadable);
+        set_broken(false);
+        raise(unknown.id);
+        await_polls(&scene.service, 2.0);
+        for answer in [asked(), scene.answer()] {
+            assert_eq!(tier(&answer), Some(4), "{}", answer.text());
+        }
+    }
+}
+
+fn of_two_sources_one_that_fails_is_503_though_the_other_would_pass(world: &World) {
+    let mut everyone = named("everyone");
+    everyone.insert("tier".into(), 4.into());
+    let token = Token::new(world.chain(), Kind::Erc20);
+    token.change(ALICE, 0, UNITS[3]);
+    let agent = world.agent(4);
+    for Breaking { source, set_broken, .. } in breaking(world) {
+        for sources in [
+            [source.clone(), named("stake_vault")],
+            [everyone.clone(), source.clone()],
+            [source.clone(), token.source("owner")],
+            [token.source("owner"), source.clone()],
+        ] {
+            let service = Service::start(settings(world, &sources));
+            set_broken(true);
+            await_polls(&service, 2.0);
+            let answer = service.verify_signature(&agent.signed());
+            assert!(unreadable(&answer), "{sources:?}: {}", answer.text());
+            set_broken(false);
+            await_polls(&service, 2.0);
+            let answer = service.verify_signature(&agent.signed());
+            assert_eq!(tier(&answer), Some(4), "{sources:?}: {}", answer.text());
+        }
+    }
+}
+
+fn a_score_that_reverts_about_one_agent_is_503_for_that_one_alone(world: &World) {
+    let scores = Scores::new(world.chain());
+    let agents: Vec<Agent> = std::iter::repeat_with(|| world.agent(0)).take(8).collect();
+    let service = Service::start(settings(world, &[scores.source()]));
+    let keys: Vec<String> = agents.iter().map(|agent| agent.generate(&service)).collect();
+    for broken in [3, 0] {
+        agents.iter().for_each(|agent| scores.set(agent.id, UNITS[3]));
+        scores.break_for(agents[broken].id);
+        await_polls(&service, 2.0);
+        // At once, so that some are read together.
+        let answers: Vec<Answer> = std::thread::scope(|scope| {
+            let asked = keys.iter().map(|key| scope.spawn(|| service.verify(key)));
+            asked.collect::<Vec<_>>().into_iter().map(|asked| asked.join().unwrap()).collect()
+        });
+        for (at, answer) in answers.iter().enumerate() {
+            let is_right = if at == broken { unreadable(answer) } else { tier(answer) == Some(4) };
+            assert!(is_right, "{at}: {}", answer.text());
+        }
+    }
+}
+
+fn the_highest_of_several_sources_counts_and_is_named(world: &World) {
+    let (token, scores) = (Token::new(world.chain(), Kind::Erc20), Scores::new(world.chain()));
+    let sources = [scores.source(), named("stake_vault"), token.source("owner")];
+    let scene_agent = world.agent(1);
+    let scene = Scene::with(settings(world, &sources), scene_agent);
+    let id = scene.agent.id;
+    let is = |expected: u64, source: &'static str| {
+        move |answer: &Answer| {
+            let shown = tier(answer) == Some(expected) && answer.json()["tierSource"] == json!(source);
+            shown && answer.json()["stakedAmount"].is_string()
+        }
+    };
+    assert!(is(1, "stake_vault")(&scene.answer()), "{}", scene.answer().text());
+    scene.shows(|| token.change(ALICE, 0, UNITS[1]), is(2, "erc20"));
+    scene.shows(|| scores.set(id, UNITS[2]), is(3, "call"));
+    scene.shows(|| world.chain().stake(id, THRESHOLDS[3] - THRESHOLDS[0]), is(4, "stake_vault"));
+    // Of equal ones the vault is named, then the first of the numbers.
+    scene.shows(|| world.chain().unstake(id, THRESHOLDS[3] - THRESHOLDS[2]), is(3, "stake_vault"));
+    scene.shows(|| world.chain().unstake(id, THRESHOLDS[2]), is(3, "call"));
+    token.change(ALICE, UNITS[1], UNITS[2]);
+    await_polls(&scene.service, 3.0);
+    assert!(is(3, "call")(&scene.answer()), "{}", scene.answer().text());
+    scene.shows(|| scores.set(id, 0), is(3, "erc20"));
+    scene.shows(|| token.change(ALICE, UNITS[2], UNITS[0] - 1), |answer| tier(answer) == Some(0));
+    scene.answer().error(403, "TIER_BLOCKED");
+}
+
+fn of_two_tokens_the_higher_counts(world: &World) {
+    let tokens = [Kind::Erc20, Kind::Erc20, Kind::Erc721].map(|kind| Token::new(world.chain(), kind));
+    tokens[1].change(ALICE, 0, UNITS[0]);
+    let scene = Scene::with(settings(world, &tokens.map(|token| token.source("owner"))), world.agent(0));
+    let shows = |change: &dyn Fn(), expected| scene.shows(change, |answer| tier(answer) == Some(expected));
+    assert_eq!(tier(&scene.answer()), Some(1));
+    shows(&|| tokens[0].change(ALICE, 0, UNITS[1]), 2);
+    shows(&|| tokens[2].change(ALICE, 0, 3), 3);
+    shows(&|| tokens[2].change(ALICE, 3, 0), 2);
+    shows(&|| tokens[0].change(ALICE, UNITS[1], 0), 1);
+}
+
+/// Moves tokens and scores over nodes that don't always say the truth of now, and asks once the service has accounted for it.
+fn shows_no_false_tier(world: &World, behaviour: impl Fn() -> Behaviour) {
+    let own = world.another();
+    let chain = own.chain();
+    let (token, scores) = (Token::new(chain, Kind::Erc20), Scores::new(chain));
+    let relay = Relay::new(chain.node);
+    with_blocks(chain, || {
+        let settings = settings(&own, &[token.source("owner"), scores.source()])
+            .set("chain.rpc_urls", vec![format!("http://{}", relay.address)])
+            .set("chain.poll_interval", "250ms")
+            .set("chain.max_staleness", "60s");
+        let service = Service::start(settings);
+        await_accounted(&service, chain);
+        relay.behave(behaviour());
+        token.change(ALICE, 0, UNITS[3]);
+        let [alice, bob] = [ALICE, BOB].map(|owner| own.known_agent(chain.mint(owner, ""), owner));
+        let shows = |agent: &Agent, expected: u64| {
+            for _ in 0..8 {
+                // A node that fails now and then may make a 503, which is no wrong answer.
+                let answer = until("it is answered", SOON, || {
+                    Some(service.verify_signature(&agent.signed())).filter(|answer| answer.status != 503)
+                });
+                assert_eq!(tier(&answer), Some(expected), "{}", answer.text());
+            }
+        };
+        await_accounted(&service, chain);
+        for _ in 0..2 {
+            for (from, to) in [(&alice, &bob), (&bob, &alice)] {
+                shows(from, 4);
+                shows(to, 0);
+                token.transfer((from.owner, UNITS[3]), to.owner, UNITS[3]);
+                await_accounted(&service, chain);
+                shows(from, 0);
+                shows(to, 4);
+                scores.set(from.id, UNITS[1]);
+                await_accounted(&service, chain);
+                shows(from, 2);
+                scores.set(from.id, 0);
+                await_accounted(&service, chain);
+                shows(from, 0);
+            }
+        }
+    });
+}
+
+fn half_of_the_requests_behind_shows_no_false_tier(world: &World) {
+    shows_no_false_tier(world, || Behaviour::Balanced(HALF));
+}
+
+fn a_sick_node_shows_no_false_tier(world: &World) {
+    shows_no_false_tier(world, || Behaviour::Sick);
+}
+
+fn at(mut source: Table, contract: Address) -> Table {
+    source.insert("contract".into(), contract.to_checksum(None).into());
+    source
+}
+
+fn check_names_a_source_that_has_no_code_or_lacks_the_function(world: &World) {
+    let (token, scores) = (Token::new(world.chain(), Kind::Erc20), Scores::new(world.chain()));
+    let other = world.chain().deploy("ValidationRegistry");
+    let run = |sources: &[Table]| {
+        let service = Service::prepare(settings(world, sources));
+        let output = service.command("check", &["--online"]);
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.success(), text)
+    };
+    let both = [token.source("owner"), scores.source()];
+    let (is_well, text) = run(&both);
+    assert!(is_well && text.contains(&token.address.to_checksum(None)), "{text}");
+    assert!(text.contains(&scores.address.to_checksum(None)), "{text}");
+    for (sources, contract) in [
+        ([at(both[0].clone(), NOWHERE), both[1].clone()], NOWHERE),
+        ([both[0].clone(), at(both[1].clone(), NOWHERE)], NOWHERE),
+        ([at(both[0].clone(), other), both[1].clone()], other),
+        ([both[0].clone(), at(both[1].clone(), other)], other),
+    ] {
+        let (is_well, text) = run(&sources);
+        let named = text.lines().any(|line| line.contains(&contract.to_checksum(None)));
+        assert!(!is_well && named, "{text}");
+    }
+}
+
+fn a_source_that_has_no_code_or_lacks_the_function_is_not_ready_and_503_whatever_another_says(world: &World) {
+    let (token, scores) = (Token::new(world.chain(), Kind::Erc20), Scores::new(world.chain()));
+    let agent = world.agent(4);
+    let other = world.chain().deploy("ValidationRegistry");
+    for source in [token.source("owner"), scores.source()] {
+        for contract in [NOWHERE, other] {
+            let sources = [named("stake_vault"), at(source.clone(), contract)];
+            let service = Service::start_unready(settings(world, &sources));
+            assert_eq!(service.get("/readyz").status, 503, "{sources:?}");
+            let answer = service.verify_signature(&agent.signed());
+            assert!(unreadable(&answer), "{sources:?}: {}", answer.text());
+            until("the log says which", SOON, || service.log().contains("tiers.contract").then_some(()));
+        }
+    }
+}
+
+fn without_multicall_each_source_gives_the_same(world: &World) {
+    let registries = Registries::new(world);
+    let chain = registries.chain;
+    let [coins, pictures] = [Kind::Erc20, Kind::Erc721].map(|kind| Token::new(chain, kind));
+    let (scores, agent) = (Scores::new(chain), registries.unstaked(ALICE));
+    let sources = [
+        coins.source("owner"),
+        pictures.source("agent_wallet"),
+        scores.source(),
+        feedback(["1", "2", "3", "4"], Some(1)),
+    ];
+    let settings = with_sources(registries.settings(world), &sources);
+    let with = Service::start(settings.clone());
+    let without = Service::start(settings.at("chain.multicall", NOWHERE));
+    let gives = |source: &str, expected: u64| {
+        for service in [&with, &without] {
+            await_polls(service, 2.0);
+            let answer = service.verify_signature(&agent.signed());
+            assert_eq!(tier(&answer), Some(expected), "{source}: {}", answer.text());
+            if expected > 0 {
+                assert_eq!(answer.json()["tierSource"], json!(source));
+            }
+        }
+    };
+    gives("none", 0);
+    coins.change(ALICE, 0, UNITS[0]);
+    gives("erc20", 1);
+    pictures.change(ALICE, 0, 2);
+    gives("erc721", 2);
+    scores.set(agent.id, UNITS[2]);
+    gives("call", 3);
+    registries.on.feedback(chain, BOB.address, agent.id, (4, 0), "starred");
+    gives("reputation", 4);
+}

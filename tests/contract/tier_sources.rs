@@ -1,0 +1,371 @@
+//! Tiers from one number on the chain that is no stake: tokens of the owner or the agent's wallet, a function's answer, feedback
+//! of some clients. Each is followed up and down, at and one unit below each threshold.
+
+use std::time::Duration;
+
+use alloy::primitives::{Address, U256, address};
+use serde_json::json;
+use toml::Table;
+
+use crate::erc8004::Registries;
+use crate::following::{self, Scene, await_polls, calls, has, warm};
+use crate::support::agents::Agent;
+use crate::support::client::Answer;
+use crate::support::harness::{Case, cases};
+use crate::support::service::Service;
+use crate::support::settings::Settings;
+use crate::support::signing::{ALICE, BOB, DEPLOYER};
+use crate::support::tier_sources::{Kind, Scores, Token, UNITS, tier, with_sources};
+use crate::support::time::Stopwatch;
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case<World>] = cases![
+    an_owners_tokens_open_each_tier_and_one_unit_less_does_not,
+    an_owners_tokens_of_a_collection_open_each_tier_and_one_less_does_not,
+    a_wallets_tokens_open_each_tier_and_an_owners_do_not,
+    a_wallets_tokens_of_a_collection_open_each_tier_and_an_owners_do_not,
+    a_score_opens_each_tier_and_one_unit_less_does_not,
+    the_sum_of_listed_clients_feedback_opens_each_tier_and_one_unit_less_does_not,
+    an_average_counts_from_so_many_distinct_clients_and_one_unit_less_does_not,
+    feedback_of_another_tag_counts_where_any_does_and_nowhere_else,
+    of_two_thousand_entries_of_one_client_the_newest_share_counts_in_time,
+    feedback_that_takes_too_much_gas_is_503_and_never_a_part_and_costs_no_other_agent_its_tier,
+    feedback_of_a_registry_of_version_3_is_503,
+    tokens_that_change_hands_raise_one_agent_lower_another_and_drop_no_third,
+    a_score_that_changes_drops_its_agent_alone,
+    an_agent_that_is_sold_has_the_tier_of_its_new_owners_tokens_at_once,
+];
+
+/// Account 3 of those that development nodes unlock.
+const CAROL: Address = address!("0x90F79bf6EB2c4f870365E785982E1f101E93b906");
+
+/// Account 4.
+const STRANGER: Address = address!("0x15d34AAf54267DB7D7c367839AAf71A00a2C6A65");
+
+impl Scene {
+    /// Makes a change, and sees this tier within two polls.
+    #[track_caller]
+    fn shows_tier(&self, change: impl FnOnce(), expected: u64) {
+        self.shows(change, |answer| tier(answer) == Some(expected));
+    }
+
+    /// Has the agent's number, which reaches tier 4, go below each threshold by one unit, and up to each again, and to 0.
+    #[track_caller]
+    fn walk(&self, thresholds: [u64; 4], change: impl Fn(u64, u64)) {
+        let down = thresholds.iter().rev().zip([3, 2, 1, 0]).map(|(threshold, below)| (threshold - 1, below));
+        let up = thresholds.iter().zip(1..).map(|(threshold, tier)| (*threshold, tier));
+        let mut number = thresholds[3];
+        for (next, expected) in down.chain(up).chain([(0, 0)]) {
+            if next != number {
+                self.shows_tier(|| change(number, next), expected);
+            }
+            number = next;
+        }
+        self.answer().error(403, "TIER_BLOCKED");
+    }
+}
+
+/// An agent of Alice's on the documented registries, and one on ERC-8004's, each with the settings of a service.
+fn agents(world: &World, source: &Table) -> [(Settings, Agent); 2] {
+    let registries = Registries::new(world);
+    let settings = |settings| with_sources(settings, std::slice::from_ref(source));
+    [
+        (settings(following::settings(world.settings())), world.agent(0)),
+        (settings(registries.settings(world)), registries.unstaked(ALICE)),
+    ]
+}
+
+fn is_told(answer: &Answer, source: &str) {
+    let profile = answer.success(200);
+    assert_eq!(profile["tierSource"], json!(source));
+    assert_eq!(profile.get("stakedAmount"), None, "there is no vault: {profile}");
+}
+
+fn owners_tokens_are_followed(world: &World, kind: Kind, name: &str) {
+    let token = Token::new(world.chain(), kind);
+    let most = token.thresholds()[3];
+    for (settings, agent) in agents(world, &token.source("owner")) {
+        token.change(ALICE, 0, most);
+        let scene = Scene::with(settings, agent);
+        assert_eq!(tier(&scene.answer()), Some(4));
+        is_told(&scene.answer(), name);
+        scene.walk(token.thresholds(), |from, to| token.change(ALICE, from, to));
+    }
+}
+
+fn an_owners_tokens_open_each_tier_and_one_unit_less_does_not(world: &World) {
+    owners_tokens_are_followed(world, Kind::Erc20, "erc20");
+}
+
+fn an_owners_tokens_of_a_collection_open_each_tier_and_one_less_does_not(world: &World) {
+    owners_tokens_are_followed(world, Kind::Erc721, "erc721");
+}
+
+fn wallets_tokens_are_followed(world: &World, kind: Kind) {
+    let registries = Registries::new(world);
+    let (on, chain) = (registries.on, registries.chain);
+    let token = Token::new(chain, kind);
+    let [_, second, _, most] = token.thresholds();
+    token.change(ALICE, 0, second);
+    token.change(BOB, 0, most);
+    let settings = with_sources(registries.settings(world), &[token.source("agent_wallet")]);
+    let scene = Scene::with(settings, registries.unstaked(ALICE));
+    let id = scene.agent.id;
+    assert_eq!(tier(&scene.answer()), Some(2), "its owner is its wallet at first");
+    let set = |key| on.set_wallet(chain, ALICE.address, id, key);
+    scene.shows_tier(|| set(BOB.key), 4);
+    scene.walk(token.thresholds(), |from, to| token.change(BOB, from, to));
+    scene.shows_tier(|| token.change(BOB, 0, most), 4);
+    // An unset wallet is address 0, which no collection answers for.
+    scene.shows_tier(|| on.unset_wallet(chain, ALICE.address, id), 0);
+    scene.shows_tier(|| set(BOB.key), 4);
+    on.transfer(chain, ALICE.address, DEPLOYER.address, id);
+    let answer = scene.service.verify_signature(&registries.of_owner(id, DEPLOYER).signed());
+    assert_eq!(tier(&answer), Some(0), "a transfer clears the wallet: {}", answer.text());
+}
+
+fn a_wallets_tokens_open_each_tier_and_an_owners_do_not(world: &World) {
+    wallets_tokens_are_followed(world, Kind::Erc20);
+}
+
+fn a_wallets_tokens_of_a_collection_open_each_tier_and_an_owners_do_not(world: &World) {
+    wallets_tokens_are_followed(world, Kind::Erc721);
+}
+
+fn a_score_opens_each_tier_and_one_unit_less_does_not(world: &World) {
+    let scores = Scores::new(world.chain());
+    for (settings, agent) in agents(world, &scores.source()) {
+        scores.set(agent.id, UNITS[3]);
+        let scene = Scene::with(settings, agent);
+        is_told(&scene.answer(), "call");
+        scene.walk(UNITS, |_, to| scores.set(scene.agent.id, to));
+    }
+}
+
+/// The source of tiers that is what Bob, the deployer and Carol say.
+pub(crate) fn feedback(thresholds: [&str; 4], average_over: Option<i64>) -> Table {
+    let clients = [BOB.address, DEPLOYER.address, CAROL].map(|client| client.to_checksum(None));
+    let mut source = Table::new();
+    source.insert("source".into(), "reputation".into());
+    source.insert("clients".into(), clients.to_vec().into());
+    source.insert("thresholds".into(), thresholds.to_vec().into());
+    if let Some(average_over) = average_over {
+        source.insert("average_over".into(), average_over.into());
+    }
+    source
+}
+
+/// A tier beside all scores, strangers' too, which show that the feedback was read.
+fn tier_and_total(expected: u64, total: &str) -> impl Fn(&Answer) -> bool {
+    move |answer| tier(answer) == Some(expected) && has(answer, "/reputation/totalScore", json!(total))
+}
+
+fn the_sum_of_listed_clients_feedback_opens_each_tier_and_one_unit_less_does_not(world: &World) {
+    let registries = Registries::new(world);
+    let (on, chain, agent) = (registries.on, registries.chain, registries.unstaked(ALICE));
+    let id = agent.id;
+    let give = |client: Address, value| on.feedback(chain, client, id, value, "starred");
+    let revoke = |client: Address, index| on.revoke(chain, client, id, index);
+    let source = feedback(["1.5", "3", "4.5", "6"], None);
+    give(BOB.address, (15, 1));
+    let scene = Scene::with(with_sources(registries.settings(world), &[source]), agent);
+    is_told(&scene.answer(), "reputation");
+    let below = (1_499_999_999_999_999_999, 18);
+    scene.shows(|| give(CAROL, below), tier_and_total(1, "2.999999999999999999"));
+    scene.shows_tier(|| give(DEPLOYER.address, (1, 18)), 2);
+    scene.shows(|| give(STRANGER, (100, 0)), tier_and_total(2, "103"));
+    scene.shows_tier(|| give(BOB.address, (3, 0)), 4);
+    scene.shows_tier(|| revoke(BOB.address, 2), 2);
+    scene.shows_tier(|| give(BOB.address, (15, 1)), 3);
+    scene.shows_tier(|| give(BOB.address, (-6, 0)), 0);
+    scene.shows_tier(|| revoke(BOB.address, 4), 3);
+    scene.shows_tier(|| revoke(BOB.address, 3), 2);
+    scene.shows_tier(|| revoke(DEPLOYER.address, 1), 1);
+    scene.shows_tier(|| revoke(BOB.address, 1), 0);
+    scene.answer().error(403, "TIER_BLOCKED");
+}
+
+fn an_average_counts_from_so_many_distinct_clients_and_one_unit_less_does_not(world: &World) {
+    let registries = Registries::new(world);
+    let (on, chain, agent) = (registries.on, registries.chain, registries.unstaked(ALICE));
+    let id = agent.id;
+    let give = |client: Address, value| on.feedback(chain, client, id, value, "starred");
+    let revoke = |client: Address, index| on.revoke(chain, client, id, index);
+    for client in [BOB.address, DEPLOYER.address] {
+        give(client, (4, 0));
+    }
+    let source = feedback(["3", "4", "4.5", "4.9"], Some(2));
+    let scene = Scene::with(with_sources(registries.settings(world), &[source]), agent);
+    assert_eq!(tier(&scene.answer()), Some(2));
+    scene.shows_tier(|| give(CAROL, (55, 1)), 3);
+    scene.shows_tier(|| revoke(CAROL, 1), 2);
+    let below = (5_499_999_999_999_999_999, 18);
+    scene.shows(|| give(CAROL, below), tier_and_total(2, "13.499999999999999999"));
+    scene.shows(|| give(STRANGER, (1_000, 0)), tier_and_total(2, "1013.499999999999999999"));
+    scene.shows(|| revoke(CAROL, 2), tier_and_total(2, "1008"));
+    scene.shows_tier(|| revoke(DEPLOYER.address, 1), 0);
+    // Two entries, of one client.
+    give(BOB.address, (5, 0));
+    await_polls(&scene.service, 3.0);
+    assert_eq!(tier(&scene.answer()), Some(0));
+    scene.shows_tier(|| give(DEPLOYER.address, (5, 0)), 3);
+}
+
+fn feedback_of_another_tag_counts_where_any_does_and_nowhere_else(world: &World) {
+    let registries = Registries::new(world);
+    let (on, chain, agent) = (registries.on, registries.chain, registries.unstaked(ALICE));
+    let source = feedback(["1", "5", "500", "1000"], None);
+    let mut any = source.clone();
+    any.insert("tag".into(), "".into());
+    let alone = |source: Table| with_sources(registries.settings(world), &[source]);
+    on.feedback(chain, BOB.address, agent.id, (5, 0), "starred");
+    for tag in ["responseTime", "", "starred!", "Starred"] {
+        on.feedback(chain, BOB.address, agent.id, (560, 0), tag);
+    }
+    for (source, expected) in [(source, 2), (any, 4)] {
+        let service = Service::start(alone(source));
+        assert_eq!(tier(&service.verify_signature(&agent.signed())), Some(expected));
+    }
+}
+
+/// Has the client give so many entries of this value.
+fn give_many(registries: &Registries<'_>, client: Address, id: U256, count: usize, value: i128) {
+    for _ in 0..count {
+        registries.on.feedback(registries.chain, client, id, (value, 0), "starred");
+    }
+}
+
+fn of_two_thousand_entries_of_one_client_the_newest_share_counts_in_time(world: &World) {
+    const TIME_MAX: Duration = Duration::from_secs(6);
+    let own = world.another();
+    let registries = Registries::of(own.chain());
+    let agent = registries.unstaked(ALICE);
+    give_many(&registries, BOB.address, agent.id, 1_700, 100);
+    give_many(&registries, BOB.address, agent.id, 300, 1);
+    let source = feedback(["299", "300", "301", "1000"], None);
+    let settings = with_sources(registries.settings(&own), &[source]).set("chain.feedback_max", 900);
+    let scene = Scene::with(settings, agent);
+    let watch = Stopwatch::start();
+    assert_eq!(tier(&scene.service.verify_signature(&scene.agent.signed())), Some(2));
+    assert!(watch.elapsed() < TIME_MAX, "{:?}", watch.elapsed());
+    let give =
+        |value| registries.on.feedback(registries.chain, BOB.address, scene.agent.id, value, "starred");
+    // The oldest of the share makes room.
+    scene.shows_tier(|| give((0, 0)), 1);
+}
+
+fn feedback_that_takes_too_much_gas_is_503_and_never_a_part_and_costs_no_other_agent_its_tier(world: &World) {
+    let registries = Registries::new(world);
+    let [much, little] = [(); 2].map(|()| registries.unstaked(ALICE));
+    give_many(&registries, BOB.address, much.id, 300, 5);
+    give_many(&registries, BOB.address, little.id, 1, 5);
+    let source = feedback(["1", "2", "3", "4"], None);
+    let settings = with_sources(registries.settings(world), &[source]).set("chain.gas_cap", 1_500_000);
+    let service = Service::start(settings);
+    for _ in 0..2 {
+        service.verify_signature(&much.signed()).error(503, "RPC_ERROR");
+        assert_eq!(tier(&service.verify_signature(&little.signed())), Some(4));
+    }
+}
+
+fn feedback_of_a_registry_of_version_3_is_503(world: &World) {
+    let registries = Registries::new(world);
+    let (on, chain, agent) = (registries.on, registries.chain, registries.unstaked(ALICE));
+    on.feedback(chain, BOB.address, agent.id, (5, 0), "starred");
+    let source = feedback(["1", "5", "500", "1000"], None);
+    let scene = Scene::with(with_sources(registries.settings(world), &[source]), agent);
+    assert_eq!(tier(&scene.answer()), Some(2));
+    scene.shows(
+        || on.upgrade_reputation_to_version_3(chain),
+        |answer| answer.status == 503 && answer.json()["errorType"] == json!("RPC_ERROR"),
+    );
+}
+
+/// A service on a chain of its own, and the keys of these agents, whose profiles are cached.
+fn cached(world: &World, source: Table, agents: &[Agent]) -> (Service, Vec<String>) {
+    let service = Service::start(with_sources(following::settings(world.settings()), &[source]));
+    let keys: Vec<String> = agents.iter().map(|agent| agent.generate(&service)).collect();
+    keys.iter().for_each(|key| warm(&service, key));
+    (service, keys)
+}
+
+/// Asks about an agent with this key, and tells its tier and whether that cost a call.
+fn asked(service: &Service, key: &str) -> (Option<u64>, bool) {
+    let before = calls(service);
+    let tier = tier(&service.verify(key));
+    (tier, calls(service) > before)
+}
+
+fn tokens_that_change_hands_raise_one_agent_lower_another_and_drop_no_third(world: &World) {
+    for kind in [Kind::Erc20, Kind::Erc721] {
+        let own = world.another();
+        let token = Token::new(own.chain(), kind);
+        let [least, second, _, most] = token.thresholds();
+        for (owner, count) in [(ALICE, most), (BOB, least), (DEPLOYER, second)] {
+            token.change(owner, 0, count);
+        }
+        let agents = [ALICE, BOB, DEPLOYER].map(|owner| own.known_agent(own.chain().mint(owner, ""), owner));
+        let (service, keys) = cached(&own, token.source("owner"), &agents);
+        let [alice, bob, third] = [0, 1, 2].map(|at| keys[at].as_str());
+        token.approve(ALICE, BOB);
+        await_polls(&service, 3.0);
+        assert_eq!(
+            [alice, bob, third].map(|key| asked(&service, key)),
+            [4, 1, 2].map(|tier| (Some(tier), false))
+        );
+        token.transfer((ALICE, most), BOB, most - least);
+        await_polls(&service, 2.0);
+        assert_eq!(asked(&service, third), (Some(2), false), "no log concerns its owner");
+        assert_eq!(asked(&service, alice), (Some(1), true));
+        assert_eq!(asked(&service, bob), (Some(4), true));
+        // And those who follow are still followed.
+        token.transfer((ALICE, least), DEPLOYER, least);
+        await_polls(&service, 2.0);
+        assert_eq!(tier(&service.verify(alice)), Some(0));
+    }
+}
+
+fn a_score_that_changes_drops_its_agent_alone(world: &World) {
+    let own = world.another();
+    let scores = Scores::new(own.chain());
+    // No number of an agent is too large.
+    let id = U256::MAX - U256::ONE;
+    own.chain().mint_with_id(ALICE, id);
+    let agents = [own.known_agent(id, ALICE), own.agent(0)];
+    for agent in &agents {
+        scores.set(agent.id, UNITS[0]);
+    }
+    let (service, keys) = cached(&own, scores.source(), &agents);
+    let [changed, other] = [0, 1].map(|at| keys[at].as_str());
+    scores.set(agents[0].id, UNITS[2]);
+    await_polls(&service, 2.0);
+    assert_eq!(asked(&service, other), (Some(1), false));
+    assert_eq!(asked(&service, changed), (Some(3), true));
+}
+
+fn an_agent_that_is_sold_has_the_tier_of_its_new_owners_tokens_at_once(world: &World) {
+    for kind in [Kind::Erc20, Kind::Erc721] {
+        let token = Token::new(world.chain(), kind);
+        let [least, _, _, most] = token.thresholds();
+        token.change(ALICE, 0, least);
+        token.change(BOB, 0, most);
+        let settings = with_sources(following::settings(world.settings()), &[token.source("owner")]);
+        let scene = Scene::with(settings, world.agent(0));
+        let id = scene.agent.id;
+        let now_of = |owner| {
+            let answer = scene.service.verify_signature(&world.known_agent(id, owner).signed());
+            (tier(&answer), answer.json())
+        };
+        world.chain().transfer(ALICE, BOB, id);
+        let (bobs, body) = now_of(BOB);
+        assert_eq!(bobs, Some(4), "{body}");
+        // The key is the agent's.
+        await_polls(&scene.service, 2.0);
+        assert_eq!(tier(&scene.answer()), Some(4));
+        world.chain().transfer(BOB, DEPLOYER, id);
+        let (nobodys, body) = now_of(DEPLOYER);
+        assert_eq!((nobodys, &body["errorType"]), (Some(0), &json!("TIER_BLOCKED")), "{body}");
+        world.chain().transfer(DEPLOYER, ALICE, id);
+        assert_eq!(now_of(ALICE).0, Some(1));
+    }
+}

@@ -1,0 +1,221 @@
+//! Agents whose tiers a file lists: it is read again while the process runs, and a version that can't be used changes nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::rig::case::{Case, cases};
+use crate::rig::credentials::signed;
+use crate::rig::gateway::Gateway;
+use crate::rig::refusals::refused;
+use crate::rig::site::Site;
+use crate::rig::stage::{ACME, Stage, agents_path};
+use crate::support::agents::Agent;
+use crate::support::client::Connection;
+use crate::support::metrics::Samples;
+use crate::support::time::{SOON, until};
+use crate::support::wire::Request;
+
+pub(crate) const CASES: &[Case] = cases![
+    agents_pass_by_the_list_and_a_changed_list_counts_without_a_restart,
+    a_list_that_cannot_be_used_changes_nothing_and_is_named,
+    a_list_that_cannot_be_used_is_refused_at_the_start_and_by_check,
+    the_list_of_the_start_counts_until_the_next_one,
+    tools_grade_agents_by_the_list,
+];
+
+/// A gateway, and its list of agents.
+struct Listed {
+    site: Site,
+    folder: TempDir,
+}
+
+/// What `check` and a start write into the error, and what the log says, of a list with this text.
+const BROKEN: &str = "line 2: write an agent's id and its tier, 1 to 4, such as \"1234 3\"";
+
+impl Listed {
+    fn start(stage: &Stage, text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("agents");
+        fs::write(&file, text).unwrap();
+        let site = Site::of(stage).set("tiers.source", "list").set("tiers.file", file.to_str().unwrap());
+        Self { site: site.start(), folder }
+    }
+
+    fn gateway(&self) -> &Gateway {
+        &self.site.gateway
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("agents")
+    }
+
+    /// Exchanges the list in one step.
+    fn put(&self, text: &str) {
+        put(&self.file(), text);
+    }
+
+    /// The status of an agent's request, and the tier that the upstream is told.
+    fn status(&self, gateway: &Gateway, agent: &Agent) -> (u16, Option<String>) {
+        let path = agents_path();
+        let answer = gateway.ask(&Request::get(ACME, &path).with_all(&signed(&agent.draft())));
+        if answer.status != 200 {
+            return (answer.status, None);
+        }
+        let seen = self.site.upstream.only(&path);
+        assert_eq!(seen.header("x-agent-tier-source"), Some("list"));
+        (200, seen.header("x-agent-tier").map(str::to_owned))
+    }
+
+    /// Waits until the agent has this tier; 0: until it is refused.
+    fn until_tier(&self, gateway: &Gateway, agent: &Agent, tier: u8) {
+        let expected = if tier == 0 { (403, None) } else { (200, Some(tier.to_string())) };
+        let what = format!("agent {} has tier {tier}", agent.text());
+        until(&what, SOON, || (self.status(gateway, agent) == expected).then_some(()));
+    }
+}
+
+fn put(file: &Path, text: &str) {
+    let draft = file.with_extension("draft");
+    fs::write(&draft, text).unwrap();
+    fs::rename(draft, file).unwrap();
+}
+
+fn sample(samples: &Samples, name: &str) -> f64 {
+    samples.get(&format!("tiergate_config_{name}"))
+}
+
+fn agents_pass_by_the_list_and_a_changed_list_counts_without_a_restart(stage: &Stage) {
+    // Stakes count for nothing.
+    let agents = [stage.world().agent(4), stage.world().agent(0), stage.world().agent(0)];
+    let [staked, listed, other] = &agents;
+    let site = Listed::start(stage, &format!("# ours\n{} 2\n", listed.text()));
+    let (gateway, twin) = (site.gateway(), site.gateway().twin(|settings| settings));
+    assert_eq!(site.status(gateway, listed), (200, Some("2".to_owned())));
+    for unlisted in [staked, other] {
+        let answer = gateway.ask(&Request::get(ACME, "/x").with_all(&signed(&unlisted.draft())));
+        assert_eq!(refused(&answer, 403), "TIER_BLOCKED");
+        let answer = gateway.service.verify_signature(&unlisted.signed());
+        let details = answer.error(403, "TIER_BLOCKED");
+        assert_eq!((&details["currentTier"], &details["requiredStake"]), (&Value::from(0), &Value::Null));
+    }
+    let answer = gateway.service.verify_signature(&listed.signed());
+    let body = answer.success(200);
+    assert_eq!((&body["trustTier"], &body["tierSource"]), (&Value::from(2), &Value::from("list")));
+    assert_eq!(answer.allowance().0, 16);
+
+    // Each process looks at the file by itself.
+    site.put(&format!("{} 3\n{} 4\n", listed.text(), other.text()));
+    for process in [gateway, &twin] {
+        site.until_tier(process, other, 4);
+        site.until_tier(process, listed, 3);
+    }
+    site.put(&format!("{} 4\n", other.text()));
+    for process in [gateway, &twin] {
+        site.until_tier(process, listed, 0);
+        site.until_tier(process, other, 4);
+    }
+    let samples = gateway.service.samples();
+    assert_eq!((sample(&samples, "restart_required"), sample(&samples, "refused_files")), (0.0, 0.0));
+    // An empty list lists nobody.
+    site.put("");
+    gateway.reread("applied");
+    assert_eq!(site.status(gateway, other).0, 403);
+}
+
+fn a_list_that_cannot_be_used_changes_nothing_and_is_named(stage: &Stage) {
+    let [agent, other] = [0, 0].map(|tier| stage.world().agent(tier));
+    let good = format!("{} 3\n", agent.text());
+    let site = Listed::start(stage, &good);
+    let (gateway, file) = (site.gateway(), site.file());
+    let twice = format!("{0} 3\n{0} 4\n", other.text());
+    let half = format!("{} 3\n{}", other.text(), agent.text());
+    let breakages: [(&dyn Fn(), &str); 4] = [
+        (&|| site.put(&half), BROKEN),
+        (&|| fs::remove_file(&file).unwrap(), "can't be read: "),
+        (&|| site.put(&twice), "is listed above; write each agent once"),
+        (&|| fs::write(&file, b"\xff 1\n").unwrap(), "is not UTF-8 text"),
+    ];
+    for (break_it, why) in breakages {
+        break_it();
+        until(&format!("{why} is said"), SOON, || {
+            let said = |line: &str| {
+                line.contains(" ERROR ")
+                    && line.contains("the configuration is not applied")
+                    && line.contains(why)
+            };
+            gateway.service.log().lines().any(said).then_some(())
+        });
+        until("the operator's page names it", SOON, || {
+            let mut admin = Connection::open(gateway.service.admin).unwrap();
+            let page = admin.send("GET", "/status.json", &[], None).unwrap().json();
+            let problem = page["lastReload"]["problems"][0].as_str().unwrap_or_default();
+            (problem.starts_with(&format!("{}: ", file.display())) && problem.contains(why)).then_some(())
+        });
+        let samples = gateway.service.samples();
+        assert_eq!(
+            ["refused_files", "last_reload_successful"].map(|name| sample(&samples, name)),
+            [1.0, 0.0]
+        );
+        assert_eq!(site.status(gateway, &agent), (200, Some("3".to_owned())), "{why}");
+        assert_eq!(site.status(gateway, &other).0, 403, "{why}");
+    }
+    site.put(&format!("{good}{} 1\n", other.text()));
+    site.until_tier(gateway, &other, 1);
+    assert_eq!(sample(&gateway.service.samples(), "refused_files"), 0.0);
+}
+
+fn a_list_that_cannot_be_used_is_refused_at_the_start_and_by_check(stage: &Stage) {
+    let site = Listed::start(stage, "");
+    let (service, file) = (&site.gateway().service, site.file());
+    for (text, why) in [(Some("1 1\n2 5\n"), BROKEN), (None, "can't be read: ")] {
+        match text {
+            Some(text) => fs::write(&file, text).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+        let why = format!("{}: {why}", file.display());
+        for (output, code) in [(service.command("check", &[]), 2), (service.run_second(), 1)] {
+            let said = String::from_utf8(output.stderr).unwrap();
+            let is_named = ["tiers.file", &why].iter().all(|text| said.contains(text));
+            assert!(output.status.code() == Some(code) && is_named, "{why}: {said}");
+        }
+    }
+    fs::write(&file, "1 1\n").unwrap();
+    let checked = service.command("check", &[]);
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+/// Which file it is counts from the start, and so does everything else about tiers.
+fn the_list_of_the_start_counts_until_the_next_one(stage: &Stage) {
+    let agent = stage.world().agent(0);
+    let site = Listed::start(stage, &format!("{} 1\n", agent.text()));
+    let (gateway, second) = (site.gateway(), site.folder.path().join("second"));
+    fs::write(&second, format!("{} 4\n", agent.text())).unwrap();
+    let config = gateway.service.folder.path().join("tiergate.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let named = text.replace(site.file().to_str().unwrap(), second.to_str().unwrap());
+    assert_ne!(named, text);
+    fs::write(&config, named).unwrap();
+    gateway.reread("applied");
+    assert_eq!(sample(&gateway.service.samples(), "restart_required"), 1.0);
+    site.put(&format!("{} 2\n", agent.text()));
+    site.until_tier(gateway, &agent, 2);
+}
+
+fn tools_grade_agents_by_the_list(stage: &Stage) {
+    let [listed, staked] = [0, 4].map(|tier| stage.world().agent(tier));
+    let site = Listed::start(stage, &format!("{} 3\n", listed.text()));
+    let service = &site.gateway().service;
+    for (agent, decision, tier) in [(&listed, "admitted", 3), (&staked, "refused", 0)] {
+        let asked = ["--host", ACME, "--path", "/x", "--agent-id", &agent.text(), "-o", "json"];
+        let explained = service.command("explain", &asked);
+        let told: Value = serde_json::from_slice(&explained.stdout).unwrap();
+        let expected = (&Value::from(decision), &Value::from(tier));
+        assert_eq!((&told["decision"], &told["tier"]), expected, "{told}");
+        let checked = service.command("check", &["--online", "--agent-id", &agent.text()]);
+        let text = String::from_utf8(checked.stdout).unwrap();
+        assert!(text.contains(&format!("tier {tier} (")), "{text}");
+    }
+}
