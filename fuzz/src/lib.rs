@@ -20,6 +20,14 @@ mod ext_authz;
 mod message_signature;
 
 #[allow(dead_code)]
+#[path = "../../src/domain/bot.rs"]
+mod bot;
+
+#[allow(dead_code)]
+#[path = "../../src/domain/host.rs"]
+mod host;
+
+#[allow(dead_code)]
 #[path = "../../src/domain/freshness.rs"]
 mod freshness;
 
@@ -40,7 +48,7 @@ mod signed_message;
 mod uint256;
 
 mod domain {
-    pub(crate) use crate::{freshness, nonce, signature, signed_message, uint256};
+    pub(crate) use crate::{bot, freshness, host, nonce, signature, signed_message, uint256};
 }
 
 /// The parts of messages to gateways. No target makes one.
