@@ -45,12 +45,12 @@ pub fn check(input: &[u8]) {
     let count = digests.len();
     assert!((1..=8).contains(&count));
 
-    // What is not signed changes nothing.
+    // Parts that are not signed change nothing.
     let mut more = asked.clone();
     more.fields.insert(0, (b"x-unsigned", b"1".to_vec()));
     assert!(more.digests(body).is_none_or(|others| digests.is_subset(&others)));
 
-    // What is signed makes it another request.
+    // A changed part that is signed makes it another request.
     let others: [fn(&mut Asked<'_>); 5] = [
         |asked| asked.method.push(b'X'),
         |asked| asked.host.push(b'x'),
@@ -69,7 +69,7 @@ pub fn check(input: &[u8]) {
 }
 
 impl Asked<'_> {
-    /// What accounts must have signed for this request, by the signatures that may count.
+    /// The digests that accounts must have signed for this request: one for each signature that may count.
     fn digests(&self, body: &[u8]) -> Option<BTreeSet<B256>> {
         let mut spans = Spans::default();
         let fields = self.fields.iter().map(|(name, value)| (*name, value.as_slice()));

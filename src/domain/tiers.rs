@@ -51,11 +51,12 @@ impl TierSources {
         self.measures.is_empty() && self.list.is_none() && self.everyone.is_none()
     }
 
-    /// Their names in the configuration and in answers.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        let stakes = self.stakes.map(|_| STAKE_VAULT);
-        let measures = self.measures.iter().map(|measure| measure.source);
-        let (list, everyone) = (self.list.as_ref().map(|_| LIST), self.everyone.map(|_| EVERYONE));
+    /// Each by its name in the configuration and in answers, with the number on the chain that it is.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, Option<&Measure>)> {
+        let stakes = self.stakes.map(|_| (STAKE_VAULT, None));
+        let measures = self.measures.iter().map(|measure| (measure.source, Some(measure)));
+        let list = self.list.as_ref().map(|_| (LIST, None));
+        let everyone = self.everyone.map(|_| (EVERYONE, None));
         stakes.into_iter().chain(measures).chain(list).chain(everyone)
     }
 }

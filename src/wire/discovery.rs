@@ -110,7 +110,7 @@ impl Discovery {
             "keyOperations": rules.key_service.map(|service| key_operations(rules.domain, service)),
             "timestampMaxAge": rules.window.max_age_secs,
             "timestampMaxAhead": rules.window.max_ahead_secs,
-            "tierSource": rules.tiers.names().next(),
+            "tierSource": rules.tiers.named().next().map(|(name, _)| name),
             "tokenDecimals": rules.token_decimals,
             "contractSignatures": rules.contract_signatures,
             "agentWallet": rules.agent_wallet,
@@ -185,10 +185,7 @@ impl Discovery {
 
 /// The sources of tiers, each with the contract that is asked and the least number for tier 1, 2, and so on.
 fn sources(tiers: &TierSources) -> Value {
-    let mut measures = tiers.measures.iter().peekable();
-    let told = |source| {
-        // Names come in the same order.
-        let measure = measures.next_if(|measure| measure.source == source);
+    let told = |(source, measure): (&str, Option<&Measure>)| {
         let thresholds = |of: &Measure| of.thresholds.iter().map(ToString::to_string).collect::<Vec<_>>();
         json!({
             "source": source,
@@ -196,7 +193,7 @@ fn sources(tiers: &TierSources) -> Value {
             "thresholds": measure.map(thresholds),
         })
     };
-    tiers.names().map(told).collect()
+    tiers.named().map(told).collect()
 }
 
 /// The service's name in the types of changes of keys, and those types.

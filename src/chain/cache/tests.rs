@@ -136,7 +136,7 @@ fn a_log_that_names_an_account_drops_the_agents_that_it_holds_and_no_others() {
     assert!([1, 2].iter().all(|agent| cache.get(id(*agent), 0).is_none()));
     assert!(cache.get(id(3), 0).is_some());
     assert_eq!(cache.advance(block(12), &of_holder(one, 10)).held, 0, "it has the change");
-    // What is known of a dropped agent still says who holds it.
+    // A dropped agent is still known to be held by this account.
     let ticket = cache.begin(id(1), 0);
     assert_eq!(ticket.pinned, Some(block(12)));
     cache.advance(block(13), &of_holder(one, 13));
@@ -152,7 +152,7 @@ fn a_read_that_finds_another_holder_is_not_kept_if_a_log_since_may_have_named_th
         let transfer = Drops { agents: [(id(1), 11)].into(), ..Drops::default() };
         cache.advance(block(11), &transfer);
         let ticket = cache.begin(id(1), 0);
-        // Nothing says yet that the buyer holds the agent.
+        // The cache does not know yet that the buyer holds the agent.
         cache.advance(block(12), &of_holder(named, at));
         cache.keep(id(1), &ticket, (&profile(buyer), 11), 0);
         cache.get(id(1), 0).is_some()

@@ -1,5 +1,5 @@
-//! What listed clients say of agents, in ERC-8004's registry: feedback of strangers costs cents and does not count. It is read
-//! apart from what else decides, by `contracts/ListedFeedback.sol`: there may be much of it.
+//! Feedback by listed clients, in ERC-8004's registry: that of strangers costs cents and does not count. There may be much of it, so
+//! it is read apart from owner, stake and other numbers, by `contracts/ListedFeedback.sol`. Knows no node.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::measure::Feedback;
 
 sol! {
-    /// What is asked.
+    /// The question: a registry, the clients, the hash of the tag or 0 for any, and how many entries of each client.
     struct Listed { address reputation; address[] clients; bytes32 tag; uint256 each; }
 
     /// The sum of one agent, with 18 decimals, of so many entries of so many clients.

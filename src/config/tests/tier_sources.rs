@@ -278,7 +278,7 @@ fn several_sources_stand_in_tables_with_the_same_keys() {
          requests_per_minute = [1, 2, 3, 4]",
     );
     let sources = parse(&several, &[]).unwrap().tiers.sources;
-    let names: Vec<_> = sources.names().collect();
+    let names: Vec<_> = sources.named().map(|(name, _)| name).collect();
     assert_eq!(names, ["stake_vault", "erc20", "erc20", "list", "everyone"]);
     assert_eq!(sources.stake_of(Tier::Bronze), Some(U256::from(1_000)), "in the token's decimals");
     let thresholds: Vec<_> = sources.measures.iter().map(|measure| measure.thresholds.clone()).collect();
