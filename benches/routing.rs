@@ -82,6 +82,7 @@ fn tenant(number: usize) -> Arc<Tenant> {
         assertion: false,
         id: format!("tenant{number}").into(),
         hosts: vec![host(format!("api{number}.example")), host(format!("*.tenant{number}.example"))],
+        signed_hosts: Vec::new(),
         upstreams: vec![Upstream::parse("127.0.0.1:9000").expect("it is an upstream")],
         networks: None,
         min_tier: Tier::Bronze,

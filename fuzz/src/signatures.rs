@@ -80,6 +80,7 @@ impl Asked<'_> {
             method: str::from_utf8(&self.method).ok()?,
             scheme: Some(self.scheme),
             authority: str::from_utf8(&self.host).ok()?,
+            hosts: None,
             target: &self.target,
             fields: &fields,
             content: self.content,

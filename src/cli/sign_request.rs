@@ -51,6 +51,7 @@ pub(super) fn headers(
         method: method.as_str(),
         scheme: Some(url.scheme()),
         authority: url.authority(),
+        hosts: None,
         target: target.as_bytes(),
         fields: &fields,
         content,

@@ -14,6 +14,7 @@ pub(crate) fn tenant() -> Tenant {
     Tenant {
         id: "acme".into(),
         hosts: Vec::new(),
+        signed_hosts: Vec::new(),
         upstreams: Vec::new(),
         networks: None,
         min_tier: Tier::Bronze,

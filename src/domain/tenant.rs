@@ -20,6 +20,9 @@ pub struct Tenant {
     pub id: Arc<str>,
     /// The hosts that are its own and no other tenant's; none for a tenant that other gateways forward for.
     pub hosts: Vec<HostPattern>,
+    /// The hosts that signatures over requests count for, named one by one or below a `*.`: those that are listed for that,
+    /// or its own.
+    pub signed_hosts: Vec<HostPattern>,
     /// Where its requests go; none for a tenant without hosts.
     pub upstreams: Vec<Upstream>,
     /// The networks that the addresses of all its upstreams lie in; nothing: anywhere.

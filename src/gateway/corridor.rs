@@ -192,7 +192,8 @@ impl Gateway {
             let place = self.find_place(request, &route.site, Guest::Stranger(client), None).await?; // 503
             notes.step("place", &self.clock);
             let [limit, bots_limit] = route.site.visitor_limits(route.decision.route);
-            let bot = bots_limit.and_then(|limit| Some((limit, self.bot(request, client)?)));
+            let bot =
+                bots_limit.and_then(|limit| Some((limit, self.bot(request, &route.site.tenant, client)?)));
             let caller = match (bot, limit) {
                 (Some((limit, domain)), _) => {
                     let scope = RouteScope(format!("{} {domain}", limit.scope.0).into());
@@ -226,7 +227,7 @@ impl Gateway {
         let (fields, site) = (request.fields, &route.site);
         let formats = (self.pipeline.key_format(), self.pipeline.signature_format());
         let accepted = site.tenant.credentials;
-        let credential = credential_of(fields, formats, accepted, || self.signatures(request, accepted))?;
+        let credential = credential_of(fields, formats, accepted, || self.signatures(request, &site.tenant))?;
         notes.credential = Some(credential.kind());
         let origin = origin_of(fields)?;
         let access = site.access(route.decision.min_tier);

@@ -5,8 +5,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::host::HostPattern;
 use crate::domain::signed_message::MessageRefusal;
-use crate::domain::tenant::AcceptedCredentials;
+use crate::domain::tenant::Tenant;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::Incoming;
@@ -22,26 +23,32 @@ impl Gateway {
     pub(super) fn signatures<F: Fields>(
         &self,
         request: &Incoming<'_, F>,
-        accepted: AcceptedCredentials,
+        tenant: &Tenant,
     ) -> Option<Result<Candidates, MessageRefusal>> {
+        let accepted = tenant.credentials;
         let rows = [(accepted.erc8128, &ERC_8128), (accepted.erc8128_untagged, &ERC_8128_UNTAGGED)];
         let profiles: Vec<&Profile> =
             rows.into_iter().filter_map(|(is_taken, row)| is_taken.then_some(row)).collect();
         let now = UnixSeconds(self.clock.unix_seconds());
-        self.message(request).candidates(&profiles, &self.rules.terms, now)
+        self.message(request, &tenant.signed_hosts).candidates(&profiles, &self.rules.terms, now)
     }
 
     /// The domain of the bot that has signed a request.
-    pub(super) fn bot<F: Fields>(&self, request: &Incoming<'_, F>, client: ClientNet) -> Option<Box<str>> {
+    pub(super) fn bot<F: Fields>(
+        &self,
+        request: &Incoming<'_, F>,
+        tenant: &Tenant,
+        client: ClientNet,
+    ) -> Option<Box<str>> {
         let bots = self.rules.bots.as_ref()?;
         let now = UnixSeconds(self.clock.unix_seconds());
-        bots.domain(&self.message(request).bot_signatures(&OF_BOTS, now)?, client)
+        bots.domain(&self.message(request, &tenant.signed_hosts).bot_signatures(&OF_BOTS, now)?, client)
     }
 
     /// Notes what the 401 to a request asks to be signed.
     pub(super) fn ask_for_signature<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) {
         if ctx.site.as_ref().is_some_and(|site| site.tenant.credentials.erc8128) {
-            ctx.asked_for = HeaderValue::try_from(ERC_8128.asked_for(&self.message(request))).ok();
+            ctx.asked_for = HeaderValue::try_from(ERC_8128.asked_for(&self.message(request, &[]))).ok();
         }
     }
 
@@ -74,7 +81,11 @@ impl Gateway {
         if self.pipeline.signature_format().has_contracts() { "universal" } else { "eoa-only" }
     }
 
-    fn message<'a, F: Fields>(&'a self, request: &Incoming<'a, F>) -> Message<'a, F> {
+    fn message<'a, F: Fields>(
+        &'a self,
+        request: &Incoming<'a, F>,
+        hosts: &'a [HostPattern],
+    ) -> Message<'a, F> {
         let scheme = match request.dialect {
             None => self.rules.believed.scheme(request.fields, request.peer, request.is_tls),
             Some(_) => Some(if request.is_tls { "https" } else { "http" }),
@@ -83,6 +94,7 @@ impl Gateway {
             method: request.method,
             scheme,
             authority: request.authority.unwrap_or_default(),
+            hosts: Some(hosts),
             target: request.target,
             fields: request.fields,
             content: request.content,

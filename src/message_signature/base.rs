@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use sfv::{BareItem, Dictionary, FieldType, InnerList, Item, ListEntry, Parser};
 
+use crate::domain::host::{HostPattern, of_authority};
 use crate::http1::fields::Fields;
 use crate::message_signature::profile::SIGNATURE_AGENT;
 use crate::message_signature::{Message, combined};
@@ -60,14 +61,15 @@ impl<'a, F: Fields> Components<'a, F> {
         match name {
             "@method" => out.extend_from_slice(self.message.method.as_bytes()),
             "@scheme" => out.extend_from_slice(self.message.scheme?.as_bytes()),
-            "@authority" => out.extend_from_slice(&self.authority()),
+            "@authority" => out.extend_from_slice(&self.authority()?),
             "@path" => out.extend_from_slice(path),
             "@query" => {
                 out.push(b'?');
                 out.extend_from_slice(query.unwrap_or_default());
             }
             "@target-uri" => {
-                let parts = [self.message.scheme?.as_bytes(), b"://", &self.authority(), self.message.target];
+                let parts =
+                    [self.message.scheme?.as_bytes(), b"://", &self.authority()?, self.message.target];
                 parts.iter().for_each(|part| out.extend_from_slice(part));
             }
             _ => {
@@ -89,15 +91,20 @@ impl<'a, F: Fields> Components<'a, F> {
         }
     }
 
-    /// Host and port in normal form: small letters, and no port that is the scheme's own (RFC 9421, section 2.2.3).
-    fn authority(&self) -> Vec<u8> {
+    /// Host and port in normal form: small letters, and no port that is the scheme's own (RFC 9421, section 2.2.3). `None` if no
+    /// signature counts for that host.
+    fn authority(&self) -> Option<Vec<u8>> {
+        if let Some(hosts) = self.message.hosts {
+            let host = HostPattern::Exact(of_authority(self.message.authority)?.into());
+            hosts.iter().find(|named| named.covers(&host))?;
+        }
         let authority = self.message.authority.to_ascii_lowercase();
         let own_port = match self.message.scheme {
             Some("https") => ":443",
             Some("http") => ":80",
             Some(_) | None => "",
         };
-        authority.strip_suffix(own_port).unwrap_or(&authority).into()
+        Some(authority.strip_suffix(own_port).unwrap_or(&authority).into())
     }
 
     /// The member of `Signature-Agent` with this key, or the one text that it is. However many ask, the field is read once.

@@ -12,6 +12,7 @@ pub(crate) mod signing;
 mod base;
 mod keyid;
 
+use crate::domain::host::HostPattern;
 use crate::http1::fields::Fields;
 
 #[cfg(test)]
@@ -25,6 +26,9 @@ pub(crate) struct Message<'a, F> {
     pub(crate) scheme: Option<&'a str>,
     /// Host and port, as the client wrote them.
     pub(crate) authority: &'a str,
+    /// The hosts that a signature counts for; `None`: any, where one is to be made. A client writes any host that it likes, and
+    /// what was signed for another service must not count here.
+    pub(crate) hosts: Option<&'a [HostPattern]>,
     /// Path and query, as they came.
     pub(crate) target: &'a [u8],
     pub(crate) fields: &'a F,

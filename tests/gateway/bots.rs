@@ -18,8 +18,10 @@ use crate::rig::h2c::{self, Message};
 use crate::rig::scripts::{answer, bytes, hang};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, TRUSTED, agents_path, unique};
+use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::Terminator;
 use crate::rig::upstream::{Script, Then, Upstream};
+use crate::signed_requests::{NAMED, naming};
 use crate::support::client::Answer;
 use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::wire::{Request, Wire};
@@ -28,6 +30,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_wrong_proof_is_a_strangers_and_no_domain_is_told,
     a_directory_that_is_not_as_it_has_to_be_proves_nothing_and_holds_nobody_up,
     every_dialect_that_carries_the_request_tells_the_bots_domain,
+    a_bots_proof_counts_for_a_host_that_its_tenant_names_at_every_seat,
     where_no_domain_is_listed_or_no_limit_set_there_are_no_bots,
 ];
 
@@ -325,6 +328,43 @@ fn every_dialect_that_carries_the_request_tells_the_bots_domain(stage: &Stage) {
         assert_eq!(decision.passes().identity, [("x-agent-domain".to_owned(), bot.domain())], "{dialect:?}");
         let decision = asked.ask(dialect, &told);
         assert_eq!(decision.passes().identity, [], "{dialect:?}");
+    }
+}
+
+fn a_bots_proof_counts_for_a_host_that_its_tenant_names_at_every_seat(stage: &Stage) {
+    let bots = Bots::new();
+    let bot = bots.bot();
+    let site = bots.site(stage, &[&bot]).unlimited();
+    let route = "access = \"public\"\nrequests_per_minute = 1000\nbot_requests_per_minute = 1000";
+    let tenants = naming(&site.upstream().address.to_string()).map(|tenant| tenant.route("/bots/*", route));
+    let first = Tenant::new("t", ACME, site.upstream().address).route("/bots/*", route);
+    let asked = Asked::start(site.only([&[first][..], &tenants].concat()));
+    known(&asked.site, &bot);
+    for (tenant, signed, written, counts) in NAMED {
+        let headers = Signing { host: signed.into(), ..Signing::of(&bot) }.headers();
+        let proven = |domain: Option<&str>| domain == counts.then_some(&bot.domain());
+        for dialect in DIALECTS {
+            let told = Told::get(written, "/bots/x").of_tenant(tenant).with_all(&headers);
+            let decision = asked.ask(dialect, &told);
+            let domain = decision.passes().identity.first().map(|(_, domain)| domain.as_str());
+            assert!(proven(domain), "{dialect:?} {tenant} {written}: {domain:?}");
+        }
+        if tenant == "asked" || (tenant == "own" && !counts) {
+            continue;
+        }
+        let gateway = &asked.site.gateway;
+        let path = format!("/bots/{}", unique());
+        assert_eq!(gateway.ask(&Request::get(written, &path).with_all(&headers)).status, 200);
+        let request = Message::request(Method::GET, written, &path);
+        let request =
+            headers.iter().fold(request, |request, (name, value)| request.with(&name.to_lowercase(), value));
+        assert_eq!(h2c::ask(gateway.address, &request).unwrap().status, 200);
+        let seen = asked.site.upstream.seen_at(&path);
+        assert_eq!(seen.len(), 2);
+        for seen in seen {
+            let all = seen.all("x-agent-domain");
+            assert!(proven(all.first().map(AsRef::as_ref)), "{tenant} {written}: {all:?}");
+        }
     }
 }
 

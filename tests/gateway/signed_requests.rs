@@ -36,6 +36,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_body_that_lies_never_arrives_whole_over_http_2,
     a_contract_wallet_signs_requests_where_wallets_are_asked,
     every_dialect_that_carries_the_request_judges_its_signature,
+    a_signed_request_counts_for_a_host_that_its_tenant_names_at_every_seat,
     signatures_without_a_tag_pass_where_they_are_taken,
 ];
 
@@ -540,6 +541,70 @@ fn every_dialect_that_carries_the_request_judges_its_signature(stage: &Stage) {
         is_refused(&asked.ask(dialect, &bodiless.told()).answer, 401, "content_digest_required");
         let posted = get(stage, &agent, &agents_path()).post(b"hello");
         assert!(asked.ask(dialect, &posted.told()).passes, "{dialect:?}");
+    }
+}
+
+/// Tenants of every host that name some for signatures, and one that other gateways alone ask for; and one that names its own.
+pub(crate) fn naming(upstream: &str) -> [Tenant; 3] {
+    let named = |tenant: Tenant| tenant.set("signed_hosts", vec!["named.test", "*.below.test"]);
+    let any = named(Tenant::of("any", &["*"], &[upstream]));
+    [any, named(Tenant::asked("asked")), Tenant::of("own", &["own.test", "*.below.own.test"], &[upstream])]
+}
+
+/// The tenants of [`naming`], a host that is signed and written, and whether signatures count for it.
+pub(crate) const NAMED: [(&str, &str, &str, bool); 16] = [
+    ("any", "named.test", "named.test", true),
+    ("any", "named.test", "NAMED.test", true),
+    ("any", "named.test:8443", "named.test:8443", true),
+    ("any", "a.below.test", "a.below.test", true),
+    ("any", "below.test", "below.test", false),
+    ("any", "evil.test", "evil.test", false),
+    ("any", "evil.test", "EVIL.test", false),
+    ("any", "evil.test:8443", "evil.test:8443", false),
+    ("any", "named.test.evil.test", "named.test.evil.test", false),
+    ("any", "evil.test", "named.test", false),
+    ("asked", "named.test", "NAMED.test", true),
+    ("asked", "evil.test", "evil.test", false),
+    ("own", "own.test", "OWN.test", true),
+    ("own", "a.below.own.test:8443", "a.below.own.test:8443", true),
+    ("own", "evil.test", "evil.test", false),
+    ("own", "named.test", "named.test", false),
+];
+
+fn a_signed_request_counts_for_a_host_that_its_tenant_names_at_every_seat(stage: &Stage) {
+    let site = Site::of(stage).unlimited();
+    let tenants = naming(&site.upstream().address.to_string()).map(takes);
+    let site = site.set("listen.trusted_headers", vec!["X-Forwarded-For", "X-Forwarded-Proto"]);
+    let asked = Asked::start(site.only(tenants.into()));
+    let agent = stage.world().agent(3);
+    for (tenant, signed, written, counts) in NAMED {
+        let fresh = || Signing { host: signed.into(), ..get(stage, &agent, &agents_path()) };
+        let told = |signing: &Signing| Told { host: written.into(), ..signing.told().of_tenant(tenant) };
+        for dialect in DIALECTS {
+            let decision = asked.ask(dialect, &told(&fresh()));
+            assert_eq!(decision.passes, counts, "{dialect:?} {tenant} {written}: {}", decision.answer.text());
+            if !counts {
+                is_refused(&decision.answer, 401, "bad_signature");
+            }
+        }
+        // A host that no other tenant has is the first one's.
+        if tenant == "asked" || (tenant == "own" && !counts) {
+            continue;
+        }
+        let gateway = &asked.site.gateway;
+        // It trusts who asks to say how the client came.
+        let signing = fresh();
+        let request = Request::get(written, &signing.target).with_all(&signing.headers());
+        let answer = gateway.ask(&request.with("X-Forwarded-Proto", "http"));
+        let status = if counts { 200 } else { 401 };
+        assert_eq!(answer.status, status, "{tenant} {written}: {}", answer.text());
+        let signing = fresh();
+        let request =
+            Message::request(Method::GET, written, &signing.target).with("x-forwarded-proto", "http");
+        let headers = signing.headers().into_iter();
+        let request =
+            headers.fold(request, |request, (name, value)| request.with(&name.to_lowercase(), &value));
+        assert_eq!(h2c::ask(gateway.address, &request).unwrap().status, status, "{tenant} {written}, HTTP/2");
     }
 }
 

@@ -122,6 +122,14 @@ impl Neighbours {
         reader.check_items("hosts", checked);
     }
 
+    /// Signatures count for hosts that are named, under the tenant's rule.
+    pub(super) fn check_signed_host(&self, host: HostPattern) -> Result<HostPattern, String> {
+        if host == HostPattern::Any {
+            return Err("is \"*\", which names no host; write those that clients call".into());
+        }
+        self.rule.as_ref().map_or(Ok(()), |rule| rule.check_host(&host)).map(|()| host)
+    }
+
     /// The gateway does not forward to itself, nor to link-local addresses, nor outside of the tenant's rule.
     pub(super) fn check_upstream(&self, upstream: &Upstream) -> Result<(), String> {
         self.rule.as_ref().map_or(Ok(()), |rule| rule.check_upstream(upstream))?;

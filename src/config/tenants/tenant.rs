@@ -15,6 +15,7 @@ use crate::config::tenants::values::{distinct, upstreams};
 use crate::config::tenants::{in_flight, proxy};
 use crate::config::tier_sources::TIERS;
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
+use crate::domain::host::HostPattern;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{
     AcceptedCredentials, DigestCheck, OnMismatch, ProxyRules, Route, RouteAccess, Tenant,
@@ -26,6 +27,8 @@ const HOSTS_MAX: usize = 256;
 
 /// How many routes a tenant may have.
 const ROUTES_MAX: usize = 1_000;
+
+const SIGNED_HOSTS: &str = "signed_hosts";
 
 const CREDENTIALS: [(&str, &str); 4] = [
     ("api_key", "api_key"),
@@ -68,6 +71,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         } else {
             reader.required_texts("hosts", HOSTS_MAX, host)
         },
+        signed_hosts: signed_hosts(reader, neighbours, hosts.as_deref()),
         upstreams: upstreams(reader, neighbours, !is_asked_for),
         networks: Some(neighbours.networks()),
         min_tier: reader.integer("min_tier", 1, &TIERS).and_then(passing_tier),
@@ -92,6 +96,14 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         }
         if digest == Some(DigestCheck::Before) {
             check_held(reader, proxy.as_ref().map(|proxy: &ProxyRules| proxy.body_bytes_max), credentials);
+        }
+        let takes_bots = |route: &Route| {
+            route.access == RouteAccess::Public && route.bot_requests_per_minute.is_some() && !neighbours.lacks.bots
+        };
+        let is_signed = credentials.is_some_and(AcceptedCredentials::has_messages)
+            || routes.iter().flatten().any(takes_bots);
+        if let (true, Some(hosts), Some(named)) = (is_signed, &hosts, &signed_hosts) {
+            check_signed(reader, hosts, named);
         }
         let is_public = |route: &Route| route.access == RouteAccess::Public;
         if routes.as_ref().is_some_and(|routes| routes.iter().any(is_public)) {
@@ -126,6 +138,32 @@ fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {
         erc8128: accepts("erc8128"),
         erc8128_untagged: accepts("erc8128_untagged"),
     })
+}
+
+/// The hosts that signatures count for: those that are listed, or the tenant's own. `*` names none.
+fn signed_hosts(
+    reader: &mut Reader,
+    neighbours: &Neighbours,
+    own: Option<&[HostPattern]>,
+) -> Option<Vec<HostPattern>> {
+    let listed = reader.optional_texts(SIGNED_HOSTS, HOSTS_MAX, host)?.into_iter();
+    let listed = reader.check_items(SIGNED_HOSTS, listed.map(|host| neighbours.check_signed_host(host)))?;
+    let own = own.unwrap_or_default().iter().filter(|host| **host != HostPattern::Any).cloned();
+    Some(if listed.is_empty() { own.collect() } else { listed })
+}
+
+/// Whoever a request was signed for may send it on, with whatever `Host` was signed.
+fn check_signed(reader: &mut Reader, own: &[HostPattern], named: &[HostPattern]) {
+    if named.is_empty() {
+        let phrase = "is required where agents or bots sign their requests and hosts names none; write the hosts that they call";
+        reader.report(&[SIGNED_HOSTS], phrase);
+    }
+    let is_wide = |host: &HostPattern| matches!(host, HostPattern::Below(_));
+    if !reader.is_given(SIGNED_HOSTS) && own.iter().any(is_wide) {
+        let phrase = "let what is signed for any host below a \"*.\" count here: if others serve some of these, list your own in \
+                      signed_hosts";
+        reader.warn(&["hosts"], phrase);
+    }
 }
 
 /// Bodies that are held take memory for each request under way.

@@ -45,6 +45,25 @@ fn types_of_their_own_need_a_name_of_the_service_and_a_name_that_is_not_signed_i
 }
 
 #[test]
+fn a_tenant_that_lets_signatures_count_for_hosts_below_another_is_warned_unless_it_lists_them() {
+    let warned = |more: &[(&'static str, &'static str)]| {
+        let keys = [
+            ("listen.gateway", "[\"127.0.0.1:8090\"]"),
+            ("tenants[1].id", "\"acme\""),
+            ("tenants[1].upstreams", "[\"127.0.0.1:9000\"]"),
+        ];
+        let lines = warnings(&[&keys, more]).into_iter();
+        lines.filter(|line| line.starts_with("tenants[1].hosts: let what is signed")).count()
+    };
+    let below = ("tenants[1].hosts", "[\"api.example\", \"*.example\"]");
+    let signed = ("tenants[1].credentials", "[\"erc8128\"]");
+    assert_eq!(warned(&[below, signed]), 1);
+    assert_eq!(warned(&[below]), 0);
+    assert_eq!(warned(&[("tenants[1].hosts", "[\"api.example\"]"), signed]), 0);
+    assert_eq!(warned(&[below, signed, ("tenants[1].signed_hosts", "[\"*.example\"]")]), 0);
+}
+
+#[test]
 fn a_tenant_with_signed_requests_is_warned_where_nonces_are_kept_for_less_than_these_may_be_good() {
     let warned = |credentials: &str, retention: &str| {
         let keys = [

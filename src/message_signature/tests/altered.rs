@@ -4,6 +4,10 @@ use http::HeaderMap;
 use proptest::prelude::{any, prop, prop_assert, prop_assume, proptest};
 
 use super::Request;
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::host::HostPattern;
+use crate::domain::signed_message::MessageRefusal;
+use crate::message_signature::Message;
 use crate::message_signature::digest::BodyDigest;
 use crate::message_signature::profile::{ERC_8128, ERC_8128_UNTAGGED};
 
@@ -71,6 +75,34 @@ fn the_port_of_the_scheme_and_capitals_are_no_other_authority() {
     assert!(padded.is_signed(), "blanks around a value are none of it");
     let spelled = Request { authority: "API.example:443".into(), ..Request::signed() };
     assert!(spelled.is_signed(), "so are capitals of a host and the scheme's own port");
+}
+
+#[test]
+fn a_signature_counts_for_a_host_that_is_named_alone() {
+    for (hosts, counts) in [
+        ("api.example", true),
+        ("other.example api.example", true),
+        ("*.example", true),
+        ("other.example", false),
+        ("*.api.example", false),
+        ("*.other.example", false),
+        ("", false),
+    ] {
+        let hosts: Vec<_> =
+            hosts.split_terminator(' ').map(|host| HostPattern::parse(host).unwrap()).collect();
+        for authority in ["api.example", "API.Example", "api.example:443", "api.example:8443", "api.example."]
+        {
+            let request = Request { authority: authority.into(), ..Request::signed() };
+            let fields = request.headers();
+            let message = Message { hosts: Some(&hosts), ..request.message(&fields) };
+            let found = message.candidates(&[&ERC_8128], &request.terms, UnixSeconds(request.now)).unwrap();
+            assert_eq!(
+                found.err(),
+                (!counts).then_some(MessageRefusal::BadSignature),
+                "{hosts:?} {authority}"
+            );
+        }
+    }
 }
 
 /// The body of [`posted`].

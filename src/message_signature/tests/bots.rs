@@ -191,6 +191,12 @@ fn a_target_uri_alone_is_enough_and_binds_path_and_query() {
     let base = |message: &Message<'_, _>| {
         message.bot_signatures(&OF_BOTS, UnixSeconds(input.now)).unwrap().remove(0).base
     };
+    let unnamed = Message { hosts: Some(&[]), ..Message { target: b"/a?b", ..input.message(&fields) } };
+    assert_eq!(
+        unnamed.bot_signatures(&OF_BOTS, UnixSeconds(input.now)),
+        Some(Vec::new()),
+        "it binds the host too"
+    );
     let seed = BASE64_URL_SAFE_NO_PAD.decode(SEED).unwrap();
     let signed = Ed25519KeyPair::from_seed_unchecked(&seed).unwrap().sign(&base(&message));
     let signature = format!("sig2=:{}:", BASE64_STANDARD.encode(signed));
@@ -235,8 +241,8 @@ fn signature_agent_is_read_once_for_however_many_signatures_and_members() {
         let input = (0..8).map(|number| format!("a{number}=({covered});{parameters}")).collect::<Vec<_>>();
         let request = request(&input.join(", "), &signatures, &agents).field("x-agent-id", "7");
         let fields = Counting(request.headers(), Cell::new(0));
-        let Message { method, scheme, authority, target, content, .. } = request.message(&fields.0);
-        let message = Message { method, scheme, authority, target, fields: &fields, content };
+        let Message { method, scheme, authority, hosts, target, content, .. } = request.message(&fields.0);
+        let message = Message { method, scheme, authority, hosts, target, fields: &fields, content };
         let now = UnixSeconds(CREATED);
         if is_bots {
             let read = message.bot_signatures(&OF_BOTS, now).unwrap();

@@ -109,6 +109,7 @@ impl Request {
             method: &self.method,
             scheme: self.scheme.as_deref(),
             authority: &self.authority,
+            hosts: None,
             target: self.target.as_bytes(),
             fields,
             content: self.content,

@@ -267,8 +267,15 @@ fn a_request_is_told_what_to_sign() {
             .iter()
             .map(|(name, value)| (name.parse::<http::HeaderName>().unwrap(), value.parse().unwrap()))
             .collect();
-        let message =
-            Message { method: "POST", scheme: None, authority: "", target: b"/", fields: &headers, content };
+        let message = Message {
+            method: "POST",
+            scheme: None,
+            authority: "",
+            hosts: None,
+            target: b"/",
+            fields: &headers,
+            content,
+        };
         ERC_8128.asked_for(&message)
     };
     let list = |more: &str| {

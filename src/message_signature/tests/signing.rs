@@ -31,6 +31,7 @@ fn each_vector_whose_coverage_is_the_usual_one_is_signed_with_the_same_hash() {
             method: &text(vector, "method"),
             scheme: Some(url.scheme()),
             authority: url.authority(),
+            hosts: None,
             target: url.as_str().split_at(url.origin().ascii_serialization().len()).1.as_bytes(),
             fields: &fields,
             content: if vector["body"].is_null() { Content::Empty } else { Content::Follows },

@@ -21,6 +21,7 @@ fn base(input: &str, fields: &[(&'static str, &str)]) -> String {
         method: "POST",
         scheme: Some("https"),
         authority: "EXAMPLE.com:443",
+        hosts: None,
         target: b"/foo?param=Value&Pet=dog",
         fields: &headers,
         content: Content::Follows,

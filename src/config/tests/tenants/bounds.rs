@@ -20,11 +20,13 @@ fn a_tenant_has_a_plain_id_and_1_to_256_patterns_of_hosts() {
         &format!("'', '{too_long}', 'a b', 'a/b', 'é', 7"),
     );
     let many = |count: usize| list(count, |number| format!("h{number}.example"));
-    check(
-        "tenants[1].hosts",
-        &format!("{}, {}, ['*', '*.example', '192.0.2.1', '[2001:db8::1]']", many(1), many(256)),
-        &format!("[], {}, 'api.example', [''], ['api.example:80'], ['a b'], ['api.*'], [7]", many(257)),
-    );
+    for (place, any) in [("tenants[1].hosts", "['*', '*.example'], "), ("tenants[1].signed_hosts", "")] {
+        check(
+            place,
+            &format!("{}, {}, {any}['*.example', '192.0.2.1', '[2001:db8::1]']", many(1), many(256)),
+            &format!("[], {}, 'api.example', [''], ['api.example:80'], ['a b'], ['api.*'], [7]", many(257)),
+        );
+    }
 }
 
 #[test]

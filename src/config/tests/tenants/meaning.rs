@@ -199,6 +199,17 @@ fn every_key_of_a_route_ends_up_in_its_place() {
 }
 
 #[test]
+fn signatures_count_for_hosts_that_are_listed_or_those_of_the_tenant_that_are_named() {
+    let counting = |keys: &[(&str, &str)]| {
+        let tenant = read(tenant_with(keys));
+        tenant.signed_hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    let hosts = ("hosts", "['A.example', '*', '*.b.example']");
+    assert_eq!(counting(&[hosts]), "a.example *.b.example");
+    assert_eq!(counting(&[hosts, ("signed_hosts", "['C.example', '*.d.example']")]), "c.example *.d.example");
+}
+
+#[test]
 fn signed_requests_are_taken_by_those_who_ask_for_them_and_their_bodies_streamed_unless_told_otherwise() {
     let usual = read(tenant_with(&[]));
     assert!(!usual.credentials.has_messages());

@@ -318,6 +318,32 @@ proptest! {
 }
 
 #[test]
+fn signatures_need_a_host_that_is_named() {
+    const NONE: &str = "tenants[1].signed_hosts: is required where agents or bots sign their requests and hosts names none; \
+                        write the hosts that they call";
+    let (any, signed) = (("hosts", "['*']"), ("credentials", "['api_key', 'erc8128_untagged']"));
+    let route = "[{ path = '/x', access = 'public', requests_per_minute = 1, bot_requests_per_minute = 5 }]";
+    let bots = ("routes", route);
+    let named = ("signed_hosts", "['api.example']");
+    assert_eq!(mistakes(&[any]), [""; 0]);
+    assert_eq!(mistakes(&[any, bots]), [""; 0], "no domain is listed");
+    assert_eq!(mistakes(&[any, signed]), [NONE]);
+    assert_eq!(mistakes(&[any, signed, named]), [""; 0]);
+    assert_eq!(mistakes(&[("hosts", "['*', 'api.example']"), signed]), [""; 0]);
+    let with_bots = |keys: &[(&str, &str)]| {
+        let text =
+            format!("{}\n[web_bot_auth]\ndomains = ['bots.example']\n", file_of(vec![tenant_with(keys)]));
+        problems(&text, &[])
+    };
+    assert_eq!(with_bots(&[any, bots]), [NONE]);
+    assert_eq!(with_bots(&[any, bots, named]), [""; 0]);
+    assert_eq!(
+        mistakes(&[any, signed, ("signed_hosts", "['a.example', '*']")]),
+        ["tenants[1].signed_hosts: item 2 is \"*\", which names no host; write those that clients call"]
+    );
+}
+
+#[test]
 fn bodies_are_held_up_to_a_size_and_for_signed_requests_alone() {
     const SIZE: &str = "tenants[1].digest: holds bodies: write max_body_bytes of 1 to 8388608, or \"stream\"";
     let held = |more: &[(&str, &str)]| mistakes(&[&[("digest", "\"before\"")], more].concat());

@@ -59,11 +59,14 @@ fn hosts_upstreams_and_ids_outside_of_the_rule_are_refused_one_by_one() {
     let routes = of("a-3", "3.a.example", "v1.a.internal:80")
         + "[[routes]]\npath = \"/x\"\nupstreams = [\"127.0.0.1:80\"]\n";
     let id = of("b", "4.a.example", "v1.a.internal:80");
+    let signed =
+        of("a-5", "5.a.example", "v1.a.internal:80") + "signed_hosts = [\"6.a.example\", \"b.example\"]\n";
     let found = problems_of(&[
         ("a-1.toml", &hosts),
         ("a-2.toml", &upstreams),
         ("a-3.toml", &routes),
         ("a-4.toml", &id),
+        ("a-5.toml", &signed),
     ]);
     let outside = "outside of what [[tenants_rules]] allow this file";
     let expected = [
@@ -80,6 +83,7 @@ fn hosts_upstreams_and_ids_outside_of_the_rule_are_refused_one_by_one() {
         format!("tenants.d/a-3.toml: routes[1].upstreams: item 1 is http://127.0.0.1:80, {outside}"),
         "tenants.d/a-4.toml: id: is \"b\", and the table of [[tenants_rules]] that takes this file takes no such name"
             .to_owned(),
+        format!("tenants.d/a-5.toml: signed_hosts: item 2 is \"b.example\", {outside}"),
     ];
     assert_eq!(found, expected);
 }

@@ -8,7 +8,7 @@ use crate::domain::host::HostPattern;
 use crate::domain::tenant::{RouteAccess, Tenant};
 
 /// Keys that the example shows with something else than their default.
-const WITHOUT_DEFAULT: [&str; 14] = [
+const WITHOUT_DEFAULT: [&str; 15] = [
     "health.path",
     "hosts",
     "id",
@@ -16,6 +16,7 @@ const WITHOUT_DEFAULT: [&str; 14] = [
     "routes[1].min_tier",
     "routes[1].path",
     "routes[1].upstreams",
+    "signed_hosts",
     "tls.cert",
     "tls.key",
     "upstream_tls.ca",
