@@ -8,12 +8,24 @@
 -- Headers that are the connection's, or that this script writes itself.
 local not_copied = {}
 for name in string.gmatch([[connection keep-alive proxy-connection te trailer transfer-encoding upgrade expect
-        content-length host forwarded x-forwarded-method x-forwarded-host x-forwarded-uri x-forwarded-proto x-authz-secret]], "%S+") do
+        content-length host forwarded x-forwarded-method x-forwarded-host x-forwarded-uri x-forwarded-proto x-authz-secret
+        x-authz-upgrade]], "%S+") do
     not_copied[name] = true
 end
 
--- Some servers take another path by these than the one that was judged.
-local overrides = { proxy = true, ["x-original-uri"] = true, ["x-original-url"] = true, ["x-rewrite-url"] = true }
+-- Some servers take another path than the one that was judged by the first four. The others say where a request comes from: of a
+-- client that is nobody's word. Leave out those that a balancer before HAProxy sets.
+local dropped = {}
+for name in string.gmatch([[proxy x-original-uri x-original-url x-rewrite-url forwarded x-real-ip x-client-ip x-cluster-client-ip
+        true-client-ip cf-connecting-ip fastly-client-ip]], "%S+") do
+    dropped[name] = true
+end
+
+-- More headers than HAProxy's own client can send, with those of this script, end HAProxy: it writes beyond tune.http.maxhdr (101)
+-- onto its stack. Mended in releases from April 2026 on.
+local HEADERS_MAX = 80
+-- Of names and values. HAProxy's client sends no head that is longer than a buffer (16 kB).
+local BYTES_MAX = 13000
 
 -- Lists that begin with 0, as HAProxy gives headers, to such that begin with 1, as it takes them.
 local function copied(headers)
@@ -28,7 +40,21 @@ local function copied(headers)
 end
 
 core.register_action("tiergate", { "http-req" }, function(txn, url, secret, milliseconds)
-    local headers = copied(txn.http:req_get_headers())
+    local received = txn.http:req_get_headers()
+    local count, bytes = 0, #txn.f:pathq()
+    for name, values in pairs(received) do
+        for index = 0, #values do
+            count, bytes = count + 1, bytes + #name + #values[index] + 4
+        end
+    end
+    if count > HEADERS_MAX or bytes > BYTES_MAX then
+        local body = '{"error":"The request line and headers are too long","errorType":"REQUEST_HEADER_FIELDS_TOO_LARGE","timestamp":%d}'
+        local headers = { ["content-type"] = { "application/json" }, ["cache-control"] = { "no-store" } }
+        return txn:done(txn:reply{ status = 431, headers = headers, body = body:format(core.now().sec * 1000) })
+    end
+    local headers = copied(received)
+    -- Tiergate refuses an upgrade where the route has none. The configuration has left a WebSocket or none.
+    headers["x-authz-upgrade"] = received["upgrade"] and { received["upgrade"][0] }
     headers["x-authz-secret"] = { secret }
     headers["x-forwarded-method"] = { txn.f:method() }
     headers["x-forwarded-host"] = { txn.f:req_hdr("host") or "" }
@@ -50,7 +76,7 @@ core.register_action("tiergate", { "http-req" }, function(txn, url, secret, mill
     -- Whatever a server may read as one of our headers goes: X_Agent_Id, x.agent.tier.
     for name in pairs(txn.http:req_get_headers()) do
         local plain = name:gsub("%W", "-")
-        if plain:find("^x%-agent%-") or overrides[plain] then txn.http:req_del_header(name) end
+        if plain:find("^x%-agent%-") or plain:find("^x%-forwarded%-") or dropped[plain] then txn.http:req_del_header(name) end
     end
     for name, values in pairs(said) do
         if name:find("^x%-agent%-") then txn.http:req_set_header(name, values[1]) end

@@ -219,10 +219,15 @@ impl Gateway {
         {
             return Err(End::Document(Box::new(document)));
         }
+        let upgrades = |name| request.fields.values(name).any(|value| !value.is_empty());
+        let is_upgraded =
+            request.dialect.is_some() && (upgrades(Name::Upgrade) || upgrades(Name::AuthzUpgrade));
+        // Another gateway would upgrade it. Ours takes the upgrade away.
+        if is_upgraded && !route.upgrades() {
+            return Err(ErrorCause::Forbidden.into()); // 403
+        }
         // Browsers ask no leave for a WebSocket, and let the page read it.
-        // Most other gateways do not show us who asks for one.
-        let is_shown = request.dialect.is_none_or(|dialect| dialect == Dialect::Grpc);
-        let is_socket = route.upgrades() && (!is_shown || request.fields.has(Name::Upgrade));
+        let is_socket = is_upgraded || (route.upgrades() && request.fields.has(Name::Upgrade));
         if has_cors && is_socket && request.fields.has(Name::Origin) && ctx.origin.is_none() {
             return Err(ErrorCause::OtherSite.into()); // 403
         }

@@ -57,6 +57,7 @@ names! {
     AgentSignature "x-agent-signature",
     AgentTimestamp "x-agent-timestamp",
     ApiKey "x-api-key",
+    AuthzUpgrade "x-authz-upgrade",
     ForwardedFor "x-forwarded-for",
     ForwardedHost "x-forwarded-host",
     ForwardedProto "x-forwarded-proto",

@@ -68,6 +68,11 @@ pub(crate) trait Door: Send + Sync + 'static {
     /// True if it takes HTTP/2 too.
     const SPEAKS_HTTP2: bool;
 
+    /// Adds to the answer to a request that can't be read.
+    fn refused(answer: Answer) -> Answer {
+        answer
+    }
+
     /// Serves one request of HTTP/1. Gives the connection back when another may follow.
     fn serve_http1(
         &self,
@@ -266,6 +271,7 @@ impl<D: Door> HttpShell<D> {
         };
         self.limits.malformed.inc();
         let (error_type, answer) = cause.answer(self.clock.unix_millis());
+        let answer = D::refused(answer);
         let (status, error_type) = (answer.status().as_u16(), Some(error_type));
         let sent = if is_to_head { 0 } else { answer.body().len() as u64 };
         self.limits.log_refused(client, Line { status, error_type, sent, ..Line::default() });

@@ -33,15 +33,21 @@ pub(super) fn admitted(ctx: &Context, stripped: Option<&[Bytes]>) -> Vec<u8> {
 
 /// A refusal as nginx takes it: 403 without a body, which would cost a connection, and the true status and body in headers.
 pub(super) fn for_nginx(answer: Answer) -> Answer {
-    let (mut parts, body) = answer.into_parts();
+    let (mut parts, _) = in_headers_too(answer).into_parts();
     parts.headers.remove(CONTENT_TYPE);
     parts.headers.insert(CONTENT_LENGTH, 0.into());
-    parts.headers.insert(HeaderName::from_static("x-authz-status"), parts.status.as_u16().into());
-    if let Ok(line) = HeaderValue::try_from(one_line(&body)) {
-        parts.headers.insert(HeaderName::from_static("x-authz-body"), line);
-    }
     parts.status = StatusCode::FORBIDDEN;
     Answer::from_parts(parts, Vec::new())
+}
+
+/// A refusal with its status and body in headers too: nginx reads nothing else of it.
+pub(super) fn in_headers_too(mut answer: Answer) -> Answer {
+    let (status, line) = (answer.status().as_u16().into(), HeaderValue::try_from(one_line(answer.body())));
+    answer.headers_mut().insert(HeaderName::from_static("x-authz-status"), status);
+    if let Ok(line) = line {
+        answer.headers_mut().insert(HeaderName::from_static("x-authz-body"), line);
+    }
+    answer
 }
 
 /// JSON in printable ASCII.

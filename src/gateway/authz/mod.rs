@@ -137,7 +137,8 @@ impl Authz {
     fn to_strip(&self, fields: &impl Fields, ctx: &Context) -> Vec<Bytes> {
         let mut set = Vec::<&str>::new();
         ctx.write_identity(&mut set);
-        identity::to_strip(fields, self.gateway.pipeline.key_format(), &set)
+        let believed = &self.gateway.rules.believed.headers;
+        identity::to_strip(fields, self.gateway.pipeline.key_format(), believed, &set)
     }
 
     /// The answer to a call that asks about no request that could be judged.
@@ -208,6 +209,10 @@ pub(crate) struct AuthzDoor(pub(crate) Arc<Authz>);
 
 impl Door for AuthzDoor {
     const SPEAKS_HTTP2: bool = true;
+
+    fn refused(answer: Answer) -> Answer {
+        answers::in_headers_too(answer)
+    }
 
     async fn serve_http1(
         &self,

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use crate::domain::host;
 use crate::gateway::corridor::Incoming;
 use crate::gateway::dialect::Dialect;
-use crate::http1::fields::{Fields, SpanFields, Spans};
+use crate::http1::fields::{Fields, SpanFields, Spans, TOO_MANY_FIELDS};
 use crate::http1::head::RequestHead;
 use crate::http1::told::read_told;
 use crate::message_signature::Content;
@@ -85,7 +85,10 @@ impl Original {
         };
         let mut spans = Spans::default();
         let told = read_told([method, target, host], fields, &mut spans);
-        let (text, head) = told.map_err(|problem| ErrorCause::Malformed { problem })?;
+        let (text, head) = told.map_err(|problem| match problem {
+            TOO_MANY_FIELDS => ErrorCause::HeadTooLarge,
+            problem => ErrorCause::Malformed { problem },
+        })?;
         let is_host = std::str::from_utf8(host).is_ok_and(|host| host::of_authority(host).is_some());
         if !is_host || !is_readable(&head, &text) {
             return Err(UNTOLD);

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 
 use crate::domain::api_key::ApiKeyFormat;
-use crate::domain::trusted_headers::{FORWARDED_PREFIX, OF_PROXIES};
+use crate::domain::trusted_headers::{FORWARDED_PREFIX, OF_PROXIES, TrustedHeaders};
 use crate::domain::uint256::decimal;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
@@ -104,15 +104,26 @@ static SPELLINGS: LazyLock<Vec<Bytes>> = LazyLock::new(|| {
     dashed.chain(others).collect()
 });
 
+/// Headers that tell how a request came, and that a gateway which asks has set itself, over those of the client.
+const OF_GATEWAYS: [&str; 4] =
+    ["x-forwarded-client-cert", "x-forwarded-for", "x-forwarded-proto", "x-request-id"];
+
 /// The names that another gateway strips from a request with these fields: those in our name and our credentials, however they
-/// are spelled, but for those that it sets; and [`OVERRIDES`].
-pub(in crate::gateway) fn to_strip(fields: &impl Fields, keys: &ApiKeyFormat, set: &[&str]) -> Vec<Bytes> {
-    let is_set = |name: &[u8]| set.iter().any(|one| name.eq_ignore_ascii_case(one.as_bytes()));
+/// are spelled, but for those that it sets; [`OVERRIDES`]; and those that tell how the request came, but for [`OF_GATEWAYS`] and
+/// those that proxies are believed to set.
+pub(in crate::gateway) fn to_strip(
+    fields: &impl Fields,
+    keys: &ApiKeyFormat,
+    believed: &TrustedHeaders,
+    set: &[&str],
+) -> Vec<Bytes> {
+    let is_one = |name: &[u8], all: &[&str]| all.iter().any(|one| name.eq_ignore_ascii_case(one.as_bytes()));
+    let is_set = |name: &[u8]| is_one(name, set);
     let mut names: Vec<Bytes> = SPELLINGS.iter().filter(|name| !is_set(name)).cloned().collect();
     for (name, value) in fields.all() {
-        let is_one = |one: &str| name.len() == one.len() && begins(name, one.as_bytes());
-        let is_named = OVERRIDES.iter().chain(&["x-api-key"]).any(|one| is_one(one));
-        if begins(name, OURS) || is_named || shows_key(Name::of(name), value, keys) {
+        let is_stripped =
+            standing_of(name) != Standing::Free && !is_one(name, &OF_GATEWAYS) && !believed.has(name);
+        if is_stripped || shows_key(Name::of(name), value, keys) {
             // A name that stands there twice is stripped once. To look for it would cost time by the square of the head.
             if !is_set(name) {
                 names.push(name.to_ascii_lowercase().into());
