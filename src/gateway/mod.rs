@@ -219,15 +219,17 @@ impl Gateway {
         {
             return Err(End::Document(Box::new(document)));
         }
-        let upgrades = |name| request.fields.values(name).any(|value| !value.is_empty());
-        let is_upgraded =
-            request.dialect.is_some() && (upgrades(Name::Upgrade) || upgrades(Name::AuthzUpgrade));
-        // Another gateway would upgrade it. Ours takes the upgrade away.
-        if is_upgraded && !route.upgrades() {
+        let protocols = || {
+            let values = [Name::Upgrade, Name::AuthzUpgrade].map(|name| request.fields.values(name));
+            values.into_iter().flatten().filter(|protocol| !protocol.is_empty())
+        };
+        let passes = |protocol: &[u8]| route.upgrades() && protocol.eq_ignore_ascii_case(b"websocket");
+        // Another gateway would pass it on. Ours takes it away.
+        if request.dialect.is_some() && !protocols().all(passes) {
             return Err(ErrorCause::Forbidden.into()); // 403
         }
         // Browsers ask no leave for a WebSocket, and let the page read it.
-        let is_socket = is_upgraded || (route.upgrades() && request.fields.has(Name::Upgrade));
+        let is_socket = route.upgrades() && protocols().next().is_some();
         if has_cors && is_socket && request.fields.has(Name::Origin) && ctx.origin.is_none() {
             return Err(ErrorCause::OtherSite.into()); // 403
         }

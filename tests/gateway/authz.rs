@@ -8,6 +8,7 @@ use crate::rig::authz::{Asked, DIALECTS, Dialect, SERVICE, Told, decision};
 use crate::rig::case::{Case, cases};
 use crate::rig::checks::Check;
 use crate::rig::h2c::{self, Message};
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::support::client::Answer;
 use crate::support::wire::{Request, Wire};
@@ -24,6 +25,9 @@ pub(crate) const CASES: &[Case] = cases![
     http_1_0_is_answered_and_closed,
     many_calls_come_on_one_connection,
     a_call_over_http_2_that_is_no_check_lets_nobody_pass,
+    an_upgrade_is_refused_in_every_dialect_unless_it_is_a_websocket_that_its_route_allows,
+    a_call_that_can_not_be_read_is_refused_with_its_status_and_body_in_headers_too,
+    headers_that_tell_how_a_request_came_are_stripped_but_for_those_that_gateways_set,
 ];
 
 /// Its parts that say what is asked, of a request that would pass.
@@ -186,6 +190,83 @@ fn a_part_that_is_missing_repeated_or_malformed_is_refused(stage: &Stage) {
     {
         let with_nul = forward(&[&FORWARD[..2], &[(name, value)], &FORWARD[2..]].concat());
         assert_eq!(send(asked, &with_nul).status, 400, "{name}");
+    }
+}
+
+fn an_upgrade_is_refused_in_every_dialect_unless_it_is_a_websocket_that_its_route_allows(stage: &Stage) {
+    let asked = stage.asked();
+    for (folder, is_allowed) in [("public", false), ("open-socket", true)] {
+        for dialect in DIALECTS {
+            for name in ["Upgrade", "X-Authz-Upgrade"] {
+                for (protocol, passes) in [
+                    ("", true),
+                    ("websocket", is_allowed),
+                    ("WebSocket", is_allowed),
+                    ("h2c", false),
+                    ("websocket, h2c", false),
+                    ("websocket/13", false),
+                ] {
+                    let told = Told::get(ACME, &format!("/{folder}/{}", unique())).with(name, protocol);
+                    let said = asked.ask(dialect, &told);
+                    let about = format!("{dialect:?} {folder} {name}: {protocol}");
+                    assert_eq!(said.passes, passes, "{about}");
+                    assert!(passes || said.error() == (403, "FORBIDDEN".to_owned()), "{about}");
+                    if !protocol.is_empty() && passes {
+                        let both = told.with(name, "h2c");
+                        assert_eq!(asked.ask(dialect, &both).error().0, 403, "{about}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The dialect is not known then: nginx shows its client nothing but headers.
+fn a_call_that_can_not_be_read_is_refused_with_its_status_and_body_in_headers_too(stage: &Stage) {
+    let asked = stage.asked();
+    let long = "x".repeat(40_000);
+    let many: Vec<(&str, &str)> = NGINX.into_iter().chain([("a", "b"); 130]).collect();
+    for (bytes, status, error_type) in [
+        (nginx(&many), 431, "REQUEST_HEADER_FIELDS_TOO_LARGE"),
+        (nginx(&[&NGINX[..], &[("a", long.as_str())]].concat()), 431, "REQUEST_HEADER_FIELDS_TOO_LARGE"),
+        (nginx(&[&NGINX[..], &[("a", "b\u{1}")]].concat()), 400, "VALIDATION_ERROR"),
+        (nginx(&[&NGINX[..], &[("a", "b\u{7f}")]].concat()), 400, "VALIDATION_ERROR"),
+    ] {
+        let answer = send(asked, &bytes);
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.header("x-authz-status"), Some(&*status.to_string()), "{answer:?}");
+        let body: serde_json::Value = serde_json::from_str(answer.header("x-authz-body").unwrap()).unwrap();
+        assert_eq!((&body, &body["errorType"]), (&answer.json(), &error_type.into()));
+    }
+    let many = (0..130).fold(Told::get(ACME, &public_path()), |told, at| told.with(&format!("a{at}"), "b"));
+    assert_eq!(asked.ask(Dialect::Grpc, &many).error().0, 431);
+    let unread = asked.site.gateway.ask(&Request::get(ACME, &public_path()).with("a", "b\u{1}"));
+    assert_eq!(
+        (unread.status, unread.header("x-authz-status")),
+        (400, None),
+        "clients of ours are told as before"
+    );
+}
+
+fn headers_that_tell_how_a_request_came_are_stripped_but_for_those_that_gateways_set(stage: &Stage) {
+    let asked = Asked::start(Site::of(stage).set("listen.trusted_headers", vec!["X-Forwarded-Port"]));
+    let foreign = [
+        "Forwarded",
+        "X-Forwarded-Host",
+        "X-Forwarded-Any",
+        "X.Forwarded.For",
+        "X-Real-IP",
+        "CF-Connecting-IP",
+    ];
+    let of_gateways = ["X-Forwarded-Client-Cert", "X-Request-Id", "X-Forwarded-Port", "X-Note"];
+    for dialect in [Dialect::Envoy, Dialect::Grpc] {
+        let told = Told::get(ACME, &public_path()).of_tenant("t").from("192.0.2.1".parse().unwrap());
+        let told = foreign.iter().chain(&of_gateways).fold(told, |told, name| told.with(name, "1"));
+        let said = asked.ask(dialect, &told);
+        let is_stripped = |name: &str| said.passes().stripped.contains(&name.to_lowercase());
+        assert_eq!(foreign.iter().find(|name| !is_stripped(name)), None, "{dialect:?} {said:?}");
+        let kept = of_gateways.iter().chain(&["X-Forwarded-For", "X-Forwarded-Proto"]);
+        assert_eq!(kept.into_iter().find(|name| is_stripped(name)), None, "{dialect:?} {said:?}");
     }
 }
 

@@ -45,23 +45,23 @@ const LIMIT: u32 = 10_000;
 const DIRECTORY: &str = "/.well-known/http-message-signatures-directory";
 
 /// Who is believed, and the bots of domains at loopback addresses.
-struct Bots {
+pub(crate) struct Bots {
     authority: Authority,
     /// Kept until it ends.
     _files: Files,
     /// What the gateway's process is started under.
-    environment: String,
+    pub(crate) environment: String,
 }
 
 /// A bot, and the server of its directory.
-struct Bot {
+pub(crate) struct Bot {
     key: Ed25519KeyPair,
     server: Upstream,
     terminator: Terminator,
 }
 
 impl Bots {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (authority, files) = (Authority::new("the bots' authority"), Files::new());
         let environment = format!("export SSL_CERT_FILE={}", files.put("ca.crt", &authority.pem()));
         Self { authority, _files: files, environment }
@@ -77,7 +77,7 @@ impl Bots {
         Bot { key, server, terminator }
     }
 
-    fn bot(&self) -> Bot {
+    pub(crate) fn bot(&self) -> Bot {
         self.bot_with("localhost", |key| published(&[key]))
     }
 
@@ -92,13 +92,18 @@ impl Bots {
 }
 
 impl Bot {
-    fn domain(&self) -> String {
+    pub(crate) fn domain(&self) -> String {
         format!("localhost:{}", self.terminator.address.port())
     }
 
     /// What signs a request to [`ACME`].
-    fn signs(&self) -> Vec<(String, String)> {
-        Signing::of(self).headers()
+    pub(crate) fn signs(&self) -> Vec<(String, String)> {
+        self.signs_for(ACME)
+    }
+
+    /// The same for this host.
+    pub(crate) fn signs_for(&self, host: &str) -> Vec<(String, String)> {
+        Signing { host: host.into(), ..Signing::of(self) }.headers()
     }
 }
 

@@ -24,6 +24,7 @@ mod authz_listener;
 mod authz_parity;
 mod balancing;
 mod behind;
+mod behind_files;
 mod bodies;
 mod bots;
 mod caches;
@@ -94,6 +95,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("tls", ONCE, tls::CASES),
     ("upstream_tls", ONCE, upstream_tls::CASES),
     ("behind", ONCE, behind::CASES),
+    ("behind", ONCE, behind_files::CASES),
     ("faults", CHAINS, faults::OF_THE_CHAIN),
     ("faults", STORES, faults::CASES),
     ("faults", ONCE, faults::ON_A_DISK),

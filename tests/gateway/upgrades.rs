@@ -37,7 +37,7 @@ pub(crate) const CASES: &[Case] = cases![
 pub(crate) type Kind = &'static [(&'static str, &'static str)];
 
 /// The headers of each kind of upgrade.
-const KINDS: &[Kind] = &[
+pub(crate) const KINDS: &[Kind] = &[
     &[],
     &[
         ("Connection", "Upgrade"),

@@ -1,6 +1,7 @@
 //! Programs of others that ask Tiergate before they forward. Each runs the configuration that ships in `conf/behind`, with other
 //! addresses.
 
+use std::cell::Cell;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,9 @@ const PROGRAMS: [Program; 7] = [
     ("the newest Envoy, gRPC", Asks::EnvoyGrpc, "envoy/envoy"),
 ];
 
+/// A text of a file, and what stands there instead.
+pub(crate) type Change<'a> = (&'a str, &'a str);
+
 /// A running program.
 pub(crate) struct Other {
     pub(crate) name: &'static str,
@@ -86,19 +90,30 @@ impl Behind {
 fn weather() -> Tenant {
     let tenant = Tenant::of("weather", &[ACME], &[]).public();
     let tenant = tenant.route("/denied/*", r#"access = "deny""#).route("/socket/*", "upgrades = true");
+    let tenant = tenant.route("/open-socket/*", "access = \"public\"\nupgrades = true");
     tenant.set("cors.origins", vec![PAGE])
 }
 
 impl Other {
     /// Starts a program; none if it is not installed.
-    fn start((name, asks, file): Program, authz: SocketAddr, api: SocketAddr) -> Option<Self> {
+    fn start(program: Program, authz: SocketAddr, api: SocketAddr) -> Option<Self> {
+        Self::start_broken(program, authz, api, None)
+    }
+
+    /// Starts a program with a change to its file: one text in place of another.
+    fn start_broken(
+        (name, asks, file): Program,
+        authz: SocketAddr,
+        api: SocketAddr,
+        change: Option<Change<'_>>,
+    ) -> Option<Self> {
         let Some(program) = installed(file) else {
             skip(name);
             return None;
         };
         let folder = tempfile::tempdir().unwrap();
         let address = free_port(own_ip());
-        let arguments = asks.arguments(folder.path(), address, authz, api);
+        let arguments = asks.arguments(folder.path(), address, authz, api, change);
         // Caddy writes into its home.
         let home = format!("export HOME={}; cd $HOME", folder.path().display());
         let process = Process::start(&program, &arguments, &folder.path().join("log"), &home);
@@ -107,6 +122,12 @@ impl Other {
             std::net::TcpStream::connect(address).ok()
         });
         Some(Self { name, asks, address, process, _folder: folder })
+    }
+
+    /// One more program of a kind, whose file has a broken line.
+    pub(crate) fn broken(asks: Asks, behind: &Behind, change: Change<'_>) -> Option<Self> {
+        let program = PROGRAMS.into_iter().rev().find(|(_, other, _)| *other == asks)?;
+        Self::start_broken(program, behind.authz, behind.site.upstream.address, Some(change))
     }
 
     /// One more nginx, which asks at this address.
@@ -136,11 +157,24 @@ pub(crate) fn installed(file: &str) -> Option<PathBuf> {
 
 impl Asks {
     /// Writes its configuration into a folder, and gives the arguments that it is started with.
-    fn arguments(self, folder: &Path, own: SocketAddr, authz: SocketAddr, api: SocketAddr) -> Vec<String> {
+    fn arguments(
+        self,
+        folder: &Path,
+        own: SocketAddr,
+        authz: SocketAddr,
+        api: SocketAddr,
+        change: Option<Change<'_>>,
+    ) -> Vec<String> {
+        let is_changed = Cell::new(change.is_none());
         let shipped = |file: &str| {
             let text =
                 fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/behind").join(file));
-            let text = text.unwrap().replace("put the value of authz.secret_file here", SECRET);
+            let mut text = text.unwrap();
+            if let Some((line, broken)) = change.filter(|(line, _)| text.contains(line)) {
+                is_changed.set(true);
+                text = text.replace(line, broken);
+            }
+            let text = text.replace("put the value of authz.secret_file here", SECRET);
             [("8000", own), ("9000", api), ("9001", authz)].iter().fold(text, |text, (port, address)| {
                 let (ip, new) = (address.ip(), address.port());
                 text.replace(&format!("127.0.0.1:{port}"), &address.to_string())
@@ -154,6 +188,7 @@ impl Asks {
         let at = folder.display();
         let write = |file: &str, text: String| {
             assert!(text.contains(&own.ip().to_string()), "{file} has other addresses");
+            assert!(is_changed.get(), "no file has {change:?}");
             fs::write(folder.join(file), text).unwrap();
         };
         let words = match self {

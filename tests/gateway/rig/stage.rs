@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::behind_files::Ground;
 use crate::rig::authz::Asked;
 use crate::rig::behind::Behind;
 use crate::rig::site::Site;
@@ -26,6 +27,7 @@ pub(crate) const TRUSTED_HEADERS: [&str; 4] =
 pub(crate) struct Stage {
     // Dropped in this order: the gateways before their chain.
     behind: OnceLock<Behind>,
+    files: OnceLock<Ground>,
     site: OnceLock<Site>,
     asked: OnceLock<Asked>,
     world: World,
@@ -35,6 +37,7 @@ impl Stage {
     pub(crate) const fn new(kind: Kind) -> Self {
         Self {
             behind: OnceLock::new(),
+            files: OnceLock::new(),
             site: OnceLock::new(),
             asked: OnceLock::new(),
             world: World::new(kind),
@@ -80,6 +83,11 @@ impl Stage {
     /// Other gateways, and the one that they ask.
     pub(crate) fn behind(&self) -> &Behind {
         self.behind.get_or_init(|| Behind::start(self, |site| site))
+    }
+
+    /// The same for what their files have to keep right.
+    pub(crate) fn files(&self) -> &Ground {
+        self.files.get_or_init(|| Ground::start(self))
     }
 
     /// An agent of this tier, and a key of its own at the shared gateway.
