@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +31,8 @@ const KEYS_MAX: usize = 64;
 /// How long a read may take.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Public keys for Ed25519 by their thumbprints (RFC 7638).
-pub(super) type Keys = HashMap<Box<str>, [u8; 32]>;
+/// Public keys for Ed25519 by their thumbprints (RFC 7638), and when each counts, in Unix seconds.
+pub(super) type Keys = HashMap<Box<str>, ([u8; 32], Range<u64>)>;
 
 /// The reader of directories.
 pub(super) struct Directories {
@@ -113,6 +114,8 @@ pub(super) fn parse(json: &[u8]) -> Option<Keys> {
         kty: String,
         crv: Option<String>,
         x: Option<String>,
+        nbf: Option<u64>,
+        exp: Option<u64>,
     }
     let KeySet { keys } =
         serde_json::from_slice(json).ok().filter(|set: &KeySet| set.keys.len() <= KEYS_MAX)?;
@@ -121,7 +124,8 @@ pub(super) fn parse(json: &[u8]) -> Option<Keys> {
         let x = jwk.x.filter(|_| is_ed25519)?;
         let key = URL_SAFE_NO_PAD.decode(&x).ok()?.try_into().ok()?;
         let canonical = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#);
-        Some((URL_SAFE_NO_PAD.encode(Sha256::digest(canonical)).into(), key))
+        let times = jwk.nbf.unwrap_or(0)..jwk.exp.unwrap_or(u64::MAX);
+        Some((URL_SAFE_NO_PAD.encode(Sha256::digest(canonical)).into(), (key, times)))
     };
     Some(keys.into_iter().filter_map(key).collect())
 }

@@ -42,6 +42,12 @@ const READS_MAX: usize = 16;
 /// How many reads a client network may cause.
 const READS_OF_CLIENT: Quota = Quota::per_minute(10);
 
+/// How many signatures of a request are checked.
+const CHECKS_MAX: usize = 2;
+
+/// How many wrong ones of a client network are checked.
+const WRONG_CHECKS: Quota = Quota::per_minute(60);
+
 /// How many client networks are remembered.
 const CLIENTS_MAX: usize = 4_096;
 
@@ -51,6 +57,7 @@ pub(crate) struct Bots {
     directories: Arc<Directories>,
     known: Cache<String, Arc<Known>>,
     readers: Meters<ClientNet>,
+    wrong: Meters<ClientNet>,
     reads: Arc<Semaphore>,
     reads_below: Arc<Semaphore>,
     /// Where directories are read.
@@ -81,6 +88,7 @@ impl Bots {
             directories: Arc::new(Directories::new()?),
             known: Cache::new(DOMAINS_MAX),
             readers: Meters::new(CLIENTS_MAX),
+            wrong: Meters::new(CLIENTS_MAX),
             reads: Arc::new(Semaphore::new(READS_MAX)),
             reads_below: Arc::new(Semaphore::new(READS_MAX)),
             runtime,
@@ -91,15 +99,21 @@ impl Bots {
 
     /// The domain that one of these signatures proves.
     pub(crate) fn domain(&self, signatures: &[BotSignature], client: ClientNet) -> Option<Box<str>> {
-        let mut result = "refused";
-        let proven = signatures.iter().find(|signed| {
+        let (mut result, mut is_wrong) = ("refused", false);
+        let now = || self.clock.monotonic_micros();
+        let is_over = matches!(self.wrong.peek(&client, WRONG_CHECKS, now), Verdict::Limited { .. });
+        let proven = signatures.iter().take(if is_over { 0 } else { CHECKS_MAX }).find(|signed| {
             let Some(reach) = self.domains.reach(&signed.domain) else { return false };
             let Some(key) = self.key(&signed.domain, reach, &signed.key_id, client) else {
                 result = "unknown";
                 return false;
             };
-            UnparsedPublicKey::new(&ED25519, key).verify(&signed.base, &signed.signature).is_ok()
+            is_wrong = UnparsedPublicKey::new(&ED25519, key).verify(&signed.base, &signed.signature).is_err();
+            !is_wrong
         });
+        if is_wrong {
+            self.wrong.hit(&client, WRONG_CHECKS, now());
+        }
         let result = if proven.is_some() { "proven" } else { result };
         self.metrics.bot_proofs.with_label_values(&[result]).inc();
         proven.map(|signed| signed.domain.clone())
@@ -112,7 +126,8 @@ impl Bots {
         let key = known.as_ref().and_then(|known| {
             let keys = known.keys.load();
             let (keys, until) = &**keys.as_ref()?;
-            keys.get(id).filter(|_| now < *until).copied()
+            let (key, times) = keys.get(id).filter(|_| now < *until)?;
+            times.contains(&self.clock.unix_seconds()).then_some(*key)
         });
         let pause = micros(if key.is_some() { FOUND_TIME } else { MISSED_TIME });
         let begun = known.as_ref().map_or(0, |known| known.begun_micros.load(Ordering::Relaxed));

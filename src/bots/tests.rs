@@ -47,7 +47,11 @@ impl Bench {
     /// A domain has these keys now.
     fn knows(&self, domain: &str, keys: &[&Ed25519KeyPair]) {
         let keys = keys.iter().map(|key| json!({"kty": "OKP", "crv": "Ed25519", "x": text(key)}));
-        let keys = parse(json!({"keys": keys.collect::<Vec<_>>()}).to_string().as_bytes()).unwrap();
+        self.publishes(domain, &json!({"keys": keys.collect::<Vec<_>>()}));
+    }
+
+    fn publishes(&self, domain: &str, set: &serde_json::Value) {
+        let keys = parse(set.to_string().as_bytes()).unwrap();
         let known = Known::default();
         known.begun_micros.store(1, Ordering::SeqCst);
         known.keys.store(Some(Arc::new((keys, micros(super::KEYS_TIME_MAX)))));
@@ -127,6 +131,43 @@ async fn a_signature_proves_a_domain_by_a_key_that_this_domain_publishes() {
     let counted = ["proven", "unknown", "refused"]
         .map(|result| bench.metrics.bot_proofs.with_label_values(&[result]).get());
     assert_eq!(counted, [3, 2, 6]);
+}
+
+#[tokio::test]
+async fn two_signatures_of_a_request_are_checked_and_sixty_requests_with_wrong_ones_of_a_network() {
+    let bench = Bench::new().await;
+    let (one, other) = (key(1), key(2));
+    bench.knows("a.test", &[&one]);
+    let right = || signed("a.test", &one);
+    let wrong = || BotSignature { base: b"another".to_vec(), ..right() };
+    let unknown = || signed("unlisted.test", &other);
+    let proves = |several: &[BotSignature], client| bench.bots.domain(several, client).is_some();
+    assert!(proves(&[wrong(), right()], CLIENT) && proves(&[unknown(), right()], CLIENT));
+    assert!(!proves(&[wrong(), wrong(), right()], CLIENT));
+    for _ in 1..60 {
+        assert!(proves(&[right()], CLIENT) && !proves(&[wrong()], CLIENT));
+    }
+    assert!(!proves(&[right()], CLIENT), "the network is checked no more");
+    assert!(proves(&[right()], ClientNet::of("192.0.2.1".parse().unwrap())));
+    bench.clock.advance_secs(61);
+    assert!(proves(&[right()], CLIENT));
+}
+
+#[tokio::test]
+async fn a_key_counts_from_its_beginning_to_its_end() {
+    let bench = Bench::new().await;
+    let (key, now) = (key(1), 1_700_000_000_u64);
+    for (times, counts) in [
+        (json!({}), true),
+        (json!({"nbf": now, "exp": now + 1}), true),
+        (json!({"nbf": now + 1}), false),
+        (json!({"exp": now}), false),
+    ] {
+        let mut jwk = json!({"kty": "OKP", "crv": "Ed25519", "x": text(&key)});
+        jwk.as_object_mut().unwrap().extend(times.as_object().unwrap().clone());
+        bench.publishes("a.test", &json!({"keys": [jwk]}));
+        assert_eq!(bench.proves(&signed("a.test", &key)), counts, "{times}");
+    }
 }
 
 #[tokio::test]
@@ -227,7 +268,7 @@ fn a_key_set_gives_its_keys_for_ed25519_by_their_thumbprints() {
     // RFC 8037, appendix A.3, of the key of RFC 9421, section B.1.4.
     let expected = ("poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U", URL_SAFE_NO_PAD.decode(x).unwrap());
     assert_eq!(keys.len(), 1);
-    assert_eq!(keys[expected.0].to_vec(), expected.1);
+    assert_eq!(keys[expected.0], (<[u8; 32]>::try_from(expected.1).unwrap(), 1..u64::MAX));
     let many = |count: usize| json!({"keys": vec![json!({"kty": "RSA"}); count]}).to_string();
     assert!(parse(many(64).as_bytes()).is_some() && parse(many(65).as_bytes()).is_none());
     for text in ["", "{}", "[]", r#"{"keys":{}}"#, r#"{"keys":[1]}"#, r#"{"keys":[{}]}"#, r#"{"keys":[]}x"#] {

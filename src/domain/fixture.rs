@@ -2,11 +2,20 @@
 
 use std::time::Duration;
 
+use alloy::primitives::{Address, Bytes};
+use alloy::sol_types::SolValue;
+
 use crate::domain::tenant::{
     AcceptedCredentials, Balance, DigestCheck, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules,
     Tenant, Timeouts, UpstreamLimits, UpstreamTls,
 };
 use crate::domain::tier::Tier;
+
+/// A signature in a wrapper that says how to deploy its account (ERC-6492).
+pub(crate) fn wrapped(signature: &[u8]) -> Vec<u8> {
+    let texts = (Address::repeat_byte(7), Bytes::from_static(b"deploys"), Bytes::copy_from_slice(signature));
+    [texts.abi_encode_params(), [0x64, 0x92].repeat(16)].concat()
+}
 
 /// No hosts, no upstreams, no routes; every agent passes.
 pub(crate) fn tenant() -> Tenant {

@@ -21,7 +21,7 @@ const CURVE_ORDER: U256 = uint!(0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A0
 /// The largest s that counts as low (EIP-2): half the order.
 const LOW_S_MAX: U256 = uint!(0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0_U256);
 
-/// The end of signatures of accounts that do not exist yet (ERC-6492).
+/// The end of a signature that says how to deploy its account (ERC-6492).
 const DEPLOYS: [u8; 32] = hex!("6492649264926492649264926492649264926492649264926492649264926492");
 
 /// The signatures that are well-formed.
@@ -38,6 +38,9 @@ impl SignatureFormat {
     /// Error: a phrase that says what the text should be.
     pub fn parse(self, text: &str) -> Result<SignatureBytes, &'static str> {
         let (bytes_max, problem) = match self {
+            _ if text.len() == 130 => {
+                (0, "is compact (ERC-2098); write 0x and 130 hex characters, v at the end")
+            }
             Self::Keys => (KEY_SIGNATURE_BYTES, "is not 0x and 130 hex characters"),
             Self::Contracts => {
                 (CONTRACT_SIGNATURE_BYTES_MAX, "is not 0x and 130 to 8192 hex characters, two for each byte")
@@ -60,8 +63,8 @@ pub struct SignatureBytes(Form);
 enum Form {
     /// r, s and v.
     Key([u8; KEY_SIGNATURE_BYTES]),
-    /// Any other: of a contract wallet.
-    Long(Arc<[u8]>),
+    /// Any other: of a contract wallet; and true if it stood in a wrapper that says how to deploy the wallet (ERC-6492).
+    Long(Arc<[u8]>, bool),
 }
 
 impl SignatureBytes {
@@ -72,12 +75,17 @@ impl SignatureBytes {
             hex::decode_to_slice(digits, &mut bytes).ok()?;
             return Some(Self(Form::Key(bytes)));
         }
-        if !(2 * bytes.len()..=2 * bytes_max).contains(&digits.len()) {
-            return None;
-        }
-        let bytes = hex::decode(digits).ok()?;
+        let bytes = hex::decode(Some(digits).filter(|digits| digits.len() <= 2 * bytes_max)?).ok()?;
         // The library would pass over a second 0x.
-        (2 * bytes.len() == digits.len()).then(|| Self(Form::Long(bytes.into())))
+        Self::of_contract(&bytes).filter(|_| 2 * bytes.len() == digits.len())
+    }
+
+    /// One for a contract wallet, out of its wrapper. Shorter ones than a key's count nowhere: an empty one says that the wallet
+    /// has approved the digest on the chain, where everybody sees it.
+    fn of_contract(bytes: &[u8]) -> Option<Self> {
+        let wrapper = bytes.strip_suffix(&DEPLOYS);
+        let own = wrapper.map_or(Some(bytes), wrapped).filter(|own| own.len() >= KEY_SIGNATURE_BYTES)?;
+        Some(Self(Form::Long(own.into(), wrapper.is_some())))
     }
 
     /// The signature made of these bytes.
@@ -85,24 +93,24 @@ impl SignatureBytes {
         Self(Form::Key(bytes))
     }
 
-    /// The signature of an HTTP message, whatever its length: only the account knows its form. A key's has v as 27 or 28.
-    pub fn of_message(bytes: &[u8]) -> Self {
+    /// The signature of an HTTP message. A key's has v as 27 or 28.
+    pub fn of_message(bytes: &[u8]) -> Option<Self> {
         match <[u8; KEY_SIGNATURE_BYTES]>::try_from(bytes) {
-            Ok(key @ [.., 27 | 28]) => Self(Form::Key(key)),
-            Ok(_) | Err(_) => Self(Form::Long(bytes.into())),
+            Ok(key @ [.., 27 | 28]) => Some(Self(Form::Key(key))),
+            Ok(_) | Err(_) => Self::of_contract(bytes),
         }
     }
 
-    /// True if the account does not exist yet: the signature says how to deploy it (ERC-6492).
-    pub fn deploys_account(&self) -> bool {
-        self.as_bytes().ends_with(&DEPLOYS)
+    /// True if it says how to deploy its account, which may not be there yet.
+    pub const fn deploys_account(&self) -> bool {
+        matches!(self.0, Form::Long(_, true))
     }
 
-    /// All of its bytes.
+    /// All of its bytes, without a wrapper.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Form::Key(bytes) => bytes,
-            Form::Long(bytes) => bytes,
+            Form::Long(bytes, _) => bytes,
         }
     }
 
@@ -124,6 +132,13 @@ impl SignatureBytes {
         }
         Signature::new(r, s, odd_y).recover_address_from_prehash(digest).ok()
     }
+}
+
+/// The signature in a wrapper, the last of an address and two texts of bytes (ERC-6492; ABI).
+fn wrapped(wrapper: &[u8]) -> Option<&[u8]> {
+    let number = |bytes: &[u8]| usize::try_from(U256::try_from_be_slice(bytes.get(..32)?)?).ok();
+    let signature = wrapper.get(number(wrapper.get(64..)?)?..)?;
+    signature.get(32..)?.get(..number(signature)?)
 }
 
 impl fmt::Debug for SignatureBytes {

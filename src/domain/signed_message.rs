@@ -84,6 +84,8 @@ refusals! {
     UnsupportedAlgorithm "unsupported_algorithm",
     /// The account did not sign this request.
     BadSignature "bad_signature",
+    /// The signature is a compact one, which is read nowhere.
+    Compact "bad_signature",
     /// The chain can't be read, or used nonces may have been lost.
     VerificationUnavailable "signature_verification_unavailable",
     /// The account may not act for the agent.

@@ -5,7 +5,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
-use crate::domain::host::HostPattern;
 use crate::domain::signed_message::MessageRefusal;
 use crate::domain::tenant::Tenant;
 use crate::gateway::Gateway;
@@ -30,7 +29,7 @@ impl Gateway {
         let profiles: Vec<&Profile> =
             rows.into_iter().filter_map(|(is_taken, row)| is_taken.then_some(row)).collect();
         let now = UnixSeconds(self.clock.unix_seconds());
-        self.message(request, &tenant.signed_hosts).candidates(&profiles, &self.rules.terms, now)
+        self.message(request, tenant).candidates(&profiles, &self.rules.terms, now)
     }
 
     /// The domain of the bot that has signed a request.
@@ -42,14 +41,14 @@ impl Gateway {
     ) -> Option<Box<str>> {
         let bots = self.rules.bots.as_ref()?;
         let now = UnixSeconds(self.clock.unix_seconds());
-        bots.domain(&self.message(request, &tenant.signed_hosts).bot_signatures(&OF_BOTS, now)?, client)
+        bots.domain(&self.message(request, tenant).bot_signatures(&OF_BOTS, now)?, client)
     }
 
     /// Notes what the 401 to a request asks to be signed.
     pub(super) fn ask_for_signature<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) {
-        if ctx.site.as_ref().is_some_and(|site| site.tenant.credentials.erc8128) {
-            ctx.asked_for = HeaderValue::try_from(ERC_8128.asked_for(&self.message(request, &[]))).ok();
-        }
+        let site = ctx.site.as_ref().filter(|site| site.tenant.credentials.erc8128);
+        let asked_for = site.map(|site| ERC_8128.asked_for(&self.message(request, &site.tenant)));
+        ctx.asked_for = asked_for.and_then(|asked_for| HeaderValue::try_from(asked_for).ok());
     }
 
     /// Writes the challenge of a 401 for requests that are signed themselves, behind others.
@@ -81,11 +80,7 @@ impl Gateway {
         if self.pipeline.signature_format().has_contracts() { "universal" } else { "eoa-only" }
     }
 
-    fn message<'a, F: Fields>(
-        &'a self,
-        request: &Incoming<'a, F>,
-        hosts: &'a [HostPattern],
-    ) -> Message<'a, F> {
+    fn message<'a, F: Fields>(&'a self, request: &Incoming<'a, F>, tenant: &'a Tenant) -> Message<'a, F> {
         let scheme = match request.dialect {
             None => self.rules.believed.scheme(request.fields, request.peer, request.is_tls),
             Some(_) => Some(if request.is_tls { "https" } else { "http" }),
@@ -94,7 +89,7 @@ impl Gateway {
             method: request.method,
             scheme,
             authority: request.authority.unwrap_or_default(),
-            hosts: Some(hosts),
+            hosts: Some(&tenant.signed_hosts),
             target: request.target,
             fields: request.fields,
             content: request.content,

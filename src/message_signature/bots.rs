@@ -61,5 +61,9 @@ fn domain<F: Fields>(
         several => Some(*several.iter().find(|key| **key == candidate.label)?),
     };
     let item = components.signature_agent(key)?;
-    domain_of(item.bare_item.as_string().filter(|_| item.params.is_empty())?.as_str())
+    let is_directory = item
+        .params
+        .get("type")
+        .is_none_or(|kind| kind.as_token().is_some_and(|kind| kind.as_str() == "directory"));
+    domain_of(item.bare_item.as_string().filter(|_| is_directory)?.as_str())
 }

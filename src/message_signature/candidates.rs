@@ -200,10 +200,12 @@ impl<'a> Candidate<'a> {
         let is_plain = names.len() == covered.items.len();
         let base =
             is_plain.then(|| components.base(covered)).flatten().ok_or(MessageRefusal::BadSignature)?;
+        let refusal =
+            if signature.len() == 64 { MessageRefusal::Compact } else { MessageRefusal::BadSignature };
         Ok(SignedMessage {
             account,
             digest: eip191_hash_message(base),
-            signature: SignatureBytes::of_message(signature),
+            signature: SignatureBytes::of_message(signature).ok_or(refusal)?,
             claim: NonceClaim { nonce: Nonce::of_message(keyid, nonce), signed_at },
         })
     }

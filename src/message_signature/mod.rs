@@ -26,8 +26,7 @@ pub(crate) struct Message<'a, F> {
     pub(crate) scheme: Option<&'a str>,
     /// Host and port, as the client wrote them.
     pub(crate) authority: &'a str,
-    /// The hosts that a signature counts for; `None`: any, where one is to be made. A client writes any host that it likes, and
-    /// what was signed for another service must not count here.
+    /// The hosts that a signature counts for, of all that a client may write; `None`: any, where one is to be made.
     pub(crate) hosts: Option<&'a [HostPattern]>,
     /// Path and query, as they came.
     pub(crate) target: &'a [u8],

@@ -5,7 +5,6 @@
 
 use std::cell::LazyCell;
 
-use alloy::primitives::Address;
 use futures_util::future::BoxFuture;
 
 use crate::domain::agent_id::AgentId;
@@ -34,12 +33,8 @@ impl Pipeline {
             return Err(Denial::AgentNotFound { agent }.into());
         }
         let asks_contracts = self.owners.format().has_contracts();
-        let (mut first, mut has_asked, mut seen): (_, _, Option<AskedHolders>) = (first_refusal, false, None);
+        let (mut first, mut seen): (_, Option<AskedHolders>) = (first_refusal, None);
         for message in messages {
-            if message.signature.deploys_account() {
-                first.get_or_insert(MessageRefusal::UnsupportedAccount);
-                continue;
-            }
             let account = message.account;
             let is_by_key = LazyCell::new(|| message.signature.recover(&message.digest) == Some(account));
             let is_vouched = self.owners.was_heard(&self.ports, agent, account) && *is_by_key;
@@ -51,14 +46,12 @@ impl Pipeline {
                 seen = Some(self.read_holders(agent, time, chain.inspect_holders(agent, asker)).await?);
             }
             if asks_contracts && seen.as_ref().is_none_or(|seen| seen.has_code(account)) {
-                if has_asked || !is_vouched {
-                    *deposit = self.failures.deposit(ask.client, agent)?;
-                }
+                // Also where its key has signed: that counts for nothing.
+                *deposit = self.failures.deposit(ask.client, agent)?;
                 let read = chain.ask_holders(agent, message.digest, message.signature.as_bytes());
                 seen = Some(self.read_holders(agent, time, read).await?);
-                has_asked = true;
             }
-            match seen.as_ref().map(|seen| self.judge_message(account, seen, || *is_by_key)) {
+            match seen.as_ref().map(|seen| self.judge_message(message, seen, || *is_by_key)) {
                 Some(Ok(())) => return Ok(message),
                 Some(Err(refusal)) => drop(first.get_or_insert(refusal)),
                 None => {}
@@ -81,10 +74,11 @@ impl Pipeline {
 
     fn judge_message(
         &self,
-        account: Address,
+        message: &SignedMessage,
         seen: &AskedHolders,
         is_by_key: impl FnOnce() -> bool,
     ) -> Result<(), MessageRefusal> {
+        let account = message.account;
         let may_act = self.owners.may_act(&seen.holders(), account);
         let holder = seen.iter().find(|one| may_act && one.address == account);
         let holder = holder.ok_or(MessageRefusal::PrincipalNotAllowed)?;
@@ -93,6 +87,8 @@ impl Pipeline {
                 return Err(MessageRefusal::UnsupportedAccount);
             }
             holder.accepts
+        } else if message.signature.deploys_account() {
+            return Err(MessageRefusal::UnsupportedAccount);
         } else {
             is_by_key()
         };

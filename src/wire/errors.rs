@@ -229,6 +229,7 @@ const fn kind_of(refusal: MessageRefusal) -> (u16, &'static str) {
         | MessageRefusal::NonceRequired
         | MessageRefusal::UnsupportedAlgorithm
         | MessageRefusal::BadSignature
+        | MessageRefusal::Compact
         | MessageRefusal::PrincipalNotAllowed => (401, "SIGNATURE_INVALID"),
     }
 }
@@ -273,7 +274,9 @@ impl Row {
             400 => json!({ "field": "Signature-Input", "received": null }),
             _ => json!({ "agentId": agent.map(AgentId::to_string) }),
         };
-        let message = format!("The request's signature is refused: {}", code.replace('_', " "));
+        let is_compact = refusal == MessageRefusal::Compact;
+        let form = if is_compact { "; it is compact (ERC-2098), and all 65 bytes are needed" } else { "" };
+        let message = format!("The request's signature is refused: {}{form}", code.replace('_', " "));
         let row = Self { reason: Some(code), ..Self::new(status, error_type, message, details) };
         match retry_after {
             Some(retry_after) => row.with(RETRY_AFTER, retry_after.seconds()),

@@ -12,13 +12,14 @@ use crate::support::client::{Answer, Connection, with};
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
 use crate::support::settings::Settings;
-use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
+use crate::support::signing::{ALICE, Account, BOB, DEPLOYER, wrapped};
 use crate::support::stop::Stop;
 use crate::support::time::Stopwatch;
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_wallet_verifies_and_manages_keys_with_65_bytes_or_more_each_signature_once,
+    a_wrapped_signature_counts_once_its_wallet_is_there,
     the_signature_of_another_key_message_or_agent_is_401,
     after_a_transfer_the_old_wallet_is_401_and_the_new_owner_is_heard,
     a_wallet_that_lies_reverts_or_burns_gas_is_401,
@@ -103,6 +104,16 @@ fn a_wallet_verifies_and_manages_keys_with_65_bytes_or_more_each_signature_once(
         let by_signature = service.verify_signature(&padded(&agent, bytes)).success(200);
         assert_eq!(with(&by_signature, "timestamp", None), with(&by_key, "timestamp", None));
     }
+}
+
+fn a_wrapped_signature_counts_once_its_wallet_is_there(world: &World) {
+    let service = Service::start(asking(world));
+    let signed = |agent: &Agent| {
+        let draft = agent.draft();
+        draft.body_with(&wrapped(&draft.signature()))
+    };
+    service.verify_signature(&signed(&of_a_wallet(world))).success(200);
+    service.verify_signature(&signed(&world.agent(4))).error(401, "SIGNATURE_INVALID");
 }
 
 fn the_signature_of_another_key_message_or_agent_is_401(world: &World) {

@@ -20,7 +20,7 @@ use crate::support::agents::{Agent, unknown_key};
 use crate::support::client::Answer;
 use crate::support::redis::Redis;
 use crate::support::relay::{Behaviour, Relay};
-use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
+use crate::support::signing::{ALICE, Account, BOB, DEPLOYER, wrapped};
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 
@@ -278,7 +278,9 @@ fn each_refusal_has_its_name_and_status_and_reaches_no_upstream(stage: &Stage) {
         (401, "no_acceptable_signature", input("tag=\"erc8128\"", "tag=\"other\"")),
         (401, "invalid_keyid", input(":0x", ":0X")),
         (401, "unsupported_chain", input("eip155:", "eip155:1")),
-        (401, "unsupported_account", bytes(&[0x64, 0x92].repeat(16))),
+        (401, "unsupported_account", bytes(&wrapped(&[1; 65]))),
+        (401, "bad_signature", bytes(&[1; 64])),
+        (401, "bad_signature", bytes(&[])),
         (401, "invalid_time", input("expires=", "expires=-")),
         (401, "request_not_yet_valid", change(&|it| Signing { created: it.created + 60, ..it })),
         (401, "request_expired", change(&|it| Signing { created: it.created - 100, ..it })),
@@ -513,6 +515,18 @@ fn a_contract_wallet_signs_requests_where_wallets_are_asked(stage: &Stage) {
     );
     assert_eq!(asking.gateway.ask(&signing.request()).status, 200);
     is_refused(&asking.gateway.ask(&signing.request()), 401, "nonce_reused");
+    // The same in a wrapper (ERC-6492).
+    let signing = get(stage, &agent, &agents_path());
+    let headers = signing.headers().into_iter().map(|(name, value)| match name.as_str() {
+        "Signature" => {
+            let signature =
+                BASE64_STANDARD.decode(value.trim_start_matches("s=:").trim_end_matches(':')).unwrap();
+            (name, format!("s=:{}:", BASE64_STANDARD.encode(wrapped(&signature))))
+        }
+        _ => (name, value),
+    });
+    let headers: Vec<_> = headers.collect();
+    assert_eq!(asking.gateway.ask(&Request::get(ACME, &signing.target).with_all(&headers)).status, 200);
 }
 
 fn every_dialect_that_carries_the_request_judges_its_signature(stage: &Stage) {

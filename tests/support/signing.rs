@@ -2,15 +2,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use alloy::primitives::{Address, U256, address, hex};
+use alloy::primitives::{Address, Bytes, U256, address, hex};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol;
-use alloy::sol_types::{Eip712Domain, SolStruct};
+use alloy::sol_types::{Eip712Domain, SolStruct, SolValue};
 use serde_json::{Value, json};
 
 use crate::support::secrets;
 use crate::support::time::unix_seconds;
+
+/// A signature in a wrapper that says how to deploy its account (ERC-6492).
+pub(crate) fn wrapped(signature: &[u8]) -> Vec<u8> {
+    let texts = (Address::repeat_byte(7), Bytes::from_static(b"deploys"), Bytes::copy_from_slice(signature));
+    [texts.abi_encode_params(), [0x64, 0x92].repeat(16)].concat()
+}
 
 sol! {
     struct Verification {

@@ -28,8 +28,6 @@ const HOSTS_MAX: usize = 256;
 /// How many routes a tenant may have.
 const ROUTES_MAX: usize = 1_000;
 
-const SIGNED_HOSTS: &str = "signed_hosts";
-
 const CREDENTIALS: [(&str, &str); 4] = [
     ("api_key", "api_key"),
     ("signature", "signature"),
@@ -97,13 +95,10 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         if digest == Some(DigestCheck::Before) {
             check_held(reader, proxy.as_ref().map(|proxy: &ProxyRules| proxy.body_bytes_max), credentials);
         }
-        let takes_bots = |route: &Route| {
-            route.access == RouteAccess::Public && route.bot_requests_per_minute.is_some() && !neighbours.lacks.bots
-        };
-        let is_signed = credentials.is_some_and(AcceptedCredentials::has_messages)
-            || routes.iter().flatten().any(takes_bots);
-        if let (true, Some(hosts), Some(named)) = (is_signed, &hosts, &signed_hosts) {
-            check_signed(reader, hosts, named);
+        let takes_bots = |route: &Route| route.bot_requests_per_minute.is_some() && !neighbours.lacks.bots;
+        let takes_messages = credentials.is_some_and(AcceptedCredentials::has_messages);
+        if takes_messages || routes.iter().flatten().any(takes_bots) {
+            signed_hosts.iter().for_each(|named| check_signed(reader, named));
         }
         let is_public = |route: &Route| route.access == RouteAccess::Public;
         if routes.as_ref().is_some_and(|routes| routes.iter().any(is_public)) {
@@ -146,22 +141,21 @@ fn signed_hosts(
     neighbours: &Neighbours,
     own: Option<&[HostPattern]>,
 ) -> Option<Vec<HostPattern>> {
-    let listed = reader.optional_texts(SIGNED_HOSTS, HOSTS_MAX, host)?.into_iter();
-    let listed = reader.check_items(SIGNED_HOSTS, listed.map(|host| neighbours.check_signed_host(host)))?;
-    let own = own.unwrap_or_default().iter().filter(|host| **host != HostPattern::Any).cloned();
-    Some(if listed.is_empty() { own.collect() } else { listed })
+    let listed = reader.optional_texts("signed_hosts", HOSTS_MAX, host)?.into_iter();
+    let listed = reader.check_items("signed_hosts", listed.map(|host| neighbours.check_signed_host(host)))?;
+    let all = if listed.is_empty() { own?.to_vec() } else { listed };
+    Some(all.into_iter().filter(|host| *host != HostPattern::Any).collect())
 }
 
 /// Whoever a request was signed for may send it on, with whatever `Host` was signed.
-fn check_signed(reader: &mut Reader, own: &[HostPattern], named: &[HostPattern]) {
+fn check_signed(reader: &mut Reader, named: &[HostPattern]) {
     if named.is_empty() {
-        let phrase = "is required where agents or bots sign their requests and hosts names none; write the hosts that they call";
-        reader.report(&[SIGNED_HOSTS], phrase);
+        let phrase = "has to name those that agents and bots call who sign their requests; \"*\" names none";
+        reader.report(&["signed_hosts"], phrase);
     }
     let is_wide = |host: &HostPattern| matches!(host, HostPattern::Below(_));
-    if !reader.is_given(SIGNED_HOSTS) && own.iter().any(is_wide) {
-        let phrase = "let what is signed for any host below a \"*.\" count here: if others serve some of these, list your own in \
-                      signed_hosts";
+    if !reader.is_given("signed_hosts") && named.iter().any(is_wide) {
+        let phrase = "let what is signed for any host below a \"*.\" count here; if others serve some, list yours in signed_hosts";
         reader.warn(&["hosts"], phrase);
     }
 }

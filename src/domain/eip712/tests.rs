@@ -12,6 +12,7 @@ mod vectors;
 
 use super::{Eip712Domain, KeyOperation, SigningDomain};
 use crate::domain::agent_id::AgentId;
+use crate::domain::fixture::wrapped;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
@@ -152,6 +153,36 @@ fn where_contracts_are_asked_65_to_4096_bytes_are_a_signature_and_longer_ones_re
     assert_eq!((long.recover(&DIGEST), format!("{long:?}")), (None, "SignatureBytes(…)".to_owned()));
     for text in [format!("{hex}00"), format!("0x{hex}0"), format!("0x0x{hex}"), format!("0x{hex}zz")] {
         assert!(parse(&text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_wrapped_signature_is_the_wallets_own_and_a_short_or_compact_one_is_none_wherever_it_comes_from() {
+    let read = |bytes: &[u8]| SignatureFormat::Contracts.parse(&format!("0x{}", hex::encode(bytes)));
+    for inner in [&SIGNATURE[..], &[1; 200]] {
+        for found in [read(&wrapped(inner)).unwrap(), SignatureBytes::of_message(&wrapped(inner)).unwrap()] {
+            assert_eq!((found.as_bytes(), found.deploys_account()), (inner, true));
+            assert_eq!(found.recover(&DIGEST), None, "no key signs for an account to be deployed");
+        }
+    }
+    let end = [0x64, 0x92].repeat(16);
+    let far = [&[0; 64][..], &[0xff; 32], &[0; 128], &end].concat();
+    let cut = [&wrapped(&[1; 200])[..96], &end].concat();
+    for none in [
+        &[][..],
+        &[1; 64],
+        &wrapped(&[]),
+        &wrapped(&[1; 64]),
+        &end,
+        &far,
+        &cut,
+        &[&[0; 64][..], &end].concat(),
+    ] {
+        assert!(read(none).is_err() && SignatureBytes::of_message(none).is_none(), "{none:?}");
+    }
+    for format in [SignatureFormat::Keys, SignatureFormat::Contracts] {
+        let phrase = "is compact (ERC-2098); write 0x and 130 hex characters, v at the end";
+        assert_eq!(format.parse(&format!("0x{}", "1f".repeat(64))).err(), Some(phrase));
     }
 }
 

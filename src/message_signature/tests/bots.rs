@@ -7,7 +7,7 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use http::HeaderMap;
 use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
 
-use super::{Request, TERMS};
+use super::{Request, TERMS, UNVERIFIED};
 use crate::domain::bot::BotSignature;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::signed_message::MessageRefusal;
@@ -102,6 +102,7 @@ fn each_part_of_a_signed_request_that_is_altered_is_not_signed() {
         (Request { method: "POST".into(), target: "/other".into(), ..vector() }, true),
         (Request { authority: "other.example".into(), ..vector() }, false),
         (vector().field("signature-agent", r#"agent2="https://signature-agent.test/""#), false),
+        (vector().field("signature-agent", r#"agent2="https://signature-agent.test";type=directory"#), false),
         (vector().field("signature-agent", r#"agent2="https://other.test""#), false),
         (
             vector()
@@ -121,6 +122,11 @@ fn each_part_of_a_signed_request_that_is_altered_is_not_signed() {
 #[test]
 fn a_signature_that_lacks_what_it_needs_names_no_domain() {
     assert_eq!(current().domain().as_deref(), Some("signature-agent.test"));
+    for more in [";type=directory", ";type=directory;more", ";more=1"] {
+        let value = format!(r#"agent2="https://signature-agent.test"{more}"#);
+        let request = current().field("signature-agent", &value);
+        assert_eq!(request.domain().as_deref(), Some("signature-agent.test"), "{more}");
+    }
     let agent = |value: &str| current().field("signature-agent", value);
     let at = |now| Request { now, ..current() };
     for request in [
@@ -232,7 +238,7 @@ fn signature_agent_is_read_once_for_however_many_signatures_and_members() {
     let list = |count: usize, form: fn(usize) -> String| (0..count).map(form).collect::<Vec<_>>();
     let agents = list(26, |number| format!("a{number}=\"https://a{number}.test\"")).join(", ");
     let members = list(26, |number| format!("\"signature-agent\";key=\"a{number}\"")).join(" ");
-    let signatures = list(8, |number| format!("a{number}=:AA==:")).join(", ");
+    let signatures = list(8, |number| format!("a{number}=:{UNVERIFIED}:")).join(", ");
     let account = format!("eip155:1:{}", super::ACCOUNT);
     for (tag, keyid, is_bots) in [("web-bot-auth", "k", true), ("erc8128", &*account, false)] {
         let covered = format!(r#""@scheme" "@authority" "@method" "@path" "@query" "x-agent-id" {members}"#);

@@ -1,6 +1,6 @@
 //! Each refusal by its name, from one request that is right.
 
-use super::{ACCOUNT, Request};
+use super::{ACCOUNT, MessageRefusal, Request, UNVERIFIED};
 use crate::message_signature::profile::{ERC_8128, ERC_8128_UNTAGGED, Terms};
 use crate::message_signature::{Content, Message};
 
@@ -31,6 +31,13 @@ fn signature_fields_that_are_no_dictionaries_are_signature_input_invalid() {
             "signature_input_invalid",
             "{bytes}"
         );
+    }
+    for (bytes, refusal) in [
+        (String::new(), MessageRefusal::BadSignature),
+        (format!("{}==", "A".repeat(86)), MessageRefusal::Compact),
+    ] {
+        let request = Request::signed().field("signature", &format!("request=:{bytes}:"));
+        assert_eq!(request.only().unwrap_err(), refusal, "shorter ones than a key's count nowhere");
     }
     for twice in ["\"@method\" \"@method\"", "@method", "1"] {
         let request = Request::signed().input("\"@method\"", twice);
@@ -228,7 +235,7 @@ fn a_later_good_signature_counts_and_the_first_refusal_stands_for_all() {
     let (input, signature) = (value("signature-input"), value("signature"));
     let bad = "a=(\"@method\");tag=\"erc8128\", b=();tag=\"erc8128\";alg, ";
     let both = good.clone().field("signature-input", &format!("{bad}{input}"));
-    let both = both.field("signature", &format!("a=:AA==:, b=:AA==:, {signature}"));
+    let both = both.field("signature", &format!("a=:{UNVERIFIED}:, b=:{UNVERIFIED}:, {signature}"));
     let (messages, first) = both.read(&[&ERC_8128]).unwrap().unwrap();
     assert_eq!((messages.len(), first.unwrap().code()), (1, "invalid_keyid"));
     // A signature without bytes is passed over too.
@@ -246,7 +253,7 @@ fn a_later_good_signature_counts_and_the_first_refusal_stands_for_all() {
 fn the_former_profile_counts_where_it_is_taken() {
     let covered = r#""@authority" "@method" "@path" "x-agent-id""#;
     let capitals = ACCOUNT.to_uppercase().replace("0X", "0x");
-    let former = Request::signed().with_signature(covered, "n", "AA==");
+    let former = Request::signed().with_signature(covered, "n", UNVERIFIED);
     let former = former
         .input(";tag=\"erc8128\"", "")
         .input(&format!("eip155:1:{ACCOUNT}"), &format!("erc8128:1:{capitals}"));

@@ -9,6 +9,7 @@ use super::forgotten::forgetful;
 use super::scripted::Reported;
 use super::{STAKES, START_SECS, Scene, agent, client, profile, signer, verdict};
 use crate::domain::denial::Denial;
+use crate::domain::fixture::wrapped;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::quota::Quota;
@@ -24,7 +25,8 @@ fn message(key: u8, account: Address, nonce: &str) -> SignedMessage {
     SignedMessage {
         account,
         digest,
-        signature: SignatureBytes::of_message(&signer(key).sign_hash_sync(&digest).unwrap().as_bytes()),
+        signature: SignatureBytes::of_message(&signer(key).sign_hash_sync(&digest).unwrap().as_bytes())
+            .unwrap(),
         claim: NonceClaim {
             nonce: Nonce::of_message(&account.to_string(), nonce),
             signed_at: UnixSeconds(START_SECS),
@@ -80,18 +82,36 @@ async fn an_account_with_code_is_asked_and_its_key_counts_for_nothing() {
         scene.chain.has_code.store(true, Ordering::SeqCst);
         assert_eq!(scene.verdict(&one(by(1, "a"))).await, without, "an EIP-7702 account has a key");
         scene.chain.accepts.store(true, Ordering::SeqCst);
-        let opaque = SignedMessage { signature: SignatureBytes::of_message(&[1; 8_192]), ..by(1, "a") };
+        let opaque =
+            SignedMessage { signature: SignatureBytes::of_message(&[1; 8_192]).unwrap(), ..by(1, "a") };
         assert_eq!(scene.verdict(&one(opaque)).await, with);
     }
 }
 
 #[tokio::test]
-async fn an_account_that_is_not_deployed_yet_is_unsupported_and_costs_no_read() {
+async fn a_wrapped_signature_counts_where_its_account_has_code_and_is_unsupported_elsewhere() {
+    let signature = SignatureBytes::of_message(&wrapped(&[1; 65])).unwrap();
+    let message = || one(SignedMessage { signature: signature.clone(), ..by(1, "a") });
     let scene = Scene::with(SignatureFormat::Contracts, None);
-    let wrapper = [&[0; 64][..], &[0x64, 0x92].repeat(16)].concat();
-    let signature = SignatureBytes::of_message(&wrapper);
-    assert_eq!(scene.verdict(&one(SignedMessage { signature, ..by(1, "a") })).await, "unsupported_account");
-    assert_eq!(scene.chain.all_calls(), 0);
+    assert_eq!(scene.verdict(&message()).await, "unsupported_account", "it is not deployed yet");
+    scene.chain.has_code.store(true, Ordering::SeqCst);
+    assert_eq!(scene.verdict(&message()).await, "bad_signature");
+    scene.chain.accepts.store(true, Ordering::SeqCst);
+    assert_eq!(scene.verdict(&message()).await, "admitted");
+    let keys = Scene::with(SignatureFormat::Keys, None);
+    assert_eq!(keys.verdict(&message()).await, "unsupported_account");
+}
+
+#[tokio::test]
+async fn each_question_to_a_known_holders_contract_costs_its_client_too() {
+    let scene = Scene::with(SignatureFormat::Contracts, Some(Quota::per_minute(2)));
+    *scene.chain.last_owner.lock() = Some(signer(1).address());
+    scene.chain.has_code.store(true, Ordering::SeqCst);
+    for nonce in ["a", "b"] {
+        assert_eq!(scene.verdict(&one(by(1, nonce))).await, "bad_signature");
+    }
+    assert_eq!(scene.verdict(&one(by(1, "c"))).await, "429");
+    assert_eq!(scene.chain.calls("ask_holders"), 2);
 }
 
 #[tokio::test]
@@ -102,8 +122,8 @@ async fn a_keys_signature_has_one_form() {
     let v = bytes[64];
     let low = [&bytes[..64], &[v - 27]].concat();
     let longer = [&bytes[..], &[0]].concat();
-    for other in [&low[..], &longer, &bytes[..64], &[]] {
-        let signature = SignatureBytes::of_message(other);
+    for other in [&low[..], &longer] {
+        let signature = SignatureBytes::of_message(other).unwrap();
         let message = SignedMessage { signature, ..right.clone() };
         assert_eq!(scene.verdict(&one(message)).await, "bad_signature", "{}", other.len());
     }

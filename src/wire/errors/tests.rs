@@ -13,6 +13,7 @@ use crate::domain::eip712::Eip712Domain;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::RetryAfter;
+use crate::domain::signed_message::MessageRefusal;
 use crate::domain::tier::Tier;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::ChainFault;
@@ -245,4 +246,16 @@ fn each_row_carries_its_headers_in_their_order() {
             assert_eq!(all.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         }
     }
+}
+
+#[test]
+fn a_compact_signature_is_named() {
+    let refused = Refusal::from(Denial::of_message(None, MessageRefusal::Compact));
+    let (error_type, answer) = ErrorCause::from(refused).gateway_answer(0);
+    let text = String::from_utf8(answer.body().clone()).unwrap();
+    assert_eq!((answer.status().as_u16(), error_type), (401, "SIGNATURE_INVALID"));
+    assert!(
+        text.contains("it is compact (ERC-2098)") && text.contains("\"reason\":\"bad_signature\""),
+        "{text}"
+    );
 }

@@ -206,7 +206,10 @@ fn signatures_count_for_hosts_that_are_listed_or_those_of_the_tenant_that_are_na
     };
     let hosts = ("hosts", "['A.example', '*', '*.b.example']");
     assert_eq!(counting(&[hosts]), "a.example *.b.example");
-    assert_eq!(counting(&[hosts, ("signed_hosts", "['C.example', '*.d.example']")]), "c.example *.d.example");
+    assert_eq!(
+        counting(&[hosts, ("signed_hosts", "['C.example', '*', '*.d.example']")]),
+        "c.example *.d.example"
+    );
 }
 
 #[test]
