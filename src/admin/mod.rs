@@ -128,7 +128,7 @@ impl WholeService for Admin {
         let answer = match endpoint {
             Endpoint::Metrics => return self.scrape(),
             Endpoint::Livez => return Ok(answers::alive()),
-            Endpoint::Readyz => return Ok(answers::readiness(&self.readiness.first_report().await)),
+            Endpoint::Readyz => return Ok(answers::readiness(&self.readiness.first_report().await, None)),
             Endpoint::Status => {
                 json(&status::of(&self.readiness.report(), &self.metrics.gather(), self.facts.status()))
             }

@@ -33,7 +33,7 @@ impl Api {
             Endpoint::RevokeKey => self.revoke_key(request, notes).await,
             Endpoint::KeyStatus => self.key_status(request).await,
             Endpoint::Livez => Ok(answers::alive()),
-            Endpoint::Readyz => Ok(answers::readiness(&self.readiness.first_report().await)),
+            Endpoint::Readyz => Ok(answers::readiness(&self.readiness.first_report().await, request.query)),
             Endpoint::Signing => {
                 let ApiRules { console, access, discovery, .. } = &self.rules;
                 let gateway_url = console.gateway_url.as_ref().map(RpcUrl::base);

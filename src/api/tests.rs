@@ -126,6 +126,7 @@ fn each_answer_carries_the_headers_of_limits_waits_and_help_that_it_can_have() {
                 // Nonces may have been lost: `Retry-After` says when to sign again.
                 "400" if has_nonce => &["Retry-After"],
                 "401" => &["Link"],
+                "500" | "503" => &["Retry-After"],
                 _ => &[],
             };
             let names: BTreeSet<&str> = names.into_iter().collect();

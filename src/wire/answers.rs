@@ -2,6 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use crate::domain::quota::Allowance;
 use crate::pipeline::custody::{IssuedKey, KeyStatus};
 use crate::pipeline::readiness::{Health, Report};
 use crate::ports::chain::ChainFault;
-use crate::wire::headers::{JSON, NO_STORE, write_allowance};
+use crate::wire::headers::{COME_BACK, JSON, NO_STORE, write_allowance};
 
 /// A whole answer.
 pub(crate) type Answer = Response<Vec<u8>>;
@@ -63,9 +64,13 @@ pub(crate) fn alive() -> Answer {
     success(StatusCode::OK, &serde_json::json!({ "status": "ok" }), None)
 }
 
+/// The query of `GET /readyz` by which balancers ask: 200 also while store or chain fail, which replicas share.
+const FOR_BALANCERS: &str = "for=balancer";
+
 /// 200 or 503 of `GET /readyz`. What works, but not as well as it should, is named in a field of its own, which is absent
 /// otherwise.
-pub(crate) fn readiness(report: &Report) -> Answer {
+pub(crate) fn readiness(report: &Report, query: Option<&str>) -> Answer {
+    let is_for_balancers = query == Some(FOR_BALANCERS);
     let word = |health: &Health| match health {
         Ok(()) => "ok",
         Err(fault) if fault.downcast_ref().is_some_and(|fault: &ChainFault| fault.is_behind) => "behind",
@@ -73,6 +78,8 @@ pub(crate) fn readiness(report: &Report) -> Answer {
     };
     let (status, ready) = if report.is_ready() {
         (StatusCode::OK, "ready")
+    } else if is_for_balancers && !report.is_stopping {
+        (StatusCode::OK, "partly")
     } else {
         let why = if report.is_stopping { "stopping" } else { "unavailable" };
         (StatusCode::SERVICE_UNAVAILABLE, why)
@@ -88,7 +95,16 @@ pub(crate) fn readiness(report: &Report) -> Answer {
     if let Some(fields) = body.as_object_mut().filter(|_| !degraded.is_empty()) {
         fields.insert("degraded".to_owned(), serde_json::json!(degraded));
     }
-    success(status, &body, None)
+    if is_for_balancers {
+        let (store, agents) = (report.store.is_ok(), report.store.is_ok() && report.chain.is_ok());
+        let public = ["public_routes"].into_iter().chain(store.then_some("limited_public_routes"));
+        body["serves"] = public.chain(agents.then_some("agents")).collect();
+    }
+    let mut answer = success(status, &body, None);
+    if status != StatusCode::OK {
+        answer.headers_mut().insert(RETRY_AFTER, COME_BACK);
+    }
+    answer
 }
 
 /// The typed data of a request, without the message: of a verification, or of the own type of a change of a key. The types are

@@ -192,8 +192,7 @@ impl ErrorCause {
                 503,
                 "OVERLOADED",
                 "The gateway has no room for the request at the moment; try again later",
-            )
-            .with(RETRY_AFTER, HeaderValue::from_static("1")),
+            ),
             Self::TooManyInFlight { agent, tier, limit, max } => Row::rate_limited(
                 format!("The agent has {max} requests under way, as many as it may have at once"),
                 Some(agent),

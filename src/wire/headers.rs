@@ -23,6 +23,9 @@ const WINDOW_SECS: u64 = MINUTE_MICROS / 1_000_000;
 /// Every answer of ours that has a body has this type.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// The seconds after which a client may come back to a fault or to a full gateway: so often the service asks node and store again.
+pub(crate) const COME_BACK: HeaderValue = HeaderValue::from_static("1");
+
 /// Answers hold keys and moments: nothing of them may be kept on the way.
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 

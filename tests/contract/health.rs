@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
     a_hung_node_makes_unready_within_the_time_limit,
     a_hung_node_hides_nothing_of_the_store_from_scrape_page_and_probe,
     readiness_comes_and_goes_with_the_node,
+    balancers_are_told_what_goes_on_while_the_chain_is_away,
     a_node_of_another_chain_makes_unready_and_the_log_says_so,
 ];
 
@@ -113,6 +114,28 @@ fn readiness_comes_and_goes_with_the_node(world: &World) {
         relay.reopen();
         until("ready again", SOON, || (service.get("/readyz").status == 200).then_some(()));
     }
+}
+
+fn balancers_are_told_what_goes_on_while_the_chain_is_away(world: &World) {
+    const PATH: &str = "/readyz?for=balancer";
+    let mut relay = Relay::new(world.chain().node);
+    let node = format!("http://{}", relay.address);
+    let service = Service::start(world.settings().set("chain.rpc_urls", vec![node]));
+    let serves = |status: &str, chain: &str, serves: &[&str]| {
+        let checks = json!({ "store": "ok", "chain": chain });
+        json!({ "status": status, "checks": checks, "serves": serves })
+    };
+    let all = serves("ready", "ok", &["public_routes", "limited_public_routes", "agents"]);
+    assert_eq!(service.get(PATH).success(200), all);
+    relay.close();
+    until("unready", SOON, || (service.get("/readyz").status == 503).then_some(()));
+    let some = serves("partly", "error", &["public_routes", "limited_public_routes"]);
+    assert_eq!(service.get(PATH).success(200), some);
+    for other in ["/readyz?", "/readyz?for=balancers", "/readyz?x=1&for=balancer", "/readyz?for=balancer&x=1"]
+    {
+        assert_eq!(service.get(other).success(503), unready(), "{other}");
+    }
+    assert_eq!(service.get("/readyz").header("retry-after"), Some("1"));
 }
 
 fn a_node_of_another_chain_makes_unready_and_the_log_says_so(world: &World) {

@@ -176,6 +176,53 @@ fn rendered(arguments: &[&str]) -> Option<String> {
     passes("helm", &[&base, arguments].concat(), &root().join("deploy/helm"))
 }
 
+#[test]
+fn users_families_of_addresses_and_ways_in_can_be_left_to_the_platform() {
+    let values = "podSecurityContext: {runAsUser: null, runAsGroup: null, fsGroup: null}\nworkers: 0\nlistenHost: 0.0.0.0\n\
+                  service: {type: LoadBalancer, externalTrafficPolicy: Local, loadBalancerClass: example.com/lb,\n  \
+                  ipFamilyPolicy: PreferDualStack, ipFamilies: [IPv6, IPv4]}\nauthz: {enabled: true, secret: asked}";
+    let Some(platform) = rendered_with(values) else { return };
+    assert_ne!(is_valid(&platform), Some(false), "{platform}");
+    let found = objects(&platform);
+    let context = &find(&found, "Deployment")["spec"]["template"]["spec"]["securityContext"];
+    assert_eq!(context["runAsNonRoot"].as_bool(), Some(true));
+    assert!(
+        ["runAsUser", "runAsGroup", "fsGroup"].iter().all(|key| context[*key].is_badvalue()),
+        "{context:?}"
+    );
+    assert!(!platform.contains("LISTEN__WORKERS") && platform.contains("0.0.0.0:8000\\\"]"));
+    let services = found.iter().filter(|object| object["kind"].as_str() == Some("Service"));
+    let families = services.map(|service| {
+        let families: Vec<&str> = items(&service["spec"]["ipFamilies"]).map(text).collect();
+        (text(&service["spec"]["ipFamilyPolicy"]), families)
+    });
+    assert_eq!(families.collect::<Vec<_>>(), vec![("PreferDualStack", vec!["IPv6", "IPv4"]); 4]);
+    let spec = &named(&found, "Service", "agents").unwrap()["spec"];
+    let way = ["type", "externalTrafficPolicy", "loadBalancerClass"].map(|key| text(&spec[key]));
+    assert_eq!(way, ["LoadBalancer", "Local", "example.com/lb"]);
+
+    let usual = objects(&rendered(&[]).unwrap());
+    let container = container(find(&usual, "Deployment"));
+    let listens = items(&container["env"]).filter(|variable| text(&variable["value"]).contains(":80"));
+    assert!(listens.map(|variable| text(&variable["value"])).all(|at| at.contains("[::]:")));
+    let spec = &named(&usual, "Service", "agents").unwrap()["spec"];
+    assert!(["externalTrafficPolicy", "ipFamilyPolicy"].iter().all(|key| spec[*key].is_badvalue()));
+    // Without a limit of processors the program would have a thread for each of the node's.
+    let has_workers = items(&container["env"]).any(|variable| text(&variable["name"]).ends_with("WORKERS"));
+    assert!(has_workers || !container["resources"]["limits"]["cpu"].is_badvalue());
+}
+
+#[test]
+fn a_gateway_in_the_cluster_asks_at_the_port_of_the_chart() {
+    let Some(rendered) = rendered_with("authz: {enabled: true, secret: asked}") else { return };
+    let objects = objects(&rendered);
+    let port =
+        named(&objects, "Service", "agents-authz").unwrap()["spec"]["ports"][0]["port"].as_i64().unwrap();
+    for file in ["istio.yaml", "envoy-gateway.yaml"] {
+        assert!(read(&format!("conf/behind/{file}")).contains(&format!("port: {port}\n")), "{file}");
+    }
+}
+
 /// Values of a chart with everything that a user may add to a pod.
 const FURTHER: &str = r#"
 autoscaling: {enabled: false}
@@ -288,12 +335,17 @@ fn the_manifests_confine_the_process_probe_it_and_wait_until_it_has_drained() {
         assert_eq!(security["readOnlyRootFilesystem"].as_bool(), Some(true));
         assert_eq!(security["allowPrivilegeEscalation"].as_bool(), Some(false));
         assert_eq!(text(&security["capabilities"]["drop"][0]), "ALL");
-        for (probe, path) in [("livenessProbe", "/livez"), ("readinessProbe", "/readyz")] {
+        // An outage of store or chain takes no pod out that has reached both once.
+        for (probe, path) in [
+            ("startupProbe", "/readyz"),
+            ("livenessProbe", "/livez"),
+            ("readinessProbe", "/readyz?for=balancer"),
+        ] {
             assert_eq!(text(&container[probe]["httpGet"]["path"]), path);
         }
-        let number = |key: &str| container["readinessProbe"][key].as_i64().unwrap();
+        let number = |key: &str| container["startupProbe"][key].as_i64().unwrap();
         let unready = number("periodSeconds") * number("failureThreshold");
-        assert!(unready >= 10, "a failover of Redis takes all replicas out of service after {unready} s");
+        assert!(unready >= 300, "new pods are started again after {unready} s of an outage");
     }
 }
 
@@ -483,6 +535,23 @@ fn metrics_are_open_to_those_who_are_named_and_no_policy_names_a_port_that_there
     );
     let words = refusal("authz: {enabled: true}").unwrap();
     assert!(words.contains("authz.secret: name a Secret"), "{words}");
+    let config = |line: &str| {
+        format!("authz: {{enabled: true}}\nconfig: |\n  [store]\n  kind = 'redis'\n  [authz.tls]\n  {line}\n")
+    };
+    for line in [
+        "# client_ca = '/etc/ca'",
+        "cert = '/etc/client_ca'",
+        "cert = 'x' # client_ca = '/etc/ca'",
+        "client_ca = ''",
+    ] {
+        assert!(refusal(&config(line)).unwrap().contains("authz.secret: name a Secret"), "{line}");
+    }
+    for line in ["client_ca = '/etc/ca'", "tls = { client_ca = \"/etc/ca\" }"] {
+        assert!(rendered_with(&config(line)).is_some(), "{line}");
+    }
+    let by_variable =
+        "authz: {enabled: true}\nextraEnv: [{name: TIERGATE__AUTHZ__TLS__CLIENT_CA, value: /etc/ca}]";
+    assert!(rendered_with(by_variable).is_some());
     let without = rendered_with("networkPolicy: {enabled: false}").unwrap();
     assert!(!without.contains("kind: NetworkPolicy"));
 }

@@ -71,6 +71,7 @@ fn during_the_delay_readiness_is_503_and_everything_else_is_served(stage: &Stage
         Some(gateway.service.get("/readyz")).filter(|answer| answer.status != 200)
     });
     assert_eq!(unready.success(503), json!({ "status": "stopping", "checks": checks }));
+    assert_eq!(gateway.service.get("/readyz?for=balancer").status, 503);
     served(&mut kept);
     gateway.signal("TERM");
     ends(gateway);

@@ -1,11 +1,12 @@
 //! A row of the error table, and how it becomes an answer.
 
-use http::header::WWW_AUTHENTICATE;
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::wire::answers::{self, Answer};
+use crate::wire::headers::COME_BACK;
 
 /// The credential that an unproven client may show at the gateway (RFC 9110, section 11.6.1).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"agents\"");
@@ -47,7 +48,10 @@ impl Row {
     }
 
     pub(super) fn bare(status: u16, error_type: &'static str, message: impl Into<String>) -> Self {
-        let (headers, gateway_headers) = (HeaderMap::with_capacity(8), HeaderMap::new());
+        let (mut headers, gateway_headers) = (HeaderMap::with_capacity(8), HeaderMap::new());
+        if matches!(status, 500 | 503) {
+            headers.insert(RETRY_AFTER, COME_BACK);
+        }
         Self {
             status,
             error_type,

@@ -29,6 +29,7 @@ fn check(rows: Vec<Row>) {
         let (named, answer) = cause.answer(1_700_000_000_123);
         assert_eq!((named, answer.status().as_u16()), (error_type, status));
         assert_eq!(cause.is_unauthenticated(), status == 401, "{error_type}");
+        assert!(answer.headers().contains_key("retry-after") || !matches!(status, 500 | 503), "{error_type}");
         assert_eq!(answer.headers()["content-type"], "application/json");
         let body: Value = serde_json::from_slice(answer.body()).unwrap();
         assert_eq!(body["timestamp"], json!(1_700_000_000_123_u64));
@@ -230,6 +231,7 @@ fn each_row_carries_its_headers_in_their_order() {
         (ErrorCause::MethodNotAllowed { allow: "GET, HEAD" }, vec![("allow", "GET, HEAD")], vec![]),
         (denied(forgotten(9)), vec![("retry-after", "5")], vec![]),
         (ErrorCause::Overloaded, vec![("retry-after", "1")], vec![]),
+        (ErrorCause::Internal, vec![("retry-after", "1")], vec![]),
         (
             denied(Denial::RateLimited { agent, tier: Some(Tier::Silver), limit: 16, retry_after }),
             vec![("x-ratelimit-limit", "16"), ("x-ratelimit-remaining", "0"), ("retry-after", "42")],

@@ -15,6 +15,30 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
 {{/*
+The families of addresses that a Service has.
+*/}}
+{{- define "tiergate.families" -}}
+{{- with .Values.service.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .Values.service.ipFamilies }}
+ipFamilies: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/*
+Not empty if the listener for other gateways asks for a certificate. A comment asks for none.
+*/}}
+{{- define "tiergate.asksForCertificate" -}}
+{{- regexFind `(?m)^[^#\n]*\bclient_ca\s*=\s*["'][^"'\s]` .Values.config -}}
+{{- range .Values.extraEnv -}}
+{{- if eq .name "TIERGATE__AUTHZ__TLS__CLIENT_CA" -}}
+{{- .value -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
 Refuses the embedded store where its folder is on the read-only root, and where two processes would open it.
 */}}
 {{- define "tiergate.checkStore" -}}
