@@ -51,7 +51,8 @@ core.register_action("tiergate", { "http-req" }, function(txn, url, secret, mill
     headers["x-authz-upgrade"] = received["upgrade"] and { received["upgrade"][0] }
     headers["x-authz-secret"] = { secret }
     headers["x-forwarded-method"] = { txn.f:method() }
-    headers["x-forwarded-host"] = { txn.f:req_hdr("host") or "" }
+    -- The whole line: `req_hdr` would give the last of "a,b".
+    headers["x-forwarded-host"] = { txn.f:req_fhdr("host") or "" }
     headers["x-forwarded-uri"] = { txn.f:pathq() }
     headers["x-forwarded-proto"] = { txn.f:ssl_fc() == 1 and "https" or "http" }
     headers["x-forwarded-for"] = headers["x-forwarded-for"] or {}

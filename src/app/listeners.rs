@@ -20,7 +20,7 @@ use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tier::Tier;
 use crate::files;
-use crate::gateway::authz::{Authz, AuthzDoor};
+use crate::gateway::authz::{Authz, AuthzDoor, TenantSecret};
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::policy::forwarded::Believed;
 use crate::gateway::relay::pool::{self, Pool};
@@ -115,9 +115,7 @@ impl App {
         }
         let secrets = authz.secret_file.clone().map(|path| files::secret(&SecretSource::File(path)));
         let secrets = secrets.transpose().map_err(StartError::from)?;
-        // An empty line would be the secret of whoever sends none.
-        let lines = secrets.iter().flat_map(|secrets| secrets.reveal().lines());
-        let secrets = lines.filter(|line| !line.is_empty()).map(Secret::new).collect();
+        let secrets = secrets.map(|secrets| secrets.reveal().lines().filter_map(tenant_secret).collect());
         let tls = self.tenants.authz_certificates().map(|store| {
             let ca = authz.client_ca.as_deref();
             server_config(store, Protocols::Http1OrHttp2, ca).map_err(|problems| problems.join("; "))
@@ -169,6 +167,13 @@ impl App {
         let listening = Listening::plain("admin", from_ref(&settings.listen.admin), ADMIN_CONNECTIONS);
         self.process.open_whole(admin, listening)
     }
+}
+
+/// The secret of a line `secret` or `tenant:secret`. An empty one would be the secret of whoever sends none.
+fn tenant_secret(line: &str) -> Option<TenantSecret> {
+    let (tenant, secret) =
+        line.split_once(':').map_or((None, line), |(tenant, secret)| (Some(tenant.into()), secret));
+    (!secret.is_empty()).then(|| (tenant, Secret::new(secret)))
 }
 
 /// The terms of requests that are signed themselves.

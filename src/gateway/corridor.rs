@@ -4,8 +4,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tokio::time::timeout;
-
 use crate::domain::client::ClientNet;
 use crate::domain::quota::Allowance;
 use crate::domain::routing::Decision;
@@ -235,12 +233,12 @@ impl Gateway {
         // A read of the chain may take seconds. Keys ask for no leave: a neighbour's flood would use it up, and refuse good ones.
         let asking = ask.credential.is_signed().then(|| self.room.ask(client)).transpose();
         let _asking = asking.map_err(|full| overloaded(site, full))?; // 503
-        let verifying = self.pipeline.verify(&ask);
         let standing = match self.rules.verify_time_max {
             Some(time_max) => {
-                timeout(time_max, verifying).await.map_err(|_| overloaded(site, Full::Process))?
-            } // 503
-            None => verifying.await,
+                let verified = self.pipeline.verify_within(&ask, time_max).await;
+                verified.map_err(|_| overloaded(site, Full::Process))? // 503
+            }
+            None => self.pipeline.verify(&ask).await,
         };
         notes.step("verify", &self.clock);
         let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)))?;

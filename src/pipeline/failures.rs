@@ -52,8 +52,9 @@ pub(crate) struct FailureBudget {
     clock: Arc<dyn Clock>,
 }
 
-/// One of a client's refused credentials, taken in advance. It is given back if the request is admitted, and counts
-/// otherwise: a contract that accepts everything costs calls without end if its agent is then refused for its tier.
+/// One of a client's refused credentials, taken in advance. It is given back if the request is admitted or a fault of ours
+/// ends it, and counts otherwise: a contract that accepts everything costs calls without end if its agent is then refused
+/// for its tier.
 pub(super) struct Deposit {
     budget: Arc<FailureBudget>,
     client: ClientNet,
@@ -142,7 +143,7 @@ impl FailureBudget {
         place.ok_or_else(|| denial.clone())
     }
 
-    /// Counts an outcome that was a refused credential. A deposit counts whatever the refusal is.
+    /// Counts an outcome that was a refused credential. A deposit counts whatever the denial is.
     pub(super) fn note<T>(
         &self,
         client: ClientNet,
@@ -150,7 +151,8 @@ impl FailureBudget {
         outcome: &Result<T, Refusal>,
     ) {
         match (deposit, outcome, self.limit) {
-            (Some(mut deposit), Ok(_), _) => deposit.is_given_back = true,
+            (Some(_), Err(Refusal::Denied(_)), _) => {}
+            (Some(mut deposit), _, _) => deposit.is_given_back = true,
             (None, Err(Refusal::Denied(denial)), Some(quota)) if is_refused_credential(denial) => {
                 self.clients.hit(&client, quota, self.clock.monotonic_micros());
             }

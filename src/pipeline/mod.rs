@@ -21,6 +21,10 @@ mod principal;
 mod read_time;
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
@@ -33,7 +37,7 @@ use crate::domain::signature::SignatureFormat;
 use crate::domain::tier::{PerTier, Tier};
 use crate::domain::tiers::Tiers;
 use crate::pipeline::credential::Ask;
-use crate::pipeline::failures::{CLIENTS_MAX, FailureBudget};
+use crate::pipeline::failures::{CLIENTS_MAX, Deposit, FailureBudget};
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
 use crate::pipeline::owner::OwnerCheck;
 use crate::pipeline::permit::Permit;
@@ -151,18 +155,36 @@ impl Pipeline {
     /// The first half of [`Self::admit`]: authenticates, and checks the tier. Uses up neither nonce nor window, so that a
     /// caller may still refuse the request for reasons of its own.
     pub async fn verify(&self, ask: &Ask<'_>) -> Result<Standing, Refusal> {
+        self.verify_with(ask, &mut None).await
+    }
+
+    /// The same in so much time. If that runs out, no budget of the client's pays for it.
+    pub async fn verify_within(
+        &self,
+        ask: &Ask<'_>,
+        max: Duration,
+    ) -> Result<Result<Standing, Refusal>, Elapsed> {
         let mut deposit = None;
-        let outcome = match self.authenticate(ask, &mut deposit).await {
+        let outcome = timeout(max, self.verify_with(ask, &mut deposit)).await;
+        outcome.inspect_err(|_| self.failures.note::<()>(ask.client, deposit.take(), &Ok(())))
+    }
+
+    async fn verify_with(
+        &self,
+        ask: &Ask<'_>,
+        deposit: &mut Option<Box<Deposit>>,
+    ) -> Result<Standing, Refusal> {
+        let outcome = match self.authenticate(ask, deposit).await {
             Ok(principal) => self.stand(principal, ask).await, // 403, 404, 503
             Err(refusal) => Err(refusal),                      // 400 timestamp, 401, 404, 429, 503
         };
         match outcome {
             Ok(mut standing) => {
-                standing.deposit = deposit;
+                standing.deposit = deposit.take();
                 Ok(standing)
             }
             refused => {
-                self.failures.note(ask.client, deposit, &refused);
+                self.failures.note(ask.client, deposit.take(), &refused);
                 refused
             }
         }

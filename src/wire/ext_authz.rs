@@ -16,7 +16,6 @@ pub(crate) const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
 
 /// `HeaderAppendAction`.
 const APPEND_IF_EXISTS_OR_ADD: i32 = 0;
-const ADD_IF_ABSENT: i32 = 1;
 const OVERWRITE_IF_EXISTS_OR_ADD: i32 = 2;
 
 /// `CheckRequest`.
@@ -259,7 +258,10 @@ impl CheckResponse {
         let denied = Denied {
             status: Some(Status { code: parts.status.as_u16().into() }),
             headers: headers
-                .map(|(name, value)| option(name.as_str().to_owned(), value.as_bytes()))
+                // An answer of the gateway's own has none to add to: Envoy would drop what is added.
+                .map(|(name, value)| {
+                    option(name.as_str().to_owned(), value.as_bytes(), OVERWRITE_IF_EXISTS_OR_ADD)
+                })
                 .collect(),
             body: String::from_utf8(body).unwrap_or_default(),
         };
@@ -293,7 +295,7 @@ impl From<Facts<'_>> for Struct {
     }
 }
 
-/// Headers that stand there once each, but for `Vary`, which adds to the upstream's, and `Cache-Control`, which gives way to it.
+/// Headers that stand there once each, but for `Vary` and `Cache-Control`, which add to the upstream's.
 #[derive(Default)]
 pub(crate) struct HeaderList(Vec<HeaderOption>);
 
@@ -301,16 +303,15 @@ impl Lines for HeaderList {
     fn line(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
         let mut value = Vec::new();
         write(&mut value);
-        self.0.push(option(name.to_ascii_lowercase(), &value));
+        let action = match name {
+            "Vary" | "Cache-Control" => APPEND_IF_EXISTS_OR_ADD,
+            _ => OVERWRITE_IF_EXISTS_OR_ADD,
+        };
+        self.0.push(option(name.to_ascii_lowercase(), &value, action));
     }
 }
 
-fn option(key: String, value: &[u8]) -> HeaderOption {
-    let append_action = match &*key {
-        "vary" => APPEND_IF_EXISTS_OR_ADD,
-        "cache-control" => ADD_IF_ABSENT,
-        _ => OVERWRITE_IF_EXISTS_OR_ADD,
-    };
+fn option(key: String, value: &[u8], append_action: i32) -> HeaderOption {
     let value = String::from_utf8_lossy(value).into_owned();
     HeaderOption {
         header: Some(Header { key, value, raw_value: Vec::new() }),

@@ -7,6 +7,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 
+use crate::http1::fields::Fields;
 use crate::http1::writing::Lines;
 
 /// The type of every gRPC answer.
@@ -16,8 +17,9 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const DOMAIN: &[u8] = b"tiergate";
 
 /// True if the content type of a request is gRPC's. gRPC-Web is another protocol.
-pub(crate) fn is_spoken(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+pub(crate) fn is_spoken(fields: &impl Fields) -> bool {
+    let kind = fields.all().find(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE.as_str().as_bytes()));
+    let kind = kind.map(|(_, kind)| kind).unwrap_or_default();
     let (name, rest) = kind.split_at_checked(GRPC.as_bytes().len()).unwrap_or_default();
     name.eq_ignore_ascii_case(GRPC.as_bytes()) && matches!(rest.first(), None | Some(b'+' | b';'))
 }

@@ -2,7 +2,7 @@
 //! stripped; facts for the gateway's own rules.
 
 use bytes::Bytes;
-use http::{Request, Version};
+use http::{Method, Request, Version};
 
 use crate::rig::authz::{Asked, Decision, Dialect, Told};
 use crate::rig::case::{Case, cases};
@@ -20,6 +20,7 @@ pub(crate) const CASES: &[Case] = cases![
     many_checks_run_on_one_connection,
     no_spelling_of_our_headers_stays_on_a_request_that_passes,
     facts_are_told_to_the_gateways_own_rules,
+    a_client_that_speaks_grpc_is_refused_as_by_our_own_gateway,
 ];
 
 #[track_caller]
@@ -229,6 +230,27 @@ fn no_spelling_of_our_headers_stays_on_a_request_that_passes(stage: &Stage) {
     let told = Told::get(ACME, &public_path()).with("authorization", "Bearer eyJhbGciOi");
     let decision = told.check().ask(asked.authz).decision();
     assert!(!decision.stripped.contains(&"authorization".to_owned()), "{decision:?}");
+}
+
+fn a_client_that_speaks_grpc_is_refused_as_by_our_own_gateway(stage: &Stage) {
+    let asked = stage.asked();
+    let path = agents_path();
+    let call = Message::request(Method::POST, ACME, &path).with("content-type", "application/grpc");
+    let ours = h2c::ask(asked.site.gateway.address, &call).unwrap();
+    let told = Told::new("POST", ACME, &path).with("Content-Type", "application/grpc");
+    for check in [Check::of(&told), Check::raw(&told)] {
+        let refused = check.ask(asked.authz).decision();
+        assert!(!refused.passes && refused.answer.body.is_empty(), "{refused:?}");
+        assert_eq!((refused.answer.status, ours.status), (200, 200));
+        for name in ["content-type", "grpc-status", "grpc-message", "grpc-status-details-bin"] {
+            assert_eq!(refused.answer.header(name), ours.header(name), "{name}");
+        }
+    }
+    assert_eq!(ours.header("grpc-status"), Some("16"));
+    // Elsewhere 200 is leave.
+    for dialect in [Dialect::Forward, Dialect::Nginx, Dialect::Envoy] {
+        assert_eq!(asked.ask(dialect, &told).error().0, 401, "{dialect:?}");
+    }
 }
 
 fn facts_are_told_to_the_gateways_own_rules(stage: &Stage) {

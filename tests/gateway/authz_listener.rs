@@ -29,6 +29,7 @@ use crate::traces::{collector, trace_of, traced};
 
 pub(crate) const CASES: &[Case] = cases![
     a_gateway_without_one_of_the_secrets_is_refused,
+    a_secret_of_a_tenant_opens_no_other_tenant,
     with_an_authority_only_its_clients_ask_and_the_certificate_is_read_again,
     a_tenant_without_hosts_and_upstreams_is_asked_for,
     tenants_are_asked_for_without_a_gateway_of_ours,
@@ -88,6 +89,40 @@ fn a_gateway_without_one_of_the_secrets_is_refused(stage: &Stage) {
     }
     let log = asked.site.gateway.service.log();
     assert!(log.contains("without the secret of [authz]"), "{log}");
+}
+
+fn a_secret_of_a_tenant_opens_no_other_tenant(stage: &Stage) {
+    const NAME: &str = "X-Authz-Secret";
+    let (one, other, all) = ("of-the-first:tenant", "of-the-second-tenant", "of-every-tenant");
+    [one, other, all].iter().for_each(|secret| secrets::keep(secret));
+    let file = Files::new();
+    let lines = file.put("secrets", &format!("t:{one}\nelsewhere:{other}\n{all}\nnobody:\n:\n"));
+    let site = Site::of(stage).also(|_| Tenant::asked("elsewhere").public());
+    let asked = Asked::start(site.set("authz.secret_file", lines));
+    let alone = file.put("alone", "nobody:\n");
+    let none = Asked::start(Site::of(stage).set("authz.secret_file", alone));
+    for dialect in DIALECTS {
+        for (tenant, secret, passes) in [
+            ("t", one, true),
+            ("elsewhere", other, true),
+            ("t", all, true),
+            ("elsewhere", all, true),
+            ("t", other, false),
+            ("elsewhere", one, false),
+            ("t", "t:of-the-first:tenant", false),
+            ("t", "tenant", false),
+            ("elsewhere", "", false),
+            ("nobody", one, false),
+            ("nobody", "", false),
+            ("", one, false),
+        ] {
+            let said = ask_as(asked.authz, dialect, &public(tenant), &[(NAME, secret)]);
+            assert_eq!(said.passes, passes, "{dialect:?} {tenant} {secret}: {said:?}");
+            assert!(passes || tenant.is_empty() || said.error().0 == 503, "{dialect:?} {tenant} {secret}");
+        }
+        let said = ask_as(none.authz, dialect, &public("t"), &[]);
+        assert_eq!(said.error().0, 503, "{dialect:?}: a file without a secret opens to nobody");
+    }
 }
 
 fn with_an_authority_only_its_clients_ask_and_the_certificate_is_read_again(stage: &Stage) {

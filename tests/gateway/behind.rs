@@ -18,6 +18,7 @@ use crate::rig::credentials::signed;
 use crate::rig::identity::{everyone_is_gold, expected, graded, identity, normal, told};
 use crate::rig::scripts::{self, Cue};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
+use crate::rig::upstream::Then;
 use crate::support::agents::unknown_key;
 use crate::support::client::Answer;
 use crate::support::process::own_ip;
@@ -35,6 +36,8 @@ pub(crate) const CASES: &[Case] = cases![
     forged_identity_in_trailers_reaches_none_but_the_upstream_of_haproxy,
     no_client_has_its_identity_removed_by_naming_it_in_connection,
     each_tells_who_its_client_is_and_believes_no_client,
+    two_hosts_in_one_line_reach_no_upstream,
+    an_api_says_nothing_to_caches_and_pages_that_tiergate_would_not_over_grpc,
     every_refusal_arrives_whole_and_reaches_no_upstream,
     a_preflight_is_answered_where_the_dialect_can_and_a_document_nowhere,
     websockets_long_bodies_and_event_streams_pass,
@@ -233,6 +236,50 @@ fn each_tells_who_its_client_is_and_believes_no_client(stage: &Stage) {
     }
 }
 
+/// A server behind may take the first, where Tiergate judged the last.
+fn two_hosts_in_one_line_reach_no_upstream(stage: &Stage) {
+    let behind = stage.behind();
+    for other in &behind.others {
+        for host in [format!("evil.test,{ACME}"), format!("evil.test, {ACME}"), format!("{ACME},evil.test")] {
+            let path = public_path();
+            let answer = other.ask(&Request::get(&host, &path));
+            assert!((400..500).contains(&answer.status), "{}: {host}: {}", other.name, answer.text());
+            assert_eq!(behind.site.upstream.count_at(&path), 0, "{}: {host}", other.name);
+        }
+    }
+}
+
+fn an_api_says_nothing_to_caches_and_pages_that_tiergate_would_not_over_grpc(stage: &Stage) {
+    let behind = stage.behind();
+    for other in behind.others.iter().filter(|other| other.asks == Asks::EnvoyGrpc) {
+        let path = agents_path();
+        let said = "Cache-Control: max-age=60\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\n";
+        let answer = format!("HTTP/1.1 200 OK\r\n{said}Content-Length: 0\r\n\r\n");
+        behind.site.upstream.on(&path, scripts::bytes(answer, Then::Goes));
+        for origin in [PAGE, "https://evil.example"] {
+            let answer = other.ask(&Request::get(ACME, &path).key(behind.site.key()).with("Origin", origin));
+            assert_eq!(answer.status, 200, "{}: {}", other.name, answer.text());
+            let all = |name: &str| {
+                let named = answer.headers.iter().filter(|(header, _)| header.eq_ignore_ascii_case(name));
+                named.map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(",")
+            };
+            let directives = all("cache-control").replace(' ', "");
+            assert!(
+                directives.split(',').any(|directive| directive == "private"),
+                "{}: {directives}",
+                other.name
+            );
+            assert_eq!(
+                all("access-control-allow-origin"),
+                if origin == PAGE { PAGE } else { "" },
+                "{}",
+                other.name
+            );
+            assert_eq!(all("access-control-allow-credentials"), "", "{}", other.name);
+        }
+    }
+}
+
 /// Checks that a client was told of an error. Envoy shows none of those from 500 on that it got over HTTP.
 #[track_caller]
 fn is_told(other: &Other, answer: &Answer, status: u16, error_type: &str) {
@@ -317,7 +364,15 @@ fn a_preflight_is_answered_where_the_dialect_can_and_a_document_nowhere(stage: &
         let allowed = answer.header("access-control-allow-origin");
         let statuses = (answer.status, document.status);
         match other.asks {
-            Asks::EnvoyGrpc => assert_eq!((statuses, allowed), ((204, 401), Some(PAGE)), "{}", other.name),
+            Asks::EnvoyGrpc => {
+                assert_eq!((statuses, allowed), ((204, 401), Some(PAGE)), "{}", other.name);
+                assert_eq!(
+                    answer.header("vary"),
+                    Some("Origin"),
+                    "{}: no other page is told this",
+                    other.name
+                );
+            }
             Asks::Nginx | Asks::Caddy | Asks::HaProxy | Asks::EnvoyHttp => {
                 assert_eq!(statuses, (403, 401), "{}", other.name);
             }

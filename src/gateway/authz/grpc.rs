@@ -110,12 +110,15 @@ impl Authz {
     }
 
     async fn check(&self, stream: &mut HttpSession, peer: IpAddr) -> Result<CheckResponse, ErrorCause> {
-        if !self.knows(&stream.req_header().headers, peer) {
+        if !self.knows(&stream.req_header().headers, peer, None) {
             return Err(ErrorCause::Overloaded); // 503: it is no fault of the client's
         }
         let message = timeout(MESSAGE_TIME_MAX, read(stream)).await.map_err(|_| ErrorCause::TooSlow)??;
         let request = CheckRequest::decode(message).map_err(|_| MALFORMED)?;
         let asked = request.asked().ok_or(MALFORMED)?;
+        if !self.knows(&stream.req_header().headers, peer, Some(asked.tenant)) {
+            return Err(ErrorCause::Overloaded);
+        }
         let original = Original::of_check(&asked, peer)?;
         let fields = original.fields();
         let ctx = match self.judge(Dialect::Grpc, asked.tenant, &original, &fields).await {

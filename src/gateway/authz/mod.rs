@@ -32,6 +32,7 @@ use crate::serve::{Door, Slot, end_head};
 use crate::telemetry::faults::FaultLog;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
+use crate::wire::grpc::is_spoken;
 
 /// The header in which a gateway sends the secret.
 const SECRET: &str = "x-authz-secret";
@@ -43,10 +44,13 @@ const RESPELLED: ErrorCause =
 /// Judges the requests of other gateways.
 pub(crate) struct Authz {
     gateway: Arc<Gateway>,
-    /// Of which a gateway sends one; empty: any gateway may ask.
-    secrets: Vec<Secret>,
+    /// Of which a gateway sends one; `None`: any gateway may ask.
+    secrets: Option<Vec<TenantSecret>>,
     faults: FaultLog,
 }
+
+/// A secret, and the one tenant that it is good for; `None`: for all.
+pub(crate) type TenantSecret = (Option<Box<str>>, Secret);
 
 /// Somebody asks without the secret, for the log.
 #[derive(Debug, thiserror::Error)]
@@ -55,18 +59,22 @@ struct NoSecret(IpAddr);
 
 impl Authz {
     /// Judges by a gateway's corridor.
-    pub(crate) fn new(gateway: Arc<Gateway>, secrets: Vec<Secret>) -> Self {
+    pub(crate) fn new(gateway: Arc<Gateway>, secrets: Option<Vec<TenantSecret>>) -> Self {
         let faults = FaultLog::new("authz", Arc::clone(&gateway.clock));
         Self { gateway, secrets, faults }
     }
 
-    /// True if a call shows the secret, once.
-    fn knows(&self, fields: &impl Fields, peer: IpAddr) -> bool {
+    /// True if a call shows the secret, once. Where its tenant is known, a secret of that tenant or of all.
+    fn knows(&self, fields: &impl Fields, peer: IpAddr, tenant: Option<&str>) -> bool {
+        let Some(secrets) = &self.secrets else { return true };
         let mut shown = fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(SECRET.as_bytes()));
         let one = shown.next().map(|(_, value)| value).filter(|_| shown.next().is_none()).unwrap_or_default();
-        let is_any = |found: Choice, secret: &Secret| found | secret.reveal().as_bytes().ct_eq(one);
-        let is_known =
-            self.secrets.is_empty() || bool::from(self.secrets.iter().fold(Choice::from(0), is_any));
+        let is_for =
+            |of: &Option<Box<str>>| of.as_deref().zip(tenant).is_none_or(|(of, tenant)| of == tenant);
+        let good = secrets.iter().filter(|(of, _)| is_for(of));
+        let is_any =
+            |found: Choice, (_, secret): &TenantSecret| found | secret.reveal().as_bytes().ct_eq(one);
+        let is_known = bool::from(good.fold(Choice::from(0), is_any));
         if !is_known {
             self.faults.note(&NoSecret(peer));
         }
@@ -83,6 +91,8 @@ impl Authz {
     ) -> Result<Context, Answer> {
         let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
         ctx.request_id = Some(self.gateway.request_ids.of(fields));
+        // Their answers are 200, which is leave elsewhere.
+        ctx.speaks_grpc = dialect.takes_success() && is_spoken(fields);
         let outcome = self.corridor(dialect, tenant, original, fields, &mut ctx).await;
         let refused = outcome.err().map(|end| self.gateway.answer_to(end, &mut ctx));
         let told = (original.method(), original.target(), original.authority(), original.peer());
@@ -178,7 +188,7 @@ impl Authz {
         (dialect, tenant, target): (Dialect, &str, &str),
         call: &Request<'_>,
     ) -> Result<Vec<u8>, Result<Answer, ErrorCause>> {
-        if !self.knows(&call.fields, call.peer) {
+        if !self.knows(&call.fields, call.peer, Some(tenant)) {
             return Err(Err(ErrorCause::Overloaded)); // 503: it is no fault of the client's
         }
         if dialect.strips_by_names() && identity::is_respelled(&call.fields) {

@@ -220,11 +220,15 @@ async fn a_signature_that_a_contract_accepts_counts_unless_its_request_is_admitt
     for _ in 0..BUDGET / 3 {
         assert_eq!(scene.verdict(&by_contract()).await, "403");
     }
-    *scene.chain.owner.lock() = Reported::Down;
-    for _ in 0..BUDGET / 3 {
-        assert_eq!(scene.verdict(&by_contract()).await, "503");
+    let owner = std::mem::replace(&mut *scene.chain.owner.lock(), Reported::Down);
+    for _ in 0..BUDGET {
+        assert_eq!(scene.verdict(&by_contract()).await, "503", "a fault counts for nobody");
     }
-    let refused = usize::try_from(BUDGET).unwrap() - 1;
+    *scene.chain.owner.lock() = owner;
+    for _ in 0..BUDGET / 3 {
+        assert_eq!(scene.verdict(&by_contract()).await, "403");
+    }
+    let refused = usize::try_from(2 * BUDGET).unwrap() - 1;
     assert_eq!(scene.chain.calls("ask_holders"), asked + refused);
     for _ in 0..3 {
         assert_eq!(scene.verdict(&by_contract()).await, "429");
@@ -258,6 +262,23 @@ async fn a_signature_that_a_contract_accepts_counts_if_its_request_is_given_up()
     }
     gate.add_permits(1);
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "429");
+}
+
+#[tokio::test]
+async fn time_that_runs_out_counts_for_nobody() {
+    let scene = accepting(STAKES[3]);
+    let ask = |signed| Ask {
+        credential: Credential::Signature(signed),
+        client: super::client(1),
+        origin: None,
+        access: &scene.access,
+    };
+    *scene.chain.gate.lock() = Some(Arc::new(Semaphore::new(0)));
+    for _ in 0..=BUDGET {
+        assert!(scene.pipeline.verify_within(&ask(scene.signed()), Duration::ZERO).await.is_err());
+    }
+    *scene.chain.gate.lock() = None;
+    assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
 }
 
 #[tokio::test]

@@ -302,10 +302,9 @@ impl Checked {
             names.dedup();
             assert_eq!(names.len(), count, "a header stands twice: {self:?}");
             for header in list {
-                // Added to the upstream's; left where the upstream has none; set.
+                // Added to the upstream's, where it answers; set.
                 let (append, action) = match header.name.as_str() {
-                    "vary" => (true, 0),
-                    "cache-control" => (false, 1),
+                    "vary" | "cache-control" if self.ok.is_some() => (true, 0),
                     _ => (false, 2),
                 };
                 let wanted = (Some(append), action, true);
