@@ -64,13 +64,10 @@ pub(crate) fn alive() -> Answer {
     success(StatusCode::OK, &serde_json::json!({ "status": "ok" }), None)
 }
 
-/// The query of `GET /readyz` by which balancers ask: 200 also while store or chain fail, which replicas share.
-const FOR_BALANCERS: &str = "for=balancer";
-
 /// 200 or 503 of `GET /readyz`. What works, but not as well as it should, is named in a field of its own, which is absent
-/// otherwise.
+/// otherwise. For balancers it is 200 also while store or chain fail, which all replicas share.
 pub(crate) fn readiness(report: &Report, query: Option<&str>) -> Answer {
-    let is_for_balancers = query == Some(FOR_BALANCERS);
+    let is_for_balancers = query == Some("for=balancer");
     let word = |health: &Health| match health {
         Ok(()) => "ok",
         Err(fault) if fault.downcast_ref().is_some_and(|fault: &ChainFault| fault.is_behind) => "behind",

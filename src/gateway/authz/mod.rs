@@ -69,9 +69,8 @@ impl Authz {
         let Some(secrets) = &self.secrets else { return true };
         let mut shown = fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(SECRET.as_bytes()));
         let one = shown.next().map(|(_, value)| value).filter(|_| shown.next().is_none()).unwrap_or_default();
-        let is_for =
-            |of: &Option<Box<str>>| of.as_deref().zip(tenant).is_none_or(|(of, tenant)| of == tenant);
-        let good = secrets.iter().filter(|(of, _)| is_for(of));
+        let is_for = |of: Option<&str>| of.zip(tenant).is_none_or(|(of, tenant)| of == tenant);
+        let good = secrets.iter().filter(|(of, _)| is_for(of.as_deref()));
         let is_any =
             |found: Choice, (_, secret): &TenantSecret| found | secret.reveal().as_bytes().ct_eq(one);
         let is_known = bool::from(good.fold(Choice::from(0), is_any));
