@@ -112,6 +112,7 @@ mod tests {
         }
         let report = Report {
             is_stopping: false,
+            has_been_ready: true,
             store: Ok(()),
             chain: Ok(()),
             age_micros: 0,

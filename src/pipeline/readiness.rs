@@ -47,6 +47,8 @@ enum Silence {
 pub(crate) struct Report {
     /// True once the process is to end: requests should go elsewhere.
     pub(crate) is_stopping: bool,
+    /// True once both were healthy at a time.
+    pub(crate) has_been_ready: bool,
     pub(crate) store: Health,
     pub(crate) chain: Health,
     /// How old the older of the two answers is, in microseconds.
@@ -86,14 +88,15 @@ pub(crate) struct Readiness {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     is_stopping: AtomicBool,
+    has_been_ready: AtomicBool,
     known: watch::Sender<Known>,
 }
 
 impl Readiness {
     /// Over these dependencies; nothing has been asked yet.
     pub(crate) fn new(chain: Arc<dyn Chain>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        let (is_stopping, known) = (AtomicBool::new(false), watch::Sender::default());
-        Self { chain, store, clock, is_stopping, known }
+        let (is_stopping, has_been_ready, known) = Default::default();
+        Self { chain, store, clock, is_stopping, has_been_ready, known }
     }
 
     /// Says from now on that the process is to end.
@@ -124,15 +127,19 @@ impl Readiness {
                 Some(found) => found.health.clone(),
             }
         };
-        Report {
+        let mut report = Report {
             is_stopping: self.is_stopping.load(Ordering::Relaxed),
+            has_been_ready: false,
             store: health("store", &known.store),
             chain: health("chain", &known.chain),
             age_micros: age(&known.store).max(age(&known.chain)),
             lacks_logs: self.chain.lacks_logs(),
             replicas_missing: self.store.replicas_missing().unwrap_or_default(),
             signatures_accepted_from: self.store.signatures_accepted_from(),
-        }
+        };
+        let is_ready = report.is_ready();
+        report.has_been_ready = self.has_been_ready.fetch_or(is_ready, Ordering::Relaxed) || is_ready;
+        report
     }
 
     /// The same. Just after the start it waits until both have been asked once, for no longer than that takes.

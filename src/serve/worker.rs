@@ -134,6 +134,14 @@ mod tests {
     use super::{UNSENT_BYTES_MAX, adopt, bound};
 
     #[test]
+    fn every_address_is_that_of_both_families() {
+        let socket = bound("[::]:0".parse().unwrap(), 1).unwrap().remove(0);
+        socket.listen(1).unwrap();
+        let port = socket.local_addr().unwrap().as_socket().unwrap().port();
+        TcpStream::connect(("127.0.0.1", port)).unwrap();
+    }
+
+    #[test]
     fn an_address_is_taken_for_every_worker_without_taking_connections_and_by_nobody_else() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

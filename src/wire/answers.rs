@@ -75,7 +75,7 @@ pub(crate) fn readiness(report: &Report, query: Option<&str>) -> Answer {
     };
     let (status, ready) = if report.is_ready() {
         (StatusCode::OK, "ready")
-    } else if is_for_balancers && !report.is_stopping {
+    } else if is_for_balancers && report.has_been_ready && !report.is_stopping {
         (StatusCode::OK, "partly")
     } else {
         let why = if report.is_stopping { "stopping" } else { "unavailable" };

@@ -96,6 +96,7 @@ fn a_hung_node_makes_unready_within_the_time_limit(world: &World) {
     let service = Service::start_unready(settings);
     let watch = Stopwatch::start();
     assert_eq!(service.get("/readyz").success(503), unready());
+    assert_eq!(service.get("/readyz?for=balancer").status, 503, "it has never been ready");
     assert!(watch.elapsed() < UNREADY_WITHIN, "{:?}", watch.elapsed());
     service.get("/livez").success(200);
 }
