@@ -3,7 +3,8 @@
 //! The record decides which key is current; the entry of a digest says whose it is, and beside it stands who signed for it.
 //! `RedisStore::fits` sees to it that all are in one slot, so a change is made as a whole or not at all, on a server and on what replicates it.
 //!
-//! A change that timed out may have been made, or may yet be: the caller gets a fault and no key. With too few replicas a
+//! A change that timed out may have been made: the caller gets a fault and no key. One that comes to Redis only later does
+//! nothing there, since its owner may have made another one meanwhile. With too few replicas a
 //! key is not made. A revocation does not ask for them first: that an old key is dead is worth more than knowing how many
 //! replicas know it, so it takes effect, and its owner gets a fault and may repeat it.
 

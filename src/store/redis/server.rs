@@ -128,23 +128,34 @@ impl Server {
 
     pub(super) async fn ask(&self, request: &Request<'_>) -> Result<Value, RedisError> {
         let session = self.session()?;
-        match request.is_write.filter(|_| self.shared.options.wait_replicas > 0) {
-            Some(is_write) => self.ask_acknowledged(&session, request, is_write).await,
+        match request.is_write {
+            Some(is_write) => self.ask_to_write(&session, request, is_write).await,
             None => self.ask_on(&session, &self.connection(&session)?, request).await,
         }
     }
 
-    /// `WAIT` holds up everything behind it, so this has a connection of its own. Keys change rarely.
-    async fn ask_acknowledged(
+    /// `WAIT` holds up everything behind it, so it has a connection of its own. Keys change rarely. A script that comes to the
+    /// server only when nobody waits for it any more does nothing: another change may have been made meanwhile.
+    async fn ask_to_write(
         &self,
         session: &Arc<Session>,
         request: &Request<'_>,
         is_write: fn(&Value) -> bool,
     ) -> Result<Value, RedisError> {
         let options = &self.shared.options;
-        let connection = Connection::new(session.connect(&self.shared).await?);
-        let value = self.ask_on(session, &connection, request).await?;
-        if is_write(&value) {
+        let waits = options.wait_replicas > 0;
+        let connection = match waits {
+            true => Connection::new(session.connect(&self.shared).await?),
+            false => self.connection(session)?,
+        };
+        let mut command = request.command.clone();
+        if request.script.is_some() {
+            let time = self.send(session, &connection, &redis::cmd("TIME"), options.timeout).await??;
+            let (secs, micros): (u64, u64) = read(&time)?;
+            command.arg(u128::from(secs * 1_000_000 + micros) + options.timeout.as_micros());
+        }
+        let value = self.ask_on(session, &connection, &Request { command, ..*request }).await?;
+        if waits && is_write(&value) {
             let millis = u64::try_from(options.wait_timeout.as_millis()).unwrap_or(u64::MAX);
             let mut wait = redis::cmd("WAIT");
             wait.arg(options.wait_replicas).arg(millis);

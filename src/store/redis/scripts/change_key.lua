@@ -2,7 +2,12 @@
 -- which it answers.
 --
 -- KEYS: epoch, nonces, record, the new key's entry, its signer. ARGV: the caller's time, ahead, retention, signed at
--- (seconds), nonce, change, digest, the entry's value, the signer's address.
+-- (seconds), nonce, change, digest, the entry's value, the signer's address; the last one is Redis' time in microseconds
+-- after which nobody waits for the change.
+local latest, now = tonumber(table.remove(ARGV)), redis.call('TIME')
+if now[1] * 1000000 + now[2] > latest then
+  return redis.error_reply('LATE nobody waits for this change any more')
+end
 local wall, signed_at = tonumber(ARGV[1]), tonumber(ARGV[4])
 local refused =
   refuse_nonce(KEYS[1], KEYS[2], ARGV[5], wall, tonumber(ARGV[2]), tonumber(ARGV[3]), signed_at, clock())

@@ -1,5 +1,7 @@
 //! A change of a key is one step, which leaves nothing behind.
 
+use std::time::Duration;
+
 use alloy::primitives::B256;
 use redis::Value;
 
@@ -9,7 +11,9 @@ use crate::store::contract::{SIGNER, agent, claim, digest, key};
 use crate::store::redis::RedisStore;
 use crate::store::redis::answers::read;
 use crate::store::redis::names::{Name, Shard};
+use crate::store::redis::options::Options;
 use crate::store::redis::scripts::Request;
+use crate::store::redis::tests::server::say;
 use crate::store::redis::tests::{SIGNED_SECS, opened, options, served};
 
 /// For how many seconds an entry and its signer are there: -1 is for ever, -2 for one that is not there.
@@ -41,6 +45,25 @@ async fn a_key_has_one_entry_that_stays_until_the_key_is_replaced_or_revoked_by_
             assert_eq!(ttl(&store, number).await, there, "{number} after {nonces}");
         }
     }
+}
+
+/// Its owner was told of a fault, and may have made another change since.
+#[tokio::test]
+async fn a_change_that_comes_to_redis_after_its_caller_has_given_up_does_nothing() {
+    let Some((server, store, clock)) = served(&[]).await else { return };
+    let hasty = Options { timeout: Duration::from_secs(1), ..options(&server.url()) };
+    let hasty = opened(hasty, &clock).await;
+    for (number, store) in [(1, &store), (2, &hasty)] {
+        let change = KeyChange::Issue(key(number));
+        let done = store.change_key(agent(number), claim(1, SIGNED_SECS), change).await.unwrap();
+        assert_eq!(done, KeyChanged::Done, "both know the script");
+    }
+    say(&mut server.connected().await, &["CLIENT", "PAUSE", "2000", "WRITE"]).await.unwrap();
+    hasty.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(2))).await.unwrap_err();
+    // Behind the other one, as soon as the server goes on.
+    let later = store.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(3))).await.unwrap();
+    assert_eq!(later, KeyChanged::Done, "the nonce is unused");
+    assert_eq!(ttl(&store, 3).await, Value::Int(-1));
 }
 
 #[tokio::test]
