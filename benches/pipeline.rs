@@ -31,7 +31,8 @@ use tiergate::pipeline::Pipeline;
 use tiergate::pipeline::credential::Credential;
 use tiergate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
 use tiergate::ports::store::{
-    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
+    StoreFault,
 };
 
 use crate::scene::{Scene, access, ask, domain, ready, rules};
@@ -209,9 +210,7 @@ impl Store for YesStore {
         Ok(KeyChanged::Done)
     }
 
-    async fn has_key(&self, _: AgentId) -> Result<bool, StoreFault> {
-        Ok(false)
-    }
+    async fn give_back(&self, _: ClientNet, _: AgentId, _: KeyBudget) {}
 
     async fn status(&self, _: ClientNet, _: AgentId, _: Quota) -> Result<KeySeen, StoreFault> {
         Ok(KeySeen { has_key: false, left: 0 })

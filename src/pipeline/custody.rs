@@ -2,8 +2,9 @@
 //!
 //! Requests that the owner signed have hourly budgets that nobody else can spend, counted over all processes that share the
 //! store: generate and rotate one that counts revocations too, revocations one of their own, so that no other request keeps
-//! an owner from revoking. Others are counted apart, within this process, once their proof has failed. The nonce is used in
-//! the same atomic step that changes the key, so a request that comes to nothing burns none.
+//! an owner from revoking; a fault of ours spends none of them. Others are counted apart, within this process, once their
+//! proof has failed. The nonce is used in the same atomic step that changes the key, so a request that comes to nothing
+//! burns none.
 
 use std::sync::OnceLock;
 
@@ -163,7 +164,15 @@ impl Pipeline {
         let proof = self.owners.prove(&self.ports, &signed).await; // 400 timestamp, 404, 401, 503
         let is_proven = proof.is_ok();
         let outcome = match proof {
-            Ok(proof) => self.change_proven_key(order, &proof, budget, change).await,
+            Ok(proof) => {
+                let mut counted = Vec::new();
+                let outcome = self.change_proven_key(order, &proof, budget, change, &mut counted).await;
+                let is_fault = matches!(&outcome, Err(refusal) if !matches!(refusal, Refusal::Denied(_)));
+                for budget in counted.into_iter().filter(|_| is_fault) {
+                    self.ports.store.give_back(client, signed.agent, budget).await;
+                }
+                outcome
+            }
             Err(refusal) => Err(refusal),
         };
         self.failures.note(client, deposit, &outcome);
@@ -195,6 +204,7 @@ impl Pipeline {
         proof: &HolderProof,
         budget: KeyBudget,
         change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
+        counted: &mut Vec<KeyBudget>,
     ) -> Result<(T, Allowance), Refusal> {
         order.by.get_or_init(|| proof.by());
         let (client, agent, nonce) = (order.client, proof.agent(), order.signed.nonce);
@@ -202,13 +212,15 @@ impl Pipeline {
         if budget == KeyBudget::Revocations {
             let revocations = Budget::Key(client, agent, budget);
             allowance(quota, Some(agent), store.count(&revocations, quota).await?)?; // 429
+            counted.push(budget);
         }
-        let counted = store.count(&Budget::Key(client, agent, KeyBudget::Changes), quota).await?;
-        let allowance = match (counted, budget) {
+        let verdict = store.count(&Budget::Key(client, agent, KeyBudget::Changes), quota).await?;
+        counted.extend(matches!(verdict, Verdict::Admitted { .. }).then_some(KeyBudget::Changes));
+        let allowance = match (verdict, budget) {
             (Verdict::Limited { .. }, KeyBudget::Revocations) => {
                 Allowance { limit: quota.limit, remaining: 0 }
             }
-            (counted, _) => allowance(quota, Some(agent), counted)?, // 429
+            (verdict, _) => allowance(quota, Some(agent), verdict)?, // 429
         };
         let (made, change) = change(proof.by().signer)?;
         if let Some(recorder) = order.recorder {

@@ -86,8 +86,8 @@ impl Pipeline {
         let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()))?;
         let signers = (Some(proof.by().signer), None);
         let profile = self.profile_of(agent, signers, (Parts::Whole, read_time)).await?; // 404, 401, 503
-        let has_key = self.ports.store.has_key(agent).await?; // 500
+        let seen = self.ports.store.status(client, agent, self.key_management).await?; // 500
         let grade = self.tiers.grade(agent, &profile);
-        Ok(OwnerProfile { agent, profile, grade, has_key, allowance })
+        Ok(OwnerProfile { agent, profile, grade, has_key: seen.has_key, allowance })
     }
 }

@@ -159,6 +159,16 @@ pub enum KeyChanged {
     NonceRefused(NonceRefused),
 }
 
+/// The store failed. Whether the step took effect is unknown to the caller; nobody is let through.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the store failed to {verb}: {cause}")]
+pub struct StoreFault {
+    /// The verb that failed.
+    pub verb: &'static str,
+    /// The cause, for the log. Never sent to a client.
+    pub cause: Arc<dyn Error + Send + Sync>,
+}
+
 /// Keys, nonces and windows.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -186,6 +196,9 @@ pub trait Store: Send + Sync {
     /// Counts a request of a client, exactly: before this returns, or when the reply is awaited.
     fn count<'a>(&'a self, budget: &'a Budget, quota: Quota) -> Reply<'a, Verdict>;
 
+    /// Gives a client's newest counted request back, where that can be: a fault of ours kept it from what it was for.
+    async fn give_back(&self, client: ClientNet, agent: AgentId, of: KeyBudget);
+
     /// True if the store can keep this key for the agent; otherwise another one is to be made. A store that is spread over
     /// servers keeps a key where its agent is.
     fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool;
@@ -198,11 +211,15 @@ pub trait Store: Send + Sync {
         change: KeyChange,
     ) -> Result<KeyChanged, StoreFault>;
 
-    /// True if the agent has an active key.
-    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault>;
-
     /// What the client may see of the agent's key; counts nothing.
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault>;
+
+    /// True if the agent has an active key.
+    #[cfg(test)]
+    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
+        let anybody = ClientNet::of([192, 0, 2, 255].into());
+        Ok(self.status(anybody, agent, Quota::per_hour(1)).await?.has_key)
+    }
 
     /// Set while signatures that are made now are refused, because nonces may have been lost: from when on they are not.
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {
@@ -217,14 +234,4 @@ pub trait Store: Send + Sync {
 
     /// Succeeds when the store can read and write.
     async fn probe(&self) -> Result<(), StoreFault>;
-}
-
-/// The store failed. Whether the step took effect is unknown to the caller; nobody is let through.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("the store failed to {verb}: {cause}")]
-pub struct StoreFault {
-    /// The verb that failed.
-    pub verb: &'static str,
-    /// The cause, for the log. Never sent to a client.
-    pub cause: Arc<dyn Error + Send + Sync>,
 }

@@ -20,7 +20,8 @@ const FORGOTTEN_SHARE: usize = 8;
 /// Windows by key.
 #[derive(Debug)]
 pub(crate) struct Meters<K> {
-    shards: Shards<Table<Hashed<K>, Window>, SHARDS>,
+    /// With each the limit that it was last counted under.
+    shards: Shards<Table<Hashed<K>, (Window, u32)>, SHARDS>,
     shard_entries_max: usize,
 }
 
@@ -34,15 +35,16 @@ impl<K: Hash + Eq + Clone> Meters<K> {
     pub(crate) fn hit(&self, key: &K, quota: Quota, now_micros: u64) -> Verdict {
         let key = self.shards.hashed(key.clone());
         let mut shard = self.shards.of(&key).lock();
-        if let Some(window) = shard.get_mut(&key) {
+        if let Some((window, limit)) = shard.get_mut(&key) {
+            *limit = quota.limit;
             return window.admit(quota, now_micros);
         }
         if shard.len() >= self.shard_entries_max {
-            make_room(&mut shard, quota, now_micros);
+            make_room(&mut shard, quota.window_micros, now_micros);
         }
         let mut window = Window::default();
         let verdict = window.admit(quota, now_micros);
-        shard.insert(key, window);
+        shard.insert(key, (window, quota.limit));
         verdict
     }
 
@@ -51,16 +53,23 @@ impl<K: Hash + Eq + Clone> Meters<K> {
     pub(crate) fn peek(&self, key: &K, quota: Quota, now_micros: impl FnOnce() -> u64) -> Verdict {
         let key = self.shards.hashed(key.clone());
         let shard = self.shards.of(&key).lock();
-        shard.get(&key).map_or(Verdict::Admitted { remaining: quota.limit.saturating_sub(1) }, |window| {
-            window.peek(quota, now_micros())
-        })
+        let unused = Verdict::Admitted { remaining: quota.limit.saturating_sub(1) };
+        shard.get(&key).map_or(unused, |(window, _)| window.peek(quota, now_micros()))
+    }
+
+    /// Takes back the newest request that was recorded under `key`.
+    pub(crate) fn give_back(&self, key: &K) {
+        let key = self.shards.hashed(key.clone());
+        if let Some((window, _)) = self.shards.of(&key).lock().get_mut(&key) {
+            window.withdraw(window.clamp(0));
+        }
     }
 
     /// Forgets the windows that hold nothing young enough to matter.
     pub(crate) fn sweep(&self, window_micros: u64, now_micros: u64) {
         for shard in self.shards.iter() {
             let mut shard = shard.lock();
-            shard.retain(|_, window| !window.is_idle(window_micros, now_micros));
+            shard.retain(|_, (window, _)| !window.is_idle(window_micros, now_micros));
             if shard.capacity() > 4 * shard.len() + 64 {
                 shard.shrink_to_fit();
             }
@@ -73,15 +82,19 @@ impl<K: Hash + Eq + Clone> Meters<K> {
     }
 }
 
-/// Drops what is idle; if that is nothing, the windows with the most budget left, the oldest of them first.
-fn make_room<K: Eq + Clone>(shard: &mut Table<Hashed<K>, Window>, quota: Quota, now_micros: u64) {
+/// Drops what is idle; if that is nothing, the windows that have most of their own limit left, the oldest of them first.
+fn make_room<K: Eq + Clone>(shard: &mut Table<Hashed<K>, (Window, u32)>, width_micros: u64, now_micros: u64) {
     let before = shard.len();
-    shard.retain(|_, window| !window.is_idle(quota.window_micros, now_micros));
+    shard.retain(|_, (window, _)| !window.is_idle(width_micros, now_micros));
     if shard.len() < before {
         return;
     }
-    let rank = |window: &Window| (u32::MAX - window.remaining(quota, now_micros), window.clamp(0));
-    let mut ranked: Vec<_> = shard.iter().map(|(key, window)| (rank(window), key.clone())).collect();
+    let rank = |(window, limit): &(Window, u32)| {
+        let quota = Quota { limit: *limit, window_micros: width_micros };
+        let left = u64::from(window.remaining(quota, now_micros)) << 32;
+        (u64::MAX - left / u64::from(*limit).max(1), window.clamp(0))
+    };
+    let mut ranked: Vec<_> = shard.iter().map(|(key, counted)| (rank(counted), key.clone())).collect();
     let forgotten = ranked.len().div_ceil(FORGOTTEN_SHARE).min(ranked.len().saturating_sub(1));
     ranked.select_nth_unstable_by_key(forgotten, |(rank, _)| *rank);
     for (_, key) in ranked.into_iter().take(forgotten.max(1)) {
@@ -117,6 +130,32 @@ mod tests {
         }
         assert!(meters.len() <= 640 + 64, "{}", meters.len());
         assert!(matches!(meters.hit(&u64::MAX, TWO_AN_HOUR, 2), Verdict::Limited { .. }));
+    }
+
+    #[test]
+    fn whoever_is_at_a_limit_of_its_own_is_forgotten_last_whoever_asks_for_room() {
+        const HUNDRED_AN_HOUR: Quota = Quota::per_hour(100);
+        let meters = Meters::new(640);
+        for _ in 0..2 {
+            meters.hit(&u64::MAX, TWO_AN_HOUR, 0);
+        }
+        for key in 0..10_000_u64 {
+            meters.hit(&key, HUNDRED_AN_HOUR, 1);
+        }
+        assert!(matches!(meters.hit(&u64::MAX, TWO_AN_HOUR, 2), Verdict::Limited { .. }));
+    }
+
+    #[test]
+    fn what_is_given_back_may_be_spent_again_and_nothing_more() {
+        let meters = Meters::new(640);
+        meters.give_back(&"a");
+        for _ in 0..3 {
+            assert_eq!(meters.hit(&"a", TWO_AN_HOUR, 0), Verdict::Admitted { remaining: 1 });
+            assert_eq!(meters.hit(&"a", TWO_AN_HOUR, 5), Verdict::Admitted { remaining: 0 });
+            assert!(matches!(meters.hit(&"a", TWO_AN_HOUR, 6), Verdict::Limited { .. }));
+            meters.give_back(&"a");
+            meters.give_back(&"a");
+        }
     }
 
     #[test]

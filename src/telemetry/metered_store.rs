@@ -18,7 +18,8 @@ use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
+    StoreFault,
 };
 use crate::telemetry::metrics::Metrics;
 
@@ -50,7 +51,7 @@ macro_rules! verbs {
     };
 }
 
-verbs!(find, admit, pass, change_key, has_key, charge, status, probe);
+verbs!(find, admit, pass, change_key, charge, status, probe);
 
 /// Counts an operation whose caller gave up before it was answered: a hung disk shows nowhere else.
 struct Unanswered<'a>(Option<&'a IntCounter>);
@@ -158,6 +159,10 @@ impl Store for MeteredStore {
         self.replied(meter, self.inner.count(budget, quota))
     }
 
+    async fn give_back(&self, client: ClientNet, agent: AgentId, of: KeyBudget) {
+        self.inner.give_back(client, agent, of).await;
+    }
+
     fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool {
         self.inner.fits(agent, digest)
     }
@@ -169,10 +174,6 @@ impl Store for MeteredStore {
         change: KeyChange,
     ) -> Result<KeyChanged, StoreFault> {
         self.timed(&self.verbs.change_key, self.inner.change_key(agent, claim, change)).await
-    }
-
-    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
-        self.timed(&self.verbs.has_key, self.inner.has_key(agent)).await
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {

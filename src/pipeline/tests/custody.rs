@@ -1,17 +1,22 @@
 //! Key management: the order of its checks, and which requests count against which budget.
 
+use std::io::Error;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
 use super::{Reported, START_SECS, Scene, agent, client, retry_after, signer, unknown_key, verdict};
+use crate::domain::agent_id::AgentId;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{Credential, SignedRequest};
-use crate::pipeline::custody::KeyOrder;
+use crate::pipeline::custody::{KeyOrder, Recorder};
 use crate::pipeline::failures::OWNERS_MAX;
+use crate::pipeline::owner::Signatory;
+use crate::pipeline::refusal::Unrecorded;
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
 
@@ -68,7 +73,7 @@ async fn window_then_owner_then_signer_then_budget_then_nonce_then_key() {
 }
 
 #[tokio::test]
-async fn every_proven_request_counts_whatever_becomes_of_it() {
+async fn every_proven_request_counts_unless_a_fault_of_ours_ends_it() {
     let scene = Scene::new();
     assert_eq!(rotate(&scene, scene.signed()).await, "admitted");
     assert_eq!(left(&scene).await, 9);
@@ -78,10 +83,56 @@ async fn every_proven_request_counts_whatever_becomes_of_it() {
     assert_eq!(generate(&scene, &scene.signed()).await, "500 store");
     *scene.store.broken.lock() = None;
     assert_eq!(revoke(&scene, scene.signed()).await, "admitted");
-    assert_eq!(left(&scene).await, 6);
+    assert_eq!(left(&scene).await, 7);
     let other_agent = scene.pipeline.key_status(client(1), agent(8)).await.unwrap();
     let other_client = scene.pipeline.key_status(client(2), agent(7)).await.unwrap();
     assert_eq!((other_agent.allowance.remaining, other_client.allowance.remaining), (10, 10));
+}
+
+/// A line of the audit log can't be written.
+struct FullLog;
+
+#[async_trait]
+impl Recorder for FullLog {
+    async fn begin(&self, _: AgentId, _: Signatory) -> Result<(), Unrecorded> {
+        Err(Unrecorded(Arc::new(Error::other("disk full"))))
+    }
+}
+
+#[tokio::test]
+async fn faults_of_store_log_and_randomness_spend_no_budget_of_the_owner() {
+    let scene = Scene::new();
+    for _ in 0..3 {
+        assert_eq!(rotate(&scene, scene.signed()).await, "admitted");
+    }
+    for _ in 0..12 {
+        *scene.store.broken.lock() = Some("change_key");
+        assert_eq!(revoke(&scene, scene.signed()).await, "500 store");
+        assert_eq!(rotate(&scene, scene.signed()).await, "500 store");
+        *scene.store.broken.lock() = None;
+        let unrecorded = || KeyOrder { recorder: Some(&FullLog), ..scene.order(scene.signed()) };
+        assert_eq!(verdict(&scene.pipeline.revoke_key(unrecorded()).await), "500 unrecorded");
+        assert_eq!(verdict(&scene.pipeline.rotate_key(unrecorded(), None).await), "500 unrecorded");
+        scene.entropy.is_empty.store(true, Ordering::SeqCst);
+        assert_eq!(rotate(&scene, scene.signed()).await, "500 entropy");
+        scene.entropy.is_empty.store(false, Ordering::SeqCst);
+        assert_eq!(left(&scene).await, 7);
+    }
+    for _ in 0..7 {
+        assert_eq!(rotate(&scene, scene.signed()).await, "admitted");
+    }
+    assert_eq!(rotate(&scene, scene.signed()).await, "429");
+    // Over the other budget a revocation counts against its own alone, and takes nothing back of the other.
+    *scene.store.broken.lock() = Some("change_key");
+    for _ in 0..12 {
+        assert_eq!(revoke(&scene, scene.signed()).await, "500 store");
+    }
+    *scene.store.broken.lock() = None;
+    assert_eq!(rotate(&scene, scene.signed()).await, "429");
+    for _ in 0..10 {
+        assert_eq!(revoke(&scene, scene.signed()).await, "admitted");
+    }
+    assert_eq!(revoke(&scene, scene.signed()).await, "429");
 }
 
 #[tokio::test]

@@ -308,6 +308,16 @@ async fn a_contracts_good_signatures_spend_nothing_of_the_budget() {
         assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
         scene.clock.advance_secs(61);
     }
+    *scene.store.broken.lock() = Some("admit");
+    for _ in 0..=BUDGET {
+        assert_eq!(
+            scene.verdict(&Credential::Signature(scene.signed())).await,
+            "500 store",
+            "no fault of its own"
+        );
+    }
+    *scene.store.broken.lock() = None;
+    assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
 }
 
 /// Each deposit that is not given back counts as one refused credential.

@@ -58,7 +58,7 @@ async fn timestamp_then_owner_then_signer_then_profile_then_key() {
     *scene.chain.profile.lock() = Reported::Down;
     assert_eq!(verdict(&ask(&scene, 1).await), "503");
     scene.stake(0);
-    *scene.store.broken.lock() = Some("has_key");
+    *scene.store.broken.lock() = Some("status");
     assert_eq!(verdict(&ask(&scene, 1).await), "500 store");
     *scene.store.broken.lock() = None;
     let shown = ask(&scene, 1).await.unwrap();
@@ -88,14 +88,10 @@ async fn sixty_reads_a_minute_for_each_client_and_agent_and_then_no_call() {
         assert_eq!((allowance.limit, allowance.remaining), (60, left));
         scene.clock.advance_micros(1_003);
     }
-    let before = (scene.chain.all_calls(), scene.store.calls("has_key"));
+    let before = (scene.chain.all_calls(), scene.store.calls("status"));
     let refused = ask(&scene, 1).await;
     assert_eq!(verdict(&refused), "429");
-    assert_eq!(
-        (scene.chain.all_calls(), scene.store.calls("has_key")),
-        before,
-        "a full window costs no call"
-    );
+    assert_eq!((scene.chain.all_calls(), scene.store.calls("status")), before, "a full window costs no call");
     assert_eq!(verdict(&ask_from(&scene, client(2), 1).await), "admitted", "another client");
     let other = scene.pipeline.owner_profile(client(1), &read(1, agent(8), now)).await;
     assert_eq!(verdict(&other), "admitted", "another agent");

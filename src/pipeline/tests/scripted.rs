@@ -26,7 +26,8 @@ use crate::domain::window::Verdict;
 use crate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
-    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
+    StoreFault,
 };
 use crate::store::embedded::EmbeddedStore;
 
@@ -284,9 +285,8 @@ impl Store for TamperedStore {
         self.inner.change_key(agent, claim, change).await
     }
 
-    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
-        self.enter("has_key")?;
-        self.inner.has_key(agent).await
+    async fn give_back(&self, client: ClientNet, agent: AgentId, of: KeyBudget) {
+        self.inner.give_back(client, agent, of).await;
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {

@@ -199,8 +199,9 @@ impl EmbeddedStore {
 #[async_trait]
 impl Store for EmbeddedStore {
     fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
-        let checked = self.shared.check("find a key");
-        Either::Left(ready(checked.map(|()| self.shared.book.find(digest))))
+        let found = self.shared.book.find(digest);
+        let checked = self.shared.check("find a key", found.as_ref().map(|owner| owner.agent));
+        Either::Left(ready(checked.map(|()| found)))
     }
 
     fn admit<'a>(
@@ -212,12 +213,12 @@ impl Store for EmbeddedStore {
     ) -> Reply<'a, Admission> {
         let verb = "admit";
         match proof {
-            Proof::Key(digest) => Either::Left(ready(self.shared.check(verb).map(|()| {
+            Proof::Key(digest) => Either::Left(ready(self.shared.check(verb, Some(agent)).map(|()| {
                 let now_micros = self.shared.clock.monotonic_micros();
                 self.shared.book.admit_by_key(agent, scope, quota, digest, now_micros)
             }))),
             Proof::Nonce(claim) => Either::Right(Box::pin(async move {
-                self.shared.check(verb)?;
+                self.shared.check(verb, Some(agent))?;
                 let (scope, claim) = (scope.clone(), *claim);
                 let step =
                     |answer| Step::Admit { agent, scope, quota, claim, placed_at_micros: None, answer };
@@ -227,7 +228,7 @@ impl Store for EmbeddedStore {
     }
 
     fn count<'a>(&'a self, budget: &'a Budget, quota: Quota) -> Reply<'a, Verdict> {
-        Either::Left(ready(self.shared.check("count a request").map(|()| {
+        Either::Left(ready(self.shared.check("count a request", None).map(|()| {
             let (shared, now_micros) = (&self.shared, self.shared.clock.monotonic_micros());
             match budget {
                 Budget::Route(visitor) => shared.visitors.hit(visitor, quota, now_micros),
@@ -236,6 +237,10 @@ impl Store for EmbeddedStore {
                 }
             }
         })))
+    }
+
+    async fn give_back(&self, client: ClientNet, agent: AgentId, of: KeyBudget) {
+        self.shared.meters.give_back(&(client, agent, of));
     }
 
     fn fits(&self, _agent: AgentId, _digest: &KeyDigest) -> bool {
@@ -249,17 +254,12 @@ impl Store for EmbeddedStore {
         change: KeyChange,
     ) -> Result<KeyChanged, StoreFault> {
         let verb = "change a key";
-        self.shared.check(verb)?;
+        self.shared.check(verb, Some(agent))?;
         self.ask(verb, |answer| Step::ChangeKey { agent, claim, change, answer }).await
     }
 
-    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
-        self.shared.check("look for a key")?;
-        Ok(self.shared.book.has_key(agent))
-    }
-
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
-        self.shared.check("look for a key")?;
+        self.shared.check("look for a key", Some(agent))?;
         let now_micros = self.shared.clock.monotonic_micros();
         let left = match self.shared.meters.peek(&(client, agent, KeyBudget::Changes), quota, || now_micros) {
             Verdict::Admitted { remaining } => remaining + 1,

@@ -32,8 +32,10 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     /// Nonces of signatures made before this may have been forgotten. Unix seconds; never falls.
     pub(super) forgotten_before: AtomicU64,
-    /// A key change has failed: the keys in memory may differ from those in the file.
+    /// Keys in memory may differ from those in the file: those of [`Self::doubtful`], or all once the writer has ended.
     pub(super) faulted: AtomicBool,
+    /// Agents whose key a failed commit was to change; nobody once the writer has ended.
+    pub(super) doubtful: Mutex<Vec<AgentId>>,
     /// Since when the writer has been busy, in monotonic microseconds; 0 while it waits for steps.
     pub(super) busy_since: AtomicU64,
     /// The size of the file in bytes, when it was looked at last.
@@ -50,15 +52,20 @@ impl Shared {
             clock,
             forgotten_before: AtomicU64::new(0),
             faulted: AtomicBool::new(false),
+            doubtful: Mutex::default(),
             busy_since: AtomicU64::new(0),
             size: AtomicU64::new(0),
             last_error: Mutex::new(Arc::new(Closed)),
         }
     }
 
-    /// Succeeds while the keys in memory are known to equal those in the file.
-    pub(super) fn check(&self, verb: &'static str) -> Result<(), StoreFault> {
-        if self.faulted.load(Ordering::Acquire) { Err(self.fault(verb)) } else { Ok(()) }
+    /// Succeeds while the store is open, and the agent's key in memory is known to equal that in the file.
+    pub(super) fn check(&self, verb: &'static str, agent: Option<AgentId>) -> Result<(), StoreFault> {
+        let is_faulted = || self.faulted.load(Ordering::Acquire);
+        let has_it = |of: &[AgentId]| of.is_empty() || agent.is_some_and(|agent| of.contains(&agent));
+        // Once it is over the list means nothing.
+        let is_doubtful = is_faulted() && has_it(&self.doubtful.lock()) && is_faulted();
+        if is_doubtful { Err(self.fault(verb)) } else { Ok(()) }
     }
 
     /// True while the writer is busy for longer than steps keep it.

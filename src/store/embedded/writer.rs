@@ -1,10 +1,10 @@
 //! The writer: the one thread that reads and writes the file. It takes all steps that wait, writes them in one durable
 //! commit, brings memory up to date, and then answers.
 //!
-//! A step whose caller has gone before it is taken is not made. After a failed commit nobody knows which part of it is on
-//! the disk, so the file is opened and verified again before the next one. If the commit held only nonces and probes, the
-//! keys in memory still equal those in the file, and key checks go on meanwhile. If it held a key change, every verb
-//! fails until the file has been opened.
+//! A step whose caller has gone before it is taken is not made. After a failed write the file is opened and verified again
+//! before the next one. If the commit itself failed, nobody knows whether it is on the disk: what asks for the key of an
+//! agent whose change was in it fails until the file has been opened. All other keys in memory still equal those in the file,
+//! and their checks go on meanwhile.
 
 use std::iter::once;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use std::time::Duration;
 use redb::Database;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::domain::agent_id::AgentId;
 use crate::domain::quota::{MINUTE_MICROS, WINDOW_MICROS_MAX};
 use crate::store::embedded::Options;
 use crate::store::embedded::batch::{Batch, Step};
@@ -59,8 +58,6 @@ pub(super) struct Writer {
     disk: Box<dyn Disk>,
     /// `None` after a failed commit.
     database: Option<Database>,
-    /// Agents whose key change was in the failed commit.
-    doubtful: Vec<AgentId>,
     options: Options,
     steady_wall: SteadyWall,
     /// Until the nonces from before the load are forgotten.
@@ -98,7 +95,6 @@ impl Writer {
             queue,
             disk,
             database: Some(database),
-            doubtful: Vec::new(),
             options,
             more_to_purge: false,
             next_tick_micros: 0,
@@ -147,6 +143,7 @@ impl Writer {
     /// Writes all steps in one transaction, and forgets old nonces in the same.
     fn commit(&mut self, steps: &mut [Queued]) -> Result<(), redb::Error> {
         let Some(database) = &self.database else { return Err(redb::Error::DatabaseClosed) };
+        self.shared.doubtful.lock().clear();
         let now_secs = self.shared.clock.unix_seconds();
         let now_micros = self.shared.clock.monotonic_micros();
         let mut steady_secs = self.steady_wall.secs(now_secs, now_micros);
@@ -177,6 +174,8 @@ impl Writer {
         let changed = batch.changed;
         drop(batch);
         if changed {
+            *self.shared.doubtful.lock() =
+                steps.iter().filter_map(|queued| queued.step.changes_key_of()).collect();
             transaction.commit()?;
         }
         self.shared.forgotten_before.store(forgotten_before, Ordering::Release);
@@ -188,19 +187,19 @@ impl Writer {
         Ok(())
     }
 
-    /// After a failed commit: gives back what the steps hold, closes the file, and lets the steps fail.
+    /// After a failed write: gives back what the steps hold, closes the file, and lets the steps fail.
     fn fail(&mut self, steps: &[Queued], error: redb::Error) {
         steps.iter().for_each(|queued| queued.step.withdraw(&self.shared.book));
         self.more_to_purge = false;
         self.database = None;
-        self.doubtful = steps.iter().filter_map(|queued| queued.step.changes_key_of()).collect();
-        if self.doubtful.is_empty() {
+        let agents = self.shared.doubtful.lock().len();
+        if agents == 0 {
             tracing::warn!(%error, "the store failed to write; key checks go on");
         } else {
-            tracing::error!(%error, "the store failed to change a key; it answers nothing until it has read its file again");
+            tracing::error!(%error, agents, "the store failed to change keys; their agents get faults until it has read its file again");
         }
         self.shared.failed(error);
-        self.shared.faulted.store(!self.doubtful.is_empty(), Ordering::Release);
+        self.shared.faulted.store(agents > 0, Ordering::Release);
     }
 
     /// Opens and verifies the file again, at most once per tick. Only the keys of doubtful agents can differ from those
@@ -214,8 +213,8 @@ impl Writer {
         match self.disk.open(&self.options.binding) {
             Ok((database, loaded)) => {
                 // Several changes in the failed commit may be of one agent.
-                for agent in self.doubtful.drain(..) {
-                    self.shared.book.set_key(agent, loaded.keys.get(&agent).cloned());
+                for agent in &*self.shared.doubtful.lock() {
+                    self.shared.book.set_key(*agent, loaded.keys.get(agent).cloned());
                 }
                 self.shared.forgotten_before.fetch_max(loaded.forgotten_before, Ordering::AcqRel);
                 self.database = Some(database);
@@ -257,6 +256,7 @@ impl Drop for Writer {
     /// Closes the store, also after a panic: every verb fails from now on.
     fn drop(&mut self) {
         self.shared.failed(Closed);
+        self.shared.doubtful.lock().clear();
         self.shared.faulted.store(true, Ordering::Release);
     }
 }

@@ -17,7 +17,7 @@ use alloy::primitives::Address;
 use async_trait::async_trait;
 use futures_util::future::Either;
 use quick_cache::sync::Cache;
-use redis::{ClientTlsConfig, TlsCertificates, Value};
+use redis::{ClientTlsConfig, TlsCertificates};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::domain::agent_id::AgentId;
@@ -31,7 +31,8 @@ use crate::domain::window::Verdict;
 use crate::files::{self, PEM_BYTES_MAX};
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
+    StoreFault,
 };
 use crate::store::redis::answers::{admission, read};
 use crate::store::redis::error::RedisError;
@@ -220,6 +221,11 @@ impl Store for RedisStore {
         }
     }
 
+    async fn give_back(&self, client: ClientNet, agent: AgentId, of: KeyBudget) {
+        // The newest one may be another of the same seconds. A Redis that still fails keeps it.
+        let _ = self.servers.ask(self.shared.command("RPOP", Name::Meter(client, agent, of))).await;
+    }
+
     /// True for about one digest in a thousand: a cluster keeps it where the agent is.
     fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool {
         Shard::of_digest(digest) == Shard::of_agent(agent)
@@ -232,12 +238,6 @@ impl Store for RedisStore {
         change: KeyChange,
     ) -> Result<KeyChanged, StoreFault> {
         self.swap_key(agent, claim, &change).await.map_err(fault("change a key"))
-    }
-
-    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
-        let exists = self.shared.command("EXISTS", Name::Record(agent));
-        let value = self.servers.ask(exists).await;
-        value.map(|value| value == Value::Int(1)).map_err(fault("look for a key"))
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {

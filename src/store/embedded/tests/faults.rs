@@ -11,9 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::domain::client::ClientNet;
 use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store,
-};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::seed::seed;
 use crate::store::contract::{MANY, agent, claim, digest, key};
 use crate::store::embedded::EmbeddedStore;
@@ -103,7 +101,7 @@ async fn a_failed_admission_gives_its_place_back() {
 }
 
 #[tokio::test]
-async fn after_a_failed_key_change_every_verb_fails_until_the_file_is_read_again() {
+async fn after_a_failed_key_change_every_verb_fails_for_its_agent_until_the_file_is_read_again() {
     let (platter, clock) = (Platter::with_store(), clock());
     let store = on(&platter, &clock);
     rotate(&store, 1, 1, 1).await;
@@ -118,7 +116,6 @@ async fn after_a_failed_key_change_every_verb_fails_until_the_file_is_read_again
         }
         assert!(store.change_key(agent(1), claim(2, START_SECS), change()).await.is_err());
         assert!(store.has_key(agent(1)).await.is_err());
-        assert!(store.count(&Budget::Key(client, agent(1), KeyBudget::Changes), MANY).await.is_err());
         assert!(store.status(client, agent(1), MANY).await.is_err());
         assert!(store.probe().await.is_err());
         clock.advance_secs(2);
@@ -126,6 +123,39 @@ async fn after_a_failed_key_change_every_verb_fails_until_the_file_is_read_again
     recover(&store, &platter, &clock).await;
     assert!(matches!(by_key(&store, 1, 1).await, Admission::Admitted { .. }));
     assert_eq!(rotate(&store, 1, 2, 2).await, KeyChanged::Done);
+}
+
+/// Any owner can order changes while the disk is full: the keys of others go on meanwhile.
+#[tokio::test]
+async fn a_failed_key_change_takes_no_other_agents_key_down() {
+    let client = ClientNet::of([192, 0, 2, 1].into());
+    let (mut doubtful, mut known) = (0, 0);
+    for operations in 0..100 {
+        let (platter, clock) = (Platter::with_store(), clock());
+        let store = on(&platter, &clock);
+        rotate(&store, 1, 1, 1).await;
+        rotate(&store, 2, 1, 2).await;
+        platter.fail_in(operations);
+        let mut failed = 0;
+        for nonce in 2..6 {
+            let change = KeyChange::Rotate(key(100 + nonce));
+            failed += u32::from(store.change_key(agent(2), claim(nonce, START_SECS), change).await.is_err());
+            let found = store.find(&digest(1)).await.unwrap();
+            assert_eq!(found.map(|owner| owner.agent), Some(agent(1)), "after {operations}");
+            assert!(matches!(by_key(&store, 1, 1).await, Admission::Admitted { .. }), "after {operations}");
+            assert!(store.status(client, agent(1), MANY).await.unwrap().has_key);
+            let of_changed = store.status(client, agent(2), MANY).await;
+            doubtful += u32::from(of_changed.is_err());
+            known += u32::from(of_changed.is_ok());
+            clock.advance_secs(1);
+        }
+        if failed == 0 {
+            break;
+        }
+        recover(&store, &platter, &clock).await;
+        assert!(store.find(&digest(1)).await.unwrap().is_some() && store.has_key(agent(2)).await.unwrap());
+    }
+    assert!(doubtful > 0 && known > 0, "{doubtful} in doubt and {known} not");
 }
 
 #[tokio::test]

@@ -15,8 +15,8 @@ use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::store::{
-    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, Proof, Reply, Scope, Store,
-    StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, Proof, Reply, Scope,
+    Store, StoreFault,
 };
 use crate::store::contract::{Bench, store_contract, until};
 use crate::store::redis::RedisStore;
@@ -208,8 +208,8 @@ impl Store for Fitting {
         self.store.change_key(agent, claim, change).await
     }
 
-    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
-        self.store.has_key(agent).await
+    async fn give_back(&self, client: ClientNet, agent: AgentId, of: KeyBudget) {
+        self.store.give_back(client, agent, of).await;
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {

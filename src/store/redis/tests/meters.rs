@@ -39,6 +39,11 @@ async fn over_two_replicas_exactly_ten_proven_requests_an_hour_are_charged() {
         let Verdict::Limited { retry_after_micros } = charged else { panic!("both know that it is spent") };
         assert_eq!(retry_after_micros, 3_600_000_000);
     }
+    // Of what a fault ended nothing counts.
+    stores[1].give_back(client(), agent(1), KeyBudget::Changes).await;
+    let charged = stores[0].count(&changes(), TEN).await.unwrap();
+    assert_eq!(charged, Verdict::Admitted { remaining: 0 });
+    assert!(matches!(stores[1].count(&changes(), TEN).await.unwrap(), Verdict::Limited { .. }));
     clock.advance_secs(3_600);
     let charged = stores[0].count(&changes(), TEN).await.unwrap();
     assert_eq!(charged, Verdict::Admitted { remaining: 9 });
