@@ -41,7 +41,8 @@ async fn main() -> ExitCode {
         path: PathBuf::from(folder),
         binding: Binding::new(chain_id, identity, false),
         nonce_retention_secs: 86_400,
-        max_ahead_secs: 60,
+        // A new store takes no signature for so long and a second.
+        max_ahead_secs: 0,
     };
     let store = match EmbeddedStore::open(options, Arc::new(os)) {
         Ok(store) => Arc::new(store),
@@ -68,7 +69,8 @@ async fn issue(store: &dyn Store, agent: u64, now_secs: u64) -> bool {
     let digest = KeyDigest::from_bytes(Sha256::digest(format!("svc_live_v1_{agent:064x}")).into());
     let declared_endpoint = Endpoint::parse(&format!("https://agent-{agent}.example/hook")).ok();
     let change = KeyChange::Issue(NewKey { digest, declared_endpoint, signer: Address::ZERO });
-    let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at: UnixSeconds(now_secs) };
+    let signed_at = UnixSeconds(now_secs + 1);
+    let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at };
     let agent = AgentId::new(U256::from(agent));
     store.change_key(agent, claim, change).await.is_ok_and(|changed| changed == KeyChanged::Done)
 }

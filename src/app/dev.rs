@@ -54,7 +54,8 @@ impl App {
                 for address in &*addresses {
                     listening(*address).await;
                 }
-                while !readiness.report().is_ready() {
+                while !readiness.report().is_ready() || readiness.report().signatures_accepted_from.is_some()
+                {
                     sleep(TRY_EVERY).await;
                 }
                 welcome();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::config::Settings;
+use crate::config::problem::Problem;
 use crate::config::store::StoreSettings;
 use crate::config::store::redis_keys::RedisSettings;
 use crate::domain::secret::SecretSource;
@@ -78,6 +79,13 @@ pub(crate) fn open(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Metric
             Opened { store, writer_ended: None }
         }
     })
+}
+
+/// Whoever leaves `create` on gets an empty store in place of one that is lost.
+pub(crate) fn left_on(settings: &Settings) -> Option<Problem> {
+    let StoreSettings::Embedded { path, create: true } = &settings.store else { return None };
+    let phrase = "is for the first start: leave it out, or a store that is lost is replaced by an empty one";
+    embedded::file::is_there(path).then(|| Problem::new("store.embedded.create", phrase).as_warning())
 }
 
 /// Looks at the store without opening it: its state or what is wrong with it. Writes nothing.

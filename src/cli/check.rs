@@ -8,6 +8,7 @@ use crate::app::descriptors::Descriptors;
 use crate::app::named_files;
 use crate::app::online::{self, Finding};
 use crate::app::source::Source;
+use crate::app::store;
 use crate::app::tenants::{Look, emptiness};
 use crate::cli::client::wait_for;
 use crate::cli::output::Output;
@@ -54,6 +55,7 @@ impl Check {
             problems.0.push(Problem::new("file descriptors", too_few.as_str()).as_warning());
         }
         problems.0.extend(loaded.and_then(|loaded| emptiness(loaded, config)));
+        problems.0.extend(loaded.and_then(|loaded| store::left_on(&loaded.settings)));
         let (warnings, errors): (Vec<&Problem>, Vec<&Problem>) =
             problems.0.iter().partition(|problem| problem.is_warning);
         let is_unusable = !errors.is_empty() || (self.strict && !warnings.is_empty());

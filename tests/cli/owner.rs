@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tiergate::os::Os;
+use tiergate::ports::clock::Clock;
 
 use super::dev::Dev;
 use super::{REGISTRY, Running, command, failure, free_address};
@@ -54,6 +56,11 @@ impl Elsewhere {
         let answers =
             (0..1_000).any(|_| service.ask(&["keys", "status", "--agent-id", "4"]).status.success());
         assert!(answers, "{:?}", service.ask(&["keys", "status", "--agent-id", "4"]));
+        // A new store takes no signature of the second in which it was made.
+        let made = Os::new().unix_seconds();
+        while Os::new().unix_seconds() == made {
+            service.ask(&["keys", "status", "--agent-id", "4"]);
+        }
         service
     }
 

@@ -25,6 +25,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
 pub(crate) const ON_A_DISK: &[Case<World>] = cases![
     a_second_process_on_the_same_folder_is_refused,
     a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made,
+    a_store_that_is_lost_and_made_anew_takes_no_signature_again,
     a_full_disk_is_500_and_loses_nothing,
     a_data_folder_of_the_previous_release_opens,
 ];
@@ -222,8 +223,8 @@ fn a_second_process_on_the_same_folder_is_refused(world: &World) {
 /// `tests/fixtures/README.md` says how the file was made.
 /// A volume that is not mounted is an empty folder, or none.
 fn a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made(world: &World) {
-    let mut service = Service::start(world.settings());
-    let key = world.agent(1).generate(&service);
+    let (mut service, agent) = (fresh(world), world.agent(1));
+    let key = agent.generate(&service);
     assert!(service.log().contains("made an empty store"), "{}", service.log());
     service.kill();
     let file = service.folder.path().join("tiergate.toml");
@@ -261,12 +262,46 @@ fn a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made(wo
     assert_eq!(service.log().matches("made an empty store").count(), 1, "that of the first start");
 }
 
+/// The first start of a service: its store is empty, and takes signatures in a moment.
+fn fresh(world: &World) -> Service {
+    let mut service = Service::prepare(world.settings().set("signature.max_ahead", "0s"));
+    let file = service.folder.path().join("tiergate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("create = false", "create = true")).unwrap();
+    begin_anew(&mut service);
+    service
+}
+
+fn begin_anew(service: &mut Service) {
+    std::fs::remove_dir_all(service.data()).unwrap();
+    service.start_again("");
+    service.await_ready();
+    until("signatures are taken", SOON, || {
+        let ready = service.get("/readyz").success(200);
+        ready["checks"].get("signatures").is_none().then_some(())
+    });
+}
+
+/// As with `docker run --env ...CREATE=true`, whose volume is lost.
+fn a_store_that_is_lost_and_made_anew_takes_no_signature_again(world: &World) {
+    let (mut service, agent) = (fresh(world), world.agent(2));
+    let (used, generate) = (agent.signed(), agent.signed());
+    service.verify_signature(&used).success(200);
+    service.post("/keys/generate", &generate).success(201);
+    let checked = String::from_utf8(service.command("check", &[]).stderr).unwrap();
+    assert!(checked.contains("store.embedded.create") && checked.contains("leave it out"), "{checked}");
+    service.kill();
+    begin_anew(&mut service);
+    service.verify_signature(&used).error(400, "REPLAY_DETECTED");
+    service.post("/keys/generate", &generate).error(400, "REPLAY_DETECTED");
+    service.verify_signature(&agent.signed()).success(200);
+}
+
 fn a_data_folder_of_the_previous_release_opens(world: &World) {
     const FILE: &[u8] = include_bytes!("../fixtures/data-0.1/tiergate.redb");
     const KEY: &str = "svc_live_v1_5b91cb422b84fcb7a4a936880d5670008d30f7819ea9668adafad8023c45328c";
     const REVOKED: &str = "svc_live_v1_2045f0f7f4603989bd87b3541fc983da49c8cca022f00b2813157eb8d065cda2";
     let mut service = Service::prepare(world.settings());
-    std::fs::create_dir(service.data()).unwrap();
     std::fs::write(service.data().join("tiergate.redb"), FILE).unwrap();
     service.start_again("");
     service.await_ready();

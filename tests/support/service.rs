@@ -58,6 +58,7 @@ impl Service {
             .set("listen.api", api.to_string())
             .set("listen.admin", admin.to_string())
             .embedded_in(&folder.path().join("data"))
+            .with_store_in(&folder.path().join("data"))
             // No secret is in what is written: see `secrets`.
             .set_default("log.level", "info,tiergate=trace")
             .set_default("log.access", true)

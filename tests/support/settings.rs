@@ -1,9 +1,14 @@
 //! A configuration for the service, changed key by key.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use alloy::primitives::Address;
+use tiergate::config::store::StoreSettings;
+use tiergate::ports::clock::Clock;
+use tiergate::store::embedded::{EmbeddedStore, Options};
 use toml::{Table, Value};
 
 use crate::support::chain::Contracts;
@@ -65,7 +70,26 @@ impl Settings {
         if store.is_some_and(|store| store.contains_key("redis")) {
             return self;
         }
-        self.set("store.embedded.path", folder.to_str().unwrap()).set("store.embedded.create", true)
+        let settings = self.set("store.embedded.path", folder.to_str().unwrap());
+        settings.set("store.embedded.create", true)
+    }
+
+    /// Puts an empty store into the folder that was made long ago: a new one takes no signature for a minute.
+    pub(crate) fn with_store_in(self, folder: &Path) -> Self {
+        if let Ok(read) = tiergate::config::Settings::parse(&self.text(), std::iter::empty())
+            && matches!(&read.store, StoreSettings::Embedded { path, .. } if path == folder)
+        {
+            let made = tempfile::tempdir().unwrap();
+            let path = made.path().to_owned();
+            let options =
+                Options { path, binding: read.binding(), nonce_retention_secs: 0, max_ahead_secs: 0 };
+            drop(EmbeddedStore::open(options, Arc::new(LongAgo)).unwrap());
+            fs::create_dir(folder).unwrap();
+            // A copy: a program that is just started elsewhere may hold the other one's lock.
+            fs::copy(made.path().join("tiergate.redb"), folder.join("tiergate.redb")).unwrap();
+            return self.set("store.embedded.create", false);
+        }
+        self
     }
 
     /// Leaves a key out.
@@ -90,5 +114,18 @@ impl Settings {
             let below = table.entry(name).or_insert_with(|| Value::Table(Table::new()));
             table = below.as_table_mut().unwrap();
         }
+    }
+}
+
+/// A clock of long ago.
+struct LongAgo;
+
+impl Clock for LongAgo {
+    fn unix_millis(&self) -> u64 {
+        0
+    }
+
+    fn monotonic_micros(&self) -> u64 {
+        0
     }
 }

@@ -98,7 +98,8 @@ impl Scene {
         change: impl FnOnce(&mut Rules),
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let clock = Arc::new(SimulatedClock::new(START_SECS));
+        // The store is made a minute before.
+        let clock = Arc::new(SimulatedClock::new(START_SECS - 61));
         let options = Options {
             path: folder.path().to_owned(),
             binding: Binding::new(8004, Address::repeat_byte(1), false),
@@ -106,6 +107,7 @@ impl Scene {
             max_ahead_secs: 60,
         };
         let inner = EmbeddedStore::open(options, clock.clone()).unwrap();
+        clock.advance_secs(61);
         let store = Arc::new(TamperedStore {
             inner,
             revokes_before_admit: AtomicBool::new(false),

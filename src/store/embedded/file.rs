@@ -88,7 +88,8 @@ pub(super) struct Folder {
 
 impl Folder {
     /// Makes the folder if it is missing, locks it, and makes an empty store if there is none.
-    pub(super) fn take(path: &Path, binding: &Binding) -> Result<Self, OpenError> {
+    /// A new one takes signatures made from this moment on.
+    pub(super) fn take(path: &Path, binding: &Binding, from: u64) -> Result<Self, OpenError> {
         let failed = |cause| OpenError::Unusable { path: path.to_owned(), cause };
         make_folder(path).map_err(failed)?;
         let lock = private().truncate(false).open(path.join(LOCK_NAME)).map_err(failed)?;
@@ -98,16 +99,16 @@ impl Folder {
         })?;
         let folder = Self { path: path.to_owned(), file: path.join(FILE_NAME), lock };
         if !is_there(path) {
-            folder.make(binding).map_err(|error| refusal(error, &folder.file))?;
+            folder.make(binding, from).map_err(|error| refusal(error, &folder.file))?;
         }
         Ok(folder)
     }
 
     /// The file gets its name after the commit, so that a file with that name is always a whole store.
-    fn make(&self, binding: &Binding) -> Result<(), redb::Error> {
+    fn make(&self, binding: &Binding, from: u64) -> Result<(), redb::Error> {
         let unfinished = self.path.join(UNFINISHED_NAME);
         let backend = FileBackend::new(private().truncate(true).open(&unfinished)?)?;
-        tables::lay_out(&Builder::new().create_with_backend(backend)?, binding)?;
+        tables::lay_out(&Builder::new().create_with_backend(backend)?, binding, from)?;
         fs::rename(&unfinished, &self.file)?;
         Ok(sync_folder(&self.path)?)
     }

@@ -6,7 +6,8 @@
 //! the process. A key check touches memory alone. One thread reads and writes the file (`writer.rs`).
 //!
 //! After a crash every acknowledged change is in the file, and any other as a whole or not at all. The store is opened
-//! only if the checksums of all pages in use are right. Only a missing file is begun anew, where that is asked for.
+//! only if the checksums of all pages in use are right. Only a missing file is begun anew, where that is asked for. The new
+//! one takes no signature that one before it may have taken.
 //!
 //! Not detected:
 //!
@@ -110,7 +111,9 @@ impl EmbeddedStore {
     ///
     /// [`OpenError`] says in one sentence why not. A damaged file is refused and never repaired by leaving data out.
     pub fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        Self::on(Box::new(Folder::take(&options.path, &options.binding)?), options, clock)
+        // There may have been a store, which took signatures until now.
+        let from = clock.unix_seconds() + options.max_ahead_secs + 1;
+        Self::on(Box::new(Folder::take(&options.path, &options.binding, from)?), options, clock)
     }
 
     /// How many agents have a key or a window.

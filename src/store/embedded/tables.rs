@@ -51,12 +51,12 @@ pub(super) struct Loaded {
     pub(super) nonces: u64,
 }
 
-/// Makes the tables in a new database.
-pub(super) fn lay_out(database: &Database, binding: &Binding) -> Result<(), redb::Error> {
+/// Makes the tables in a new database, which takes signatures made from a moment on.
+pub(super) fn lay_out(database: &Database, binding: &Binding, from: u64) -> Result<(), redb::Error> {
     let transaction = begin(database)?;
     let mut tables = Tables::open(&transaction)?;
     tables.meta.insert(META_LAYOUT, LAYOUT)?;
-    tables.set_forgotten_before(0)?;
+    tables.set_forgotten_before(from)?;
     drop(tables);
     write_binding(&transaction, binding)?;
     Ok(transaction.commit()?)

@@ -11,7 +11,7 @@ use crate::ports::store::Store;
 use crate::store::contract::{agent, digest};
 use crate::store::embedded::file::{Disk, OpenError, look};
 use crate::store::embedded::tests::platter::Platter;
-use crate::store::embedded::tests::{binding, clock, options, reopen, rotate};
+use crate::store::embedded::tests::{binding, clock, open_with, options, reopen, rotate};
 use crate::store::embedded::{EmbeddedStore, Options};
 
 /// The file of release 0.1, which names no chain. One agent has a key.
@@ -19,7 +19,7 @@ const UNBOUND: &[u8] = include_bytes!("../../../../tests/fixtures/data-0.1/tierg
 
 fn open(folder: &Path, binding: &Binding) -> Result<EmbeddedStore, OpenError> {
     let options = Options { binding: binding.clone(), ..options(folder) };
-    EmbeddedStore::open(options, clock())
+    open_with(options, &clock())
 }
 
 /// Another chain, another registry, and development's with the same numbers.

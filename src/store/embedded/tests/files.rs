@@ -2,20 +2,29 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
 
 use redb::{Database, TableDefinition};
 
+use crate::ports::simulated::SimulatedClock;
 use crate::store::contract::until;
+use crate::store::embedded::EmbeddedStore;
 use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::platter::Platter;
-use crate::store::embedded::tests::{clock, open, reopen};
+use crate::store::embedded::tests::{clock, options, reopen};
+
+/// Makes it where it is not there.
+fn open(path: &Path, clock: &Arc<SimulatedClock>) -> Result<EmbeddedStore, OpenError> {
+    EmbeddedStore::open(options(path), Arc::clone(clock) as _)
+}
 
 #[test]
 fn folder_and_files_are_made_for_the_owner_alone() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("a/b");
     let store = open(&folder, &clock()).unwrap();
-    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
     for name in ["tiergate.redb", "tiergate.lock"] {
         assert_eq!(mode(&folder.join(name)), 0o600, "{name}");

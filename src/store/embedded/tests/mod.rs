@@ -1,5 +1,6 @@
 //! Tests of what only the embedded store does: the contract that every store keeps is in `store/contract.rs`.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,12 +10,13 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use crate::domain::agent_id::AgentId;
 use crate::domain::binding::Binding;
 use crate::domain::endpoint::{Endpoint, WebOrigin};
+use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{Bench, MANY, SIGNER, agent, claim, digest, key, store_contract, until};
 use crate::store::embedded::book::{Book, CurrentKey};
-use crate::store::embedded::file::OpenError;
+use crate::store::embedded::file::{OpenError, is_there};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::{EmbeddedStore, Options};
 
@@ -44,7 +46,16 @@ fn options(path: &Path) -> Options {
 }
 
 fn open(path: &Path, clock: &Arc<SimulatedClock>) -> Result<EmbeddedStore, OpenError> {
-    EmbeddedStore::open(options(path), Arc::clone(clock) as _)
+    open_with(options(path), clock)
+}
+
+/// Opens a store. One that is not there yet was made long ago.
+fn open_with(options: Options, clock: &Arc<SimulatedClock>) -> Result<EmbeddedStore, OpenError> {
+    if !is_there(&options.path) && fs::create_dir_all(&options.path).is_ok() {
+        let made = Platter::with_store_for(&options.binding).bytes();
+        fs::write(options.path.join("tiergate.redb"), made).unwrap();
+    }
+    EmbeddedStore::open(options, Arc::clone(clock) as _)
 }
 
 /// Opens a store again. A program that another test just starts holds what is locked for a moment longer than the store.
@@ -75,6 +86,41 @@ fn used_nonces(database: &Database) -> Vec<(AgentId, Nonce)> {
 
 fn clock() -> Arc<SimulatedClock> {
     Arc::new(SimulatedClock::new(START_SECS))
+}
+
+#[tokio::test]
+async fn a_store_made_anew_takes_no_signature_that_the_lost_one_may_have_taken() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
+    let made = || EmbeddedStore::open(options(folder.path()), Arc::clone(&clock) as _);
+    let store = open(folder.path(), &clock).unwrap();
+    for (nonce, signed_at_secs) in [(1, START_SECS), (2, START_SECS + 60)] {
+        let proof = Proof::Nonce(claim(nonce, signed_at_secs));
+        let admission = store.admit(agent(1), &Scope::Api, MANY, &proof).await.unwrap();
+        assert!(matches!(admission, Admission::Admitted { .. }));
+    }
+    rotate(&store, 1, 3, 1).await;
+    drop(store);
+    fs::remove_file(folder.path().join("tiergate.redb")).unwrap();
+    let store = until("the folder is free", async || made().ok()).await;
+    let accepted_from = UnixSeconds(START_SECS + 61);
+    for (nonce, signed_at_secs) in [(1, START_SECS), (2, START_SECS + 60), (4, START_SECS)] {
+        let claim = claim(nonce, signed_at_secs);
+        let admission = store.admit(agent(1), &Scope::Api, MANY, &Proof::Nonce(claim)).await.unwrap();
+        let changed = store.change_key(agent(1), claim, KeyChange::Issue(key(1))).await.unwrap();
+        let (Admission::NonceRefused(refused), KeyChanged::NonceRefused(too)) = (admission, changed) else {
+            panic!("{admission:?}, {changed:?}")
+        };
+        assert!(
+            matches!(refused, NonceRefused::Forgotten { accepted_from: from, .. } if from == accepted_from)
+        );
+        assert_eq!(refused, too);
+    }
+    assert_eq!(store.signatures_accepted_from(), Some(accepted_from));
+    clock.advance_secs(61);
+    assert_eq!(store.signatures_accepted_from(), None);
+    let proof = Proof::Nonce(claim(4, START_SECS + 61));
+    let admission = store.admit(agent(1), &Scope::Api, MANY, &proof).await.unwrap();
+    assert!(matches!(admission, Admission::Admitted { .. }));
 }
 
 async fn bench() -> Bench {

@@ -74,11 +74,16 @@ enum Unsynced {
 }
 
 impl Platter {
-    /// A disk with an empty store on it.
+    /// A disk with an empty store on it, which was made long ago.
     pub(super) fn with_store() -> Self {
+        Self::with_store_for(&binding())
+    }
+
+    /// The same for a chain.
+    pub(super) fn with_store_for(binding: &Binding) -> Self {
         let platter = Self::default();
         let database = Database::builder().create_with_backend(platter.clone()).unwrap();
-        tables::lay_out(&database, &binding()).unwrap();
+        tables::lay_out(&database, binding, 0).unwrap();
         platter
     }
 
