@@ -17,6 +17,8 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 use socket2::Socket;
+use tokio::io::AsyncReadExt;
+use tokio::net;
 
 /// How many sockets one message holds. The kernel takes 253.
 const SOCKETS_MAX: usize = 64;
@@ -96,6 +98,15 @@ impl Handover {
     pub(super) fn confirm(&self) {
         // One that is gone need not know.
         let _ = self.predecessor.as_ref().map(|mut stream| stream.write_all(&LAST));
+    }
+
+    /// Returns when the process that this one replaced has ended: systemd kills it once this one has.
+    pub(super) async fn predecessor_ended(&self) {
+        let stream = self.predecessor.as_ref().and_then(|stream| stream.try_clone().ok());
+        let stream = stream.filter(|stream| stream.set_nonblocking(true).is_ok());
+        if let Some(Ok(mut stream)) = stream.map(net::UnixStream::from_std) {
+            let _ = stream.read_u8().await;
+        }
     }
 }
 

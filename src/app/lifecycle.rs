@@ -238,7 +238,8 @@ impl Lifecycle {
         sleep(delay).await;
         self.sockets.lock().clear();
         self.stopping.send_replace(true);
-        if timeout(grace, self.stopping.closed()).await.is_err() {
+        let ended = async { tokio::join!(self.stopping.closed(), self.handover.predecessor_ended()) };
+        if timeout(grace, ended).await.is_err() {
             tracing::warn!("requests and streams are cut off: shutdown.grace is over");
         }
     }

@@ -31,6 +31,7 @@ pub(crate) const CASES: &[Case] = cases![
     an_order_to_upgrade_before_the_process_serves_is_ignored_and_does_not_end_it,
     orders_to_upgrade_during_an_upgrade_are_ignored_and_start_no_third_process,
     a_new_process_that_fails_while_the_old_one_drains_ends_the_old_one_with_a_failure,
+    a_process_that_ends_waits_for_the_one_that_it_replaced,
     an_address_that_somebody_else_listens_on_ends_the_start_and_systemd_hears_of_none,
     systemd_is_told_of_the_start_of_the_new_main_process_and_of_the_end,
 ];
@@ -292,6 +293,26 @@ fn a_new_process_that_fails_while_the_old_one_drains_ends_the_old_one_with_a_fai
     let process = gateway.service.process.as_ref().unwrap();
     assert_eq!(until("the old process ends", SOON, || process.exit_code()), 1);
     assert_eq!(said(gateway, "the process that replaced this one has failed (signal: 9 (SIGKILL))"), 1);
+}
+
+/// As `systemctl restart` after an upgrade: systemd kills what is left once the main process has ended.
+fn a_process_that_ends_waits_for_the_one_that_it_replaced(stage: &Stage) {
+    let site = loaded(stage).set("shutdown.delay", "0s").start();
+    let gateway = &site.gateway;
+    let cues = [Cue::new(), Cue::new()];
+    let mut events = event_stream(gateway, &site.upstream, &cues);
+    says_again(gateway, "the new process serves", || signal(first(gateway), "USR2"));
+    let new = started_last(gateway);
+    until("the old one drains", SOON, || (said(gateway, ": stopping") == 1).then_some(()));
+    says_again(gateway, ": stopping", || signal(new.0, "TERM"));
+    until("nobody listens", SOON, || TcpStream::connect(gateway.address).is_err().then_some(()));
+    for _ in 0..100 {
+        assert!(Command::new("true").status().unwrap().success());
+        assert_eq!(said(gateway, ": stopped"), 0, "one has a request under way, the other waits for it");
+    }
+    cues.iter().for_each(|cue| cue.give());
+    while events.chunk().unwrap().is_some() {}
+    until("both have ended", SOON, || (said(gateway, ": stopped") == 2).then_some(()));
 }
 
 /// Starts the program with these words of bash in front of it.
