@@ -29,9 +29,12 @@ impl Server {
     /// Binds the shards of this server that are not bound yet, and begins their epochs where nonces may have been lost:
     /// otherwise each shard's first signature would begin its own, much later.
     ///
-    /// Of two deployments that begin at once the one that binds the first shard gets them all.
+    /// Of two deployments that begin at once the one that binds the first shard gets them all, in a cluster too.
     pub(super) async fn claim(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
         let (shards, shared) = (self.shards.lock().all.clone(), &self.shared);
+        let has_first = !shared.is_cluster() || shards.contains(&Shard::FIRST);
+        let may_bind = has_first || shared.has_bound_first.load(Ordering::Relaxed);
+        let verb = if may_bind { "bind" } else { "look" };
         let mut latest = 0;
         let (first, others) = shards.split_at(shards.len().min(1));
         for shards in [first, others] {
@@ -39,12 +42,14 @@ impl Server {
             // In front, on the same connection: the server may not know the script.
             pipeline.ignore_errors().add_command(shared.scripts.claim.load()).ignore();
             for shard in shards {
-                pipeline.add_command(shared.timed(shared.claim_of(*shard, "bind")).command);
+                pipeline.add_command(shared.timed(shared.claim_of(*shard, verb)).command);
             }
             for from in ask(shared, connection, &pipeline).await? {
-                latest = latest.max(from.ok_or(RedisError::Unreadable)?);
+                latest = latest
+                    .max(from.ok_or(RedisError::Unusable("the node of the first slot is bound first"))?);
             }
         }
+        shared.has_bound_first.fetch_or(has_first, Ordering::Relaxed);
         self.retire_former(connection, &shards).await?;
         self.accepted_from_secs.store(latest, Ordering::Relaxed);
         self.shards.lock().claimed(&shards);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::aio::MultiplexedConnection;
 
-use crate::store::redis::info::Info;
+use crate::store::redis::info::{Info, setting};
 
 /// The settings that are asked for.
 const SETTINGS: [&str; 3] = ["min-replicas-to-write", "appendfsync", "save"];
@@ -34,10 +34,7 @@ pub(super) async fn of(
 ) -> Vec<Finding> {
     let mut settings = HashMap::new();
     for name in SETTINGS {
-        let mut command = redis::cmd("CONFIG");
-        let seen: Result<HashMap<String, String>, _> =
-            command.arg("GET").arg(name).query_async(connection).await;
-        settings.extend(seen.unwrap_or_default());
+        settings.extend(setting(connection, name).await);
     }
     findings(info, &settings, wait_replicas)
 }

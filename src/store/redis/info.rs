@@ -12,14 +12,25 @@ const LAG_SECS_MAX: u64 = 5;
 /// How many replicas are looked at.
 const REPLICAS_MAX: u32 = 64;
 
+/// The field that says what is evicted.
+const POLICY: &str = "maxmemory_policy";
+
 /// The fields of `INFO` by name.
 pub(super) struct Info(HashMap<String, String>);
 
 impl Info {
-    /// Asks a server.
+    /// Asks a server. Some show in `CONFIG` alone what they evict.
     pub(super) async fn of(connection: &mut MultiplexedConnection) -> Result<Self, RedisError> {
         let text: String = redis::cmd("INFO").query_async(connection).await?;
-        Ok(Self::read(&text))
+        Ok(Self::read(&text).completed(connection).await)
+    }
+
+    pub(super) async fn completed(mut self, connection: &mut MultiplexedConnection) -> Self {
+        if self.value(POLICY).is_empty() {
+            let shown = setting(connection, "maxmemory-policy").await;
+            self.0.extend(shown.into_values().map(|policy| (POLICY.to_owned(), policy)));
+        }
+        self
     }
 
     pub(super) fn read(text: &str) -> Self {
@@ -46,15 +57,19 @@ impl Info {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// Succeeds for a master that has loaded its data and evicts nothing. What is evicted may be a used nonce, a key or
-    /// a limit.
-    pub(super) fn check_usable(&self) -> Result<(), RedisError> {
+    /// Succeeds for a master that has loaded its data and evicts nothing, by what it said `before` if it does not say so now. What
+    /// is evicted may be a used nonce, a key or a limit.
+    pub(super) fn check_usable(&self, before: &Self) -> Result<(), RedisError> {
+        let policy = Some(self.value(POLICY)).filter(|policy| !policy.is_empty());
         if ["run_id", "evicted_keys", "master_replid"].iter().any(|name| self.value(name).is_empty()) {
             return Err(RedisError::Unusable("its INFO lacks run_id, evicted_keys or master_replid"));
         }
         Err(RedisError::Unusable(
-            match (self.value("role"), self.value("loading"), self.value("maxmemory_policy")) {
+            match (self.value("role"), self.value("loading"), policy.unwrap_or(before.value(POLICY))) {
                 ("master", "0", "noeviction") => return Ok(()),
+                ("master", "0", "") => {
+                    "its maxmemory-policy can't be read here, in INFO or by CONFIG GET: unless it is noeviction it may forget keys, nonces and limits"
+                }
                 ("master", "0", _) => {
                     "its maxmemory-policy is not noeviction: it may forget keys, nonces and limits; set noeviction"
                 }
@@ -75,6 +90,11 @@ impl Info {
     }
 }
 
+/// A setting by its name, if the server shows it.
+pub(super) async fn setting(connection: &mut MultiplexedConnection, name: &str) -> HashMap<String, String> {
+    redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await.unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::Info;
@@ -92,7 +112,8 @@ mod tests {
 
     #[test]
     fn only_a_loaded_master_that_evicts_nothing_is_used() {
-        Info::read(MASTER).check_usable().unwrap();
+        let usable = |info: &Info| info.check_usable(info);
+        usable(&Info::read(MASTER)).unwrap();
         for (field, instead) in [
             ("role:master", "role:slave"),
             ("role:master", ""),
@@ -103,8 +124,13 @@ mod tests {
             ("evicted_keys:3", ""),
             ("master_replid:b", ""),
         ] {
-            assert!(Info::read(&MASTER.replace(field, instead)).check_usable().is_err(), "{instead}");
+            assert!(usable(&Info::read(&MASTER.replace(field, instead))).is_err(), "{instead}");
         }
+        let silent = Info::read(&MASTER.replace("maxmemory_policy:noeviction", ""));
+        assert!(
+            usable(&silent).unwrap_err().to_string().starts_with("its maxmemory-policy can't be read here")
+        );
+        silent.check_usable(&Info::read(MASTER)).unwrap();
     }
 
     #[test]

@@ -66,7 +66,7 @@ async fn see(shared: &Arc<Shared>) -> Result<BTreeSet<Finding>, RedisError> {
         for host in hosts {
             let mut connection = connect(shared, &host, Login::Server).await?;
             let info = Info::of(&mut connection).await?;
-            info.check_usable()?;
+            info.check_usable(&info)?;
             claims::look(shared, &mut connection).await?;
             found.extend(findings::of(&mut connection, &info, options.wait_replicas).await);
         }

@@ -11,7 +11,7 @@ use std::io;
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use alloy::primitives::Address;
 use async_trait::async_trait;
@@ -141,13 +141,17 @@ impl Drop for RedisStore {
 
 impl RedisStore {
     async fn look_up(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, RedisError> {
-        let get = self.shared.command("GET", Name::Entry(digest));
-        let Some(entry) = read::<Option<Vec<u8>>>(&self.servers.ask(get).await?)? else { return Ok(None) };
+        let get = async |name| -> Result<Option<Vec<u8>>, RedisError> {
+            read(&self.servers.ask(self.shared.command("GET", name)).await?)
+        };
+        let Some(entry) = get(Name::Entry(digest)).await? else { return Ok(None) };
         let mut owner = owner(&entry).ok_or(RedisError::Unreadable)?;
         // After the entry, so that a digest of no key costs one command.
-        let get = self.shared.command("GET", Name::Signer(digest));
-        if let Some(signer) = read::<Option<Vec<u8>>>(&self.servers.ask(get).await?)? {
+        if let Some(signer) = get(Name::Signer(digest)).await? {
             owner.signer = Some(Address::try_from(&*signer).map_err(|_| RedisError::Unreadable)?);
+        } else if get(Name::Entry(digest)).await?.is_none() {
+            // Both went in between: the key is not one that has no signer.
+            return Ok(None);
         }
         self.known.insert(*digest, owner.clone());
         Ok(Some(owner))
@@ -274,6 +278,7 @@ fn shared(options: Options, clock: Arc<dyn Clock>, metrics: Metrics) -> Result<S
         options,
         clock,
         metrics,
+        has_bound_first: AtomicBool::default(),
         #[cfg(test)]
         simulated_from_micros: None,
     })

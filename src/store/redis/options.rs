@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redis::TlsCertificates;
@@ -76,6 +77,8 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     pub(super) scripts: Scripts,
+    /// The first shard was bound: in a cluster no node that lacks it binds any before.
+    pub(super) has_bound_first: AtomicBool,
     /// Scripts get the time from the caller: this, in microseconds, and the clock's monotonic time.
     #[cfg(test)]
     pub(super) simulated_from_micros: Option<u64>,

@@ -261,7 +261,7 @@ impl Server {
         };
         let mut connection = connect(shared, &host, Login::Server).await?;
         let info = Info::of(&mut connection).await?;
-        info.check_usable()?;
+        info.check_usable(&info)?;
         self.claim(&mut connection).await?;
         self.count_replicas(&host, &info);
         let found = findings::of(&mut connection, &info, shared.options.wait_replicas).await;

@@ -106,7 +106,7 @@ impl Session {
     /// Succeeds when the server may still be used, and is the process that the session began with. At one address there
     /// may be another one a moment later.
     pub(super) fn check(&self, info: &Info) -> Result<(), RedisError> {
-        info.check_usable()?;
+        info.check_usable(&self.info)?;
         info.check_same(&self.info)
     }
 

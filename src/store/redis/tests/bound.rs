@@ -210,3 +210,22 @@ async fn in_a_cluster_every_node_refuses_another_chain_and_a_prefix_moves_no_slo
     use_everything(&opened(prefixed, &clock()).await).await;
     assert!(is_admitted(by_key(&own, fitting(1, 1)).await));
 }
+
+#[tokio::test]
+async fn in_a_cluster_no_node_is_bound_before_that_of_the_first_shard() {
+    let Some(cluster) = TestCluster::form().await else { return };
+    let first = TestCluster::home(Shard::FIRST.slot());
+    let frozen = cluster.nodes[first].freeze();
+    let store = open(options(&cluster.url()), &clock());
+    until("the others wait for it", async || (connects(&store, "failed") >= 4).then_some(())).await;
+    for number in (0..3).filter(|number| *number != first) {
+        let names = names(&cluster.nodes[number]).await;
+        assert!(!names.iter().any(|name| name.ends_with("}b")), "{names:?}");
+    }
+    drop(frozen);
+    ready(&store).await;
+    let _frozen = cluster.nodes[first].freeze();
+    let later = open(options(&cluster.url()), &clock());
+    until("those that are bound wait for none", async || (connects(&later, "connected") == 2).then_some(()))
+        .await;
+}

@@ -114,3 +114,19 @@ async fn one_key_in_a_thousand_fits_an_agent() {
     let fitting = keys.iter().find(|digest| store.fits(agent(1), digest)).unwrap();
     assert_eq!(Name::Entry(fitting).shard(), record, "{}", B256::from(fitting.to_bytes()));
 }
+
+#[tokio::test]
+async fn a_key_that_is_replaced_while_it_is_looked_up_is_not_taken_for_one_without_a_signer() {
+    let Some((_server, store, _)) = served(&[]).await else { return };
+    let change = async |number, change| {
+        let done = store.change_key(agent(1), claim(number, SIGNED_SECS), change).await.unwrap();
+        assert_eq!(done, KeyChanged::Done);
+    };
+    change(1, KeyChange::Issue(key(1))).await;
+    for number in 1..=100 {
+        let found = digest(number);
+        let rotated = change(number + 1, KeyChange::Rotate(key(number + 1)));
+        let (found, ()) = tokio::join!(store.find(&found), rotated);
+        assert!(found.unwrap().is_none_or(|owner| owner.signer == Some(SIGNER)), "{number}");
+    }
+}

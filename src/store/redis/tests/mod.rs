@@ -2,6 +2,7 @@
 //! `store/contract.rs`.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use alloy::primitives::Address;
@@ -95,6 +96,7 @@ fn open(options: Options, clock: &Arc<SimulatedClock>) -> RedisStore {
         options,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         metrics: Metrics::new().unwrap(),
+        has_bound_first: AtomicBool::default(),
         simulated_from_micros: Some(START_SECS * 1_000_000),
     };
     RedisStore::on(shared).unwrap()

@@ -16,6 +16,7 @@ use crate::ports::store::{
 use crate::store::contract::{ONE, agent, claim, digest, key};
 use crate::store::redis::RedisStore;
 use crate::store::redis::answers::read;
+use crate::store::redis::info::Info;
 use crate::store::redis::names::Name;
 use crate::store::redis::options::{Options, TlsFiles};
 use crate::store::redis::tests::secured::{arguments, certificates, tls_settings, words};
@@ -125,5 +126,16 @@ async fn tls_with_certificates_on_both_sides_and_a_password_open_the_door_and_no
         refused(&store).await;
         let fault = store.has_key(agent(1)).await.unwrap_err().to_string();
         assert!(!fault.contains("pass word"), "{fault}");
+    }
+}
+
+/// As managed servers do.
+#[tokio::test]
+async fn the_policy_of_a_server_whose_info_lacks_it_is_read_from_its_configuration() {
+    for policy in ["noeviction", "allkeys-lru"] {
+        let Some(server) = RedisServer::start(&["--maxmemory-policy", policy]).await else { return };
+        let text = "run_id:a\r\nloading:0\r\nevicted_keys:0\r\nrole:master\r\nmaster_replid:b\r\n";
+        let info = Info::read(text).completed(&mut server.connected().await).await;
+        assert_eq!(info.check_usable(&info).is_ok(), policy == "noeviction");
     }
 }
