@@ -25,6 +25,7 @@ use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::upstreams::Member;
 use crate::gateway::upstreams::state::{Trouble, UpstreamState, Watched, micros};
 use crate::ports::clock::Clock;
+use crate::tls::look::unsupported_signature;
 
 /// How often it is looked what is due, at least.
 const TICK: Duration = Duration::from_millis(250);
@@ -306,6 +307,9 @@ impl Check {
 /// The kind of an error and its innermost cause. A local address is no cause.
 fn reason(error: &Error) -> String {
     let text = error.to_string().replace(" context: ", " cause: ");
+    if let Some(why) = unsupported_signature(&text) {
+        return format!("{}: {why}", error.reason_str());
+    }
     let cause = text.rsplit(" cause: ").find(|cause| !cause.starts_with("local address"));
     format!("{}: {}", error.reason_str(), cause.unwrap_or_default().trim())
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::path::Path;
 
 use rustls::CertificateError;
 use rustls::client::verify_server_name;
@@ -51,8 +52,24 @@ pub(crate) fn handshake_failure(error: &(dyn Error + 'static)) -> Option<&'stati
     } else if *wrong == Wrong::UnknownIssuer {
         "its certificate is of an authority that is not believed; --ca names a file with yours"
     } else {
-        "its certificate can't be verified"
+        unsupported_signature(&format!("{wrong:?}")).unwrap_or("its certificate can't be verified")
     })
+}
+
+/// The same of an error's text, where the library has no more: it names kinds of signatures by their numbers.
+pub(crate) fn unsupported_signature(text: &str) -> Option<&'static str> {
+    text.contains("UnsupportedSignatureAlgorithm").then_some(
+        "its certificate is signed with a P-521 key or by ecdsa-with-SHA512, which can't be verified here",
+    )
+}
+
+/// A warning of authorities whose signatures can't be verified.
+pub(crate) fn unsupported_authority(path: &Path) -> Option<String> {
+    let certificates = pem::certificates(path, &mut Vec::new())?;
+    let is_unsupported = certificates.iter().any(|certificate| pem::is_unsupported(certificate));
+    let why =
+        "holds an authority with a P-521 key or ecdsa-with-SHA512: what it signs can't be verified here";
+    is_unsupported.then(|| format!("{}: {why}", files::shown(path)))
 }
 
 fn leaf(pair: &KeyPair) -> Option<CertificateDer<'static>> {

@@ -71,10 +71,12 @@ mod tests {
     use pingora::connectors::TransportConnector;
     use pingora::upstreams::peer::HttpPeer;
     use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
 
     use super::UpstreamIdentity;
     use crate::domain::tenant::{KeyPair, UpstreamTls};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, upstream};
+    use crate::tls::look::{unsupported_authority, unsupported_signature};
     use crate::tls::shelf::{Reading, Shelf};
 
     fn load(rules: &UpstreamTls) -> Result<UpstreamIdentity, Vec<String>> {
@@ -138,6 +140,33 @@ mod tests {
         assert_eq!(connect(&identity, &server, &stranger).await.1, None);
         assert_eq!(connect(&without_client, &server, &client).await.1, None);
         assert_eq!(connect(&without_ca, &server, &client).await, (false, None));
+    }
+
+    #[tokio::test]
+    async fn signatures_that_can_not_be_verified_are_named_by_a_sentence_before_and_after_a_handshake() {
+        let pem = |name: &str| {
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/p521");
+            std::fs::read_to_string(folder.join(name)).unwrap()
+        };
+        let (folder, common, client) = (Folder::new(), SelfSigned::new("a"), SelfSigned::new("gateway"));
+        let ca = folder.write("ca.crt", &pem("ca.pem"));
+        let warning = unsupported_authority(&ca).unwrap();
+        assert!(
+            warning.starts_with(&format!("{}: holds an authority with a P-521 key", ca.display())),
+            "{warning}"
+        );
+        assert_eq!(unsupported_authority(&folder.write("common.crt", &common.cert_pem)), None);
+
+        let (cert_pem, key_pem) = (pem("leaf.pem"), pem("leaf.key"));
+        let cert_der = CertificateDer::from_pem_slice(cert_pem.as_bytes()).unwrap();
+        let server = SelfSigned { cert_pem, cert_der, key_pem };
+        let (address, serving) = upstream(&server, &client);
+        let mut peer = HttpPeer::new(address, true, "upstream.example".to_owned());
+        peer.options.ca = load(&rules(Some(ca), None)).unwrap().ca;
+        let error = TransportConnector::new(None).get_stream(&peer).await.err().unwrap().to_string();
+        assert!(unsupported_signature(&error).is_some(), "{error}");
+        assert_eq!(unsupported_signature("TLS connect() failed: UnknownIssuer"), None);
+        serving.join().unwrap();
     }
 
     #[test]

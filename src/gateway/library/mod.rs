@@ -36,6 +36,7 @@ use crate::gateway::refusals::End;
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::timer::Timer;
+use crate::tls::look::unsupported_signature;
 use crate::wire::errors::ErrorCause;
 use crate::wire::grpc;
 
@@ -300,7 +301,8 @@ impl ProxyHttp for LibraryProxy {
             return faults::error_of(Failure::Overloaded);
         }
         if !ctx.attempt.has_address_left() {
-            self.note_upstream_failure(ctx, error.etype().as_str());
+            let why = unsupported_signature(&error.to_string());
+            self.note_upstream_failure(ctx, why.unwrap_or(error.etype().as_str()));
         }
         error.set_retry(self.may_try_another(ctx));
         error
