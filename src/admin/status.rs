@@ -117,6 +117,7 @@ mod tests {
             chain: Ok(()),
             age_micros: 0,
             lacks_logs: false,
+            lacks_details: false,
             replicas_missing: 0,
             signatures_accepted_from: None,
         };

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256, U256};
+use alloy::primitives::{Address, U256};
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
@@ -47,19 +47,8 @@ pub(crate) async fn ask(
         alone.chain.pool.urls = vec![url.clone()];
         readers.push(chain::reader(&alone, &clock, &metrics, &Handle::current())?);
     }
-    let asks_contracts = settings.signature.format.has_contracts();
-    let look = async |reader: &ChainReader| {
-        let sight = reader.look().await.map_err(|fault| fault.cause.to_string())?;
-        if asks_contracts {
-            let asked = reader.ask_holders(AgentId::new(U256::ONE), B256::ZERO, &[]).await;
-            asked.map_err(|fault| {
-                format!("signature.contracts needs eth_call without `to`: {}", fault.cause)
-            })?;
-        }
-        Ok(sight)
-    };
     let (nodes, store, upstreams) = tokio::join!(
-        join_all(readers.iter().map(|reader| in_time(look(reader)))),
+        join_all(readers.iter().map(|reader| in_time(told(reader.look())))),
         in_time(store::look(settings, &clock, &metrics)),
         check_all(&table, TIME_MAX)
     );
@@ -85,9 +74,14 @@ pub(crate) async fn ask(
 fn of_chain(settings: &Settings, nodes: &[Result<Sight, String>], now: u64) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (url, seen) in settings.chain.pool.urls.iter().zip(nodes) {
-        let state = seen.as_ref().map_err(String::clone).map(|Sight { chain, block, timestamp, .. }| {
-            format!("chain {chain}, block {block}, {} s old", now.saturating_sub(*timestamp))
-        });
+        let state = seen.as_ref().map_err(String::clone).map(
+            |Sight { chain, block, timestamp, oddities, .. }| {
+                let age_secs = now.saturating_sub(*timestamp);
+                [&[format!("chain {chain}, block {block}, {age_secs} s old")], &**oddities]
+                    .concat()
+                    .join("; ")
+            },
+        );
         findings.push((format!("node {}", url.origin()), state));
     }
     for (key, address, answer) in nodes.iter().flatten().take(1).flat_map(|seen| &seen.contracts) {

@@ -7,14 +7,15 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
 use tokio::sync::Mutex;
 
-use crate::chain::answer::holder_signatures_call;
+use crate::chain::answer::{Date, holder_signatures_call};
 use crate::chain::block::Block;
 use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::Ticket;
 use crate::chain::coalesce::Coalesced;
 use crate::chain::fault::ReadError;
 use crate::chain::measures::Measures;
-use crate::chain::source::{At, Source};
+use crate::chain::pool::Input;
+use crate::chain::source::{At, Source, is_refused};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
@@ -241,18 +242,17 @@ impl Agents {
     }
 
     /// The holders at the latest block.
-    async fn holders(&self, agent: AgentId) -> Read<Holders> {
+    async fn holders(&self, agent: AgentId) -> Result<(Date, Option<Holders>), ChainFault> {
         let calls = self.registries.holder_calls(agent);
         let decode = |results: Vec<_>| self.registries.read_holders(agent, &mut results.into_iter());
-        let read = self.source.read(At::Latest, &calls, decode).await;
-        read.map(|(_, holders)| holders)
+        self.source.read((At::Latest, Input::Ours), &calls, decode).await
     }
 
     /// The answer to a question about holders.
     pub(super) async fn answer(self: Arc<Self>, (agent, signed): Question) -> Read<AskedHolders> {
         let Some((digest, signature)) = signed else {
             let unasked = |address| Asked { address, has_code: false, accepts: false };
-            let holders = self.holders(agent).await?;
+            let (_, holders) = self.holders(agent).await?;
             return Ok(holders.map(|Holders { owner, wallet }| AskedHolders {
                 owner: unasked(owner),
                 wallet: wallet.map(unasked),
@@ -261,7 +261,14 @@ impl Agents {
         let registry = (self.registries.identity, self.registries.has_wallets());
         let code = holder_signatures_call(registry, agent.token_id(), digest, &signature);
         let latest = (At::Latest, self.source.pool.deadline());
-        self.source.create(latest, &code, |results| self.registries.read_asked_holders(agent, results)).await
+        let decode = |results| self.registries.read_asked_holders(agent, results);
+        match self.source.create(latest, &code, decode).await {
+            Err(fault) if is_refused(&fault) => {}
+            asked => return asked,
+        }
+        let (date, Some(Holders { owner, wallet })) = self.holders(agent).await? else { return Ok(None) };
+        let holders = Holders { owner, wallet: wallet.filter(|wallet| *wallet != owner) };
+        self.source.ask_holders(date, holders, (digest, signature)).await.map(Some)
     }
 }
 

@@ -2,6 +2,11 @@
 
 use alloy::primitives::{Address, B256, Bytes, U64};
 use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+
+use crate::chain::answer::Date;
+use crate::chain::fault::ReadError;
+use crate::chain::pool::{Answers, Call};
 
 /// A block's place in the chain. In JSON-RPC a block that is not mined yet has no hash, and is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
@@ -29,6 +34,19 @@ pub(super) struct Log {
     /// The first 32 bytes of its data, if there are so many.
     #[serde(rename = "data", default, deserialize_with = "first_word")]
     pub(super) first_word: Option<B256>,
+}
+
+/// The call for a block, by number or by name.
+pub(super) fn block_call(block: Value) -> Call {
+    Call { method: "eth_getBlockByNumber", params: json!([block, false]) }
+}
+
+/// Succeeds when the next answer, which is to [`block_call`], shows the block of an earlier answer. A node that is behind has
+/// none of this number, and after a reorganization there is another.
+pub(super) fn is_of(answers: &mut Answers<'_>, date: Date) -> Result<(), ReadError> {
+    let block: Option<Block> = answers.next()?;
+    let is_same = block.is_some_and(|block| block.timestamp == date.timestamp);
+    if is_same { Ok(()) } else { Err(ReadError::OtherBlock(date.number)) }
 }
 
 fn quantity<'a, D: Deserializer<'a>>(json: D) -> Result<u64, D::Error> {

@@ -15,6 +15,7 @@ use crate::chain::answer::{Date, Result3};
 use crate::chain::cache::status::Ticket;
 use crate::chain::fault::ReadError;
 use crate::chain::measures::CONTRACT;
+use crate::chain::pool::Input;
 use crate::chain::registries::results::Found;
 use crate::chain::source::At;
 use crate::domain::agent_id::AgentId;
@@ -36,10 +37,18 @@ impl ContractCheck {
         Self { agents: Arc::clone(agents), found: Mutex::default(), reported: Mutex::default() }
     }
 
-    /// Looks until all are found, and again whenever one may have been replaced.
+    /// Looks until all are found, and again whenever one may have been replaced. Beside ERC-8004's a creation shows once whether
+    /// details can be had.
     pub(super) async fn watch(&self) {
+        let Agents { registries, source, .. } = &*self.agents;
+        let mut is_tried = !registries.has_wallets();
         loop {
-            _ = self.check().await;
+            if self.check().await.is_ok() && !is_tried {
+                is_tried = true;
+                if let Err(fault) = source.try_creation().await {
+                    tracing::warn!("details and tiers by feedback can't be read: {fault}");
+                }
+            }
             tokio::time::sleep(LOOK_PAUSE).await;
         }
     }
@@ -64,7 +73,7 @@ impl ContractCheck {
             let further = measures.found(results.get(own..).unwrap_or_default());
             read(registries.found(&results).into_iter().chain(further).collect())
         };
-        source.read(At::Latest, &calls, found).await
+        source.read((At::Latest, Input::Ours), &calls, found).await
     }
 
     /// Succeeds when all contracts were found, and those that decide who passes answer what they are asked for.

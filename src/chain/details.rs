@@ -13,9 +13,9 @@ use tokio::time::timeout;
 
 use crate::chain::agents::Agents;
 use crate::chain::answer::Date;
-use crate::chain::block::Block;
+use crate::chain::block::{block_call, is_of};
 use crate::chain::fault::ReadError;
-use crate::chain::pool::{Answers, Call};
+use crate::chain::pool::{Answers, Call, Input};
 use crate::chain::registries::erc8004::{
     Answered, DetailsRead, Response, evidence, read_details, response_filter,
 };
@@ -122,19 +122,13 @@ impl Agents {
         let Some(validation) = due else { return Ok(None) };
         let number = U64::from(date.number);
         let filter = response_filter(validation, agent, latest, json!(number));
-        let calls = [
-            Call { method: "eth_getBlockByNumber", params: json!([number, false]) },
-            Call { method: "eth_getLogs", params: json!([filter]) },
-        ];
+        let calls = [block_call(json!(number)), Call { method: "eth_getLogs", params: json!([filter]) }];
         let read = |answers: &mut Answers<'_>| {
-            let block: Option<Block> = answers.next()?;
             // A node that is behind may lack the last log.
-            if block.is_none_or(|block| block.timestamp != date.timestamp) {
-                return Err(ReadError::OtherBlock(date.number));
-            }
+            is_of(answers, date)?;
             answers.next::<Vec<Response>>()
         };
-        match self.source.pool.ask(until, &calls, read).await {
+        match self.source.pool.ask(until, (&calls, Input::Strangers), read).await {
             Ok(logs) => Ok(evidence(latest, &logs)),
             Err(fault) if matches!(fault.cause.downcast_ref(), Some(ReadError::OtherBlock(_))) => Err(fault),
             Err(fault) => {

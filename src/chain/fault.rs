@@ -41,6 +41,9 @@ pub(super) enum ReadError {
     /// It has no such function, or answers it with something else.
     #[error("the contract at the address configured as {key} is another one: it does not answer {function}")]
     OtherContract { key: &'static str, function: &'static str },
+    /// No creation was run. Of the kind of chain, and no fault of a node.
+    #[error("the node answers no eth_call without `to`")]
+    NoCreation,
     /// A registry of ERC-8004 whose version is not read here.
     #[error("the registry at the address configured as {key} has version {version}, and not 2")]
     Version { key: &'static str, version: String },

@@ -11,6 +11,7 @@ use crate::chain::answer::{Call3, Date, Result3};
 use crate::chain::fault::ReadError;
 use crate::chain::measures::feedback::{self, Sum};
 use crate::chain::measures::higher;
+use crate::chain::pool::Input;
 use crate::chain::source::At;
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
@@ -53,7 +54,9 @@ impl Agents {
                 };
                 agents.iter().zip(&asked).map(read).collect::<Result<Vec<_>, _>>()
             };
-            let (date, graded) = self.source.read(at, &calls, decode).await?;
+            // Strangers write most of the details.
+            let input = if parts == Parts::Gate { Input::Ours } else { Input::Strangers };
+            let (date, graded) = self.source.read((at, input), &calls, decode).await?;
             if graded.iter().all(|(_, is_graded)| *is_graded) {
                 let mut profiles = graded.into_iter().map(|(profile, _)| profile).collect::<Vec<_>>();
                 let at = if at == At::Latest { At::Dated(date) } else { at };

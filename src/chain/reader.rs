@@ -2,17 +2,19 @@
 
 use std::future::ready;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::primitives::{Address, B256, Bytes, U64, U256};
 use async_trait::async_trait;
 use futures_util::future::Either;
+use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::chain::agents::{Agents, Pinned, Question, Read};
 use crate::chain::answer::{Floor, SharedFloor};
+use crate::chain::block::{Block, block_call};
 use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::micros;
 use crate::chain::coalesce::{Bounds, Coalesced};
@@ -20,7 +22,7 @@ use crate::chain::contract_check::ContractCheck;
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::measures::Measures;
-use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
+use crate::chain::pool::{Answers, Input, PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
 use crate::chain::registries::results::Found;
 use crate::chain::registries::stake_vault::{decimals_calls, read_decimals, read_token, token_calls};
 use crate::chain::source::{At, Source};
@@ -54,6 +56,8 @@ pub struct ChainReader {
     misses: prometheus::IntCounter,
 }
 
+const LATEST: (At, Input) = (At::Latest, Input::Ours);
+
 /// The state at the latest block.
 pub(crate) struct Sight {
     /// The chain's id.
@@ -64,6 +68,8 @@ pub(crate) struct Sight {
     pub(crate) timestamp: u64,
     /// Each registry's key and address, and the function that it answers.
     pub(crate) contracts: Vec<(&'static str, Address, Result<&'static str, String>)>,
+    /// What its nodes don't take as most do.
+    pub(crate) oddities: Vec<String>,
 }
 
 /// Of the agents below this number the first one is looked for.
@@ -84,7 +90,14 @@ impl ChainReader {
         let void_after = lifetimes.max_staleness.max(max_head_age.unwrap_or_default());
         let floor = Floor::new(micros(void_after), max_head_age.map(|age| age.as_secs()));
         let floor = Arc::new(SharedFloor::new(floor, Arc::clone(&clock)));
-        let source = Source { pool, floor, multicall, lacks_multicall: AtomicBool::new(false), gas_cap };
+        let source = Source {
+            pool,
+            floor,
+            multicall,
+            lacks_multicall: AtomicBool::new(false),
+            lacks_creations: AtomicBool::new(false),
+            gas_cap,
+        };
         let measures = Measures::new(measures);
         let cache = Arc::new(ProfileCache::new(lifetimes, measures.are_of_holders()));
         let history_retry_micros = Mutex::default();
@@ -132,8 +145,20 @@ impl ChainReader {
         let shown = |(key, address, answer): Found| (key, address, answer.map_err(|error| error.to_string()));
         let read = |found: Vec<Found>| Ok(found.into_iter().map(shown).collect());
         let (date, contracts) = self.follower.contracts.look(read).await?;
-        let chain = self.agents.source.pool.chain_id;
-        Ok(Sight { chain, block: date.number, timestamp: date.timestamp, contracts })
+        let (source, block) = (&self.agents.source, date.number);
+        let call = [block_call(json!(U64::from(block)))];
+        let shown = |answers: &mut Answers<'_>| answers.next::<Block>();
+        let by_hash = match source.pool.ask(source.pool.deadline(), (&call, Input::Strangers), shown).await {
+            Ok(shown) => source.prove(At::Block(shown)).await.err(),
+            Err(fault) => Some(fault),
+        };
+        let by_hash =
+            by_hash.map(|fault| format!("no eth_call at {{blockHash}} (EIP-1898): {}", fault.cause));
+        let creation = source.try_creation().await.err();
+        let creation = creation.map(|fault| format!("no eth_call without `to`: {}", fault.cause));
+        let data = source.pool.writes_data().then(|| "calls with `data`, not `input`".to_owned());
+        let oddities = [by_hash, creation, data].into_iter().flatten().collect();
+        Ok(Sight { chain: source.pool.chain_id, block, timestamp: date.timestamp, contracts, oddities })
     }
 
     /// The first agent that is minted, of the [`FIRST_AGENTS`].
@@ -147,7 +172,7 @@ impl ChainReader {
                 |agent: &AgentId| matches!(registries.read_holders(*agent, &mut results), Ok(Some(_)));
             Ok(agents.into_iter().find(is_minted))
         };
-        source.read(At::Latest, &calls, decode).await.map(|(_, first)| first)
+        source.read(LATEST, &calls, decode).await.map(|(_, first)| first)
     }
 
     /// The token that the stake vault takes and its decimals, where they say so.
@@ -156,10 +181,10 @@ impl ChainReader {
         let Some(vault) = registries.stake_vault else { return Ok(None) };
         let calls = token_calls(vault);
         let decode = |results: Vec<_>| Ok(read_token(&results));
-        let (_, token) = source.read(At::Latest, &calls, decode).await?;
+        let (_, token) = source.read(LATEST, &calls, decode).await?;
         let Some(token) = token else { return Ok(None) };
         let decode = |results: Vec<_>| Ok(read_decimals(&results));
-        let (_, decimals) = source.read(At::Latest, &decimals_calls(token), decode).await?;
+        let (_, decimals) = source.read(LATEST, &decimals_calls(token), decode).await?;
         Ok(decimals.map(|decimals| (token, decimals)))
     }
 
@@ -187,7 +212,7 @@ async fn probe(follower: Arc<Follower>, (): ()) -> Result<(), ChainFault> {
     }
     match status.behind() {
         Some(behind) => Err(behind),
-        None => agents.source.prove().await,
+        None => agents.source.prove(At::Latest).await,
     }
 }
 
@@ -234,6 +259,10 @@ impl Chain for ChainReader {
 
     async fn probe(&self) -> Result<(), ChainFault> {
         self.ended(self.probes.get(()).await)
+    }
+
+    fn lacks_details(&self) -> bool {
+        self.agents.registries.has_wallets() && self.agents.source.lacks_creations.load(Ordering::Relaxed)
     }
 
     fn lacks_logs(&self) -> bool {

@@ -1,17 +1,20 @@
 //! Dated reads: one `eth_call` whose answer counts only if it proves its age.
 
+use std::iter::once;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use alloy::primitives::{Address, Bytes, U64};
+use alloy::primitives::{Address, B256, Bytes, U64};
 use alloy::sol_types::SolCall;
 use serde_json::{Value, json};
 
 use crate::chain::answer::{Call3, Date, Result3, SharedFloor, dated_call, getChainIdCall, read_dated};
-use crate::chain::block::Block;
+use crate::chain::block::{Block, block_call, is_of};
 use crate::chain::fault::ReadError;
-use crate::chain::pool::{Answers, Call, Pool};
-use crate::ports::chain::ChainFault;
+use crate::chain::pool::{Answers, Call, Input, Pool};
+use crate::chain::registries::identity::{is_consent, isValidSignatureCall};
+use crate::domain::holders::Holders;
+use crate::ports::chain::{Asked, AskedHolders, ChainFault};
 
 /// The state that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +34,21 @@ pub(super) struct Source {
     pub(super) multicall: Address,
     /// There was no Multicall3 at its address, by the last answer of a creation.
     pub(super) lacks_multicall: AtomicBool,
+    /// No node ran a creation when that was tried, and none has run one since.
+    pub(super) lacks_creations: AtomicBool,
     /// The most gas that one call may burn.
     pub(super) gas_cap: u64,
 }
 
 /// The address of Multicall3, by its key.
 const MULTICALL: ReadError = ReadError::NoCode("chain.multicall");
+
+/// The most gas that a wallet may burn that is asked by a call of its own, its 4 KiB of signature included. See
+/// `contracts/HolderSignatures.sol`.
+const WALLET_GAS_MAX: u64 = 2_100_000;
+
+/// The code of a revert.
+const REVERTED: i64 = 3;
 
 /// The node that gave an answer, its block and its results.
 type Answer = (Arc<str>, Date, Vec<Result3>);
@@ -46,14 +58,14 @@ impl Source {
     /// about the chain and not about a node.
     pub(super) async fn read<T>(
         &self,
-        at: At,
+        (at, input): (At, Input),
         calls: &[Call3],
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<(Date, T), ChainFault> {
         let deadline = self.pool.deadline();
         if !self.lacks_multicall.load(Ordering::Relaxed) {
             let to = Some(self.multicall);
-            match self.ask(deadline, at, &dated_call(calls.to_vec(), to), to).await {
+            match self.ask(deadline, (at, input), &dated_call(calls.to_vec(), to), to).await {
                 Err(fault) if fault.cause.downcast_ref() == Some(&MULTICALL) => {}
                 answered => return self.conclude(at, answered?, decode),
             }
@@ -62,7 +74,7 @@ impl Source {
         let look = getChainIdCall {}.abi_encode().into();
         let look = Call3 { target: self.multicall, allowFailure: true, callData: look };
         let data = dated_call(calls.iter().cloned().chain([look]).collect(), None);
-        let (endpoint, date, mut results) = self.ask(deadline, at, &data, None).await?;
+        let (endpoint, date, mut results) = self.ask(deadline, (at, input), &data, None).await?;
         let is_absent = results.pop().is_some_and(|look| look.success && look.returnData.is_empty());
         if !self.lacks_multicall.swap(is_absent, Ordering::Relaxed) && is_absent {
             tracing::info!("there is no contract at chain.multicall: profiles are read without it");
@@ -77,13 +89,58 @@ impl Source {
         code: &Bytes,
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
-        let answer = self.ask(deadline, at, code, None).await?;
+        let answer = self.ask(deadline, (at, Input::Strangers), code, None).await?;
+        self.lacks_creations.store(false, Ordering::Relaxed);
         self.conclude(at, answer, decode).map(|(_, value)| value)
     }
 
+    /// A creation of nothing but its date, which shows whether nodes run any.
+    pub(super) async fn try_creation(&self) -> Result<(), ChainFault> {
+        let latest = (At::Latest, self.pool.deadline());
+        let tried = self.create(latest, &dated_call(Vec::new(), None), |_| Ok(())).await;
+        self.lacks_creations.store(tried.as_ref().is_err_and(is_refused), Ordering::Relaxed);
+        tried
+    }
+
+    /// Which of these holders have code and accept a signature, at the block of the answer that named them, by calls with `to`: for
+    /// nodes that run no creation. With the digest zero nobody is asked.
+    pub(super) async fn ask_holders(
+        &self,
+        date: Date,
+        holders: Holders,
+        (digest, signature): (B256, Bytes),
+    ) -> Result<AskedHolders, ChainFault> {
+        let number = U64::from(date.number);
+        let question = Bytes::from(isValidSignatureCall { hash: digest, signature }.abi_encode());
+        let gas = U64::from(self.gas_cap.min(WALLET_GAS_MAX));
+        let mut calls = vec![block_call(json!(number))];
+        for account in once(&holders.owner).chain(&holders.wallet) {
+            calls.push(Call { method: "eth_getCode", params: json!([account, number]) });
+            let call = json!({ "to": account, "input": question, "gas": gas });
+            let call = Call { method: "eth_call", params: json!([call, number]) };
+            calls.extend((!digest.is_zero()).then_some(call));
+        }
+        let asked = |answers: &mut Answers<'_>, address: Address| {
+            let has_code = !answers.next::<Bytes>()?.is_empty();
+            let word = if digest.is_zero() { Ok(Bytes::new()) } else { answers.next() };
+            let accepts = match word {
+                Err(ReadError::NodeError { code: REVERTED, .. }) => false,
+                word => has_code && is_consent(word?.get(..32).unwrap_or_default()),
+            };
+            Ok(Asked { address, has_code, accepts })
+        };
+        let read = |answers: &mut Answers<'_>| {
+            is_of(answers, date)?;
+            let owner = asked(answers, holders.owner)?;
+            let wallet = holders.wallet.map(|wallet| asked(answers, wallet)).transpose()?;
+            Ok(AskedHolders { owner, wallet })
+        };
+        self.pool.ask(self.pool.deadline(), (&calls, Input::Strangers), read).await
+    }
+
     /// A read of nothing but its date, which proves that a node of the chain answers.
-    pub(super) async fn prove(&self) -> Result<(), ChainFault> {
-        self.read(At::Latest, &[], |_| Ok(())).await.map(drop)
+    pub(super) async fn prove(&self, at: At) -> Result<(), ChainFault> {
+        self.read((at, Input::Ours), &[], |_| Ok(())).await.map(drop)
     }
 
     fn conclude<T>(
@@ -103,7 +160,7 @@ impl Source {
     async fn ask(
         &self,
         deadline: u64,
-        at: At,
+        (at, input): (At, Input),
         data: &Bytes,
         multicall: Option<Address>,
     ) -> Result<Answer, ChainFault> {
@@ -130,7 +187,7 @@ impl Source {
             }
             Ok((answers.endpoint(), date, results))
         };
-        self.pool.ask(deadline, &request, read).await
+        self.pool.ask(deadline, (&request, input), read).await
     }
 
     fn request(&self, at: At, data: &Bytes, multicall: Option<Address>) -> Call {
@@ -147,15 +204,24 @@ impl Source {
     }
 }
 
-/// The data that a call returned. A creation reverts with what is longer than a contract's code may be.
+/// True when nodes answered that they don't run a creation.
+pub(super) fn is_refused(fault: &ChainFault) -> bool {
+    matches!(fault.cause.downcast_ref(), Some(ReadError::NoCreation | ReadError::NodeError { .. }))
+}
+
+/// The data that a call returned. A creation reverts with what is longer than a contract's code may be. Nodes that run none
+/// return nothing, or revert without data.
 fn returned(answers: &mut Answers<'_>, is_creation: bool) -> Result<Bytes, ReadError> {
-    match answers.next_answer()? {
+    let data = match answers.next_answer()? {
         Ok(result) => serde_json::from_str(result.get())
-            .map_err(|_| ReadError::Unintelligible("its result is not what was asked for")),
-        Err(error) => {
+            .map_err(|_| ReadError::Unintelligible("its result is not what was asked for"))?,
+        Err(error) if is_creation => {
             // Nodes do not agree on the place of the data.
             let data = error.as_revert_data().or_else(|| error.try_data_as::<Bytes>()?.ok());
-            data.filter(|_| is_creation).ok_or_else(|| answers.error(&error))
+            let none = (error.code == REVERTED).then(Bytes::new);
+            data.or(none).ok_or_else(|| answers.error(&error))?
         }
-    }
+        Err(error) => return Err(answers.error(&error)),
+    };
+    if is_creation && data.is_empty() { Err(ReadError::NoCreation) } else { Ok(data) }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Report {
     pub(crate) age_micros: u64,
     /// True when no node gives logs, so that profiles are read again and again. Verifications are right all the same.
     pub(crate) lacks_logs: bool,
+    /// True when nodes don't run what details are read by. Verifications are right all the same.
+    pub(crate) lacks_details: bool,
     /// How many replicas the store lacks without which it changes no key. Verifications are right all the same.
     pub(crate) replicas_missing: u32,
     /// Set while signatures are refused because nonces may have been lost. Key checks go on.
@@ -134,6 +136,7 @@ impl Readiness {
             chain: health("chain", &known.chain),
             age_micros: age(&known.store).max(age(&known.chain)),
             lacks_logs: self.chain.lacks_logs(),
+            lacks_details: self.chain.lacks_details(),
             replicas_missing: self.store.replicas_missing().unwrap_or_default(),
             signatures_accepted_from: self.store.signatures_accepted_from(),
         };

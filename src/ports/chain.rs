@@ -123,6 +123,11 @@ pub trait Chain: Send + Sync {
     /// Succeeds when verifications can be answered: a node answers and the contracts are where they should be.
     async fn probe(&self) -> Result<(), ChainFault>;
 
+    /// True when nodes do not run what details are read by: profiles have none.
+    fn lacks_details(&self) -> bool {
+        false
+    }
+
     /// True when no node gives logs: profiles are right, and read again and again.
     fn lacks_logs(&self) -> bool {
         false

@@ -86,7 +86,11 @@ pub(crate) fn readiness(report: &Report, query: Option<&str>) -> Answer {
         checks.insert("signatures".to_owned(), format!("refused until {}", rfc3339(accepted_from)).into());
     }
     let mut body = serde_json::json!({ "status": ready, "checks": checks });
-    let degraded = [(report.lacks_logs, "chain_logs"), (report.replicas_missing > 0, "store_replicas")];
+    let degraded = [
+        (report.lacks_logs, "chain_logs"),
+        (report.lacks_details, "chain_details"),
+        (report.replicas_missing > 0, "store_replicas"),
+    ];
     let degraded: Vec<&str> =
         degraded.into_iter().filter_map(|(is_so, what)| is_so.then_some(what)).collect();
     if let Some(fields) = body.as_object_mut().filter(|_| !degraded.is_empty()) {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::support::agents::{Agent, key_of};
 use crate::support::client::{Answer, Connection, with};
 use crate::support::harness::{Case, cases};
+use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
 use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, Account, BOB, DEPLOYER, wrapped};
@@ -35,6 +36,7 @@ pub(crate) const ON_A_REAL_NODE: &[Case<World>] = cases![
     while_wallets_burn_gas_others_are_served,
     wallets_that_accept_and_burn_gas_for_a_blocked_agent_use_up_their_clients_budget,
     an_account_with_code_is_heard_by_its_own_key_and_by_its_code,
+    where_nodes_run_no_creation_owners_are_heard_and_strangers_harm_nobody,
 ];
 
 const ACCEPTS_ALL: u8 = 0;
@@ -216,6 +218,46 @@ fn while_wallets_burn_gas_others_are_served(world: &World) {
     });
     let healthy = service.samples().sum("tiergate_rpc_node_healthy", &[]);
     assert!((healthy - 1.0).abs() < f64::EPSILON, "a wallet counts against no node: {healthy}");
+}
+
+/// As nodes of zkSync, Abstract and others answer.
+fn where_nodes_run_no_creation_owners_are_heard_and_strangers_harm_nobody(world: &World) {
+    let relay = Relay::new(world.chain().node);
+    let urls = vec![format!("http://{}", relay.address)];
+    let settings = asking(world).set("chain.rpc_urls", urls).set("abuse.failures_per_minute", 1_000_000);
+    let lying = owned_by(world, Account { address: world.chain().deploy("LyingWallet"), key: BOB.key });
+    for none in [json!({ "result": "0x" }), json!({ "error": { "code": 3, "message": "toAddressIsNull" } })] {
+        relay.behave(Behaviour::RefuseCreations(none));
+        let service = &Service::start(settings.clone());
+        let (agent, holder, wallet) = (&world.agent(4), &world.agent(4), of_a_wallet(world));
+        let key = holder.generate(service);
+        service.verify_signature(&agent.signed()).success(200);
+        service.verify_signature(&padded(&wallet, 1)).success(200);
+        for mode in [1, BURNS_GAS, MODES] {
+            let refused = service.verify_signature(&in_mode(&lying, mode));
+            assert_ne!(refused.status, 200, "{mode}: {}", refused.text());
+        }
+        let stop = &Stop::default();
+        std::thread::scope(|scope| {
+            let flood = || {
+                let mut connection = service.connect();
+                while !stop.is_set() {
+                    let body = agent.draft().by(DEPLOYER).body();
+                    let answer = connection.post("/verify/signature", &body).unwrap();
+                    answer.error(401, "SIGNATURE_INVALID");
+                }
+            };
+            (0..3).for_each(|_| drop(scope.spawn(flood)));
+            let _stops = stop.at_end();
+            for _ in 0..20 {
+                service.verify(&key).success(200);
+                // Each changes what is known of the agent, which is read again.
+                world.chain().stake(holder.id, U256::ONE);
+            }
+        });
+        let healthy = service.samples().sum("tiergate_rpc_node_healthy", &[]);
+        assert!((healthy - 1.0).abs() < f64::EPSILON, "{healthy}");
+    }
 }
 
 fn wallets_that_accept_and_burn_gas_for_a_blocked_agent_use_up_their_clients_budget(world: &World) {

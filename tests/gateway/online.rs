@@ -5,7 +5,7 @@ use std::process::Output;
 use std::sync::Arc;
 
 use alloy::primitives::U256;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
 use crate::rig::scripts;
@@ -25,7 +25,7 @@ use crate::upstream_tls::{Trust, UP};
 pub(crate) const CASES: &[Case] = cases![
     every_part_that_answers_is_named_and_nothing_is_written,
     every_part_that_is_wrong_is_named,
-    nodes_that_refuse_creations_are_wrong_where_contracts_are_asked,
+    what_a_node_does_not_take_as_most_do_is_named,
     one_agent_is_read_whole_and_its_stake_is_told_in_tokens,
     decimals_that_are_not_the_tokens_and_registries_that_are_swapped_are_wrong,
     a_made_up_identity_that_comes_through_another_gateway_is_found,
@@ -95,18 +95,32 @@ fn every_part_that_answers_is_named_and_nothing_is_written(stage: &Stage) {
     assert_eq!(upstream.seen().len(), 2, "no other request was sent");
 }
 
-fn nodes_that_refuse_creations_are_wrong_where_contracts_are_asked(stage: &Stage) {
+fn what_a_node_does_not_take_as_most_do_is_named(stage: &Stage) {
     let relay = Relay::new(stage.world().chain().node);
     let urls = vec![format!("http://{}", relay.address)];
-    let settings = stage.settings().set("chain.rpc_urls", urls);
-    let run =
-        |contracts: bool| check(&prepared(settings.clone().set("signature.contracts", contracts), &[]), &[]);
-    assert!(run(true).status.success());
-    relay.behave(Behaviour::RefuseCreations(-32602));
-    assert!(run(false).status.success());
-    let output = run(true);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    holds(&[output.stdout, output.stderr].concat(), &["needs eth_call without `to`".to_owned()]);
+    let service = prepared(stage.settings().set("chain.rpc_urls", urls), &[]);
+    let (creations, hashes) = ("; no eth_call without `to`: ", "; no eth_call at {blockHash} (EIP-1898): ");
+    let data = "; calls with `data`, not `input`";
+    for (behaviour, named) in [
+        (Behaviour::Honest, None),
+        (Behaviour::Peculiar("input", true), None),
+        (Behaviour::Peculiar("data", true), Some(data)),
+        (Behaviour::Peculiar("input", false), Some(hashes)),
+        (Behaviour::RefuseCreations(json!({ "result": "0x" })), Some(creations)),
+        (
+            Behaviour::RefuseCreations(json!({ "error": { "code": -32602, "message": "no to" } })),
+            Some(creations),
+        ),
+    ] {
+        let shown = format!("{behaviour:?}");
+        relay.behave(behaviour);
+        let output = check(&service, &[]);
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        for oddity in [creations, hashes, data] {
+            assert_eq!(text.contains(oddity), named == Some(oddity), "{shown}: {text}");
+        }
+    }
 }
 
 fn every_part_that_is_wrong_is_named(stage: &Stage) {

@@ -27,8 +27,10 @@ pub(crate) enum Behaviour {
     Http(u16, String),
     /// Refuses this method with this JSON-RPC error code, and answers all others as the real node does.
     Refuse(&'static str, i64),
-    /// Refuses calls without `to` with this JSON-RPC error code, and answers all others as the real node does.
-    RefuseCreations(i64),
+    /// Answers calls without `to` with these members, and all others as the real node does.
+    RefuseCreations(Value),
+    /// Reads the data of calls in this member alone, and refuses `{blockHash}` where it says so.
+    Peculiar(&'static str, bool),
     /// Answers with these members in place of `result`, with the call's own id.
     Members(Value),
     /// Stands for several back ends, of which some lag.
@@ -197,11 +199,21 @@ fn converse(stream: TcpStream, node: SocketAddr, state: &State, stopped: &Atomic
                     ask(node, asked)
                 }
             })?,
-            Behaviour::RefuseCreations(code) => each(&call, |asked| {
+            Behaviour::RefuseCreations(members) => each(&call, |asked| {
                 if asked["method"] == json!("eth_call") && asked["params"][0]["to"].is_null() {
-                    return Ok(json!({ "error": { "code": code, "message": "no recipient" } }));
+                    return Ok(members.clone());
                 }
                 ask(node, asked)
+            })?,
+            Behaviour::Peculiar(field, takes_hash) => each(&call, |asked| {
+                let (call, block) = (&asked["params"][0], &asked["params"][1]);
+                let error =
+                    |code, why| Ok(json!({ "error": { "code": code, "message": why, "data": "0x" } }));
+                match asked["method"] == json!("eth_call") {
+                    true if !takes_hash && block.is_object() => error(-32_602, "no block number"),
+                    true if call[field].is_null() => error(3, "execution reverted"),
+                    _ => ask(node, asked),
+                }
             })?,
             Behaviour::Members(members) => each(&call, |_| Ok(members.clone()))?,
             Behaviour::Balanced(balance) => {

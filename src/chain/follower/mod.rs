@@ -14,17 +14,18 @@ use std::time::Duration;
 
 use alloy::primitives::U64;
 use futures_util::FutureExt;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::chain::agents::Agents;
 use crate::chain::answer::Date;
-use crate::chain::block::{Block, Log};
+use crate::chain::block::{Block, Log, block_call};
 use crate::chain::contract_check::ContractCheck;
 use crate::chain::fault::ReadError;
 use crate::chain::follower::pace::Pace;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
-use crate::chain::pool::{Answers, Call};
+use crate::chain::pool::{Answers, Call, Input};
+use crate::chain::source::At;
 use crate::domain::chain_settings::Lifetimes;
 use crate::ports::chain::ChainFault;
 
@@ -152,7 +153,7 @@ impl Following<'_> {
     /// The head up to which everything is accounted for, and how; `None`: nodes answer, and logs were not asked for.
     async fn try_poll(&mut self, asked_micros: u64) -> Result<Option<(Block, &'static str)>, ChainFault> {
         if asked_micros < self.unlogged_until_micros {
-            self.of.agents.source.prove().await?;
+            self.of.agents.source.prove(At::Latest).await?;
             return Ok(None);
         }
         let deadline = self.of.agents.source.pool.deadline();
@@ -160,7 +161,7 @@ impl Following<'_> {
         let head = match self.head(deadline, &takes_batches).await {
             // Nodes that take no batches give no logs, and answer single calls all the same.
             Err(fault) if is_refusal(&fault) && !takes_batches.into_inner() => {
-                self.lacks_logs = self.of.agents.source.prove().await.is_ok();
+                self.lacks_logs = self.of.agents.source.prove(At::Latest).await.is_ok();
                 return Err(fault);
             }
             answered => answered?,
@@ -216,7 +217,8 @@ impl Following<'_> {
             })?;
             Ok(head)
         };
-        self.of.agents.source.pool.ask(deadline, &[chain_call(), block_call(json!("latest"))], read).await
+        let calls = [chain_call(), block_call(json!("latest"))];
+        self.of.agents.source.pool.ask(deadline, (&calls, Input::Ours), read).await
     }
 
     /// Succeeds when the next answer, which is to [`chain_call`], names the right chain.
@@ -289,16 +291,12 @@ impl Following<'_> {
             }
             Ok(Some((block, logs)))
         };
-        self.of.agents.source.pool.ask(deadline, &calls, read).await
+        self.of.agents.source.pool.ask(deadline, (&calls, Input::Ours), read).await
     }
 }
 
 fn chain_call() -> Call {
     Call { method: "eth_chainId", params: json!([]) }
-}
-
-fn block_call(block: Value) -> Call {
-    Call { method: "eth_getBlockByNumber", params: json!([block, false]) }
 }
 
 fn date(block: &Block) -> Date {

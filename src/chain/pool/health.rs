@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::chain::fault::ReadError;
+use crate::chain::pool::Input;
 use crate::chain::spread;
 
 /// So many failures in a row make a node unhealthy.
@@ -46,8 +47,8 @@ pub(super) const fn is_the_nodes(error: &ReadError) -> bool {
 
 /// True when an error speaks against the node if another one answers the same read: absurd agents make every node fail.
 const fn is_suspicious(error: &ReadError) -> bool {
-    use ReadError::{Busy, RateLimited, Unhealthy};
-    !is_the_nodes(error) && !matches!(error, Busy | RateLimited(_) | Unhealthy(_))
+    use ReadError::{Busy, NoCreation, RateLimited, Unhealthy};
+    !is_the_nodes(error) && !matches!(error, Busy | NoCreation | RateLimited(_) | Unhealthy(_))
 }
 
 /// What is known of one node.
@@ -71,6 +72,7 @@ pub(super) struct Health {
 #[derive(Debug)]
 pub(super) struct Tries {
     nodes: Vec<Tried>,
+    input: Input,
     grain: u64,
 }
 
@@ -94,8 +96,8 @@ pub(super) enum Next {
 
 impl Tries {
     /// `grain` is any number: reads that fail together must not come back together.
-    pub(super) fn new(nodes: usize, grain: u64) -> Self {
-        Self { nodes: vec![Tried::default(); nodes], grain }
+    pub(super) fn new(nodes: usize, input: Input, grain: u64) -> Self {
+        Self { nodes: vec![Tried::default(); nodes], input, grain }
     }
 
     /// The read's try at this node failed.
@@ -109,8 +111,8 @@ impl Tries {
         // These cost the node or us more than others.
         let is_dear = matches!(error, ReadError::Timeout(_) | ReadError::NodeError { .. });
         tried.failed_tries += if is_passing { 0 } else { 1 + u32::from(is_dear) };
-        if matches!(error, ReadError::TooLong(_)) {
-            // It would be too long again.
+        if matches!(error, ReadError::TooLong(_) | ReadError::NoCreation) {
+            // It would be the same again.
             tried.failed_tries = FAILED_TRIES_MAX;
         }
         tried.is_suspect |= is_suspicious(error);
@@ -160,7 +162,9 @@ impl Health {
     ) -> impl Iterator<Item = (usize, u64, &'a Tried)> {
         let nodes = self.breakers.iter().zip(&tries.nodes).enumerate();
         nodes.filter_map(move |(node, (breaker, tried))| {
-            let is_due = breaker.open.as_ref().is_none_or(|(until_micros, _)| now_micros >= *until_micros);
+            // Whether an unhealthy node is healthy again no read with a stranger's input can say.
+            let may_probe = |until_micros: u64| tries.input == Input::Ours && now_micros >= until_micros;
+            let is_due = breaker.open.as_ref().is_none_or(|(until_micros, _)| may_probe(*until_micros));
             let until_micros = breaker.not_before_micros.max(tried.not_before_micros);
             (is_due && tried.failed_tries < FAILED_TRIES_MAX).then_some((node, until_micros, tried))
         })

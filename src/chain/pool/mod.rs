@@ -37,6 +37,14 @@ pub(super) const WAIT_TIME_MAX: Duration = Duration::from_secs(6);
 /// How long one read may take, however many nodes are tried. A little less: who waits for one read alone hears why it failed.
 const READ_TIME_MAX: Duration = Duration::from_millis(5_900);
 
+/// Whose input a read has. A node's health counts what this service asks for; a stranger's bad input counts against nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Input {
+    Ours,
+    /// An agent's code, texts or signature may be what a node fails at.
+    Strangers,
+}
+
 /// JSON-RPC nodes of one chain.
 pub struct Pool {
     nodes: Vec<Arc<Node>>,
@@ -86,11 +94,11 @@ impl Pool {
     pub(super) async fn ask<T>(
         &self,
         deadline: u64,
-        calls: &[Call],
+        (calls, input): (&[Call], Input),
         read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
         let (limit, mut last) = (self.left(deadline), None);
-        let tries = self.try_nodes(deadline, calls, read, &mut last);
+        let tries = self.try_nodes(deadline, (calls, input), read, &mut last);
         let (node, error) = match tokio::time::timeout(limit, tries).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(failed)) => failed,
@@ -102,13 +110,13 @@ impl Pool {
     async fn try_nodes<T>(
         &self,
         deadline: u64,
-        calls: &[Call],
+        (calls, input): (&[Call], Input),
         read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
         last: &mut Option<(usize, ReadError)>,
     ) -> Result<T, (usize, ReadError)> {
         const BUSY: (usize, ReadError) = (0, ReadError::Busy);
         let _place = self.places.acquire().await.map_err(|_| BUSY)?;
-        let mut tries = Tries::new(self.nodes.len(), self.now());
+        let mut tries = Tries::new(self.nodes.len(), input, self.now());
         loop {
             let next = self.health.lock().next(&tries, self.now());
             let node = match next {
@@ -130,9 +138,15 @@ impl Pool {
             // A share among more would be shorter than a slow node takes.
             let limit = self.request_timeout.min(self.left(deadline) / (others.min(2) + 1));
             let answers = asked.send(limit, calls, last.is_some()).await;
-            match answers.and_then(|mut answers| read(&mut answers)) {
+            let answer = answers.and_then(|mut answers| read(&mut answers));
+            if input == Input::Ours && method_of(calls) == "eth_call" {
+                asked.called(answer.as_ref().err());
+            }
+            match answer {
                 Ok(value) => {
-                    self.succeeded(node, &tries, last.as_ref());
+                    if input == Input::Ours {
+                        self.succeeded(node, &tries, last.as_ref());
+                    }
                     return Ok(value);
                 }
                 // The caller has another way. It is no fault of the node, and no proof that the node is well: where this
@@ -142,7 +156,7 @@ impl Pool {
                     return Err((node, error));
                 }
                 Err(error) => {
-                    self.failed(node, &error, method_of(calls));
+                    self.failed((node, input), &error, method_of(calls));
                     tries.failed(node, &error, self.now());
                     // The first one says most, but that a node is behind says more.
                     if last.is_none() || matches!(error, ReadError::Behind { .. }) {
@@ -162,14 +176,15 @@ impl Pool {
     }
 
     /// Notes that a node failed to answer.
-    fn failed(&self, node: usize, error: &ReadError, method: &str) {
+    fn failed(&self, (node, input): (usize, Input), error: &ReadError, method: &str) {
         self.metrics.rpc_errors.with_label_values(&[method, error.kind()]).inc();
         if let ReadError::RateLimited(pause) = error {
             self.health.lock().limited(node, *pause, self.now());
         }
         // Reads of an agent may be slow because of the agent. Reads of the head can't.
         let is_of_head = method == "eth_getBlockByNumber";
-        if is_the_nodes(error) || is_of_head && matches!(error, ReadError::Timeout(_)) {
+        let is_slow = is_of_head && matches!(error, ReadError::Timeout(_));
+        if input == Input::Ours && (is_the_nodes(error) || is_slow) {
             self.count_failure(node, error);
         }
     }
@@ -188,6 +203,11 @@ impl Pool {
             None => tracing::info!(node, "RPC node healthy"),
             Some(error) => tracing::warn!(node, "RPC node unhealthy: {error}"),
         }
+    }
+
+    /// True if a node gets the data of calls as `data`.
+    pub(super) fn writes_data(&self) -> bool {
+        self.nodes.iter().any(|node| node.writes_data())
     }
 
     /// The fault of a read that was given up from without.

@@ -3,15 +3,17 @@
 //! Knows no method and no contract. A JSON-RPC error is an answer here, whatever its HTTP status is, unless it limits our
 //! rate; the caller judges it.
 
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use alloy::rpc::json_rpc::{ErrorPayload, Id, Request, Response, ResponsePacket, ResponsePayload};
+use alloy::rpc::json_rpc::{ErrorPayload, Id, Request};
 use http::StatusCode;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -38,9 +40,13 @@ pub(in crate::chain) const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const LOGS_BYTES_MAX: usize = 8 * ANSWER_BYTES_MAX;
 
 /// JSON-RPC error codes by which nodes limit rates: HTTP's own, "limit exceeded" of EIP-1474, and those of providers.
-const RATE_LIMIT_CODES: [i64; 7] = [429, LIMIT_EXCEEDED_CODE, -32_007, -32_012, -32_016, -32_029, -32_055];
+const RATE_LIMIT_CODES: [i64; 9] =
+    [429, LIMIT_EXCEEDED_CODE, -32_007, -32_012, -32_016, -32_029, -32_055, -32_090, BATCH_LIMIT_CODE];
 
 const LIMIT_EXCEEDED_CODE: i64 = -32_005;
+
+/// A provider's code for more calls in one request than it gives away.
+const BATCH_LIMIT_CODE: i64 = 31;
 
 const NOT_EVERY_CALL: ReadError = ReadError::Unintelligible("it does not answer every call");
 
@@ -53,6 +59,15 @@ pub(in crate::chain) struct Call {
 
 /// The JSON of a result, or the node's error.
 pub(in crate::chain) type NodeAnswer = Result<Box<RawValue>, ErrorPayload>;
+
+/// An answer as nodes write it. Of result and error some write the one that there is not as `null`.
+#[derive(Deserialize)]
+struct Response {
+    id: Option<Id>,
+    #[serde(default)]
+    result: Box<RawValue>,
+    error: Option<ErrorPayload>,
+}
 
 /// A node's answers to the calls of a request, in their order.
 pub(in crate::chain) struct Answers<'a> {
@@ -100,6 +115,10 @@ pub(super) struct Node {
     pub(super) name: String,
     secrets: Secrets,
     next_id: AtomicU64,
+    /// A call to a contract was answered.
+    is_understood: AtomicBool,
+    /// The data of such calls go as `data`, their former name, and not as `input`.
+    writes_data: AtomicBool,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
 }
@@ -147,6 +166,8 @@ impl Node {
             name,
             secrets,
             next_id: AtomicU64::new(1),
+            is_understood: AtomicBool::default(),
+            writes_data: AtomicBool::default(),
             clock,
             metrics,
         })
@@ -179,6 +200,23 @@ impl Node {
         Ok(Answers { node: self, answers: answers.into_iter() })
     }
 
+    /// A call to a contract was answered, or not. Until one is, each that the node may not have read is followed by one with its
+    /// data under the other name.
+    pub(super) fn called(&self, error: Option<&ReadError>) {
+        use ReadError::{NoCreation, NodeError};
+        if error.is_none() {
+            self.is_understood.store(true, Ordering::Relaxed);
+        } else if !self.is_understood.load(Ordering::Relaxed)
+            && matches!(error, Some(NodeError { .. } | NoCreation))
+        {
+            self.writes_data.fetch_xor(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn writes_data(&self) -> bool {
+        self.writes_data.load(Ordering::Relaxed)
+    }
+
     /// Waits until so many calls are within `chain.calls_per_second`.
     async fn await_rate(&self, calls: usize) {
         let Some((quota, window)) = &self.rate else { return };
@@ -196,7 +234,7 @@ impl Node {
         let requests: Vec<_> = calls
             .iter()
             .enumerate()
-            .map(|(index, call)| Request::new(call.method, id_of(index), &call.params))
+            .map(|(index, call)| Request::new(call.method, id_of(index), self.params(call)))
             .collect();
         let written = match requests.as_slice() {
             [single] => serde_json::to_vec(single),
@@ -214,29 +252,41 @@ impl Node {
         let has_logs = calls.iter().any(|call| call.method == "eth_getLogs");
         let body = self.body(answer, if has_logs { LOGS_BYTES_MAX } else { ANSWER_BYTES_MAX }).await?;
         let refused = || ReadError::HttpStatus(status.as_u16());
-        let responses: Vec<Response> = match serde_json::from_slice(&body) {
-            Ok(ResponsePacket::Single(response)) => vec![response],
-            Ok(ResponsePacket::Batch(responses)) => responses,
+        let single = |_| serde_json::from_slice(&body).map(|response| vec![response]);
+        let responses: Vec<Response> = match serde_json::from_slice(&body).or_else(single) {
+            Ok(responses) => responses,
             Err(_) if status.is_success() => return Err(ReadError::Unintelligible("it is not JSON-RPC")),
             Err(_) => return Err(refused()),
         };
         let mut answers: Vec<Option<NodeAnswer>> = calls.iter().map(|_| None).collect();
         for response in responses {
-            let place = (0..calls.len()).find(|index| response.id == id_of(*index));
-            let answer = match response.payload {
-                ResponsePayload::Failure(error) if is_rate_limit(&error, has_logs) => {
+            let place = (0..calls.len()).find(|index| response.id == Some(id_of(*index)));
+            let answer = match response.error {
+                Some(error) if is_rate_limit(&error, has_logs) => {
                     return Err(ReadError::RateLimited(asked_pause(&error)));
                 }
                 // A node that could not read the ids, or takes no batches, reports its error without one.
-                ResponsePayload::Failure(error) if response.id.is_none() => return Err(self.error(&error)),
-                ResponsePayload::Failure(error) => Err(error),
-                ResponsePayload::Success(_) if !status.is_success() => return Err(refused()),
-                ResponsePayload::Success(result) => Ok(result),
+                Some(error) if response.id.is_none() => return Err(self.error(&error)),
+                Some(error) => Err(error),
+                None if !status.is_success() => return Err(refused()),
+                None => Ok(response.result),
             };
             let slot = place.and_then(|place| answers.get_mut(place));
             *slot.ok_or(ReadError::Unintelligible("it belongs to another call"))? = Some(answer);
         }
         answers.into_iter().collect::<Option<_>>().ok_or(NOT_EVERY_CALL)
+    }
+
+    /// The parameters as this node reads them.
+    fn params<'a>(&self, call: &'a Call) -> Cow<'a, Value> {
+        let mut params = Cow::Borrowed(&call.params);
+        if self.writes_data()
+            && let Some(call) = params.to_mut().get_mut(0).and_then(Value::as_object_mut)
+            && let Some(input) = call.remove("input")
+        {
+            call.insert("data".to_owned(), input);
+        }
+        params
     }
 
     async fn body(&self, mut answer: reqwest::Response, bytes_max: usize) -> Result<Vec<u8>, ReadError> {
@@ -272,9 +322,10 @@ fn basic_authentication(http: &reqwest::Client, url: &RpcUrl) -> Option<String> 
     request.headers().get(AUTHORIZATION)?.to_str().ok().map(str::to_owned)
 }
 
-/// Where logs are asked for, "limit exceeded" is about the number of logs.
+/// Where logs are asked for, "limit exceeded" is about the number of logs, and fewer blocks need fewer calls.
 fn is_rate_limit(error: &ErrorPayload, has_logs: bool) -> bool {
-    RATE_LIMIT_CODES.contains(&error.code) && !(has_logs && error.code == LIMIT_EXCEEDED_CODE)
+    let may_be_of_logs = [LIMIT_EXCEEDED_CODE, BATCH_LIMIT_CODE].contains(&error.code);
+    RATE_LIMIT_CODES.contains(&error.code) && !(has_logs && may_be_of_logs)
 }
 
 /// For how long an error asks to be left alone, as some providers write it.

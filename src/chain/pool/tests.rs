@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Call, PLACES_MAX, Pool};
+use super::{Call, Input, PLACES_MAX, Pool};
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{CHAIN_ID, PATIENT, Reply, TestNode, cause, pool};
 use crate::chain::tests::clock::TestClock;
@@ -30,7 +30,8 @@ fn pool_of(nodes: &[&TestNode]) -> (Pool, Arc<TestClock>) {
 async fn ask(pool: &Pool, count: usize) -> Result<Vec<Value>, ChainFault> {
     let deadline = pool.deadline();
     let calls = calls(count);
-    let read = pool.ask(deadline, &calls, |answers| (0..count).map(|_| answers.next()).collect());
+    let read =
+        pool.ask(deadline, (&calls, Input::Ours), |answers| (0..count).map(|_| answers.next()).collect());
     read.await
 }
 
@@ -191,7 +192,96 @@ async fn whoever_finds_no_place_in_time_gets_a_fault_and_no_node_is_asked() {
         held.push(pool.places.acquire().await.unwrap());
     }
     let deadline = clock.monotonic_micros() + 20_000;
-    let fault = pool.ask(deadline, &calls(1), |_| Ok(())).await.unwrap_err();
+    let fault = pool.ask(deadline, (&calls(1), Input::Ours), |_| Ok(())).await.unwrap_err();
     assert!(matches!(cause(&fault), ReadError::Timeout(_)));
     assert_eq!(node.calls("test"), 0);
+}
+
+#[tokio::test]
+async fn a_strangers_input_counts_against_no_node_and_probes_none() {
+    let ask = async |pool: &Pool, input| {
+        pool.ask(pool.deadline(), (&calls(1), input), |answers| answers.next::<Value>()).await
+    };
+    for reply in [Reply::Http(502, String::new()), Reply::CloseMidway, Reply::Http(200, "<html>".to_owned())]
+    {
+        let node = node(vec![reply; 17]).await;
+        let (pool, clock) = pool_of(&[&node]);
+        for _ in 0..2 {
+            assert_ne!(cause(&ask(&pool, Input::Strangers).await.unwrap_err()).kind(), "unhealthy");
+        }
+        assert_eq!(node.calls("test"), 12);
+        ask(&pool, Input::Ours).await.unwrap_err();
+        clock.advance(Duration::from_secs(3));
+        assert_eq!(cause(&ask(&pool, Input::Strangers).await.unwrap_err()).kind(), "unhealthy");
+        assert_eq!(node.calls("test"), 17, "unhealthy by our own read");
+        ask(&pool, Input::Ours).await.unwrap();
+        ask(&pool, Input::Strangers).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_node_writes_as_null_beside_result_or_error_is_not_there() {
+    for (answer, expected) in [
+        (r#"{"jsonrpc":"2.0","id":ID,"result":7,"error":null}"#, Ok(json!(7))),
+        (r#"[{"id":ID,"error":null,"result":7}]"#, Ok(json!(7))),
+        (r#"{"id":ID,"result":null,"error":null}"#, Ok(Value::Null)),
+        (r#"{"id":ID,"result":null,"error":{"code":-32000,"message":"no"}}"#, Err("node_error")),
+        (r#"{"id":null,"result":null,"error":{"code":-32000,"message":"no"}}"#, Err("node_error")),
+    ] {
+        let node = TestNode::always(Reply::Http(200, answer.to_owned())).await;
+        let read = ask(&pool_of(&[&node]).0, 1).await;
+        let read = read.map(|mut values| values.remove(0));
+        assert_eq!(
+            read.as_ref().map_err(|fault| cause(fault).kind()),
+            expected.as_ref().map_err(|kind| *kind),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn limits_by_providers_codes_count_against_no_node_unless_they_may_be_of_logs() {
+    for (code, status) in [(-32_090, 200), (31, 500), (-32_005, 429)] {
+        let error = format!(r#"{{"id":ID,"error":{{"code":{code},"message":"limit"}}}}"#);
+        let replies = vec![Reply::Http(status, error); 20];
+        let (first, second) = (node(replies).await, node(Vec::new()).await);
+        let (pool, _) = pool_of(&[&first, &second]);
+        for reads in 1..=9 {
+            assert_eq!(ask(&pool, 1).await.unwrap(), [json!(7)]);
+            assert_eq!(first.calls("test"), 2 * reads, "{code}: it is asked first");
+        }
+    }
+    let error = r#"{"id":ID,"error":{"code":31,"message":"batch"}}"#;
+    let node = TestNode::always(Reply::Http(500, error.to_owned())).await;
+    let calls = [Call { method: "eth_getLogs", params: json!([]) }];
+    let (pool, _) = pool_of(&[&node]);
+    let read = pool.ask(pool.deadline(), (&calls, Input::Ours), |answers| answers.next::<Value>());
+    assert_eq!(cause(&read.await.unwrap_err()).kind(), "node_error", "fewer blocks may do");
+}
+
+#[tokio::test]
+async fn a_node_that_reads_data_alone_is_found_out_by_its_first_answer_and_stays_so() {
+    let call = |field: &str| {
+        vec![Call { method: "eth_call", params: json!([{ field: "0x01", "to": "0x02" }, "latest"]) }]
+    };
+    let names = ["input", "data"];
+    for understood in names {
+        let node = TestNode::answering(move |request| match request["params"][0].get(understood) {
+            Some(_) => Reply::Result(json!(7)),
+            None => Reply::Error(3, "execution reverted".to_owned(), Some(json!("0x"))),
+        })
+        .await;
+        let (pool, _) = pool_of(&[&node]);
+        let ask = async |calls: Vec<Call>| {
+            pool.ask(pool.deadline(), (&calls, Input::Ours), |answers| answers.next::<Value>()).await
+        };
+        ask(call("input")).await.unwrap();
+        assert_eq!(
+            (pool.writes_data(), node.calls("eth_call")),
+            (understood == "data", names.iter().position(|name| *name == understood).unwrap() + 1)
+        );
+        // Errors of what was understood change nothing.
+        ask(call("neither")).await.unwrap_err();
+        assert_eq!(pool.writes_data(), understood == "data");
+    }
 }

@@ -63,11 +63,15 @@ pub(in crate::chain) fn read_owner(
     Ok((owner != Address::ZERO).then_some(owner))
 }
 
-/// A holder that was asked for a signature, with its answer. Any other word than the one of ERC-1271 is no consent.
+/// A holder that was asked for a signature, with its answer.
 pub(super) fn asked(address: Address, result: &Result3) -> Asked {
     let data = &result.returnData;
-    let accepts = result.success && ***data == *B256::right_padding_from(&isValidSignatureCall::SELECTOR);
-    Asked { address, has_code: !data.is_empty(), accepts }
+    Asked { address, has_code: !data.is_empty(), accepts: result.success && is_consent(data) }
+}
+
+/// True for the word of ERC-1271, and zeros.
+pub(in crate::chain) fn is_consent(word: &[u8]) -> bool {
+    *word == *B256::right_padding_from(&isValidSignatureCall::SELECTOR)
 }
 
 /// True when the revert of `ownerOf` says that this token is not minted. An id in it must be the one that was asked for.

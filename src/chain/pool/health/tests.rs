@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Input::Ours;
 use super::{BACKOFF_MICROS_MAX, FAILURES_MAX, Health, Next, PAUSE_MICROS, Tries};
 use crate::chain::fault::ReadError;
 
@@ -11,7 +12,7 @@ const BEHIND: ReadError = ReadError::Behind { number: 1, newest: 2 };
 
 /// The nodes that one read asks when each try fails with this error, with the time of each try.
 fn asked(health: &mut Health, nodes: usize, error: &ReadError, until: u64) -> Vec<(usize, u64)> {
-    let (mut tries, mut now, mut asked) = (Tries::new(nodes, 7), 1_000_000, Vec::new());
+    let (mut tries, mut now, mut asked) = (Tries::new(nodes, Ours, 7), 1_000_000, Vec::new());
     while now < until {
         match health.next(&tries, now) {
             Next::Ask(node) => {
@@ -63,7 +64,7 @@ fn a_node_that_does_not_answer_in_time_is_not_asked_again_before_the_next_had_it
 #[test]
 fn nodes_that_a_read_has_yet_to_ask_share_its_time_unless_they_are_unhealthy_or_paused() {
     let mut health = Health::new(4);
-    let mut tries = Tries::new(4, 0);
+    let mut tries = Tries::new(4, Ours, 0);
     assert_eq!(health.untried(&tries, 0, 0), 3);
     open(&mut health, 1, 0);
     health.limited(2, Some(Duration::from_secs(60)), 0);
@@ -78,7 +79,7 @@ fn an_answer_that_was_under_way_ends_no_pause_that_a_node_asked_for() {
     let mut health = Health::new(1);
     health.limited(0, Some(Duration::from_secs(2)), 0);
     health.succeeded(0);
-    assert_eq!(health.next(&Tries::new(1, 0), 1), Next::Wait(2_000_000));
+    assert_eq!(health.next(&Tries::new(1, Ours, 0), 1), Next::Wait(2_000_000));
 }
 
 #[test]
@@ -92,20 +93,20 @@ fn a_pause_that_a_node_asks_for_delays_it_and_sends_reads_to_the_next() {
     assert!(asked(&mut Health::new(1), 1, &at_once, 2_000_000).len() > 3);
     let mut health = Health::new(1);
     health.limited(0, Some(Duration::from_secs(86_400)), 0);
-    let next = health.next(&Tries::new(1, 0), 0);
+    let next = health.next(&Tries::new(1, Ours, 0), 0);
     assert_eq!(next, Next::Wait(2_000_000), "all reads wait for it");
     let mut health = Health::new(2);
     for node in [0, 1] {
         health.limited(node, Some(Duration::from_secs(86_400)), 0);
     }
-    assert_eq!(health.next(&Tries::new(2, 0), 0), Next::Wait(60_000_000), "a minute at most");
+    assert_eq!(health.next(&Tries::new(2, Ours, 0), 0), Next::Wait(60_000_000), "a minute at most");
 }
 
 #[test]
 fn an_unhealthy_node_is_left_out_until_a_real_call_probes_it_and_has_its_place_again() {
     let mut health = Health::new(2);
     open(&mut health, 0, 0);
-    let tries = || Tries::new(2, 0);
+    let tries = || Tries::new(2, Ours, 0);
     assert_eq!(health.next(&tries(), 1), Next::Ask(1));
     assert_eq!(health.next(&tries(), 1_000_000), Next::Ask(0), "the probe");
     assert_eq!(health.next(&tries(), 1_000_001), Next::Ask(1), "one at a time");
@@ -119,7 +120,7 @@ fn after_a_failed_probe_the_next_one_comes_a_second_later() {
     open(&mut health, 0, 0);
     let mut probes = Vec::new();
     for now in (0..10_000_000).step_by(10_000) {
-        if health.next(&Tries::new(1, 0), now) == Next::Ask(0) {
+        if health.next(&Tries::new(1, Ours, 0), now) == Next::Ask(0) {
             probes.push(now);
             health.failed(0, &BROKEN, now);
         }
@@ -134,7 +135,7 @@ fn when_all_are_unhealthy_a_read_fails_at_once_and_says_why() {
     let mut health = Health::new(2);
     open(&mut health, 0, 0);
     open(&mut health, 1, 0);
-    let Next::GiveUp(Some((0, cause))) = health.next(&Tries::new(2, 0), 1) else { panic!("asks") };
+    let Next::GiveUp(Some((0, cause))) = health.next(&Tries::new(2, Ours, 0), 1) else { panic!("asks") };
     assert_eq!(*cause, BROKEN);
 }
 
@@ -145,7 +146,7 @@ fn an_answer_between_failures_keeps_a_node_healthy() {
         (1..FAILURES_MAX).for_each(|_| _ = health.failed(0, &BROKEN, 0));
         health.succeeded(0);
     }
-    assert_eq!(health.next(&Tries::new(1, 0), 0), Next::Ask(0));
+    assert_eq!(health.next(&Tries::new(1, Ours, 0), 0), Next::Ask(0));
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn errors_of_calls_count_against_a_node_only_where_another_one_answered() {
         (ReadError::RateLimited(None), false),
         (BROKEN, false),
     ] {
-        let mut tries = Tries::new(2, 0);
+        let mut tries = Tries::new(2, Ours, 0);
         tries.failed(0, &error, 0);
         assert_eq!(tries.suspects(1).count() == 1, is_suspect, "{error}");
         assert_eq!(tries.suspects(0).count(), 0);

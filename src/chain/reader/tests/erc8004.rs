@@ -9,6 +9,7 @@ use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     Bench, CHAIN_ID, ERC8004, LIFETIME, MULTICALL, PATIENT, Reply, TestNode, bench_with, cause, details,
 };
+use crate::chain::pool::Input;
 use crate::chain::source::At;
 use crate::chain::tests::development::DevScene;
 use crate::chain::tests::results::{aggregate_at, hex};
@@ -361,7 +362,7 @@ async fn a_second_read_counts_only_if_it_is_of_the_very_block_of_the_first() {
         .await;
         let bench = bench_with(&[node.url()], (ERC8004, MULTICALL), PATIENT);
         let calls: [Call3; 0] = [];
-        let read = bench.reader.agents.source.read(At::Dated(first), &calls, |_| Ok(())).await;
+        let read = bench.reader.agents.source.read((At::Dated(first), Input::Ours), &calls, |_| Ok(())).await;
         assert_eq!(read.is_ok(), counts, "{number} {timestamp}");
     }
 }

@@ -15,7 +15,7 @@ use crate::chain::fixture::{
 };
 use crate::chain::registries::identity::ownerOfCall;
 use crate::chain::tests::results::{aggregate_of, dated, hex, returned, reverted};
-use crate::ports::chain::{Asked, AskedHolders, Chain, ChainFault};
+use crate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault};
 
 const DIGEST: B256 = B256::repeat_byte(0xd1);
 
@@ -92,6 +92,82 @@ async fn errors_of_a_node_are_faults_and_no_refusal_by_the_owner() {
         let node = TestNode::answering(move |_| reply.clone()).await;
         let bench = bench(&[node.url()], ALL, PATIENT);
         assert!(ask(&bench, 1, &[7; 65]).await.is_err(), "{shown}");
+    }
+}
+
+/// A node that runs no creation, and answers for it like this. The owner has this code and answers calls like this.
+async fn without_creations(none: Reply, code: &'static str, answer: Reply) -> TestNode {
+    let owner = returned(ownerOfCall::abi_encode_returns(&OWNER));
+    let multicall = hex(dated(HEAD, &[owner]));
+    let block = json!({ "number": format!("{HEAD:#x}"), "hash": DIGEST, "parentHash": DIGEST, "timestamp": "0x6553f100" });
+    TestNode::answering(move |request| {
+        let call = &request["params"][0];
+        match (request["method"].as_str().unwrap(), call["to"].as_str()) {
+            ("eth_getCode", _) => Reply::Result(json!(code)),
+            ("eth_getBlockByNumber", _) => Reply::Result(block.clone()),
+            (_, None) => none.clone(),
+            (_, Some(to)) if to == format!("{OWNER:#x}") => {
+                assert_eq!((&request["params"][1], &call["gas"]), (&json!("0x3e8"), &json!("0x200b20")));
+                answer.clone()
+            }
+            (_, Some(_)) => Reply::Result(multicall.clone()),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn nodes_that_run_no_creation_are_asked_by_calls_with_to_and_count_as_healthy() {
+    let zksync = Reply::Error(3, "toAddressIsNull".to_owned(), None);
+    let revert = Reply::Error(3, "execution reverted".to_owned(), Some(json!("0x")));
+    let gas = Reply::Error(-32_000, "out of gas".to_owned(), None);
+    let more = [consent(), vec![0; 32]].concat();
+    let word = |data: Vec<u8>| Reply::Result(hex(data));
+    for none in [Reply::Result(json!("0x")), zksync, revert.clone()] {
+        for (code, answer, expected) in [
+            ("0x", word(Vec::new()), Some((false, false))),
+            ("0x", word(consent()), Some((false, false))),
+            ("0x60", word(consent()), Some((true, true))),
+            ("0x60", word(more.clone()), Some((true, true))),
+            ("0x60", word(vec![0; 32]), Some((true, false))),
+            ("0x60", word(consent()[..31].to_vec()), Some((true, false))),
+            ("0x60", revert.clone(), Some((true, false))),
+            ("0x60", gas.clone(), None),
+            ("0x60", Reply::Result(Value::Null), None),
+        ] {
+            let node = without_creations(none.clone(), code, answer.clone()).await;
+            let bench = bench(&[node.url()], ALL, PATIENT);
+            for _ in 0..3 {
+                let asked = ask(&bench, 1, &[7; 65]).await;
+                let holders = expected.map(|(has_code, accepts)| owner_alone(OWNER, has_code, accepts));
+                assert_eq!(asked.ok(), holders, "{none:?} {code} {answer:?}");
+            }
+            let seen = bench.reader.inspect_holders(agent(1), Asker::Stranger).await.unwrap();
+            assert_eq!(seen, owner_alone(OWNER, code != "0x", false), "nobody is asked");
+            assert!(bench.reader.holders(agent(1), Asker::Vouched).await.is_ok());
+            let healthy = bench.metrics.rpc_node_healthy.with_label_values(&[&node.url()]).get();
+            assert_eq!(healthy, 1, "{none:?} {code} {answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn holders_are_asked_at_the_block_that_named_them_alone() {
+    let node = without_creations(Reply::Result(json!("0x")), "0x60", Reply::Result(hex(consent()))).await;
+    let another =
+        json!({ "number": "0x3e8", "hash": DIGEST, "parentHash": DIGEST, "timestamp": "0x6553f101" });
+    for other in [Value::Null, another] {
+        let wrong = TestNode::answering(move |request| match request["method"].as_str().unwrap() {
+            "eth_getBlockByNumber" => Reply::Result(other.clone()),
+            "eth_getCode" => Reply::Result(json!("0x60")),
+            _ if request["params"][0]["to"].is_null() => Reply::Result(json!("0x")),
+            _ => Reply::Result(hex(dated(HEAD, &[returned(ownerOfCall::abi_encode_returns(&OWNER))]))),
+        })
+        .await;
+        let alone = bench(&[wrong.url()], ALL, PATIENT);
+        assert_eq!(cause(&ask(&alone, 1, &[7; 65]).await.unwrap_err()), &ReadError::OtherBlock(HEAD));
+        let both = bench(&[wrong.url(), node.url()], ALL, PATIENT);
+        assert_eq!(ask(&both, 1, &[7; 65]).await.unwrap(), owner_alone(OWNER, true, true));
     }
 }
 

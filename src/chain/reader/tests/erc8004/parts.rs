@@ -112,6 +112,13 @@ async fn without_details_owner_wallet_and_stake_are_read_and_the_fault_is_told()
     assert_eq!(cause(&fault).kind(), "no_details");
     let gate = scene.bench.reader.latest_profile(agent, Parts::Gate).await.unwrap().unwrap();
     assert_eq!((gate.holders, &gate.details), (read.holders, &None));
+    // As the start does, and `check --online`.
+    scene.bench.reader.agents.source.try_creation().await.unwrap_err();
+    assert!(scene.bench.reader.lacks_details());
+    scene.dev.play(|_| None);
+    scene.bench.clock.advance(LIFETIME);
+    assert!(scene.bench.reader.latest_profile(agent, Parts::Whole).await.unwrap().unwrap().details.is_some());
+    assert!(!scene.bench.reader.lacks_details(), "it is back");
 }
 
 #[tokio::test]
