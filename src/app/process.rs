@@ -24,8 +24,8 @@ use crate::telemetry::metrics::Metrics;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::listener::{Protocols, ServerTls, server_config};
 
-/// How often another upstream may be tried. Tenants set a lower limit of their own.
-const TRIES_MAX: usize = 64;
+/// How many addresses of upstreams one request may try. Tenants set a lower limit of upstreams of their own.
+const TRIES_MAX: usize = 256;
 
 /// How many threads run background tasks.
 const BACKGROUND_THREADS: usize = 2;

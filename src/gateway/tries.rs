@@ -11,19 +11,24 @@ impl Gateway {
     /// Chooses the next address of a request, and takes a place at its upstream for the one that it had.
     pub(super) async fn next_address(&self, ctx: &mut Context) -> Result<SocketAddr, Failure> {
         let route = ctx.passage().ok_or(Failure::Internal)?.route();
-        let mut attempt = ctx.attempt;
+        let (mut attempt, former) = (ctx.attempt, ctx.attempt);
         let chosen = route.upstreams().choose(&mut attempt, ctx.begun).map(|(_, address)| address);
         ctx.attempt = attempt;
         let address = chosen.ok_or_else(|| {
             self.note_no_upstream(ctx);
             Failure::NoUpstream
         })?;
-        ctx.place = None;
+        // Another address of its upstream takes no other place.
+        if !attempt.is_at_upstream_of(former) {
+            ctx.place = None;
+        }
         if let Some(trace) = &mut ctx.notes.trace {
             trace.leave_upstream(self.clock.monotonic_micros());
         }
         let (member, site) = ctx.member().zip(ctx.site.as_ref()).ok_or(Failure::Internal)?;
-        ctx.place = member.state.enter(site.tenant.proxy.timeouts.connect).await;
+        if ctx.place.is_none() {
+            ctx.place = member.state.enter(site.tenant.proxy.timeouts.connect).await;
+        }
         if ctx.place.is_none() {
             self.note_overload(ctx, "upstream");
             return Err(Failure::Overloaded);
@@ -44,15 +49,26 @@ impl Gateway {
     /// True if a request that its upstream has not processed goes to another upstream; without another one, to a new
     /// connection, as long as it may try.
     pub(super) fn may_repeat(&self, ctx: &mut Context) -> bool {
+        ctx.attempt.leave_upstream();
         if ctx.passage().is_some_and(|passage| !passage.route().upstreams().has_another(ctx.attempt)) {
             ctx.attempt.begin_anew();
         }
         self.may_go_to_another(ctx, "unprocessed")
     }
 
-    /// True if a request that could not connect goes to another address or upstream.
+    /// True if a request that could not connect goes to another address, which is no retry, or to another upstream.
     pub(super) fn may_try_another(&self, ctx: &mut Context) -> bool {
+        if ctx.attempt.has_address_left() {
+            return !self.is_overdue(ctx);
+        }
         self.may_go_to_another(ctx, "unreachable")
+    }
+
+    /// The address of a request could be connected to or not.
+    pub(super) fn note_reached(&self, ctx: &Context, address: SocketAddr, is_reached: bool) {
+        if let Some(member) = ctx.member() {
+            member.state.reached(address, is_reached, self.clock.monotonic_micros());
+        }
     }
 
     fn may_go_to_another(&self, ctx: &mut Context, reason: &str) -> bool {

@@ -262,7 +262,7 @@ impl Check {
     async fn ask(&self, connector: &Connector) -> Option<Result<(), String>> {
         let mut outcome = None;
         for address in self.state.addresses().iter().take(ADDRESSES_MAX) {
-            let asked = timeout(self.state.health.timeout, self.ask_at(*address, connector)).await;
+            let asked = timeout(self.state.health.timeout, self.ask_at(address.at, connector)).await;
             outcome = match asked {
                 Ok(Ok(None)) => return Some(Ok(())),
                 Ok(Ok(Some(status))) if status.is_success() || status.is_redirection() => {

@@ -146,8 +146,9 @@ impl ProxyHttp for LibraryProxy {
         let mut peer = Box::new(member.template.clone());
         peer._address = address.into();
         let route = faults::passage(ctx)?.route();
+        let longest = member.state.connect_time(ctx.attempt, route.site().tenant.proxy.timeouts.connect);
+        peer.options.connection_timeout = Some(longest);
         if route.upgrades() && session.is_upgrade_req() {
-            let longest = route.site().tenant.proxy.timeouts.connect;
             peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::standard();
             peer.options.custom_l4 = Some(Arc::new(PatientConnector { longest }));
             // A connection for another kind of request is not taken, and this one is not given to any.
@@ -169,13 +170,16 @@ impl ProxyHttp for LibraryProxy {
     async fn connected_to_upstream(
         &self,
         session: &mut Session,
-        _reused: bool,
+        reused: bool,
         peer: &HttpPeer,
         _fd: RawFd,
         _digest: Option<&Digest>,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
         ctx.retrying = None;
+        if let Some(address) = peer._address.as_inet().filter(|_| !reused) {
+            self.note_reached(ctx, *address, true);
+        }
         if !ctx.awaits_body || peer.options.alpn == ALPN::H1 {
             // It may have begun toward another upstream.
             if let Some(pace) = ctx.pace.take() {
@@ -292,13 +296,16 @@ impl ProxyHttp for LibraryProxy {
     fn fail_to_connect(
         &self,
         _session: &mut Session,
-        _peer: &HttpPeer,
+        peer: &HttpPeer,
         ctx: &mut Context,
         mut error: Box<Error>,
     ) -> Box<Error> {
         if faults::is_without_descriptors(&error) {
             self.note_overload(ctx, "descriptors");
             return faults::error_of(Failure::Overloaded);
+        }
+        if let Some(address) = peer._address.as_inet() {
+            self.note_reached(ctx, *address, false);
         }
         if !ctx.attempt.has_address_left() {
             let why = unsupported_signature(&error.to_string());

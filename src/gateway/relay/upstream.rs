@@ -45,7 +45,11 @@ impl Relay {
                 return Ok(Upstream { stream, address, is_used: true, since: now });
             }
             ctx.times.left.get_or_insert_with(Timer::now);
-            match self.open(ctx, address).await {
+            let opened = self.open(ctx, address).await;
+            if !matches!(opened, Err(Failure::Overloaded)) {
+                self.gateway.note_reached(ctx, address, opened.is_ok());
+            }
+            match opened {
                 Ok(upstream) => {
                     ctx.retrying = None;
                     return Ok(upstream);
@@ -64,7 +68,8 @@ impl Relay {
 
     /// A new connection to this address.
     pub(super) async fn open(&self, ctx: &Context, address: SocketAddr) -> Result<Upstream, Failure> {
-        let longest = ctx.site.as_ref().ok_or(Failure::Internal)?.tenant.proxy.timeouts.connect;
+        let (member, site) = ctx.member().zip(ctx.site.as_ref()).ok_or(Failure::Internal)?;
+        let longest = member.state.connect_time(ctx.attempt, site.tenant.proxy.timeouts.connect);
         let connected = timeout(longest, TcpStream::connect(address)).await;
         let stream = connected.map_err(|_| Failure::UpstreamSlow("ConnectTimedout"))?.map_err(|error| {
             if is_out_of_descriptors(&error) {

@@ -6,16 +6,19 @@ pub(crate) struct Attempt {
     tried: u64,
     pub(super) current: Option<usize>,
     tries: u32,
-    address: usize,
-    addresses_left: usize,
+    /// The turn of its upstream's addresses.
+    pub(super) turn: usize,
+    /// Those of them that it has tried, as bits.
+    pub(super) tried_addresses: u32,
+    pub(super) addresses_left: usize,
 }
 
 impl Attempt {
     pub(in crate::gateway) const fn new() -> Self {
-        Self { tried: 0, current: None, tries: 0, address: 0, addresses_left: 0 }
+        Self { tried: 0, current: None, tries: 0, turn: 0, tried_addresses: 0, addresses_left: 0 }
     }
 
-    /// How often it was tried to connect.
+    /// How many upstreams were tried, one that was tried again once more.
     pub(in crate::gateway) const fn count(self) -> u32 {
         self.tries
     }
@@ -23,6 +26,16 @@ impl Attempt {
     /// True if the upstream that was tried last has another address.
     pub(in crate::gateway) const fn has_address_left(self) -> bool {
         self.addresses_left > 0
+    }
+
+    /// Goes to no other address of its upstream.
+    pub(in crate::gateway) const fn leave_upstream(&mut self) {
+        self.addresses_left = 0;
+    }
+
+    /// True if both are at one upstream.
+    pub(in crate::gateway) fn is_at_upstream_of(self, other: Self) -> bool {
+        self.current == other.current
     }
 
     /// Upstreams that were tried may be tried again. The number of tries stays.
@@ -34,18 +47,11 @@ impl Attempt {
         self.tried >> at & 1 == 1
     }
 
-    pub(super) const fn try_one(&mut self, at: usize, address: usize, addresses: usize) {
+    pub(super) const fn try_one(&mut self, at: usize, turn: usize) {
         self.tried |= 1 << at;
         self.current = Some(at);
         self.tries += 1;
-        self.address = address;
-        self.addresses_left = addresses.saturating_sub(1);
-    }
-
-    pub(super) fn try_next_address(&mut self) -> Option<usize> {
-        self.addresses_left = self.addresses_left.checked_sub(1)?;
-        self.tries += 1;
-        self.address = self.address.wrapping_add(1);
-        Some(self.address)
+        self.turn = turn;
+        self.tried_addresses = 0;
     }
 }

@@ -79,7 +79,9 @@ impl Upstreams {
         attempt: &mut Attempt,
         now: u64,
     ) -> Option<(&Member, SocketAddr)> {
-        if let Some(next) = self.next_address(attempt) {
+        if attempt.has_address_left()
+            && let Some(next) = self.next_address(attempt, now)
+        {
             return Some(next);
         }
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
@@ -106,20 +108,18 @@ impl Upstreams {
             }),
         };
         let best = best.or_else(|| find(turn, &ready)).or_else(|| find(turn, &usable));
-        let (at, member) = best.or_else(|| find(turn, &open))?;
-        let addresses = member.state.addresses.load();
+        let (at, _) = best.or_else(|| find(turn, &open))?;
         // Each upstream's addresses in turn, whatever their numbers.
-        let first = turn / count;
-        let address = addresses.get(first % addresses.len().max(1)).copied()?;
-        attempt.try_one(at, first, addresses.len());
-        Some((member, address))
+        attempt.try_one(at, turn / count);
+        self.next_address(attempt, now)
     }
 
-    fn next_address(&self, attempt: &mut Attempt) -> Option<(&Member, SocketAddr)> {
+    fn next_address(&self, attempt: &mut Attempt, now: u64) -> Option<(&Member, SocketAddr)> {
         let member = self.current(*attempt)?;
-        let addresses = member.state.addresses.load();
-        let at = attempt.try_next_address()?;
-        addresses.get(at % addresses.len().max(1)).copied().map(|address| (member, address))
+        let (at, address, left) = member.state.next_address(attempt.turn, attempt.tried_addresses, now)?;
+        attempt.tried_addresses |= 1 << at;
+        attempt.addresses_left = left;
+        Some((member, address))
     }
 
     /// The upstream that a request is at.
@@ -127,11 +127,8 @@ impl Upstreams {
         self.members.get(attempt.current?)
     }
 
-    /// True if an address is left that was not tried.
+    /// True if an upstream is left that was not tried.
     pub(in crate::gateway) fn has_another(&self, attempt: Attempt) -> bool {
-        if attempt.has_address_left() {
-            return true;
-        }
         let mut members = self.members.iter().enumerate();
         members.any(|(at, member)| !attempt.has_tried(at) && member.state.has_address())
     }

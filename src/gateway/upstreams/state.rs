@@ -12,6 +12,10 @@ use crate::addresses::{AddressRules, Refused};
 use crate::domain::tenant::{HealthRules, UpstreamLimits};
 use crate::domain::upstream::Upstream;
 use crate::gateway::line::{Line, take_one};
+use crate::gateway::upstreams::attempt::Attempt;
+
+/// How long connecting to an address may take while another one of its name is left, which could be reached.
+const HEAD_START: Duration = Duration::from_millis(500);
 
 /// How much of its share an upstream gets at least, in percent.
 const PERCENT_MIN: u64 = 10;
@@ -24,7 +28,7 @@ pub(crate) struct UpstreamState {
     /// How it is watched.
     pub(in crate::gateway) health: HealthRules,
     /// Its addresses, all of which the rules allow; empty while its name is not resolved.
-    pub(super) addresses: ArcSwap<Vec<SocketAddr>>,
+    pub(super) addresses: ArcSwap<Vec<Arc<Address>>>,
     /// The addresses that it may have.
     pub(in crate::gateway) rules: AddressRules,
     /// Why its last look-up gave no address, or not all.
@@ -35,6 +39,14 @@ pub(crate) struct UpstreamState {
     pub(in crate::gateway) next_check: AtomicU64,
     /// It outlives a reload that changes the rules.
     pub(in crate::gateway) known: Arc<Known>,
+}
+
+/// One address of an upstream.
+#[derive(Debug)]
+pub(crate) struct Address {
+    pub(in crate::gateway) at: SocketAddr,
+    /// Until when it is asked last because it could not be reached, in monotonic microseconds; 0: it could.
+    last_until: AtomicU64,
 }
 
 /// Health and requests under way of an upstream, whatever its rules are.
@@ -97,11 +109,11 @@ impl UpstreamState {
         // There may be room now for those that wait.
         known.line.freed();
         let mut addresses = match (upstream.host.parse(), former) {
-            (Ok(ip), _) => vec![SocketAddr::new(ip, upstream.port)],
+            (Ok(ip), _) => vec![Address::new(SocketAddr::new(ip, upstream.port))],
             (Err(_), Some(former)) => former.addresses.load().to_vec(),
             (Err(_), None) => Vec::new(),
         };
-        addresses.retain(|address| rules.check(*address).is_ok());
+        addresses.retain(|address| rules.check(address.at).is_ok());
         let addresses = ArcSwap::from_pointee(addresses);
         let (next_check, trouble) = (AtomicU64::new(0), Mutex::new(None));
         Self { upstream, health, addresses, rules, trouble, limits, next_check, known }
@@ -128,9 +140,12 @@ impl UpstreamState {
         };
         if !found.is_empty() {
             let is_allowed = |address: &&SocketAddr| self.rules.check(**address).is_ok();
-            let allowed: Vec<SocketAddr> = found.iter().filter(is_allowed).copied().collect();
-            if **self.addresses.load() != allowed {
-                self.addresses.store(Arc::new(allowed));
+            let allowed = found.iter().filter(is_allowed);
+            let former = self.addresses.load();
+            if !former.iter().map(|address| &address.at).eq(allowed.clone()) {
+                let known = |at: &SocketAddr| former.iter().find(|address| address.at == *at).cloned();
+                let addresses = allowed.map(|at| known(at).unwrap_or_else(|| Address::new(*at))).collect();
+                self.addresses.store(Arc::new(addresses));
             }
         }
         let former = std::mem::replace(&mut *self.trouble.lock(), trouble);
@@ -203,8 +218,44 @@ impl UpstreamState {
     }
 
     /// Its addresses as they are now.
-    pub(in crate::gateway) fn addresses(&self) -> Arc<Vec<SocketAddr>> {
+    pub(in crate::gateway) fn addresses(&self) -> Arc<Vec<Arc<Address>>> {
         self.addresses.load_full()
+    }
+
+    /// The next address in turn that was not tried, with its place and how many are left. Those that could not be reached come
+    /// last; when their time is over one request tries again.
+    pub(super) fn next_address(
+        &self,
+        turn: usize,
+        tried: u32,
+        now: u64,
+    ) -> Option<(usize, SocketAddr, usize)> {
+        let addresses = self.addresses.load();
+        let places = (0..addresses.len()).map(|step| turn.wrapping_add(step) % addresses.len());
+        let untried = places.filter(|at| tried >> at & 1 == 0);
+        let mut all = untried.filter_map(|at| Some((at, addresses.get(at)?)));
+        let (again, until) = (all.clone(), now.saturating_add(micros(self.health.eject_for)));
+        let first =
+            all.find(|(_, address)| address.has_its_turn(now, until)).or_else(|| again.clone().next());
+        first.map(|(at, address)| (at, address.at, again.count() - 1))
+    }
+
+    /// How long connecting to the address of an attempt may take: not for long while there is a better one.
+    pub(in crate::gateway) fn connect_time(&self, attempt: Attempt, longest: Duration) -> Duration {
+        let is_better = |(at, address): (usize, &Arc<Address>)| {
+            attempt.tried_addresses >> at & 1 == 0 && address.last_until.load(Ordering::Relaxed) == 0
+        };
+        let has_better =
+            attempt.has_address_left() && self.addresses.load().iter().enumerate().any(is_better);
+        if has_better { longest.min(HEAD_START) } else { longest }
+    }
+
+    /// An address could be connected to or not. One that could not is asked last for as long as a sick upstream is left out.
+    pub(in crate::gateway) fn reached(&self, at: SocketAddr, is_reached: bool, now: u64) {
+        let until = if is_reached { 0 } else { now.saturating_add(micros(self.health.eject_for)) };
+        for address in self.addresses.load().iter().filter(|address| address.at == at) {
+            address.last_until.store(until, Ordering::Relaxed);
+        }
     }
 
     pub(in crate::gateway) fn has_address(&self) -> bool {
@@ -238,6 +289,20 @@ impl UpstreamState {
             self.known.recovered_at.store(now, Ordering::Relaxed);
         }
         was_healthy != is_healthy
+    }
+}
+
+impl Address {
+    pub(super) fn new(at: SocketAddr) -> Arc<Self> {
+        Arc::new(Self { at, last_until: AtomicU64::new(0) })
+    }
+
+    /// True if it could be reached, or is to be tried again: by one request alone, until which it is asked last again.
+    fn has_its_turn(&self, now: u64, until: u64) -> bool {
+        let last_until = self.last_until.load(Ordering::Relaxed);
+        let claim =
+            || self.last_until.compare_exchange(last_until, until, Ordering::Relaxed, Ordering::Relaxed);
+        last_until == 0 || (last_until <= now && claim().is_ok())
     }
 }
 

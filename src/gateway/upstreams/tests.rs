@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use pingora::upstreams::peer::HttpPeer;
 
+use super::state::Address;
 use super::{Arc, Attempt, Balance, Member, RETRIES_MIN, UpstreamState, Upstreams};
 use crate::addresses::AddressRules;
 use crate::domain::tenant::{HealthRules, UpstreamLimits};
@@ -68,8 +69,7 @@ fn a_request_tries_each_upstream_once() {
 fn every_address_of_every_upstream_has_its_turn_and_is_tried_before_the_next_upstream() {
     let upstreams = group(2);
     for (at, member) in upstreams.members().iter().enumerate() {
-        let address = |last: u8| format!("127.0.{at}.{last}:9000").parse().unwrap();
-        member.state.addresses.store(Arc::new(vec![address(1), address(2)]));
+        leads_to(&member.state, &[1, 2].map(|last| format!("127.0.{at}.{last}:9000")));
     }
     let mut first = BTreeMap::new();
     for _ in 0..100 {
@@ -81,7 +81,46 @@ fn every_address_of_every_upstream_has_its_turn_and_is_tried_before_the_next_ups
     let tried: Vec<_> =
         std::iter::from_fn(|| upstreams.choose(&mut attempt, 0).map(|(_, to)| to.ip())).collect();
     let distinct: std::collections::BTreeSet<_> = tried.iter().collect();
-    assert_eq!((tried.len(), distinct.len(), attempt.count()), (4, 4, 4), "{tried:?}");
+    assert_eq!((tried.len(), distinct.len(), attempt.count()), (4, 4, 2), "{tried:?}");
+}
+
+/// Gives an upstream these addresses.
+fn leads_to(state: &UpstreamState, addresses: &[String]) {
+    let addresses = addresses.iter().map(|address| Address::new(address.parse().unwrap()));
+    state.addresses.store(Arc::new(addresses.collect()));
+}
+
+#[test]
+fn an_address_that_could_not_be_reached_is_asked_last_and_by_one_request_when_its_time_is_over() {
+    let upstreams = group(1);
+    let state = &upstreams.members()[0].state;
+    leads_to(state, &["127.0.0.1:1".to_owned(), "127.0.0.2:2".to_owned()]);
+    let dead = "127.0.0.2:2".parse().unwrap();
+    let longest = Duration::from_secs(5);
+    let head_start = |now| {
+        let mut attempt = Attempt::new();
+        let (_, address) = upstreams.choose(&mut attempt, now).unwrap();
+        (address.port(), state.connect_time(attempt, longest) < longest)
+    };
+    assert_eq!(
+        [head_start(0), head_start(0)],
+        [(1, true), (2, true)],
+        "either may be dead, and the other good"
+    );
+    state.reached(dead, false, 0);
+    assert_eq!(spread(&upstreams, EJECT_MICROS - 1), BTreeMap::from([(1, 300)]));
+    assert_eq!(head_start(0), (1, false), "there is no better one");
+    let mut attempt = Attempt::new();
+    let ports: Vec<u16> =
+        std::iter::from_fn(|| upstreams.choose(&mut attempt, 0).map(|(_, to)| to.port())).collect();
+    assert_eq!((ports, attempt.count()), (vec![1, 2], 1), "another address is no retry");
+    assert_eq!(spread(&upstreams, EJECT_MICROS)[&2], 1, "one request tries it again");
+    state.reached(dead, true, EJECT_MICROS);
+    assert_eq!(spread(&upstreams, EJECT_MICROS), BTreeMap::from([(1, 150), (2, 150)]));
+    for dead in [dead, "127.0.0.1:1".parse().unwrap()] {
+        state.reached(dead, false, 0);
+    }
+    assert!(upstreams.choose(&mut Attempt::new(), 0).is_some(), "both are asked all the same");
 }
 
 #[test]
