@@ -348,17 +348,31 @@ pub(crate) async fn check_all(table: &Table, limit: Duration) -> Vec<(String, Re
 async fn resolve(state: &UpstreamState, tenant: &str) {
     let upstream = &state.upstream;
     let looked_up = timeout(RESOLVE_TIME_MAX, lookup_host((&*upstream.host, upstream.port))).await;
-    let found: Vec<SocketAddr> = match looked_up {
-        Ok(Ok(addresses)) => addresses.take(ADDRESSES_MAX).collect(),
-        Ok(Err(_)) | Err(_) => Vec::new(),
+    let (found, is_gone): (Vec<SocketAddr>, _) = match looked_up {
+        Ok(Ok(addresses)) => (addresses.take(ADDRESSES_MAX).collect(), false),
+        Ok(Err(error)) => (Vec::new(), says_gone(&error)),
+        Err(_) => (Vec::new(), false),
     };
-    match state.resolved(&found) {
+    match state.resolved(&found, is_gone) {
+        Some(Trouble::Gone) => tracing::error!(tenant, %upstream, "its name leads nowhere any more"),
         Some(Trouble::NoAddress) => tracing::warn!(tenant, %upstream, "its name can't be looked up"),
         Some(Trouble::Refused(address, why)) => {
             tracing::error!(tenant, %upstream, %address, "its name leads to an address that is not used: {why}");
         }
         None => {}
     }
+}
+
+/// True if there is no such name, or no address of it: the text of glibc or musl, all that the standard library keeps.
+fn says_gone(error: &std::io::Error) -> bool {
+    const GONE: [&str; 4] = [
+        "Name or service not known",
+        "No address associated with hostname",
+        "Name does not resolve",
+        "Name has no usable address",
+    ];
+    let text = error.to_string();
+    GONE.iter().any(|gone| text.ends_with(gone))
 }
 
 /// Looks up the names of upstreams that are new in a table, so that it can be put in force without a request that has

@@ -17,6 +17,9 @@ use crate::gateway::upstreams::attempt::Attempt;
 /// How long connecting to an address may take while another one of its name is left, which could be reached.
 const HEAD_START: Duration = Duration::from_millis(500);
 
+/// After how many answers that there is no such name its last addresses are used no more: a minute, as names are looked up.
+pub(super) const GONE_AFTER: u32 = 6;
+
 /// How much of its share an upstream gets at least, in percent.
 const PERCENT_MIN: u64 = 10;
 
@@ -66,6 +69,8 @@ pub(crate) struct Known {
     failures: AtomicU32,
     /// Until when it gets no requests, in monotonic microseconds.
     ejected_until: AtomicU64,
+    /// How many look-ups in a row were answered that there is no such name. Those without an answer don't count.
+    gone_answers: AtomicU32,
     /// When its name is to be looked up next.
     pub(in crate::gateway) next_resolution: AtomicU64,
     /// True if a check is under way.
@@ -79,6 +84,8 @@ pub(crate) struct Known {
 pub(in crate::gateway) enum Trouble {
     /// There is none.
     NoAddress,
+    /// There is none any more: for a while all answers have said so.
+    Gone,
     /// The rules do not allow this one.
     Refused(SocketAddr, Refused),
 }
@@ -129,15 +136,24 @@ impl UpstreamState {
         self.upstream.host.parse::<IpAddr>().is_err() || self.rules.may_be_own(self.upstream.port)
     }
 
-    /// Its name leads to these addresses, of which the allowed ones are used. Without any it keeps those that it has: one that
-    /// worked is used while the name can't be looked up. Returns what is wrong, if that is new.
-    pub(in crate::gateway) fn resolved(&self, found: &[SocketAddr]) -> Option<Trouble> {
+    /// Its name leads to these addresses, of which the allowed ones are used. Without any it keeps those that it has while the
+    /// name can't be looked up, and for [`GONE_AFTER`] answers that there is no such name. Returns what is wrong, if that is new.
+    pub(in crate::gateway) fn resolved(&self, found: &[SocketAddr], is_gone: bool) -> Option<Trouble> {
+        let answers = match (found.is_empty(), self.known.gone_answers.load(Ordering::Relaxed)) {
+            (true, answers) => answers.saturating_add(is_gone.into()),
+            (false, _) => 0,
+        };
+        self.known.gone_answers.store(answers, Ordering::Relaxed);
         let refused = found.iter().find_map(|address| Some((*address, self.rules.check(*address).err()?)));
         let trouble = match refused {
             Some((address, refused)) => Some(Trouble::Refused(address, refused)),
+            None if answers >= GONE_AFTER => Some(Trouble::Gone),
             None if found.is_empty() => Some(Trouble::NoAddress),
             None => None,
         };
+        if trouble == Some(Trouble::Gone) {
+            self.addresses.store(Arc::default());
+        }
         if !found.is_empty() {
             let is_allowed = |address: &&SocketAddr| self.rules.check(**address).is_ok();
             let allowed = found.iter().filter(is_allowed);
@@ -168,7 +184,7 @@ impl UpstreamState {
         if !self.has_address() {
             match self.trouble() {
                 Some(Trouble::Refused(..)) => "address not allowed",
-                Some(Trouble::NoAddress) | None => "no address",
+                Some(Trouble::NoAddress | Trouble::Gone) | None => "no address",
             }
         } else if self.known.is_failing.load(Ordering::Relaxed) {
             "fails its checks"

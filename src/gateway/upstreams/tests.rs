@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use pingora::upstreams::peer::HttpPeer;
 
-use super::state::Address;
+use super::state::{Address, GONE_AFTER, Trouble};
 use super::{Arc, Attempt, Balance, Member, RETRIES_MIN, UpstreamState, Upstreams};
 use crate::addresses::AddressRules;
 use crate::domain::tenant::{HealthRules, UpstreamLimits};
@@ -121,6 +121,32 @@ fn an_address_that_could_not_be_reached_is_asked_last_and_by_one_request_when_it
         state.reached(dead, false, 0);
     }
     assert!(upstreams.choose(&mut Attempt::new(), 0).is_some(), "both are asked all the same");
+}
+
+#[test]
+fn addresses_outlive_look_ups_that_fail_and_not_a_minute_of_answers_that_the_name_is_gone() {
+    let upstreams = group(1);
+    let member = &upstreams.members()[0].state;
+    let state = UpstreamState::new(
+        Upstream::parse("a.test:80").unwrap(),
+        member.health.clone(),
+        member.limits,
+        AddressRules::default(),
+        None,
+    );
+    let found = ["192.0.2.1:80".parse().unwrap()];
+    for _ in 0..2 {
+        assert_eq!(state.resolved(&found, false), None);
+        assert_eq!(state.resolved(&[], false), Some(Trouble::NoAddress));
+        for _ in 1..GONE_AFTER {
+            assert_eq!((state.resolved(&[], true), state.resolved(&[], false)), (None, None));
+        }
+        assert!(state.has_address(), "a resolver that fails has not said that the name is gone");
+    }
+    assert_eq!(state.resolved(&[], true), Some(Trouble::Gone));
+    assert!(!state.has_address() && state.resolved(&[], false).is_none());
+    assert_eq!(state.resolved(&found, false), None);
+    assert!(state.has_address());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::{Kind, RESOLVE_EVERY, TASKS_MAX, UnderWay, Watch};
+use super::{Kind, RESOLVE_EVERY, TASKS_MAX, UnderWay, Watch, says_gone};
 use crate::addresses::AddressRules;
 use crate::domain::fixture;
 use crate::domain::quota::Quota;
@@ -195,4 +195,20 @@ async fn a_check_that_panics_leaves_its_place_to_the_next_one() {
     };
     timeout(10 * EVERY, watch.keep(&watch.checks, begin)).await.unwrap_err();
     assert!(checks.get() >= 9, "{}", checks.get());
+}
+
+#[test]
+fn the_resolvers_answer_that_a_name_is_gone_is_told_from_its_failures() {
+    for (said, is_gone) in [
+        ("Name or service not known", true),
+        ("No address associated with hostname", true),
+        ("Name does not resolve", true),
+        ("Name has no usable address", true),
+        ("Temporary failure in name resolution", false),
+        ("Try again", false),
+        ("Non-recoverable failure in name resolution", false),
+    ] {
+        let error = std::io::Error::other(format!("failed to lookup address information: {said}"));
+        assert_eq!(says_gone(&error), is_gone, "{said}");
+    }
 }
