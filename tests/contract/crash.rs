@@ -264,16 +264,12 @@ fn a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made(wo
 
 /// The first start of a service: its store is empty, and takes signatures in a moment.
 fn fresh(world: &World) -> Service {
-    let mut service = Service::prepare(world.settings().set("signature.max_ahead", "0s"));
-    let file = service.folder.path().join("tiergate.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace("create = false", "create = true")).unwrap();
-    begin_anew(&mut service);
+    let mut service = Service::prepare(world.settings().set("signature.max_ahead", "0s")).without_store();
+    begin(&mut service);
     service
 }
 
-fn begin_anew(service: &mut Service) {
-    std::fs::remove_dir_all(service.data()).unwrap();
+fn begin(service: &mut Service) {
     service.start_again("");
     service.await_ready();
     until("signatures are taken", SOON, || {
@@ -291,7 +287,8 @@ fn a_store_that_is_lost_and_made_anew_takes_no_signature_again(world: &World) {
     let checked = String::from_utf8(service.command("check", &[]).stderr).unwrap();
     assert!(checked.contains("store.embedded.create") && checked.contains("leave it out"), "{checked}");
     service.kill();
-    begin_anew(&mut service);
+    std::fs::remove_dir_all(service.data()).unwrap();
+    begin(&mut service);
     service.verify_signature(&used).error(400, "REPLAY_DETECTED");
     service.post("/keys/generate", &generate).error(400, "REPLAY_DETECTED");
     service.verify_signature(&agent.signed()).success(200);

@@ -67,7 +67,7 @@ fn every_part_that_answers_is_named_and_nothing_is_written(stage: &Stage) {
         (settings.clone(), ": is not there yet; the service makes it".to_owned()),
         (settings.redis(&url), format!("store {}: answers; ", url.strip_suffix("/0").unwrap())),
     ] {
-        let service = prepared(settings, &tenants);
+        let service = prepared(settings, &tenants).without_store();
         let output = check(&service, &[]);
         assert!(output.status.success(), "{output:?}");
         let code = |name: &str| format!("chain.contracts.{name} 0x");

@@ -67,6 +67,17 @@ impl Service {
         Self { api, admin, folder, process: None, preface: b"" }
     }
 
+    /// Without the store that was made for it, where it is no other one's: the process may make one.
+    pub(crate) fn without_store(self) -> Self {
+        let file = self.folder.path().join("tiergate.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace("create = false", "create = true")).unwrap();
+        if self.data().exists() {
+            fs::remove_dir_all(self.data()).unwrap();
+        }
+        self
+    }
+
     /// Starts a process on the same folder, and waits until it is alive and has its store. `limits` are shell commands in
     /// front of it.
     pub(crate) fn start_again(&mut self, limits: &str) {
