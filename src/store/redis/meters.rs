@@ -3,11 +3,10 @@
 
 use quick_cache::sync::Cache;
 
-use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
-use crate::ports::store::{Budget, KeyBudget, KeySeen, RouteScope};
+use crate::ports::store::{Budget, RouteScope};
 use crate::store::redis::answers;
 use crate::store::redis::error::RedisError;
 use crate::store::redis::names::Name;
@@ -52,17 +51,5 @@ impl RedisStore {
             self.refusals.insert(visitor.clone(), Refusal { limit: quota.limit, until_micros });
         }
         Ok(verdict)
-    }
-
-    /// What all replicas have counted, and if the agent has a key.
-    pub(super) async fn look_at_key(
-        &self,
-        client: ClientNet,
-        agent: AgentId,
-        quota: Quota,
-    ) -> Result<KeySeen, RedisError> {
-        let meter = Name::Meter(client, agent, KeyBudget::Changes);
-        let look = with_quota(self.shared.scripts.left.on(&[meter, Name::Record(agent)]), quota);
-        answers::key_seen(&self.servers.ask(look).await?)
     }
 }

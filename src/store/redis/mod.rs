@@ -34,7 +34,7 @@ use crate::ports::store::{
     Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
     StoreFault,
 };
-use crate::store::redis::answers::{admission, read};
+use crate::store::redis::answers::{admission, key_seen, read};
 use crate::store::redis::error::RedisError;
 pub use crate::store::redis::look::{look, other_chain};
 use crate::store::redis::meters::{REFUSALS_MAX, Refusals};
@@ -245,7 +245,9 @@ impl Store for RedisStore {
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
-        self.look_at_key(client, agent, quota).await.map_err(fault("look for a key"))
+        let keys = [Name::Meter(client, agent, KeyBudget::Changes), Name::Record(agent)];
+        let seen = self.servers.ask(with_quota(self.shared.scripts.left.on(&keys), quota)).await;
+        seen.and_then(|seen| key_seen(&seen)).map_err(fault("look for a key"))
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {
