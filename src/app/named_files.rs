@@ -27,9 +27,7 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
             (load(None, Some(pair.clone())), look::untimely(pair, now).into_iter().collect())
         }
         Content::Shown(pair, hosts) => (Vec::new(), look::other_hosts(pair, hosts)),
-        Content::Authorities(path) => {
-            (load(Some(path.clone()), None), look::unsupported_authority(path).into_iter().collect())
-        }
+        Content::Authorities(path) => (load(Some(path.clone()), None), Vec::new()),
         Content::SigningKeys(path) => {
             let shelf = Shelf::default();
             let read = Reading::new(&shelf, now).signing_keys(path);

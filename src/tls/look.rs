@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io;
-use std::path::Path;
 
 use rustls::CertificateError;
 use rustls::client::verify_server_name;
@@ -61,15 +60,6 @@ pub(crate) fn unsupported_signature(text: &str) -> Option<&'static str> {
     text.contains("UnsupportedSignatureAlgorithm").then_some(
         "its certificate is signed with a P-521 key or by ecdsa-with-SHA512, which can't be verified here",
     )
-}
-
-/// A warning of authorities whose signatures can't be verified.
-pub(crate) fn unsupported_authority(path: &Path) -> Option<String> {
-    let certificates = pem::certificates(path, &mut Vec::new())?;
-    let is_unsupported = certificates.iter().any(|certificate| pem::is_unsupported(certificate));
-    let why =
-        "holds an authority with a P-521 key or ecdsa-with-SHA512: what it signs can't be verified here";
-    is_unsupported.then(|| format!("{}: {why}", files::shown(path)))
 }
 
 fn leaf(pair: &KeyPair) -> Option<CertificateDer<'static>> {

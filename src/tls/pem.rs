@@ -13,7 +13,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, RootCertStore};
 use x509_parser::certificate::X509Certificate;
-use x509_parser::oid_registry::{OID_NIST_EC_P521, OID_SIG_ECDSA_WITH_SHA512};
 use x509_parser::prelude::FromDer;
 
 use crate::domain::freshness::UnixSeconds;
@@ -144,13 +143,6 @@ pub(super) fn untimely(certificate: &[u8], now: UnixSeconds) -> Option<&'static 
         return Some("has expired");
     }
     (now < validity.not_before.timestamp()).then_some("is not valid yet")
-}
-
-/// True for an authority whose signatures the verifier of upstreams doesn't know, by its key and by its own signature.
-pub(super) fn is_unsupported(certificate: &[u8]) -> bool {
-    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
-    let curve = certificate.public_key().algorithm.parameters.as_ref().and_then(|curve| curve.as_oid().ok());
-    curve == Some(OID_NIST_EC_P521) || certificate.signature_algorithm.algorithm == OID_SIG_ECDSA_WITH_SHA512
 }
 
 #[cfg(test)]
