@@ -373,7 +373,7 @@ fn a_preflight_is_answered_where_the_dialect_can_and_a_document_nowhere(stage: &
                     other.name
                 );
             }
-            Asks::Nginx | Asks::Caddy | Asks::HaProxy | Asks::EnvoyHttp => {
+            Asks::Nginx | Asks::Caddy | Asks::HaProxy | Asks::EnvoyHttp | Asks::Traefik => {
                 assert_eq!(statuses, (403, 401), "{}", other.name);
             }
         }
@@ -555,7 +555,7 @@ fn nobody_passes_when_tiergate_its_chain_or_its_store_fails(stage: &Stage) {
 
     // Without an answer of Tiergate nginx, Caddy and HAProxy have one of their own, and Envoy an empty one.
     let is_unasked = |(other, answer): (&Other, Answer), about: &str| match other.asks {
-        Asks::Nginx | Asks::Caddy | Asks::HaProxy => {
+        Asks::Nginx | Asks::Caddy | Asks::HaProxy | Asks::Traefik => {
             assert_eq!(answer.status, 503, "{about} {}: {}", other.name, answer.text());
             is_told(other, &answer, 503, "OVERLOADED");
         }

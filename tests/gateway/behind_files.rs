@@ -23,12 +23,14 @@ pub(crate) const CASES: &[Case] = cases![
     signed_requests_and_bots_are_judged_behind_every_gateway,
     a_request_that_can_never_pass_is_told_so_and_ends_no_gateway,
     no_client_says_where_it_comes_from_behind_another_gateway,
-    each_line_of_the_files_of_nginx_caddy_and_haproxy_is_needed,
+    each_line_of_the_files_of_nginx_caddy_haproxy_and_traefik_is_needed,
     each_line_of_the_files_of_envoy_is_needed,
 ];
 
 /// Tiergate with all kinds of credentials, programs that ask it, and a bot.
 pub(crate) struct Ground {
+    // Dropped before what it leads to.
+    traefik: Option<Other>,
     behind: Behind,
     bot: Bot,
     chain_id: i64,
@@ -47,7 +49,8 @@ impl Ground {
                 tenant.set("credentials", vec!["api_key", "signature", "erc8128"]).route("/bots/*", limits)
             })
         });
-        Self { behind, bot, chain_id: stage.world().chain().contracts.chain_id, _bots: bots }
+        let traefik = Other::traefik(&behind);
+        Self { traefik, behind, bot, chain_id: stage.world().chain().contracts.chain_id, _bots: bots }
     }
 }
 
@@ -56,7 +59,7 @@ type Check = fn(&Ground, &Other);
 
 fn each(stage: &Stage, check: Check) {
     let ground = stage.files();
-    ground.behind.others.iter().for_each(|other| check(ground, other));
+    ground.behind.others.iter().chain(&ground.traefik).for_each(|other| check(ground, other));
 }
 
 /// Agrees to every upgrade.
@@ -207,7 +210,7 @@ fn tells_what_can_never_pass(ground: &Ground, other: &Other) {
         assert!(answer.status == 200 || answer.header("retry-after").is_none(), "{about}");
         // The programs answer some by themselves.
         if answer.status == 431
-            && other.asks != Asks::Caddy
+            && !matches!(other.asks, Asks::Caddy | Asks::Traefik)
             && answer.header("content-type") != Some("text/plain")
         {
             assert_eq!(answer.json()["errorType"], "REQUEST_HEADER_FIELDS_TOO_LARGE", "{about}");
@@ -274,7 +277,9 @@ fn forwards_no_word_of_a_client(ground: &Ground, other: &Other) {
         Asks::EnvoyHttp | Asks::EnvoyGrpc => {
             assert!(!told.ends_with("203.0.113.9"), "{}: {told}", other.name)
         }
-        Asks::Nginx | Asks::Caddy | Asks::HaProxy => assert_eq!(told, client.to_string(), "{}", other.name),
+        Asks::Nginx | Asks::Caddy | Asks::HaProxy | Asks::Traefik => {
+            assert_eq!(told, client.to_string(), "{}", other.name)
+        }
     }
 }
 
@@ -364,6 +369,14 @@ const MUTATIONS: &[Mutation] = &[
     (Asks::HaProxy, ("true-client-ip", ""), forwards_no_word_of_a_client),
     (Asks::HaProxy, ("cf-connecting-ip", ""), forwards_no_word_of_a_client),
     (Asks::HaProxy, ("fastly-client-ip", ""), forwards_no_word_of_a_client),
+    (Asks::Traefik, ("          Upgrade: \"\"", "          X-None: \"\""), upgrades_websockets_alone),
+    (
+        Asks::Traefik,
+        ("          X-Authz-Upgrade: websocket", "          X-None: a"),
+        upgrades_websockets_alone,
+    ),
+    (Asks::Traefik, ("(?i)^websocket$", "(?i)websocket"), upgrades_websockets_alone),
+    (Asks::Traefik, ("trustForwardHeader: false", HIDES_FROM_TIERGATE), shows_signatures),
     (Asks::EnvoyHttp, ("upgrade_configs: [{ upgrade_type: websocket }]", ""), upgrades_websockets_alone),
     (Asks::EnvoyHttp, ("- { exact: connection }", "- { exact: upgrade }"), upgrades_websockets_alone),
     (Asks::EnvoyHttp, ("- { prefix: x-authz- }", ""), upgrades_websockets_alone),
@@ -376,6 +389,8 @@ const MUTATIONS: &[Mutation] = &[
     (Asks::EnvoyGrpc, (HIDES_NOTHING, HIDES_FORWARDED), forwards_no_word_of_a_client),
 ];
 
+const HIDES_FROM_TIERGATE: &str =
+    "trustForwardHeader: false\n        authRequestHeaders: [Authorization, X-API-Key, X-Agent-Id]";
 const HIDES_NOTHING: &str = "encode_raw_headers: true\n";
 const HIDES_SIGNATURES: &str =
     "encode_raw_headers: true\n              disallowed_headers: { patterns: [{ exact: signature }] }\n";
@@ -393,14 +408,22 @@ fn are_needed<'a>(ground: &Ground, mutations: impl Iterator<Item = (Asks, Change
     assert!(unneeded.is_empty(), "nothing misses {unneeded:#?}");
 }
 
-fn each_line_of_the_files_of_nginx_caddy_and_haproxy_is_needed(stage: &Stage) {
-    let removing = OF_GATEWAYS.map(|name| format!("proxy_set_header {name} \"\";"));
-    let of_nginx =
-        removing.iter().map(|line| (Asks::Nginx, (line.as_str(), ""), forwards_no_word_of_a_client as Check));
+fn each_line_of_the_files_of_nginx_caddy_haproxy_and_traefik_is_needed(stage: &Stage) {
+    // Traefik writes or removes these without a line of its file.
+    let writes =
+        ["-Host", "-Method", "-Port", "-Prefix", "-Server", "-Uri"].map(|end| format!("X-Forwarded{end}"));
+    let of_nginx = OF_GATEWAYS.map(|name| (Asks::Nginx, format!("proxy_set_header {name} \"\";")));
+    let of_traefik =
+        OF_GATEWAYS.into_iter().filter(|name| *name != "X-Real-IP" && !writes.contains(&(*name).to_owned()));
+    let of_traefik = of_traefik.map(|name| (Asks::Traefik, format!("          {name}: \"\"")));
+    let removing: Vec<_> = of_nginx.into_iter().chain(of_traefik).collect();
+    let removing = removing
+        .iter()
+        .map(|(asks, line)| (*asks, (line.as_str(), ""), forwards_no_word_of_a_client as Check));
     let is_envoy = |asks: Asks| matches!(asks, Asks::EnvoyHttp | Asks::EnvoyGrpc);
     are_needed(
         stage.files(),
-        of_nginx.chain(MUTATIONS.iter().copied().filter(|(asks, ..)| !is_envoy(*asks))),
+        removing.chain(MUTATIONS.iter().copied().filter(|(asks, ..)| !is_envoy(*asks))),
     );
 }
 

@@ -31,6 +31,7 @@ pub(crate) enum Asks {
     HaProxy,
     EnvoyHttp,
     EnvoyGrpc,
+    Traefik,
 }
 
 /// A program: its name, how it asks, and its file in `tools/servers`, or its name on the path.
@@ -45,6 +46,9 @@ const PROGRAMS: [Program; 7] = [
     ("the oldest Envoy, gRPC", Asks::EnvoyGrpc, "envoy-oldest/envoy"),
     ("the newest Envoy, gRPC", Asks::EnvoyGrpc, "envoy/envoy"),
 ];
+
+/// It loses more than the others, so that cases about its file alone start it.
+const TRAEFIK: Program = ("Traefik", Asks::Traefik, "traefik/traefik");
 
 /// A text of a file, and what stands there instead.
 pub(crate) type Change<'a> = (&'a str, &'a str);
@@ -121,12 +125,20 @@ impl Other {
             assert_eq!(process.exit_code(), None, "{}", process.log());
             std::net::TcpStream::connect(address).ok()
         });
+        // Traefik listens before it has read its file.
+        let is_ready =
+            || asks != Asks::Traefik || Request::get(ACME, "/public/ready").ask(address).status != 404;
+        until(&format!("{name} has its routes"), SOON, || is_ready().then_some(()));
         Some(Self { name, asks, address, process, _folder: folder })
+    }
+
+    pub(crate) fn traefik(behind: &Behind) -> Option<Self> {
+        Self::start(TRAEFIK, behind.authz, behind.site.upstream.address)
     }
 
     /// One more program of a kind, whose file has a broken line.
     pub(crate) fn broken(asks: Asks, behind: &Behind, change: Change<'_>) -> Option<Self> {
-        let program = PROGRAMS.into_iter().rev().find(|(_, other, _)| *other == asks)?;
+        let program = PROGRAMS.into_iter().chain([TRAEFIK]).rev().find(|(_, other, _)| *other == asks)?;
         Self::start_broken(program, behind.authz, behind.site.upstream.address, Some(change))
     }
 
@@ -187,7 +199,7 @@ impl Asks {
         };
         let at = folder.display();
         let write = |file: &str, text: String| {
-            assert!(text.contains(&own.ip().to_string()), "{file} has other addresses");
+            assert!(text.contains(&authz.ip().to_string()), "{file} has other addresses");
             assert!(is_changed.get(), "no file has {change:?}");
             fs::write(folder.join(file), text).unwrap();
         };
@@ -223,6 +235,12 @@ impl Asks {
                 fs::write(folder.join("haproxy.lua"), shipped("haproxy.lua")).unwrap();
                 write("haproxy.cfg", shipped("haproxy.cfg"));
                 "-db -f haproxy.cfg"
+            }
+            Self::Traefik => {
+                // A file of its own name would be read for other settings.
+                write("routes.yaml", shipped("traefik.yaml").replace("weather.example", ACME));
+                let quiet = "--global.checknewversion=false --log.level=ERROR";
+                &*format!("--entrypoints.web.address={own} --providers.file.filename=routes.yaml {quiet}")
             }
             Self::EnvoyHttp | Self::EnvoyGrpc => {
                 let file = if self == Self::EnvoyHttp { "envoy-http.yaml" } else { "envoy-grpc.yaml" };
