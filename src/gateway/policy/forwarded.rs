@@ -39,20 +39,31 @@ impl Believed {
         peer: IpAddr,
         is_tls: bool,
     ) -> Option<&'static str> {
-        match known_proto(fields, self.of(peer)) {
-            Some(b"https") => Some("https"),
-            Some(_) => Some("http"),
-            None if is_tls => Some("https"),
-            None => (!self.has_proxy_protocol && !is_trusted(peer, &self.proxies)).then_some("http"),
-        }
+        let is_plain = || !self.has_proxy_protocol && !is_trusted(peer, &self.proxies);
+        let own = || if is_tls { Some("https") } else { is_plain().then_some("http") };
+        known_proto(fields, self.of(peer)).or_else(own)
     }
 }
 
-/// The scheme that a proxy names and is trusted to set.
-fn known_proto<'a>(fields: &'a impl Fields, believed: &TrustedHeaders) -> Option<&'a [u8]> {
-    let is_believed = believed.has(Name::ForwardedProto.as_str().as_bytes());
-    let proto = fields.only(Name::ForwardedProto).filter(|_| is_believed)?;
-    matches!(proto, b"http" | b"https").then_some(proto)
+/// The scheme that a proxy names and is trusted to set. Several proxies name it one after the other: they must agree.
+fn known_proto(fields: &impl Fields, believed: &TrustedHeaders) -> Option<&'static str> {
+    if !believed.has(Name::ForwardedProto.as_str().as_bytes()) {
+        return None;
+    }
+    let values = fields.values(Name::ForwardedProto);
+    let mut hops = values.flat_map(|value| value.split(|byte| *byte == b',')).map(scheme_of);
+    let scheme = hops.next()?;
+    scheme.filter(|_| hops.all(|hop| hop == scheme))
+}
+
+/// The scheme of HTTP that a proxy means. Some write that of a WebSocket, whose handshake is HTTP.
+fn scheme_of(text: &[u8]) -> Option<&'static str> {
+    let is = |scheme: &str| text.trim_ascii().eq_ignore_ascii_case(scheme.as_bytes());
+    match () {
+        () if is("https") || is("wss") => Some("https"),
+        () if is("http") || is("ws") => Some("http"),
+        () => None,
+    }
 }
 
 /// How a request came.
@@ -87,7 +98,7 @@ pub(in crate::gateway) fn write(
         before(Name::ForwardedFor, out);
         out.extend_from_slice(peer.as_bytes());
     });
-    lines.set("X-Forwarded-Proto", known_proto(fields, believed).unwrap_or(scheme.as_bytes()));
+    lines.set("X-Forwarded-Proto", known_proto(fields, believed).unwrap_or(scheme).as_bytes());
     let known = fields.only(Name::ForwardedHost).filter(|_| is_believed(Name::ForwardedHost));
     lines.set("X-Forwarded-Host", known.unwrap_or(host));
     lines.line("Forwarded", |out| {
@@ -161,6 +172,23 @@ mod tests {
             assert_eq!(told("192.0.2.1", &[set], FORGED), expected, "{set}");
         }
     }
+
+    #[test]
+    fn the_scheme_that_trusted_proxies_agree_on_is_told_however_they_write_it() {
+        let set = ["X-Forwarded-Proto"];
+        let proto = |values: &[&str]| {
+            let lines: Vec<_> = values.iter().map(|value| ("X-Forwarded-Proto", *value)).collect();
+            told("192.0.2.1", &set, &lines)[1].clone()
+        };
+        for http in [&["http"][..], &["ws"], &["HTTP"], &["http", "ws"], &["http,http"]] {
+            assert_eq!(proto(http), "http", "{http:?}");
+        }
+        // Ours is told where they do not agree.
+        for ours in [&["wss"][..], &["https", "https"], &["http", "https"], &["http, gopher"], &["http,"]] {
+            assert_eq!(proto(ours), "https", "{ours:?}");
+        }
+    }
+
     #[test]
     fn the_scheme_is_unknown_where_a_proxy_may_have_ended_tls_and_does_not_say_so() {
         let believed = |set: &[&str], has_proxy_protocol| Believed {
@@ -174,6 +202,13 @@ mod tests {
             (&["X-Forwarded-Proto"][..], false, proxy, plain, "https", Some("https")),
             (&["X-Forwarded-Proto"], false, proxy, tls, "http", Some("http")),
             (&["X-Forwarded-Proto"], false, proxy, plain, "gopher", None),
+            (&["X-Forwarded-Proto"], false, proxy, plain, "wss", Some("https")),
+            (&["X-Forwarded-Proto"], false, proxy, tls, "WS", Some("http")),
+            (&["X-Forwarded-Proto"], false, proxy, plain, "HTTPS", Some("https")),
+            (&["X-Forwarded-Proto"], false, proxy, plain, "https, https", Some("https")),
+            (&["X-Forwarded-Proto"], false, proxy, plain, "https, http", None),
+            (&["X-Forwarded-Proto"], false, proxy, plain, "", None),
+            (&["X-Forwarded-Proto"], false, stranger, plain, "wss", Some("http")),
             (&["X-Forwarded-Proto"], false, stranger, plain, "https", Some("http")),
             (&["X-Forwarded-Proto"], false, stranger, tls, "http", Some("https")),
             (&["X-Forwarded-For"], false, proxy, plain, "https", None),
