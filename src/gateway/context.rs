@@ -66,6 +66,8 @@ pub(crate) struct Context {
     pub(super) retrying: Option<Retrying>,
     /// The `errorType` of its answer, if that is ours.
     pub(super) error_type: Option<&'static str>,
+    /// The reason why we closed its WebSocket.
+    pub(super) closed_for: Option<&'static str>,
     /// True if its answer breaks off behind a head that was written.
     pub(super) breaks_off: bool,
     /// The pace of its bodies, where the library sets no limit.
@@ -108,6 +110,7 @@ impl Context {
             times: Times::default(),
             retrying: None,
             error_type: None,
+            closed_for: None,
             breaks_off: false,
             pace: None,
             on_drop: None,

@@ -51,6 +51,14 @@ impl Failure {
         }
     }
 
+    /// The reason why we close a WebSocket, for the log.
+    pub(super) fn end_of_socket(self) -> Option<&'static str> {
+        let is_idle = matches!(self, Self::ClientSlow | Self::UpstreamSlow(_));
+        let is_cut = matches!(self, Self::Upstream(_));
+        let others = (self == Self::Overdue).then_some("overdue").or(is_cut.then_some("upstream"));
+        is_idle.then_some("idle").or(others)
+    }
+
     /// The row of the error table; `None` when the client is gone. `bytes_max` is the longest body that its tenant takes.
     pub(super) fn cause(self, bytes_max: Option<u64>) -> Option<ErrorCause> {
         match self {

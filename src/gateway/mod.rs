@@ -67,6 +67,7 @@ use crate::serve::turns::Turn;
 use crate::serve::{Door, Slot};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
+use crate::wire::client_ip::is_trusted;
 use crate::wire::discovery::Discovery;
 use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestIds;
@@ -100,7 +101,9 @@ impl Door for GatewayDoor {
     }
 
     async fn serve_http2(&self, stream: Stream, turn: Turn, slot: Slot, shutdown: &ShutdownWatch) {
-        self.library.serve_http2(stream, turn, slot, shutdown).await;
+        let peer = stream.get_socket_digest().and_then(|digest| digest.peer_addr()?.as_inet().copied());
+        let is_shared = peer.is_some_and(|peer| is_trusted(peer.ip(), &self.gateway.rules.believed.proxies));
+        self.library.serve_http2(stream, turn, slot, is_shared, shutdown).await;
     }
 }
 
@@ -229,7 +232,8 @@ impl Gateway {
             return Err(ErrorCause::Forbidden.into()); // 403
         }
         // Browsers ask no leave for a WebSocket, and let the page read it.
-        let is_socket = route.upgrades() && protocols().next().is_some();
+        let is_socket = if request.dialect.is_some() { protocols().next().is_some() } else { request.fields.upgrades() };
+        let is_socket = route.upgrades() && is_socket;
         if has_cors && is_socket && request.fields.has(Name::Origin) && ctx.origin.is_none() {
             return Err(ErrorCause::OtherSite.into()); // 403
         }

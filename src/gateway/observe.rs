@@ -17,6 +17,7 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::{Passage, path_of};
 use crate::gateway::counters::SiteCounters;
 use crate::http1::fields::Fields;
+use crate::http1::head::REPEATED;
 use crate::http1::name::Name;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
@@ -170,7 +171,7 @@ impl Gateway {
             kind,
             request_id: request_id(ctx),
         });
-        if member.state.failed(self.clock.monotonic_micros()) {
+        if !REPEATED.contains(&kind) && member.state.failed(self.clock.monotonic_micros()) {
             site.counters.ejected();
             tracing::warn!(tenant = &*site.tenant.id, %upstream, "takes no requests for a while: too many failed in a row");
         }
@@ -235,7 +236,7 @@ impl Gateway {
             path: Some(Shown(path_of(ended.target))),
             status: ended.status,
             error_type: ctx.error_type,
-            reason: None,
+            reason: ctx.closed_for,
             received: ctx.body_bytes,
             sent: ended.sent,
             micros: Some(micros),

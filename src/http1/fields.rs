@@ -31,6 +31,11 @@ pub(crate) trait Fields {
         self.values(name).next().is_some()
     }
 
+    /// True if a WebSocket is asked for. Whoever names another protocol goes on in HTTP (RFC 9110, section 7.8).
+    fn upgrades(&self) -> bool {
+        self.values(Name::Upgrade).any(is_websocket)
+    }
+
     /// True if the client may wait for an interim answer before it sends its body (RFC 9110, section 10.1.1).
     fn expects_continue(&self) -> bool {
         self.values(Name::Expect).any(|expectation| expectation.eq_ignore_ascii_case(b"100-continue"))
@@ -41,6 +46,12 @@ pub(crate) trait Fields {
         let mut values = self.values(name);
         values.next().filter(|_| values.next().is_none())
     }
+}
+
+/// True if an `Upgrade` header names the only protocol that is ever switched to.
+pub(super) fn is_websocket(protocols: &[u8]) -> bool {
+    let mut protocols = protocols.split(|byte| *byte == b',');
+    protocols.any(|protocol| protocol.trim_ascii().eq_ignore_ascii_case(b"websocket"))
 }
 
 /// One field of a head, as spans of its bytes.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::http1::fields::{Fields, Problem, Spans};
+use crate::http1::fields::{Fields, Problem, Spans, is_websocket};
 use crate::http1::lines::{Lines, is_token};
 use crate::http1::name::Name;
 use crate::http1::options::Options;
@@ -29,7 +29,7 @@ pub(crate) struct RequestHead {
     pub(crate) body: Body,
     /// True if `Connection` holds `close`, or the version is HTTP/1.0: no request follows on the connection.
     pub(crate) closes: bool,
-    /// True if the client asks to go on with another protocol on this connection.
+    /// True if the client asks to go on with a WebSocket on this connection.
     pub(crate) upgrades: bool,
     /// True if the target has bytes that no URL has: libraries differ in what they make of them.
     pub(crate) has_odd_target: bool,
@@ -51,6 +51,12 @@ pub(crate) struct AnswerHead {
 
 /// The option after which no message follows.
 const CLOSE: &[u8] = b"close";
+
+const LENGTH_TWICE: Problem = "Content-Length stands more than once";
+const CODING_TWICE: Problem = "Transfer-Encoding stands more than once";
+
+/// The problems of an answer whose sender is well, and says one thing twice.
+pub(crate) const REPEATED: [Problem; 2] = [LENGTH_TWICE, CODING_TWICE];
 
 /// Headers that `Connection` must not take away.
 const PROTECTED: [Name; 4] = [Name::Host, Name::ForwardedFor, Name::ForwardedHost, Name::ForwardedProto];
@@ -76,7 +82,7 @@ pub(crate) fn read_request(head: &[u8], fields: &mut Spans) -> Result<RequestHea
         } else if name == Name::Connection {
             options.add(value)?;
         }
-        upgrades |= name == Name::Upgrade;
+        upgrades |= name == Name::Upgrade && is_websocket(value);
     }
     if hosts > 1 {
         return Err("there is more than one Host header");
@@ -164,18 +170,20 @@ struct Framing {
 
 impl Framing {
     fn read(&mut self, name: Name, value: &[u8], is_http_1_0: bool) -> Result<(), Problem> {
-        let again = if name == Name::ContentLength {
-            self.length.replace(decimal(value)?).is_some()
-        } else if name != Name::TransferEncoding {
-            false
+        if name == Name::ContentLength {
+            return if self.length.replace(decimal(value)?).is_some() { Err(LENGTH_TWICE) } else { Ok(()) };
+        }
+        if name != Name::TransferEncoding {
+            Ok(())
         } else if is_http_1_0 {
-            return Err("HTTP/1.0 has no Transfer-Encoding");
+            Err("HTTP/1.0 has no Transfer-Encoding")
         } else if !value.eq_ignore_ascii_case(b"chunked") {
-            return Err("Transfer-Encoding is not chunked alone");
+            Err("Transfer-Encoding is not chunked alone")
+        } else if std::mem::replace(&mut self.chunked, true) {
+            Err(CODING_TWICE)
         } else {
-            std::mem::replace(&mut self.chunked, true)
-        };
-        if again { Err("a header that frames the body stands more than once") } else { Ok(()) }
+            Ok(())
+        }
     }
 
     fn body(&self) -> Result<Option<Body>, Problem> {

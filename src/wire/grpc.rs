@@ -50,6 +50,12 @@ pub(super) fn write(
     headers.set("grpc-status-details-bin", STANDARD_NO_PAD.encode(whole).as_bytes());
 }
 
+/// The headers of an error that say the same as trailers, behind an answer that breaks off.
+pub(crate) fn trailers(headers: &HeaderMap) -> HeaderMap {
+    let status = headers.iter().filter(|(name, _)| name.as_str().starts_with("grpc-"));
+    status.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// The `google.rpc.Code` of a status.
 const fn code_of(status: u16) -> u64 {
     match status {

@@ -236,6 +236,14 @@ fn upgrades_and_connect_open_nothing(world: &World) {
         let answer = service.request("POST", "/verify", &headers, Some(b"{}"));
         answer.is_invalid("apiKey", Value::Null);
     }
+    // A protocol that is not switched to is ignored (RFC 9110, section 7.8).
+    let mut connection = service.connect();
+    for _ in 0..2 {
+        let head =
+            "GET /livez HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n";
+        connection.write(head.as_bytes()).unwrap();
+        assert_eq!(connection.read(false).unwrap().status, 200);
+    }
     for request in ["CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let mut connection = service.connect();
         connection.write(request.as_bytes()).unwrap();

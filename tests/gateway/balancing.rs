@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::Method;
+
 use crate::rig::case::{Case, cases};
-use crate::rig::h2c::H2Upstream;
+use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::refusals::is_upstream_error;
 use crate::rig::scope::{Running, beside};
 use crate::rig::scripts::{self, Cue, script};
@@ -26,6 +28,7 @@ pub(crate) const CASES: &[Case] = cases![
     requests_are_spread_evenly,
     routes_with_upstreams_of_their_own_use_those_alone,
     an_upstream_that_fails_is_ejected_after_as_many_failures_as_configured,
+    answers_that_say_their_framing_twice_are_named_in_the_log_and_eject_nobody,
     a_success_between_failures_keeps_an_upstream_in,
     without_ejection_an_upstream_is_tried_again_and_again,
     an_upstream_that_dies_costs_no_request,
@@ -148,6 +151,35 @@ fn an_upstream_that_fails_is_ejected_after_as_many_failures_as_configured(stage:
         assert_eq!(failures(&site, &site.upstream, 40), usize::try_from(eject_after).unwrap());
         site.upstream.greet(None);
         all_pass_by(&site, 20, &site.upstream);
+    }
+}
+
+/// Frameworks that write such a header twice are well otherwise.
+fn answers_that_say_their_framing_twice_are_named_in_the_log_and_eject_nobody(stage: &Stage) {
+    for way in ["relay", "library"] {
+        for (header, framed) in [
+            (
+                "Transfer-Encoding",
+                "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            ),
+            ("Content-Length", "Content-Length: 0\r\nContent-Length: 0\r\n\r\n"),
+        ] {
+            let (site, path) = (site(stage, 1).tenant(ejecting(1, LONG)).start(), public_path());
+            site.upstream.on(&path, scripts::bytes(format!("HTTP/1.1 200 OK\r\n{framed}"), Then::Closes));
+            for _ in 0..3 {
+                let status = if way == "relay" {
+                    site.gateway.ask(&Request::get(ACME, &path)).status
+                } else {
+                    h2c::ask(site.gateway.address, &Message::request(Method::GET, ACME, &path))
+                        .unwrap()
+                        .status
+                };
+                assert_eq!(status, 502, "{way}, {header}");
+            }
+            let log = site.gateway.service.log();
+            let told = format!("{header} stands more than once");
+            assert!(log.contains(&told) && !log.contains("takes no requests"), "{way}, {header}: {log}");
+        }
     }
 }
 

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{
-    CALM, END_HEADERS, END_STREAM, End, Frames, HEADERS, REFUSED, RST_STREAM, WINDOW_UPDATE, block, frame,
+    CALM, DATA, END_HEADERS, END_STREAM, End, Frames, HEADERS, REFUSED, RST_STREAM, WINDOW_UPDATE, block,
+    frame,
 };
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::scripts::{self, Cue, script};
@@ -15,6 +16,7 @@ use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::upstream::Then;
 use crate::support::agents::unknown_key;
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     a_request_of_http_2_reaches_an_upstream_of_http_1,
@@ -33,6 +35,9 @@ pub(crate) const CASES: &[Case] = cases![
     one_hundred_and_twenty_eight_streams_are_served_and_one_more_is_refused,
     sixty_four_pending_resets_are_borne_and_one_more_ends_the_connection,
     sixty_four_provoked_resets_are_borne_and_one_more_ends_the_connection,
+    no_number_of_provoked_resets_ends_the_connection_of_a_trusted_proxy,
+    a_grpc_stream_that_its_upstream_cuts_ends_unavailable,
+    a_client_that_waits_to_be_told_to_continue_is_told_where_the_upstream_speaks_http_2,
 ];
 
 /// `PROTOCOL_ERROR` (RFC 9113, section 7).
@@ -306,6 +311,9 @@ fn headers_that_http_2_forbids_reach_no_upstream(stage: &Stage) {
         (&[("x", "a\rb")], broken),
         (&[("x", "a\0b")], broken),
         (&[("host", "a"), ("host", "b")], End::Answered),
+        (&[("x", " a")], End::Answered),
+        (&[("x", "a\t")], End::Answered),
+        (&[("x-agent-id", "1 ")], End::Answered),
         (&[(":path", "/public/other")], malformed),
         (&[(":agent", "x")], broken),
         (&[("x", "1"), (":method", "GET")], malformed),
@@ -345,7 +353,7 @@ fn a_body_of_another_length_than_announced_is_never_whole(stage: &Stage) {
         }
         frames.end()
     };
-    let wrong = [("4", "hello"), ("6", "hello"), ("0", "hello"), ("5", "")];
+    let wrong = [("4", "hello"), ("6", "hello"), ("0", "hello"), ("00", "hello"), ("5", "")];
     let paths = wrong.map(|(announced, sent)| {
         let path = public_path();
         assert_eq!(send(&path, announced, sent), End::Reset(PROTOCOL_ERROR), "{announced}: {sent:?}");
@@ -356,11 +364,16 @@ fn a_body_of_another_length_than_announced_is_never_whole(stage: &Stage) {
     assert_eq!(site.upstream.whole(&path).body, b"hello");
     for (path, (announced, sent)) in paths.iter().zip(wrong) {
         for seen in site.upstream.seen_at(path) {
-            // A head that announces nothing is a whole request before anything else is seen of it.
-            let as_announced = announced == "0" && seen.body.is_empty();
-            assert!(!seen.whole || as_announced, "{announced} announced, {sent:?} sent: {seen:?}");
+            assert!(!seen.whole, "{announced} announced, {sent:?} sent: {seen:?}");
         }
     }
+    // An end that comes behind its head is as good.
+    let path = public_path();
+    let mut frames = Frames::open(site.gateway.address);
+    frames.headers(&[pseudo(&path).as_slice(), &[("content-length", "0")]].concat(), false);
+    frames.data(b"", true);
+    assert_eq!(frames.end(), End::Answered);
+    site.upstream.whole(&path);
     site.are_unseen(&[]);
 }
 
@@ -419,6 +432,41 @@ fn headers_below_32_kib_pass_and_those_of_32_kib_are_431(stage: &Stage) {
     assert_eq!(h2c::ask(site.gateway.address, &many(HEADERS_MAX)).unwrap().status, 200);
 }
 
+/// A proxy shares its connection among its clients: none of them ends it for the others.
+fn no_number_of_provoked_resets_ends_the_connection_of_a_trusted_proxy(stage: &Stage) {
+    let site = Site::of(stage).set("listen.trusted_proxies", vec!["127.0.0.0/8"]).start();
+    let overflown = |stream: u32| frame(WINDOW_UPDATE, 0, stream, &0x7fff_ffff_u32.to_be_bytes());
+    assert_eq!(ends_behind(&site, STREAMS_MAX - 1, 0, overflown), End::Answered);
+}
+
+fn a_grpc_stream_that_its_upstream_cuts_ends_unavailable(stage: &Stage) {
+    let begun =
+        frame(HEADERS, END_HEADERS, 1, &block(&[(":status", "200"), ("content-type", "application/grpc")]));
+    let reset = frame(RST_STREAM, 0, 1, &8_u32.to_be_bytes());
+    let upstream = H2Upstream::that_first_says([begun, frame(DATA, 0, 1, b"\0\0\0\0\x05he"), reset].concat());
+    let site = Site::of(stage).h2c(&upstream).start();
+    let answer = h2c::ask(site.gateway.address, &call("/public/Say")).unwrap();
+    assert_eq!(
+        (answer.status, answer.trailers.get("grpc-status").unwrap().as_bytes()),
+        (200, b"14".as_slice())
+    );
+}
+
+fn a_client_that_waits_to_be_told_to_continue_is_told_where_the_upstream_speaks_http_2(stage: &Stage) {
+    let upstream = H2Upstream::start(H2Upstream::ok);
+    let site = Site::of(stage).h2c(&upstream).start();
+    let path = public_path();
+    let mut wire = site.gateway.connect();
+    let request =
+        Request::new("POST", ACME, &path).with("Expect", "100-continue").with("Content-Length", "5");
+    wire.send(&request.bytes());
+    assert_eq!(wire.head().unwrap().status, 100);
+    wire.send(b"hello");
+    assert_eq!(wire.answer().status, 200);
+    let seen = upstream.only(&path);
+    assert_eq!((seen.body.as_slice(), seen.header("expect")), (b"hello".as_slice(), None));
+}
+
 /// The number of the stream that a client opens as its `at`-th, from 0.
 fn stream(at: u32) -> u32 {
     2 * at + 1
@@ -455,8 +503,7 @@ fn one_hundred_and_twenty_eight_streams_are_served_and_one_more_is_refused(stage
 }
 
 /// Sends `count` streams, `then` behind each, and one stream more in one piece. Returns how the last one ends.
-fn ends_behind(stage: &Stage, count: u32, flags: u8, then: impl Fn(u32) -> Vec<u8>) -> End {
-    let site = stage.site();
+fn ends_behind(site: &Site, count: u32, flags: u8, then: impl Fn(u32) -> Vec<u8>) -> End {
     let path = public_path();
     let headers = block(&pseudo(&path));
     let spoilt = (0..count).flat_map(|at| {
@@ -469,13 +516,13 @@ fn ends_behind(stage: &Stage, count: u32, flags: u8, then: impl Fn(u32) -> Vec<u
 
 fn sixty_four_pending_resets_are_borne_and_one_more_ends_the_connection(stage: &Stage) {
     let cancelled = |stream: u32| frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes());
-    assert_eq!(ends_behind(stage, RESETS_MAX, END_STREAM, cancelled), End::Answered);
-    assert_eq!(ends_behind(stage, RESETS_MAX + 1, END_STREAM, cancelled), End::Closed(Some(CALM)));
+    assert_eq!(ends_behind(stage.site(), RESETS_MAX, END_STREAM, cancelled), End::Answered);
+    assert_eq!(ends_behind(stage.site(), RESETS_MAX + 1, END_STREAM, cancelled), End::Closed(Some(CALM)));
 }
 
 /// The client breaks a rule on each stream, so that the gateway is the one who resets it.
 fn sixty_four_provoked_resets_are_borne_and_one_more_ends_the_connection(stage: &Stage) {
     let overflown = |stream: u32| frame(WINDOW_UPDATE, 0, stream, &0x7fff_ffff_u32.to_be_bytes());
-    assert_eq!(ends_behind(stage, RESETS_MAX, 0, overflown), End::Answered);
-    assert_eq!(ends_behind(stage, RESETS_MAX + 1, 0, overflown), End::Closed(Some(CALM)));
+    assert_eq!(ends_behind(stage.site(), RESETS_MAX, 0, overflown), End::Answered);
+    assert_eq!(ends_behind(stage.site(), RESETS_MAX + 1, 0, overflown), End::Closed(Some(CALM)));
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 use tungstenite::protocol::Role;
 use tungstenite::{Message, WebSocket};
 
+use crate::access_log::line_of;
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
 use crate::rig::refusals::{is_unauthenticated, refused};
@@ -30,6 +31,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_websocket_needs_a_credential_like_anything_else,
     a_page_of_an_origin_that_cors_does_not_list_opens_no_websocket,
     an_upstream_that_does_not_upgrade_answers_as_usual,
+    a_switch_to_another_protocol_is_not_waited_for_and_the_connection_kept,
+    behind_a_switch_nothing_of_ours_is_written_and_the_log_says_why_it_ended,
     bytes_sent_along_with_an_upgrade_are_not_a_request,
     a_body_that_comes_with_an_upgrade_is_forwarded_as_a_body,
 ];
@@ -323,16 +326,75 @@ fn an_upstream_that_does_not_upgrade_answers_as_usual(stage: &Stage) {
     site.is_unseen(&next);
 }
 
+/// Java's client asks for h2c with every request until it is answered in it (RFC 9110, section 7.8).
+fn a_switch_to_another_protocol_is_not_waited_for_and_the_connection_kept(stage: &Stage) {
+    let library = Site::of(stage).way("library").start();
+    for (site, folders) in [(stage.site(), &["public", "open-socket"][..]), (&library, &["public"])] {
+        let mut wire = site.gateway.connect();
+        for kind in [KINDS[5], KINDS[6], KINDS[8]] {
+            for folder in folders {
+                let path = format!("/{folder}/{}", unique());
+                let request = with_kind(Request::new("POST", ACME, &path), kind).body(b"body");
+                let answer = request.ask_on(&mut wire);
+                assert_eq!(answer.status, 200, "{folder} {kind:?}: {}", answer.text());
+                assert_ne!(answer.header("connection"), Some("close"), "{folder} {kind:?}");
+            }
+        }
+    }
+}
+
+fn behind_a_switch_nothing_of_ours_is_written_and_the_log_says_why_it_ended(stage: &Stage) {
+    const FRAME: &[u8] = b"\x81\x02hi";
+    let socket = |tenant: Tenant| {
+        tenant
+            .impatient()
+            .route("/socket", "access = \"public\"\nupgrades = true")
+            .set("timeouts.total", "1s")
+    };
+    let settings = Site::of(stage).set("log.access", true).set("log.format", "json");
+    let Site { gateway, upstream, .. } = &settings.tenant(socket).start();
+    for reason in ["idle", "overdue", "upstream"] {
+        let id = unique();
+        upstream.on(
+            "/socket",
+            script(move |exchange| {
+                exchange.write(
+                    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+                )?;
+                exchange.write(FRAME)?;
+                if reason == "upstream" {
+                    // The frame goes its way before the reset.
+                    exchange.read_raw()?;
+                    rustix::net::connect_unspec(&exchange.socket()?.0)?;
+                }
+                while reason == "overdue" && exchange.read_raw().is_ok_and(|bytes| !bytes.is_empty()) {
+                    exchange.write(FRAME)?;
+                }
+                exchange.until_closed();
+                Ok(Then::Closes)
+            }),
+        );
+        let mut wire = gateway.connect();
+        let request = with_kind(Request::get(ACME, "/socket"), WEBSOCKET).with("X-Request-Id", &id);
+        wire.send(&request.bytes());
+        assert_eq!(wire.head().unwrap().status, 101);
+        assert_eq!(wire.take(FRAME.len()).unwrap(), FRAME);
+        if reason == "upstream" {
+            wire.send(b"x");
+        }
+        while reason == "overdue" && wire.write(b"x").is_ok() && wire.take(FRAME.len()).is_ok() {}
+        assert_eq!(String::from_utf8_lossy(&wire.rest()), "", "{reason}");
+        let line = line_of(gateway, "request_id", &id);
+        assert_eq!((&line["reason"], &line["status"]), (&json!(reason), &json!(101)), "{line}");
+        assert_eq!(line.get("error_type"), None, "{line}");
+    }
+}
+
 fn bytes_sent_along_with_an_upgrade_are_not_a_request(stage: &Stage) {
     let site = stage.site();
     let agents = agents_path();
     // The library refuses them where the request may be upgraded; elsewhere the answer is the connection's last.
-    for (folder, kind, status) in [
-        ("open-socket", KINDS[1], 400),
-        ("public", KINDS[1], 403),
-        ("public", KINDS[5], 403),
-        ("open-socket", KINDS[5], 400),
-    ] {
+    for (folder, kind, status) in [("open-socket", KINDS[1], 400), ("public", KINDS[1], 403)] {
         let path = format!("/{folder}/{}", unique());
         let refusal = "HTTP/1.1 403 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         site.upstream.on(&path, scripts::hang(refusal));

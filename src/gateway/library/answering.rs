@@ -2,25 +2,28 @@
 
 use std::time::Duration;
 
+use http::header::EXPECT;
 use http::{HeaderMap, HeaderName, Method, StatusCode, Version};
 use pingora::Error;
-use pingora::http::ResponseHeader;
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 use tokio::time::timeout;
 
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
+use crate::gateway::failure::Failure;
 use crate::gateway::library::faults::{DRAIN_TIME_MAX, invalid_answer};
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
 use crate::gateway::policy::cors;
 use crate::gateway::refusals::End;
+use crate::http1::fields::Fields;
 use crate::http1::head::check_framing;
 use crate::http1::name::Name;
 use crate::http1::options::Options;
 use crate::serve::connection::LINGER_BYTES_MAX;
 use crate::wire::answers::Answer;
-use crate::wire::errors::ErrorCause;
+use crate::wire::grpc;
 use crate::wire::headers::contract_spelling;
 
 /// How long the part of an answer that breaks off may take to leave.
@@ -38,23 +41,52 @@ impl Gateway {
         write(session, answer).await
     }
 
-    /// Answers a request that failed on its way; gives the status. An answer that had begun breaks off.
+    /// Answers a request that failed on its way; gives the status. An answer that had begun breaks off, and a WebSocket ends.
     pub(super) async fn answer_failure(
         &self,
         session: &mut Session,
         ctx: &mut Context,
-        cause: ErrorCause,
+        failure: Failure,
     ) -> u16 {
+        if session.was_upgraded() {
+            ctx.breaks_off = true;
+            ctx.closed_for = failure.end_of_socket();
+            return 0;
+        }
+        let longest = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
+        let Some(cause) = failure.cause(longest) else { return 0 };
         let answer = self.answer_to(cause.into(), ctx);
         let status = answer.status().as_u16();
         session.set_keepalive(None);
-        ctx.breaks_off = session.response_written().is_some_and(|head| !head.status.is_informational());
-        let written = if ctx.breaks_off { Ok(()) } else { write(session, answer).await };
+        ctx.breaks_off = has_begun(session);
+        let written = match session.as_mut() {
+            // Without a status of its own the call would end as one that the caller has cancelled.
+            ServerSession::H2(stream) if ctx.breaks_off && ctx.speaks_grpc => {
+                ctx.breaks_off = false;
+                stream.write_trailers(grpc::trailers(answer.headers()))
+            }
+            _ if ctx.breaks_off => Ok(()),
+            _ => write(session, answer).await,
+        };
         if written.is_err() {
             tracing::debug!("a client did not take its answer");
         }
         status
     }
+}
+
+/// True if the head of the final answer has gone to the client.
+pub(super) fn has_begun(session: &Session) -> bool {
+    session.response_written().is_some_and(|head| !head.status.is_informational())
+}
+
+/// Gives the client leave to send its body, in place of an upstream of HTTP/2, of which the library hands on no interim answer.
+pub(super) async fn give_leave(session: &mut Session, request: &mut RequestHeader) -> pingora::Result<()> {
+    if request.version == Version::HTTP_2 && request.headers.expects_continue() {
+        request.remove_header(&EXPECT);
+        session.as_mut().write_continue_response().await.map_err(|error| error.into_down())?;
+    }
+    Ok(())
 }
 
 /// Lets the client see what was written before the end of its connection or stream overtakes it: the part that has come of

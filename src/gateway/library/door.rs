@@ -47,6 +47,8 @@ pub(crate) struct LibraryDoor {
 struct Streams {
     proxy: Arc<HttpProxy<LibraryProxy>>,
     turn: Turn,
+    /// True if a trusted proxy shares the connection among its clients.
+    is_shared: bool,
     /// Each stream's task holds this value, also when its connection is gone.
     _slot: Slot,
 }
@@ -63,7 +65,12 @@ impl HttpServerApp for Streams {
     }
 
     fn h2_options(&self) -> Option<H2Options> {
-        self.proxy.h2_options()
+        let mut options = h2_options();
+        if self.is_shared {
+            // One client must not end what is of the others by requests that are reset.
+            options.max_local_error_reset_streams(None);
+        }
+        Some(options)
     }
 
     fn server_options(&self) -> Option<&HttpServerOptions> {
@@ -81,7 +88,6 @@ impl LibraryDoor {
         options.allow_connect_method_proxying = true;
         options.h2_idle_timeout = Some(IDLE_TIME_MAX);
         proxy.server_options = Some(options);
-        proxy.h2_options = Some(h2_options());
         Self { proxy: Arc::new(proxy) }
     }
 
@@ -102,9 +108,10 @@ impl LibraryDoor {
         stream: Stream,
         turn: Turn,
         slot: Slot,
+        is_shared: bool,
         shutdown: &ShutdownWatch,
     ) {
-        let streams = Streams { proxy: Arc::clone(&self.proxy), turn, _slot: slot };
+        let streams = Streams { proxy: Arc::clone(&self.proxy), turn, is_shared, _slot: slot };
         Arc::new(streams).process_new(stream, shutdown).await;
     }
 }

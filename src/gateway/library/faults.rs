@@ -49,7 +49,7 @@ pub(in crate::gateway) fn is_without_descriptors(error: &Error) -> bool {
 
 /// The head of an upstream's answer may be read in more than one way.
 pub(super) fn invalid_answer(problem: Problem) -> Box<Error> {
-    Error::explain(ErrorType::InvalidHTTPHeader, problem).into_up()
+    Error::new(ErrorType::Custom(problem)).into_up()
 }
 
 /// True if an upstream said nothing for too long.
@@ -77,7 +77,7 @@ pub(super) fn failure_of(error: &Error) -> Failure {
     match error.esource() {
         ErrorSource::Upstream if is_timeout(kind) => Failure::UpstreamSlow("timeout"),
         ErrorSource::Upstream => Failure::Upstream("fault"),
-        ErrorSource::Downstream if is_timeout(kind) => Failure::ClientSlow,
+        ErrorSource::Downstream if *kind == ErrorType::ReadTimedout => Failure::ClientSlow,
         ErrorSource::Downstream if is_gone(kind) => Failure::ClientGone,
         ErrorSource::Downstream => Failure::Malformed,
         ErrorSource::Internal | ErrorSource::Unset => Failure::Internal,
@@ -85,18 +85,14 @@ pub(super) fn failure_of(error: &Error) -> Failure {
 }
 
 fn is_timeout(kind: &ErrorType) -> bool {
-    [
-        ErrorType::ConnectTimedout,
-        ErrorType::TLSHandshakeTimedout,
-        ErrorType::ReadTimedout,
-        ErrorType::WriteTimedout,
-    ]
-    .contains(kind)
+    use ErrorType::{ConnectTimedout, ReadTimedout, TLSHandshakeTimedout, WriteTimedout};
+    [ConnectTimedout, TLSHandshakeTimedout, ReadTimedout, WriteTimedout].contains(kind)
 }
 
+/// A part of the answer may have gone where a write took too long.
 fn is_gone(kind: &ErrorType) -> bool {
-    [ErrorType::WriteError, ErrorType::ReadError, ErrorType::ConnectionClosed, ErrorType::H2Error]
-        .contains(kind)
+    use ErrorType::{ConnectionClosed, H2Error, ReadError, WriteError, WriteTimedout};
+    [WriteTimedout, WriteError, ReadError, ConnectionClosed, H2Error].contains(kind)
 }
 
 #[cfg(test)]

@@ -29,11 +29,12 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::Passage;
 use crate::gateway::failure::Failure;
 use crate::gateway::library::patient::PatientConnector;
-use crate::gateway::library::requests::{ended, incoming, peer_of};
+use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, until_empty_end};
 use crate::gateway::observe::Ending;
 use crate::gateway::pace::Pace;
 use crate::gateway::refusals::End;
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
+use crate::http1::fields::Fields;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::timer::Timer;
 use crate::tls::look::unsupported_signature;
@@ -56,6 +57,7 @@ impl std::ops::Deref for LibraryProxy {
 
 impl LibraryProxy {
     async fn let_through(&self, session: &mut Session, ctx: &mut Context) -> Result<Passage, End> {
+        check_values(session.req_header())?;
         let request = incoming(session).ok_or(ErrorCause::Internal)?;
         self.begin_trace(request.fields, ctx);
         let route = self.route(&request, ctx)?;
@@ -109,9 +111,13 @@ impl ProxyHttp for LibraryProxy {
         session.set_total_drain_timeout(Some(faults::DRAIN_TIME_MAX));
         let is_http2 = session.is_http2();
         ctx.speaks_grpc = is_http2 && grpc::is_spoken(&session.req_header().headers);
-        let head = session.req_header();
-        let may_be_reused =
-            head.version == Version::HTTP_11 && !head.headers.contains_key(http::header::UPGRADE);
+        let head = session.req_header_mut();
+        let upgrades = head.headers.upgrades();
+        if !upgrades {
+            // The library would wait for a switch to any other protocol too.
+            head.remove_header(&http::header::UPGRADE);
+        }
+        let may_be_reused = head.version == Version::HTTP_11 && !upgrades;
         if !is_http2 && (!may_be_reused || session.is_process_shutting_down()) {
             session.set_keepalive(None);
         }
@@ -119,6 +125,7 @@ impl ProxyHttp for LibraryProxy {
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
+        until_empty_end(session).await?;
         match self.let_through(session, ctx).await {
             Ok(passage) => {
                 let read = passage.route().site().tenant.proxy.timeouts.read;
@@ -199,6 +206,7 @@ impl ProxyHttp for LibraryProxy {
         ctx: &mut Context,
     ) -> pingora::Result<()> {
         self.0.rewrite(session, request, ctx)?;
+        answering::give_leave(session, request).await?;
         ctx.times.asked = Some(Timer::now());
         Ok(())
     }
@@ -325,7 +333,7 @@ impl ProxyHttp for LibraryProxy {
         ctx: &mut Context,
         _client_reused: bool,
     ) -> Box<Error> {
-        let is_whole = session.response_written().is_none() && !session.as_ref().retry_buffer_truncated();
+        let is_whole = !answering::has_begun(session) && !session.as_ref().retry_buffer_truncated();
         if is_whole && faults::is_unprocessed(&error) && self.may_repeat(ctx) {
             ctx.body_bytes = 0;
             if let Some(checked) = &mut ctx.notes.body {
@@ -336,7 +344,7 @@ impl ProxyHttp for LibraryProxy {
         if faults::is_silence(&error) && ctx.awaits_body {
             // The upstream had nothing to answer yet: the client has stopped sending.
             error = faults::error_of(Failure::ClientSlow);
-        } else if faults::is_upstreams(&error) {
+        } else if faults::is_upstreams(&error) && !(session.was_upgraded() && faults::is_silence(&error)) {
             self.note_upstream_failure(ctx, error.etype().as_str());
         }
         error.set_retry(false);
@@ -347,11 +355,7 @@ impl ProxyHttp for LibraryProxy {
         if let Some(pace) = ctx.pace.take() {
             pace.over();
         }
-        let longest = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
-        let status = match faults::failure_of(error).cause(longest) {
-            Some(cause) => self.answer_failure(session, ctx, cause).await,
-            None => 0,
-        };
+        let status = self.answer_failure(session, ctx, faults::failure_of(error)).await;
         FailToProxy { error_code: status, can_reuse_downstream: false }
     }
 
@@ -369,6 +373,7 @@ impl ProxyHttp for LibraryProxy {
         let status = session.response_written().map_or(0, |response| response.status.as_u16());
         let ending = match source {
             None => Ending::Whole,
+            Some(_) if ctx.closed_for == Some("idle") => Ending::Whole,
             Some(ErrorSource::Downstream) => Ending::ClientLeft,
             Some(_) => Ending::Failed,
         };

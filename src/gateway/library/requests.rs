@@ -2,13 +2,20 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, Version};
+use http::{HeaderMap, HeaderValue, Version};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
+use tokio::time::timeout;
 
+use crate::gateway::BODY_READ_TIME_MAX;
 use crate::gateway::corridor::Incoming;
+use crate::gateway::failure::Failure;
+use crate::gateway::library::faults::error_of;
 use crate::gateway::observe::{Ended, Ending};
+use crate::http1::fields::Fields;
+use crate::http1::name::Name;
 use crate::message_signature::Content;
+use crate::wire::errors::ErrorCause;
 
 /// A request of the library's, as the corridor reads it.
 pub(super) fn incoming(session: &mut Session) -> Option<Incoming<'_, HeaderMap>> {
@@ -25,6 +32,30 @@ pub(super) fn incoming(session: &mut Session) -> Option<Incoming<'_, HeaderMap>>
         peer: peer_of(session)?,
         is_tls: is_tls(session),
     })
+}
+
+/// Refuses blanks around the values of HTTP/2, where they are malformed (RFC 9113, section 8.2.1).
+pub(super) fn check_values(request: &RequestHeader) -> Result<(), ErrorCause> {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let mut values = request.headers.values().map(HeaderValue::as_bytes);
+    if request.version == Version::HTTP_2
+        && values.any(|value| is_blank(value.first()) || is_blank(value.last()))
+    {
+        return Err(ErrorCause::Malformed { problem: "a header's value begins or ends with a blank" });
+    }
+    Ok(())
+}
+
+/// Waits for the end of a request of HTTP/2 that announces no byte. The library takes it for whole, whatever comes.
+pub(super) async fn until_empty_end(session: &mut Session) -> pingora::Result<()> {
+    let is_zero = |length: &[u8]| length.iter().all(|digit| *digit == b'0');
+    while session.is_http2()
+        && Fields::values(&session.req_header().headers, Name::ContentLength).any(is_zero)
+        // A byte that comes resets the stream.
+        && let next = timeout(BODY_READ_TIME_MAX, session.as_mut().read_request_body()).await
+        && next.unwrap_or_else(|_| Err(error_of(Failure::ClientSlow)))?.is_some()
+    {}
+    Ok(())
 }
 
 /// True if the request came over TLS.

@@ -90,8 +90,7 @@ pub(in crate::gateway) fn asks_for_stream(fields: &impl Fields, upgrades: bool) 
         let media_type = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         !value.contains(&b',') && media_type.eq_ignore_ascii_case(b"text/event-stream")
     };
-    (upgrades && fields.has(Name::Upgrade))
-        || (accepted.next().is_some_and(is_events) && accepted.next().is_none())
+    (upgrades && fields.upgrades()) || (accepted.next().is_some_and(is_events) && accepted.next().is_none())
 }
 
 #[cfg(test)]

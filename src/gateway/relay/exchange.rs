@@ -263,9 +263,9 @@ impl Exchange {
         const INVALID: Failure = Failure::Upstream("InvalidHTTPHeader");
         let Buffers { to_client, incoming, spans, .. } = buffers;
         let bytes = incoming.get(..end).filter(|head| head.len() <= HEAD_BYTES_MAX).ok_or(INVALID)?;
-        let head = read_answer(bytes, self.is_to_head, spans).map_err(|_| INVALID)?;
+        let head = read_answer(bytes, self.is_to_head, spans).map_err(Failure::Upstream)?;
         let fields = SpanFields { head: bytes, spans };
-        let options = Options::of(&fields).map_err(|_| INVALID)?;
+        let options = Options::of(&fields).map_err(Failure::Upstream)?;
         // A switch to another protocol that nobody asked for is no answer.
         if head.status == 101 {
             return Err(INVALID);
