@@ -79,7 +79,7 @@ fn a_head_says_what_follows_it() {
     assert_eq!(with("content-length: 0012\r\n").body, Body::Length(12));
     assert_eq!(with("content-length: 9999999999999999999\r\n").body, Body::Length(9_999_999_999_999_999_999));
     assert_eq!(with("Transfer-Encoding: chunked\r\n").body, Body::Chunked);
-    assert!(with("upgrade: h2c\r\n").upgrades && !with("").upgrades);
+    assert!(with("upgrade: h2c, WebSocket\r\n").upgrades && !with("upgrade: h2c\r\n").upgrades);
     let has_odd_target =
         |target: &str| read(&format!("GET {target} HTTP/1.0\r\n\r\n")).unwrap().0.has_odd_target;
     assert!(has_odd_target("/a\"b") && has_odd_target("/\u{e9}") && !has_odd_target("/a?b=%20"));
