@@ -59,14 +59,16 @@ impl Gateway {
         let status = answer.status().as_u16();
         session.set_keepalive(None);
         ctx.breaks_off = has_begun(session);
-        let written = match session.as_mut() {
+        let written = if !ctx.breaks_off {
+            write(session, answer).await
+        } else if ctx.speaks_grpc
+            && let ServerSession::H2(stream) = session.as_mut()
+        {
             // Without a status of its own the call would end as one that the caller has cancelled.
-            ServerSession::H2(stream) if ctx.breaks_off && ctx.speaks_grpc => {
-                ctx.breaks_off = false;
-                stream.write_trailers(grpc::trailers(answer.headers()))
-            }
-            _ if ctx.breaks_off => Ok(()),
-            _ => write(session, answer).await,
+            ctx.breaks_off = false;
+            stream.write_trailers(grpc::trailers(answer.headers()))
+        } else {
+            Ok(())
         };
         if written.is_err() {
             tracing::debug!("a client did not take its answer");
