@@ -232,7 +232,8 @@ impl Gateway {
             return Err(ErrorCause::Forbidden.into()); // 403
         }
         // Browsers ask no leave for a WebSocket, and let the page read it.
-        let is_socket = if request.dialect.is_some() { protocols().next().is_some() } else { request.fields.upgrades() };
+        let is_socket =
+            if request.dialect.is_some() { protocols().next().is_some() } else { request.fields.upgrades() };
         let is_socket = route.upgrades() && is_socket;
         if has_cors && is_socket && request.fields.has(Name::Origin) && ctx.origin.is_none() {
             return Err(ErrorCause::OtherSite.into()); // 403
