@@ -46,8 +46,8 @@ const DIAMOND: u128 = 500_000_000_000_000_000_000_000;
 /// Bound for the tests of one client, on a machine that is busy with other things.
 const SUITE_SECONDS: f64 = 480.0;
 
-/// Agents of each kind: eight for each of four files of tests.
-const AGENTS: usize = 32;
+/// Agents of each kind: eight for each of five files of tests.
+const AGENTS: usize = 40;
 
 /// A service with three tenants, and one that can't read its chain.
 struct Stage {

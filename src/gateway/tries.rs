@@ -65,9 +65,9 @@ impl Gateway {
     }
 
     /// The address of a request could be connected to or not.
-    pub(super) fn note_reached(&self, ctx: &Context, address: SocketAddr, is_reached: bool) {
-        if let Some(member) = ctx.member() {
-            member.state.reached(address, is_reached, self.clock.monotonic_micros());
+    pub(super) fn note_reached(&self, ctx: &Context, address: Option<&SocketAddr>, is_reached: bool) {
+        if let (Some(member), Some(address)) = (ctx.member(), address) {
+            member.state.reached(*address, is_reached, self.clock.monotonic_micros());
         }
     }
 

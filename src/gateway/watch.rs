@@ -365,14 +365,10 @@ async fn resolve(state: &UpstreamState, tenant: &str) {
 
 /// True if there is no such name, or no address of it: the text of glibc or musl, all that the standard library keeps.
 fn says_gone(error: &std::io::Error) -> bool {
-    const GONE: [&str; 4] = [
-        "Name or service not known",
-        "No address associated with hostname",
-        "Name does not resolve",
-        "Name has no usable address",
-    ];
+    let glibc = ["Name or service not known", "No address associated with hostname"];
+    let musl = ["Name does not resolve", "Name has no usable address"];
     let text = error.to_string();
-    GONE.iter().any(|gone| text.ends_with(gone))
+    glibc.iter().chain(&musl).any(|gone| text.ends_with(gone))
 }
 
 /// Looks up the names of upstreams that are new in a table, so that it can be put in force without a request that has

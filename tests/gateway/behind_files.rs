@@ -166,6 +166,7 @@ fn shows_signatures(ground: &Ground, other: &Other) {
     is_refused(other.ask(&Request::get(ACME, &agents_path())));
     let elsewhere = Signing { host: "other.test".into(), ..signing(&agents_path()) };
     is_refused(other.ask(&Request::get(ACME, &elsewhere.target).with_all(&elsewhere.headers())));
+    is_refused(other.ask(&elsewhere.request()));
 
     let domain_of = |headers: &[(String, String)]| {
         let path = format!("/bots/{}", unique());

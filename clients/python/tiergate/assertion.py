@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import jwt
 from jwt import PyJWKClient
 
+from .urls import parse
+
 #: How long an assertion may be good for, in seconds.
 _LIFE_MAX = 60
 
@@ -34,7 +36,7 @@ def assertion_keys(url: str) -> PyJWKClient:
     They are kept for five minutes, and read again when an assertion names another one, at most every half minute. Reading
     blocks.
     """
-    return PyJWKClient(url, lifespan=300, cooldown_duration=30, timeout=5)
+    return PyJWKClient(str(parse(url)), lifespan=300, cooldown_duration=30, timeout=5)
 
 
 def verify_assertion(assertion: str | None, keys: PyJWKClient, *, issuer: str, tenant: str) -> Assertion:
@@ -47,6 +49,9 @@ def verify_assertion(assertion: str | None, keys: PyJWKClient, *, issuer: str, t
         raise ValueError("an issuer and a tenant are needed")
     if not assertion:
         raise jwt.InvalidTokenError("there is no assertion")
+    # An error of encoding would have it whole.
+    if not assertion.isascii():
+        raise jwt.InvalidTokenError("it is no token")
     if jwt.get_unverified_header(assertion).get("typ") != "JWT":
         raise jwt.InvalidTokenError("it is a token of another type")
     claims = jwt.decode(

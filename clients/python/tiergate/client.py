@@ -7,6 +7,7 @@ ends them.
 from __future__ import annotations
 
 import functools
+import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
@@ -29,8 +30,12 @@ T = TypeVar("T")
 _SIGNING_KEPT = 300.0
 #: Eight times what the service reads of the chain in one answer.
 _ANSWER_BYTES_MAX = 8 * 1024 * 1024
+#: More tries or seconds are a mistake, and sockets quote a number that they can't take.
+_NUMBER_MAX = 1_000_000
 _KEY_OPERATIONS = {"/keys/generate", "/keys/rotate", "/keys"}
 _CHARGED = {"/verify", "/verify/signature"}
+#: Ends the message of an error after which a key may have been changed.
+_KEY_UNSURE = ": the key may have been changed. Ask keys.status; if there is a key that you have not seen, rotate it"
 
 
 class _Service(ABC):
@@ -46,6 +51,9 @@ class _Service(ABC):
         max_wait: float,
         timeout: float,
     ) -> None:
+        for name, number in {"retries": retries, "max_wait": max_wait, "timeout": timeout}.items():
+            if not isinstance(number, (int, float)) or not (0 <= number <= _NUMBER_MAX):
+                raise ValueError(f"{name} is no number, negative or too large")
         self.keys = AsyncKeys(self)
         self._url = str(parse(url)).rstrip("/")
         self._domain = domain
@@ -92,6 +100,8 @@ class _Service(ABC):
     async def typed_data(self, agent_id: AgentId, operation: Operation = "verify") -> TypedData:
         """Returns what an owner signs for one request, for signers elsewhere: see `Signed`."""
         domain = self._domain or (await self.signing()).domain
+        if operation not in PRIMARY_TYPES:
+            raise ValueError("no operation of the API")
         usual, *own = PRIMARY_TYPES[operation]
         service = await self._name() if own else None
         primary_type = usual if service is None else own[0]
@@ -157,12 +167,13 @@ class _Service(ABC):
                 await self._sleep(wait)
             except errors.NotTiergate as error:
                 if path in _KEY_OPERATIONS and error.status not in range(300, 500):
-                    raise errors.OutcomeUnknown(str(error), status=error.status) from None
+                    raise errors.OutcomeUnknown(f"{error}{_KEY_UNSURE}", status=error.status) from None
                 raise
             except libraries.REQUEST_ERRORS as error:
                 unknown = path in _KEY_OPERATIONS | _CHARGED and not isinstance(error, libraries.NOT_SENT)
                 problem = errors.OutcomeUnknown if unknown else errors.Unreachable
-                raise problem(f"no answer to {method} {path}: {type(error).__name__}") from error
+                unsure = _KEY_UNSURE if unknown and path in _KEY_OPERATIONS else ""
+                raise problem(f"no answer to {method} {path}: {type(error).__name__}{unsure}") from error
 
 
 class _Answer:
@@ -236,7 +247,12 @@ class AsyncKeys:
 def _request(method: str, url: str, body: dict[str, Any] | None) -> dict[str, Any]:
     # A redirect would take the credential elsewhere. The service sends none.
     headers = {"Accept-Encoding": "identity"}
-    return {"method": method, "url": url, "json": body, "headers": headers, "follow_redirects": False}
+    content = None
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+        # In ASCII: an error of encoding would have the whole body.
+        content = json.dumps(body).encode()
+    return {"method": method, "url": url, "content": content, "headers": headers, "follow_redirects": False}
 
 
 class AsyncTiergate(_Service):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, Union
 
 from anyio import to_thread
@@ -109,8 +110,8 @@ PRIMARY_TYPES: dict[Operation, tuple[str, ...]] = {
 
 
 def decimal(number: AgentId) -> str:
-    """Returns a uint256 as the API writes it."""
-    value = int(number)
+    """Returns a uint256 as the API writes it. The error has no part of it: it may be a key in the wrong place."""
+    value = int(number) if re.fullmatch("[0-9]{1,78}", str(number)) else -1
     if not 0 <= value < 2**256:
         raise ValueError("not a uint256")
     return str(value)
@@ -141,10 +142,13 @@ def typed_data(
 
 @dataclass(frozen=True)
 class Signed:
-    """Typed data with a signature that was made elsewhere. Takes a signer's place in every method; good for one request."""
+    """Typed data with a signature that was made elsewhere. Takes a signer's place in every method; good for one request.
+
+    An unused signature is a credential: `repr` does not show it.
+    """
 
     typed_data: TypedData
-    signature: str
+    signature: str = field(repr=False)
 
     def body(self) -> dict[str, Any]:
         """Returns the fields of a signed request."""

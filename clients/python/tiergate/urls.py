@@ -11,7 +11,7 @@ def parse(url: str) -> httpx.URL:
     """Parses a service's or gateway's URL. The error does not quote it: it may hold a password."""
     try:
         parsed = httpx.URL(url)
-    except httpx.InvalidURL:
+    except (httpx.InvalidURL, TypeError, ValueError):
         parsed = httpx.URL()
     is_web = parsed.scheme in ("http", "https") and parsed.host and (parsed.port or 0) < 65_536
     if not is_web or parsed.userinfo:

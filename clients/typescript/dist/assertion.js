@@ -1,5 +1,6 @@
 // For servers behind the gateway that check its assertions instead of believing their network. Needs the package jose.
 import { createRemoteJWKSet, errors, jwtVerify } from "jose";
+import { addressOf } from "./errors.js";
 /** How long an assertion may be good for, in seconds. */
 const LIFE_MAX = 60;
 /** How far the clocks of gateway and server may be apart, in seconds. */
@@ -11,7 +12,7 @@ const KEYS_KEPT_MS = 300_000;
  * another one, at most every half minute.
  */
 export function assertionKeys(url) {
-    return createRemoteJWKSet(new URL(url), { cacheMaxAge: KEYS_KEPT_MS });
+    return createRemoteJWKSet(addressOf(url), { cacheMaxAge: KEYS_KEPT_MS });
 }
 /** Verifies the value of `X-Agent-Assertion`. Throws an error of jose unless it is this issuer's, for this tenant and of now. */
 export async function verifyAssertion(assertion, rules) {

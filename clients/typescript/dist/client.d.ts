@@ -56,7 +56,7 @@ export interface KeyOptions extends CallOptions {
  * with the signer's error.
  */
 export declare class Tiergate {
-    private readonly options;
+    #private;
     private readonly base;
     private kept;
     private readonly clock;
@@ -76,7 +76,7 @@ export declare class Tiergate {
     profile(agentId: AgentId, signer: Signer, options?: CallOptions): Promise<Answer<Profile>>;
     /** Makes, replaces and revokes an agent's key. */
     readonly keys: {
-        /** Makes the agent's key. The answer shows it this once. */
+        /** Makes the agent's key. The answer has it this once, in `apiKey`; `console.log` of the answer does not show it. */
         generate: (agentId: AgentId, signer: Signer, options?: KeyOptions) => Promise<Answer<IssuedKey>>;
         /** Replaces the agent's key. The old one is invalid at once. */
         rotate: (agentId: AgentId, signer: Signer, options?: KeyOptions) => Promise<Answer<IssuedKey>>;

@@ -2,7 +2,7 @@
 import { Clock } from "./clock.js";
 import { TiergateError, addressOf, bodyOf } from "./errors.js";
 import { Patience, isRefusedForNow } from "./retry.js";
-import { sign, typedDataOf } from "./signing.js";
+import { decimal, sign, typedDataOf } from "./signing.js";
 const AGENT = { agentId: "string", owner: "string", trustTier: "number" };
 const VERIFIED = { valid: true, ...AGENT, endpointMismatch: "boolean" };
 const ISSUED = { agentId: "string", apiKey: "string" };
@@ -25,6 +25,8 @@ const TYPES = {
     rotate: ["Verification", "RotateKey"],
     revoke: ["Verification", "RevokeKey"],
 };
+/** Ends the message of an error after which a key may have been changed. */
+const KEY_UNSURE = ": the key may have been changed. Ask keys.status; if there is a key that you have not seen, rotate it";
 /** The service may change its domain: it allows five minutes. */
 const SIGNING_KEPT_MS = 300_000;
 /**
@@ -32,13 +34,18 @@ const SIGNING_KEPT_MS = 300_000;
  * with the signer's error.
  */
 export class Tiergate {
-    options;
+    /** Not for inspection. */
+    #options;
     base;
     kept;
     clock = new Clock();
     /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
     constructor(url, options = {}) {
-        this.options = options;
+        const { timeout = 30 } = options;
+        // Its own error would tell the number that another text makes.
+        if (typeof timeout !== "number" || !(timeout >= 0))
+            throw new TypeError("The timeout is no number of seconds");
+        this.#options = options;
         const { origin, pathname } = addressOf(url);
         this.base = (origin + pathname).replace(/\/*$/, "/");
     }
@@ -51,9 +58,11 @@ export class Tiergate {
         return signing;
     }
     /** Verifies an agent by its API key. */
-    verify(credential, options = {}) {
+    async verify(credential, options = {}) {
+        if (typeof credential !== "object")
+            throw new TypeError("The credential is no object with an apiKey");
         const { agentId, ...rest } = credential;
-        const body = agentId === undefined ? rest : { ...rest, agentId: String(agentId) };
+        const body = agentId === undefined ? rest : { ...rest, agentId: decimal(agentId) };
         return this.request("POST", "verify", VERIFIED, body, options);
     }
     /** Verifies an agent by its owner's signature. */
@@ -66,30 +75,31 @@ export class Tiergate {
     }
     /** Makes, replaces and revokes an agent's key. */
     keys = {
-        /** Makes the agent's key. The answer shows it this once. */
+        /** Makes the agent's key. The answer has it this once, in `apiKey`; `console.log` of the answer does not show it. */
         generate: (agentId, signer, options = {}) => this.signed("generate", agentId, signer, options),
         /** Replaces the agent's key. The old one is invalid at once. */
         rotate: (agentId, signer, options = {}) => this.signed("rotate", agentId, signer, options),
         /** Revokes the agent's key. Succeeds also without one. */
         revoke: (agentId, signer, options = {}) => this.signed("revoke", agentId, signer, options),
         /** Tells if the agent has a key. */
-        status: (agentId, options = {}) => {
-            const path = `keys/status?agentId=${encodeURIComponent(String(agentId))}`;
+        status: async (agentId, options = {}) => {
+            const path = `keys/status?agentId=${decimal(agentId)}`;
             return this.request("GET", path, { agentId: "string", hasKey: "boolean" }, undefined, options);
         },
     };
     /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
     async typedData(agentId, operation, options = {}) {
+        const id = decimal(agentId);
         const signing = await this.signing(options);
         const [usualType, ownType] = TYPES[operation];
         const service = ownType && this.serviceName(signing);
         const primaryType = ownType && service !== undefined ? ownType : usualType;
-        const domain = { ...signing.domain, ...this.options.domain };
-        return typedDataOf(domain, String(agentId), primaryType, this.now(), service);
+        const domain = { ...signing.domain, ...this.#options.domain };
+        return typedDataOf(domain, id, primaryType, this.now(), service);
     }
     /** The name that changes of keys are signed for; `undefined` at a service without own types. A service could name another. */
     serviceName({ keyOperations }) {
-        const { serviceName } = this.options;
+        const { serviceName } = this.#options;
         if (typeof serviceName === "string")
             return serviceName;
         const name = keyOperations?.service;
@@ -101,7 +111,7 @@ export class Tiergate {
     /** Sends an operation with the signature that was made of its typed data. Once it is refused for its timestamp, {@link typedData} has the service's time. */
     async send(operation, typedData, signature, options = {}) {
         try {
-            return await this.sent(operation, typedData, signature, options, new Patience(this.options));
+            return await this.sent(operation, typedData, signature, options, new Patience(this.#options));
         }
         catch (error) {
             this.correctClock(error);
@@ -120,7 +130,7 @@ export class Tiergate {
         return this.clock.correct(error);
     }
     async signed(operation, agentId, signer, options) {
-        const patience = new Patience(this.options);
+        const patience = new Patience(this.#options);
         const once = async () => {
             const typedData = await this.typedData(agentId, operation, options);
             options.signal?.throwIfAborted();
@@ -141,7 +151,7 @@ export class Tiergate {
         return this.request(method, path, shape, { ...message, signature, ...endpoint }, options, patience);
     }
     /** Repeats only what the service refused before it did anything: no key is made, and no verification charged, twice. */
-    async request(method, path, shape, body, { signal }, patience = new Patience(this.options)) {
+    async request(method, path, shape, body, { signal }, patience = new Patience(this.#options)) {
         for (;;) {
             try {
                 return await this.once(method, path, shape, body, signal);
@@ -153,29 +163,39 @@ export class Tiergate {
         }
     }
     async once(method, path, shape, body, signal) {
-        const timeout = AbortSignal.timeout((this.options.timeout ?? 30) * 1000);
+        if (signal !== undefined && typeof signal !== "object")
+            throw new TypeError("The signal is no AbortSignal");
+        const timeout = AbortSignal.timeout((this.#options.timeout ?? 30) * 1000);
         const init = {
             method,
             // A redirect would take the credential elsewhere. The service sends none.
             redirect: "manual",
             signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
         };
+        const unsure = method !== "GET" && path.startsWith("keys") ? KEY_UNSURE : "";
         if (body)
             Object.assign(init, { headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
         try {
-            const response = await (this.options.fetch ?? fetch)(this.base + path, init);
-            const answer = await bodyOf(response, shape);
-            return { ...answer, rateLimit: rateLimitOf(response.headers) };
+            const response = await (this.#options.fetch ?? fetch)(this.base + path, init);
+            const answer = await bodyOf(response, shape, unsure);
+            return discreet({ ...answer, rateLimit: rateLimitOf(response.headers) });
         }
         catch (cause) {
             if (cause instanceof TiergateError)
                 throw cause;
             signal?.throwIfAborted();
-            const reason = timeout.aborted ? "in time" : "";
-            const message = `No answer came from ${this.base}${path.split("?")[0]} ${reason}`.trimEnd();
+            const reason = timeout.aborted ? " in time" : "";
+            const message = `No answer came from ${this.base}${path.split("?")[0]}${reason}${unsure}`;
             throw new TiergateError("NO_ANSWER", message, 0, {}, undefined, undefined, undefined, { cause });
         }
     }
+}
+/** An answer that shows no key to who inspects it: to `console.log` of Node, Deno and Bun. Its JSON has the key. */
+function discreet(answer) {
+    if (!("apiKey" in answer))
+        return answer;
+    const shown = () => ({ ...answer, apiKey: "(not shown)" });
+    return Object.defineProperty(answer, Symbol.for("nodejs.util.inspect.custom"), { value: shown });
 }
 function rateLimitOf(headers) {
     const [limit, remaining] = [headers.get("x-ratelimit-limit"), headers.get("x-ratelimit-remaining")];

@@ -26,5 +26,5 @@ export interface Showing {
     /** True if a refusal tells what the next try has to show instead. */
     learnsFrom(response: Response, error: TiergateError | null): boolean;
 }
-/** Checks a credential, and returns what shows it: in requests of a method, with this body. */
+/** Checks a credential, and returns what shows it: in requests of a method, with this body. No error shows a part of it. */
 export declare function showingOf(credential: Credential): (method: string, body: ArrayBuffer) => Showing;

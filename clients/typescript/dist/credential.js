@@ -1,9 +1,12 @@
 // What agents show to the gateway.
 import { Clock } from "./clock.js";
 import { coverageAsked, coverageOf, signedBy } from "./erc8128.js";
-import { sign } from "./signing.js";
-/** Checks a credential, and returns what shows it: in requests of a method, with this body. */
+import { decimal, sign } from "./signing.js";
+/** Checks a credential, and returns what shows it: in requests of a method, with this body. No error shows a part of it. */
 export function showingOf(credential) {
+    if (typeof credential !== "object" || credential === null) {
+        throw new TypeError("The credential is no object with an apiKey, a signer or an account");
+    }
     if ("apiKey" in credential) {
         const { bearer = false } = credential;
         const apiKey = headerValue(credential.apiKey, "API key");
@@ -11,14 +14,16 @@ export function showingOf(credential) {
     }
     if ("signer" in credential)
         return () => new OwnersSignature(credential);
-    const agentId = /^[0-9]{1,78}$/.test(String(credential.agentId)) ? BigInt(credential.agentId) : -1n;
-    if (agentId < 0n || agentId >> 256n)
-        throw new TypeError("The agent's id is no uint256");
-    const chainId = BigInt(credential.chainId);
+    const { account } = credential;
+    const agentId = decimal(credential.agentId);
+    const chainId = /^[0-9]{1,78}$/.test(String(credential.chainId)) ? BigInt(credential.chainId) : 0n;
     if (chainId <= 0n)
         throw new TypeError("The chain's id is no positive integer");
+    if (typeof Object(account).signMessage !== "function") {
+        throw new TypeError("The account is neither one of viem, nor a signer of ethers, nor a wallet provider");
+    }
     const clock = new Clock();
-    return (method, body) => new RequestSignature(String(agentId), credential.account, chainId, clock, method, body);
+    return (method, body) => new RequestSignature(agentId, account, chainId, clock, method, body);
 }
 class Key {
     apiKey;

@@ -81,8 +81,11 @@ export declare class TiergateError<T extends ErrorType = ErrorType> extends Erro
 export interface Shape {
     [field: string]: true | "string" | "number" | "boolean" | Shape;
 }
-/** Returns the body of a successful answer of this shape, or throws the error. */
-export declare function bodyOf(response: Response, shape: Shape): Promise<object>;
+/**
+ * Returns the body of a successful answer of this shape, or throws the error. `unsure` ends its message where the request may
+ * have been carried out.
+ */
+export declare function bodyOf(response: Response, shape: Shape, unsure: string): Promise<object>;
 /** Reads the error of the gateway or the API in an answer; `null` if it has none. The answer's body stays readable. */
 export declare function errorOf(response: Response): Promise<TiergateError | null>;
 /** Statuses that name another address. */

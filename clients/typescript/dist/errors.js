@@ -30,8 +30,11 @@ export class TiergateError extends Error {
         return this.errorType === errorType;
     }
 }
-/** Returns the body of a successful answer of this shape, or throws the error. */
-export async function bodyOf(response, shape) {
+/**
+ * Returns the body of a successful answer of this shape, or throws the error. `unsure` ends its message where the request may
+ * have been carried out.
+ */
+export async function bodyOf(response, shape, unsure) {
     const { status } = response;
     const body = parse(await response.text());
     if (isObject(body)) {
@@ -44,7 +47,8 @@ export async function bodyOf(response, shape) {
     // A browser does not tell the status of a redirect.
     const isRedirect = response.type === "opaqueredirect" || REDIRECTS.includes(status);
     const message = isRedirect ? redirectOf(response) : `Status ${status}, but no answer of Tiergate`;
-    throw new TiergateError("UNEXPECTED_ANSWER", message, status, {});
+    const mayBeDone = response.ok || status >= 500;
+    throw new TiergateError("UNEXPECTED_ANSWER", mayBeDone ? message + unsure : message, status, {});
 }
 function has(value, shape) {
     if (!isObject(value))

@@ -21,8 +21,8 @@ export function agentFetch(gateway, credential, options = {}) {
         const { method = "GET", headers: given, redirect = "follow", signal } = { ...pick(request), ...init };
         const isBodyless = /^(get|head)$/i.test(method);
         const patience = new Patience(options);
-        const own = new Headers(given);
-        let url = new URL(request ? request.url : input, base);
+        const own = headersOf(given);
+        let url = addressIn(request ? request.url : input, base);
         // Another origin must not choose a request that the agent is charged for, so it does not return with a redirect.
         let isShown = url.origin === base.origin;
         let isCorrected = false;
@@ -47,7 +47,7 @@ export function agentFetch(gateway, credential, options = {}) {
             if (redirect === "follow" && isBodyless && REDIRECTS.includes(response.status) && location !== null) {
                 if (++redirects > REDIRECTS_MAX)
                     throw new TypeError("Too many redirects");
-                const next = new URL(location, url);
+                const next = addressIn(location, url);
                 if (next.origin !== url.origin) {
                     isShown = false;
                     for (const name of OF_ONE_ORIGIN)
@@ -99,6 +99,21 @@ async function wholeBody(request, given) {
     if (request && request.body !== null)
         return { body: await request.arrayBuffer(), type: null };
     return undefined;
+}
+/** Errors of `Headers` and `URL` quote what they can't take. It may hold a secret. */
+function headersOf(given) {
+    try {
+        return new Headers(given);
+    }
+    catch {
+        throw new TypeError("The request's headers are malformed");
+    }
+}
+function addressIn(text, base) {
+    const url = URL.canParse(text, base) ? new URL(text, base) : undefined;
+    if (url && !url.username && !url.password)
+        return url;
+    throw new TypeError("The address of the request, or of a redirect, is malformed, or has a login");
 }
 function pick(request) {
     if (!request)

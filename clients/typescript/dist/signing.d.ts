@@ -101,8 +101,10 @@ export interface Eip1193Provider {
 }
 /** Signs with a wallet of the browser, `eth_signTypedData_v4`. */
 export declare function walletSigner(provider: Eip1193Provider, address: string): Signer;
-/** Signs typed data. */
+/** Signs typed data. A key is no signer: the error shows nothing of it. */
 export declare function sign(signer: Signer, typedData: TypedData): Promise<string>;
+/** An agent's id as the API writes it, or throws. The error has no part of it: it may be a key in the wrong place. */
+export declare function decimal(agentId: string | bigint): string;
 /** Returns a random nonce: a uint256 in decimal. */
 export declare function nonce(): string;
 /** Returns a message of this time (Unix milliseconds), ready to be signed. `service` is for the types that name it. */

@@ -1,6 +1,7 @@
 // For servers behind the gateway that check its assertions instead of believing their network. Needs the package jose.
 
 import { createRemoteJWKSet, errors, jwtVerify, type JWTVerifyGetKey } from "jose";
+import { addressOf } from "./errors.js";
 
 /** How long an assertion may be good for, in seconds. */
 const LIFE_MAX = 60;
@@ -40,7 +41,7 @@ export interface AssertionRules {
  * another one, at most every half minute.
  */
 export function assertionKeys(url: string | URL): ReturnType<typeof createRemoteJWKSet> {
-  return createRemoteJWKSet(new URL(url), { cacheMaxAge: KEYS_KEPT_MS });
+  return createRemoteJWKSet(addressOf(url), { cacheMaxAge: KEYS_KEPT_MS });
 }
 
 /** Verifies the value of `X-Agent-Assertion`. Throws an error of jose unless it is this issuer's, for this tenant and of now. */

@@ -4,7 +4,7 @@ import { Clock } from "./clock.js";
 import { TiergateError, addressOf, bodyOf, type Shape } from "./errors.js";
 import type { components } from "./openapi.js";
 import { Patience, isRefusedForNow, type RetryOptions } from "./retry.js";
-import { sign, typedDataOf, type Domain, type PrimaryType, type Signer, type TypedData } from "./signing.js";
+import { decimal, sign, typedDataOf, type Domain, type PrimaryType, type Signer, type TypedData } from "./signing.js";
 
 type Schemas = components["schemas"];
 
@@ -84,6 +84,9 @@ export interface KeyOptions extends CallOptions {
   declaredEndpoint?: string;
 }
 
+/** Ends the message of an error after which a key may have been changed. */
+const KEY_UNSURE = ": the key may have been changed. Ask keys.status; if there is a key that you have not seen, rotate it";
+
 /** The service may change its domain: it allows five minutes. */
 const SIGNING_KEPT_MS = 300_000;
 
@@ -92,6 +95,8 @@ const SIGNING_KEPT_MS = 300_000;
  * with the signer's error.
  */
 export class Tiergate {
+  /** Not for inspection. */
+  readonly #options: TiergateOptions;
   private readonly base: string;
   private kept: { signing: Signing; until: number } | undefined;
   private readonly clock = new Clock();
@@ -99,8 +104,12 @@ export class Tiergate {
   /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
   constructor(
     url: string | URL,
-    private readonly options: TiergateOptions = {},
+    options: TiergateOptions = {},
   ) {
+    const { timeout = 30 } = options;
+    // Its own error would tell the number that another text makes.
+    if (typeof timeout !== "number" || !(timeout >= 0)) throw new TypeError("The timeout is no number of seconds");
+    this.#options = options;
     const { origin, pathname } = addressOf(url);
     this.base = (origin + pathname).replace(/\/*$/, "/");
   }
@@ -114,12 +123,13 @@ export class Tiergate {
   }
 
   /** Verifies an agent by its API key. */
-  verify(
+  async verify(
     credential: { apiKey: string; agentId?: AgentId; origin?: string },
     options: CallOptions = {},
   ): Promise<Answer<VerificationResult>> {
+    if (typeof credential !== "object") throw new TypeError("The credential is no object with an apiKey");
     const { agentId, ...rest } = credential;
-    const body = agentId === undefined ? rest : { ...rest, agentId: String(agentId) };
+    const body = agentId === undefined ? rest : { ...rest, agentId: decimal(agentId) };
     return this.request("POST", "verify", VERIFIED, body, options);
   }
 
@@ -135,7 +145,7 @@ export class Tiergate {
 
   /** Makes, replaces and revokes an agent's key. */
   readonly keys = {
-    /** Makes the agent's key. The answer shows it this once. */
+    /** Makes the agent's key. The answer has it this once, in `apiKey`; `console.log` of the answer does not show it. */
     generate: (agentId: AgentId, signer: Signer, options: KeyOptions = {}): Promise<Answer<IssuedKey>> =>
       this.signed("generate", agentId, signer, options),
     /** Replaces the agent's key. The old one is invalid at once. */
@@ -145,25 +155,26 @@ export class Tiergate {
     revoke: (agentId: AgentId, signer: Signer, options: CallOptions = {}): Promise<Answer<RevokedKey>> =>
       this.signed("revoke", agentId, signer, options),
     /** Tells if the agent has a key. */
-    status: (agentId: AgentId, options: CallOptions = {}): Promise<Answer<KeyStatus>> => {
-      const path = `keys/status?agentId=${encodeURIComponent(String(agentId))}`;
+    status: async (agentId: AgentId, options: CallOptions = {}): Promise<Answer<KeyStatus>> => {
+      const path = `keys/status?agentId=${decimal(agentId)}`;
       return this.request("GET", path, { agentId: "string", hasKey: "boolean" }, undefined, options);
     },
   };
 
   /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
   async typedData(agentId: AgentId, operation: keyof Operations, options: CallOptions = {}): Promise<TypedData> {
+    const id = decimal(agentId);
     const signing = await this.signing(options);
     const [usualType, ownType] = TYPES[operation];
     const service = ownType && this.serviceName(signing);
     const primaryType = ownType && service !== undefined ? ownType : usualType;
-    const domain = { ...(signing.domain as Domain), ...this.options.domain };
-    return typedDataOf(domain, String(agentId), primaryType, this.now(), service);
+    const domain = { ...(signing.domain as Domain), ...this.#options.domain };
+    return typedDataOf(domain, id, primaryType, this.now(), service);
   }
 
   /** The name that changes of keys are signed for; `undefined` at a service without own types. A service could name another. */
   private serviceName({ keyOperations }: Signing): string | undefined {
-    const { serviceName } = this.options;
+    const { serviceName } = this.#options;
     if (typeof serviceName === "string") return serviceName;
     const name = keyOperations?.service;
     const url = this.base.replace(/\/$/, "");
@@ -179,7 +190,7 @@ export class Tiergate {
     options: KeyOptions = {},
   ): Promise<Answer<Operations[O]>> {
     try {
-      return await this.sent(operation, typedData, signature, options, new Patience(this.options));
+      return await this.sent(operation, typedData, signature, options, new Patience(this.#options));
     } catch (error) {
       this.correctClock(error);
       throw error;
@@ -205,7 +216,7 @@ export class Tiergate {
     signer: Signer,
     options: KeyOptions,
   ): Promise<Answer<Operations[O]>> {
-    const patience = new Patience(this.options);
+    const patience = new Patience(this.#options);
     const once = async () => {
       const typedData = await this.typedData(agentId, operation, options);
       options.signal?.throwIfAborted();
@@ -238,7 +249,7 @@ export class Tiergate {
     shape: Shape,
     body: object | undefined,
     { signal }: CallOptions,
-    patience = new Patience(this.options),
+    patience = new Patience(this.#options),
   ): Promise<Answer<T>> {
     for (;;) {
       try {
@@ -256,26 +267,35 @@ export class Tiergate {
     body: object | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Answer<T>> {
-    const timeout = AbortSignal.timeout((this.options.timeout ?? 30) * 1000);
+    if (signal !== undefined && typeof signal !== "object") throw new TypeError("The signal is no AbortSignal");
+    const timeout = AbortSignal.timeout((this.#options.timeout ?? 30) * 1000);
     const init: RequestInit = {
       method,
       // A redirect would take the credential elsewhere. The service sends none.
       redirect: "manual",
       signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
     };
+    const unsure = method !== "GET" && path.startsWith("keys") ? KEY_UNSURE : "";
     if (body) Object.assign(init, { headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
     try {
-      const response = await (this.options.fetch ?? fetch)(this.base + path, init);
-      const answer = await bodyOf(response, shape);
-      return { ...(answer as T), rateLimit: rateLimitOf(response.headers) };
+      const response = await (this.#options.fetch ?? fetch)(this.base + path, init);
+      const answer = await bodyOf(response, shape, unsure);
+      return discreet({ ...(answer as T), rateLimit: rateLimitOf(response.headers) });
     } catch (cause) {
       if (cause instanceof TiergateError) throw cause;
       signal?.throwIfAborted();
-      const reason = timeout.aborted ? "in time" : "";
-      const message = `No answer came from ${this.base}${path.split("?")[0]} ${reason}`.trimEnd();
+      const reason = timeout.aborted ? " in time" : "";
+      const message = `No answer came from ${this.base}${path.split("?")[0]}${reason}${unsure}`;
       throw new TiergateError("NO_ANSWER", message, 0, {}, undefined, undefined, undefined, { cause });
     }
   }
+}
+
+/** An answer that shows no key to who inspects it: to `console.log` of Node, Deno and Bun. Its JSON has the key. */
+function discreet<T extends object>(answer: T): T {
+  if (!("apiKey" in answer)) return answer;
+  const shown = () => ({ ...answer, apiKey: "(not shown)" });
+  return Object.defineProperty(answer, Symbol.for("nodejs.util.inspect.custom"), { value: shown });
 }
 
 function rateLimitOf(headers: Headers): RateLimit {

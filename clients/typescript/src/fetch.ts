@@ -35,8 +35,8 @@ export function agentFetch(
     const { method = "GET", headers: given, redirect = "follow", signal } = { ...pick(request), ...init };
     const isBodyless = /^(get|head)$/i.test(method);
     const patience = new Patience(options);
-    const own = new Headers(given);
-    let url = new URL(request ? request.url : (input as string | URL), base);
+    const own = headersOf(given);
+    let url = addressIn(request ? request.url : (input as string | URL), base);
     // Another origin must not choose a request that the agent is charged for, so it does not return with a redirect.
     let isShown = url.origin === base.origin;
     let isCorrected = false;
@@ -58,7 +58,7 @@ export function agentFetch(
       }
       if (redirect === "follow" && isBodyless && REDIRECTS.includes(response.status) && location !== null) {
         if (++redirects > REDIRECTS_MAX) throw new TypeError("Too many redirects");
-        const next = new URL(location, url);
+        const next = addressIn(location, url);
         if (next.origin !== url.origin) {
           isShown = false;
           for (const name of OF_ONE_ORIGIN) own.delete(name);
@@ -108,6 +108,21 @@ async function wholeBody(
   // Its headers have the type.
   if (request && request.body !== null) return { body: await request.arrayBuffer(), type: null };
   return undefined;
+}
+
+/** Errors of `Headers` and `URL` quote what they can't take. It may hold a secret. */
+function headersOf(given: HeadersInit | undefined): Headers {
+  try {
+    return new Headers(given);
+  } catch {
+    throw new TypeError("The request's headers are malformed");
+  }
+}
+
+function addressIn(text: string | URL, base: URL): URL {
+  const url = URL.canParse(text, base) ? new URL(text, base) : undefined;
+  if (url && !url.username && !url.password) return url;
+  throw new TypeError("The address of the request, or of a redirect, is malformed, or has a login");
 }
 
 function pick(request: Request | undefined): RequestInit {

@@ -74,17 +74,29 @@ export interface Eip1193Provider {
 
 /** Signs with a wallet of the browser, `eth_signTypedData_v4`. */
 export function walletSigner(provider: Eip1193Provider, address: string): Signer {
+  // Wallets quote what they can't take.
+  if (!/^0x[0-9a-f]{40}$/i.test(address)) throw new TypeError("The wallet's account is no address");
   return (typedData) =>
     provider.request({ method: "eth_signTypedData_v4", params: [address, JSON.stringify(typedData)] });
 }
 
-/** Signs typed data. */
+/** Signs typed data. A key is no signer: the error shows nothing of it. */
 export function sign(signer: Signer, typedData: TypedData): Promise<string> {
   if (typeof signer === "function") return signer(typedData);
+  if (typeof Object(signer).signTypedData !== "function") {
+    throw new TypeError("The signer is neither an account, nor a wallet client, nor a signer, nor a function");
+  }
   if (!("resolveName" in signer)) return signer.signTypedData(typedData);
   // ethers adds the domain's type by itself.
   const { EIP712Domain: _, ...own } = typedData.types;
   return signer.signTypedData(typedData.domain, own, typedData.message);
+}
+
+/** An agent's id as the API writes it, or throws. The error has no part of it: it may be a key in the wrong place. */
+export function decimal(agentId: string | bigint): string {
+  const number = /^[0-9]{1,78}$/.test(String(agentId)) ? BigInt(agentId) : -1n;
+  if (number < 0n || number >> 256n) throw new TypeError("The agent's id is no uint256");
+  return String(number);
 }
 
 /** Returns a random nonce: a uint256 in decimal. */

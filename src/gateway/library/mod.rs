@@ -114,8 +114,7 @@ impl ProxyHttp for LibraryProxy {
         let head = session.req_header_mut();
         let upgrades = head.headers.upgrades();
         if !upgrades {
-            // The library would wait for a switch to any other protocol too.
-            head.remove_header(&http::header::UPGRADE);
+            head.remove_header(&http::header::UPGRADE); // The library would wait for any other protocol too.
         }
         let may_be_reused = head.version == Version::HTTP_11 && !upgrades;
         if !is_http2 && (!may_be_reused || session.is_process_shutting_down()) {
@@ -184,9 +183,7 @@ impl ProxyHttp for LibraryProxy {
         ctx: &mut Context,
     ) -> pingora::Result<()> {
         ctx.retrying = None;
-        if let Some(address) = peer._address.as_inet().filter(|_| !reused) {
-            self.note_reached(ctx, *address, true);
-        }
+        self.note_reached(ctx, peer._address.as_inet().filter(|_| !reused), true);
         if !ctx.awaits_body || peer.options.alpn == ALPN::H1 {
             // It may have begun toward another upstream.
             if let Some(pace) = ctx.pace.take() {
@@ -312,9 +309,7 @@ impl ProxyHttp for LibraryProxy {
             self.note_overload(ctx, "descriptors");
             return faults::error_of(Failure::Overloaded);
         }
-        if let Some(address) = peer._address.as_inet() {
-            self.note_reached(ctx, *address, false);
-        }
+        self.note_reached(ctx, peer._address.as_inet(), false);
         if !ctx.attempt.has_address_left() {
             let why = unsupported_signature(&error.to_string());
             self.note_upstream_failure(ctx, why.unwrap_or(error.etype().as_str()));

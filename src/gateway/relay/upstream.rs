@@ -47,7 +47,7 @@ impl Relay {
             ctx.times.left.get_or_insert_with(Timer::now);
             let opened = self.open(ctx, address).await;
             if !matches!(opened, Err(Failure::Overloaded)) {
-                self.gateway.note_reached(ctx, address, opened.is_ok());
+                self.gateway.note_reached(ctx, Some(&address), opened.is_ok());
             }
             match opened {
                 Ok(upstream) => {
