@@ -86,20 +86,19 @@ pub(crate) fn readiness(report: &Report, query: Option<&str>) -> Answer {
         checks.insert("signatures".to_owned(), format!("refused until {}", rfc3339(accepted_from)).into());
     }
     let mut body = serde_json::json!({ "status": ready, "checks": checks });
-    let degraded = [
+    let (store, both) = (report.store.is_ok(), report.store.is_ok() && report.chain.is_ok());
+    let degraded = vec![
         (report.lacks_logs, "chain_logs"),
         (report.lacks_details, "chain_details"),
         (report.replicas_missing > 0, "store_replicas"),
     ];
-    let degraded: Vec<&str> =
-        degraded.into_iter().filter_map(|(is_so, what)| is_so.then_some(what)).collect();
-    if let Some(fields) = body.as_object_mut().filter(|_| !degraded.is_empty()) {
-        fields.insert("degraded".to_owned(), serde_json::json!(degraded));
-    }
-    if is_for_balancers {
-        let (store, agents) = (report.store.is_ok(), report.store.is_ok() && report.chain.is_ok());
-        let public = ["public_routes"].into_iter().chain(store.then_some("limited_public_routes"));
-        body["serves"] = public.chain(agents.then_some("agents")).collect();
+    let serves = [true, store, both].map(|goes_on| goes_on && is_for_balancers);
+    let serves = serves.into_iter().zip(["public_routes", "limited_public_routes", "agents"]).collect();
+    for (name, list) in [("degraded", degraded), ("serves", serves)] {
+        let words: Vec<&str> = list.into_iter().filter_map(|(is_so, word)| is_so.then_some(word)).collect();
+        if let Some(fields) = body.as_object_mut().filter(|_| !words.is_empty()) {
+            fields.insert(name.to_owned(), serde_json::json!(words));
+        }
     }
     let mut answer = success(status, &body, None);
     if status != StatusCode::OK {

@@ -497,18 +497,24 @@ export interface components {
             status: "ok";
         };
         Ready: {
-            /** @enum {string} */
-            status: "ready";
+            /**
+             * @description partly: with for=balancer alone. Store or chain fails, and serves says what goes on.
+             * @enum {string}
+             */
+            status: "ready" | "partly";
+            /** @description With for=balancer alone. Public routes without a limit need neither store nor chain, those with one the store, agents both. */
+            serves?: ("public_routes" | "limited_public_routes" | "agents")[];
+            /** @description ok both, unless status is partly. */
             checks: {
                 /** @enum {string} */
-                store: "ok";
+                store: "ok" | "error";
                 /** @enum {string} */
-                chain: "ok";
+                chain: "ok" | "error" | "behind";
                 /** @description Absent unless signatures are refused, because nonces may have been lost. Then: refused until, and the moment in RFC 3339 from which on they are accepted. */
                 signatures?: string;
             };
-            /** @description What works, but not as well as it should; absent when there is nothing. chain_logs: no node gives logs, so profiles are read again after each poll interval. */
-            degraded?: "chain_logs"[];
+            /** @description What works, but not as well as it should; absent when there is nothing. chain_logs: no node gives logs, so profiles are read again after each poll interval. chain_details: no node answers eth_call without to, so profiles of ERC-8004 have no details and there are no tiers by feedback. store_replicas: Redis has too few, so no key is made or replaced. */
+            degraded?: ("chain_logs" | "chain_details" | "store_replicas")[];
         };
         NotReady: {
             /**
@@ -527,8 +533,8 @@ export interface components {
                 /** @description Absent unless signatures are refused, because nonces may have been lost. Then: refused until, and the moment in RFC 3339 from which on they are accepted. */
                 signatures?: string;
             };
-            /** @description What works, but not as well as it should; absent when there is nothing. chain_logs: no node gives logs, so profiles are read again after each poll interval. */
-            degraded?: "chain_logs"[];
+            /** @description What works, but not as well as it should; absent when there is nothing. chain_logs: no node gives logs, so profiles are read again after each poll interval. chain_details: no node answers eth_call without to, so profiles of ERC-8004 have no details and there are no tiers by feedback. store_replicas: Redis has too few, so no key is made or replaced. */
+            degraded?: ("chain_logs" | "chain_details" | "store_replicas")[];
         };
         /** @description The body, the query or the HTTP request itself is not of the documented shape. */
         ValidationError: {
@@ -918,6 +924,7 @@ export interface components {
         /** @description The service failed. */
         InternalError: {
             headers: {
+                "Retry-After": components["headers"]["Retry-After"];
                 [name: string]: unknown;
             };
             content: {
@@ -927,6 +934,7 @@ export interface components {
         /** @description The chain can't be read. */
         RpcError: {
             headers: {
+                "Retry-After": components["headers"]["Retry-After"];
                 [name: string]: unknown;
             };
             content: {
@@ -972,14 +980,20 @@ export interface operations {
     };
     readyz: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description balancer: 503 only until store and chain have answered once, and while the process ends. Any other value is ignored. 200 says what is served meanwhile, in status and serves.
+                 * @example balancer
+                 */
+                for?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description They can. */
+            /** @description They can; for balancers: something can be served. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -991,6 +1005,7 @@ export interface operations {
             /** @description They can't; the failing check is error. */
             503: {
                 headers: {
+                    "Retry-After": components["headers"]["Retry-After"];
                     [name: string]: unknown;
                 };
                 content: {

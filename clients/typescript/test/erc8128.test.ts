@@ -243,7 +243,7 @@ describe("a request", () => {
       assert.throws(() => agentFetch("https://api.example", { ...credential, agentId }), TypeError);
     }
     for (const chainId of [0, -1, 0n]) assert.throws(() => agentFetch("https://api.example", { ...credential, chainId }), TypeError);
-    assert.throws(() => agentFetch("https://api.example", { ...credential, chainId: 1.5 }), RangeError);
+    assert.throws(() => agentFetch("https://api.example", { ...credential, chainId: 1.5 }), TypeError);
   });
 });
 
