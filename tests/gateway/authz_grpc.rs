@@ -133,6 +133,8 @@ fn many_checks_run_on_one_connection(stage: &Stage) {
     let closed = Told::get(ACME, &agents_path()).check().call();
     let answers = h2c::run(async {
         let client = h2c::connect(asked.authz).await.unwrap();
+        // Its limit of streams is known with its first answer. More than that at once would be refused.
+        h2c::exchange(client.clone(), &open).await.unwrap();
         let calls = (0..512).map(|at| {
             let (client, message) = (client.clone(), if at % 2 == 0 { open.clone() } else { closed.clone() });
             tokio::spawn(async move { h2c::exchange(client, &message).await.unwrap() })
