@@ -263,7 +263,8 @@ impl Agents {
         let latest = (At::Latest, self.source.pool.deadline());
         let decode = |results| self.registries.read_asked_holders(agent, results);
         match self.source.create(latest, &code, decode).await {
-            Err(fault) if is_refused(&fault) => {}
+            // A stranger's signature may be what an ordinary node fails at.
+            Err(fault) if is_refused(&fault) && self.source.try_creation().await.is_err() => {}
             asked => return asked,
         }
         let (date, Some(Holders { owner, wallet })) = self.holders(agent).await? else { return Ok(None) };

@@ -124,7 +124,8 @@ impl Source {
             let has_code = !answers.next::<Bytes>()?.is_empty();
             let word = if digest.is_zero() { Ok(Bytes::new()) } else { answers.next() };
             let accepts = match word {
-                Err(ReadError::NodeError { code: REVERTED, .. }) => false,
+                // Its code was there to be read: the wallet reverted, or burnt its gas.
+                Err(ReadError::NodeError { .. }) => false,
                 word => has_code && is_consent(word?.get(..32).unwrap_or_default()),
             };
             Ok(Asked { address, has_code, accepts })

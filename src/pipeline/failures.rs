@@ -54,7 +54,8 @@ pub(crate) struct FailureBudget {
 
 /// One of a client's refused credentials, taken in advance. It is given back if the request is admitted or a fault of ours
 /// ends it, and counts otherwise: a contract that accepts everything costs calls without end if its agent is then refused
-/// for its tier.
+/// for its tier. No contract brings a fault about to be asked for nothing: it has less gas than a node's time limit is worth, and
+/// one that burns it all has refused.
 pub(super) struct Deposit {
     budget: Arc<FailureBudget>,
     client: ClientNet,

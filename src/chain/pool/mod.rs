@@ -137,10 +137,11 @@ impl Pool {
             let others = self.health.lock().untried(&tries, node, self.now());
             // A share among more would be shorter than a slow node takes.
             let limit = self.request_timeout.min(self.left(deadline) / (others.min(2) + 1));
+            let wrote_data = asked.writes_data();
             let answers = asked.send(limit, calls, last.is_some()).await;
             let answer = answers.and_then(|mut answers| read(&mut answers));
             if input == Input::Ours && method_of(calls) == "eth_call" {
-                asked.called(answer.as_ref().err());
+                asked.called(wrote_data, answer.as_ref().err());
             }
             match answer {
                 Ok(value) => {

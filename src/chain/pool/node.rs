@@ -200,16 +200,16 @@ impl Node {
         Ok(Answers { node: self, answers: answers.into_iter() })
     }
 
-    /// A call to a contract was answered, or not. Until one is, each that the node may not have read is followed by one with its
-    /// data under the other name.
-    pub(super) fn called(&self, error: Option<&ReadError>) {
+    /// A call to a contract, with its data under this name, was answered or not. Until one is, each that the node may not have
+    /// read is followed by one with its data under the other name.
+    pub(super) fn called(&self, wrote_data: bool, error: Option<&ReadError>) {
         use ReadError::{NoCreation, NodeError};
         if error.is_none() {
             self.is_understood.store(true, Ordering::Relaxed);
         } else if !self.is_understood.load(Ordering::Relaxed)
             && matches!(error, Some(NodeError { .. } | NoCreation))
         {
-            self.writes_data.fetch_xor(true, Ordering::Relaxed);
+            self.writes_data.store(!wrote_data, Ordering::Relaxed);
         }
     }
 

@@ -123,7 +123,8 @@ async fn nodes_that_run_no_creation_are_asked_by_calls_with_to_and_count_as_heal
     let gas = Reply::Error(-32_000, "out of gas".to_owned(), None);
     let more = [consent(), vec![0; 32]].concat();
     let word = |data: Vec<u8>| Reply::Result(hex(data));
-    for none in [Reply::Result(json!("0x")), zksync, revert.clone()] {
+    let missing = Reply::Error(-32_602, "missing to".to_owned(), None);
+    for none in [Reply::Result(json!("0x")), zksync, revert.clone(), missing] {
         for (code, answer, expected) in [
             ("0x", word(Vec::new()), Some((false, false))),
             ("0x", word(consent()), Some((false, false))),
@@ -132,7 +133,7 @@ async fn nodes_that_run_no_creation_are_asked_by_calls_with_to_and_count_as_heal
             ("0x60", word(vec![0; 32]), Some((true, false))),
             ("0x60", word(consent()[..31].to_vec()), Some((true, false))),
             ("0x60", revert.clone(), Some((true, false))),
-            ("0x60", gas.clone(), None),
+            ("0x60", gas.clone(), Some((true, false))),
             ("0x60", Reply::Result(Value::Null), None),
         ] {
             let node = without_creations(none.clone(), code, answer.clone()).await;
@@ -149,6 +150,21 @@ async fn nodes_that_run_no_creation_are_asked_by_calls_with_to_and_count_as_heal
             assert_eq!(healthy, 1, "{none:?} {code} {answer:?}");
         }
     }
+}
+
+/// Another one than those of nodes that run no creation: a node that has refused one for what is in it.
+#[tokio::test]
+async fn an_error_of_a_node_that_runs_creations_is_a_fault_and_leads_to_no_further_reads() {
+    let node = TestNode::answering(|request| {
+        let call = &request["params"][0];
+        assert!(call["to"].is_null(), "{request}");
+        let is_trial = call["input"].as_str().unwrap().len() < 8_000;
+        let trial = Reply::Result(hex(dated(HEAD, &[])));
+        if is_trial { trial } else { Reply::Error(-32_000, "out of gas".to_owned(), None) }
+    })
+    .await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    assert_eq!(cause(&ask(&bench, 1, &[7; 4_096]).await.unwrap_err()).kind(), "node_error");
 }
 
 #[tokio::test]
