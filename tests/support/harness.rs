@@ -3,6 +3,8 @@
 //! A case is named after the world, the topic and the guarantee. Cases share what a world holds and bring agents of their
 //! own. A case whose world lacks a server is ignored, or fails where servers are required.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,7 +13,9 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::support::limit::{Failure, within};
+use crate::support::process::{TICKS, ticks};
 use crate::support::skip::are_servers_required;
+use crate::support::time::Stopwatch;
 use crate::support::world::Kind;
 
 /// Cases mostly wait for other processes.
@@ -19,6 +23,9 @@ const CASES_AT_ONCE: usize = 8;
 
 /// A case that is not done then has hung.
 const CASE_WITHIN: Duration = Duration::from_secs(300);
+
+/// A file to which each case adds what it took: hundredths of seconds of processors and of the clock, and its name.
+const COSTS_VARIABLE: &str = "TG_COSTS";
 
 /// One guarantee, to be shown in a world.
 pub(crate) struct Case<W> {
@@ -103,8 +110,14 @@ fn trial<W: Send + Sync + 'static>(ground: &Ground<W>, topic: &str, case: &Case<
     })
 }
 
-/// Runs a case within its time limit.
+/// Runs a case within its time limit, and notes what it took.
 fn verdict(name: String, case: impl FnOnce() + Send + 'static) -> Result<(), Failed> {
+    let noted = name.clone();
+    let case = move || {
+        let watch = Stopwatch::start();
+        case();
+        note(&noted, watch.elapsed());
+    };
     within(CASE_WITHIN, name, case).map_err(|failure| match failure {
         Failure::Panicked(message) => message.into(),
         Failure::Hung => {
@@ -112,6 +125,16 @@ fn verdict(name: String, case: impl FnOnce() + Send + 'static) -> Result<(), Fai
             format!("not done within {CASE_WITHIN:?}").into()
         }
     })
+}
+
+/// Adds to the list of `scripts/time-limit` how long a case took, and how much of the processors' time: that of its thread and of
+/// the processes that ended on it. What a world holds is nobody's.
+fn note(name: &str, elapsed: Duration) {
+    let Some(list) = std::env::var_os(COSTS_VARIABLE) else { return };
+    let centiseconds = TICKS.get() + ticks("/proc/thread-self/stat", 2);
+    let line = format!("{} {} {name}\n", centiseconds, elapsed.as_millis() / 10);
+    let file = OpenOptions::new().append(true).open(list);
+    file.and_then(|mut file| file.write_all(line.as_bytes())).unwrap();
 }
 
 #[expect(clippy::print_stderr, reason = "lines that say why some of the cases do not run")]

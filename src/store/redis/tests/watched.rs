@@ -19,7 +19,7 @@ kill $reader"#;
 
 /// A running child.
 pub(super) struct Watched {
-    watcher: Child,
+    pub(super) watcher: Child,
     pub(super) pid: u32,
 }
 
