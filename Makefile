@@ -12,11 +12,8 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 # Without these no test runs, and none can be left out for one.
 needed = rust cc cmake curl git python3 script
 
-# A test that hangs is ended and named. Examples have no tests, and are compiled by `make lint`.
-test_what_ships = cargo test --tests --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
-
-# Most tests run over the development chain, which does not ship.
-test = $(test_what_ships) --features dev-chain
+# A test that hangs is ended and named. Most tests run over the development chain, which does not ship.
+test = scripts/run-tests --features dev-chain
 
 build_dev = cargo build --profile quick --features dev-chain
 
@@ -51,7 +48,7 @@ test-servers:
 
 # Without the variables by which make tells cargo how many jobs there may be: cargo would take these two.
 test-programs:
-	env -u MAKEFLAGS -u MFLAGS $(test) --no-run
+	env -u MAKEFLAGS -u MFLAGS cargo test --tests --features dev-chain --no-run
 
 test-here: export TG_REQUIRE_SERVERS = 0
 test-here: ## Run the tests whose servers are installed, and name all others at the end
@@ -63,7 +60,7 @@ test-here: ## Run the tests whose servers are installed, and name all others at 
 test-all: export TG_REQUIRE_SERVERS = 1
 test-all: test ## Before a release: all tests again in release, and again without the development chain, as it ships
 	$(test) --release -- --include-ignored
-	$(test_what_ships)
+	scripts/run-tests
 	$(build_dev)
 
 lint: ## Formatting and lints, with the development chain, and as it ships
@@ -86,7 +83,7 @@ bench: ## Measure the pipeline beside a baseline of the same run
 peers: ## Measure beside nginx, haproxy and Envoy; ONLY=base for a part
 	@scripts/peers
 
-instructions: ## Count the instructions and allocations of a request; fails when they grew by more than 5 %
+instructions: ## Count the instructions and allocations of a request; fails when they grew
 	@scripts/instructions
 
 integrations: ## Before a release: run examples/integrate whole, also AgentKit (1.2 GB) and Axum

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::crowd::{self, AGENTS};
+use crate::rig::crowd;
 use crate::rig::scope::{Running, beside};
 use crate::rig::scripts;
 use crate::rig::site::Site;
@@ -21,6 +21,10 @@ pub(crate) const CASES: &[Case] =
     cases![of_a_hundred_tenants_one_flooded_at_five_times_its_capacity_the_other_99_lose_nothing];
 
 pub(crate) const OF_AGENTS: &[Case] = cases![
+    of_a_thousand_clients_behind_one_address_one_floods_bad_keys_and_nobody_with_a_good_key_is_refused
+];
+
+pub(crate) const OF_MORE_AGENTS: &[Case] = cases![
     of_ten_thousand_clients_behind_one_address_one_floods_bad_keys_and_nobody_with_a_good_key_is_refused
 ];
 
@@ -98,14 +102,24 @@ fn of_a_hundred_tenants_one_flooded_at_five_times_its_capacity_the_other_99_lose
 /// How many refused credentials the address may show in a minute.
 const BUDGET: usize = 10;
 
+fn of_a_thousand_clients_behind_one_address_one_floods_bad_keys_and_nobody_with_a_good_key_is_refused(
+    stage: &Stage,
+) {
+    one_floods_bad_keys(stage, 1_000);
+}
+
 fn of_ten_thousand_clients_behind_one_address_one_floods_bad_keys_and_nobody_with_a_good_key_is_refused(
     stage: &Stage,
 ) {
+    one_floods_bad_keys(stage, 10_000);
+}
+
+fn one_floods_bad_keys(stage: &Stage, agents: usize) {
     // A chain of its own: nobody else's gateway follows so many agents.
     let stage = Stage::new(if stage.world().is(Kind::Redis) { Kind::Redis } else { Kind::Dev });
-    crowd::mint(stage.world().chain());
+    crowd::mint(stage.world().chain(), agents);
     let site = Site::of(&stage).unlimited().few_registries().set("abuse.failures_per_minute", BUDGET as i64);
-    let site = site.start_with(crowd::fill);
+    let site = site.start_with(|service| crowd::fill(service, agents));
     let bad = AtomicUsize::new(0);
     let flood = |running: &Running| {
         let mut wire = site.gateway.connect();
@@ -124,7 +138,7 @@ fn of_ten_thousand_clients_behind_one_address_one_floods_bad_keys_and_nobody_wit
             let mut wire = site.gateway.connect();
             loop {
                 let agent = next.fetch_add(1, Ordering::SeqCst) + 1;
-                if agent > AGENTS {
+                if agent > agents {
                     break;
                 }
                 let answer = Request::get(ACME, &path).key(&crowd::key(agent)).ask_on(&mut wire);
@@ -134,6 +148,6 @@ fn of_ten_thousand_clients_behind_one_address_one_floods_bad_keys_and_nobody_wit
         std::thread::scope(|scope| (0..2 * ASKING).for_each(|_| drop(scope.spawn(ask))));
         assert!(running.is_on(), "the flood went on");
     });
-    assert_eq!(site.upstream.count_at(&path), AGENTS);
+    assert_eq!(site.upstream.count_at(&path), agents);
     assert_eq!(site.upstream.count_at("/agents/unknown"), 0);
 }

@@ -174,8 +174,8 @@ const ALONE: &[Topic<Stage>] = &[
     ("floods", ONCE, floods::CASES),
 ];
 
-/// The same over the other store: the budget of refused credentials, which they are about, knows no store.
-const BEFORE_RELEASE: &[Topic<Stage>] = &[("crowds", &[Kind::Redis], crowds::OF_AGENTS)];
+/// The same with ten times as many, and over both stores: the budget of refused credentials, which they are about, knows neither.
+const BEFORE_RELEASE: &[Topic<Stage>] = &[("crowds", STORES, crowds::OF_MORE_AGENTS)];
 
 fn main() -> ExitCode {
     harness::run(Stage::new, TOPICS, ALONE, BEFORE_RELEASE)

@@ -16,7 +16,7 @@ use crate::support::limit::{Failure, within};
 use crate::support::process::{TICKS, ticks};
 use crate::support::skip::are_servers_required;
 use crate::support::time::Stopwatch;
-use crate::support::world::Kind;
+use crate::support::world::{CHAINS, Kind};
 
 /// Cases mostly wait for other processes.
 const CASES_AT_ONCE: usize = 8;
@@ -46,7 +46,8 @@ pub(crate) use cases;
 pub(crate) type Topic<W> = (&'static str, &'static [Kind], &'static [Case<W>]);
 
 /// Runs the cases that the command line asks for, and ends the process. `together` run side by side, in their order: slow
-/// ones come first. `alone` run after them, one at a time, and so do those `before_release`, which `make test-all` includes.
+/// ones come first. `alone` run after them, one at a time, and so do those `before_release`, which `make test-all` includes. What is
+/// about the chain runs over a real node where there is one, and over the development chain too before a release, or by name.
 pub(crate) fn run<W: Send + Sync + 'static>(
     world: fn(Kind) -> W,
     together: &[Topic<W>],
@@ -59,12 +60,16 @@ pub(crate) fn run<W: Send + Sync + 'static>(
     if !arguments.list {
         say_what_is_missing(&worlds);
     }
+    let is_whole = arguments.include_ignored || arguments.ignored || arguments.filter.is_some();
+    let has_a_node = worlds.iter().any(|ground| ground.kind == Kind::Anvil && ground.missing.is_none());
+    let spares = move |kind, kinds: &[Kind]| !is_whole && has_a_node && kind == Kind::Dev && kinds == CHAINS;
     let parts = [(together, false, false), (alone, true, false), (before_release, true, true)];
     let trials = parts.into_iter().flat_map(|(topics, is_alone, is_late)| {
         let worlds = &worlds;
         topics.iter().flat_map(move |(topic, kinds, cases)| {
             cases.iter().flat_map(move |case| {
-                let grounds = worlds.iter().filter(|ground| kinds.contains(&ground.kind));
+                let is_here = move |kind| kinds.contains(&kind) && !spares(kind, kinds);
+                let grounds = worlds.iter().filter(move |ground| is_here(ground.kind));
                 let trials = grounds.map(move |ground| trial(ground, topic, case, is_alone));
                 trials.map(move |trial| if is_late { trial.with_ignored_flag(true) } else { trial })
             })

@@ -6,8 +6,9 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How often a condition is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often a condition is looked at: at first, and once that has taken a while.
+const LOOK_FIRST: Duration = Duration::from_millis(5);
+const LOOK_LATER: Duration = Duration::from_millis(40);
 
 /// Bound for what should happen at once, on a machine that is busy with other things.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -16,13 +17,14 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 ///
 /// Panics with `what` when that takes longer than `within`.
 pub(crate) fn until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
+    let (begun, mut pause) = (Instant::now(), LOOK_FIRST);
     loop {
         if let Some(seen) = look() {
             return seen;
         }
         assert!(begun.elapsed() < within, "not within {within:?}: {what}");
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(pause);
+        pause = (pause * 5 / 4).min(LOOK_LATER);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::rig::h2c::{self, Message};
 use crate::rig::scope::{Running, beside};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 
 /// How often good requests of each kind are made beside bad ones, at least.
@@ -50,9 +51,12 @@ impl Site {
         };
         beside(threads, work, |running| {
             self.goes_on();
-            while running.is_on() && over.load(Ordering::SeqCst) < threads {
-                self.goes_on();
-            }
+            let mut open = self.gateway.connect();
+            let is_over = || !running.is_on() || over.load(Ordering::SeqCst) == threads;
+            until("what is bad is over", 2 * SOON, || {
+                self.serves(&mut open);
+                is_over().then_some(())
+            });
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Ten thousand agents with keys: minted by few transactions, and with keys that are put into the store before the process starts.
+//! Agents with keys: minted by few transactions, and with keys that are put into the store before the process starts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,9 +28,6 @@ use crate::support::service::Service;
 use crate::support::signing::{ALICE, DEPLOYER};
 use crate::support::time::{SOON, until};
 
-/// How many agents there are, with numbers from 1.
-pub(crate) const AGENTS: usize = 10_000;
-
 /// Added to a number it is an agent's id: the chain has sample agents of its own.
 const FIRST_ID: u64 = 1_000_000;
 
@@ -52,8 +49,8 @@ fn id_of(agent: usize) -> U256 {
     U256::from(FIRST_ID) + U256::from(agent)
 }
 
-/// Mints the agents, with the stake of tier 1.
-pub(crate) fn mint(chain: &Chain) {
+/// Mints so many agents with numbers from 1, and the stake of tier 1.
+pub(crate) fn mint(chain: &Chain, agents: usize) {
     let of_agent = |agent: usize| {
         let id = id_of(agent);
         let mint = Identity::mintWithIdCall { to: ALICE.address, id, uri: String::new() };
@@ -66,22 +63,22 @@ pub(crate) fn mint(chain: &Chain) {
         let contracts = &chain.contracts;
         [call(contracts.identity, mint.abi_encode()), call(contracts.stake_vault, stake.abi_encode())]
     };
-    for first in (1..=AGENTS).step_by(OF_A_TRANSACTION) {
+    for first in (1..=agents).step_by(OF_A_TRANSACTION) {
         let calls = (first..first + OF_A_TRANSACTION).flat_map(of_agent).collect();
         chain.send(DEPLOYER, chain.contracts.multicall, &Multicall::aggregate3Call { calls });
     }
 }
 
 /// Puts their keys into the store of a service that does not run yet.
-pub(crate) fn fill(service: &Service) {
+pub(crate) fn fill(service: &Service, agents: usize) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     // Dropped last: the store has a runtime too, which must not end within another.
     let store = store_of(service);
     until("the store answers", SOON, || runtime.block_on(store.probe()).ok());
     runtime.block_on(async {
-        for first in (1..=AGENTS).step_by(UNDER_WAY) {
+        for first in (1..=agents).step_by(UNDER_WAY) {
             let mut batch = JoinSet::new();
-            for agent in first..(first + UNDER_WAY).min(AGENTS + 1) {
+            for agent in first..(first + UNDER_WAY).min(agents + 1) {
                 let store = Arc::clone(&store);
                 batch.spawn(async move { issue(&*store, agent).await });
             }
