@@ -119,20 +119,20 @@ impl Pipeline {
     /// Whether the agent has a key. Public; a client may ask as often as it may send refused credentials.
     /// Error: [`Denial::RateLimited`], or a fault of the store.
     pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Refusal> {
-        if let Some(quota) = self.status_reads_max {
+        if let Some(quota) = self.rules.failures {
             let read = self.status_reads.hit(&client, quota, self.ports.clock.monotonic_micros());
             allowance(quota, Some(agent), read)?; // 429
         }
-        let limit = self.key_management.limit;
+        let limit = self.rules.key_management.limit;
         let KeySeen { has_key, left: remaining } =
-            self.ports.store.status(client, agent, self.key_management).await?; // 500
+            self.ports.store.status(client, agent, self.rules.key_management).await?; // 500
         Ok(KeyStatus { has_key, allowance: Allowance { limit, remaining } })
     }
 
     /// Makes a key that the store can keep for the agent.
     fn mint_for(&self, agent: AgentId) -> Result<ApiKey, NoEntropy> {
         for _ in 0..MINTS_MAX {
-            let key = self.key_format.mint(self.ports.entropy.key_bytes()?);
+            let key = self.rules.key_format.mint(self.ports.entropy.key_bytes()?);
             if self.ports.store.fits(agent, &key.digest()) {
                 return Ok(key);
             }
@@ -152,7 +152,7 @@ impl Pipeline {
             KeyOperation::Generate | KeyOperation::Rotate => KeyBudget::Changes,
             KeyOperation::Revoke => KeyBudget::Revocations,
         };
-        let signed = self.owners.key_order(operation, &order.signed);
+        let signed = self.key_order(operation, &order.signed);
         let deposit = match self.check_budget(client, &signed) {
             Ok(deposit) => deposit,
             Err(denial) if budget == KeyBudget::Revocations => {
@@ -161,7 +161,7 @@ impl Pipeline {
             }
             Err(denial) => return Err(denial.into()), // 429
         };
-        let proof = self.owners.prove(&self.ports, &signed).await; // 400 timestamp, 404, 401, 503
+        let proof = self.prove(&signed).await; // 400 timestamp, 404, 401, 503
         let is_proven = proof.is_ok();
         let outcome = match proof {
             Ok(proof) => {
@@ -178,8 +178,9 @@ impl Pipeline {
         self.failures.note(client, deposit, &outcome);
         match outcome {
             Err(Refusal::Denied(_)) if !is_proven => {
-                let counted = self.unproven.hit(&(client, signed.agent), self.key_management, self.now());
-                allowance(self.key_management, Some(signed.agent), counted)?; // 429
+                let counted =
+                    self.unproven.hit(&(client, signed.agent), self.rules.key_management, self.now());
+                allowance(self.rules.key_management, Some(signed.agent), counted)?; // 429
                 outcome
             }
             outcome => outcome,
@@ -195,7 +196,7 @@ impl Pipeline {
         denial: Denial,
     ) -> Result<(), Refusal> {
         let _place = self.failures.owner_place(client, &denial).await?;
-        if self.owners.is_holders(&self.ports, signed).await? { Ok(()) } else { Err(denial.into()) }
+        if self.is_holders(signed).await? { Ok(()) } else { Err(denial.into()) }
     }
 
     async fn change_proven_key<T: Send>(
@@ -208,7 +209,7 @@ impl Pipeline {
     ) -> Result<(T, Allowance), Refusal> {
         order.by.get_or_init(|| proof.by());
         let (client, agent, nonce) = (order.client, proof.agent(), order.signed.nonce);
-        let (store, quota) = (&self.ports.store, self.key_management);
+        let (store, quota) = (&self.ports.store, self.rules.key_management);
         if budget == KeyBudget::Revocations {
             let revocations = Budget::Key(client, agent, budget);
             allowance(quota, Some(agent), store.count(&revocations, quota).await?)?; // 429

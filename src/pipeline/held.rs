@@ -26,7 +26,7 @@ pub(super) const REREAD_KEYS_MAX: usize = 4_096;
 impl Pipeline {
     /// True if the credential is a key that ends with this signer, who may not act for the agent by this profile.
     pub(super) fn has_ended(&self, key_signer: Option<Address>, profile: &TrustProfile) -> bool {
-        key_signer.is_some_and(|signer| !self.owners.may_act(&profile.holders, signer))
+        key_signer.is_some_and(|signer| !self.may_act(&profile.holders, signer))
     }
 
     /// The profile of an agent whose key has ended by a cached one, which may be older than the key: a new owner has just made
@@ -46,7 +46,7 @@ impl Pipeline {
             return Err(ended());
         }
         let holders = self.ports.chain.holders(principal.agent(), Asker::Stranger).await?;
-        if !holders.is_some_and(|holders| self.owners.may_act(&holders, signer)) {
+        if !holders.is_some_and(|holders| self.may_act(&holders, signer)) {
             self.rereads.hit(digest, REREADS, self.now());
             return Err(ended());
         }

@@ -32,12 +32,12 @@ impl Pipeline {
         if chain.reserves(agent) {
             return Err(Denial::AgentNotFound { agent }.into());
         }
-        let asks_contracts = self.owners.format().has_contracts();
+        let asks_contracts = self.rules.signature_format.has_contracts();
         let (mut first, mut seen): (_, Option<AskedHolders>) = (first_refusal, None);
         for message in messages {
             let account = message.account;
             let is_by_key = LazyCell::new(|| message.signature.recover(&message.digest) == Some(account));
-            let is_vouched = self.owners.was_heard(&self.ports, agent, account) && *is_by_key;
+            let is_vouched = self.was_heard(agent, account) && *is_by_key;
             if seen.is_none() && (is_vouched || !asks_contracts) {
                 let asker = if is_vouched { Asker::Vouched } else { Asker::Stranger };
                 if !is_vouched {
@@ -79,11 +79,11 @@ impl Pipeline {
         is_by_key: impl FnOnce() -> bool,
     ) -> Result<(), MessageRefusal> {
         let account = message.account;
-        let may_act = self.owners.may_act(&seen.holders(), account);
+        let may_act = self.may_act(&seen.holders(), account);
         let holder = seen.iter().find(|one| may_act && one.address == account);
         let holder = holder.ok_or(MessageRefusal::PrincipalNotAllowed)?;
         let is_signed = if holder.has_code {
-            if !self.owners.format().has_contracts() {
+            if !self.rules.signature_format.has_contracts() {
                 return Err(MessageRefusal::UnsupportedAccount);
             }
             holder.accepts

@@ -39,7 +39,6 @@ use crate::domain::tiers::Tiers;
 use crate::pipeline::credential::Ask;
 use crate::pipeline::failures::{CLIENTS_MAX, Deposit, FailureBudget};
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
-use crate::pipeline::owner::OwnerCheck;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::principal::Principal;
 use crate::pipeline::profile::{READERS_MAX, READS};
@@ -104,19 +103,13 @@ pub struct Access {
 /// Admits requests and manages keys.
 pub struct Pipeline {
     ports: Ports,
-    owners: OwnerCheck,
-    tiers: Tiers,
+    rules: Rules,
     failures: Arc<FailureBudget>,
-    key_format: ApiKeyFormat,
-    keys_end_with_signer: bool,
     /// Reads of the chain for keys whose signer was no holder.
     rereads: Meters<KeyDigest>,
-    key_management: Quota,
     /// Requests to manage an agent's key that its owner has not signed.
     unproven: Meters<(ClientNet, AgentId)>,
     profile_reads: Meters<(ClientNet, AgentId)>,
-    /// How often a client may ask whether an agent has a key; `None`: no limit.
-    status_reads_max: Option<Quota>,
     status_reads: Meters<ClientNet>,
 }
 
@@ -124,22 +117,12 @@ impl Pipeline {
     /// The pipeline over these ports, under these rules.
     pub fn new(ports: Ports, rules: Rules) -> Self {
         Self {
-            owners: OwnerCheck::new(
-                rules.signing_domain,
-                rules.signature_format,
-                rules.agent_wallet,
-                rules.freshness,
-            ),
-            tiers: rules.tiers,
             failures: Arc::new(FailureBudget::new(rules.failures, Arc::clone(&ports.clock))),
-            key_format: rules.key_format,
-            keys_end_with_signer: rules.keys_end_with_signer,
             rereads: Meters::new(REREAD_KEYS_MAX),
-            key_management: rules.key_management,
             unproven: Meters::new(CLIENTS_MAX),
             profile_reads: Meters::new(READERS_MAX),
-            status_reads_max: rules.failures,
             status_reads: Meters::new(CLIENTS_MAX),
+            rules,
             ports,
         }
     }
@@ -213,10 +196,10 @@ impl Pipeline {
     pub fn sweep(&self) {
         self.failures.sweep();
         let now_micros = self.now();
-        self.unproven.sweep(self.key_management.window_micros, now_micros);
+        self.unproven.sweep(self.rules.key_management.window_micros, now_micros);
         self.profile_reads.sweep(READS.window_micros, now_micros);
         self.rereads.sweep(REREADS.window_micros, now_micros);
-        if let Some(quota) = self.status_reads_max {
+        if let Some(quota) = self.rules.failures {
             self.status_reads.sweep(quota.window_micros, now_micros);
         }
     }
@@ -232,17 +215,17 @@ impl Pipeline {
 
     /// The domain of signatures, and the window of their timestamps.
     pub fn signing(&self) -> (&Eip712Domain, Freshness) {
-        self.owners.signing()
+        (self.rules.signing_domain.domain(), self.rules.freshness)
     }
 
     /// The form of API keys.
     pub fn key_format(&self) -> &ApiKeyFormat {
-        &self.key_format
+        &self.rules.key_format
     }
 
     /// The form of owners' signatures.
     pub const fn signature_format(&self) -> SignatureFormat {
-        self.owners.format()
+        self.rules.signature_format
     }
 }
 

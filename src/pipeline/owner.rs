@@ -7,25 +7,16 @@ use alloy::primitives::{Address, B256};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
-use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType, SigningDomain};
-use crate::domain::freshness::{Freshness, UnixSeconds};
+use crate::domain::eip712::{KeyOperation, OwnType};
+use crate::domain::freshness::UnixSeconds;
 use crate::domain::holders::Holders;
 use crate::domain::nonce::Nonce;
-use crate::domain::signature::{SignatureBytes, SignatureFormat};
-use crate::pipeline::Ports;
+use crate::domain::signature::SignatureBytes;
+use crate::pipeline::Pipeline;
 use crate::pipeline::credential::{ProfileRead, SignedRequest};
 use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::Asker;
-
-/// Checks signatures against holders.
-pub(super) struct OwnerCheck {
-    domain: SigningDomain,
-    format: SignatureFormat,
-    /// True if the agent's wallet may sign as its owner does.
-    hears_wallet: bool,
-    freshness: Freshness,
-}
 
 /// A message that claims to be signed by one of the agent's holders.
 #[derive(Debug)]
@@ -75,37 +66,25 @@ impl HolderProof {
     }
 }
 
-impl OwnerCheck {
-    pub(super) const fn new(
-        domain: SigningDomain,
-        format: SignatureFormat,
-        hears_wallet: bool,
-        freshness: Freshness,
-    ) -> Self {
-        Self { domain, format, hears_wallet, freshness }
-    }
-
+impl Pipeline {
     /// True if this account may act for an agent of these holders.
     pub(super) fn may_act(&self, holders: &Holders, account: Address) -> bool {
-        holders.may_act(account, self.hears_wallet)
-    }
-
-    pub(super) const fn format(&self) -> SignatureFormat {
-        self.format
+        holders.may_act(account, self.rules.agent_wallet)
     }
 
     /// The message of a change of a key.
     pub(super) fn key_order<'a>(&self, operation: KeyOperation, request: &'a SignedRequest) -> Signed<'a> {
         let signed = self.verification(request);
-        let Some(own_type) = self.domain.own_type(operation) else { return signed };
-        let digest = self.domain.own_digest(&own_type, request.agent, request.nonce, request.signed_at);
+        let Some(own_type) = self.rules.signing_domain.own_type(operation) else { return signed };
+        let domain = &self.rules.signing_domain;
+        let digest = domain.own_digest(&own_type, request.agent, request.nonce, request.signed_at);
         Signed { digest, own_type: Some(own_type), ..signed }
     }
 
     /// The message of a verification.
     pub(super) fn verification<'a>(&self, request: &'a SignedRequest) -> Signed<'a> {
         let SignedRequest { agent, nonce, signed_at, ref signature } = *request;
-        let digest = self.domain.digest(agent, nonce, signed_at);
+        let digest = self.rules.signing_domain.digest(agent, nonce, signed_at);
         Signed {
             agent,
             nonce: Some(nonce),
@@ -120,36 +99,36 @@ impl OwnerCheck {
     /// The message of a read of the profile.
     pub(super) fn profile_read<'a>(&self, read: &'a ProfileRead) -> Signed<'a> {
         let ProfileRead { agent, signed_at, ref signature } = *read;
-        let digest = self.domain.profile_digest(agent, signed_at);
+        let digest = self.rules.signing_domain.profile_digest(agent, signed_at);
         Signed { agent, nonce: None, signed_at, digest, own_type: None, signature, signer: OnceLock::new() }
     }
 
     /// True if the message may be accepted by its age and was signed by an address that has been seen as the agent's
     /// holder. Reads no node.
-    pub(super) fn is_vouched(&self, ports: &Ports, signed: &Signed<'_>) -> bool {
-        self.freshness.accepts(signed.signed_at, UnixSeconds(ports.clock.unix_seconds()))
-            && signed.signer().is_some_and(|signer| self.was_heard(ports, signed.agent, signer))
+    pub(super) fn is_vouched(&self, signed: &Signed<'_>) -> bool {
+        self.is_fresh(signed) && signed.signer().is_some_and(|signer| self.was_heard(signed.agent, signer))
     }
 
     /// True if this account is known to have been one that may act for the agent.
-    pub(super) fn was_heard(&self, ports: &Ports, agent: AgentId, account: Address) -> bool {
-        ports.chain.last_holders(agent).is_some_and(|holders| self.may_act(&holders, account))
+    pub(super) fn was_heard(&self, agent: AgentId, account: Address) -> bool {
+        self.ports.chain.last_holders(agent).is_some_and(|holders| self.may_act(&holders, account))
     }
 
     /// True if the message may be accepted by its age, and its key holds the agent at the latest block. No contract is asked.
-    pub(super) async fn is_holders(&self, ports: &Ports, signed: &Signed<'_>) -> Result<bool, Refusal> {
-        let is_fresh = self.freshness.accepts(signed.signed_at, UnixSeconds(ports.clock.unix_seconds()));
-        let Some(signer) = signed.signer().filter(|_| is_fresh && !ports.chain.reserves(signed.agent)) else {
+    pub(super) async fn is_holders(&self, signed: &Signed<'_>) -> Result<bool, Refusal> {
+        let (chain, is_fresh) = (&self.ports.chain, self.is_fresh(signed));
+        let Some(signer) = signed.signer().filter(|_| is_fresh && !chain.reserves(signed.agent)) else {
             return Ok(false);
         };
-        let holders = ports.chain.holders(signed.agent, Asker::Stranger).await?;
+        let holders = chain.holders(signed.agent, Asker::Stranger).await?;
         Ok(holders.is_some_and(|holders| self.may_act(&holders, signer)))
     }
 
     /// Timestamp, then holders, then signer: the cheap check first, and nothing is used up by any of them.
-    pub(super) async fn prove(&self, ports: &Ports, signed: &Signed<'_>) -> Result<HolderProof, Refusal> {
-        let Signed { agent, nonce, signed_at, digest, ref own_type, signature, .. } = *signed;
-        if !self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds())) {
+    pub(super) async fn prove(&self, signed: &Signed<'_>) -> Result<HolderProof, Refusal> {
+        let Signed { agent, nonce, digest, ref own_type, signature, .. } = *signed;
+        let (ports, asks_contracts) = (&self.ports, self.rules.signature_format.has_contracts());
+        if !self.is_fresh(signed) {
             return Err(Denial::TimestampRefused { agent, nonce }.into());
         }
         if ports.chain.reserves(agent) {
@@ -157,18 +136,18 @@ impl OwnerCheck {
         }
         // A signature of any shape costs a read, and this much of it is known before: whether it is worth a stranger's.
         let recovered_signer = signed.signer();
-        let is_vouched = recovered_signer.is_some_and(|signer| self.was_heard(ports, agent, signer));
+        let is_vouched = recovered_signer.is_some_and(|signer| self.was_heard(agent, signer));
         let asker = if is_vouched { Asker::Vouched } else { Asker::Stranger };
         let time = ReadTime::of(&*ports.clock, READS_TIME_MAX);
         let not_found = Denial::AgentNotFound { agent };
         // Reads of the holders alone are shared by all who wait for them.
-        if is_vouched || !self.format.has_contracts() {
+        if is_vouched || !asks_contracts {
             let holders = ports.chain.holders(agent, asker).await?.ok_or_else(|| not_found.clone())?;
             if let Some(signer) = recovered_signer.filter(|signer| self.may_act(&holders, *signer)) {
                 return Ok(HolderProof { agent, by: Signatory { owner: holders.owner, signer } });
             }
-            if !self.format.has_contracts() {
-                return Err(self.denial(agent, holders.owner, recovered_signer, own_type.clone()).into());
+            if !asks_contracts {
+                return Err(self.bad_signature(agent, holders.owner, recovered_signer, own_type.clone()));
             }
         }
         // The key of the holder seen last may be a key of the contract that holds the agent now.
@@ -178,24 +157,23 @@ impl OwnerCheck {
         let mut heard = asked.iter().filter(|one| self.may_act(&holders, one.address));
         match heard.find(|one| one.accepts || recovered_signer == Some(one.address)) {
             Some(one) => Ok(HolderProof { agent, by: Signatory { owner, signer: one.address } }),
-            None => Err(self.denial(agent, owner, recovered_signer, own_type.clone()).into()),
+            None => Err(self.bad_signature(agent, owner, recovered_signer, own_type.clone())),
         }
     }
 
     /// The denial of a signature that is nobody's who may act for the agent.
-    pub(super) fn denial(
+    pub(super) fn bad_signature(
         &self,
         agent: AgentId,
         owner: Address,
         recovered_signer: Option<Address>,
         own_type: Option<OwnType>,
-    ) -> Denial {
-        let domain = Arc::clone(self.domain.domain());
-        Denial::SignatureInvalid { agent, owner, recovered_signer, domain, own_type }
+    ) -> Refusal {
+        let domain = Arc::clone(self.rules.signing_domain.domain());
+        Denial::SignatureInvalid { agent, owner, recovered_signer, domain, own_type }.into()
     }
 
-    /// The domain of signatures, and the window of their timestamps.
-    pub(super) fn signing(&self) -> (&Eip712Domain, Freshness) {
-        (self.domain.domain(), self.freshness)
+    fn is_fresh(&self, signed: &Signed<'_>) -> bool {
+        self.rules.freshness.accepts(signed.signed_at, UnixSeconds(self.ports.clock.unix_seconds()))
     }
 }

@@ -68,7 +68,7 @@ impl Pipeline {
         match &ask.credential {
             Credential::Key { digest, named } => {
                 let found = self.look_up(ask.client, digest).await?;
-                let ends = self.keys_end_with_signer;
+                let ends = self.rules.keys_end_with_signer;
                 let may_count = |found: &KeyOwner| {
                     named.is_none_or(|named| named == found.agent) && (!ends || found.signer.is_some())
                 };
@@ -86,10 +86,10 @@ impl Pipeline {
                 })
             }
             Credential::Signature(signed) => {
-                let message = self.owners.verification(signed);
+                let message = self.verification(signed);
                 *deposit = self.check_budget(ask.client, &message)?;
                 let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
-                let proof = self.owners.prove(&self.ports, &message).await?;
+                let proof = self.prove(&message).await?;
                 Ok(Principal {
                     agent: proof.agent(),
                     proof: Proof::Nonce(signed.claim()),
@@ -137,8 +137,8 @@ impl Pipeline {
         client: ClientNet,
         signed: &Signed<'_>,
     ) -> Result<Option<Box<Deposit>>, Denial> {
-        let is_vouched = || self.owners.is_vouched(&self.ports, signed);
-        if self.owners.format().has_contracts() {
+        let is_vouched = || self.is_vouched(signed);
+        if self.rules.signature_format.has_contracts() {
             return if is_vouched() { Ok(None) } else { self.failures.deposit(client, signed.agent) };
         }
         let checked = self.failures.check(client, Some(signed.agent));

@@ -69,7 +69,7 @@ impl Pipeline {
         client: ClientNet,
         read: &ProfileRead,
     ) -> Result<OwnerProfile, Refusal> {
-        let signed = self.owners.profile_read(read);
+        let signed = self.profile_read(read);
         let deposit = self.check_budget(client, &signed)?; // 429
         let outcome = self.read_for_owner(client, &signed).await;
         self.failures.note(client, deposit, &outcome);
@@ -81,13 +81,13 @@ impl Pipeline {
         let now = || self.ports.clock.monotonic_micros();
         allowance(READS, Some(signed.agent), self.profile_reads.peek(&reader, READS, now))?; // 429
         let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
-        let proof = self.owners.prove(&self.ports, signed).await?; // 400 timestamp, 404, 401, 503
+        let proof = self.prove(signed).await?; // 400 timestamp, 404, 401, 503
         let agent = proof.agent();
         let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()))?;
         let signers = (Some(proof.by().signer), None);
         let profile = self.profile_of(agent, signers, (Parts::Whole, read_time)).await?; // 404, 401, 503
-        let seen = self.ports.store.status(client, agent, self.key_management).await?; // 500
-        let grade = self.tiers.grade(agent, &profile);
+        let seen = self.ports.store.status(client, agent, self.rules.key_management).await?; // 500
+        let grade = self.rules.tiers.grade(agent, &profile);
         Ok(OwnerProfile { agent, profile, grade, has_key: seen.has_key, allowance })
     }
 }

@@ -95,7 +95,7 @@ impl Pipeline {
         profile: &TrustProfile,
         ask: &Ask<'_>,
     ) -> Result<(Grade, Quota, bool), Refusal> {
-        let (grade, quota) = judge(&self.tiers, ask.access, principal.agent(), profile)?;
+        let (grade, quota) = judge(&self.rules.tiers, ask.access, principal.agent(), profile)?;
         let endpoint_mismatch = endpoint::mismatch(principal.declared_origin(), ask.origin.as_ref());
         if endpoint_mismatch && ask.access.denies_endpoint_mismatch {
             return Err(Denial::EndpointMismatch { agent: principal.agent() }.into());
@@ -123,9 +123,8 @@ impl Pipeline {
         if profile.is_none() && signer.is_none() {
             return Err(gone().into());
         }
-        let is_holder = |profile: &TrustProfile| {
-            signer.is_none_or(|signer| self.owners.may_act(&profile.holders, signer))
-        };
+        let is_holder =
+            |profile: &TrustProfile| signer.is_none_or(|signer| self.may_act(&profile.holders, signer));
         let suffices = |profile: &TrustProfile| {
             parts == Parts::Gate || profile.details.is_some() || self.has_ended(key_signer, profile)
         };
@@ -137,7 +136,7 @@ impl Pipeline {
         if is_holder(&profile) {
             Ok(profile)
         } else {
-            Err(self.owners.denial(agent, profile.holders.owner, signer, None).into())
+            Err(self.bad_signature(agent, profile.holders.owner, signer, None))
         }
     }
 }
