@@ -68,8 +68,8 @@ impl Notes {
     }
 
     pub(super) fn shown(&mut self, profile: &OwnerProfile) {
-        self.tier = Some(profile.grade().tier);
-        self.allowance = Some(profile.allowance());
+        self.tier = Some(profile.grade.tier);
+        self.allowance = Some(profile.allowance);
     }
 
     pub(super) fn admitted(&mut self, permit: &Permit) {

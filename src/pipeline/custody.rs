@@ -207,7 +207,7 @@ impl Pipeline {
         change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
         counted: &mut Vec<KeyBudget>,
     ) -> Result<(T, Allowance), Refusal> {
-        order.by.get_or_init(|| proof.by());
+        order.by.get_or_init(|| proof.by);
         let (client, agent, nonce) = (order.client, proof.agent(), order.signed.nonce);
         let (store, quota) = (&self.ports.store, self.rules.key_management);
         if budget == KeyBudget::Revocations {
@@ -223,9 +223,9 @@ impl Pipeline {
             }
             (verdict, _) => allowance(quota, Some(agent), verdict)?, // 429
         };
-        let (made, change) = change(proof.by().signer)?;
+        let (made, change) = change(proof.by.signer)?;
         if let Some(recorder) = order.recorder {
-            recorder.begin(agent, proof.by()).await?; // 500
+            recorder.begin(agent, proof.by).await?; // 500
         }
         match store.change_key(agent, order.signed.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),

@@ -38,7 +38,7 @@ impl Pipeline {
         ask: &Ask<'_>,
     ) -> Result<Arc<TrustProfile>, Refusal> {
         let ended = || Refusal::from(Denial::InvalidApiKey { agent: ask.credential.named_agent() });
-        let (Proof::Key(digest), Some(signer)) = (principal.proof(), principal.key_signer()) else {
+        let (Proof::Key(digest), Some(signer)) = (&principal.proof, principal.key_signer) else {
             return Err(ended());
         };
         let is_due = matches!(self.rereads.peek(digest, REREADS, || self.now()), Verdict::Admitted { .. });
@@ -51,7 +51,7 @@ impl Pipeline {
             return Err(ended());
         }
         let latest = self.ports.chain.latest_profile(principal.agent(), ask.access.parts);
-        let latest = principal.read_time().bound(&self.ports, latest).await?;
+        let latest = principal.read_time.bound(&self.ports, latest).await?;
         latest.filter(|profile| !self.has_ended(Some(signer), profile)).ok_or_else(ended)
     }
 }

@@ -184,7 +184,7 @@ impl Pipeline {
     /// A key that was replaced through another process may still have been found here. Its holder is told only that the key
     /// is invalid, and learns nothing of the agent.
     async fn unless_revoked(&self, principal: &Principal, ask: &Ask<'_>, refusal: Refusal) -> Refusal {
-        let Proof::Key(digest) = principal.proof() else { return message::of_credential(ask, refusal) };
+        let Proof::Key(digest) = &principal.proof else { return message::of_credential(ask, refusal) };
         match self.ports.store.is_current(principal.agent(), digest).await {
             Ok(true) => refusal,
             Ok(false) => Denial::InvalidApiKey { agent: ask.credential.named_agent() }.into(),

@@ -37,7 +37,7 @@ pub(super) struct Signed<'a> {
 #[derive(Debug)]
 pub(super) struct HolderProof {
     agent: AgentId,
-    by: Signatory,
+    pub(super) by: Signatory,
 }
 
 /// Who signed, as owner or as wallet, and whose the agent is.
@@ -59,10 +59,6 @@ impl Signed<'_> {
 impl HolderProof {
     pub(super) const fn agent(&self) -> AgentId {
         self.agent
-    }
-
-    pub(super) const fn by(&self) -> Signatory {
-        self.by
     }
 }
 

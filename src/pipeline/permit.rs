@@ -6,7 +6,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
 use crate::domain::nonce::Nonce;
 use crate::domain::profile::TrustProfile;
-use crate::domain::quota::{Allowance, RetryAfter};
+use crate::domain::quota::Allowance;
 use crate::domain::tier::Tier;
 use crate::domain::tiers::Grade;
 use crate::pipeline::Pipeline;
@@ -63,16 +63,19 @@ impl Pipeline {
     pub(super) async fn meter(&self, standing: Standing, ask: &Ask<'_>) -> Result<Permit, Refusal> {
         let (principal, quota) = (standing.principal(), standing.quota());
         let agent = principal.agent();
-        let admission = self.ports.store.admit(agent, &ask.access.scope, quota, principal.proof()).await?;
+        let admission = self.ports.store.admit(agent, &ask.access.scope, quota, &principal.proof).await?;
         match admission {
             Admission::Admitted { remaining } => Ok(Permit {
                 agent,
-                grade: standing.grade(),
+                grade: standing.grade,
                 allowance: Allowance { limit: quota.limit, remaining },
-                endpoint_mismatch: standing.endpoint_mismatch(),
-                profile: standing.into_profile(),
+                endpoint_mismatch: standing.endpoint_mismatch,
+                profile: standing.profile,
             }),
-            Admission::Limited { retry_after } => Err(limited(&standing, retry_after).into()),
+            Admission::Limited { retry_after } => {
+                let (tier, limit) = (Some(standing.tier()), quota.limit);
+                Err(Denial::RateLimited { agent: Some(agent), tier, limit, retry_after }.into())
+            }
             Admission::KeyRevoked => {
                 Err(Denial::InvalidApiKey { agent: ask.credential.named_agent() }.into())
             }
@@ -84,15 +87,6 @@ impl Pipeline {
             }
             .into()),
         }
-    }
-}
-
-fn limited(standing: &Standing, retry_after: RetryAfter) -> Denial {
-    Denial::RateLimited {
-        agent: Some(standing.principal().agent()),
-        tier: Some(standing.tier()),
-        limit: standing.quota().limit,
-        retry_after,
     }
 }
 

@@ -21,40 +21,20 @@ use crate::ports::store::{KeyOwner, Proof};
 #[derive(Debug)]
 pub(super) struct Principal {
     agent: AgentId,
-    proof: Proof,
-    signer: Option<Address>,
-    key_signer: Option<Address>,
-    declared_origin: Option<WebOrigin>,
-    read_time: ReadTime,
+    pub(super) proof: Proof,
+    /// The holder who signed, when a signature was the credential.
+    pub(super) signer: Option<Address>,
+    /// The account that signed for the key, when the key is good only while that account holds the agent.
+    pub(super) key_signer: Option<Address>,
+    /// The web origin declared for the key, when a key was the credential.
+    pub(super) declared_origin: Option<WebOrigin>,
+    /// Until when the chain may be read on its behalf.
+    pub(super) read_time: ReadTime,
 }
 
 impl Principal {
     pub(super) const fn agent(&self) -> AgentId {
         self.agent
-    }
-
-    pub(super) const fn proof(&self) -> &Proof {
-        &self.proof
-    }
-
-    /// The holder who signed, when a signature was the credential.
-    pub(super) const fn signer(&self) -> Option<Address> {
-        self.signer
-    }
-
-    /// The account that signed for the key, when the key is good only while that account holds the agent.
-    pub(super) const fn key_signer(&self) -> Option<Address> {
-        self.key_signer
-    }
-
-    /// Until when the chain may be read on its behalf.
-    pub(super) const fn read_time(&self) -> ReadTime {
-        self.read_time
-    }
-
-    /// The web origin declared for the key, when a key was the credential.
-    pub(super) const fn declared_origin(&self) -> Option<&WebOrigin> {
-        self.declared_origin.as_ref()
     }
 }
 
@@ -93,7 +73,7 @@ impl Pipeline {
                 Ok(Principal {
                     agent: proof.agent(),
                     proof: Proof::Nonce(signed.claim()),
-                    signer: Some(proof.by().signer),
+                    signer: Some(proof.by.signer),
                     key_signer: None,
                     declared_origin: None,
                     read_time,

@@ -28,36 +28,20 @@ pub(super) const READERS_MAX: usize = 16_384;
 #[derive(Debug)]
 pub struct OwnerProfile {
     agent: AgentId,
-    profile: Arc<TrustProfile>,
-    grade: Grade,
-    has_key: bool,
-    allowance: Allowance,
+    /// The values of the registries.
+    pub profile: Arc<TrustProfile>,
+    /// Its tier, and what gave it.
+    pub grade: Grade,
+    /// True if it has an active key.
+    pub has_key: bool,
+    /// The rest of the client's reads of this agent.
+    pub allowance: Allowance,
 }
 
 impl OwnerProfile {
     /// The agent.
     pub const fn agent(&self) -> AgentId {
         self.agent
-    }
-
-    /// The values of the registries.
-    pub fn profile(&self) -> &TrustProfile {
-        &self.profile
-    }
-
-    /// Its tier, and what gave it.
-    pub const fn grade(&self) -> Grade {
-        self.grade
-    }
-
-    /// True if it has an active key.
-    pub const fn has_key(&self) -> bool {
-        self.has_key
-    }
-
-    /// The rest of the client's reads of this agent.
-    pub const fn allowance(&self) -> Allowance {
-        self.allowance
     }
 }
 
@@ -84,7 +68,7 @@ impl Pipeline {
         let proof = self.prove(signed).await?; // 400 timestamp, 404, 401, 503
         let agent = proof.agent();
         let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()))?;
-        let signers = (Some(proof.by().signer), None);
+        let signers = (Some(proof.by.signer), None);
         let profile = self.profile_of(agent, signers, (Parts::Whole, read_time)).await?; // 404, 401, 503
         let seen = self.ports.store.status(client, agent, self.rules.key_management).await?; // 500
         let grade = self.rules.tiers.grade(agent, &profile);

@@ -25,10 +25,10 @@ use crate::ports::chain::Parts;
 #[derive(Debug)]
 pub struct Standing {
     principal: Principal,
-    profile: Arc<TrustProfile>,
-    grade: Grade,
+    pub(super) profile: Arc<TrustProfile>,
+    pub(super) grade: Grade,
     quota: Quota,
-    endpoint_mismatch: bool,
+    pub(super) endpoint_mismatch: bool,
     pub(super) deposit: Option<Box<Deposit>>,
 }
 
@@ -42,33 +42,21 @@ impl Standing {
         &self.principal
     }
 
-    pub(super) fn into_profile(self) -> Arc<TrustProfile> {
-        self.profile
-    }
-
     /// Its tier.
     pub const fn tier(&self) -> Tier {
         self.grade.tier
-    }
-
-    pub(super) const fn grade(&self) -> Grade {
-        self.grade
     }
 
     /// Its quota at the listener that was asked.
     pub const fn quota(&self) -> Quota {
         self.quota
     }
-
-    pub(super) const fn endpoint_mismatch(&self) -> bool {
-        self.endpoint_mismatch
-    }
 }
 
 impl Pipeline {
     pub(super) async fn stand(&self, principal: Principal, ask: &Ask<'_>) -> Result<Standing, Refusal> {
-        let (agent, time) = (principal.agent(), principal.read_time());
-        let signers = (principal.signer(), principal.key_signer());
+        let (agent, time) = (principal.agent(), principal.read_time);
+        let signers = (principal.signer, principal.key_signer);
         let profile = match self.profile_of(agent, signers, (ask.access.parts, time)).await {
             // Boxed: a key whose signer holds the agent carries no room for a read along.
             Ok(profile) if self.has_ended(signers.1, &profile) => {
@@ -96,7 +84,7 @@ impl Pipeline {
         ask: &Ask<'_>,
     ) -> Result<(Grade, Quota, bool), Refusal> {
         let (grade, quota) = judge(&self.rules.tiers, ask.access, principal.agent(), profile)?;
-        let endpoint_mismatch = endpoint::mismatch(principal.declared_origin(), ask.origin.as_ref());
+        let endpoint_mismatch = endpoint::mismatch(principal.declared_origin.as_ref(), ask.origin.as_ref());
         if endpoint_mismatch && ask.access.denies_endpoint_mismatch {
             return Err(Denial::EndpointMismatch { agent: principal.agent() }.into());
         }

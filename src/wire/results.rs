@@ -151,13 +151,13 @@ impl VerificationResults {
 /// 200 of `POST /profile`, read at this time.
 pub(crate) fn owner_profile(read: &OwnerProfile, read_at: UnixSeconds) -> Answer {
     let result = ProfileResult {
-        agent: AgentPart::new((read.agent(), read.grade()), read.profile()),
-        organizations: organizations(read.profile()),
-        has_key: read.has_key(),
+        agent: AgentPart::new((read.agent(), read.grade), &read.profile),
+        organizations: organizations(&read.profile),
+        has_key: read.has_key,
         timestamp: read_at.0,
     };
     let mut headers = HeaderMap::with_capacity(6);
-    write_allowance(&mut headers, read.allowance());
+    write_allowance(&mut headers, read.allowance);
     json(StatusCode::OK, headers, &result)
 }
 

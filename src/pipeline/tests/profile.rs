@@ -62,9 +62,9 @@ async fn timestamp_then_owner_then_signer_then_profile_then_key() {
     assert_eq!(verdict(&ask(&scene, 1).await), "500 store");
     *scene.store.broken.lock() = None;
     let shown = ask(&scene, 1).await.unwrap();
-    assert_eq!((shown.agent(), shown.grade().tier.number(), shown.has_key()), (agent(7), 0, false));
+    assert_eq!((shown.agent(), shown.grade.tier.number(), shown.has_key), (agent(7), 0, false));
     scene.key(None).await;
-    assert!(ask(&scene, 1).await.unwrap().has_key());
+    assert!(ask(&scene, 1).await.unwrap().has_key);
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn sixty_reads_a_minute_for_each_client_and_agent_and_then_no_call() {
         assert_eq!(verdict(&ask(&scene, 2).await), "401 signature", "strangers use nothing up");
     }
     for left in (0..READS.limit).rev() {
-        let allowance = ask(&scene, 1).await.unwrap().allowance();
+        let allowance = ask(&scene, 1).await.unwrap().allowance;
         assert_eq!((allowance.limit, allowance.remaining), (60, left));
         scene.clock.advance_micros(1_003);
     }
