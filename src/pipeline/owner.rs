@@ -14,7 +14,7 @@ use crate::domain::nonce::Nonce;
 use crate::domain::signature::SignatureBytes;
 use crate::pipeline::Pipeline;
 use crate::pipeline::credential::{ProfileRead, SignedRequest};
-use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
+use crate::pipeline::read_time::ReadTime;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::Asker;
 
@@ -134,7 +134,7 @@ impl Pipeline {
         let recovered_signer = signed.signer();
         let is_vouched = recovered_signer.is_some_and(|signer| self.was_heard(agent, signer));
         let asker = if is_vouched { Asker::Vouched } else { Asker::Stranger };
-        let time = ReadTime::of(&*ports.clock, READS_TIME_MAX);
+        let time = ReadTime::begin(ports);
         let not_found = Denial::AgentNotFound { agent };
         // Reads of the holders alone are shared by all who wait for them.
         if is_vouched || !asks_contracts {

@@ -13,7 +13,7 @@ use crate::pipeline::Pipeline;
 use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::failures::Deposit;
 use crate::pipeline::owner::Signed;
-use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
+use crate::pipeline::read_time::ReadTime;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::store::{KeyOwner, Proof};
 
@@ -68,7 +68,7 @@ impl Pipeline {
             Credential::Signature(signed) => {
                 let message = self.verification(signed);
                 *deposit = self.check_budget(ask.client, &message)?;
-                let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
+                let read_time = ReadTime::begin(&self.ports);
                 let proof = self.prove(&message).await?;
                 Ok(Principal {
                     agent: proof.agent(),
@@ -80,7 +80,7 @@ impl Pipeline {
                 })
             }
             Credential::Messages(signed) => {
-                let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
+                let read_time = ReadTime::begin(&self.ports);
                 // Boxed: no other credential carries the room for it along.
                 let proof = Box::pin(self.prove_message(ask, signed, (deposit, read_time))).await?;
                 Ok(Principal {

@@ -14,7 +14,7 @@ use crate::pipeline::Pipeline;
 use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::ProfileRead;
 use crate::pipeline::owner::Signed;
-use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
+use crate::pipeline::read_time::ReadTime;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::Parts;
 
@@ -64,7 +64,7 @@ impl Pipeline {
         let reader = (client, signed.agent);
         let now = || self.ports.clock.monotonic_micros();
         allowance(READS, Some(signed.agent), self.profile_reads.peek(&reader, READS, now))?; // 429
-        let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
+        let read_time = ReadTime::begin(&self.ports);
         let proof = self.prove(signed).await?; // 400 timestamp, 404, 401, 503
         let agent = proof.agent();
         let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()))?;

@@ -9,10 +9,9 @@ use tokio::time::timeout;
 
 use crate::pipeline::Ports;
 use crate::ports::chain::ChainFault;
-use crate::ports::clock::Clock;
 
-/// As long as one read may take by itself (`chain::reader`).
-pub(super) const READS_TIME_MAX: Duration = Duration::from_secs(6);
+/// As long as one read may take by itself (`chain::reader`), in microseconds.
+const READS_MICROS_MAX: u64 = 6_000_000;
 
 /// Until when a request may read, in monotonic microseconds. `None`: it makes one read, whose time begins when it waits.
 #[derive(Debug, Clone, Copy)]
@@ -23,8 +22,8 @@ impl ReadTime {
     pub(super) const OF_ONE_READ: Self = Self(None);
 
     /// It begins now.
-    pub(super) fn of(clock: &dyn Clock, limit: Duration) -> Self {
-        Self(Some(after(clock, limit)))
+    pub(super) fn begin(ports: &Ports) -> Self {
+        Self(Some(ports.clock.monotonic_micros().saturating_add(READS_MICROS_MAX)))
     }
 
     /// The read's answer, or a fault when the time is over first.
@@ -33,12 +32,10 @@ impl ReadTime {
         ports: &Ports,
         read: BoxFuture<'_, Result<T, ChainFault>>,
     ) -> Result<T, ChainFault> {
-        let until_micros = self.0.unwrap_or_else(|| after(&*ports.clock, READS_TIME_MAX));
-        let left = Duration::from_micros(until_micros.saturating_sub(ports.clock.monotonic_micros()));
-        timeout(left, read).await.unwrap_or_else(|_| Err(ports.chain.out_of_time()))
+        let now = ports.clock.monotonic_micros();
+        let left_micros = self.0.map_or(READS_MICROS_MAX, |until_micros| until_micros.saturating_sub(now));
+        timeout(Duration::from_micros(left_micros), read)
+            .await
+            .unwrap_or_else(|_| Err(ports.chain.out_of_time()))
     }
-}
-
-fn after(clock: &dyn Clock, limit: Duration) -> u64 {
-    clock.monotonic_micros().saturating_add(u64::try_from(limit.as_micros()).unwrap_or(u64::MAX))
 }

@@ -1,7 +1,6 @@
 //! A fault of chain or store is never an admission, and never a verdict about the agent.
 
 use std::future::{pending, ready};
-use std::time::Duration;
 
 use super::{Reported, Scene, agent, client, verdict};
 use crate::pipeline::credential::Credential;
@@ -54,7 +53,8 @@ async fn a_chain_that_fails_admits_nobody_and_recovers() {
 async fn a_read_beyond_the_requests_time_is_a_fault_and_one_that_needs_none_is_answered() {
     let scene = Scene::new();
     let ports = &scene.pipeline.ports;
-    let over = ReadTime::of(&*ports.clock, Duration::ZERO);
+    let over = ReadTime::begin(ports);
+    scene.clock.advance_secs(6);
     let fault = over.bound::<()>(ports, Box::pin(pending())).await.unwrap_err();
     assert_eq!(fault.cause.to_string(), "out of time");
     assert_eq!(over.bound(ports, Box::pin(ready(Ok(7)))).await.unwrap(), 7);
