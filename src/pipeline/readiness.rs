@@ -162,7 +162,11 @@ impl Readiness {
     ) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let health = health(name, probe()).await;
+            let health: Health = match timeout(PROBE_TIME_MAX, probe()).await {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(fault)) => Err(Arc::new(fault)),
+                Err(_) => Err(Arc::new(Silence::Silent(name))),
+            };
             let found = Found { health, at_micros: self.clock.monotonic_micros() };
             self.known.send_modify(|known| {
                 let place = place(known);
@@ -185,16 +189,5 @@ fn note_change(kind: &str, last: Option<&Found>, health: &Health) {
     match now {
         Some(fault) => tracing::error!(kind, "not ready: {fault}"),
         None => tracing::info!(kind, "is well again"),
-    }
-}
-
-async fn health<F: Error + Send + Sync + 'static>(
-    name: &'static str,
-    probe: impl Future<Output = Result<(), F>>,
-) -> Health {
-    match timeout(PROBE_TIME_MAX, probe).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(fault)) => Err(Arc::new(fault)),
-        Err(_) => Err(Arc::new(Silence::Silent(name))),
     }
 }
