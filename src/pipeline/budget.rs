@@ -19,22 +19,19 @@ impl Pipeline {
         quota: Quota,
     ) -> Result<Allowance, Refusal> {
         let budget = Budget::Route((client, route.clone()));
-        allowance(quota, None, self.ports.store.count(&budget, quota).await?)
+        Ok(allowance(quota, None, self.ports.store.count(&budget, quota).await?)?)
     }
 }
 
 /// The rest of a client's budget, which may be one for an agent.
-pub(super) fn allowance(
-    quota: Quota,
-    agent: Option<AgentId>,
-    verdict: Verdict,
-) -> Result<Allowance, Refusal> {
-    let limit = quota.limit;
+pub(super) fn allowance(quota: Quota, agent: Option<AgentId>, verdict: Verdict) -> Result<Allowance, Denial> {
     match verdict {
-        Verdict::Admitted { remaining } => Ok(Allowance { limit, remaining }),
-        Verdict::Limited { retry_after_micros } => {
-            let retry_after = RetryAfter::from_micros(retry_after_micros);
-            Err(Denial::RateLimited { agent, tier: None, limit, retry_after }.into())
-        }
+        Verdict::Admitted { remaining } => Ok(Allowance { limit: quota.limit, remaining }),
+        Verdict::Limited { retry_after_micros } => Err(limited(agent, quota, retry_after_micros)),
     }
+}
+
+pub(super) fn limited(agent: Option<AgentId>, quota: Quota, retry_after_micros: u64) -> Denial {
+    let retry_after = RetryAfter::from_micros(retry_after_micros);
+    Denial::RateLimited { agent, tier: None, limit: quota.limit, retry_after }
 }

@@ -18,8 +18,8 @@ use tokio::time::timeout;
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
-use crate::domain::quota::{Quota, RetryAfter};
-use crate::domain::window::Verdict;
+use crate::domain::quota::Quota;
+use crate::pipeline::budget::{allowance, limited};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
 use crate::sharded::counts::{Counted, Counts, SHARE};
@@ -43,10 +43,10 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
 /// The budget of refused credentials per client.
 pub(crate) struct FailureBudget {
     limit: Option<Quota>,
-    clients: Meters<ClientNet>,
+    pub(super) clients: Meters<ClientNet>,
     deposits: Arc<Counts<ClientNet>>,
     look_ups: Semaphore,
-    owners: Semaphore,
+    pub(super) owners: Semaphore,
     waiting: Semaphore,
     waiters: Arc<Counts<ClientNet>>,
     clock: Arc<dyn Clock>,
@@ -88,10 +88,8 @@ impl FailureBudget {
 
     /// How many more refused credentials the client may send; those under way are not counted.
     fn left(&self, client: ClientNet, agent: Option<AgentId>, quota: Quota) -> Result<u32, Denial> {
-        match self.clients.peek(&client, quota, || self.clock.monotonic_micros()) {
-            Verdict::Admitted { remaining } => Ok(remaining.saturating_add(1)),
-            Verdict::Limited { retry_after_micros } => Err(limited(agent, quota, retry_after_micros)),
-        }
+        let verdict = self.clients.peek(&client, quota, || self.clock.monotonic_micros());
+        allowance(quota, agent, verdict).map(|allowance| allowance.remaining.saturating_add(1))
     }
 
     /// Takes a deposit, if there is a limit. Denies a client that has as many under way as its budget has left: looked up
@@ -120,16 +118,8 @@ impl FailureBudget {
         self.stand_in_line(client, &self.look_ups, &denial).await.map(Some)
     }
 
-    /// Waits for a place to have an agent's owner read for a client over budget. Denies it if too many wait, or for too long.
-    pub(super) async fn owner_place(
-        &self,
-        client: ClientNet,
-        denial: &Denial,
-    ) -> Result<SemaphorePermit<'_>, Denial> {
-        self.stand_in_line(client, &self.owners, denial).await
-    }
-
-    async fn stand_in_line<'a>(
+    /// Waits for one of these places. Denies a client if too many wait, or for too long.
+    pub(super) async fn stand_in_line<'a>(
         &self,
         client: ClientNet,
         places: &'a Semaphore,
@@ -160,17 +150,6 @@ impl FailureBudget {
             _ => {}
         }
     }
-
-    /// How many clients are counted.
-    pub(super) fn clients(&self) -> usize {
-        self.clients.len()
-    }
-
-    pub(super) fn sweep(&self) {
-        if let Some(quota) = self.limit {
-            self.clients.sweep(quota.window_micros, self.clock.monotonic_micros());
-        }
-    }
 }
 
 impl Drop for Deposit {
@@ -185,11 +164,6 @@ impl fmt::Debug for Deposit {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deposit").field("client", &self.client).finish_non_exhaustive()
     }
-}
-
-fn limited(agent: Option<AgentId>, quota: Quota, retry_after_micros: u64) -> Denial {
-    let retry_after = RetryAfter::from_micros(retry_after_micros);
-    Denial::RateLimited { agent, tier: None, limit: quota.limit, retry_after }
 }
 
 const fn is_refused_credential(denial: &Denial) -> bool {

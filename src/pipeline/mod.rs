@@ -194,12 +194,12 @@ impl Pipeline {
 
     /// Drops windows of clients that are idle. To be called now and then.
     pub fn sweep(&self) {
-        self.failures.sweep();
         let now_micros = self.now();
         self.unproven.sweep(self.rules.key_management.window_micros, now_micros);
         self.profile_reads.sweep(READS.window_micros, now_micros);
         self.rereads.sweep(REREADS.window_micros, now_micros);
         if let Some(quota) = self.rules.failures {
+            self.failures.clients.sweep(quota.window_micros, now_micros);
             self.status_reads.sweep(quota.window_micros, now_micros);
         }
     }
@@ -210,7 +210,7 @@ impl Pipeline {
 
     /// How many clients are counted for bad credentials.
     pub fn failing_clients(&self) -> usize {
-        self.failures.clients()
+        self.failures.clients.len()
     }
 
     /// The domain of signatures, and the window of their timestamps.
