@@ -72,7 +72,7 @@ impl App {
             discovery: Arc::clone(&self.discovery),
             console: settings.console.clone(),
             signing_chain_id: settings.signature.chain_id,
-            issuer: Arc::clone(self.tenants.issuer()),
+            issuer: Arc::clone(&self.tenants.issuer),
             trusted_proxies: settings.listen.client_proxies(),
             audit: self.audit.clone(),
             tracer: self.tracer.clone(),
@@ -89,10 +89,10 @@ impl App {
         }
         let gateway = self.gateway("gateway", self.descriptors.requests, None, settings)?;
         let process = &mut self.process;
-        let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&process.clock));
+        let (table, clock) = (Arc::clone(&self.tenants.table), Arc::clone(&process.clock));
         let watch = Arc::new(Watch::new(table, clock));
         process.supervise("upstreams", move || Arc::clone(&watch).run());
-        let library = LibraryDoor::new(Arc::clone(&gateway), process.configuration());
+        let library = LibraryDoor::new(Arc::clone(&gateway), &process.configuration);
         let (mut pools, workers) = (Vec::new(), workers(settings));
         let idle_max = self.descriptors.idle / workers;
         let door = || {
@@ -116,7 +116,7 @@ impl App {
         let secrets = authz.secret_file.clone().map(|path| files::secret(&SecretSource::File(path)));
         let secrets = secrets.transpose().map_err(StartError::from)?;
         let secrets = secrets.map(|secrets| secrets.reveal().lines().filter_map(tenant_secret).collect());
-        let tls = self.tenants.authz_certificates().map(|store| {
+        let tls = self.tenants.authz_certificates.as_ref().map(|store| {
             let ca = authz.client_ca.as_deref();
             server_config(store, Protocols::Http1OrHttp2, ca).map_err(|problems| problems.join("; "))
         });
@@ -153,7 +153,7 @@ impl App {
             listener,
             verify_time_max,
         };
-        let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&self.process.clock));
+        let (table, clock) = (Arc::clone(&self.tenants.table), Arc::clone(&self.process.clock));
         let pipeline = Arc::clone(&self.pipeline);
         Ok(Arc::new(Gateway::new(table, pipeline, rules, clock, &self.os, &self.process.metrics)?))
     }

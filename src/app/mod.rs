@@ -36,7 +36,6 @@ use crate::app::overview::Overview;
 use crate::app::process::Process;
 use crate::app::reload::Reloader;
 use crate::app::source::Source;
-use crate::app::store::Opened;
 use crate::app::tenants::{Tenants, emptiness};
 use crate::app::threads::end_of;
 use crate::bots::Bots;
@@ -95,7 +94,7 @@ impl App {
         handover: Handover,
     ) -> Result<Self, StartError> {
         let settings = &loaded.settings;
-        if let Some(why) = emptiness(loaded, source.path()) {
+        if let Some(why) = emptiness(loaded, &source.path) {
             return Err(why.to_string().into());
         }
         let descriptors = Descriptors::planned(settings)?;
@@ -110,22 +109,22 @@ impl App {
         let tenants = Tenants::new(source, settings, &clock, Arc::new(os), &metrics)?;
         let tenants = Arc::new(tenants);
         let now = Arc::clone(&clock);
-        metrics.at_scrape_from(tenants.table(), move |families, table| {
+        metrics.at_scrape_from(&tenants.table, move |families, table| {
             table.load().show(families, now.monotonic_micros());
         });
         let chain_threads = chain::start_threads(workers(settings))?;
-        chain_threads.block_on(resolve_new_names(&tenants.table().load()));
+        chain_threads.block_on(resolve_new_names(&tenants.table.load()));
         let bots = chain::bots(settings, &clock, &metrics, &chain_threads)?;
         let reader = Arc::new(chain::reader(settings, &clock, &metrics, &chain_threads)?);
         let follower = Arc::new(reader.follower());
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents);
         let chain: Arc<dyn Chain> = reader;
-        let Opened { store, writer_ended } = store::open(settings, &clock, &metrics)?;
+        let (store, writer_ended) = store::open(settings, &clock, &metrics)?;
         let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&clock), &metrics));
         let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
         let readiness = Arc::new(readiness);
         let ports = Ports { chain, store, clock: Arc::clone(&clock), entropy: Arc::new(os) };
-        let pipeline = Arc::new(Pipeline::new(ports, rules(settings, tenants.agents().clone())));
+        let pipeline = Arc::new(Pipeline::new(ports, rules(settings, tenants.agents.clone())));
         metrics.count_entries("failing_clients", &pipeline, Pipeline::failing_clients);
         let overview = Arc::new(Overview::new(Arc::clone(&tenants), loaded, Arc::clone(&clock)));
         let reloader = Reloader::new(
@@ -144,7 +143,7 @@ impl App {
         });
         let untraced = |why| format!("cannot trace requests: {why}");
         let tracer = tracer.transpose().map_err(untraced)?.map(Arc::new);
-        let certificates = tenants.certificates().cloned();
+        let certificates = tenants.certificates.clone();
         let lifecycle = Lifecycle::new(settings.shutdown, Some(Arc::clone(&readiness)), handover, early);
         let process = Process::new(clock, metrics, certificates, descriptors.idle, lifecycle);
         let mut app = Self {

@@ -40,7 +40,7 @@ pub(crate) async fn ask(
     let clock: Arc<dyn Clock> = Arc::new(Os::new());
     let metrics = Metrics::new()?;
     let tenants = Tenants::new(source, settings, &clock, Arc::new(Os::new()), &metrics)?;
-    let table = tenants.table().load_full();
+    let table = tenants.table.load_full();
     let mut readers = Vec::new();
     for url in &settings.chain.pool.urls {
         let mut alone = settings.clone();
@@ -58,7 +58,7 @@ pub(crate) async fn ask(
         if settings.tiers.sources.stakes.is_some() {
             findings.push(of_token(settings, in_time(told(reader.stake_token())).await));
         }
-        let graded_by = Tiers::new(settings.tiers.sources.clone(), tenants.agents().clone());
+        let graded_by = Tiers::new(settings.tiers.sources.clone(), tenants.agents.clone());
         findings.push(of_agent(settings, &graded_by, reader, agent).await);
     }
     let part = match &settings.store {

@@ -112,7 +112,7 @@ fn in_force_now(former: &[Value], read: Vec<Value>, refused: &[Refused]) -> Vec<
 
 impl Facts for Overview {
     fn status(&self) -> Json {
-        let table = self.tenants.table().load();
+        let table = self.tenants.table.load();
         let now = self.clock.monotonic_micros();
         let mut busiest: Vec<&Arc<Site>> = table.sites().iter().collect();
         busiest.sort_by_cached_key(|site| Reverse(site.requests()));

@@ -10,7 +10,7 @@ use pingora::server::configuration::ServerConf;
 use socket2::Socket;
 use tokio::runtime::Builder;
 
-use crate::app::error::{CannotListen, RunError, StartError};
+use crate::app::error::{RunError, StartError};
 use crate::app::lifecycle::Lifecycle;
 use crate::app::threads::{Part, ThreadEnd, Threads};
 use crate::ports::clock::Clock;
@@ -27,12 +27,15 @@ use crate::tls::listener::{Protocols, ServerTls, server_config};
 /// How many addresses of upstreams one request may try. Tenants set a lower limit of upstreams of their own.
 const TRIES_MAX: usize = 256;
 
+/// The advice where a socket for the same port was handed over for another listener or for none.
+const ONE_ADDRESS: &str = "write one address in the configuration and in tiergate.socket";
+
 /// How many threads run background tasks.
 const BACKGROUND_THREADS: usize = 2;
 
 /// A process that does not serve yet.
 pub(super) struct Process {
-    configuration: Arc<ServerConf>,
+    pub(super) configuration: Arc<ServerConf>,
     tasks: Vec<Task>,
     /// By the names of the threads.
     threads: BTreeMap<&'static str, Vec<Thread>>,
@@ -122,10 +125,6 @@ impl Process {
         }
     }
 
-    pub(super) const fn configuration(&self) -> &Arc<ServerConf> {
-        &self.configuration
-    }
-
     /// Adds a background task: one that ends before the process does is begun anew.
     pub(super) fn supervise<F>(&mut self, name: &'static str, begin: impl Fn() -> F + Send + Sync + 'static)
     where
@@ -167,10 +166,12 @@ impl Process {
         let limits = Limits::new(listening.name, listening.connections_max, listening.rules, &self.metrics);
         let mut workers: Vec<Vec<Socket>> = (0..listening.workers).map(|_| Vec::new()).collect();
         for &address in listening.addresses {
-            let key = || format!("listen.{}", listening.name);
-            let taken = self.take(address, &mut workers);
-            let held = || self.lifecycle.handover.at_port(address.port());
-            taken.map_err(|cause| CannotListen { key: key(), address, held: held(), cause })?;
+            self.take(address, &mut workers).map_err(|cause| {
+                let held = self.lifecycle.handover.at_port(address.port());
+                let advice = held.map(|held| format!("; a socket at {held} was handed over: {ONE_ADDRESS}"));
+                let advice = advice.unwrap_or_default();
+                format!("cannot listen on {address} (listen.{}): {cause}{advice}", listening.name)
+            })?;
         }
         let threads = self.threads.entry(listening.threads).or_default();
         threads.resize_with(threads.len().max(listening.workers), || Thread::new(self.metrics.clone()));

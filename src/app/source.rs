@@ -9,11 +9,12 @@ use crate::files::Seen;
 
 /// A configuration file with the environment over it.
 pub(crate) struct Source {
-    path: PathBuf,
+    /// Where the file is.
+    pub(crate) path: PathBuf,
     /// Of the environment, by name.
     overrides: Vec<(String, String)>,
     /// As the files were before they were first read.
-    first: Fingerprint,
+    pub(super) first: Fingerprint,
 }
 
 /// What files looked like: equal when none of them has been written, exchanged or removed.
@@ -40,15 +41,6 @@ impl Source {
     /// Reads them where nothing is in force, and notes so many values.
     pub(crate) fn survey(&self, values_max: usize) -> Survey {
         Survey::over(&self.path, self.overrides.iter().cloned(), values_max, None, &mut Nobody)
-    }
-
-    /// Where the file is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) const fn first(&self) -> Fingerprint {
-        self.first
     }
 
     pub(super) fn now(&self) -> Fingerprint {
@@ -87,8 +79,8 @@ mod tests {
         let path = folder.path().join("tiergate.toml");
         fs::write(&path, "a").unwrap();
         let source = Source::at(&path);
-        assert_eq!(source.now(), source.first());
-        let mut last = source.first();
+        assert_eq!(source.now(), source.first);
+        let mut last = source.first;
         let tenants = folder.path().join("tenants.d");
         let mode = |mode| fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         let steps: [&dyn Fn(); 9] = [

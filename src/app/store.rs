@@ -18,12 +18,8 @@ use crate::store::redis::options::{Options, SentinelLogin, TlsFiles};
 use crate::store::redis::{self, RedisStore};
 use crate::telemetry::metrics::Metrics;
 
-/// An open store.
-pub(crate) struct Opened {
-    pub(crate) store: Arc<dyn Store>,
-    /// Closed once the thread that writes has ended, if the store has one.
-    pub(crate) writer_ended: Option<watch::Receiver<()>>,
-}
+/// A store, and, if a thread writes for it, a receiver that is closed once that has ended.
+type Opened = (Arc<dyn Store>, Option<watch::Receiver<()>>);
 
 /// Opens the store, or says why it can't be used. One that is on other machines need not answer yet. Blocks for as long as
 /// connecting to it may take.
@@ -52,8 +48,8 @@ pub(crate) fn open(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Metric
                 let size = i64::try_from(store.size()).unwrap_or(i64::MAX);
                 families.store_size.with_label_values::<&str>(&[]).set(size);
             });
-            let writer_ended = Some(store.writer_ended());
-            Opened { store, writer_ended }
+            let writer_ended = store.writer_ended.clone();
+            (store, Some(writer_ended))
         }
         StoreSettings::Redis(redis) => {
             let options = redis_options(settings, redis)?;
@@ -76,7 +72,7 @@ pub(crate) fn open(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Metric
                     families.store_replicas_missing.with_label_values::<&str>(&[]).set(missing.into());
                 }
             });
-            Opened { store, writer_ended: None }
+            (store, None)
         }
     })
 }

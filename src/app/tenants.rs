@@ -35,12 +35,17 @@ pub(crate) struct Tenants {
     at_start: Settings,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
-    table: Arc<LiveTable>,
-    certificates: Option<Arc<CertificateStore>>,
-    authz_certificates: Option<Arc<CertificateStore>>,
+    /// What requests are routed by.
+    pub(super) table: Arc<LiveTable>,
+    /// What clients are shown; `None` when no listener speaks TLS.
+    pub(super) certificates: Option<Arc<CertificateStore>>,
+    /// The certificates of the listener for other gateways; `None` in the clear.
+    pub(super) authz_certificates: Option<Arc<CertificateStore>>,
     facts: Facts,
-    issuer: Arc<LiveIssuer>,
-    agents: AgentList,
+    /// The issuer of assertions, if there is one.
+    pub(super) issuer: Arc<LiveIssuer>,
+    /// The agents that the operator lists.
+    pub(super) agents: AgentList,
     in_force: Mutex<InForce>,
     /// Every file with a certificate, a key or agents that was named by what was last read.
     certificate_files: Mutex<Vec<PathBuf>>,
@@ -175,31 +180,6 @@ impl Tenants {
         })
     }
 
-    /// What requests are routed by.
-    pub(crate) fn table(&self) -> &Arc<LiveTable> {
-        &self.table
-    }
-
-    /// What clients are shown; nothing when no listener speaks TLS.
-    pub(crate) fn certificates(&self) -> Option<&Arc<CertificateStore>> {
-        self.certificates.as_ref()
-    }
-
-    /// The certificates of the listener for other gateways; `None` in the clear.
-    pub(crate) fn authz_certificates(&self) -> Option<&Arc<CertificateStore>> {
-        self.authz_certificates.as_ref()
-    }
-
-    /// The issuer of assertions, if there is one.
-    pub(crate) fn issuer(&self) -> &Arc<LiveIssuer> {
-        &self.issuer
-    }
-
-    /// The agents that the operator lists.
-    pub(crate) const fn agents(&self) -> &AgentList {
-        &self.agents
-    }
-
     /// Reads everything again and puts in force what can be used. Or says why nothing has changed, and in each
     /// case how the files were before they were read. Blocks.
     pub(super) fn load_and_replace(&self) -> (Result<Applied, String>, [Fingerprint; 2]) {
@@ -275,7 +255,7 @@ impl Tenants {
 
     /// How the files were when what is in force at the start was read.
     pub(super) fn first_fingerprint(&self) -> [Fingerprint; 2] {
-        [self.source.first(), self.first_certificates]
+        [self.source.first, self.first_certificates]
     }
 
     /// How the files are. Blocks.

@@ -136,7 +136,7 @@ impl Config {
 pub(super) fn load(source: &Source) -> Result<Settings, Failure> {
     let (survey, all) = survey(source);
     let loaded = survey.loaded.filter(|_| !all.has_error());
-    Ok(loaded.ok_or_else(|| unusable(source.path(), &all))?.settings)
+    Ok(loaded.ok_or_else(|| unusable(&source.path, &all))?.settings)
 }
 
 /// The same for a process that is to serve: tenants that can't be served are left out. Other tools may mend or still have
@@ -147,21 +147,21 @@ pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failu
     let Survey { loaded, mut problems, files, is_read } = survey;
     let Some(loaded) = loaded else {
         problems.0.extend(unreadable_override());
-        let failure = unusable(source.path(), &problems);
+        let failure = unusable(&source.path, &problems);
         return Err(if is_read { failure } else { failure.with_code(1) });
     };
     if let Some(problem) = unreadable_override() {
-        return Err(unusable(source.path(), &Problems(vec![problem])));
+        return Err(unusable(&source.path, &Problems(vec![problem])));
     }
     let of_service = files.iter().filter(|named| !named.is_of_tenant());
     let of_files = of_service.flat_map(|named| named_files::problems(named, now));
     let of_files: Vec<Problem> = of_files.filter(|problem| !problem.is_warning).collect();
     if !of_files.is_empty() {
-        return Err(unusable(source.path(), &Problems(of_files)).with_code(1));
+        return Err(unusable(&source.path, &Problems(of_files)).with_code(1));
     }
     let Loaded { settings, refused, .. } = &loaded;
     let is_folder_lost = refused.iter().any(Refused::is_folder);
-    let is_nobody_served = emptiness(&loaded, source.path()).is_some();
+    let is_nobody_served = emptiness(&loaded, &source.path).is_some();
     if is_folder_lost || ((settings.gateway.strict_tenants || is_nobody_served) && !refused.is_empty()) {
         let lines: Vec<&str> = refused.iter().flat_map(|file| &file.problems).map(String::as_str).collect();
         let key = match (is_folder_lost, is_nobody_served) {

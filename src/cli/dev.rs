@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::app::dev::run_door;
-use crate::app::error::{CannotListen, StartError};
+use crate::app::error::StartError;
 use crate::app::handover::Handover;
 use crate::app::lifecycle::EarlySignals;
 use crate::app::source::{Source, environment};
@@ -218,12 +218,7 @@ fn warn_of_overrides() {
 
 /// Names the flag of an address in the place of its key.
 fn not_started(error: StartError) -> Failure {
-    match error.downcast_ref() {
-        Some(CannotListen { key, address, cause, .. }) => {
-            Failure::new(format!("cannot listen on {address} ({}): {cause}", key.replace("listen.", "--")))
-        }
-        None => Failure::new(error),
-    }
+    Failure::new(error.to_string().replace("(listen.", "(--"))
 }
 
 /// The configuration and the sample owners' keys, as files.

@@ -100,7 +100,7 @@ impl Explain {
         let is_shared = self.api_key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
         let store = is_shared.then(|| store::open(settings, &clock, &metrics));
         let store = store.transpose()?;
-        let store = store.as_ref().map(|opened| &*opened.store);
+        let store = store.as_ref().map(|(store, _)| &**store);
         let headers = self.headers()?;
         let (sources, list) = (&settings.tiers.sources, AgentList::default());
         if let Some(file) = &sources.list {

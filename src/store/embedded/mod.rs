@@ -100,8 +100,9 @@ pub struct EmbeddedStore {
     /// `None` only while the store is being dropped.
     queue: Option<mpsc::Sender<Queued>>,
     writer: Option<JoinHandle<()>>,
-    /// Closed once the writer has ended.
-    writer_ended: watch::Receiver<()>,
+    /// Closed once the thread that writes has ended. It ends with the store; if it panics it ends before, and every verb
+    /// fails from then on.
+    pub writer_ended: watch::Receiver<()>,
 }
 
 impl EmbeddedStore {
@@ -138,13 +139,6 @@ impl EmbeddedStore {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.shared.size.load(Ordering::Relaxed)
-    }
-
-    /// Closed once the thread that writes has ended. It ends with the store; if it panics it ends before, and every verb fails
-    /// from then on.
-    #[must_use]
-    pub fn writer_ended(&self) -> watch::Receiver<()> {
-        self.writer_ended.clone()
     }
 
     fn on(disk: Box<dyn Disk>, options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
