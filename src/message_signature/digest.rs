@@ -1,19 +1,17 @@
 //! `Content-Digest` (RFC 9530): what a body must hash to, checked while it passes.
 
+use std::fmt;
+
+use ring::digest::{Algorithm, Context, SHA256, SHA512};
 use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
-use sha2::{Digest, Sha256, Sha512};
 
 use crate::domain::signed_message::MessageRefusal;
 use crate::http1::fields::Fields;
 use crate::message_signature::combined;
 use crate::message_signature::profile::{CONTENT_DIGEST, FIELD_BYTES_MAX};
 
-/// A body that has to match its digests, of which at least one is known.
-#[derive(Debug)]
-pub(crate) struct BodyDigest {
-    sha256: Option<(Vec<u8>, Sha256)>,
-    sha512: Option<(Vec<u8>, Sha512)>,
-}
+/// A body that has to match its digests, of which at least one is known: the bytes of each, and its hasher.
+pub(crate) struct BodyDigest([Option<(Vec<u8>, Context)>; 2]);
 
 impl BodyDigest {
     /// The digests that a request announces; `None` if it announces none.
@@ -27,49 +25,36 @@ impl BodyDigest {
         let members = Some(text).filter(|text| text.len() <= FIELD_BYTES_MAX)?;
         let members: Dictionary = Parser::new(members).parse().ok()?;
         // The outer `None`: it is not a digest of this algorithm.
-        let bytes = |name: &str, length: usize| match members.get(name) {
+        let digest = |name: &str, algorithm: &'static Algorithm| match members.get(name) {
             None => Some(None),
             Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(bytes), .. })) => {
-                Some(Some(bytes.clone())).filter(|_| bytes.len() == length)
+                let is_whole = bytes.len() == algorithm.output_len();
+                is_whole.then(|| Some((bytes.clone(), Context::new(algorithm))))
             }
             Some(_) => None,
         };
-        let (sha256, sha512) = (bytes("sha-256", 32)?, bytes("sha-512", 64)?);
-        if sha256.is_none() && sha512.is_none() {
-            return None;
-        }
-        Some(Self {
-            sha256: sha256.map(|bytes| (bytes, Sha256::new())),
-            sha512: sha512.map(|bytes| (bytes, Sha512::new())),
-        })
+        let digests = [digest("sha-256", &SHA256)?, digest("sha-512", &SHA512)?];
+        digests.iter().any(Option::is_some).then_some(Self(digests))
     }
 
     /// The next bytes of the body.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
-        if let Some((_, hasher)) = &mut self.sha256 {
-            hasher.update(bytes);
-        }
-        if let Some((_, hasher)) = &mut self.sha512 {
-            hasher.update(bytes);
-        }
+        self.0.iter_mut().flatten().for_each(|(_, hasher)| hasher.update(bytes));
     }
 
     /// The body comes once more, from its beginning.
     pub(crate) fn restart(&mut self) {
-        if let Some((_, hasher)) = &mut self.sha256 {
-            hasher.reset();
-        }
-        if let Some((_, hasher)) = &mut self.sha512 {
-            hasher.reset();
-        }
+        self.0.iter_mut().flatten().for_each(|(_, hasher)| *hasher = Context::new(hasher.algorithm()));
     }
 
     /// True if the body, which is over, has all of its digests.
     pub(crate) fn matches(&self) -> bool {
-        let sha256 =
-            self.sha256.as_ref().is_none_or(|(bytes, hasher)| hasher.clone().finalize()[..] == **bytes);
-        let sha512 =
-            self.sha512.as_ref().is_none_or(|(bytes, hasher)| hasher.clone().finalize()[..] == **bytes);
-        sha256 && sha512
+        self.0.iter().flatten().all(|(bytes, hasher)| hasher.clone().finish().as_ref() == bytes)
+    }
+}
+
+impl fmt::Debug for BodyDigest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("BodyDigest(…)")
     }
 }
