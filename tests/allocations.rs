@@ -22,7 +22,7 @@ fn a_key_check_out_of_memory_allocates_nothing() {
     let scene = Scene::new();
     let digest = scene.generate_key().digest();
     // One window is full in the course of it: refusals allocate nothing either.
-    let access = Access { quotas: PerTier::from_array([Quota::per_minute(512); 4]), ..access() };
+    let access = Access { quotas: PerTier([Quota::per_minute(512); 4]), ..access() };
     let check =
         || ready(scene.pipeline.admit(&ask(Credential::Key { digest, named: None }, &access))).is_ok();
     // The window's log has its whole size from here on.

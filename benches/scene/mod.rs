@@ -209,7 +209,7 @@ pub(crate) fn access() -> Access {
     Access {
         scope: Scope::Api,
         min_tier: Tier::Bronze,
-        quotas: PerTier::from_array([NO_LIMIT; 4]),
+        quotas: PerTier([NO_LIMIT; 4]),
         denies_endpoint_mismatch: false,
         parts: Parts::Whole,
     }
@@ -217,8 +217,7 @@ pub(crate) fn access() -> Access {
 
 pub(crate) fn rules() -> Rules {
     let token = U256::from(10).pow(U256::from(18));
-    let stakes =
-        PerTier::from_array([1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token));
+    let stakes = PerTier([1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token));
     Rules {
         signing_domain: domain(),
         signature_format: SignatureFormat::Keys,

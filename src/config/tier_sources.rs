@@ -245,7 +245,7 @@ fn source(
     let amounts = amounts.filter(|_| needs.contains(&"tiers.thresholds"));
     let thresholds =
         amounts.and_then(|amounts| rising(reader, at("tiers.thresholds"), &amounts, decimals, 0));
-    let stakes = stakes.and_then(|stakes| stakes.try_into().ok()).map(PerTier::from_array);
+    let stakes = stakes.and_then(|stakes| stakes.try_into().ok()).map(PerTier);
     make(Written {
         source: name,
         stakes,

@@ -97,5 +97,5 @@ pub(super) fn requests_per_minute(
             reader.report(&[path], phrase);
         }
     }
-    Some(PerTier::from_array(limits.map(Quota::per_minute)))
+    Some(PerTier(limits.map(Quota::per_minute)))
 }

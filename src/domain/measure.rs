@@ -2,7 +2,7 @@
 
 use alloy::primitives::{Address, U256};
 
-use crate::domain::tier::{TIERS, Tier};
+use crate::domain::tier::{self, Tier};
 
 /// A number that the chain has for each agent, and the least of it for each tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,8 +50,7 @@ pub struct Feedback {
 impl Measure {
     /// The tier that this number gives.
     pub fn tier_of(&self, number: U256) -> Tier {
-        let reached = self.thresholds.iter().take_while(|least| number >= **least).count();
-        TIERS.get(reached).copied().unwrap_or(Tier::Diamond)
+        tier::tier_of(&self.thresholds, number)
     }
 }
 

@@ -41,34 +41,14 @@ impl Tier {
     }
 }
 
-/// One value for each tier that may pass.
+/// One value for each tier that may pass, from tier 1 to tier 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PerTier<T> {
-    /// For tier 1.
-    pub bronze: T,
-    /// For tier 2.
-    pub silver: T,
-    /// For tier 3.
-    pub gold: T,
-    /// For tier 4.
-    pub diamond: T,
-}
+pub struct PerTier<T>(pub [T; PASSING_TIERS.len()]);
 
 impl<T: Copy> PerTier<T> {
-    /// The four values, from tier 1 to tier 4.
-    pub const fn from_array([bronze, silver, gold, diamond]: [T; 4]) -> Self {
-        Self { bronze, silver, gold, diamond }
-    }
-
     /// The value for a tier; nothing for tier 0, which never passes.
-    pub const fn get(&self, tier: Tier) -> Option<T> {
-        match tier {
-            Tier::Unverified => None,
-            Tier::Bronze => Some(self.bronze),
-            Tier::Silver => Some(self.silver),
-            Tier::Gold => Some(self.gold),
-            Tier::Diamond => Some(self.diamond),
-        }
+    pub fn get(&self, tier: Tier) -> Option<T> {
+        self.0.get(usize::from(tier.number().checked_sub(1)?)).copied()
     }
 }
 
@@ -80,23 +60,18 @@ pub fn passing_tier(number: u8) -> Option<Tier> {
 /// The stake that each tier asks for, in the token's smallest unit.
 pub type StakeThresholds = PerTier<U256>;
 
-impl StakeThresholds {
-    /// The highest tier whose threshold the stake reaches.
-    pub fn tier_of(&self, stake: U256) -> Tier {
-        PASSING_TIERS
-            .into_iter()
-            .rev()
-            .find(|tier| self.get(*tier).is_some_and(|threshold| stake >= threshold))
-            .unwrap_or(Tier::Unverified)
-    }
+/// The highest tier whose threshold a number reaches. Thresholds are those of tier 1, 2, and so on, and never fall.
+pub fn tier_of(thresholds: &[U256], number: U256) -> Tier {
+    let reached = thresholds.iter().take_while(|least| number >= **least).count();
+    TIERS.get(reached).copied().unwrap_or(Tier::Diamond)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PASSING_TIERS, PerTier, StakeThresholds, Tier, U256};
+    use super::{PASSING_TIERS, PerTier, StakeThresholds, Tier, U256, tier_of};
 
     fn thresholds() -> StakeThresholds {
-        PerTier::from_array([1_000, 10_000, 100_000, 500_000].map(U256::from))
+        PerTier([1_000, 10_000, 100_000, 500_000].map(U256::from))
     }
 
     #[test]
@@ -105,14 +80,14 @@ mod tests {
             PASSING_TIERS.into_iter().zip([Tier::Unverified, Tier::Bronze, Tier::Silver, Tier::Gold])
         {
             let threshold = thresholds().get(tier).unwrap();
-            assert_eq!(thresholds().tier_of(threshold), tier);
-            assert_eq!(thresholds().tier_of(threshold - U256::from(1)), below);
+            assert_eq!(tier_of(&thresholds().0, threshold), tier);
+            assert_eq!(tier_of(&thresholds().0, threshold - U256::from(1)), below);
         }
     }
 
     #[test]
     fn no_stake_is_tier_0_and_any_stake_beyond_the_last_threshold_is_tier_4() {
-        assert_eq!(thresholds().tier_of(U256::ZERO).number(), 0);
-        assert_eq!(thresholds().tier_of(U256::MAX).number(), 4);
+        assert_eq!(tier_of(&thresholds().0, U256::ZERO).number(), 0);
+        assert_eq!(tier_of(&thresholds().0, U256::MAX).number(), 4);
     }
 }

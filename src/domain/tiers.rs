@@ -9,7 +9,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::agent_list::AgentList;
 use crate::domain::measure::Measure;
 use crate::domain::profile::TrustProfile;
-use crate::domain::tier::{StakeThresholds, Tier};
+use crate::domain::tier::{StakeThresholds, Tier, tier_of};
 
 /// The sources that are configured; at least one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -80,7 +80,8 @@ impl Tiers {
     /// [`TierSources`].
     pub fn grade(&self, agent: AgentId, profile: &TrustProfile) -> Grade {
         let TierSources { stakes, measures, list, everyone } = &*self.sources;
-        let staked = stakes.map(|stakes| (stakes.tier_of(profile.stake.unwrap_or_default()), STAKE_VAULT));
+        let staked =
+            stakes.map(|stakes| (tier_of(&stakes.0, profile.stake.unwrap_or_default()), STAKE_VAULT));
         let name = |place: u8| measures.get(usize::from(place)).map_or(STAKE_VAULT, |measure| measure.source);
         let measured = profile.measured.map(|(tier, place)| (tier, name(place)));
         let listed = list.as_ref().map(|_| (self.list.tier_of(agent), LIST));
@@ -114,7 +115,7 @@ mod tests {
     }
 
     fn vault() -> TierSources {
-        let stakes = Some(PerTier::from_array([10, 20, 30, 40].map(U256::from)));
+        let stakes = Some(PerTier([10, 20, 30, 40].map(U256::from)));
         TierSources { stakes, ..TierSources::default() }
     }
 

@@ -103,7 +103,7 @@ impl Site {
         let mut own = |list: &[Upstream]| (!list.is_empty()).then(|| group(list));
         let route_upstreams = tenant.routes.iter().map(|route| own(&route.upstreams)).collect();
         let quotas = tenant.requests_per_minute.unwrap_or(builder.quotas);
-        let limits = [quotas.bronze, quotas.silver, quotas.gold, quotas.diamond].map(|quota| quota.limit);
+        let limits = quotas.0.map(|quota| quota.limit);
         let accesses = PASSING_TIERS.map(|min_tier| access(&tenant, builder.quotas, min_tier));
         let counters = former.map(|former| Arc::clone(&former.counters));
         let counters = counters.unwrap_or_else(|| Arc::new(SiteCounters::new(builder.metrics, &tenant.id)));

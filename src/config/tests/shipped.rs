@@ -74,10 +74,10 @@ fn the_defaults_are_what_is_documented() {
     let token = U256::from(10).pow(U256::from(18));
     let stake = [1_000, 10_000, 100_000, 500_000].map(|tokens| U256::from(tokens) * token);
     assert_eq!(settings.tiers.token_decimals, 18);
-    let stakes = Some(PerTier::from_array(stake));
+    let stakes = Some(PerTier(stake));
     assert_eq!(settings.tiers.sources, TierSources { stakes, ..TierSources::default() });
     let quotas = [1, 16, 166, 2_700].map(Quota::per_minute);
-    assert_eq!(settings.tiers.requests_per_minute, PerTier::from_array(quotas));
+    assert_eq!(settings.tiers.requests_per_minute, PerTier(quotas));
     assert_eq!(settings.signature.domain_name, "Service Verification");
     assert_eq!(settings.signature.domain_version, "1");
     assert_eq!(settings.signature.chain_id, 8004);

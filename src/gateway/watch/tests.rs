@@ -54,7 +54,7 @@ fn watch(tenants: usize) -> Watch {
 fn watch_of(upstreams: &[usize]) -> Watch {
     let metrics = Metrics::new().unwrap();
     let quota = Quota::per_minute(1);
-    let quotas = PerTier { bronze: quota, silver: quota, gold: quota, diamond: quota };
+    let quotas = PerTier([quota; 4]);
     let tenants = upstreams.iter().enumerate().map(|(number, count)| {
         let mut tenant: Tenant = fixture::tenant();
         tenant.id = number.to_string().into();

@@ -146,10 +146,7 @@ impl Scene {
             signature_format,
             freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
             tiers: Tiers::new(
-                TierSources {
-                    stakes: Some(PerTier::from_array(STAKES.map(U256::from))),
-                    ..TierSources::default()
-                },
+                TierSources { stakes: Some(PerTier(STAKES.map(U256::from))), ..TierSources::default() },
                 AgentList::default(),
             ),
             key_format: ApiKeyFormat::new("svc_live_v1_"),
@@ -159,7 +156,7 @@ impl Scene {
             failures,
         };
         change(&mut rules);
-        let quotas = PerTier::from_array(LIMITS.map(Quota::per_minute));
+        let quotas = PerTier(LIMITS.map(Quota::per_minute));
         Self {
             pipeline: Arc::new(Pipeline::new(ports, rules)),
             chain,

@@ -65,7 +65,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
     assert_eq!(upstreams, ["https://a.example:443", "h2c://b.example:81 weight=3"]);
     assert_eq!(tenant.min_tier, Tier::Gold);
     assert!(tenant.credentials.erc8128_untagged && !tenant.credentials.signature);
-    assert_eq!(tenant.requests_per_minute, Some(PerTier::from_array([2, 2, 3, 4].map(Quota::per_minute))));
+    assert_eq!(tenant.requests_per_minute, Some(PerTier([2, 2, 3, 4].map(Quota::per_minute))));
     assert_eq!(tenant.on_endpoint_mismatch, OnMismatch::Deny);
     assert_eq!(tenant.tls, Some(pair("a.crt", "../a.key")));
     let [connect, read, write, idle, timeout, eject_for] = [1, 2, 3, 4, 5, 6].map(Duration::from_secs);
