@@ -36,7 +36,7 @@ const TAG_BYTES_MAX: usize = 100;
 /// The decimals of an amount of a token that says nothing else, and of sums of feedback.
 const TOKEN_DECIMALS: u8 = 18;
 
-/// A kind of source.
+/// A source by its name.
 #[derive(Debug, Clone, Copy)]
 struct Source {
     name: &'static str,
@@ -46,86 +46,58 @@ struct Source {
     takes: &'static [&'static str],
     /// How many decimals its thresholds have where nobody writes it.
     decimals: u8,
-    make: fn(Written) -> Option<Given>,
+    kind: Kind,
 }
 
-/// All kinds, each with the keys that have a meaning for it.
+/// The ways to give tiers.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Stakes,
+    Balance,
+    Call,
+    Feedback,
+    List,
+    Everyone,
+}
+
+/// All of them, each with the keys that have a meaning for it.
 const SOURCES: [Source; 7] = [
-    Source {
-        name: "stake_vault",
-        needs: &[],
-        takes: &["tiers.stake"],
-        decimals: 0,
-        make: |of| of.stakes.map(Given::Stakes),
-    },
+    Source { name: "stake_vault", needs: &[], takes: &["tiers.stake"], decimals: 0, kind: Kind::Stakes },
     Source {
         name: "erc20",
         needs: &["tiers.contract", "tiers.thresholds"],
         takes: &["tiers.of", "tiers.decimals"],
         decimals: TOKEN_DECIMALS,
-        make: Written::balance,
+        kind: Kind::Balance,
     },
     Source {
         name: "erc721",
         needs: &["tiers.contract", "tiers.thresholds"],
         takes: &["tiers.of"],
         decimals: 0,
-        make: Written::balance,
+        kind: Kind::Balance,
     },
     Source {
         name: "call",
         needs: &["tiers.contract", "tiers.function", "tiers.thresholds"],
         takes: &["tiers.decimals"],
         decimals: 0,
-        make: |of| {
-            let selector = of.selector?;
-            of.asked(Question::Call { selector })
-        },
+        kind: Kind::Call,
     },
     Source {
         name: "reputation",
         needs: &["tiers.clients", "tiers.thresholds"],
         takes: &["tiers.average_over", "tiers.tag"],
         decimals: TOKEN_DECIMALS,
-        make: |of| {
-            let (clients, tag, average_over) = (of.clients.clone()?, of.tag.clone()?, of.average_over);
-            of.asked(Question::Feedback(Feedback { clients, tag, average_over, each: 1 }))
-        },
+        kind: Kind::Feedback,
     },
-    Source {
-        name: "list",
-        needs: &["tiers.file"],
-        takes: &[],
-        decimals: 0,
-        make: |of| of.file.map(Given::List),
-    },
-    Source {
-        name: "everyone",
-        needs: &[],
-        takes: &["tiers.tier"],
-        decimals: 0,
-        make: |of| of.tier.map(Given::Everyone),
-    },
+    Source { name: "list", needs: &["tiers.file"], takes: &[], decimals: 0, kind: Kind::List },
+    Source { name: "everyone", needs: &[], takes: &["tiers.tier"], decimals: 0, kind: Kind::Everyone },
 ];
 
-/// The keys of all kinds; some are there more than once.
+/// The keys of all sources; some are there more than once.
 fn keys() -> impl Iterator<Item = &'static str> {
     SOURCES.into_iter().flat_map(|source| source.needs.iter().chain(source.takes).copied())
-}
-
-/// What a source's keys say, as far as it is right.
-struct Written {
-    source: &'static str,
-    stakes: Option<StakeThresholds>,
-    contract: Option<Address>,
-    is_of_wallet: Option<bool>,
-    selector: Option<[u8; 4]>,
-    thresholds: Option<Vec<U256>>,
-    clients: Option<Vec<Address>>,
-    tag: Option<String>,
-    average_over: Option<usize>,
-    file: Option<PathBuf>,
-    tier: Option<Tier>,
 }
 
 /// A source that is right.
@@ -134,25 +106,6 @@ enum Given {
     Measure(Measure),
     List(PathBuf),
     Everyone(Tier),
-}
-
-impl Written {
-    fn balance(self) -> Option<Given> {
-        let of_wallet = self.is_of_wallet?;
-        self.asked(Question::Balance { of_wallet })
-    }
-
-    /// The contract that feedback stands in is that of the registries.
-    fn asked(self, question: Question) -> Option<Given> {
-        let is_feedback = matches!(question, Question::Feedback(_));
-        let contract = self.contract.or(is_feedback.then_some(Address::ZERO))?;
-        Some(Given::Measure(Measure {
-            source: self.source,
-            contract,
-            question,
-            thresholds: self.thresholds?,
-        }))
-    }
 }
 
 /// The sources of a configuration, whose staked token has so many decimals.
@@ -226,7 +179,7 @@ fn source(
     let average_over = reader.optional_integer(at("tiers.average_over"), &(1..=clients_max as i64));
     let file = reader.optional_text(at("tiers.file"), file);
     let tier = reader.integer(at("tiers.tier"), 1, &TIERS).and_then(passing_tier);
-    let Source { name, needs, takes, decimals: usual, make } = chosen?;
+    let Source { name, needs, takes, decimals: usual, kind } = chosen?;
     let meant = |key: &&str| needs.contains(key) || takes.contains(key);
     let others: BTreeSet<_> = keys().filter(|key| !meant(key) && reader.is_given(at(key))).collect();
     for key in others {
@@ -246,19 +199,23 @@ fn source(
     let thresholds =
         amounts.and_then(|amounts| rising(reader, at("tiers.thresholds"), &amounts, decimals, 0));
     let stakes = stakes.and_then(|stakes| stakes.try_into().ok()).map(PerTier);
-    make(Written {
-        source: name,
-        stakes,
-        contract,
-        is_of_wallet,
-        selector,
-        thresholds,
-        clients,
-        tag,
-        average_over,
-        file,
-        tier,
-    })
+    let asked = |contract: Option<Address>, question: Option<Question>| {
+        let (contract, question, thresholds) = (contract?, question?, thresholds?);
+        Some(Given::Measure(Measure { source: name, contract, question, thresholds }))
+    };
+    match kind {
+        Kind::Stakes => stakes.map(Given::Stakes),
+        Kind::Balance => asked(contract, is_of_wallet.map(|of_wallet| Question::Balance { of_wallet })),
+        Kind::Call => asked(contract, selector.map(|selector| Question::Call { selector })),
+        Kind::Feedback => {
+            let of = clients.zip(tag);
+            let of = of.map(|(clients, tag)| Feedback { clients, tag, average_over, each: 1 });
+            // It stands in the contract of the registries.
+            asked(Some(Address::ZERO), of.map(Question::Feedback))
+        }
+        Kind::List => file.map(Given::List),
+        Kind::Everyone => tier.map(Given::Everyone),
+    }
 }
 
 /// A function of an agent's id, by its signature.
