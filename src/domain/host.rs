@@ -26,19 +26,15 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
-    /// Reads `api.example`, `*.example`, an IP address, or `*`.
-    /// Error: what is wrong with it, as a phrase.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
-        const PHRASE: &str = "is not a host";
+    /// Reads `api.example`, `*.example`, an IP address, or `*`; `None` for all else.
+    pub fn parse(text: &str) -> Option<Self> {
         if text == "*" {
-            return Ok(Self::Any);
+            return Some(Self::Any);
         }
-        if let Some(name) = text.strip_prefix("*.") {
-            // Nothing lies below an address, so this can only be a mistake.
-            let is_usable = read_name(name).is_some() && name.parse::<Ipv4Addr>().is_err();
-            return if is_usable { Ok(Self::Below(name.to_ascii_lowercase().into())) } else { Err(PHRASE) };
-        }
-        normal(text).map(|name| Self::Exact(name.into())).ok_or(PHRASE)
+        let Some(name) = text.strip_prefix("*.") else { return Some(Self::Exact(normal(text)?.into())) };
+        // Nothing lies below an address, so this can only be a mistake.
+        let is_usable = read_name(name).is_some() && name.parse::<Ipv4Addr>().is_err();
+        is_usable.then(|| Self::Below(name.to_ascii_lowercase().into()))
     }
 
     /// True if it takes every host that the other one takes.
@@ -166,7 +162,7 @@ mod tests {
             ("10.0.0.1", HostPattern::Exact("10.0.0.1".into())),
             ("[0:0::1]", HostPattern::Exact("[::1]".into())),
         ] {
-            assert_eq!(HostPattern::parse(text), Ok(pattern), "{text}");
+            assert_eq!(HostPattern::parse(text), Some(pattern), "{text}");
         }
     }
 
@@ -201,7 +197,7 @@ mod tests {
             &long_label,
             &long_name,
         ] {
-            assert!(HostPattern::parse(text).is_err(), "{text}");
+            assert!(HostPattern::parse(text).is_none(), "{text}");
         }
     }
 
@@ -305,14 +301,14 @@ mod tests {
         fn the_normal_form_of_a_host_stands_for_itself(authority in "[a-zA-Z0-9._:\\[\\]*-]{0,20}") {
             if let Some(host) = of_authority(&authority) {
                 prop_assert_eq!(of_authority(&host), Some(host.clone()));
-                prop_assert_eq!(HostPattern::parse(&host), Ok(HostPattern::Exact((*host).into())));
+                prop_assert_eq!(HostPattern::parse(&host), Some(HostPattern::Exact((*host).into())));
             }
         }
 
         #[test]
         fn a_pattern_is_written_as_it_is_read(text in "(\\*\\.)?[a-z0-9._*-]{1,20}") {
-            if let Ok(pattern) = HostPattern::parse(&text) {
-                prop_assert_eq!(HostPattern::parse(&pattern.to_string()), Ok(pattern));
+            if let Some(pattern) = HostPattern::parse(&text) {
+                prop_assert_eq!(HostPattern::parse(&pattern.to_string()), Some(pattern));
             }
         }
     }

@@ -31,35 +31,28 @@ pub struct Upstream {
 pub const WEIGHT_MAX: u8 = 100;
 
 impl Upstream {
-    /// Reads an upstream.
-    /// Error: what is wrong with it, as a phrase.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
-        const PHRASE: &str = "is not an upstream";
+    /// Reads an upstream; `None` if it is none.
+    pub fn parse(text: &str) -> Option<Self> {
         let (text, weight) = match text.split_once(" weight=") {
-            Some((text, weight)) => (text, weight.parse().map_err(|_| PHRASE)?),
+            Some((text, weight)) => (text, weight.parse().ok()?),
             None => (text, 1),
         };
-        if !(1..=WEIGHT_MAX).contains(&weight) {
-            return Err(PHRASE);
-        }
-        let (scheme, rest, default_port) = if let Some(rest) = text.strip_prefix("http://") {
-            (UpstreamScheme::Http, rest, Some(80))
-        } else if let Some(rest) = text.strip_prefix("https://") {
-            (UpstreamScheme::Https, rest, Some(443))
-        } else if let Some(rest) = text.strip_prefix("h2c://") {
-            (UpstreamScheme::H2c, rest, Some(80))
-        } else {
-            (UpstreamScheme::Http, text, None)
+        let (scheme, rest, default_port) = match text.split_once("://") {
+            Some(("http", rest)) => (UpstreamScheme::Http, rest, Some(80)),
+            Some(("https", rest)) => (UpstreamScheme::Https, rest, Some(443)),
+            Some(("h2c", rest)) => (UpstreamScheme::H2c, rest, Some(80)),
+            Some(_) => return None,
+            None => (UpstreamScheme::Http, text, None),
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let port = match rest.rsplit_once(':') {
-            Some((_, port)) if !port.ends_with(']') => Some(port.parse::<u16>().map_err(|_| PHRASE)?),
+            Some((_, port)) if !port.ends_with(']') => port.parse().ok(),
             Some(_) | None => default_port,
         };
-        let port = port.filter(|port| *port != 0).ok_or(PHRASE)?;
-        let host = crate::domain::host::of_authority(rest).ok_or(PHRASE)?;
+        let port = port.filter(|port| *port != 0)?;
+        let host = crate::domain::host::of_authority(rest)?;
         let host = host.trim_start_matches('[').trim_end_matches(']').into();
-        Ok(Self { scheme, host, port, weight })
+        Some(Self { scheme, host, port, weight }).filter(|_| (1..=WEIGHT_MAX).contains(&weight))
     }
 
     /// The same wherever it stands, whatever its share there.
@@ -104,7 +97,7 @@ mod tests {
         ] {
             assert_eq!(
                 Upstream::parse(text),
-                Ok(Upstream { scheme, host: host.into(), port, weight: 1 }),
+                Some(Upstream { scheme, host: host.into(), port, weight: 1 }),
                 "{text}"
             );
         }
@@ -146,7 +139,7 @@ mod tests {
             "backend:80 weight=2 weight=2",
             "backend:80  weight=2",
         ] {
-            assert!(Upstream::parse(text).is_err(), "{text}");
+            assert!(Upstream::parse(text).is_none(), "{text}");
         }
     }
 
@@ -155,8 +148,8 @@ mod tests {
         fn an_upstream_is_read_as_it_is_written(
             text in "(http://|https://|h2c://)?([a-z.]{1,8}|\\[[0-9a-f:]{2,8}\\])(:[0-9]{1,5})?/?",
         ) {
-            if let Ok(upstream) = Upstream::parse(&text) {
-                prop_assert_eq!(Upstream::parse(&upstream.to_string()), Ok(upstream));
+            if let Some(upstream) = Upstream::parse(&text) {
+                prop_assert_eq!(Upstream::parse(&upstream.to_string()), Some(upstream));
             }
         }
 

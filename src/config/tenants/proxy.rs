@@ -85,8 +85,8 @@ fn health_path(text: &str) -> Result<Box<str>, String> {
 /// One host, IPv6 without brackets, as upstreams have it.
 fn server_name(text: &str) -> Result<Box<str>, String> {
     let name = match HostPattern::parse(text) {
-        Ok(HostPattern::Exact(name)) => Some(name.trim_start_matches('[').trim_end_matches(']').into()),
-        Ok(HostPattern::Below(_) | HostPattern::Any) | Err(_) => None,
+        Some(HostPattern::Exact(name)) => Some(name.trim_start_matches('[').trim_end_matches(']').into()),
+        Some(HostPattern::Below(_) | HostPattern::Any) | None => None,
     };
     valid(text, name, "one host, such as \"api.internal.example\"")
 }

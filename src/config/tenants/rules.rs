@@ -141,7 +141,7 @@ impl UpstreamPattern {
             }
             Some(_) | None => (text, None),
         };
-        Some(Self { host: HostPattern::parse(host).ok()?, port })
+        Some(Self { host: HostPattern::parse(host)?, port })
     }
 
     fn takes(&self, upstream: &Upstream) -> bool {
@@ -154,7 +154,7 @@ impl UpstreamPattern {
 /// A host, or the hosts below one.
 pub(in crate::config) fn host(text: &str) -> Result<HostPattern, String> {
     let wanted = "a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all";
-    valid(text, HostPattern::parse(text).ok(), wanted)
+    valid(text, HostPattern::parse(text), wanted)
 }
 
 /// A folder, whatever the working directory of the process is.

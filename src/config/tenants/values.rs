@@ -38,7 +38,7 @@ pub(super) fn upstreams(
 
 fn upstream(text: &str) -> Result<Upstream, String> {
     let wanted = "a host and a port, such as \"127.0.0.1:9000\", or http://, https:// or h2c:// and a host";
-    valid(text, Upstream::parse(text).ok(), wanted)
+    valid(text, Upstream::parse(text), wanted)
 }
 
 /// The items of a list of which each stands there once.
