@@ -146,7 +146,7 @@ fn canonical(chain_id: u64) -> Option<[Address; 2]> {
 
 fn rpc_url(text: &str) -> Result<RpcUrl, String> {
     let wanted = "an absolute http:// or https:// URL without blanks, backslashes and #";
-    valid_url(text, RpcUrl::parse(text).ok(), wanted)
+    valid_url(text, RpcUrl::parse(text), wanted)
 }
 
 /// The address of a contract. Mixed case is a checksum (EIP-55), so that a typing error is found here.

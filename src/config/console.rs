@@ -54,7 +54,7 @@ fn url(text: &str) -> Result<Option<RpcUrl>, String> {
 pub(super) fn open_url(text: &str, advice: &str) -> Result<RpcUrl, String> {
     let is_open = |url: &RpcUrl| url.reveal().username().is_empty() && url.reveal().password().is_none();
     let wanted = format_args!("an http:// or https:// URL without a login, {advice}");
-    valid_url(text, RpcUrl::parse(text).ok().filter(is_open), wanted)
+    valid_url(text, RpcUrl::parse(text).filter(is_open), wanted)
 }
 
 pub(super) fn url_without_query(text: &str) -> Result<Option<RpcUrl>, String> {

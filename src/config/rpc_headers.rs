@@ -58,7 +58,7 @@ fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<S
 
 fn origin(text: &str, nodes: Option<&[RpcUrl]>) -> Result<String, String> {
     const ONE_OF_THEM: &str = "scheme, host and port of one of chain.rpc_urls, and nothing else";
-    let url = valid_url(text, RpcUrl::parse(text).ok(), ONE_OF_THEM)?;
+    let url = valid_url(text, RpcUrl::parse(text), ONE_OF_THEM)?;
     let whole = url.reveal();
     let has_more = whole.path() != "/" || whole.query().is_some() || !whole.username().is_empty();
     if has_more || whole.password().is_some() {

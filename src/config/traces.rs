@@ -26,6 +26,6 @@ fn endpoint(text: &str) -> Result<RpcUrl, String> {
     let url = open_url(text, "which OTEL_EXPORTER_OTLP_HEADERS takes")?;
     // The address alone, as OTEL_EXPORTER_OTLP_ENDPOINT takes it. Collectors answer 404 to `/`.
     let is_base = url.reveal().path() == "/" && url.reveal().query().is_none();
-    let whole = is_base.then(|| RpcUrl::parse(&format!("{}/v1/traces", url.origin())).ok());
+    let whole = is_base.then(|| RpcUrl::parse(&format!("{}/v1/traces", url.origin())));
     Ok(whole.flatten().unwrap_or(url))
 }

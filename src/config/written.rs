@@ -29,7 +29,7 @@ impl Shown {
         let public = match (self, RpcUrl::parse(text), RedisUrl::parse(text)) {
             (Self::Always, ..) => return text.to_owned(),
             (Self::Never, ..) => None,
-            (Self::Host, Ok(node), _) => Some(node.origin().to_owned()),
+            (Self::Host, Some(node), _) => Some(node.origin().to_owned()),
             (Self::Host, _, Ok(redis)) => Some(redis.to_string()),
             (Self::Host, ..) => public_part(text),
         };

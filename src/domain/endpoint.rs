@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use url::Url;
 
+use crate::domain::rpc_url::authority;
+
 /// The longest accepted URL, in bytes.
 pub const ENDPOINT_BYTES_MAX: usize = 2_048;
 
@@ -47,17 +49,12 @@ impl WebOrigin {
     /// Reads the web origin of a URL.
     /// Error: as [`Endpoint::parse`].
     pub fn parse(text: &str) -> Result<Self, NotAnEndpoint> {
-        if text.len() > ENDPOINT_BYTES_MAX || !has_authority(text) {
+        // Also of an empty user name, which the parser would pass over.
+        let has_user_info = |authority: &str| authority.contains('@');
+        if text.len() > ENDPOINT_BYTES_MAX || authority(text).is_none_or(has_user_info) {
             return Err(NotAnEndpoint);
         }
         let url = Url::parse(text).map_err(|_| NotAnEndpoint)?;
-        let acceptable = matches!(url.scheme(), "http" | "https")
-            && url.has_host()
-            && url.username().is_empty()
-            && url.password().is_none();
-        if !acceptable {
-            return Err(NotAnEndpoint);
-        }
         Ok(Self(url.origin().ascii_serialization().into()))
     }
 
@@ -70,22 +67,6 @@ impl WebOrigin {
 /// The contract's `endpointMismatch`: true only when both sides are known and differ.
 pub fn mismatch(declared: Option<&WebOrigin>, origin: Option<&WebOrigin>) -> bool {
     matches!((declared, origin), (Some(declared), Some(origin)) if declared != origin)
-}
-
-/// The URL parser repairs what browsers repair (`http:example`, backslashes, surrounding blanks, an empty user name);
-/// what needs repair is not an absolute URL here.
-fn has_authority(text: &str) -> bool {
-    let lower_scheme_len = if text.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://")) {
-        8
-    } else if text.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("http://")) {
-        7
-    } else {
-        return false;
-    };
-    let rest = text.get(lower_scheme_len..).unwrap_or_default();
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let clean = !text.bytes().any(|byte| byte <= b' ' || byte == b'\\' || byte == 0x7f);
-    clean && !authority.is_empty() && !authority.contains('@')
 }
 
 #[cfg(test)]

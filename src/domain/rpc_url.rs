@@ -5,11 +5,6 @@ use std::fmt;
 
 use url::Url;
 
-/// The text is not the URL of a JSON-RPC endpoint. Says nothing of the text itself: see [`public_part`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is not an absolute http:// or https:// URL without blanks, backslashes and fragment")]
-pub struct NotAnRpcUrl;
-
 /// An absolute http(s) URL, user info and path allowed. `Debug` and `Display` show its origin only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RpcUrl {
@@ -18,19 +13,12 @@ pub struct RpcUrl {
 }
 
 impl RpcUrl {
-    /// Parses a URL.
-    /// Error: [`NotAnRpcUrl`] when the text is not absolute, of another scheme, or would have to be repaired.
-    pub fn parse(text: &str) -> Result<Self, NotAnRpcUrl> {
-        if !is_clean(text) {
-            return Err(NotAnRpcUrl);
-        }
-        let url = Url::parse(text).map_err(|_| NotAnRpcUrl)?;
-        let acceptable =
-            matches!(url.scheme(), "http" | "https") && url.has_host() && url.fragment().is_none();
-        if !acceptable {
-            return Err(NotAnRpcUrl);
-        }
-        Ok(Self { origin: url.origin().ascii_serialization(), url })
+    /// Parses a URL; `None` when the text is not absolute, of another scheme, with a fragment, or would have to be repaired.
+    /// See [`public_part`] for what may be shown of it then.
+    pub fn parse(text: &str) -> Option<Self> {
+        let url = authority(text).and_then(|_| Url::parse(text).ok())?;
+        let origin = url.origin().ascii_serialization();
+        url.fragment().is_none().then_some(Self { origin, url })
     }
 
     /// Scheme, host and port (the port only when it is not the scheme's own): what logs and answers may show.
@@ -89,11 +77,13 @@ fn bare_host(authority: &str) -> Option<&str> {
     acceptable.then_some(host)
 }
 
-/// The URL parser repairs what browsers repair (`http:example`, backslashes, surrounding blanks); what needs repair may
-/// end up at another host than its author meant.
-fn is_clean(text: &str) -> bool {
-    let blank = |byte: u8| byte <= b' ' || byte == b'\\' || byte == 0x7f;
-    text.split_once("://").is_some_and(|(_, rest)| !rest.starts_with('/')) && !text.bytes().any(blank)
+/// The authority of an http(s) URL that needs no repair. The URL parser repairs what browsers repair (`http:example`,
+/// backslashes, surrounding blanks), and may end up at another host than the author meant.
+pub(super) fn authority(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_once("://")?;
+    let is_http = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    let authority = rest.split(['/', '?', '#']).next().filter(|authority| !authority.is_empty() && is_http);
+    authority.filter(|_| !text.bytes().any(|byte| byte <= b' ' || byte == b'\\' || byte == 0x7f))
 }
 
 #[cfg(test)]
@@ -146,7 +136,7 @@ mod tests {
             "http://node.example\\@other.example",
             "http://user:1#pass@node.example",
         ] {
-            assert!(RpcUrl::parse(text).is_err(), "{text:?}");
+            assert!(RpcUrl::parse(text).is_none(), "{text:?}");
         }
     }
 
