@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
 
 use crate::domain::secret::Secret;
 
@@ -83,18 +84,28 @@ impl RedisUrl {
     /// Parses a URL.
     /// Error: [`NotARedisUrl`] when a part is missing, of another form, more than the scheme allows, or there twice.
     pub fn parse(text: &str) -> Result<Self, NotARedisUrl> {
-        let (scheme, rest) = text.split_once("://").ok_or(NotARedisUrl::Malformed)?;
+        let url = Self::read(text).ok_or(NotARedisUrl::Malformed)?;
+        if let RedisLayout::Sentinel { sentinels, .. } = &url.layout
+            && let Some(twice) = named_twice(sentinels)
+        {
+            return Err(NotARedisUrl::SentinelTwice(twice.clone()));
+        }
+        Ok(url)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (scheme, rest) = text.split_once("://")?;
         if rest.bytes().any(|byte| byte <= b' ' || matches!(byte, b'\\' | b'#' | b'?' | 0x7f)) {
-            return Err(NotARedisUrl::Malformed);
+            return None;
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (user_info, hosts) = match authority.rsplit_once('@') {
-            Some((user_info, hosts)) => (Some(user_info), hosts),
-            None => (None, authority),
-        };
-        let (user, password) = user_info.map_or(Ok((None, None)), credentials)?;
+        let (user_info, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
+        let [user, password] = [decoded(user)?, decoded(password)?];
+        let [user, password] = [user, password].map(|text| Some(text).filter(|text| !text.is_empty()));
         let (layout, database) = layout(scheme, hosts, path)?;
-        Ok(Self { layout, tls: scheme.starts_with("rediss"), user, password, database })
+        let (tls, password) = (scheme.starts_with("rediss"), password.map(Secret::new));
+        Some(Self { layout, tls, user, password, database })
     }
 
     /// How the servers are found.
@@ -151,37 +162,26 @@ impl fmt::Display for RedisHost {
     }
 }
 
-fn layout(scheme: &str, hosts: &str, path: &str) -> Result<(RedisLayout, u32), NotARedisUrl> {
+fn layout(scheme: &str, hosts: &str, path: &str) -> Option<(RedisLayout, u32)> {
     match scheme {
-        "redis" | "rediss" => {
-            let host = host(hosts, PORT)?;
-            Ok((RedisLayout::Single(host), database(path)?))
-        }
+        "redis" | "rediss" => Some((RedisLayout::Single(host(hosts, PORT)?), database(path)?)),
         "redis-sentinel" | "rediss-sentinel" => {
             let (service, number) = path.split_once('/').unwrap_or((path, ""));
-            let service = decoded(service)?;
-            if service.is_empty() {
-                return Err(NotARedisUrl::Malformed);
-            }
+            let service = decoded(service).filter(|service| !service.is_empty())?;
             let sentinels = all_hosts(hosts, SENTINEL_PORT)?;
-            let database = database(number)?;
-            match named_twice(&sentinels) {
-                Some(twice) => Err(NotARedisUrl::SentinelTwice(twice.clone())),
-                None => Ok((RedisLayout::Sentinel { sentinels, service }, database)),
-            }
+            Some((RedisLayout::Sentinel { sentinels, service }, database(number)?))
         }
         // A cluster has no other database than 0.
         "redis+cluster" | "rediss+cluster" if path.is_empty() => {
-            Ok((RedisLayout::Cluster { seeds: all_hosts(hosts, PORT)? }, 0))
+            Some((RedisLayout::Cluster { seeds: all_hosts(hosts, PORT)? }, 0))
         }
-        _ => Err(NotARedisUrl::Malformed),
+        _ => None,
     }
 }
 
-fn all_hosts(text: &str, default_port: u16) -> Result<Vec<RedisHost>, NotARedisUrl> {
-    let hosts: Vec<RedisHost> =
-        text.split(',').map(|text| host(text, default_port)).collect::<Result<_, _>>()?;
-    if hosts.len() > REDIS_HOSTS_MAX { Err(NotARedisUrl::Malformed) } else { Ok(hosts) }
+fn all_hosts(text: &str, default_port: u16) -> Option<Vec<RedisHost>> {
+    let hosts: Option<Vec<_>> = text.split(',').map(|text| host(text, default_port)).collect();
+    hosts.filter(|hosts| hosts.len() <= REDIS_HOSTS_MAX)
 }
 
 /// The first host that stood in the list before.
@@ -197,74 +197,46 @@ fn in_one_spelling(host: &str) -> String {
     }
 }
 
-fn host(text: &str, default_port: u16) -> Result<RedisHost, NotARedisUrl> {
+fn host(text: &str, default_port: u16) -> Option<RedisHost> {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest.split_once(']').ok_or(NotARedisUrl::Malformed)?;
-            host.parse::<Ipv6Addr>().map_err(|_| NotARedisUrl::Malformed)?;
-            let port = if port.is_empty() {
-                None
-            } else {
-                Some(port.strip_prefix(':').ok_or(NotARedisUrl::Malformed)?)
-            };
-            (host, port)
-        }
-        None => match text.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
+        Some(rest) => rest.split_once(']').filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok())?,
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
     };
-    let spelled_like_a_name =
-        host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
-    if host.is_empty() || (!text.starts_with('[') && !spelled_like_a_name) {
-        return Err(NotARedisUrl::Malformed);
+    if host.is_empty() || !(text.starts_with('[') || host.bytes().all(is_of_name)) {
+        return None;
     }
     let port = match port {
-        None => default_port,
-        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            digits.parse().ok().filter(|port| *port != 0).ok_or(NotARedisUrl::Malformed)?
-        }
-        Some(_) => return Err(NotARedisUrl::Malformed),
+        "" => default_port,
+        port => number(port.strip_prefix(':')?).filter(|port| *port != 0)?,
     };
-    Ok(RedisHost { host: host.to_owned(), port })
+    Some(RedisHost { host: host.to_owned(), port })
 }
 
-fn database(path: &str) -> Result<u32, NotARedisUrl> {
-    if path.is_empty() {
-        return Ok(0);
-    }
-    if path.len() > 5 || !path.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(NotARedisUrl::Malformed);
-    }
-    path.parse().map_err(|_| NotARedisUrl::Malformed)
+fn database(path: &str) -> Option<u32> {
+    if path.is_empty() { Some(0) } else { number(path).filter(|_| path.len() <= 5) }
 }
 
-/// `user:password`, `:password` or `user`, each percent-encoded where it must be.
-fn credentials(text: &str) -> Result<(Option<String>, Option<Secret>), NotARedisUrl> {
-    let (user, password) = match text.split_once(':') {
-        Some((user, password)) => (decoded(user)?, Some(decoded(password)?)),
-        None => (decoded(text)?, None),
-    };
-    let user = Some(user).filter(|user| !user.is_empty());
-    Ok((user, password.filter(|password| !password.is_empty()).map(Secret::new)))
+/// A number without a sign.
+fn number<T: FromStr>(digits: &str) -> Option<T> {
+    digits.parse().ok().filter(|_| !digits.starts_with('+'))
 }
 
 /// Undoes percent-encoding. What must be encoded and is not is refused, because it may have been cut in the wrong place.
-fn decoded(text: &str) -> Result<String, NotARedisUrl> {
+fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         match byte {
             b'%' => {
-                let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
-                let (high, low) = digit().zip(digit()).ok_or(NotARedisUrl::Malformed)?;
-                bytes.push(u8::try_from(high * 16 + low).map_err(|_| NotARedisUrl::Malformed)?);
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
             }
-            b':' | b'@' | b'/' => return Err(NotARedisUrl::Malformed),
+            b':' | b'@' | b'/' => return None,
             other => bytes.push(other),
         }
     }
-    String::from_utf8(bytes).map_err(|_| NotARedisUrl::Malformed)
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
