@@ -78,20 +78,13 @@ fn lifetimes(reader: &mut Reader) -> Option<Lifetimes> {
     })
 }
 
-/// The kinds of registries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Documented,
-    Erc8004,
-}
-
 fn registries(reader: &mut Reader, chain_id: Option<u64>) -> Option<Registries> {
-    let kinds = choice(&[("documented", Kind::Documented), ("erc8004", Kind::Erc8004)]);
-    let kind = reader.text("chain.registries", "documented", kinds);
-    let known = chain_id.filter(|_| kind == Some(Kind::Erc8004)).and_then(canonical);
+    let kinds = choice(&[("documented", false), ("erc8004", true)]);
+    let is_erc8004 = reader.text("chain.registries", "documented", kinds);
+    let known = chain_id.filter(|_| is_erc8004 == Some(true)).and_then(canonical);
     if known.is_none() {
-        let is_erc8004 = kind == Some(Kind::Erc8004);
-        let advice = if is_erc8004 { "; no ERC-8004 registry is known on this chain" } else { "" };
+        let advice =
+            if is_erc8004 == Some(true) { "; no ERC-8004 registry is known on this chain" } else { "" };
         reader.require("chain.contracts.identity", advice);
     }
     let [identity, reputation] = known.map_or([None; 2], |known| known.map(Some));
@@ -102,7 +95,7 @@ fn registries(reader: &mut Reader, chain_id: Option<u64>) -> Option<Registries> 
         reputation: Some(reader.optional_text("chain.contracts.reputation", contract).or(reputation)),
         // Of ERC-8004 its address is not published for every chain.
         validation: Some(reader.optional_text("chain.contracts.validation", contract)),
-        set: set(reader, kind),
+        set: set(reader, is_erc8004),
     })?;
     for (number, (path, address)) in found.contracts().enumerate() {
         if let Some((other, _)) = found.contracts().take(number).find(|(_, other)| *other == address) {
@@ -112,19 +105,17 @@ fn registries(reader: &mut Reader, chain_id: Option<u64>) -> Option<Registries> 
     Some(found)
 }
 
-fn set(reader: &mut Reader, kind: Option<Kind>) -> Option<RegistrySet> {
+fn set(reader: &mut Reader, is_erc8004: Option<bool>) -> Option<RegistrySet> {
     let organization = reader.optional_text("chain.contracts.organization", contract);
     let feedback_max = reader.integer("chain.feedback_max", 1_000, &(1..=10_000));
-    match kind? {
-        Kind::Documented => Some(RegistrySet::Documented { organization }),
-        Kind::Erc8004 => {
-            if organization.is_some() {
-                let phrase = "is given, and ERC-8004 has no registry of organizations; remove it";
-                reader.report(&["chain.contracts.organization"], phrase);
-            }
-            feedback_max.map(|feedback_max| RegistrySet::Erc8004 { feedback_max })
-        }
+    if !is_erc8004? {
+        return Some(RegistrySet::Documented { organization });
     }
+    if organization.is_some() {
+        let phrase = "is given, and ERC-8004 has no registry of organizations; remove it";
+        reader.report(&["chain.contracts.organization"], phrase);
+    }
+    feedback_max.map(|feedback_max| RegistrySet::Erc8004 { feedback_max })
 }
 
 /// Where ERC-8004's identity and reputation registry are on a chain: the same two addresses on all main networks, and two on

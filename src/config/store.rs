@@ -23,32 +23,20 @@ pub enum StoreSettings {
     Redis(Box<RedisSettings>),
 }
 
-/// The word in `store.kind`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Embedded,
-    Redis,
-}
-
 impl StoreSettings {
     /// Reads both tables, so that every mistake is found. A value in the table of the other kind is a mistake: its
     /// author believes that it counts.
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let kinds = choice(&[("embedded", Kind::Embedded), ("redis", Kind::Redis)]);
-        let kind = reader.text("store.kind", "embedded", kinds);
+        let is_redis = reader.text("store.kind", "embedded", choice(&[("embedded", false), ("redis", true)]));
         let path = reader.text("store.embedded.path", "./data", folder);
         let create = reader.boolean("store.embedded.create", false);
         let redis = RedisSettings::read(reader);
-        match kind? {
-            Kind::Embedded => {
-                refuse(reader, "store.redis.", "[store.redis] has no meaning for the kind \"embedded\"");
-                Some(Self::Embedded { path: path?, create: create? })
-            }
-            Kind::Redis => {
-                refuse(reader, "store.embedded.", "[store.embedded] has no meaning for the kind \"redis\"");
-                redis.map(Box::new).map(Self::Redis)
-            }
+        if is_redis? {
+            refuse(reader, "store.embedded.", "[store.embedded] has no meaning for the kind \"redis\"");
+            return redis.map(Box::new).map(Self::Redis);
         }
+        refuse(reader, "store.redis.", "[store.redis] has no meaning for the kind \"embedded\"");
+        Some(Self::Embedded { path: path?, create: create? })
     }
 
     /// True for a store whose content is that of the other.
