@@ -123,19 +123,11 @@ pub(crate) fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result
 /// Parses the query of `GET /keys/status`.
 /// Error: [`Invalid`] when `agentId` is absent, stands twice, or is not a numeric string.
 pub(crate) fn parse_status_query(query: Option<&str>) -> Result<AgentId, Invalid> {
-    let invalid = |received: Value, problem: &str| Invalid {
-        field: "agentId",
-        received,
-        problem: problem.to_owned().into(),
-    };
     let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     let mut named = pairs.filter(|(name, _)| name == "agentId").map(|(_, value)| value);
-    let text = named.next().ok_or_else(|| invalid(Value::Null, "is required"))?;
-    let received = || Value::String(echo_text(&text, false));
-    if named.next().is_some() {
-        return Err(invalid(received(), "stands more than once"));
-    }
-    AgentId::parse(&text).map_err(|error| invalid(received(), &format!("is not a numeric string: {error}")))
+    let text = named.next();
+    let agent = Field::of_header("agentId", text.as_deref());
+    if named.next().is_some() { Err(agent.invalid("stands more than once")) } else { agent.agent() }
 }
 
 impl<'a> Fields<'a> {
@@ -186,6 +178,7 @@ impl<'a> Field<'a> {
         Self { name, received: Received::Json(raw) }
     }
 
+    /// One of a header, or of a query.
     pub(super) const fn of_header(name: &'static str, text: Option<&'a str>) -> Self {
         Self { name, received: Received::Header(text) }
     }
@@ -200,7 +193,10 @@ impl<'a> Field<'a> {
     }
 
     /// The value of a field that may be absent.
-    fn optional<T>(&self, read: impl Fn(&Self) -> Result<T, Invalid>) -> Result<Option<T>, Invalid> {
+    pub(super) fn optional<T>(
+        &self,
+        read: impl Fn(&Self) -> Result<T, Invalid>,
+    ) -> Result<Option<T>, Invalid> {
         let is_absent = matches!(self.received, Received::Json(None) | Received::Header(None));
         if is_absent { Ok(None) } else { read(self).map(Some) }
     }
@@ -219,7 +215,7 @@ impl<'a> Field<'a> {
     }
 
     /// The value as `parse` reads its text, whose error is a reason after a phrase.
-    fn parsed<T, E: Display>(
+    pub(super) fn parsed<T, E: Display>(
         &self,
         parse: impl Fn(&str) -> Result<T, E>,
         phrase: &str,

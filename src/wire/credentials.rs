@@ -17,7 +17,6 @@ use crate::pipeline::credential::{Credential, SignedMessages, SignedRequest};
 use crate::pipeline::refusal::Refusal;
 use crate::wire::bodies::{Field, Invalid, signed_request};
 use crate::wire::errors::ErrorCause;
-use crate::wire::received::echo_text;
 
 /// The headers that may show an API key, for documents. Behind `Authorization` it is a `Bearer`.
 pub(crate) const KEY_HEADERS: [&str; 2] = ["Authorization", "X-API-Key"];
@@ -31,8 +30,6 @@ const SIGNED: [Name; 3] = [Name::AgentSignature, Name::AgentNonce, Name::AgentTi
 
 const REPEATED: ErrorCause =
     ErrorCause::Unproven { problem: "A credential is shown more than once; show one, once" };
-
-const TWO_KINDS: &str = "are a signed request and something else; show one of them";
 
 /// Takes the one credential out of a request. `signed` reads the signatures over the request itself, where the tenant
 /// takes them.
@@ -56,11 +53,7 @@ pub(crate) fn credential_of(
         }
     }
     match (key, is_signed) {
-        (Some(_), true) => Err(ErrorCause::Invalid(Invalid {
-            field: "credentials",
-            received: Value::Null,
-            problem: "are both an API key and a signature; show one of them".into(),
-        })),
+        (Some(_), true) => Err(several("are both an API key and a signature; show one of them")),
         (Some((name, value)), false) if accepted.api_key => {
             Ok(Credential::Key { digest: key_digest(name, value, format)?, named: None })
         }
@@ -87,14 +80,17 @@ fn messages(
         )) if shows_other => return Ok(None),
         Some(Err(refusal)) => return Err(refused(refusal)),
         Some(Ok(_)) if shows_other => {
-            let (field, received) = ("credentials", Value::Null);
-            return Err(Invalid { field, received, problem: TWO_KINDS.into() }.into());
+            return Err(several("are a signed request and something else; show one of them"));
         }
         Some(Ok(candidates)) => candidates,
     };
     let agent = text_of("agentId", fields, Name::AgentId)?;
     let agent = Field::of_header("agentId", agent).agent()?;
     Ok(Some(SignedMessages { agent, messages, first_refusal }))
+}
+
+fn several(problem: &'static str) -> ErrorCause {
+    Invalid { field: "credentials", received: Value::Null, problem: problem.into() }.into()
 }
 
 fn refused(refusal: MessageRefusal) -> ErrorCause {
@@ -104,15 +100,8 @@ fn refused(refusal: MessageRefusal) -> ErrorCause {
 /// The web origin that the request comes from. Browsers write `null` where there is none.
 /// Error: 400 when it is not an origin, or there is more than one.
 pub(crate) fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Invalid> {
-    let text = text_of("origin", fields, Name::Origin)?;
-    match text.filter(|text| *text != "null") {
-        None => Ok(None),
-        Some(text) => WebOrigin::parse(text).map(Some).map_err(|error| Invalid {
-            field: "origin",
-            received: Value::String(echo_text(text, false)),
-            problem: format!("is wrong: {error}").into(),
-        }),
-    }
+    let text = text_of("origin", fields, Name::Origin)?.filter(|text| *text != "null");
+    Field::of_header("origin", text).optional(|origin| origin.parsed(WebOrigin::parse, "is wrong"))
 }
 
 /// Whether a header shows an API key of ours, well-formed or not. Such a header is never forwarded; what another service
@@ -163,8 +152,7 @@ fn key_digest(name: Name, value: &[u8], format: &ApiKeyFormat) -> Result<KeyDige
         }
         // A value that is no text is shown as an empty one.
         let text = std::str::from_utf8(bare).unwrap_or_default();
-        let received = Value::String(echo_text(text, true));
-        Invalid { field: "apiKey", received, problem: "is not an API key of this service".into() }.into()
+        Field::of_header("apiKey", Some(text)).invalid("is not an API key of this service").into()
     })
 }
 
