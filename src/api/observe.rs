@@ -2,8 +2,9 @@
 
 use http::StatusCode;
 use prometheus::{IntCounter, IntGauge};
+use strum::VariantArray;
 
-use crate::api::routes::{ENDPOINTS, Endpoint};
+use crate::api::routes::Endpoint;
 use crate::serve::whole::Answered;
 use crate::telemetry::http::RouteSeries;
 use crate::telemetry::metrics::Metrics;
@@ -24,11 +25,9 @@ struct Series {
     endpoint: Endpoint,
     ok: IntCounter,
     requests: RouteSeries,
-    key: Option<KeyOperation>,
+    /// Those about keys by their outcome.
+    key: Option<[(&'static str, IntCounter); 3]>,
 }
-
-/// Requests about keys by their outcome.
-struct KeyOperation([(&'static str, IntCounter); 3]);
 
 /// A request that is being answered, until this is dropped.
 pub(super) struct UnderWay<'a>(&'a IntGauge);
@@ -42,12 +41,13 @@ impl Drop for UnderWay<'_> {
 impl Observer {
     pub(super) fn new(metrics: &Metrics) -> Self {
         let no_tenant = "".into();
-        let all = ENDPOINTS.into_iter().chain([Endpoint::Console]);
-        let series = all.map(|endpoint| Series {
+        let count = |operation, outcome| metrics.key_operations.with_label_values(&[operation, outcome]);
+        let key = |name| ["done", "refused", "failed"].map(|outcome| (outcome, count(name, outcome)));
+        let series = Endpoint::VARIANTS.iter().map(|&endpoint| Series {
             endpoint,
             ok: metrics.requests.with_label_values(&[LISTENER, endpoint.path(), "200"]),
             requests: RouteSeries::new(metrics, &no_tenant, endpoint.path()),
-            key: endpoint.key_operation().map(|operation| KeyOperation::new(metrics, operation)),
+            key: endpoint.key_operation().map(key),
         });
         let without_endpoint = RouteSeries::new(metrics, &no_tenant, "");
         Self { series: series.collect(), without_endpoint, metrics: metrics.clone() }
@@ -64,7 +64,8 @@ impl Observer {
         let (status, seconds) = (answered.status, answered.micros as f64 / 1e6);
         let series = self.series.iter().find(|series| Some(series.endpoint) == endpoint);
         if let Some(key) = series.and_then(|series| series.key.as_ref()) {
-            key.count(status);
+            let outcome = outcome_of(status);
+            key.iter().filter(|(name, _)| *name == outcome).for_each(|(_, counter)| counter.inc());
         }
         let requests = series.map_or(&self.without_endpoint, |series| &series.requests);
         requests.observe(answered.method.as_bytes(), status.as_u16(), seconds);
@@ -75,18 +76,6 @@ impl Observer {
                 self.metrics.requests.with_label_values(&[LISTENER, path, status.as_str()]).inc();
             }
         }
-    }
-}
-
-impl KeyOperation {
-    fn new(metrics: &Metrics, operation: &str) -> Self {
-        let count = |outcome| metrics.key_operations.with_label_values(&[operation, outcome]);
-        Self(["done", "refused", "failed"].map(|outcome| (outcome, count(outcome))))
-    }
-
-    fn count(&self, status: StatusCode) {
-        let outcome = outcome_of(status);
-        self.0.iter().filter(|(name, _)| *name == outcome).for_each(|(_, counter)| counter.inc());
     }
 }
 

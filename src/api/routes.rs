@@ -1,13 +1,14 @@
 //! Which path and method is which endpoint. Paths are compared as the bytes that came: nothing is decoded or merged.
 
 use http::HeaderValue;
+use strum::VariantArray;
 
 use crate::wire::bodies::BODY_BYTES_MAX;
 use crate::wire::discovery::{KEY_SET_PATH, RULES_PATH};
 use crate::wire::errors::ErrorCause;
 
-/// The endpoints of the contract, the description of them, what owners sign, and their page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The endpoints of the contract in its order, the description of them, what owners sign, and their page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
 pub(crate) enum Endpoint {
     Livez,
     Readyz,
@@ -27,22 +28,11 @@ pub(crate) enum Endpoint {
     Console,
 }
 
-/// Every endpoint of the API, in the contract's order. The page is no part of it.
-pub(crate) const ENDPOINTS: [Endpoint; 13] = [
-    Endpoint::Livez,
-    Endpoint::Readyz,
-    Endpoint::Verify,
-    Endpoint::VerifySignature,
-    Endpoint::ReadProfile,
-    Endpoint::GenerateKey,
-    Endpoint::RotateKey,
-    Endpoint::RevokeKey,
-    Endpoint::KeyStatus,
-    Endpoint::OpenApi,
-    Endpoint::Docs,
-    Endpoint::Signing,
-    Endpoint::KeySet,
-];
+/// Every endpoint of the API. The page is no part of it.
+pub(crate) const ENDPOINTS: &[Endpoint] = match Endpoint::VARIANTS {
+    [endpoints @ .., Endpoint::Console] => endpoints,
+    _ => panic!("the page is the last"),
+};
 
 /// Whom a listener of the API is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +86,7 @@ impl Endpoint {
 
     /// The endpoint of the API at this path.
     pub(crate) fn at(path: &str) -> Result<Self, ErrorCause> {
-        ENDPOINTS.into_iter().find(|endpoint| endpoint.path() == path).ok_or(ErrorCause::NotFound)
+        ENDPOINTS.iter().copied().find(|endpoint| endpoint.path() == path).ok_or(ErrorCause::NotFound)
     }
 
     /// The same endpoint if it takes this method.

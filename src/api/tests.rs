@@ -89,14 +89,14 @@ fn it_describes_every_endpoint_and_no_other() {
             methods.as_object().unwrap().keys().map(move |method| (path.clone(), method.to_uppercase()))
         })
         .collect();
-    let served = ENDPOINTS.map(|endpoint| (endpoint.path().to_owned(), endpoint.method().to_owned()));
-    assert_eq!(described, BTreeSet::from(served));
+    let served = ENDPOINTS.iter().map(|endpoint| (endpoint.path().to_owned(), endpoint.method().to_owned()));
+    assert_eq!(described, served.collect::<BTreeSet<_>>());
 }
 
 #[test]
 fn it_describes_the_errors_of_each_endpoint_and_no_other() {
     let document = document();
-    for endpoint in ENDPOINTS {
+    for &endpoint in ENDPOINTS {
         assert_eq!(described_errors(&document, endpoint), errors(endpoint), "{}", endpoint.path());
     }
 }
@@ -104,7 +104,7 @@ fn it_describes_the_errors_of_each_endpoint_and_no_other() {
 #[test]
 fn each_answer_carries_the_headers_of_limits_waits_and_help_that_it_can_have() {
     let document = document();
-    for endpoint in ENDPOINTS {
+    for &endpoint in ENDPOINTS {
         let is_signed = errors(endpoint).contains(&(400, "REPLAY_DETECTED".to_owned()));
         let has_nonce = is_signed && endpoint != Endpoint::ReadProfile;
         let limited = !matches!(
@@ -157,7 +157,7 @@ fn every_reference_points_at_something_and_every_component_is_used() {
 
 #[test]
 fn the_page_has_every_operation_schema_and_error_type() {
-    for endpoint in ENDPOINTS {
+    for &endpoint in ENDPOINTS {
         assert!(PAGE.contains(&format!("<code>{} {}</code></h3>", endpoint.method(), endpoint.path())));
     }
     for (name, schema) in document()["components"]["schemas"].as_object().unwrap() {
