@@ -60,17 +60,18 @@ struct Request {
 }
 
 #[derive(Message)]
-struct HttpRequest {
+pub(crate) struct HttpRequest {
     #[prost(string, tag = "2")]
-    method: String,
+    pub(crate) method: String,
     #[prost(map = "string, string", tag = "3")]
     headers: HashMap<String, String>,
+    /// With its query.
     #[prost(string, tag = "4")]
-    path: String,
+    pub(crate) path: String,
     #[prost(string, tag = "5")]
-    host: String,
+    pub(crate) host: String,
     #[prost(string, tag = "6")]
-    scheme: String,
+    pub(crate) scheme: String,
     #[prost(message, optional, tag = "13")]
     header_map: Option<Headers>,
 }
@@ -142,18 +143,11 @@ struct HeaderOption {
     #[prost(message, optional, tag = "1")]
     header: Option<Header>,
     #[prost(message, optional, tag = "2")]
-    append: Option<BoolValue>,
+    append: Option<bool>,
     #[prost(int32, tag = "3")]
     append_action: i32,
     #[prost(bool, tag = "4")]
     keep_empty_value: bool,
-}
-
-/// `google.protobuf.BoolValue`.
-#[derive(Message)]
-struct BoolValue {
-    #[prost(bool, tag = "1")]
-    value: bool,
 }
 
 /// `google.protobuf.Struct`.
@@ -179,19 +173,12 @@ enum Kind {
 
 /// The request that a gateway asks about.
 pub(crate) struct Asked<'a> {
-    /// Its method.
-    pub method: &'a str,
-    /// Its path and query.
-    pub path: &'a str,
-    /// Its host.
-    pub host: &'a str,
-    /// Its scheme.
-    pub scheme: &'a str,
     /// The tenant that it is for, by the gateway's configuration.
     pub tenant: &'a str,
     /// The client that the gateway sees.
     pub client: Option<IpAddr>,
-    http: &'a HttpRequest,
+    /// The request itself.
+    pub http: &'a HttpRequest,
 }
 
 impl CheckRequest {
@@ -203,10 +190,6 @@ impl CheckRequest {
         let source =
             attributes.source.as_ref().and_then(|source| source.address.as_ref()?.socket_address.as_ref());
         Some(Asked {
-            method: &http.method,
-            path: &http.path,
-            host: &http.host,
-            scheme: &http.scheme,
             tenant: attributes.context_extensions.get("tenant").map(String::as_str).unwrap_or_default(),
             client: source.and_then(|source| source.address.parse().ok()),
             http,
@@ -214,37 +197,34 @@ impl CheckRequest {
     }
 }
 
-impl<'a> Asked<'a> {
+impl HttpRequest {
     /// Its fields, without what stands in its own fields here.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        let raw = self.http.header_map.iter().flat_map(|map| &map.headers).map(|header| {
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let raw = self.header_map.iter().flat_map(|map| &map.headers).map(|header| {
             let value =
                 if header.raw_value.is_empty() { header.value.as_bytes() } else { &*header.raw_value };
             (header.key.as_bytes(), value)
         });
-        let joined = self.http.headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let joined = self.headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         raw.chain(joined).filter(|(name, _)| !name.starts_with(b":") && !name.eq_ignore_ascii_case(b"host"))
     }
 }
 
 impl CheckResponse {
     /// The request passes with these headers for its upstream, without those of these names, and with these for its client.
+    /// The rest is for the gateway's own log and rules: the tenant, and the permit where an agent passes.
     #[must_use]
     pub(crate) fn admitted(
-        headers: HeaderList,
-        removed: Vec<Bytes>,
-        for_client: HeaderList,
-        facts: Facts<'_>,
+        HeaderList(headers): HeaderList,
+        headers_to_remove: Vec<Bytes>,
+        HeaderList(response_headers_to_add): HeaderList,
+        tenant: &str,
+        permit: Option<&Permit>,
     ) -> Self {
-        let verdict = Admitted {
-            headers: headers.0,
-            headers_to_remove: removed,
-            response_headers_to_add: for_client.0,
-        };
         Self {
             status: Some(Status { code: 0 }),
-            verdict: Some(Verdict::Ok(verdict)),
-            dynamic_metadata: Some(facts.into()),
+            verdict: Some(Verdict::Ok(Admitted { headers, headers_to_remove, response_headers_to_add })),
+            dynamic_metadata: Some(facts(tenant, permit)),
         }
     }
 
@@ -270,29 +250,17 @@ impl CheckResponse {
     }
 }
 
-/// Facts for the gateway's own log and rules.
-pub(crate) struct Facts<'a> {
-    /// The tenant.
-    pub tenant: &'a str,
-    /// The permit, where an agent passes.
-    pub permit: Option<&'a Permit>,
-}
-
-impl From<Facts<'_>> for Struct {
-    fn from(facts: Facts<'_>) -> Self {
-        let text = |name: &str, text: String| (name.to_owned(), Value { kind: Some(Kind::Text(text)) });
-        let number = |name: &str, number: f64| (name.to_owned(), Value { kind: Some(Kind::Number(number)) });
-        let of_agent = facts.permit.map(|permit| {
-            [
-                text("agent_id", permit.agent().to_string()),
-                number("tier", permit.tier().number().into()),
-                number("limit", permit.allowance().limit.into()),
-            ]
-        });
-        Self {
-            fields: of_agent.into_iter().flatten().chain([text("tenant", facts.tenant.to_owned())]).collect(),
-        }
-    }
+fn facts(tenant: &str, permit: Option<&Permit>) -> Struct {
+    let text = |name: &str, text: String| (name.to_owned(), Value { kind: Some(Kind::Text(text)) });
+    let number = |name: &str, number: f64| (name.to_owned(), Value { kind: Some(Kind::Number(number)) });
+    let of_agent = permit.map(|permit| {
+        [
+            text("agent_id", permit.agent().to_string()),
+            number("tier", permit.tier().number().into()),
+            number("limit", permit.allowance().limit.into()),
+        ]
+    });
+    Struct { fields: of_agent.into_iter().flatten().chain([text("tenant", tenant.to_owned())]).collect() }
 }
 
 /// Headers that stand there once each, but for `Vary` and `Cache-Control`, which add to the upstream's.
@@ -315,7 +283,7 @@ fn option(key: String, value: &[u8], append_action: i32) -> HeaderOption {
     let value = String::from_utf8_lossy(value).into_owned();
     HeaderOption {
         header: Some(Header { key, value, raw_value: Vec::new() }),
-        append: Some(BoolValue { value: append_action == APPEND_IF_EXISTS_OR_ADD }),
+        append: Some(append_action == APPEND_IF_EXISTS_OR_ADD),
         append_action,
         keep_empty_value: true,
     }

@@ -23,7 +23,7 @@ use crate::gateway::library::door::h2_options;
 use crate::serve::turns::Turn;
 use crate::serve::{IDLE_TIME_MAX, Slot, WRITE_TIME_MAX};
 use crate::wire::errors::ErrorCause;
-use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, Facts, HeaderList};
+use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, HeaderList};
 use crate::wire::grpc;
 
 /// The longest message, which holds a head.
@@ -129,8 +129,8 @@ impl Authz {
         ctx.write_identity(&mut identity);
         // The upstream's own answer is not seen.
         ctx.write_forwarded_answer_headers(&HeaderMap::new(), &mut for_client);
-        let facts = Facts { tenant: asked.tenant, permit: ctx.permit() };
-        Ok(CheckResponse::admitted(identity, self.to_strip(&fields, &ctx), for_client, facts))
+        let stripped = self.to_strip(&fields, &ctx);
+        Ok(CheckResponse::admitted(identity, stripped, for_client, asked.tenant, ctx.permit()))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::domain::secret::Secret;
 use crate::gateway::Gateway;
 use crate::gateway::authz::original::Original;
 use crate::gateway::context::Context;
+use crate::gateway::corridor::Incoming;
 use crate::gateway::dialect::Dialect;
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::policy::identity;
@@ -92,7 +93,7 @@ impl Authz {
         ctx.request_id = Some(self.gateway.request_ids.of(fields));
         // Their answers are 200, which is leave elsewhere.
         ctx.speaks_grpc = dialect.takes_success() && is_spoken(fields);
-        let outcome = self.corridor(dialect, tenant, original, fields, &mut ctx).await;
+        let outcome = self.pass(original.incoming(dialect, fields), tenant, &mut ctx).await;
         let refused = outcome.err().map(|end| self.gateway.answer_to(end, &mut ctx));
         let told = (original.method(), original.target(), original.authority(), original.peer());
         self.note(told, fields, refused.as_ref(), &ctx);
@@ -121,21 +122,17 @@ impl Authz {
         self.gateway.finished(&ended, ctx);
     }
 
-    async fn corridor<F: Fields + Sync>(
+    async fn pass<F: Fields + Sync>(
         &self,
-        dialect: Dialect,
+        request: Incoming<'_, F>,
         tenant: &str,
-        original: &Original,
-        fields: &F,
         ctx: &mut Context,
     ) -> Result<(), End> {
         let gateway = &self.gateway;
         let site = gateway.table.load().named(tenant).map(Arc::clone).ok_or(ErrorCause::NotFound)?; // 404
-        let request = original.incoming(dialect, fields);
         let route = gateway.route_at(site, &request, ctx)?;
-        gateway.begin_trace(fields, ctx);
-        let admitted = gateway.admit(&request, route, &mut ctx.notes).await;
-        match admitted {
+        gateway.begin_trace(request.fields, ctx);
+        match gateway.admit(&request, route, &mut ctx.notes).await {
             Ok(passage) => ctx.let_through(passage),
             Err(cause) => return Err(gateway.show_way(cause, &request, ctx)),
         }

@@ -68,9 +68,10 @@ impl Original {
     pub(super) fn of_check(asked: &Asked<'_>, peer: IpAddr) -> Result<Self, ErrorCause> {
         let peer = asked.client.unwrap_or(peer);
         // Libraries of gRPC name no scheme.
-        let scheme = if asked.scheme.is_empty() { "http" } else { asked.scheme };
-        let told = [asked.method, asked.path, asked.host, scheme].map(str::as_bytes);
-        Self::read(told, asked.fields(), peer)
+        let http = asked.http;
+        let scheme = if http.scheme.is_empty() { "http" } else { &http.scheme };
+        let told = [&*http.method, &http.path, &http.host, scheme].map(str::as_bytes);
+        Self::read(told, http.fields(), peer)
     }
 
     fn read<'a>(
