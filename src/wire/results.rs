@@ -198,15 +198,13 @@ fn validation(validation: &Validation) -> ValidationPart<'_> {
 }
 
 fn organizations(profile: &TrustProfile) -> Option<Vec<OrganizationPart<'_>>> {
-    profile.details.as_ref().map(|details| details.organizations.iter().map(organization).collect())
-}
-
-fn organization(organization: &Organization) -> OrganizationPart<'_> {
-    OrganizationPart {
-        org_id: organization.org_id.to_string(),
-        name: &organization.name,
-        verified: organization.verified,
-    }
+    let organizations = profile.details.as_ref()?.organizations.iter();
+    let parts = organizations.map(|Organization { org_id, name, verified }| OrganizationPart {
+        org_id: org_id.to_string(),
+        name,
+        verified: *verified,
+    });
+    Some(parts.collect())
 }
 
 impl Written {
