@@ -19,8 +19,8 @@ pub(super) struct Sign {
     #[arg(long, value_name = "URL")]
     declared_endpoint: Option<String>,
     /// The request, where changes of keys are signed as types of their own.
-    #[arg(long = "for", value_name = "REQUEST", default_value = "verify")]
-    purpose: For,
+    #[arg(long = "for", value_name = "REQUEST", default_value = "verify", value_parser = ["verify", "generate", "rotate", "revoke"])]
+    purpose: String,
     /// Print the headers that the gateway takes, instead of a body.
     #[arg(long, conflicts_with_all = ["declared_endpoint", "purpose"])]
     headers: bool,
@@ -40,14 +40,6 @@ pub(super) struct Sign {
     content_type: String,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum For {
-    Verify,
-    Generate,
-    Rotate,
-    Revoke,
-}
-
 impl Sign {
     /// Prints the body.
     pub(super) fn run(self) -> Result<(), Failure> {
@@ -57,12 +49,7 @@ impl Sign {
                 .iter()
                 .try_for_each(|line| say(format_args!("{line}")));
         }
-        let change = match self.purpose {
-            For::Verify => None,
-            For::Generate => Some(KeyOperation::Generate),
-            For::Rotate => Some(KeyOperation::Rotate),
-            For::Revoke => Some(KeyOperation::Revoke),
-        };
+        let change = KeyOperation::ALL.into_iter().find(|operation| operation.name() == self.purpose);
         let Some(body) = self.signing.body(change)? else { return Ok(()) };
         if self.headers {
             let field = |name: &str| body.get(name).map(ToString::to_string).unwrap_or_default();
