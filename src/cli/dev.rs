@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use serde_json::Value;
 
 use crate::app::App;
@@ -53,53 +53,21 @@ pub(super) struct Dev {
     /// Where the development chain's JSON-RPC listens.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8545")]
     chain: SocketAddr,
-    /// Whose registries stand on the chain.
+    /// Whose registries stand on the chain: those of the documentation, with a stake vault, or ERC-8004's.
     #[arg(
         long,
-        value_enum,
+        value_parser = ["documented", "erc8004"],
         value_name = "SET",
         default_value = "documented",
         conflicts_with = "only_upstream"
     )]
-    registries: DevRegistries,
+    registries: String,
     /// Start the chain alone, and print its addresses as one line of JSON.
     #[arg(long, conflicts_with = "only_upstream")]
     only_chain: bool,
     /// Start the sample upstream alone.
     #[arg(long)]
     only_upstream: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum DevRegistries {
-    /// Those of the documentation, with a stake vault
-    Documented,
-    /// ERC-8004's
-    Erc8004,
-}
-
-impl DevRegistries {
-    /// As in the configuration.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Documented => "documented",
-            Self::Erc8004 => "erc8004",
-        }
-    }
-
-    /// Deploys them, with sample agents.
-    fn deploy(self, chain: &DevChain) -> Result<Deployed, Failure> {
-        Ok(match self {
-            Self::Documented => {
-                let on = samples::deploy(chain)?;
-                Deployed { facts: serde_json::to_value(&on)?, agents: on.agents }
-            }
-            Self::Erc8004 => {
-                let on = erc8004::deploy(chain)?;
-                Deployed { facts: serde_json::to_value(&on)?, agents: on.agents }
-            }
-        })
-    }
 }
 
 /// What stands on the chain.
@@ -118,7 +86,7 @@ impl Dev {
             return ended(run_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?);
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
-        let deployment = self.registries.deploy(&chain)?;
+        let deployment = self.deploy(&chain)?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)))?;
             return ended(run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?);
@@ -142,6 +110,16 @@ impl Dev {
             // Its failure does not stop the service.
             let _ = say(format_args!("{text}"));
         }))
+    }
+
+    /// Deploys the registries, with sample agents.
+    fn deploy(&self, chain: &DevChain) -> Result<Deployed, Failure> {
+        if self.registries == "erc8004" {
+            let on = erc8004::deploy(chain)?;
+            return Ok(Deployed { facts: serde_json::to_value(&on)?, agents: on.agents });
+        }
+        let on = samples::deploy(chain)?;
+        Ok(Deployed { facts: serde_json::to_value(&on)?, agents: on.agents })
     }
 
     /// The addresses, by the names of their flags.
@@ -187,7 +165,7 @@ impl Dev {
         let others = [
             ("agents", agents.join("\n")),
             ("organizations", organizations),
-            ("registries", self.registries.name().to_owned()),
+            ("registries", self.registries.clone()),
             ("chainForBrowsers", for_browsers(self.chain)),
             ("gatewayForBrowsers", for_browsers(self.gateway)),
             ("apiOrigins", list(origins.collect())),
@@ -260,7 +238,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use super::{CHAIN_ID, Dev, DevRegistries, fill};
+    use super::{CHAIN_ID, Dev, fill};
     use crate::dev::chain::DevChain;
     use crate::os::Os;
 
@@ -272,12 +250,12 @@ mod tests {
             upstream: "127.0.0.1:9000".parse().unwrap(),
             admin: "127.0.0.1:8082".parse().unwrap(),
             chain: chain.parse().unwrap(),
-            registries: DevRegistries::Documented,
+            registries: "documented".to_owned(),
             only_chain: false,
             only_upstream: false,
         };
         let chain = DevChain::new(CHAIN_ID, Arc::new(Os::new()));
-        let deployment = dev.registries.deploy(&chain).unwrap();
+        let deployment = dev.deploy(&chain).unwrap();
         let values = dev.values(Path::new("/tmp"), &deployment).unwrap();
         fill(include_str!("dev/tiergate.toml"), &values)
     }
