@@ -12,7 +12,9 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::rpc_url::RpcUrl;
 use crate::pipeline::credential::{Ask, Credential};
 use crate::wire::answers::{self, Answer};
-use crate::wire::bodies::{SignedBody, VerifyBody, parse_profile_read, parse_status_query};
+use crate::wire::bodies::{
+    VerifyBody, parse_profile_read, parse_signed, parse_status_query, parse_with_endpoint,
+};
 use crate::wire::discovery::{LocalRules, key_set};
 use crate::wire::errors::ErrorCause;
 use crate::wire::results::owner_profile;
@@ -63,9 +65,9 @@ impl Api {
         request: &ApiRequest<'_>,
         notes: &mut Notes,
     ) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse(request.body, self.pipeline.signature_format())?;
-        notes.agent = Some(body.signed.agent);
-        self.admit(Credential::Signature(body.signed), None, request, notes).await
+        let signed = parse_signed(request.body, self.pipeline.signature_format())?;
+        notes.agent = Some(signed.agent);
+        self.admit(Credential::Signature(signed), None, request, notes).await
     }
 
     /// Asks the pipeline, and answers with what it says.
@@ -93,25 +95,23 @@ impl Api {
     }
 
     async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse_with_endpoint(request.body, self.pipeline.signature_format())?;
-        let order = notes.order(request, body.signed);
-        let issued = self.pipeline.generate_key(order, body.declared_endpoint).await?;
+        let (signed, declared) = parse_with_endpoint(request.body, self.pipeline.signature_format())?;
+        let issued = self.pipeline.generate_key(notes.order(request, signed), declared).await?;
         tracing::info!(agent = %issued.agent, "API key generated");
-        Ok(answers::key_generated(&issued))
+        Ok(answers::key_shown(&issued, false))
     }
 
     async fn rotate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse_with_endpoint(request.body, self.pipeline.signature_format())?;
-        let order = notes.order(request, body.signed);
-        let issued = self.pipeline.rotate_key(order, body.declared_endpoint).await?;
+        let (signed, declared) = parse_with_endpoint(request.body, self.pipeline.signature_format())?;
+        let issued = self.pipeline.rotate_key(notes.order(request, signed), declared).await?;
         tracing::info!(agent = %issued.agent, "API key rotated");
-        Ok(answers::key_rotated(&issued))
+        Ok(answers::key_shown(&issued, true))
     }
 
     async fn revoke_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse(request.body, self.pipeline.signature_format())?;
-        let agent = body.signed.agent;
-        let allowance = self.pipeline.revoke_key(notes.order(request, body.signed)).await?;
+        let signed = parse_signed(request.body, self.pipeline.signature_format())?;
+        let agent = signed.agent;
+        let allowance = self.pipeline.revoke_key(notes.order(request, signed)).await?;
         tracing::info!(%agent, "API key revoked");
         Ok(answers::key_revoked(agent, allowance))
     }

@@ -30,19 +30,15 @@ struct KeyResult<'a> {
     message: &'static str,
 }
 
-/// 201 of generate (contract, "POST /keys/generate").
-pub(crate) fn key_generated(issued: &IssuedKey) -> Answer {
-    key_shown(StatusCode::CREATED, "API key created. Store it now: it is not shown again.", issued)
-}
-
-/// 200 of rotate (contract, "POST /keys/rotate").
-pub(crate) fn key_rotated(issued: &IssuedKey) -> Answer {
-    let message =
-        "API key rotated; the old key is invalid from now on. Store this one now: it is not shown again.";
-    key_shown(StatusCode::OK, message, issued)
-}
-
-fn key_shown(status: StatusCode, message: &'static str, issued: &IssuedKey) -> Answer {
+/// 201 of generate (contract, "POST /keys/generate"), or 200 of rotate ("POST /keys/rotate").
+pub(crate) fn key_shown(issued: &IssuedKey, is_rotated: bool) -> Answer {
+    let (status, message) = if is_rotated {
+        let message =
+            "API key rotated; the old key is invalid from now on. Store this one now: it is not shown again.";
+        (StatusCode::OK, message)
+    } else {
+        (StatusCode::CREATED, "API key created. Store it now: it is not shown again.")
+    };
     let body = KeyResult { api_key: issued.key.reveal(), agent_id: issued.agent.to_string(), message };
     success(status, &body, Some(issued.allowance))
 }

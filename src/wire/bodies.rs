@@ -50,15 +50,6 @@ pub(crate) struct VerifyBody {
     pub(crate) origin: Option<WebOrigin>,
 }
 
-/// `POST /verify/signature` and `/keys/*`.
-#[derive(Debug)]
-pub(crate) struct SignedBody {
-    /// What the owner signed.
-    pub(crate) signed: SignedRequest,
-    /// What the key is to be used for; only generate and rotate read it.
-    pub(crate) declared_endpoint: Option<Endpoint>,
-}
-
 /// Every field that any endpoint knows, as it came.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -94,20 +85,20 @@ impl VerifyBody {
     }
 }
 
-impl SignedBody {
-    /// Parses the body of a signed request without `declaredEndpoint`.
-    pub(crate) fn parse(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
-        Ok(Self { signed: Fields::parse(body)?.signed(format)?, declared_endpoint: None })
-    }
+/// Parses the body of `POST /verify/signature` and `/keys/*`.
+pub(crate) fn parse_signed(body: &[u8], format: SignatureFormat) -> Result<SignedRequest, Invalid> {
+    Fields::parse(body)?.signed(format)
+}
 
-    /// Parses the body of a signed request that may declare an endpoint.
-    pub(crate) fn parse_with_endpoint(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
-        let fields = Fields::parse(body)?;
-        let signed = fields.signed(format)?;
-        let declared = Field::of_body("declaredEndpoint", fields.declared_endpoint);
-        let declared_endpoint = declared.optional(|field| field.parsed(Endpoint::parse, "is wrong"))?;
-        Ok(Self { signed, declared_endpoint })
-    }
+/// The same with the endpoint that the key is to be used for; only generate and rotate read it.
+pub(crate) fn parse_with_endpoint(
+    body: &[u8],
+    format: SignatureFormat,
+) -> Result<(SignedRequest, Option<Endpoint>), Invalid> {
+    let fields = Fields::parse(body)?;
+    let signed = fields.signed(format)?;
+    let declared = Field::of_body("declaredEndpoint", fields.declared_endpoint);
+    Ok((signed, declared.optional(|field| field.parsed(Endpoint::parse, "is wrong"))?))
 }
 
 /// Parses the body of `POST /profile`.
