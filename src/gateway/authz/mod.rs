@@ -95,7 +95,7 @@ impl Authz {
         ctx.speaks_grpc = dialect.takes_success() && is_spoken(fields);
         let outcome = self.pass(original.incoming(dialect, fields), tenant, &mut ctx).await;
         let refused = outcome.err().map(|end| self.gateway.answer_to(end, &mut ctx));
-        let told = (original.method(), original.target(), original.authority(), original.peer());
+        let told = (original.method(), original.target(), original.authority(), original.peer);
         self.note(told, fields, refused.as_ref(), &ctx);
         refused.map_or(Ok(ctx), Err)
     }
@@ -165,35 +165,35 @@ impl Authz {
 
     /// The head of the answer to a call about a request that passes, or the whole answer to another one.
     async fn answer(&self, call: &Request<'_>) -> Result<Vec<u8>, Answer> {
-        let asked = asked_at(call.path);
-        let answer = match asked {
-            Some(asked) => self.answer_in(asked, call).await,
-            None => Err(Err(ErrorCause::NotFound)),
+        let (method, fields) = (call.method.as_bytes(), &call.fields);
+        let refuse = |cause| self.refuse(cause, method, call.path, fields, call.peer);
+        let asked = asked_at(call.path).ok_or(ErrorCause::NotFound);
+        let (dialect, tenant, target) = asked.map_err(refuse)?;
+        let judged = match self.original(dialect, tenant, target, call) {
+            Ok(original) => self.judge(dialect, tenant, &original, fields).await,
+            Err(cause) => Err(refuse(cause)),
         };
-        let answer = answer.map_err(|refused| {
-            let (method, fields) = (call.method.as_bytes(), &call.fields);
-            refused.unwrap_or_else(|cause| self.refuse(cause, method, call.path, fields, call.peer))
-        });
-        let is_nginx = asked.is_some_and(|(dialect, ..)| dialect == Dialect::Nginx);
-        answer.map_err(|answer| if is_nginx { answers::for_nginx(answer) } else { answer })
+        let is_nginx = dialect == Dialect::Nginx;
+        let ctx = judged.map_err(|answer| if is_nginx { answers::for_nginx(answer) } else { answer })?;
+        let stripped = (dialect == Dialect::Envoy).then(|| self.to_strip(fields, &ctx));
+        Ok(answers::admitted(&ctx, stripped.as_deref()))
     }
 
-    /// The same, or why there is no request to judge.
-    async fn answer_in(
+    /// The request that a call asks about, or why it can't be judged.
+    fn original(
         &self,
-        (dialect, tenant, target): (Dialect, &str, &str),
+        dialect: Dialect,
+        tenant: &str,
+        target: &str,
         call: &Request<'_>,
-    ) -> Result<Vec<u8>, Result<Answer, ErrorCause>> {
+    ) -> Result<Original, ErrorCause> {
         if !self.knows(&call.fields, call.peer, Some(tenant)) {
-            return Err(Err(ErrorCause::Overloaded)); // 503: it is no fault of the client's
+            return Err(ErrorCause::Overloaded); // 503: it is no fault of the client's
         }
         if dialect.strips_by_names() && identity::is_respelled(&call.fields) {
-            return Err(Err(RESPELLED));
+            return Err(RESPELLED);
         }
-        let original = Original::of_call(dialect, call, target).map_err(Err)?;
-        let ctx = self.judge(dialect, tenant, &original, &call.fields).await.map_err(Ok)?;
-        let stripped = (dialect == Dialect::Envoy).then(|| self.to_strip(&call.fields, &ctx));
-        Ok(answers::admitted(&ctx, stripped.as_deref()))
+        Original::of_call(dialect, call, target)
     }
 }
 

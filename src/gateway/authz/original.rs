@@ -29,7 +29,7 @@ pub(super) struct Original {
     spans: Spans,
     head: RequestHead,
     is_tls: bool,
-    peer: IpAddr,
+    pub(super) peer: IpAddr,
 }
 
 impl Original {
@@ -127,10 +127,6 @@ impl Original {
     pub(super) fn authority(&self) -> &str {
         let host = self.spans.first().and_then(|host| self.text.get(host.value.clone()));
         std::str::from_utf8(host.unwrap_or_default()).unwrap_or_default()
-    }
-
-    pub(super) const fn peer(&self) -> IpAddr {
-        self.peer
     }
 }
 
