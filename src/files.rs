@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
-use crate::domain::agent_list::{self, Agents};
+use crate::domain::agent_list::{self, AGENTS_MAX, Agents};
 use crate::domain::secret::{Secret, SecretSource};
 
 /// The longest list of agents, in bytes.
@@ -137,7 +137,7 @@ pub(crate) fn secret(source: &SecretSource) -> Result<Secret, String> {
 pub(crate) fn agents(path: &Path) -> Result<Agents, String> {
     let read = || {
         let bytes = bytes(path, AGENTS_BYTES_MAX)?;
-        agent_list::parse(std::str::from_utf8(&bytes).map_err(|_| "is not UTF-8 text")?)
+        agent_list::parse(std::str::from_utf8(&bytes).map_err(|_| "is not UTF-8 text")?, AGENTS_MAX)
     };
     read().map_err(|problem| format!("{}: {problem}", shown(path)))
 }

@@ -30,13 +30,9 @@ impl AgentList {
     }
 }
 
-/// Reads a list: an agent's id and its tier a line, and comments behind `#`.
+/// Reads a list of at most so many agents: an agent's id and its tier a line, and comments behind `#`.
 /// Error: the first line that is wrong.
-pub fn parse(text: &str) -> Result<Agents, String> {
-    parse_up_to(text, AGENTS_MAX)
-}
-
-fn parse_up_to(text: &str, agents_max: usize) -> Result<Agents, String> {
+pub fn parse(text: &str, agents_max: usize) -> Result<Agents, String> {
     let mut agents = Agents::new();
     for (number, line) in (1_usize..).zip(text.lines()) {
         let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
@@ -66,7 +62,7 @@ mod tests {
     use alloy::primitives::U256;
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
-    use super::{AgentId, AgentList, Agents, Tier, parse, parse_up_to};
+    use super::{AGENTS_MAX, AgentId, AgentList, Agents, Tier, parse};
     use crate::domain::tier::PASSING_TIERS;
 
     const HOW: &str = "write an agent's id and its tier, 1 to 4, such as \"1234 3\"";
@@ -79,10 +75,13 @@ mod tests {
     fn a_list_holds_an_agent_a_line_with_blanks_and_comments() {
         let text = "# agents of Acme\r\n\n1234 3\n\t 0007   1\t# bronze\r\n   \n0 4#\n5 2";
         let expected = [(1234, Tier::Gold), (7, Tier::Bronze), (0, Tier::Diamond), (5, Tier::Silver)];
-        assert_eq!(parse(text), Ok(agents(&expected)));
-        assert_eq!(parse(""), Ok(Agents::new()));
+        assert_eq!(parse(text, AGENTS_MAX), Ok(agents(&expected)));
+        assert_eq!(parse("", AGENTS_MAX), Ok(Agents::new()));
         let largest = format!("{} 1", U256::MAX);
-        assert_eq!(parse(&largest).unwrap().keys().copied().collect::<Vec<_>>(), [AgentId::new(U256::MAX)]);
+        assert_eq!(
+            parse(&largest, AGENTS_MAX).unwrap().keys().copied().collect::<Vec<_>>(),
+            [AgentId::new(U256::MAX)]
+        );
     }
 
     #[test]
@@ -110,19 +109,19 @@ mod tests {
             &too_large,
         ] {
             let text = format!("1 1\n\n# ok\n{line}\n2 9\n");
-            assert_eq!(parse(&text), Err(format!("line 4: {HOW}")), "{line:?}");
+            assert_eq!(parse(&text, AGENTS_MAX), Err(format!("line 4: {HOW}")), "{line:?}");
         }
         for again in ["1 1", "01 2"] {
             let twice = "line 3: agent 1 is listed above; write each agent once".to_owned();
-            assert_eq!(parse(&format!("1 1\n2 2\n{again}\n")), Err(twice), "{again}");
+            assert_eq!(parse(&format!("1 1\n2 2\n{again}\n"), AGENTS_MAX), Err(twice), "{again}");
         }
     }
 
     #[test]
     fn one_agent_more_than_a_list_may_hold_is_refused() {
         let text = "1 1\n2 1\n# 3 1\n3 1\n";
-        assert_eq!(parse_up_to(text, 3).map(|agents| agents.len()), Ok(3));
-        assert_eq!(parse_up_to(text, 2), Err("line 4: there are more than 2 agents".to_owned()));
+        assert_eq!(parse(text, 3).map(|agents| agents.len()), Ok(3));
+        assert_eq!(parse(text, 2), Err("line 4: there are more than 2 agents".to_owned()));
     }
 
     #[test]
@@ -142,7 +141,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(text in any::<String>(), lines in "([0-9a# \\t]{0,6}\n){0,9}") {
-            let _ = (parse(&text), parse(&lines));
+            let _ = (parse(&text, AGENTS_MAX), parse(&lines, AGENTS_MAX));
         }
 
         #[test]
@@ -150,7 +149,7 @@ mod tests {
             let agent = |limbs: &[u64; 4]| AgentId::new(U256::from_limbs(*limbs));
             let expected: Agents = listed.iter().map(|(limbs, at)| (agent(limbs), PASSING_TIERS[*at])).collect();
             let text: String = expected.iter().map(|(agent, tier)| format!("{agent} {}\n", tier.number())).collect();
-            prop_assert_eq!(parse(&text), Ok(expected));
+            prop_assert_eq!(parse(&text, AGENTS_MAX), Ok(expected));
         }
     }
 }
