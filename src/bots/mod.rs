@@ -7,7 +7,6 @@ mod directory;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use quick_cache::sync::Cache;
@@ -18,7 +17,7 @@ use tokio::sync::Semaphore;
 use crate::bots::directory::{Directories, Keys};
 use crate::domain::bot::{BotDomains, BotSignature, Reach};
 use crate::domain::client::ClientNet;
-use crate::domain::quota::Quota;
+use crate::domain::quota::{MINUTE_MICROS, Quota};
 use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::sharded::meters::Meters;
@@ -28,13 +27,13 @@ use crate::telemetry::metrics::Metrics;
 const DOMAINS_MAX: usize = 1_024;
 
 /// How long keys count after they were read.
-const KEYS_TIME_MAX: Duration = Duration::from_secs(60 * 60);
+const KEYS_MICROS_MAX: u64 = 60 * MINUTE_MICROS;
 
 /// How long a directory is not read again in which a key was found.
-const FOUND_TIME: Duration = Duration::from_secs(10 * 60);
+const FOUND_MICROS: u64 = 10 * MINUTE_MICROS;
 
 /// The same where a key was not found.
-const MISSED_TIME: Duration = Duration::from_secs(60);
+const MISSED_MICROS: u64 = MINUTE_MICROS;
 
 /// How many directories of listed domains are read at once, and as many below a `*`.
 const READS_MAX: usize = 16;
@@ -129,7 +128,7 @@ impl Bots {
             let (key, times) = keys.get(id).filter(|_| now < *until)?;
             times.contains(&self.clock.unix_seconds()).then_some(*key)
         });
-        let pause = micros(if key.is_some() { FOUND_TIME } else { MISSED_TIME });
+        let pause = if key.is_some() { FOUND_MICROS } else { MISSED_MICROS };
         let begun = known.as_ref().map_or(0, |known| known.begun_micros.load(Ordering::Relaxed));
         if begun == 0 || now.saturating_sub(begun) >= pause {
             self.read(domain, reach, (begun, now), client);
@@ -164,14 +163,10 @@ impl Bots {
             match read {
                 // A failure says nothing of the keys that are known.
                 Err(why) => tracing::debug!("the key directory of {domain} can't be read: {why}"),
-                Ok(keys) => known.keys.store(Some(Arc::new((keys, now + micros(KEYS_TIME_MAX))))),
+                Ok(keys) => known.keys.store(Some(Arc::new((keys, now + KEYS_MICROS_MAX)))),
             }
         });
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
 use super::directory::{Directories, parse};
-use super::{Bots, Known, MISSED_TIME, READS_MAX, micros};
+use super::{Bots, Known, MISSED_MICROS, READS_MAX};
 use crate::domain::bot::{BotDomains, BotSignature, Reach};
 use crate::domain::client::ClientNet;
 use crate::domain::host::HostPattern;
@@ -54,7 +54,7 @@ impl Bench {
         let keys = parse(set.to_string().as_bytes()).unwrap();
         let known = Known::default();
         known.begun_micros.store(1, Ordering::SeqCst);
-        known.keys.store(Some(Arc::new((keys, micros(super::KEYS_TIME_MAX)))));
+        known.keys.store(Some(Arc::new((keys, super::KEYS_MICROS_MAX))));
         self.bots.known.insert(domain.into(), Arc::new(known));
     }
 
@@ -197,7 +197,7 @@ async fn a_directory_is_read_once_for_however_many_and_a_failure_is_not_repeated
     let ask = || (0..50).for_each(|_| assert!(!bench.proves(&signed(&domain, &key))));
     ask();
     assert_eq!(bench.connections().await, 1);
-    bench.clock.advance_micros(micros(MISSED_TIME) - 1);
+    bench.clock.advance_micros(MISSED_MICROS - 1);
     ask();
     assert_eq!((bench.connections().await, bench.reads("failed")), (1, 1));
     bench.clock.advance_micros(1);
