@@ -135,7 +135,7 @@ impl AddressRules {
 }
 
 /// The address that a connection to this one reaches: an unspecified one is this machine.
-fn reached(ip: IpAddr) -> IpAddr {
+pub(crate) fn reached(ip: IpAddr) -> IpAddr {
     let ip = ip.to_canonical();
     match ip {
         _ if !ip.is_unspecified() => ip,

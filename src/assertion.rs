@@ -91,9 +91,9 @@ struct Claims<'a> {
 impl Issuer {
     /// An issuer with this name and these keys.
     pub(crate) fn new(name: &str, keys: Arc<SigningKeys>, facts: Facts) -> Self {
-        let kid = keys.published().first().map(|key| &key.kid);
+        let kid = keys.published.first().map(|key| &key.kid);
         let header = json!({ "alg": "ES256", "typ": "JWT", "kid": kid }).to_string();
-        let key_set = json!({ "keys": keys.published().iter().map(jwk).collect::<Vec<_>>() }).to_string();
+        let key_set = json!({ "keys": keys.published.iter().map(jwk).collect::<Vec<_>>() }).to_string();
         Self {
             name: name.into(),
             header: URL_SAFE_NO_PAD.encode(header),
@@ -107,7 +107,7 @@ impl Issuer {
 
     /// True if it has this name and these keys.
     pub(crate) fn is(&self, name: &str, keys: &SigningKeys) -> bool {
-        *self.name == *name && self.keys.published() == keys.published()
+        *self.name == *name && self.keys.published == keys.published
     }
 
     /// The public keys, as a JWK Set (RFC 7517).

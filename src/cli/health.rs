@@ -3,11 +3,12 @@
 //!
 //! Must not read more of the configuration than `[listen]`: it is called every few seconds, whatever is wrong elsewhere.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use reqwest::{ClientBuilder, Method};
 
+use crate::addresses::reached;
 use crate::app::source::environment;
 use crate::cli::client::exchange;
 use crate::cli::{ConfigFile, Failure, say};
@@ -50,12 +51,7 @@ impl Health {
 /// The API's address as this machine reaches it.
 fn api_url(listen: &Listen) -> String {
     let scheme = if listen.tls.is_some() { "https" } else { "http" };
-    let ip = match listen.api.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
-    };
-    format!("{scheme}://{}", SocketAddr::new(ip, listen.api.port()))
+    format!("{scheme}://{}", SocketAddr::new(reached(listen.api.ip()), listen.api.port()))
 }
 
 #[cfg(test)]

@@ -27,7 +27,6 @@ const DEPTH_MAX: usize = 80;
 pub(super) type Table = BTreeMap<String, Node>;
 
 /// A key and its value, or an item of a list.
-#[derive(Default)]
 pub(super) struct Node {
     /// The place of the key, or of the item.
     pub(super) key: Position,
@@ -43,12 +42,6 @@ pub(super) enum Item {
     Table(Table),
     List(Vec<Node>),
     Plain(Value),
-}
-
-impl Default for Item {
-    fn default() -> Self {
-        Self::List(Vec::new())
-    }
 }
 
 /// The text of a configuration file; wiped when it is dropped, for it may hold a secret.
@@ -130,7 +123,7 @@ impl Source<'_> {
         let item = match value.get_ref() {
             DeValue::Table(_) | DeValue::Array(_) if depth == DEPTH_MAX => {
                 self.report(span.clone(), "a table in too many others");
-                Item::default()
+                Item::List(Vec::new())
             }
             DeValue::Table(inside) => Item::Table(self.table(inside, depth + 1)),
             DeValue::Array(items) => {

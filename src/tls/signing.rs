@@ -18,7 +18,8 @@ use crate::tls::pem::MALFORMED;
 pub(crate) struct SigningKeys {
     signer: EcdsaKeyPair,
     random: SystemRandom,
-    published: Vec<PublicKey>,
+    /// The public parts of all, in the order of the file.
+    pub(crate) published: Vec<PublicKey>,
 }
 
 /// The public part of a key, as a JWK has it (RFC 7518, section 6.2.1).
@@ -34,11 +35,6 @@ impl SigningKeys {
     /// The signature of the first key, as a JWS has it (RFC 7518, section 3.4); `None` without randomness.
     pub(crate) fn sign(&self, message: &[u8]) -> Option<Signature> {
         self.signer.sign(&self.random, message).ok()
-    }
-
-    /// All keys, in the order of the file.
-    pub(crate) fn published(&self) -> &[PublicKey] {
-        &self.published
     }
 }
 
@@ -129,7 +125,7 @@ focs3+257rn0s2ldbqkLJK2KRiMohYjlrQ==
 ";
 
     fn is_signed_by(keys: &SigningKeys, number: usize) -> bool {
-        let public = &keys.published()[number];
+        let public = &keys.published[number];
         let point = [&public.x, &public.y].map(|part| URL_SAFE_NO_PAD.decode(part).unwrap());
         let point = [&[4], &*point[0], &*point[1]].concat();
         let signature = keys.sign(b"message").unwrap();
@@ -140,7 +136,7 @@ focs3+257rn0s2ldbqkLJK2KRiMohYjlrQ==
     fn both_forms_of_a_key_are_one_key_with_the_thumbprint_that_a_jose_library_computes() {
         for text in [PKCS8, SEC1] {
             let keys = parse(text.as_bytes()).ok().unwrap();
-            let [key] = keys.published() else { panic!("{:?}", keys.published()) };
+            let [key] = keys.published.as_slice() else { panic!("{:?}", keys.published) };
             assert_eq!(key.x, "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU");
             assert_eq!(key.y, "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0");
             assert_eq!(key.kid, "oKIywvGUpTVTyxMQ3bwIIeQUudfr_CkLMjCE19ECD-U");
@@ -153,10 +149,8 @@ focs3+257rn0s2ldbqkLJK2KRiMohYjlrQ==
         let [one, two] = [(), ()].map(|()| KeyPair::generate().unwrap().serialize_pem());
         let both = |text: String| parse(text.as_bytes()).ok().unwrap();
         let (before, after) = (both(format!("{one}{SEC1}{two}")), both(format!("{two}{one}")));
-        assert_eq!(before.published().len(), 3);
-        assert!(
-            before.published()[0] == after.published()[1] && before.published()[2] == after.published()[0]
-        );
+        assert_eq!(before.published.len(), 3);
+        assert!(before.published[0] == after.published[1] && before.published[2] == after.published[0]);
         assert!(is_signed_by(&before, 0) && !is_signed_by(&before, 1) && is_signed_by(&after, 0));
     }
 

@@ -129,19 +129,14 @@ impl NamePattern {
 
 impl UpstreamPattern {
     fn parse(text: &str) -> Result<Self, String> {
-        let wanted = "a host, \"*.example\" for those below it, or \"*\", with or without a port: \
-                      \"*.acme.internal:8080\"";
-        valid(text, Self::read(text), wanted)
-    }
-
-    fn read(text: &str) -> Option<Self> {
         let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => {
-                (host, Some(port.parse().ok().filter(|port| *port > 0)?))
-            }
+            Some((host, port)) if !port.ends_with(']') => (host, Some(port.parse().unwrap_or(0))),
             Some(_) | None => (text, None),
         };
-        Some(Self { host: HostPattern::parse(host)?, port })
+        let host = HostPattern::parse(host).filter(|_| port != Some(0));
+        let wanted = "a host, \"*.example\" for those below it, or \"*\", with or without a port: \
+                      \"*.acme.internal:8080\"";
+        valid(text, host.map(|host| Self { host, port }), wanted)
     }
 
     fn takes(&self, upstream: &Upstream) -> bool {
