@@ -15,6 +15,9 @@ mod keystore;
 #[path = "support/loopback.rs"]
 mod loopback;
 #[cfg(feature = "dev-chain")]
+#[path = "cli/lost.rs"]
+mod lost;
+#[cfg(feature = "dev-chain")]
 #[path = "cli/own_types.rs"]
 mod own_types;
 #[cfg(feature = "dev-chain")]
@@ -129,7 +132,7 @@ fn each_exit_code_is_the_one_that_the_help_lists() {
     let help = String::from_utf8(tiergate(&["--help"]).stdout).unwrap();
     let listed = help.split("Exit codes:\n").nth(1).unwrap();
     let listed: Vec<&str> = listed.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
-    assert_eq!(listed, ["0", "1", "2", "101"]);
+    assert_eq!(listed, ["0", "1", "2", "3", "101"]);
     let nowhere = format!("http://{}", free_address());
     for (args, code) in [
         (&["version"][..], 0),

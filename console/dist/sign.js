@@ -205,7 +205,7 @@ async function send(current, typedData, signature, account) {
     }
 }
 async function refused(current, error, account) {
-    const words = explain(error, { agent: current.agent, account, owner: state.owner, makesKey: makesKey(current) });
+    const words = explain(error, { agent: current.agent, account, owner: state.owner, change: changeOf(current) });
     if (error instanceof TiergateError) {
         if (error.is("SIGNATURE_INVALID"))
             learn(current.agent, { owner: error.details.owner, ...(state.owner !== error.details.owner && { profile: null }) });
@@ -222,6 +222,7 @@ async function refused(current, error, account) {
     else
         say(words);
 }
+const changeOf = (current) => (makesKey(current) ? "made" : current.operation === "revoke" ? "revoked" : null);
 const makesKey = ({ operation }) => operation === "generate" || operation === "rotate";
 const limitOf = ({ operation, agent }) => `${operation === "profile"} ${agent}`;
 function watchLimit() {

@@ -77,9 +77,11 @@ const WORDS = {
     UNEXPECTED_ANSWER: ({ status }, on) => `Something in front of the service answered (status ${status}). ${advice(on, "Load the page again")}; if it goes on, tell the operator.`,
     NO_ANSWER: (_, on) => `No answer came. ${advice(on, "Check your connection and try again")}.`,
 };
-const advice = ({ makesKey }, otherwise) => makesKey
-    ? "The key may have been made all the same, and an older one no longer works then. Find the agent again: if it has a key and you hold none that works, replace it"
-    : otherwise;
+const advice = ({ change }, otherwise) => (change ? CHANGED[change] : otherwise);
+const CHANGED = {
+    made: "The key may have been made all the same, and an older one no longer works then. Find the agent again: if it has a key and you hold none that works, replace it",
+    revoked: "The key may have been revoked all the same. Find the agent again: if it still has a key, revoke it once more",
+};
 export function explain(error, on) {
     if (error instanceof WalletError)
         return WALLET[error.trouble](error.message);

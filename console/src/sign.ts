@@ -232,7 +232,7 @@ async function send(current: Open, typedData: TypedData, signature: string, acco
 }
 
 async function refused(current: Open, error: unknown, account: string | null): Promise<void> {
-  const words = explain(error, { agent: current.agent, account, owner: state.owner, makesKey: makesKey(current) });
+  const words = explain(error, { agent: current.agent, account, owner: state.owner, change: changeOf(current) });
   if (error instanceof TiergateError) {
     if (error.is("SIGNATURE_INVALID")) learn(current.agent, { owner: error.details.owner, ...(state.owner !== error.details.owner && { profile: null }) });
     if (error.is("KEY_ALREADY_EXISTS")) learn(current.agent, { hasKey: true });
@@ -244,6 +244,8 @@ async function refused(current: Open, error: unknown, account: string | null): P
   if (dialog().open) problem(words);
   else say(words);
 }
+
+const changeOf = (current: Open) => (makesKey(current) ? "made" : current.operation === "revoke" ? "revoked" : null);
 
 const makesKey = ({ operation }: Open) => operation === "generate" || operation === "rotate";
 

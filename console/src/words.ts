@@ -41,8 +41,8 @@ export interface Circumstances {
   account?: string | null;
   /** The owner that was known before. */
   owner?: string | null;
-  /** True if a key might have been made. */
-  makesKey?: boolean;
+  /** The fate that the agent's key might have had. */
+  change?: "made" | "revoked" | null;
 }
 
 type Words = { [T in ErrorType]: (error: TiergateError<T>, on: Circumstances) => string };
@@ -96,10 +96,12 @@ const WORDS: Words = {
 };
 
 /** Advice after an error that leaves open if the request was carried out. */
-const advice = ({ makesKey }: Circumstances, otherwise: string) =>
-  makesKey
-    ? "The key may have been made all the same, and an older one no longer works then. Find the agent again: if it has a key and you hold none that works, replace it"
-    : otherwise;
+const advice = ({ change }: Circumstances, otherwise: string) => (change ? CHANGED[change] : otherwise);
+
+const CHANGED = {
+  made: "The key may have been made all the same, and an older one no longer works then. Find the agent again: if it has a key and you hold none that works, replace it",
+  revoked: "The key may have been revoked all the same. Find the agent again: if it still has a key, revoke it once more",
+};
 
 /** Says what an error means and what to do. */
 export function explain(error: unknown, on: Circumstances): string {

@@ -43,7 +43,8 @@ impl Service {
     }
 
     fn client(&self) -> Result<ClientBuilder, Failure> {
-        let client = ClientBuilder::new().timeout(TIME_MAX);
+        // A request that waits for its connection is known not to be sent.
+        let client = ClientBuilder::new().connect_timeout(TIME_MAX / 2).timeout(TIME_MAX);
         let Some(ca) = &self.ca else { return Ok(client) };
         let unusable = |why: &str| Failure::unusable(format!("{} {why}", ca.display()));
         let pem = files::bytes(ca, PEM_BYTES_MAX).map_err(|why| unusable(&why))?;
@@ -53,7 +54,7 @@ impl Service {
         }
     }
 
-    /// Sends one request. An error answer is a failure that says what the service said.
+    /// Sends one request. An error answer is a failure that says what the service said, and if a key may have been changed.
     pub(super) fn ask(
         &self,
         output: Output,
@@ -62,10 +63,24 @@ impl Service {
         body: Option<Value>,
     ) -> Result<Value, Failure> {
         let (client, base) = (self.client()?, self.base());
-        let (status, text) = exchange(client, method, &format!("{base}{path}"), body)
-            .map_err(|cause| format!("cannot reach {base}: {cause}"))?;
+        let changes_key = method != Method::GET && path.starts_with("/keys");
+        let told = if method == Method::DELETE { "success" } else { "apiKey" };
+        let failed = |message, is_unsure| {
+            let failure = Failure::new(message);
+            if changes_key && is_unsure { failure.with_key_unsure() } else { failure }
+        };
+        let (status, text) = exchange(client, method, &format!("{base}{path}"), body).map_err(
+            |Unanswered { cause, was_sent }| {
+                let trouble = if was_sent { "no answer from" } else { "cannot reach" };
+                failed(format!("{trouble} {base}: {cause}"), was_sent)
+            },
+        )?;
         let answer: Value = serde_json::from_str(&text).unwrap_or_default();
-        if status.is_success() && answer.is_object() {
+        let is_told = match answer.get(told) {
+            Some(Value::String(text)) => !text.is_empty(),
+            other => other == Some(&Value::Bool(true)),
+        };
+        if status.is_success() && answer.is_object() && (is_told || !changes_key) {
             return Ok(answer);
         }
         let field = |name: &str, otherwise| answer.get(name).and_then(Value::as_str).unwrap_or(otherwise);
@@ -76,8 +91,17 @@ impl Service {
         } else if let Some(details) = answer.get("details") {
             message.extend(lines(details).map(|line| format!("\n  {line}")));
         }
-        Err(Failure::new(message))
+        // These two say that nothing was changed; a server in front of the service may say anything else.
+        let is_unchanged = matches!(error_type, "RPC_ERROR" | "OVERLOADED");
+        Err(failed(message, status.is_success() || (status.is_server_error() && !is_unchanged)))
     }
+}
+
+/// A request without an answer.
+pub(super) struct Unanswered {
+    pub(super) cause: String,
+    /// True if the service may have got it.
+    was_sent: bool,
 }
 
 /// Sends one request and reads the answer.
@@ -86,7 +110,7 @@ pub(super) fn exchange(
     method: Method,
     url: &str,
     body: Option<Value>,
-) -> Result<(StatusCode, String), String> {
+) -> Result<(StatusCode, String), Unanswered> {
     let exchange = async {
         // A redirect would hand the key or the unused signature to another server.
         let mut request = client.redirect(Policy::none()).build()?.request(method, url);
@@ -96,14 +120,17 @@ pub(super) fn exchange(
         let answer = request.send().await?;
         Ok((answer.status(), answer.text().await?))
     };
-    let answer = wait_for(url, exchange).map_err(|cause| cause.to_string())?;
+    let answer =
+        wait_for(url, exchange).map_err(|cause| Unanswered { cause: cause.to_string(), was_sent: false })?;
     answer.map_err(|cause: reqwest::Error| {
+        let was_sent = !(cause.is_connect() || cause.is_builder());
         let mut innermost: &(dyn std::error::Error + 'static) = &cause;
         while let Some(inner) = innermost.source() {
             innermost = inner;
         }
         // The library's own text names its types.
-        handshake_failure(innermost).map_or_else(|| innermost.to_string(), str::to_owned)
+        let cause = handshake_failure(innermost).map_or_else(|| innermost.to_string(), str::to_owned);
+        Unanswered { cause, was_sent }
     })
 }
 

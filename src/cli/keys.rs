@@ -1,15 +1,15 @@
 //! `tiergate keys`: an agent's API key at a running service.
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::cli::Failure;
 use crate::cli::client::Service;
 use crate::cli::output::{Output, with};
+use crate::cli::secret::KeyFile;
 use crate::cli::signing::Signing;
-use crate::cli::{Failure, secret};
 use crate::domain::agent_id::AgentId;
 use crate::domain::eip712::KeyOperation;
 
@@ -44,7 +44,8 @@ pub(super) struct NewKey {
     /// The application endpoint that the key is for.
     #[arg(long, value_name = "URL")]
     declared_endpoint: Option<String>,
-    /// Write the key to this new file, which its owner alone can read, and don't print it.
+    /// Write the key to this file, which you alone can read, and don't print it. `generate` wants a new one; `rotate` replaces
+    /// one that holds an API key, once there is a new key.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -87,28 +88,13 @@ impl NewKey {
         let Some(body) = signing.body(Some(operation))? else { return Ok(()) };
         let path = format!("/keys/{}", operation.name());
         let body = with(body, "declaredEndpoint", declared_endpoint);
-        let ask = || signing.service.ask(output, Method::POST, &path, Some(body));
-        match out {
-            Some(file) => output.print(&kept_in(&file, ask)?),
-            None => output.print(&ask()?),
-        }
+        let file = out
+            .as_deref()
+            .map(|path| KeyFile::create(path, operation == KeyOperation::Rotate))
+            .transpose()?;
+        let answer = signing.service.ask(output, Method::POST, &path, Some(body))?;
+        let Some(file) = file else { return output.print(&answer).map_err(Failure::with_key_unsure) };
+        file.keep(answer.get("apiKey").and_then(Value::as_str).unwrap_or_default())?;
+        output.print(&json!({ "agentId": answer.get("agentId"), "file": out.map(|path| path.to_string_lossy().into_owned()) }))
     }
-}
-
-/// The answer with its key in a file instead. The file is there before the key is made, and goes if none is.
-fn kept_in(path: &Path, ask: impl FnOnce() -> Result<Value, Failure>) -> Result<Value, Failure> {
-    let mut file = secret::create(path)?;
-    let kept = ask().and_then(|answer| {
-        let key = answer.get("apiKey").and_then(Value::as_str).unwrap_or_default();
-        let written = writeln!(file, "{key}").and_then(|()| file.sync_all());
-        written.map_err(|cause| {
-            let path = path.display();
-            Failure::new(format!("a key was made and can't be kept in {path}: {cause}; rotate it"))
-        })?;
-        Ok(json!({ "agentId": answer.get("agentId"), "file": path.to_string_lossy() }))
-    });
-    if kept.is_err() {
-        let _ = std::fs::remove_file(path);
-    }
-    kept
 }

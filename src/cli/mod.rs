@@ -94,11 +94,15 @@ const INTERNAL_ERROR: u8 = 101;
 /// The exit code for a configuration or arguments that can't be used.
 const BAD_CONFIGURATION: u8 = 2;
 
+/// The exit code after a change of a key whose outcome, or whose key, is lost.
+const KEY_UNSURE: u8 = 3;
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done; `run`: stopped by a signal
   1    failed: the service refuses, is not healthy, can't be reached, or can't start and may later
   2    the arguments or the configuration can't be used; `run`: the configuration file itself
+  3    `keys`: the answer is lost, and the key may have been changed
   101  internal error; please report it";
 
 /// Why a command failed: a sentence for people, and the exit code.
@@ -116,6 +120,15 @@ impl Failure {
     /// Arguments or a configuration that can't be used.
     fn unusable(message: impl fmt::Display) -> Self {
         Self::new(message).with_code(BAD_CONFIGURATION)
+    }
+
+    /// A key that was changed, or may have been, and that nobody has.
+    fn with_key_unsure(mut self) -> Self {
+        self.message.push_str(
+            "\nthe key may have been changed: `tiergate keys status` says if there is one, `tiergate verify` if yours is \
+             good; if there is one and you have none that is good, rotate or revoke it",
+        );
+        self.with_code(KEY_UNSURE)
     }
 
     fn with_code(mut self, code: u8) -> Self {

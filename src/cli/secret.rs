@@ -1,14 +1,17 @@
 //! Secrets: from a file or the environment, and into a file. Never in an argument, where every user of the machine could
 //! read them.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process;
 
 use zeroize::Zeroizing;
 
 use crate::cli::Failure;
+use crate::domain::api_key::{ApiKeyFormat, KEY_HEX_DIGITS};
 use crate::files::{self, SECRET_BYTES_MAX};
 
 /// Reads the secret in the file that `--NAME-file` names, or in a variable when none is named.
@@ -40,8 +43,50 @@ pub(super) fn line(file: &Path, prompt: &str) -> Result<Zeroizing<String>, Failu
     Ok(line)
 }
 
-/// Creates a file that its owner alone can read. One that exists is left alone.
-pub(super) fn create(file: &Path) -> Result<File, Failure> {
-    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-    created.map_err(|cause| Failure::new(format!("cannot create {}: {cause}", file.display())))
+/// A file for an API key that is not made yet, under a name of this process until it holds the key. Without one it goes again.
+pub(super) struct KeyFile {
+    path: PathBuf,
+    beside: PathBuf,
+    file: File,
+}
+
+impl KeyFile {
+    /// Creates a file that its owner alone can read. One that is at the path is left alone; if the API key in it is to be
+    /// replaced, until the new one is kept.
+    pub(super) fn create(path: &Path, is_replaced: bool) -> Result<Self, Failure> {
+        let failure =
+            |why: &dyn fmt::Display| Failure::new(format!("cannot create {}: {why}", path.display()));
+        let is_key = || files::text(path, SECRET_BYTES_MAX).is_ok_and(|text| is_api_key(text.trim_end()));
+        if path.symlink_metadata().is_ok() && !(is_replaced && is_key()) {
+            return Err(failure(&"it exists, and is no API key that may be replaced"));
+        }
+        // A link leads to the new file too.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let beside = path.with_added_extension(format!("new-{}", process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
+        Ok(Self { file: file.map_err(|cause| failure(&cause))?, path, beside })
+    }
+
+    /// Keeps a key, in place of what was at the path.
+    pub(super) fn keep(mut self, key: &str) -> Result<(), Failure> {
+        let kept = writeln!(self.file, "{key}").and_then(|()| self.file.sync_all());
+        kept.and_then(|()| fs::rename(&self.beside, &self.path)).map_err(|cause| {
+            let path = self.path.display();
+            Failure::new(format!("a key was made and can't be kept in {path}: {cause}")).with_key_unsure()
+        })
+    }
+}
+
+impl Drop for KeyFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.beside);
+    }
+}
+
+/// True for an API key of any service, and for no private key.
+fn is_api_key(text: &str) -> bool {
+    text.len().checked_sub(KEY_HEX_DIGITS).and_then(|length| text.get(..length)).is_some_and(|prefix| {
+        let is_name = prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        is_name && !["", "0x", "0X"].contains(&prefix) && ApiKeyFormat::new(prefix).parse(text).is_some()
+    })
 }

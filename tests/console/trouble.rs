@@ -166,6 +166,13 @@ fn failures_of_the_service_are_told_and_what_to_do() {
     stage.browser.command("answers", json!({}));
     stage.sign();
     stage.key();
+    stage.browser.click("#stored");
+
+    stage.ask("#revoke");
+    for answer in [json!(null), json!({ "status": 502, "body": "Bad Gateway" })] {
+        stage.browser.command("answers", json!({ "/keys": answer }));
+        stage.is_refused("The key may have been revoked all the same.");
+    }
 }
 
 #[test]
