@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pingora::server::ShutdownWatch;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
@@ -94,8 +94,14 @@ pub(crate) fn adopt(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
 }
 
-/// Takes connections until the service is to end.
-async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, mut shutdown: ShutdownWatch) {
+/// Takes connections until the service is to end, and then those that wait.
+async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, shutdown: ShutdownWatch) {
+    let serve = |stream, peer| {
+        // This receiver has never seen the end: that is how an answer knows that it is the last.
+        let (shell, shutdown) = (Arc::clone(&shell), shutdown.clone());
+        tokio::spawn(async move { shell.serve(stream, peer, &shutdown).await });
+    };
+    let mut stopping = shutdown.clone();
     let mut is_failing = false;
     for accepted in 0_u64.. {
         if accepted.is_multiple_of(ACCEPTS_MAX) {
@@ -103,16 +109,15 @@ async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, mut sh
         }
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            end = shutdown.wait_for(|stopping| *stopping) => {
+            end = stopping.wait_for(|stopping| *stopping) => {
                 drop(end);
-                return;
+                break;
             }
         };
         match accepted {
             Ok((stream, peer)) => {
                 is_failing = false;
-                let (shell, shutdown) = (Arc::clone(&shell), shutdown.clone());
-                tokio::spawn(async move { shell.serve(stream, peer, &shutdown).await });
+                serve(stream, peer);
             }
             Err(error) => {
                 if !std::mem::replace(&mut is_failing, true) {
@@ -122,16 +127,88 @@ async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, mut sh
             }
         }
     }
+    // Closing the socket resets what waits. More than can wait came later, and must not delay the end.
+    let Ok(listener) = listener.into_std() else { return };
+    for accepted in 1..=u64::from(BACKLOG.unsigned_abs()) {
+        let Ok((stream, peer)) = listener.accept() else { return };
+        if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
+            serve(stream, peer);
+        }
+        if accepted.is_multiple_of(ACCEPTS_MAX) {
+            yield_now().await;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
     use std::net::{TcpListener, TcpStream};
+    use std::sync::Arc;
 
+    use pingora::protocols::Stream;
     use socket2::SockRef;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::{net, sync::watch};
 
-    use super::{UNSENT_BYTES_MAX, adopt, bound};
+    use super::{Door, Gates, HttpShell, ShutdownWatch, UNSENT_BYTES_MAX, Worker, adopt, bound};
+    use crate::http1::head::RequestHead;
+    use crate::ports::simulated::SimulatedClock;
+    use crate::serve::connection::Connection;
+    use crate::serve::turns::{Turn, Turns};
+    use crate::serve::{Limits, Slot};
+    use crate::telemetry::metrics::Metrics;
+
+    /// Says to each client if its answer is the last.
+    struct Candid;
+
+    impl Door for Candid {
+        const SPEAKS_HTTP2: bool = false;
+
+        async fn serve_http1(
+            &self,
+            mut connection: Box<Connection>,
+            _: RequestHead,
+        ) -> Option<Box<Connection>> {
+            let text: &[u8] = if connection.is_stopping() { b"last" } else { b"not the last" };
+            connection.write(text).await.ok()?;
+            connection.close().await;
+            None
+        }
+
+        async fn serve_http2(&self, _: Stream, _: Turn, _: Slot, _: &ShutdownWatch) {}
+    }
+
+    #[tokio::test]
+    async fn connections_that_wait_when_a_listener_closes_get_their_last_answer_and_none_is_reset() {
+        let socket = bound("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        adopt(&socket).unwrap();
+        socket.listen(1024).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..300 {
+            let mut client = net::TcpStream::connect(address).await.unwrap();
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+            clients.push(client);
+        }
+        let (_serving, serving) = watch::channel(true);
+        let (stop, stopping) = watch::channel(false);
+        stop.send_replace(true);
+        let limits = Limits::new("api", clients.len(), None, &Metrics::new().unwrap());
+        let clock = Arc::new(SimulatedClock::new(1_700_000_000));
+        let turns = Turns::new();
+        let rounds = Arc::clone(&turns);
+        tokio::spawn(async move { rounds.begin_rounds().await });
+        let shell = HttpShell::new(Arc::new(Candid), None, clock, limits, turns);
+        Worker::new(vec![socket], shell, Gates { serving, stopping }).run().await.unwrap();
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        for mut client in clients {
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            assert_eq!(answer, "last");
+        }
+        stop.closed().await;
+    }
 
     #[test]
     fn every_address_is_that_of_both_families() {

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::rig::authz::{Asked, Dialect, Told};
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{End, Frames};
 use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
+use crate::rig::listeners::{HTTP_1, LISTENER, ListenerTls};
 use crate::rig::scripts::{self, Cue};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
+use crate::rig::tunnels::Greeting;
 use crate::rig::upstream::Upstream;
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
@@ -22,6 +25,7 @@ pub(crate) const CASES: &[Case] = cases![
     during_the_delay_readiness_is_503_and_everything_else_is_served,
     a_process_without_connections_ends_at_once,
     idle_connections_are_told_of_the_end_and_then_closed,
+    connections_that_the_system_has_taken_are_served_at_every_listener_and_none_is_reset,
     streams_go_on_and_the_process_ends_with_the_last_of_them,
     streams_that_outlive_the_grace_are_cut_off,
     a_second_signal_and_an_interrupt_end_the_process_at_once,
@@ -105,6 +109,58 @@ fn idle_connections_are_told_of_the_end_and_then_closed(stage: &Stage) {
         }
         assert!(frames.goodbye(), "{way}");
         ends(gateway);
+    }
+}
+
+fn connections_that_the_system_has_taken_are_served_at_every_listener_and_none_is_reset(stage: &Stage) {
+    // The listener of operators holds 64 connections.
+    const EACH: usize = 60;
+    for signal in ["TERM", "QUIT"] {
+        let site = Site::of(stage).set("shutdown.delay", "0s").set("shutdown.grace", LONG);
+        let Asked { site, authz } = &Asked::start(site);
+        let (gateway, service) = (&site.gateway, &site.gateway.service);
+        let secure = Site::of(stage).set("shutdown.delay", "0s").tls(ListenerTls::new()).start();
+        gateway.freeze();
+        secure.gateway.freeze();
+        let requests = [
+            (gateway.address, Request::get(ACME, &public_path())),
+            (service.api, Request::get("localhost", "/livez")),
+            (service.admin, Request::get("localhost", "/metrics")),
+            (*authz, Told::get(ACME, &public_path()).of_tenant("t").call(Dialect::Forward)),
+        ];
+        let (mut waiting, mut over_http_2, mut over_tls) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..EACH {
+            for (address, request) in &requests {
+                let mut wire = Wire::open(*address);
+                wire.send(&request.bytes());
+                waiting.push((wire, address));
+            }
+            for address in [gateway.address, *authz] {
+                let mut frames = Frames::open(address);
+                let pseudo =
+                    [(":method", "GET"), (":scheme", "http"), (":authority", ACME), (":path", "/public/h2")];
+                frames.headers(&pseudo, true);
+                over_http_2.push(frames);
+            }
+            over_tls.push(TcpStream::connect(secure.tls().address).unwrap());
+        }
+        for frozen in [gateway, &secure.gateway] {
+            frozen.signal(signal);
+            frozen.signal("CONT");
+        }
+        for (wire, address) in &mut waiting {
+            assert_eq!(wire.try_answer().map(|answer| answer.status).ok(), Some(200), "{address}");
+        }
+        for frames in &mut over_http_2 {
+            assert_eq!(frames.end(), End::Answered);
+        }
+        let greeting = Greeting::new(&secure.tls().authority, LISTENER, HTTP_1);
+        for stream in over_tls {
+            greeting.meet_on(stream).unwrap();
+        }
+        drop((waiting, over_http_2));
+        ends(gateway);
+        ends(&secure.gateway);
     }
 }
 

@@ -73,8 +73,17 @@ impl Greeting {
         h2c::run(async { Ok(shown(&self.open(server).await?)) })
     }
 
+    /// A whole handshake on a connection that nothing was said on.
+    pub(crate) fn meet_on(&self, stream: std::net::TcpStream) -> io::Result<Shown> {
+        stream.set_nonblocking(true)?;
+        h2c::run(async { Ok(shown(&self.over(TcpStream::from_std(stream)?).await?)) })
+    }
+
     async fn open(&self, server: SocketAddr) -> io::Result<client::TlsStream<TcpStream>> {
-        let mut stream = TcpStream::connect(server).await?;
+        self.over(TcpStream::connect(server).await?).await
+    }
+
+    async fn over(&self, mut stream: TcpStream) -> io::Result<client::TlsStream<TcpStream>> {
         stream.set_nodelay(true)?;
         stream.write_all(&self.first).await?;
         TlsConnector::from(Arc::new(self.config.clone())).connect(self.name.clone(), stream).await
