@@ -81,17 +81,6 @@ pub(crate) struct Audit {
     required: Option<Arc<Semaphore>>,
 }
 
-/// Why an operation has no line.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Unrecorded {
-    /// The error of the operating system.
-    #[error("{0}")]
-    Failed(#[from] io::Error),
-    /// The disk or the reader hangs.
-    #[error("it takes no line in time")]
-    Late,
-}
-
 /// The writer's side of the queue.
 struct Out {
     writer: Box<dyn Write + Send>,
@@ -148,11 +137,11 @@ impl Audit {
     }
 
     /// Writes the line of an operation that is about to be done, where that is required.
-    /// Error: [`Unrecorded`]: it must not be done.
-    pub(crate) async fn begin(&self, record: Record<'_>) -> Result<(), Unrecorded> {
+    /// Error: it must not be done.
+    pub(crate) async fn begin(&self, record: Record<'_>) -> io::Result<()> {
         let Some(places) = &self.required else { return Ok(()) };
-        let place = Arc::clone(places).try_acquire_owned().map_err(|_| Unrecorded::Late)?;
-        let mut line = serde_json::to_vec(&record).map_err(io::Error::from)?;
+        let place = Arc::clone(places).try_acquire_owned().map_err(|_| late())?;
+        let mut line = serde_json::to_vec(&record)?;
         line.push(b'\n');
         let (tell, told) = oneshot::channel();
         let out = Arc::clone(&self.out);
@@ -163,8 +152,8 @@ impl Audit {
             drop(place);
             let _ = tell.send(written);
         })?;
-        let written = timeout(WRITE_TIME_MAX, told).await.map_err(|_| Unrecorded::Late)?;
-        Ok(written.map_err(|_| Unrecorded::Late)??)
+        let written = timeout(WRITE_TIME_MAX, told).await.map_err(|_| late())?;
+        written.map_err(|_| late())?
     }
 
     /// Records an operation. All are recorded that the agent's owner is known to have signed.
@@ -233,6 +222,11 @@ impl Write for Shared {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The disk or the reader hangs.
+fn late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "it takes no line in time")
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tracing::dispatcher::with_default;
 
-use super::{Audit, Out, Record, Unrecorded, WAITING_MAX};
+use super::{Audit, Out, Record, WAITING_MAX};
 use crate::ports::simulated::SimulatedClock;
 use crate::telemetry::fixture::LogCapture;
 use crate::telemetry::log::LINES_QUEUED_MAX;
@@ -128,7 +128,7 @@ async fn a_required_line_that_is_not_taken_in_time_counts_as_none_and_few_wait_f
     let (audit, guard) = Audit::to(Box::new(Stuck { given, held }), None, clock());
     let audit = audit.required();
     for _ in 0..=WAITING_MAX {
-        assert!(matches!(audit.begin(record("one")).await, Err(Unrecorded::Late)));
+        assert_eq!(audit.begin(record("one")).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
     is_given.recv_timeout(LONG).unwrap();
     assert_eq!(audit.required.as_ref().unwrap().available_permits(), 0);
@@ -146,7 +146,8 @@ async fn a_required_line_is_in_the_file_before_the_operation_is_done() {
     audit.begin(record("two")).await.unwrap();
     assert!(fs::read_to_string(&path).unwrap().contains("\"two\""));
     let (audit, _guard) = Audit::to_file("/dev/full".as_ref(), clock()).unwrap();
-    assert!(matches!(audit.required().begin(record("one")).await, Err(Unrecorded::Failed(_))));
+    let full = audit.required().begin(record("one")).await.unwrap_err();
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
 }
 
 #[test]
