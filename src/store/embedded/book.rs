@@ -21,7 +21,7 @@ use crate::sharded::{Hashed, Shards, Table};
 pub(super) const SHARDS: usize = 256;
 
 /// The agents that have a key or a window that matters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Book {
     slots: Shards<Table<Hashed<AgentId>, SharedSlot>, SHARDS>,
     index: Shards<Table<HalfDigest, SharedSlot>, SHARDS>,
@@ -70,10 +70,6 @@ impl CurrentKey {
 }
 
 impl Book {
-    pub(super) fn new() -> Self {
-        Self { slots: Shards::default(), index: Shards::default() }
-    }
-
     /// The owner of the key with this digest, if it is current.
     pub(super) fn find(&self, digest: &KeyDigest) -> Option<KeyOwner> {
         let half = half(digest);

@@ -46,7 +46,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(clock: Arc<dyn Clock>, meters_max: usize) -> Self {
         Self {
-            book: Book::new(),
+            book: Book::default(),
             meters: Meters::new(meters_max),
             visitors: Meters::new(meters_max),
             clock,

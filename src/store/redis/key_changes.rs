@@ -35,7 +35,11 @@ impl RedisStore {
         let swap = self.shared.with_nonce_limits(self.shared.scripts.change_key.on(&keys));
         let mut swap = swap.arg(claim.signed_at.0).arg(names::nonce(agent, claim.nonce)).arg(verb);
         if let Some(new) = new {
-            self.check_replicas(shard).await?;
+            if self.shared.options.wait_replicas > 0 {
+                // The probe finds out whether replicas have what is written where the agent is.
+                let probe = Request { is_write: Some(|_| true), ..self.shared.probe(shard) };
+                self.servers.ask(probe).await?;
+            }
             swap = swap.arg(new.digest.to_bytes().as_slice()).arg(entry_of(agent, new));
             swap = swap.arg(new.signer.as_slice());
         }
@@ -45,15 +49,6 @@ impl RedisStore {
             self.known.remove(&replaced);
         }
         Ok(changed)
-    }
-
-    /// Finds out whether replicas have what is written where the agent is, with the probe.
-    pub(super) async fn check_replicas(&self, shard: Shard) -> Result<(), RedisError> {
-        if self.shared.options.wait_replicas == 0 {
-            return Ok(());
-        }
-        let probe = Request { is_write: Some(|_| true), ..self.shared.probe(shard) };
-        self.servers.ask(probe).await.map(drop)
     }
 }
 

@@ -208,10 +208,6 @@ impl Server {
         is_known.then(|| self.replicas_missing.load(Ordering::Relaxed))
     }
 
-    fn lacking(&self, info: &Info) -> u32 {
-        self.shared.options.wait_replicas.saturating_sub(info.replicas())
-    }
-
     /// Notes how many replicas the server has now. The log says it when they become too few, and when they are enough again.
     pub(super) fn note_replicas(&self, session: &Arc<Session>, info: &Info) {
         if !self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
@@ -221,7 +217,7 @@ impl Server {
     }
 
     fn count_replicas(&self, server: &RedisHost, info: &Info) {
-        let missing = self.lacking(info);
+        let missing = self.shared.options.wait_replicas.saturating_sub(info.replicas());
         let before = self.replicas_missing.swap(missing, Ordering::Relaxed);
         if before == 0 && missing > 0 {
             tracing::warn!(%server, missing, "Redis: {TOO_FEW_REPLICAS}");

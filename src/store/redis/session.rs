@@ -29,7 +29,7 @@ pub(super) struct Session {
     pub(super) host: RedisHost,
     /// The server, as it was when the session began.
     info: Info,
-    connections: ArcSwap<Vec<Arc<Connection>>>,
+    pub(super) connections: ArcSwap<Vec<Arc<Connection>>>,
     /// Before this moment none is made, in monotonic microseconds: they are made one at a time.
     next_connect_micros: AtomicU64,
     /// By how many microseconds the server's clock is ahead of this machine's; [`i64::MIN`] until that is known.
@@ -72,11 +72,6 @@ impl Session {
             next_connect_micros: AtomicU64::new(0),
             clock_offset_micros: AtomicI64::new(i64::MIN),
         }
-    }
-
-    /// All that there are.
-    pub(super) fn connections(&self) -> Arc<Vec<Arc<Connection>>> {
-        self.connections.load_full()
     }
 
     /// The current runtime's connection. Until there is one, another that is not silent; `None` where there is none.

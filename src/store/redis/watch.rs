@@ -32,7 +32,7 @@ impl Server {
         for beat in 0_usize.. {
             sleep(HEARTBEAT).await;
             let mut asked = JoinSet::new();
-            let connections = session.connections();
+            let connections = session.connections.load_full();
             for (number, connection) in connections.iter().enumerate() {
                 let (server, session) = (Arc::clone(self), Arc::clone(session));
                 let connection = Arc::clone(connection);

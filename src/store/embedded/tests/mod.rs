@@ -216,7 +216,7 @@ async fn idle_windows_go_and_live_ones_stay() {
 #[test]
 fn a_known_agent_takes_less_than_400_bytes() {
     const AGENTS: u64 = 25_000;
-    let book = Book::new();
+    let book = Book::default();
     let mut origins = 0;
     for number in 0..AGENTS {
         let origin = WebOrigin::parse(&format!("https://agent-{number}.example")).unwrap();

@@ -228,7 +228,7 @@ async fn nodes_are_asked_for_the_slots_again_and_again_over_the_connections_ther
     until("each node has a connection of this runtime and one of the store's", async || {
         store.probe().await.unwrap();
         let nodes = store.servers.all().unwrap();
-        nodes.iter().all(|node| node.session().unwrap().connections().len() == 2).then_some(())
+        nodes.iter().all(|node| node.session().unwrap().connections.load().len() == 2).then_some(())
     })
     .await;
     let mut counts = async || {

@@ -23,7 +23,7 @@ fn runtimes() -> [Runtime; 2] {
 
 /// How many connections there are.
 fn connections(store: &RedisStore) -> usize {
-    only(store).session().map_or(0, |session| session.connections().len())
+    only(store).session().map_or(0, |session| session.connections.load().len())
 }
 
 /// Asks until there are so many connections.
@@ -110,7 +110,7 @@ fn a_connection_that_is_silent_is_made_anew_while_the_others_answer() {
         })
         .await;
         until("the silent one is gone", async || {
-            let all = session.connections();
+            let all = session.connections.load_full();
             all.iter().all(|connection| !std::sync::Arc::ptr_eq(connection, &silent)).then_some(())
         })
         .await;
