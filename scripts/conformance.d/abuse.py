@@ -77,7 +77,7 @@ def attack(name, code="ENHANCE_YOUR_CALM", answered=None):
                 if answered:
                     until("each is acknowledged", lambda: reader.ended or reader.acknowledged >= answered)
                 else:
-                    # Before the gateway's own limit of 60 s for idle connections.
+                    # Before the gateway's own limit for idle connections.
                     until("the connection ends", lambda: reader.ended, 20)
             finally:
                 bystander.stop()

@@ -14,6 +14,7 @@ use crate::app::lifecycle::{EarlySignals, Lifecycle};
 use crate::app::process::{Listening, Process};
 use crate::config::shutdown::ShutdownSettings;
 use crate::os::Os;
+use crate::serve::SILENT_TIME_MAX;
 use crate::serve::whole::WholeService;
 use crate::telemetry::metrics::Metrics;
 
@@ -73,7 +74,7 @@ pub(crate) fn run_door(
     service: impl WholeService,
 ) -> Result<Result<(), RunError>, StartError> {
     let lifecycle = Lifecycle::new(SHUTDOWN, None, Handover::default(), EarlySignals::default());
-    let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0, lifecycle);
+    let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0, SILENT_TIME_MAX, lifecycle);
     process.open_whole(service, Listening::plain(name, &[address], CONNECTIONS_MAX))?;
     Ok(process.run())
 }

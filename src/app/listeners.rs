@@ -144,6 +144,7 @@ impl App {
                 has_proxy_protocol: settings.listen.proxy_protocol.contains(&Listener::Gateway),
             },
             client_proxies: settings.listen.client_proxies(),
+            idle: settings.listen.idle,
             in_flight_max,
             terms: terms(settings),
             bots: self.bots.clone(),

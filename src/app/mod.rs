@@ -145,7 +145,8 @@ impl App {
         let tracer = tracer.transpose().map_err(untraced)?.map(Arc::new);
         let certificates = tenants.certificates.clone();
         let lifecycle = Lifecycle::new(settings.shutdown, Some(Arc::clone(&readiness)), handover, early);
-        let process = Process::new(clock, metrics, certificates, descriptors.idle, lifecycle);
+        let idle = settings.listen.idle;
+        let process = Process::new(clock, metrics, certificates, descriptors.idle, idle, lifecycle);
         let mut app = Self {
             process,
             os,

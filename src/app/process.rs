@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pingora::server::configuration::ServerConf;
 use socket2::Socket;
@@ -42,6 +43,8 @@ pub(super) struct Process {
     /// The ends of further threads that the process can't do without.
     ends: Vec<ThreadEnd>,
     lifecycle: Lifecycle,
+    /// How long clients' connections may be idle between two requests.
+    idle: Duration,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     /// For listeners that speak TLS; nothing: none does.
@@ -111,6 +114,7 @@ impl Process {
         metrics: Metrics,
         certificates: Option<Arc<CertificateStore>>,
         upstreams_idle_max: usize,
+        idle: Duration,
         lifecycle: Lifecycle,
     ) -> Self {
         Self {
@@ -119,6 +123,7 @@ impl Process {
             threads: BTreeMap::new(),
             ends: Vec::new(),
             lifecycle,
+            idle,
             clock,
             metrics,
             certificates,
@@ -163,7 +168,8 @@ impl Process {
             Some(Tls::Own(tls)) => Some(tls),
             None => None,
         };
-        let limits = Limits::new(listening.name, listening.connections_max, listening.rules, &self.metrics);
+        let (name, most) = (listening.name, listening.connections_max);
+        let limits = Limits::new(name, most, self.idle, listening.rules, &self.metrics);
         let mut workers: Vec<Vec<Socket>> = (0..listening.workers).map(|_| Vec::new()).collect();
         for &address in listening.addresses {
             self.take(address, &mut workers).map_err(|cause| {

@@ -1,6 +1,7 @@
 //! `[listen]`: where requests come in.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use ipnet::IpNet;
 
@@ -70,6 +71,8 @@ settings! {
         /// How many of them a network of clients may hold; 0 is no number of its own.
         max_connections_per_network: u32 =
             reader.integer("listen.max_connections_per_network", 0, &(0..=1_000_000)),
+        /// How long a connection may be idle between two requests.
+        idle: Duration = reader.duration("listen.idle", "130s", ["1s", "24h"]),
         /// The certificate and key of all listeners but `admin`. `None`: they do not speak TLS.
         tls: Option<KeyPair> = key_pair(reader, "listen.tls.cert", "listen.tls.key"),
     } then {

@@ -139,6 +139,8 @@ pub(crate) struct GatewayRules {
     pub(crate) believed: Believed,
     /// Networks of those whose `X-Forwarded-For` names the client.
     pub(crate) client_proxies: Vec<IpNet>,
+    /// How long a connection of HTTP/2 may be idle.
+    pub(crate) idle: Duration,
     /// How many requests may be under way at once.
     pub(crate) in_flight_max: u32,
     /// The terms of requests that are signed themselves.

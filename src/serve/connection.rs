@@ -21,7 +21,7 @@ use crate::http1::name::Name;
 use crate::serve::bounded::{Bounded, Extent};
 use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
-use crate::serve::{IDLE_TIME_MAX, LINGER, WRITE_TIME_MAX, as_text};
+use crate::serve::{LINGER, WRITE_TIME_MAX, as_text};
 use crate::wire::answers::Answer;
 
 /// How long a client may take for a whole answer of ours.
@@ -163,8 +163,8 @@ impl Connection {
         self.stop.is_near()
     }
 
-    /// Waits for the next request, and reads its head.
-    pub(super) async fn next_request(&mut self) -> Result<RequestHead, NoHead> {
+    /// Waits for the next request, which begins within `idle`, and reads its head.
+    pub(super) async fn next_request(&mut self, idle: Duration) -> Result<RequestHead, NoHead> {
         self.give_memory_back();
         let mut searched = 0;
         let mut deadline = None;
@@ -189,7 +189,8 @@ impl Connection {
             if self.ahead.capacity() - self.ahead.len() < ROOM_BYTES_MIN {
                 self.ahead.reserve(USUAL_HEAD_BYTES);
             }
-            let read = poll_fn(|context| self.poll_head(context, begun, &mut deadline));
+            let longest = if begun { HEAD_TIME_MAX } else { idle };
+            let read = poll_fn(|context| self.poll_head(context, (begun, longest), &mut deadline));
             if read.await? == 0 {
                 return Err(NoHead::Gone);
             }
@@ -210,14 +211,13 @@ impl Connection {
     fn poll_head(
         &mut self,
         context: &mut Context<'_>,
-        begun: bool,
+        (begun, longest): (bool, Duration),
         deadline: &mut Option<Instant>,
     ) -> Poll<Result<usize, NoHead>> {
         if let Poll::Ready(read) = pin!(self.stream.read_buf(&mut self.ahead)).poll(context) {
             return Poll::Ready(read.map_err(|_| NoHead::Gone));
         }
         // Most requests are there at once, and never look at the clock.
-        let longest = if begun { HEAD_TIME_MAX } else { IDLE_TIME_MAX };
         let until = deadline.get_or_insert_with(|| Timer::now() + longest);
         // A connection that is idle lingers for a while when the service is to end.
         if !begun && self.stop.poll(context).is_ready() {

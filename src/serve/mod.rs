@@ -50,8 +50,8 @@ use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 use crate::wire::headers::contract_spelling;
 
-/// How long a connection may stay idle before a request begins.
-pub(crate) const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long a connection may stay silent before its first request begins.
+pub(crate) const SILENT_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// How long an idle connection stays open once the service is to end. The next request may be on its way on it, and a
 /// balancer needs a moment to see that nobody listens any more; the answer then says that it was the last.
@@ -114,6 +114,8 @@ pub(crate) struct Limits {
     malformed: IntCounter,
     tls_failures: IntCounter,
     connections: Arc<Semaphore>,
+    /// How long a connection may be idle between two requests.
+    idle: Duration,
     turned_away: IntCounter,
     clients: Option<Arc<Clients>>,
     turned_away_by_network: IntCounter,
@@ -126,6 +128,7 @@ impl Limits {
     pub(crate) fn new(
         name: &str,
         connections_max: usize,
+        idle: Duration,
         rules: Option<ClientRules>,
         metrics: &Metrics,
     ) -> Self {
@@ -141,6 +144,7 @@ impl Limits {
             malformed: metrics.malformed.with_label_values(&[name]),
             tls_failures: metrics.tls_failures.with_label_values(&[name]),
             connections,
+            idle,
             turned_away: turned_away("listener"),
             clients: rules.map(Clients::new).map(Arc::new),
             turned_away_by_network: turned_away("network"),
@@ -226,11 +230,13 @@ impl<D: Door> HttpShell<D> {
             return None;
         }
         let mut connection = Connection::new(stream, ahead, peer, shutdown);
+        let mut idle = SILENT_TIME_MAX;
         loop {
-            match connection.next_request().await {
+            match connection.next_request(idle).await {
                 Ok(head) if is_readable(&head, connection.head()) => {
                     // In a box, so that an idle connection does not hold the memory of a request.
                     connection = Box::pin(self.door.serve_http1(connection, head)).await?;
+                    idle = self.limits.idle;
                 }
                 Ok(head) => {
                     let why = NoHead::Malformed("the request target holds bytes that no URL has");

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::serve::connection::USUAL_HEAD_BYTES;
 use crate::serve::stream::ClientStream;
-use crate::serve::{IDLE_TIME_MAX, LINGER};
+use crate::serve::{LINGER, SILENT_TIME_MAX};
 
 /// How long the preface may take to arrive.
 const TIME_MAX: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ pub(super) async fn is_http2(
         ClientStream::Plain(stream) => {
             // A connection that is silent has no buffer yet. The runtime takes each new one for readable.
             let (mut first, stream) = ([0], &*stream);
-            before_end(timeout(IDLE_TIME_MAX, stream.peek(&mut first)), shutdown).await?.ok()?.ok()?;
+            before_end(timeout(SILENT_TIME_MAX, stream.peek(&mut first)), shutdown).await?.ok()?.ok()?;
             false
         }
         ClientStream::Library(stream) if stream.selected_alpn_proto() == Some(ALPN::H2) => true,
@@ -67,13 +67,13 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::watch;
 
-    use super::{BytesMut, ClientStream, IDLE_TIME_MAX, LINGER, is_http2};
+    use super::{BytesMut, ClientStream, LINGER, SILENT_TIME_MAX, is_http2};
     use crate::serve::timer::Timer;
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_connection_has_no_buffer_and_waits_like_any_idle_one() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        for (is_stopping, waits) in [(false, IDLE_TIME_MAX), (true, LINGER)] {
+        for (is_stopping, waits) in [(false, SILENT_TIME_MAX), (true, LINGER)] {
             let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let mut stream = ClientStream::Plain(listener.accept().await.unwrap().0);
             let (_stop, shutdown) = watch::channel(is_stopping);

@@ -156,7 +156,7 @@ mod tests {
     use crate::ports::simulated::SimulatedClock;
     use crate::serve::connection::Connection;
     use crate::serve::turns::{Turn, Turns};
-    use crate::serve::{Limits, Slot};
+    use crate::serve::{Limits, SILENT_TIME_MAX, Slot};
     use crate::telemetry::metrics::Metrics;
 
     /// Says to each client if its answer is the last.
@@ -194,7 +194,7 @@ mod tests {
         let (_serving, serving) = watch::channel(true);
         let (stop, stopping) = watch::channel(false);
         stop.send_replace(true);
-        let limits = Limits::new("api", clients.len(), None, &Metrics::new().unwrap());
+        let limits = Limits::new("api", clients.len(), SILENT_TIME_MAX, None, &Metrics::new().unwrap());
         let clock = Arc::new(SimulatedClock::new(1_700_000_000));
         let turns = Turns::new();
         let rounds = Arc::clone(&turns);

@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_failed_connection_is_tried_elsewhere,
     a_request_that_may_have_been_processed_is_not_sent_twice,
     a_stale_connection_costs_no_request,
+    a_connection_is_used_again_for_a_second_less_than_its_upstream_keeps_it,
     a_retry_that_can_not_connect_is_its_upstreams_failure_and_goes_elsewhere,
     a_request_that_was_sent_twice_fails_once_and_where_it_was,
     a_retry_that_succeeds_is_no_failure,
@@ -155,6 +156,28 @@ fn a_stale_connection_costs_no_request(stage: &Stage) {
         let answer = site.gateway.ask(&Request::get(ACME, &path));
         assert_eq!(answer.status, 200, "{}", answer.text());
         site.upstream.only(&path);
+    }
+}
+
+fn a_connection_is_used_again_for_a_second_less_than_its_upstream_keeps_it(stage: &Stage) {
+    let site = Site::start(stage);
+    for (says, is_reused) in [
+        ("timeout=1", false),
+        ("max=5, TimeOut = 1", false),
+        ("timeout=0", false),
+        ("timeout=1000", true),
+        ("timeout=4294967296", true),
+        ("max=1", true),
+        ("timeout", true),
+    ] {
+        let (path, mut wire) = (public_path(), site.gateway.connect());
+        let answer = scripts::answer("200 OK", &[("Keep-Alive", says)], b"");
+        site.upstream.on(&path, scripts::bytes(answer, Then::Goes));
+        for _ in 0..2 {
+            assert_eq!(Request::get(ACME, &path).ask_on(&mut wire).status, 200);
+        }
+        let seen = site.upstream.seen_at(&path);
+        assert_eq!((seen.len(), seen[0].connection == seen[1].connection), (2, is_reused), "{says}");
     }
 }
 

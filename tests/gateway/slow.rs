@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::rig::authz::{Asked, Dialect, Told};
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{
     DATA, END_HEADERS, END_STREAM, End, Frames, HEADERS, PREFACE, SETTINGS, block, frame,
@@ -24,6 +25,7 @@ use crate::upstream_tls::{Trust, UP};
 
 pub(crate) const CASES: &[Case] = cases![
     an_answer_that_nobody_reads_ends_in_time,
+    a_connection_is_idle_between_requests_for_as_long_as_is_set_at_every_listener,
     a_body_that_stops_arriving_is_given_up,
     a_body_of_http_2_that_stalls_is_ended_after_read_toward_any_upstream,
     a_body_of_http_2_that_goes_on_moving_is_not_ended,
@@ -236,6 +238,39 @@ fn clients_that_read_no_answers_over_http_2_hurt_nobody(stage: &Stage) {
     let held = without_window(&site, &path, CLIENTS);
     endless.waits_for(&site, &path, CLIENTS);
     drop(held);
+}
+
+fn a_connection_is_idle_between_requests_for_as_long_as_is_set_at_every_listener(stage: &Stage) {
+    const IDLE: Duration = Duration::from_secs(2);
+    for way in ["relay", "library"] {
+        let Asked { site, authz } = &Asked::start(Site::of(stage).way(way).set("listen.idle", "2s"));
+        let (gateway, service) = (site.gateway.address, &site.gateway.service);
+        let request = Request::get(ACME, &public_path());
+        let (mut silent, watch) = (Wire::open(gateway), Stopwatch::start());
+        let mut wires = [
+            (gateway, request.clone()),
+            (service.api, Request::get("localhost", "/livez")),
+            (service.admin, Request::get("localhost", "/metrics")),
+            (*authz, Told::get(ACME, &public_path()).of_tenant("t").call(Dialect::Forward)),
+        ]
+        .map(|(address, request)| {
+            let mut wire = Wire::open(address);
+            assert_eq!(request.ask_on(&mut wire).status, 200);
+            wire
+        });
+        let mut frames = [gateway, *authz].map(|address| {
+            let mut frames = Frames::open(address);
+            let pseudo =
+                [(":method", "GET"), (":scheme", "http"), (":authority", ACME), (":path", "/public/h2")];
+            frames.headers(&pseudo, true);
+            assert_eq!(frames.end(), End::Answered);
+            frames
+        });
+        wires.iter_mut().for_each(|wire| assert_eq!(wire.rest(), b"", "it is closed"));
+        frames.iter_mut().for_each(|frames| assert!(!frames.goodbye(), "it is closed"));
+        assert!((IDLE..10 * IDLE).contains(&watch.elapsed()), "{:?}", watch.elapsed());
+        assert_eq!(request.ask_on(&mut silent).status, 200, "it has had no request yet");
+    }
 }
 
 /// How long an answer that nobody reads may go on: the gateway waits a minute for each write.

@@ -59,6 +59,7 @@ fn a_listener_is_an_ip_address_and_a_port_and_holds_1_to_a_million_connections()
         assert_eq!(found, [expected]);
     }
     check("listen.workers", "0, 1_024", "1_025, -1, '2'");
+    check("listen.idle", "'1s', '24h'", "'999ms', '25h', '0s', 60");
     check("listen.max_connections", "1, 1_000_000", "0, 1_000_001, -1, '4096'");
     check("listen.max_connections_per_network", "0, 1_000_000", "1_000_001, -1, '64'");
 }

@@ -51,6 +51,7 @@ fn the_defaults_are_what_is_documented() {
     assert!(settings.listen.gateway.is_empty() && settings.listen.owners.is_empty());
     assert_eq!((settings.listen.max_connections, settings.listen.tls), (4_096, None));
     assert_eq!(settings.listen.max_connections_per_network, 0);
+    assert_eq!(settings.listen.idle, Duration::from_secs(130));
     assert!(settings.listen.proxy_protocol.is_empty());
     assert!(settings.tenants.is_empty());
     assert_eq!(settings.listen.admin, "127.0.0.1:8082".parse().unwrap());

@@ -21,7 +21,7 @@ use crate::gateway::authz::original::Original;
 use crate::gateway::dialect::Dialect;
 use crate::gateway::library::door::h2_options;
 use crate::serve::turns::Turn;
-use crate::serve::{IDLE_TIME_MAX, Slot, WRITE_TIME_MAX};
+use crate::serve::{Slot, WRITE_TIME_MAX};
 use crate::wire::errors::ErrorCause;
 use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, HeaderList};
 use crate::wire::grpc;
@@ -57,7 +57,7 @@ pub(super) async fn serve(
 ) {
     let mut options = HttpServerOptions::default();
     options.h2c = true;
-    options.h2_idle_timeout = Some(IDLE_TIME_MAX);
+    options.h2_idle_timeout = Some(authz.gateway.rules.idle);
     let streams = Streams { authz: Arc::clone(authz), options, turn, _slot: slot };
     Arc::new(streams).process_new(stream, shutdown).await;
 }

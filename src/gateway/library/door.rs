@@ -15,9 +15,9 @@ use crate::gateway::Gateway;
 use crate::gateway::library::LibraryProxy;
 use crate::gateway::pace::Pace;
 use crate::http1::head::RequestHead;
+use crate::serve::Slot;
 use crate::serve::connection::Connection;
 use crate::serve::turns::Turn;
-use crate::serve::{IDLE_TIME_MAX, Slot};
 
 /// The most streams of one HTTP/2 connection at a time.
 const STREAMS_MAX: u32 = 128;
@@ -81,12 +81,13 @@ impl HttpServerApp for Streams {
 impl LibraryDoor {
     /// The way out of this gateway.
     pub(crate) fn new(gateway: Arc<Gateway>, conf: &Arc<ServerConf>) -> Self {
+        let idle = gateway.rules.idle;
         let mut proxy = http_proxy(conf, LibraryProxy(gateway));
         let mut options = HttpServerOptions::default();
         options.h2c = true;
         // Refused by the gateway, with the error body.
         options.allow_connect_method_proxying = true;
-        options.h2_idle_timeout = Some(IDLE_TIME_MAX);
+        options.h2_idle_timeout = Some(idle);
         proxy.server_options = Some(options);
         Self { proxy: Arc::new(proxy) }
     }

@@ -1,6 +1,8 @@
 //! One exchange of HTTP/1 as a state machine over bytes, without IO: bytes of the client's body and of the upstream's answer
 //! go in, bytes for the upstream and for the client come out. The driver moves them.
 
+use std::time::Duration;
+
 use bytes::{Buf, BytesMut};
 
 use crate::gateway::checked_body::CheckedBody;
@@ -66,6 +68,8 @@ pub(super) struct Exchange {
     client_goes_on: bool,
     /// True if the upstream may get another request after the answer.
     pub(super) upstream_goes_on: bool,
+    /// How long the upstream keeps the connection, if it says so.
+    pub(super) upstream_idle: Option<Duration>,
     is_to_head: bool,
     is_http_1_0: bool,
     body_bytes_max: Option<u64>,
@@ -140,6 +144,7 @@ impl Exchange {
             status: 0,
             client_goes_on: client_goes_on && !request.closes,
             upstream_goes_on: true,
+            upstream_idle: None,
             is_to_head,
             is_http_1_0: request.is_http_1_0,
             body_bytes_max,
@@ -303,6 +308,7 @@ impl Exchange {
         // An upstream that announces a body where none may come may send it all the same, later: it is nobody's answer.
         let has_body_anyway = head.body == Body::Length(0) && announces_body(fields);
         self.upstream_goes_on &= !head.closes && !has_body_anyway;
+        self.upstream_idle = fields.values(Name::KeepAlive).find_map(timeout_in);
         // An answer before the end of its request is the last: nobody may want the rest.
         self.client_goes_on &= self.upload.is_over();
         let in_chunks = matches!(head.body, Body::Chunked | Body::ToClose) && !self.is_http_1_0;
@@ -319,6 +325,14 @@ impl Exchange {
         let keeps_trailer = |id: Name, name: &[u8]| id == Name::Other && !is_about_limits(name);
         self.download = Some(Transfer::new(head.body, in_chunks, keeps_trailer));
     }
+}
+
+/// The seconds of `timeout=5, max=100` (RFC 2068, section 19.7.1.1), less one: a request takes a while to arrive.
+fn timeout_in(keep_alive: &[u8]) -> Option<Duration> {
+    let parameters = std::str::from_utf8(keep_alive).ok()?.split(',');
+    let mut named = parameters.filter_map(|parameter| parameter.split_once('='));
+    let (_, seconds) = named.find(|(name, _)| name.trim().eq_ignore_ascii_case("timeout"))?;
+    Some(Duration::from_secs(seconds.trim().parse::<u32>().ok()?.saturating_sub(1).into()))
 }
 
 fn announces_body(fields: &SpanFields<'_>) -> bool {

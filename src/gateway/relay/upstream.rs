@@ -87,7 +87,9 @@ impl Relay {
     pub(super) fn keep(&self, upstream: Upstream, exchange: &Exchange, buffers: &Buffers, ctx: &Context) {
         let Some(site) = ctx.site.as_ref().filter(|_| exchange.upstream_goes_on(buffers)) else { return };
         let Upstream { stream, address, .. } = upstream;
-        self.pool.put(&site.tenant.id, address, stream, Timer::now(), site.tenant.proxy.timeouts.idle);
+        let idle = site.tenant.proxy.timeouts.idle;
+        let idle = exchange.upstream_idle.map_or(idle, |theirs| theirs.min(idle));
+        self.pool.put(&site.tenant.id, address, stream, Timer::now(), idle);
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     AsyncRead, BytesMut, ClientStream, Connection, Context, HEAD_BYTES_MAX, LINGER_BYTES_MAX, Pin, Poll,
     READ_BYTES, io, skip,
 };
+use crate::serve::SILENT_TIME_MAX;
 
 /// Gives as many bytes as there is room for, and counts how often it is asked.
 struct Endless(usize);
@@ -51,13 +52,13 @@ async fn an_idle_connection_gives_back_what_a_long_head_or_a_body_in_chunks_has_
     let long = format!("X: {}\r\n", "x".repeat(HEAD_BYTES_MAX / 2));
     for line in ["", &long, "", "Transfer-Encoding: chunked\r\n", ""] {
         client.write_all(format!("POST / HTTP/1.1\r\nHost: a\r\n{line}\r\n").as_bytes()).await.unwrap();
-        let _ = connection.next_request().await.unwrap();
+        let _ = connection.next_request(SILENT_TIME_MAX).await.unwrap();
         if line.starts_with('T') {
             // The relay reads chunks into it.
             connection.ahead.resize(HEAD_BYTES_MAX, b'x');
             connection.ahead.clear();
         }
-        assert!(connection.next_request().now_or_never().is_none(), "it is idle");
+        assert!(connection.next_request(SILENT_TIME_MAX).now_or_never().is_none(), "it is idle");
         let kept = connection.head.capacity() + connection.ahead.capacity();
         assert!(kept <= HEAD_BYTES_MAX / 4, "{kept} bytes are kept behind {:?}", line.get(..10));
     }
