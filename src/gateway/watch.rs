@@ -363,12 +363,14 @@ async fn resolve(state: &UpstreamState, tenant: &str) {
     }
 }
 
-/// True if there is no such name, or no address of it: the text of glibc or musl, all that the standard library keeps.
+/// True if there is no such name, or no address of it: the text of glibc or musl, all that the standard library keeps. The
+/// resolver's own troubles have other texts.
 fn says_gone(error: &std::io::Error) -> bool {
     let glibc = ["Name or service not known", "No address associated with hostname"];
     let musl = ["Name does not resolve", "Name has no usable address"];
     let text = error.to_string();
-    glibc.iter().chain(&musl).any(|gone| text.ends_with(gone))
+    let said = text.strip_prefix("failed to lookup address information: ");
+    said.is_some_and(|said| glibc.contains(&said) || musl.contains(&said))
 }
 
 /// Looks up the names of upstreams that are new in a table, so that it can be put in force without a request that has

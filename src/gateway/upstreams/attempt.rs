@@ -8,7 +8,7 @@ pub(crate) struct Attempt {
     tries: u32,
     /// The turn of its upstream's addresses.
     pub(super) turn: usize,
-    /// Those of them that it has tried, as bits.
+    /// The marks of those that it has tried.
     pub(super) tried_addresses: u32,
     pub(super) addresses_left: usize,
 }

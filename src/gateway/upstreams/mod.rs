@@ -116,8 +116,8 @@ impl Upstreams {
 
     fn next_address(&self, attempt: &mut Attempt, now: u64) -> Option<(&Member, SocketAddr)> {
         let member = self.current(*attempt)?;
-        let (at, address, left) = member.state.next_address(attempt.turn, attempt.tried_addresses, now)?;
-        attempt.tried_addresses |= 1 << at;
+        let (mark, address, left) = member.state.next_address(attempt.turn, attempt.tried_addresses, now)?;
+        attempt.tried_addresses |= mark;
         attempt.addresses_left = left;
         Some((member, address))
     }

@@ -48,6 +48,8 @@ pub(crate) struct UpstreamState {
 #[derive(Debug)]
 pub(crate) struct Address {
     pub(in crate::gateway) at: SocketAddr,
+    /// One bit, which stays its own when look-ups find other addresses or another order.
+    mark: u32,
     /// Until when it is asked last because it could not be reached, in monotonic microseconds; 0: it could.
     last_until: AtomicU64,
 }
@@ -69,7 +71,7 @@ pub(crate) struct Known {
     failures: AtomicU32,
     /// Until when it gets no requests, in monotonic microseconds.
     ejected_until: AtomicU64,
-    /// How many look-ups in a row were answered that there is no such name. Those without an answer don't count.
+    /// How many look-ups in a row were answered that there is no such name.
     gone_answers: AtomicU32,
     /// When its name is to be looked up next.
     pub(in crate::gateway) next_resolution: AtomicU64,
@@ -116,7 +118,7 @@ impl UpstreamState {
         // There may be room now for those that wait.
         known.line.freed();
         let mut addresses = match (upstream.host.parse(), former) {
-            (Ok(ip), _) => vec![Address::new(SocketAddr::new(ip, upstream.port))],
+            (Ok(ip), _) => vec![Address::new(SocketAddr::new(ip, upstream.port), 1)],
             (Err(_), Some(former)) => former.addresses.load().to_vec(),
             (Err(_), None) => Vec::new(),
         };
@@ -139,10 +141,8 @@ impl UpstreamState {
     /// Its name leads to these addresses, of which the allowed ones are used. Without any it keeps those that it has while the
     /// name can't be looked up, and for [`GONE_AFTER`] answers that there is no such name. Returns what is wrong, if that is new.
     pub(in crate::gateway) fn resolved(&self, found: &[SocketAddr], is_gone: bool) -> Option<Trouble> {
-        let answers = match (found.is_empty(), self.known.gone_answers.load(Ordering::Relaxed)) {
-            (true, answers) => answers.saturating_add(is_gone.into()),
-            (false, _) => 0,
-        };
+        let former = self.known.gone_answers.load(Ordering::Relaxed);
+        let answers = if is_gone { former.saturating_add(1) } else { 0 };
         self.known.gone_answers.store(answers, Ordering::Relaxed);
         let refused = found.iter().find_map(|address| Some((*address, self.rules.check(*address).err()?)));
         let trouble = match refused {
@@ -160,7 +160,13 @@ impl UpstreamState {
             let former = self.addresses.load();
             if !former.iter().map(|address| &address.at).eq(allowed.clone()) {
                 let known = |at: &SocketAddr| former.iter().find(|address| address.at == *at).cloned();
-                let addresses = allowed.map(|at| known(at).unwrap_or_else(|| Address::new(*at))).collect();
+                let mut taken = former.iter().fold(0, |marks, address| marks | address.mark);
+                let mut new = |at| {
+                    let free = !taken & taken.wrapping_add(1);
+                    taken |= free;
+                    Address::new(at, free)
+                };
+                let addresses = allowed.map(|at| known(at).unwrap_or_else(|| new(*at))).collect();
                 self.addresses.store(Arc::new(addresses));
             }
         }
@@ -238,31 +244,23 @@ impl UpstreamState {
         self.addresses.load_full()
     }
 
-    /// The next address in turn that was not tried, with its place and how many are left. Those that could not be reached come
+    /// The next address in turn that was not tried, with its mark and how many are left. Those that could not be reached come
     /// last; when their time is over one request tries again.
-    pub(super) fn next_address(
-        &self,
-        turn: usize,
-        tried: u32,
-        now: u64,
-    ) -> Option<(usize, SocketAddr, usize)> {
+    pub(super) fn next_address(&self, turn: usize, tried: u32, now: u64) -> Option<(u32, SocketAddr, usize)> {
         let addresses = self.addresses.load();
         let places = (0..addresses.len()).map(|step| turn.wrapping_add(step) % addresses.len());
-        let untried = places.filter(|at| tried >> at & 1 == 0);
-        let mut all = untried.filter_map(|at| Some((at, addresses.get(at)?)));
+        let mut all = places.filter_map(|at| addresses.get(at)).filter(|address| tried & address.mark == 0);
         let (again, until) = (all.clone(), now.saturating_add(micros(self.health.eject_for)));
-        let first =
-            all.find(|(_, address)| address.has_its_turn(now, until)).or_else(|| again.clone().next());
-        first.map(|(at, address)| (at, address.at, again.count() - 1))
+        let first = all.find(|address| address.has_its_turn(now, until)).or_else(|| again.clone().next());
+        first.map(|address| (address.mark, address.at, again.count() - 1))
     }
 
     /// How long connecting to the address of an attempt may take: not for long while there is a better one.
     pub(in crate::gateway) fn connect_time(&self, attempt: Attempt, longest: Duration) -> Duration {
-        let is_better = |(at, address): (usize, &Arc<Address>)| {
-            attempt.tried_addresses >> at & 1 == 0 && address.last_until.load(Ordering::Relaxed) == 0
+        let is_better = |address: &Arc<Address>| {
+            attempt.tried_addresses & address.mark == 0 && address.last_until.load(Ordering::Relaxed) == 0
         };
-        let has_better =
-            attempt.has_address_left() && self.addresses.load().iter().enumerate().any(is_better);
+        let has_better = attempt.has_address_left() && self.addresses.load().iter().any(is_better);
         if has_better { longest.min(HEAD_START) } else { longest }
     }
 
@@ -309,8 +307,8 @@ impl UpstreamState {
 }
 
 impl Address {
-    pub(super) fn new(at: SocketAddr) -> Arc<Self> {
-        Arc::new(Self { at, last_until: AtomicU64::new(0) })
+    pub(super) fn new(at: SocketAddr, mark: u32) -> Arc<Self> {
+        Arc::new(Self { at, mark, last_until: AtomicU64::new(0) })
     }
 
     /// True if it could be reached, or is to be tried again: by one request alone, until which it is asked last again.

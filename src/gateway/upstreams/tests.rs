@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use pingora::upstreams::peer::HttpPeer;
 
-use super::state::{Address, GONE_AFTER, Trouble};
+use super::state::{GONE_AFTER, Trouble};
 use super::{Arc, Attempt, Balance, Member, RETRIES_MIN, UpstreamState, Upstreams};
 use crate::addresses::AddressRules;
 use crate::domain::tenant::{HealthRules, UpstreamLimits};
@@ -86,8 +86,8 @@ fn every_address_of_every_upstream_has_its_turn_and_is_tried_before_the_next_ups
 
 /// Gives an upstream these addresses.
 fn leads_to(state: &UpstreamState, addresses: &[String]) {
-    let addresses = addresses.iter().map(|address| Address::new(address.parse().unwrap()));
-    state.addresses.store(Arc::new(addresses.collect()));
+    let addresses: Vec<_> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+    assert_eq!(state.resolved(&addresses, false), None);
 }
 
 #[test]
@@ -124,6 +124,27 @@ fn an_address_that_could_not_be_reached_is_asked_last_and_by_one_request_when_it
 }
 
 #[test]
+fn an_address_is_tried_once_and_each_other_one_too_whatever_is_looked_up_meanwhile() {
+    let upstreams = group(1);
+    let state = &upstreams.members()[0].state;
+    let addresses = |ports: &[u16]| ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>();
+    for found in [&[2, 1][..], &[3, 2, 1], &[1, 3, 2], &[3, 1, 2], &[1]] {
+        leads_to(state, &addresses(&[1, 2]));
+        let mut attempt = Attempt::new();
+        let mut next = || upstreams.choose(&mut attempt, 0).map(|(_, to)| to.port());
+        let first = next().unwrap();
+        leads_to(state, &addresses(found));
+        let mut tried: Vec<_> = std::iter::from_fn(next).collect();
+        tried.push(first);
+        tried.sort_unstable();
+        let mut all = [found, &[first]].concat();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(tried, all, "{found:?} after {first}");
+    }
+}
+
+#[test]
 fn addresses_outlive_look_ups_that_fail_and_not_a_minute_of_answers_that_the_name_is_gone() {
     let upstreams = group(1);
     let member = &upstreams.members()[0].state;
@@ -135,16 +156,18 @@ fn addresses_outlive_look_ups_that_fail_and_not_a_minute_of_answers_that_the_nam
         None,
     );
     let found = ["192.0.2.1:80".parse().unwrap()];
+    let gone = |times: u32| (0..times).filter_map(|_| state.resolved(&[], true)).last();
     for _ in 0..2 {
         assert_eq!(state.resolved(&found, false), None);
-        assert_eq!(state.resolved(&[], false), Some(Trouble::NoAddress));
-        for _ in 1..GONE_AFTER {
-            assert_eq!((state.resolved(&[], true), state.resolved(&[], false)), (None, None));
+        for _ in 0..2 {
+            let _ = state.resolved(&[], false);
+            assert_eq!(gone(GONE_AFTER - 1), None, "only answers in a row count");
         }
         assert!(state.has_address(), "a resolver that fails has not said that the name is gone");
     }
-    assert_eq!(state.resolved(&[], true), Some(Trouble::Gone));
-    assert!(!state.has_address() && state.resolved(&[], false).is_none());
+    assert_eq!(gone(1), Some(Trouble::Gone));
+    assert!(!state.has_address());
+    assert_eq!((state.resolved(&[], false), state.has_address()), (Some(Trouble::NoAddress), false));
     assert_eq!(state.resolved(&found, false), None);
     assert!(state.has_address());
 }

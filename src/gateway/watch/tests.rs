@@ -207,6 +207,9 @@ fn the_resolvers_answer_that_a_name_is_gone_is_told_from_its_failures() {
         ("Temporary failure in name resolution", false),
         ("Try again", false),
         ("Non-recoverable failure in name resolution", false),
+        ("Unrecoverable error", false),
+        ("System error", false),
+        ("try again: Name or service not known", false),
     ] {
         let error = std::io::Error::other(format!("failed to lookup address information: {said}"));
         assert_eq!(says_gone(&error), is_gone, "{said}");
