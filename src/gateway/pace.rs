@@ -1,75 +1,74 @@
-//! The pace of a request whose library has no limit for reads of its client's body.
+//! The pace of a request whose library has no limit for reads of its bodies.
 //!
 //! The request moves its deadline forward with each piece of a body. The task that serves it ends it when one passes.
 
-use std::future::pending;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use tokio::sync::watch::{Receiver, Sender, channel};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::serve::timer::Timer;
 
 tokio::task_local! {
-    /// The pace of the request that a task serves.
-    static PACE: Pace;
+    /// The deadline of the request that a task serves.
+    static DUE: Cell<Option<Instant>>;
 }
 
-/// The deadline of a request.
-#[derive(Debug, Clone)]
-pub(super) struct Pace(Sender<Option<Instant>>);
+/// Moves the deadline of the request that this task serves.
+#[derive(Debug)]
+pub(super) struct Pace(());
 
 impl Pace {
     /// The pace of the request that this task serves; `None` where none is kept.
     pub(super) fn of_task() -> Option<Self> {
-        PACE.try_with(Self::clone).ok()
+        DUE.try_with(|_| Self(())).ok()
     }
 
     /// Serves a request, and drops it if it does not keep its pace.
     pub(super) async fn keep<T>(request: impl Future<Output = Option<T>>) -> Option<T> {
-        let (sender, deadline) = channel(None);
-        tokio::select! {
-            biased;
-            output = PACE.scope(Self(sender), request) => output,
-            () = stalled(deadline) => None,
-        }
+        let (mut request, mut alarm, mut due) = (pin!(request), pin!(None::<Sleep>), None);
+        poll_fn(|context| {
+            let poll = || (request.as_mut().poll(context), DUE.with(Cell::get));
+            let (polled, next) = DUE.sync_scope(Cell::new(due), poll);
+            due = next;
+            let Some(due) = due.filter(|_| polled.is_pending()) else { return polled };
+            loop {
+                if let Some(mut alarm) = alarm.as_mut().as_pin_mut()
+                    && alarm.deadline() <= due
+                {
+                    ready!(alarm.as_mut().poll(context));
+                    if alarm.deadline() == due {
+                        return Poll::Ready(None);
+                    }
+                }
+                alarm.set(Some(sleep_until(due)));
+            }
+        })
+        .await
     }
 
     /// A piece has arrived. The next one must arrive within `longest`.
     pub(super) fn moved(&self, longest: Duration) {
-        self.0.send_replace(Some(Timer::now() + longest));
+        let _ = DUE.try_with(|due| due.set(Some(Timer::now() + longest)));
     }
 
-    /// The request has arrived whole: it has no deadline any more.
+    /// There is no deadline any more.
     pub(super) fn over(&self) {
-        self.0.send_replace(None);
-    }
-}
-
-/// Ready when a deadline has passed before the next piece arrived.
-async fn stalled(mut deadline: Receiver<Option<Instant>>) {
-    loop {
-        let due = *deadline.borrow_and_update();
-        match due {
-            Some(due) => {
-                sleep_until(due).await;
-                if *deadline.borrow() == Some(due) {
-                    return;
-                }
-            }
-            None if deadline.changed().await.is_ok() => {}
-            None => pending().await,
-        }
+        let _ = DUE.try_with(|due| due.set(None));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::time::Duration;
 
     use tokio::time::timeout;
 
-    use super::{Pace, Timer, pending};
+    use super::{Pace, Timer};
 
     const LIMIT: Duration = Duration::from_secs(5);
 

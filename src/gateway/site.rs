@@ -37,6 +37,9 @@ const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 /// How many streams share one connection to an upstream that speaks HTTP/2.
 const H2_STREAMS_MAX: usize = 100;
 
+/// How often a connection to an upstream of HTTP/2 is pinged. Servers of gRPC allow one ping in 5 minutes.
+const H2_PING_EVERY: Duration = Duration::from_secs(310);
+
 /// How much of one answer over HTTP/2 may be under way to us, in bytes.
 const H2_STREAM_WINDOW_BYTES: u32 = 512 * 1024;
 
@@ -305,6 +308,7 @@ fn template(upstream: &Upstream, tenant: &Tenant, identity: &UpstreamIdentity) -
     options.write_timeout = Some(least(rules.timeouts.write, rules.timeouts.total));
     options.idle_timeout = Some(rules.timeouts.idle);
     options.max_h2_streams = H2_STREAMS_MAX;
+    options.h2_ping_interval = Some(H2_PING_EVERY);
     options.h2_stream_window_size = Some(H2_STREAM_WINDOW_BYTES);
     options.h2_connection_window_size = Some(H2_CONNECTION_WINDOW_BYTES);
     options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();

@@ -1,15 +1,18 @@
 //! Connections to upstreams: used again where that is safe, tried elsewhere where nothing was sent, and nothing sent twice.
 
+use std::time::Duration;
+
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{GOAWAY, REFUSED, RST_STREAM, frame};
-use crate::rig::h2c::H2Upstream;
+use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::refusals::is_upstream_error;
 use crate::rig::scripts::{self, script};
 use crate::rig::site::{IMPATIENT, Site};
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::upstream::{Then, Upstream};
+use crate::slow::{Heard, listen_for_a_pause};
 use crate::support::process::{free_port, own_ip};
-use crate::support::time::{SOON, until};
+use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -23,6 +26,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_retry_that_succeeds_is_no_failure,
     a_request_that_an_http_2_upstream_has_not_processed_is_sent_again,
     a_request_that_an_http_2_upstream_may_have_processed_is_not_sent_again,
+    a_silent_upstream_of_http_2_ends_a_request_after_read_and_its_connection_gets_no_more,
 ];
 
 /// A site with an upstream of HTTP/2 whose first connection says this at its first request.
@@ -69,6 +73,40 @@ fn a_request_that_an_http_2_upstream_may_have_processed_is_not_sent_again(stage:
         let path = public_path();
         is_upstream_error(&site.gateway.ask(&Request::get(ACME, &path)));
         assert!(upstream.seen().is_empty());
+    }
+}
+
+fn a_silent_upstream_of_http_2_ends_a_request_after_read_and_its_connection_gets_no_more(stage: &Stage) {
+    for (is_http2, is_announced) in [(false, true), (false, false), (true, true), (true, false)] {
+        let upstream = H2Upstream::that_first_says(Vec::new());
+        let url = vec![format!("h2c://{}", upstream.address)];
+        let site = Site::of(stage).set("listen.workers", 1).tenant(|tenant| {
+            let tenant = tenant.set("upstreams", url).set("timeouts.read", "500ms");
+            tenant.set("health.interval", "0s").set("health.eject_after", 0)
+        });
+        let site = site.start();
+        let (gateway, path, watch) = (&site.gateway, public_path(), Stopwatch::start());
+        if is_http2 {
+            let request = Message::request(http::Method::POST, ACME, &path).body(b"hello");
+            let request = if is_announced { request.with("content-length", "5") } else { request };
+            match h2c::ask(gateway.address, &request) {
+                Ok(answer) => assert!(is_announced && answer.status == 504, "{}", answer.text()),
+                Err(error) => assert!(!is_announced && error.reason() == Some(h2::Reason::CANCEL)),
+            }
+        } else if is_announced {
+            gateway.ask(&Request::new("POST", ACME, &path).body(b"hello")).error(504, "UPSTREAM_TIMEOUT");
+        } else {
+            let mut wire = gateway.connect();
+            wire.send(&Request::new("POST", ACME, &path).with("Transfer-Encoding", "chunked").bytes());
+            wire.send(b"5\r\nhello\r\n0\r\n\r\n");
+            let ended = || listen_for_a_pause(&wire) != Heard::Nothing;
+            until("it is ended", SOON, || ended().then_some(()));
+        }
+        assert!((Duration::from_millis(500)..SOON).contains(&watch.elapsed()), "{:?}", watch.elapsed());
+        for _ in 0..3 {
+            let answer = gateway.ask(&Request::new("POST", ACME, &public_path()).body(b"hello"));
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
     }
 }
 

@@ -99,7 +99,8 @@ impl LibraryDoor {
         head: RequestHead,
     ) -> Option<Box<Connection>> {
         let (http, rest) = connection.lend(&head);
-        let (stream, _settings) = self.proxy.process_new_http(http, rest.shutdown()).await?.consume();
+        let served = Pace::keep(self.proxy.process_new_http(http, rest.shutdown())).await;
+        let (stream, _settings) = served?.consume();
         rest.take_back(stream)
     }
 

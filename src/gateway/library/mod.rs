@@ -11,6 +11,7 @@ mod answering;
 mod patient;
 mod requests;
 mod rewriting;
+mod uploads;
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::gateway::corridor::Passage;
 use crate::gateway::failure::Failure;
 use crate::gateway::library::patient::PatientConnector;
 use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, until_empty_end};
+use crate::gateway::library::uploads::{keep_pace, note_when_dropped};
 use crate::gateway::observe::Ending;
 use crate::gateway::pace::Pace;
 use crate::gateway::refusals::End;
@@ -65,29 +67,9 @@ impl LibraryProxy {
         admitted.map_err(|cause| self.show_way(cause, &request, ctx))
     }
 
-    /// Has the end of a request noted that is dropped before its last phase, because it does not keep its pace.
-    fn note_when_dropped(&self, session: &Session, ctx: &mut Context) {
-        let (gateway, head, peer) = (Arc::clone(&self.0), session.req_header().clone(), peer_of(session));
-        ctx.on_drop = Some(Box::new(move |ctx| {
-            gateway.finished(&ended(&head, peer, (0, 0), Ending::ClientLeft), ctx);
-        }));
-    }
-
     /// Ends a transfer that takes too long, unless this is its end anyway.
     fn check_overdue(&self, ctx: &Context, is_last: bool) -> pingora::Result<()> {
         if !is_last && self.is_overdue(ctx) { Err(faults::error_of(Failure::Overdue)) } else { Ok(()) }
-    }
-}
-
-/// Something of a request's bodies has moved: they have as long again, until the client's own is whole.
-fn keep_pace(session: &Session, ctx: &Context) {
-    let (Some(pace), Some(site)) = (&ctx.pace, &ctx.site) else { return };
-    let read = site.tenant.proxy.timeouts.read;
-    match session.response_written() {
-        _ if !ctx.awaits_body => pace.over(),
-        None => pace.moved(read),
-        // A client may take so long for a piece of its answer.
-        Some(_) => pace.moved(read.max(WRITE_TIME_MAX)),
     }
 }
 
@@ -161,13 +143,17 @@ impl ProxyHttp for LibraryProxy {
             peer.group_key ^= UPGRADES;
             peer.options.alpn = ALPN::H1;
         }
-        let has_body = !session.is_body_empty();
-        if has_body && peer.options.alpn != ALPN::H1 {
+        let may_be_http2 = peer.options.alpn != ALPN::H1;
+        if may_be_http2 {
+            peer.group_key ^= member.state.generation();
+            self.take_small_body(session, ctx).await?;
+        }
+        ctx.awaits_body = !session.is_body_done();
+        if ctx.awaits_body && may_be_http2 {
             // The library counts from the head on here, and not from the last byte that was sent.
-            let total = route.site().tenant.proxy.timeouts.total;
+            let total = faults::passage(ctx)?.route().site().tenant.proxy.timeouts.total;
             peer.options.read_timeout = Some(total.unwrap_or(faults::TRANSFER_TIME_MAX));
         }
-        ctx.awaits_body = has_body;
         ctx.times.left.get_or_insert_with(Timer::now);
         Ok(peer)
     }
@@ -190,7 +176,7 @@ impl ProxyHttp for LibraryProxy {
                 pace.over();
             }
         } else if ctx.pace.is_some() {
-            self.note_when_dropped(session, ctx);
+            note_when_dropped(&self.0, session, ctx);
             keep_pace(session, ctx);
         }
         Ok(())
@@ -272,6 +258,7 @@ impl ProxyHttp for LibraryProxy {
         if session.req_header().version == Version::HTTP_10 {
             response.remove_header(&http::header::TRANSFER_ENCODING);
         }
+        keep_pace(session, ctx);
         answering::rewrite(response, ctx)
     }
 

@@ -1,7 +1,9 @@
 //! The library's requests, as the corridor and the log read them.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Version};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
@@ -52,10 +54,15 @@ pub(super) async fn until_empty_end(session: &mut Session) -> pingora::Result<()
     while session.is_http2()
         && Fields::values(&session.req_header().headers, Name::ContentLength).any(is_zero)
         // A byte that comes resets the stream.
-        && let next = timeout(BODY_READ_TIME_MAX, session.as_mut().read_request_body()).await
-        && next.unwrap_or_else(|_| Err(error_of(Failure::ClientSlow)))?.is_some()
+        && next_piece(session, BODY_READ_TIME_MAX).await?.is_some()
     {}
     Ok(())
+}
+
+/// The next piece of a body; `None` at its end.
+pub(super) async fn next_piece(session: &mut Session, longest: Duration) -> pingora::Result<Option<Bytes>> {
+    let next = timeout(longest, session.as_mut().read_request_body()).await;
+    next.unwrap_or_else(|_| Err(error_of(Failure::ClientSlow))).map_err(|error| error.into_down())
 }
 
 /// True if the request came over TLS.

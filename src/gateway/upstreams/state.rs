@@ -73,6 +73,8 @@ pub(crate) struct Known {
     ejected_until: AtomicU64,
     /// How many look-ups in a row were answered that there is no such name.
     gone_answers: AtomicU32,
+    /// Changes when a stream was silent for too long: connections of before get no more requests.
+    generation: AtomicU64,
     /// When its name is to be looked up next.
     pub(in crate::gateway) next_resolution: AtomicU64,
     /// True if a check is under way.
@@ -242,6 +244,16 @@ impl UpstreamState {
     /// Its addresses as they are now.
     pub(in crate::gateway) fn addresses(&self) -> Arc<Vec<Arc<Address>>> {
         self.addresses.load_full()
+    }
+
+    /// The mark of the connections that requests may share.
+    pub(in crate::gateway) fn generation(&self) -> u64 {
+        self.known.generation.load(Ordering::Relaxed)
+    }
+
+    /// Its connections of now get no more requests.
+    pub(in crate::gateway) fn leave_connections(&self) {
+        self.known.generation.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The next address in turn that was not tried, with its mark and how many are left. Those that could not be reached come

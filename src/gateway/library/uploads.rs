@@ -1,0 +1,65 @@
+//! Requests toward upstreams of HTTP/2, whose times the library counts from their heads on. It is given small bodies whole;
+//! others keep a pace to the end of their answer.
+
+use std::sync::Arc;
+
+use http::header::{CONTENT_LENGTH, EXPECT};
+use pingora::proxy::Session;
+
+use crate::gateway::context::Context;
+use crate::gateway::library::LibraryProxy;
+use crate::gateway::library::faults::passage;
+use crate::gateway::library::requests::{ended, next_piece, peer_of};
+use crate::gateway::observe::Ending;
+use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
+use crate::serve::WRITE_TIME_MAX;
+use crate::serve::timer::Timer;
+
+/// The longest body that is read before its request goes on, in bytes: the library keeps as much anyway.
+const SMALL_BYTES_MAX: u64 = 64 * 1024;
+
+impl LibraryProxy {
+    /// Reads a body that is announced and small, so that the library counts its upstream's time from its end on.
+    pub(super) async fn take_small_body(&self, session: &mut Session, ctx: &Context) -> pingora::Result<()> {
+        let headers = &session.req_header().headers;
+        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        if length.is_none_or(|length: u64| length > SMALL_BYTES_MAX) || headers.contains_key(EXPECT) {
+            return Ok(());
+        }
+        session.as_mut().enable_retry_buffering();
+        let longest = BODY_READ_TIME_MAX.min(passage(ctx)?.route().site().tenant.proxy.timeouts.read);
+        while !session.is_body_done() && next_piece(session, longest).await?.is_some() {
+            self.check_overdue(ctx, false)?;
+        }
+        Ok(())
+    }
+}
+
+/// Has the end of a request noted that is dropped before its last phase, because it does not keep its pace.
+pub(super) fn note_when_dropped(gateway: &Arc<Gateway>, session: &Session, ctx: &mut Context) {
+    let (gateway, head, peer) = (Arc::clone(gateway), session.req_header().clone(), peer_of(session));
+    ctx.on_drop = Some(Box::new(move |ctx| {
+        let asked = ctx.times.asked.filter(|_| !ctx.awaits_body && ctx.times.answered.is_none());
+        let read = ctx.site.as_ref().map(|site| site.tenant.proxy.timeouts.read);
+        let is_silent = asked.zip(read).is_some_and(|(asked, read)| asked + read <= Timer::now());
+        if let Some(member) = ctx.member().filter(|_| is_silent) {
+            member.state.leave_connections();
+            gateway.note_upstream_failure(ctx, "ReadTimedout");
+        }
+        let ending = if is_silent { Ending::Failed } else { Ending::ClientLeft };
+        gateway.finished(&ended(&head, peer, (0, 0), ending), ctx);
+    }));
+}
+
+/// Something of a request's bodies has moved: they have as long again.
+pub(super) fn keep_pace(session: &Session, ctx: &Context) {
+    let (Some(pace), Some(site)) = (&ctx.pace, &ctx.site) else { return };
+    let read = site.tenant.proxy.timeouts.read;
+    match session.response_written() {
+        // The library bounds reads of a client of HTTP/1.
+        _ if ctx.awaits_body && !session.is_http2() => pace.over(),
+        None => pace.moved(read),
+        // A client may take so long for a piece of its answer.
+        Some(_) => pace.moved(read.max(WRITE_TIME_MAX)),
+    }
+}
