@@ -110,7 +110,7 @@ impl WholeService for Admin {
     fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
         let endpoint = Endpoint::at(request.path).ok_or(ErrorCause::NotFound)?;
         if !matches!(request.method, "GET" | "HEAD") {
-            return Err(ErrorCause::MethodNotAllowed { allow: "GET, HEAD" });
+            return Err(ErrorCause::MethodNotAllowed { allow: "GET, HEAD".into() });
         }
         let is_page = !matches!(endpoint, Endpoint::Metrics | Endpoint::Livez | Endpoint::Readyz);
         let is_shown = !is_page || request.fields.only(Name::Host).is_some_and(is_inside);

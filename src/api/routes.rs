@@ -94,9 +94,9 @@ impl Endpoint {
         match (self.method(), method) {
             // HEAD goes wherever GET goes (RFC 9110, section 9.3.2).
             ("GET", "GET" | "HEAD") => Ok(self),
-            ("GET", _) => Err(ErrorCause::MethodNotAllowed { allow: "GET, HEAD" }),
+            ("GET", _) => Err(ErrorCause::MethodNotAllowed { allow: "GET, HEAD".into() }),
             (own, _) if own == method => Ok(self),
-            (allow, _) => Err(ErrorCause::MethodNotAllowed { allow }),
+            (allow, _) => Err(ErrorCause::MethodNotAllowed { allow: allow.into() }),
         }
     }
 

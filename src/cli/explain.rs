@@ -32,7 +32,7 @@ use crate::domain::tier::Tier;
 use crate::domain::tiers::Tiers;
 use crate::files;
 use crate::gateway::discovery::{Document, document_at, is_named};
-use crate::gateway::site::{access, check_method};
+use crate::gateway::site::{access, check_method, denied};
 use crate::os::Os;
 use crate::pipeline::credential::Credential;
 use crate::pipeline::refusal::Refusal;
@@ -166,7 +166,7 @@ impl<'a> Case<'a> {
             Some(_) | None => {}
         }
         let quota = match decision.access {
-            RouteAccess::Deny => return Err(ErrorCause::Forbidden),
+            RouteAccess::Deny => return Err(denied(tenant, decision, path)),
             RouteAccess::Public => decision.route.and_then(|at| tenant.routes.get(at)?.requests_per_minute),
             RouteAccess::Agents => {
                 let accepted = tenant.credentials;

@@ -37,7 +37,7 @@ impl WholeService for DevChainDoor {
             "POST" => Ok(((), RPC_BODY_BYTES_MAX)),
             // A page asks whether it may ask.
             "OPTIONS" => Ok(((), 0)),
-            _ => Err(ErrorCause::MethodNotAllowed { allow: "POST, OPTIONS" }),
+            _ => Err(ErrorCause::MethodNotAllowed { allow: "POST, OPTIONS".into() }),
         }
     }
 

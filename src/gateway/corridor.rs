@@ -14,7 +14,7 @@ use crate::gateway::dialect::Dialect;
 use crate::gateway::notes::Notes;
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
-use crate::gateway::site::{Site, VisitorLimit, check_method};
+use crate::gateway::site::{Site, VisitorLimit, check_method, denied};
 use crate::gateway::upstreams::Upstreams;
 use crate::http1::fields::{FIELDS_MAX, Fields};
 use crate::http1::name::Name;
@@ -182,7 +182,7 @@ impl Gateway {
     ) -> Result<Passage, ErrorCause> {
         notes.step("route", &self.clock);
         if route.decision.access == RouteAccess::Deny {
-            return Err(ErrorCause::Forbidden); // 403
+            return Err(denied(&route.site.tenant, route.decision, request.path())); // 403, 405
         }
         check_length(request.fields, &route.site)?; // 413
         let client = client_of(request.peer, request.fields, &self.rules.client_proxies);

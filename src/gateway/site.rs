@@ -1,6 +1,6 @@
 //! A tenant as requests need it: everything looked up and built once, when the configuration is read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::assertion::Issuer;
 use crate::domain::host::HostPattern;
 use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
-use crate::domain::tenant::{OnMismatch, Route, Tenant};
+use crate::domain::tenant::{OnMismatch, Route, RouteAccess, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
 use crate::domain::upstream::{Upstream, UpstreamScheme};
 use crate::gateway::counters::{Routes, SiteCounters};
@@ -218,9 +218,21 @@ pub(crate) fn access(tenant: &Tenant, quotas: PerTier<Quota>, min_tier: Tier) ->
 pub(crate) fn check_method(method: &str) -> Result<(), ErrorCause> {
     let is_capital = !method.bytes().any(|byte| byte.is_ascii_lowercase());
     if routing::NEVER_FORWARDED.contains(&method) || !is_capital {
-        return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED });
+        return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED.into() });
     }
     Ok(())
+}
+
+/// The refusal of a denied request: 405 where earlier routes let somebody pass at its path by other methods, else 403.
+pub(crate) fn denied(tenant: &Tenant, decision: Decision, path: &[u8]) -> ErrorCause {
+    let before = decision.route.and_then(|at| tenant.routes.get(..at)).unwrap_or_default();
+    let at_path = before.iter().filter(|route| route.path.matches(path));
+    let mut methods: BTreeSet<&str> = at_path.flat_map(|route| &route.methods).map(|own| &**own).collect();
+    methods.retain(|own| routing::decide(tenant, own, path).access != RouteAccess::Deny);
+    if methods.is_empty() {
+        return ErrorCause::Forbidden;
+    }
+    ErrorCause::MethodNotAllowed { allow: Vec::from_iter(methods).join(", ").into() }
 }
 
 /// A route is known by what it takes: whatever else a reload changes, its clients' budgets stay.

@@ -35,7 +35,7 @@ pub(crate) enum ErrorCause {
     /// The path is known, the method is not its own.
     MethodNotAllowed {
         /// The methods that are, as `Allow` lists them.
-        allow: &'static str,
+        allow: Box<str>,
     },
     /// The request's bytes are ambiguous or not HTTP; the connection is closed.
     Malformed {
@@ -158,7 +158,7 @@ impl ErrorCause {
             Self::NotFound => Row::bare(404, "NOT_FOUND", "There is nothing at this path"),
             Self::MethodNotAllowed { allow } => {
                 Row::bare(405, "METHOD_NOT_ALLOWED", format!("This path takes {allow}"))
-                    .with(ALLOW, HeaderValue::from_static(allow))
+                    .with(ALLOW, HeaderValue::from_str(allow).unwrap_or(HeaderValue::from_static("")))
             }
             Self::Malformed { problem } => Row::new(
                 400,

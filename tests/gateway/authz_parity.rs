@@ -178,6 +178,7 @@ fn routes_mean_the_same(stage: &Stage) {
         (Told::get(ACME, "/socket/x").with("Upgrade", "websocket"), (401, "INVALID_API_KEY")),
         (Told::new("get", ACME, "/public/x"), (405, "METHOD_NOT_ALLOWED")),
         (Told::new("TRACE", ACME, "/public/x"), (405, "METHOD_NOT_ALLOWED")),
+        (Told::get(ACME, "/posted/x"), (405, "METHOD_NOT_ALLOWED")),
     ] {
         assert_eq!(kind(&refused_alike(asked, &told)), wanted, "{told:?}");
     }

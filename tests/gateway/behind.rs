@@ -323,6 +323,7 @@ fn every_refusal_arrives_whole_and_reaches_no_upstream(stage: &Stage) {
             (at("agents").key(&no_tier), 403, "TIER_BLOCKED"),
             (at("denied"), 403, "FORBIDDEN"),
             (at("agents").with_all(&signed(&nobody.draft())), 404, "AGENT_NOT_FOUND"),
+            (at("posted"), 405, "METHOD_NOT_ALLOWED"),
             (at("agents").key(&spent), 429, "RATE_LIMITED"),
         ];
         for (request, status, error_type) in refusals {
@@ -343,6 +344,8 @@ fn every_refusal_arrives_whole_and_reaches_no_upstream(stage: &Stage) {
             );
             let limits = ["x-ratelimit-limit", "x-ratelimit-remaining"].map(|name| answer.header(name));
             assert_eq!(limits, if is_limit { [Some("1"), Some("0")] } else { [None; 2] }, "{}", other.name);
+            let allow = answer.header("allow");
+            assert_eq!(allow, (status == 405).then_some("POST"), "{}", other.name);
             let challenge = answer.header("www-authenticate");
             let is_challenge = challenge.is_some_and(|value| value.starts_with("Bearer realm="));
             assert_eq!(is_challenge, status == 401, "{}: {challenge:?}", other.name);

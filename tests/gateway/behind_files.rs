@@ -236,6 +236,8 @@ fn tells_what_can_never_pass(ground: &Ground, other: &Other) {
         });
         never(&request, &format!("{lines} lines of {bytes} bytes"));
     }
+    let answer = other.ask(&Request::get(ACME, "/posted/x"));
+    assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")), "{}", other.name);
     for byte in ["\u{1}", "\u{7f}"] {
         let answer = other.ask(&Request::get(ACME, &public_path()).with("X-Note", &format!("a{byte}b")));
         assert_eq!(answer.status, 400, "{}: {byte:?} {}", other.name, answer.text());
@@ -325,6 +327,7 @@ const MUTATIONS: &[Mutation] = &[
     (Asks::Nginx, ("X-Authz-Upgrade $upgrade", "X-Authz-Upgrade websocket"), takes_only_sockets_for_sockets),
     (Asks::Nginx, ("websocket upgrade;", "websocket \"\";"), upgrades_websockets_alone),
     (Asks::Nginx, ("add_header Accept-Signature $authz_signature always;", ""), shows_signatures),
+    (Asks::Nginx, ("add_header Allow $authz_allow always;", ""), tells_what_can_never_pass),
     (Asks::Nginx, ("if ($authz_status = 431) { return 431 $authz_body; }", ""), tells_what_can_never_pass),
     (Asks::Nginx, ("if ($authz_status = 400) { return 400 $authz_body; }", ""), tells_what_can_never_pass),
     (

@@ -41,6 +41,8 @@ fn site(stage: &Stage) -> Site {
             .route("/gold/*", "min_tier = 3")
             .route("/few/*", "access = \"public\"\nrequests_per_minute = 7")
             .route("/*/special", "min_tier = 2")
+            .route("/posted", "methods = [\"POST\"]")
+            .route("/posted", "access = \"deny\"")
     });
     let site = site.also(|upstream| Tenant::of("rest", &["*.acme.test", "*"], &[&upstream.to_string()]));
     site.also(|upstream| {
@@ -77,6 +79,7 @@ fn explain_decides_as_the_gateway_does(stage: &Stage) {
         (ACME, "GET", "/public/%2e%2e/gold/x"),
         (ACME, "GET", "/denied/x"),
         (ACME, "TRACE", "/x"),
+        (ACME, "GET", "/posted"),
         (OTHER, "GET", "/public/x"),
         ("not a host", "GET", "/x"),
     ] {
@@ -214,7 +217,7 @@ fn explain_names_what_shadows_and_is_shadowed(stage: &Stage) {
             json!({
                 "route": "/public/*",
                 "routeWhy": "the path is ambiguous: the strictest of all routes that may be meant count",
-                "otherRoutes": ["/denied/*", "/gold/*", "/few/*", "/*/special"],
+                "otherRoutes": ["/denied/*", "/gold/*", "/few/*", "/*/special", "/posted"],
                 "errorType": "FORBIDDEN",
             }),
         ),

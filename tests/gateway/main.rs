@@ -47,6 +47,7 @@ mod in_flight;
 mod limits;
 mod listed;
 mod loops;
+mod mcp;
 mod metrics;
 mod mounted;
 mod online;
@@ -141,6 +142,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("caches", ONCE, caches::CASES),
     ("http2", ONCE, http2::CASES),
     ("discovery", ONCE, discovery::CASES),
+    ("mcp", ONCE, mcp::CASES),
     ("routing", ONCE, routing::CASES),
     ("paths", ONCE, paths::CASES),
     ("credentials", ONCE, credentials::CASES),

@@ -8,7 +8,7 @@ use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
-use crate::support::agents::THRESHOLDS;
+use crate::support::agents::{THRESHOLDS, unknown_key};
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     what_is_no_host_is_refused,
     a_denied_route_is_403_whatever_the_credential,
     methods_belong_to_the_route,
+    a_method_that_is_denied_where_others_pass_is_405_with_them_and_costs_nothing,
     methods_in_small_letters_are_refused_before_any_rule,
     a_public_route_needs_no_credential_and_spends_no_budget,
     without_a_route_the_tenant_wants_a_credential,
@@ -129,6 +130,36 @@ fn methods_belong_to_the_route(stage: &Stage) {
         is_unauthenticated(&site.gateway.ask(&Request::new(method, ACME, &other).body(b"")));
     }
     site.is_unseen(&other);
+}
+
+fn a_method_that_is_denied_where_others_pass_is_405_with_them_and_costs_nothing(stage: &Stage) {
+    let routes = |tenant: Tenant| {
+        let tenant = tenant.route("/mcp/closed", "access = \"deny\"\nmethods = [\"PUT\"]");
+        let tenant = tenant.route("/mcp", "methods = [\"POST\"]");
+        tenant.route("/mcp", "methods = [\"PUT\", \"POST\"]").route("/", "access = \"deny\"")
+    };
+    // Its agent may send one request a minute.
+    let site = &Site::of(stage).agent(1).tenant(routes).start();
+    for (path, allow) in [
+        ("/mcp", Some("POST, PUT")),
+        ("/mcp/closed", Some("POST")),
+        ("/mcp%2fx", None),
+        ("/mcp//x", None),
+        ("/other", None),
+    ] {
+        for method in ["GET", "DELETE", "OPTIONS"] {
+            let request = Request::new(method, ACME, path);
+            for request in [request.clone(), request.clone().key(site.key()), request.key(&unknown_key(40))] {
+                let answer = site.gateway.ask(&request);
+                let wanted = if allow.is_some() { (405, "METHOD_NOT_ALLOWED") } else { (403, "FORBIDDEN") };
+                answer.error(wanted.0, wanted.1);
+                assert_eq!(answer.header("allow"), allow, "{method} {path}");
+            }
+        }
+    }
+    let posted = Request::new("POST", ACME, "/mcp").key(site.key()).body(b"");
+    assert_eq!(site.gateway.ask(&posted).status, 200, "nothing was spent");
+    assert_eq!(site.upstream.count_at("/mcp"), 1);
 }
 
 fn methods_in_small_letters_are_refused_before_any_rule(stage: &Stage) {

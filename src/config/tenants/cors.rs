@@ -17,22 +17,14 @@ const ANY: &str = "*";
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
-/// Headers with agents' credentials, and the content type of their bodies.
-const HEADERS: [&str; 7] = [
-    "Authorization",
-    "Content-Type",
-    "X-API-Key",
-    "X-Agent-Id",
-    "X-Agent-Nonce",
-    "X-Agent-Signature",
-    "X-Agent-Timestamp",
-];
+/// Headers with agents' credentials, the content type of their bodies, and those of MCP.
+const HEADERS: &str = "Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, X-API-Key, X-Agent-Id, X-Agent-Nonce, X-Agent-Signature, X-Agent-Timestamp";
 
 /// Headers of requests that are signed themselves.
 const OF_MESSAGES: [&str; 3] = ["Content-Digest", "Signature", "Signature-Input"];
 
-/// Headers of answers that are ours.
-const OURS: &str = "Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, X-Request-Id";
+/// Headers of answers that are ours, and those of MCP.
+const OURS: &str = "Last-Event-ID, Link, MCP-Protocol-Version, Mcp-Session-Id, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, X-Request-Id";
 
 /// Reads the rules; none without origins. The outer `None` is a problem.
 pub(super) fn read(
@@ -44,7 +36,8 @@ pub(super) fn read(
     let methods = reader.texts("cors.methods", &METHODS, &count, method);
     let has_messages = credentials.is_some_and(AcceptedCredentials::has_messages);
     let of_messages: &[&str] = if has_messages { &OF_MESSAGES } else { &[] };
-    let headers = reader.texts("cors.headers", &[&HEADERS, of_messages].concat(), &count, header);
+    let headers: Vec<&str> = HEADERS.split(", ").chain(of_messages.iter().copied()).collect();
+    let headers = reader.texts("cors.headers", &headers, &count, header);
     let exposed = reader.texts("cors.exposed_headers", &[], &count, header);
     let credentials = reader.boolean("cors.credentials", false);
     let max_age = reader.duration("cors.max_age", "10m", ["0s", "24h"]);

@@ -197,7 +197,7 @@ fn our_own_additions_have_the_same_body() {
         (ErrorCause::NotFound, 404, "NOT_FOUND", Value::Null),
         (ErrorCause::TooSlow, 408, "REQUEST_TIMEOUT", Value::Null),
         (malformed, 400, "VALIDATION_ERROR", json!({ "field": "request", "received": null })),
-        (ErrorCause::MethodNotAllowed { allow: "POST" }, 405, "METHOD_NOT_ALLOWED", Value::Null),
+        (ErrorCause::MethodNotAllowed { allow: "POST".into() }, 405, "METHOD_NOT_ALLOWED", Value::Null),
         (ErrorCause::UnknownHost, 404, "NOT_FOUND", Value::Null),
         (ErrorCause::Forbidden, 403, "FORBIDDEN", Value::Null),
         (ErrorCause::OtherSite, 403, "FORBIDDEN", Value::Null),
@@ -228,7 +228,7 @@ fn each_row_carries_its_headers_in_their_order() {
     let challenge = ("www-authenticate", "Bearer realm=\"agents\"");
     for (cause, headers, at_gateway) in [
         (ErrorCause::Forbidden, vec![], vec![]),
-        (ErrorCause::MethodNotAllowed { allow: "GET, HEAD" }, vec![("allow", "GET, HEAD")], vec![]),
+        (ErrorCause::MethodNotAllowed { allow: "GET, HEAD".into() }, vec![("allow", "GET, HEAD")], vec![]),
         (denied(forgotten(9)), vec![("retry-after", "5")], vec![]),
         (ErrorCause::Overloaded, vec![("retry-after", "1")], vec![]),
         (ErrorCause::Internal, vec![("retry-after", "1")], vec![]),

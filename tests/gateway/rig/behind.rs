@@ -95,6 +95,7 @@ fn weather() -> Tenant {
     let tenant = Tenant::of("weather", &[ACME], &[]).public();
     let tenant = tenant.route("/denied/*", r#"access = "deny""#).route("/socket/*", "upgrades = true");
     let tenant = tenant.route("/open-socket/*", "access = \"public\"\nupgrades = true");
+    let tenant = tenant.route("/posted/*", "methods = [\"POST\"]").route("/posted/*", r#"access = "deny""#);
     tenant.set("cors.origins", vec![PAGE])
 }
 

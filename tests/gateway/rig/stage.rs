@@ -105,6 +105,8 @@ fn shared_tenants(upstream: &Upstream) -> Vec<Tenant> {
         .route("/denied/*", r#"access = "deny""#)
         .route("/gold/*", "min_tier = 3")
         .route("/read/*", "access = \"public\"\nmethods = [\"GET\", \"HEAD\"]")
+        .route("/posted/*", "methods = [\"POST\"]")
+        .route("/posted/*", r#"access = "deny""#)
         .route("/socket/*", "upgrades = true")
         .route("/open-socket/*", "access = \"public\"\nupgrades = true");
     vec![

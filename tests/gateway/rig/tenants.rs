@@ -21,6 +21,11 @@ impl Tenant {
         Self(Table::new()).set("id", id)
     }
 
+    /// The first tenant of a whole configuration.
+    pub(crate) fn first_of(text: &str) -> Self {
+        Self(text.parse::<Table>().unwrap()["tenants"][0].as_table().unwrap().clone())
+    }
+
     pub(crate) fn of(id: &str, hosts: &[&str], upstreams: &[&str]) -> Self {
         let tenant = Self(Table::new()).set("id", id).set("hosts", hosts.to_vec());
         tenant.set("upstreams", upstreams.to_vec()).set("timeouts.connect", "10s")

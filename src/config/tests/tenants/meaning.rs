@@ -14,6 +14,10 @@ use crate::domain::tenant::{
 use crate::domain::tier::{PerTier, Tier};
 use crate::domain::upstream::Upstream;
 
+/// The headers of answers that pages may read everywhere.
+const OURS_AND_MCPS: &str = "Last-Event-ID, Link, MCP-Protocol-Version, Mcp-Session-Id, RateLimit, \
+    RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, X-Request-Id";
+
 #[test]
 fn every_key_of_a_tenant_ends_up_in_its_place() {
     let tenant = read(tenant_with(&[
@@ -99,9 +103,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         origins: Some(vec!["https://a.example".into(), "http://localhost:3000".into()]),
         methods: "GET, PUT".into(),
         headers: "X-API-Key, X-A".into(),
-        exposed: "Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, \
-                  X-RateLimit-Remaining, X-Request-Id, Accept-Signature, X-B"
-            .into(),
+        exposed: format!("{OURS_AND_MCPS}, Accept-Signature, X-B").into(),
         credentials: true,
         max_age: Duration::from_secs(7),
     };

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::{parse, remove, shipped_file, shipped_keys};
 use crate::config::Settings;
 use crate::domain::host::HostPattern;
-use crate::domain::tenant::{RouteAccess, Tenant};
+use crate::domain::tenant::{HostHeader, RouteAccess, Tenant};
 
 /// Keys that the example shows with something else than their default.
 const WITHOUT_DEFAULT: [&str; 15] = [
@@ -130,4 +130,17 @@ fn an_mcp_server_streams_for_agents_and_describes_itself_to_everybody() {
     assert!(tenant.discovery);
     assert_eq!(access(tenant, "GET", "/admin"), Some(RouteAccess::Deny));
     assert!(tenant.proxy.timeouts.read.as_secs() >= 3_600 && tenant.proxy.timeouts.total.is_none());
+    assert_eq!(tenant.proxy.host_header, HostHeader::Upstream, "the SDKs' servers take local hosts alone");
+    let text = include_str!("../../../../conf/mcp-server.toml");
+    let text: Vec<&str> = text.lines().map(|line| line.strip_prefix("#-").unwrap_or(line)).collect();
+    let settings = parse(&text.join("\n"), &[]).unwrap();
+    let cors = settings.tenants[0].cors.as_ref().unwrap();
+    for name in ["Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID"] {
+        for list in [&cors.headers, &cors.exposed] {
+            assert!(list.split(", ").any(|listed| listed == name), "{name}: {list}");
+        }
+    }
+    for name in ["Authorization", "Content-Type", "X-API-Key", "Mcp-Method", "Mcp-Name"] {
+        assert!(cors.headers.split(", ").any(|listed| listed == name), "{name}: {}", cors.headers);
+    }
 }
