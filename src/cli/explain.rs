@@ -31,7 +31,7 @@ use crate::domain::tenant::{Route, RouteAccess, Tenant};
 use crate::domain::tier::Tier;
 use crate::domain::tiers::Tiers;
 use crate::files;
-use crate::gateway::discovery::{Document, document_at, is_named};
+use crate::gateway::discovery::{Document, check_login, document_at, is_named};
 use crate::gateway::site::{access, check_method, denied};
 use crate::os::Os;
 use crate::pipeline::credential::Credential;
@@ -41,7 +41,7 @@ use crate::ports::chain::{Chain, Parts};
 use crate::ports::clock::Clock;
 use crate::ports::store::{KeyOwner, Store};
 use crate::telemetry::metrics::Metrics;
-use crate::wire::credentials::credential_of;
+use crate::wire::credentials::{credential_of, shows_credential};
 use crate::wire::errors::ErrorCause;
 
 /// How much of a limit is left is known to those who count.
@@ -165,6 +165,9 @@ impl<'a> Case<'a> {
             Some(Document::Metadata(_)) if is_named() => return Ok("described"),
             Some(_) | None => {}
         }
+        let shows =
+            || self.request.agent_id.is_some() || shows_credential(headers, &self.settings.keys.format);
+        check_login(tenant, decision, (&self.request.method, path), shows)?;
         let quota = match decision.access {
             RouteAccess::Deny => return Err(denied(tenant, decision, path)),
             RouteAccess::Public => decision.route.and_then(|at| tenant.routes.get(at)?.requests_per_minute),

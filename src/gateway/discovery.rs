@@ -2,9 +2,14 @@
 
 use crate::domain::host::HostPattern;
 use crate::domain::path::{self, Reading};
-use crate::domain::routing;
+use crate::domain::routing::{self, Decision};
 use crate::domain::tenant::{RouteAccess, Tenant};
 use crate::wire::discovery::{ERC8128_PATH, KEY_SET_PATH, METADATA_PATH, RULES_PATH};
+use crate::wire::errors::ErrorCause;
+
+/// Where clients of OAuth look for an authorization server (RFC 8414, section 3), before the path of a resource.
+const LOGIN_PATHS: [&[u8]; 2] =
+    [b"/.well-known/oauth-authorization-server", b"/.well-known/openid-configuration"];
 
 /// The longest path of a resource that has metadata of its own, in bytes: whoever is refused makes us write no more.
 const RESOURCE_BYTES_MAX: usize = 256;
@@ -44,6 +49,22 @@ pub(crate) fn document_at<'a>(
     resource(path.strip_prefix(METADATA_PATH.as_bytes())?).map(Document::Metadata)
 }
 
+/// Refuses a client that looks for OAuth, or registers there without a credential of ours, where no route takes its request.
+pub(crate) fn check_login(
+    tenant: &Tenant,
+    decision: Decision,
+    (method, path): (&str, &[u8]),
+    shows_credential: impl FnOnce() -> bool,
+) -> Result<(), ErrorCause> {
+    let is_at = |at: &[u8]| matches!(path.strip_prefix(at), Some([] | [b'/', ..]));
+    let is_unrouted = decision.route.is_none() && decision.access == RouteAccess::Agents && tenant.discovery;
+    match method {
+        "GET" | "HEAD" if is_unrouted && LOGIN_PATHS.into_iter().any(is_at) => Err(ErrorCause::NoLogin),
+        "POST" if is_unrouted && path == b"/register" && !shows_credential() => Err(ErrorCause::NoLogin),
+        _ => Ok(()),
+    }
+}
+
 /// True if the tenant's configuration names this host, which is in normal form, and not only a wildcard that takes it.
 pub(crate) fn is_named(tenant: &Tenant, host: &str) -> bool {
     tenant.hosts.iter().any(|pattern| matches!(pattern, HostPattern::Exact(name) if **name == *host))
@@ -81,8 +102,9 @@ pub(super) fn resource(path: &[u8]) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Document, RESOURCE_BYTES_MAX, document_at, resource};
+    use super::{Document, RESOURCE_BYTES_MAX, check_login, document_at, resource};
     use crate::domain::fixture;
+    use crate::domain::routing::decide;
     use crate::domain::tenant::{RouteAccess, Tenant};
 
     #[test]
@@ -127,5 +149,31 @@ mod tests {
         assert_eq!(document_at(&asserting, Public, "GET", keys), None, "its upstream has its own");
         let silent = Tenant { discovery: false, ..fixture::tenant() };
         assert_eq!(document_at(&silent, Agents, "GET", rules), None);
+    }
+
+    #[test]
+    fn a_login_is_looked_for_at_the_paths_of_oauth_alone_and_never_by_whoever_shows_a_credential_to_register()
+    {
+        let (usual, silent) = (fixture::tenant(), Tenant { discovery: false, ..fixture::tenant() });
+        for (method, path, shows, is_refused) in [
+            ("GET", "/.well-known/oauth-authorization-server", true, true),
+            ("HEAD", "/.well-known/oauth-authorization-server/mcp", true, true),
+            ("GET", "/.well-known/openid-configuration", true, true),
+            ("GET", "/.well-known/openid-configuration/", false, true),
+            ("POST", "/register", false, true),
+            ("POST", "/register", true, false),
+            ("GET", "/register", false, false),
+            ("POST", "/register/", false, false),
+            ("POST", "/.well-known/openid-configuration", false, false),
+            ("GET", "/.well-known/openid-configurationx", false, false),
+            ("GET", "/mcp/.well-known/openid-configuration", false, false),
+            ("GET", "/.well-known/oauth-protected-resource", false, false),
+        ] {
+            let check = |tenant: &Tenant| {
+                let decision = decide(tenant, method, path.as_bytes());
+                check_login(tenant, decision, (method, path.as_bytes()), || shows).is_err()
+            };
+            assert_eq!((check(&usual), check(&silent)), (is_refused, false), "{method} {path} {shows}");
+        }
     }
 }

@@ -42,6 +42,7 @@ use crate::domain::tenant::RouteAccess;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::{Incoming, Passage, Route};
 use crate::gateway::dialect::Dialect;
+use crate::gateway::discovery::check_login;
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
 use crate::gateway::policy::cors;
@@ -68,6 +69,7 @@ use crate::serve::{Door, Slot};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
 use crate::wire::client_ip::is_trusted;
+use crate::wire::credentials::shows_credential;
 use crate::wire::discovery::Discovery;
 use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestIds;
@@ -218,6 +220,8 @@ impl Gateway {
         let has_cors = site.tenant.cors.is_some();
         let route = Self::decide(request, site)?;
         ctx.decision = Some(route.decision());
+        let shows = || shows_credential(request.fields, self.pipeline.key_format());
+        check_login(&route.site().tenant, route.decision(), (request.method, request.path()), shows)?; // 404
         ctx.has_documents = request.dialect.is_none();
         if ctx.has_documents
             && let Some(document) = self.document(request, &route)

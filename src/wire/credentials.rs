@@ -112,6 +112,15 @@ pub(crate) fn shows_key(name: Name, value: &[u8], format: &ApiKeyFormat) -> bool
     may_hold_key && value.windows(prefix.len().max(1)).any(|piece| piece == prefix)
 }
 
+/// True if a request shows a credential of ours, or a part of one.
+pub(crate) fn shows_credential(fields: &impl Fields, format: &ApiKeyFormat) -> bool {
+    fields.all().any(|(name, value)| {
+        let is_signed =
+            name.eq_ignore_ascii_case(b"signature") || name.eq_ignore_ascii_case(b"signature-input");
+        is_signed || SIGNED.contains(&Name::of(name)) || shows_key(Name::of(name), value, format)
+    })
+}
+
 /// The one API key that is shown, with the header that it stands in.
 fn key_shown<'a>(
     fields: &'a impl Fields,
@@ -188,7 +197,7 @@ mod tests {
 
     use super::{
         AcceptedCredentials, ApiKeyFormat, Credential, ErrorCause, Name, SignatureFormat, credential_of,
-        shows_key,
+        shows_credential, shows_key,
     };
 
     const BOTH: AcceptedCredentials =
@@ -273,5 +282,22 @@ mod tests {
             assert!(!shows("authorization", value), "{value}");
         }
         assert!(!shows("x-note", "svc_live_v1_"));
+    }
+
+    #[test]
+    fn every_header_that_is_read_as_a_credential_shows_one() {
+        for line in [
+            ("authorization", "Basic svc_live_v1_"),
+            ("x-api-key", "svc_live_v1_x"),
+            ("x-agent-signature", ""),
+            ("x-agent-nonce", "x"),
+            ("x-agent-timestamp", "1"),
+            ("signature", "x"),
+            ("signature-input", "x"),
+        ] {
+            assert!(shows_credential(&headers(&[("accept", "*/*"), line]), &format()), "{line:?}");
+        }
+        let others = [("authorization", "Bearer eyJhbGciOi"), ("x-api-key", "x"), ("x-agent-id", "1")];
+        assert!(!shows_credential(&headers(&others), &format()));
     }
 }

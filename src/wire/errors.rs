@@ -46,6 +46,8 @@ pub(crate) enum ErrorCause {
     TooSlow,
     /// The request head is too long; the connection is closed.
     HeadTooLarge,
+    /// A client of OAuth looks for an authorization server, and there is none.
+    NoLogin,
     /// The gateway knows no tenant of this host.
     UnknownHost,
     /// The tenant's rules let nobody pass here.
@@ -169,6 +171,10 @@ impl ErrorCause {
             Self::TooSlow => Row::bare(408, "REQUEST_TIMEOUT", "The request took too long to arrive"),
             Self::HeadTooLarge => {
                 Row::bare(431, "REQUEST_HEADER_FIELDS_TOO_LARGE", "The request line and headers are too long")
+            }
+            Self::NoLogin => {
+                let message = "There is no OAuth here; give the client its agent's credential as a header";
+                Row { is_for_oauth: true, ..Row::bare(404, "NOT_FOUND", message) }
             }
             Self::UnknownHost => Row::bare(404, "NOT_FOUND", "No service here has this host name"),
             Self::Forbidden => Row::bare(403, "FORBIDDEN", "Nobody may do this here"),

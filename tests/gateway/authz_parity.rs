@@ -179,6 +179,9 @@ fn routes_mean_the_same(stage: &Stage) {
         (Told::new("get", ACME, "/public/x"), (405, "METHOD_NOT_ALLOWED")),
         (Told::new("TRACE", ACME, "/public/x"), (405, "METHOD_NOT_ALLOWED")),
         (Told::get(ACME, "/posted/x"), (405, "METHOD_NOT_ALLOWED")),
+        (with_key(ACME, "/.well-known/openid-configuration/"), (404, "NOT_FOUND")),
+        (Told::new("POST", ACME, "/register"), (404, "NOT_FOUND")),
+        (Told::new("POST", ACME, "/register").key(&unknown_key(32)), (401, "INVALID_API_KEY")),
     ] {
         assert_eq!(kind(&refused_alike(asked, &told)), wanted, "{told:?}");
     }

@@ -323,6 +323,7 @@ fn every_refusal_arrives_whole_and_reaches_no_upstream(stage: &Stage) {
             (at("agents").key(&no_tier), 403, "TIER_BLOCKED"),
             (at("denied"), 403, "FORBIDDEN"),
             (at("agents").with_all(&signed(&nobody.draft())), 404, "AGENT_NOT_FOUND"),
+            (at(".well-known/openid-configuration").key(&unknown_key(71)), 404, "NOT_FOUND"),
             (at("posted"), 405, "METHOD_NOT_ALLOWED"),
             (at("agents").key(&spent), 429, "RATE_LIMITED"),
         ];

@@ -26,6 +26,8 @@ pub(crate) const CASES: &[Case] = cases![
     the_rules_at_the_gateway_are_the_tenants,
     documents_are_kept_by_no_shared_cache_and_are_read_by_pages_of_the_tenant,
     routes_for_everybody_or_nobody_come_before_the_documents,
+    whoever_looks_for_a_login_is_told_that_there_is_none_and_spends_nothing,
+    a_route_that_takes_the_request_comes_before_the_answer_that_there_is_no_login,
     without_discovery_nothing_changes,
     an_upstreams_own_401_passes_untouched,
     clients_of_grpc_are_shown_the_way_too,
@@ -362,11 +364,82 @@ fn routes_for_everybody_or_nobody_come_before_the_documents(stage: &Stage) {
     }
 }
 
+const LOGINS: [&str; 4] = [
+    "/.well-known/oauth-authorization-server",
+    "/.well-known/oauth-authorization-server/mcp",
+    "/.well-known/openid-configuration",
+    "/.well-known/openid-configuration/",
+];
+
+#[track_caller]
+fn has_no_login(answer: &Answer) {
+    assert_eq!(answer.error(404, "NOT_FOUND"), Value::Null);
+    let body = answer.json();
+    // Clients of OAuth take `error` for a code, and show this.
+    assert_eq!(body["error_description"], body["error"], "{body}");
+    assert_eq!((answer.header("www-authenticate"), answer.header("link")), (None, None));
+}
+
+fn whoever_looks_for_a_login_is_told_that_there_is_none_and_spends_nothing(stage: &Stage) {
+    // Each agent may send one request a minute.
+    let ways = Ways::start(stage, |site| site.agent(1));
+    let unknown = unknown_key(62);
+    for path in LOGINS {
+        for key in [None, Some(&*unknown), Some(ways.relay.key()), Some(ways.library.key())] {
+            let headers: Vec<_> = key.map(|key| ("X-API-Key", key)).into_iter().collect();
+            ways.ask("GET", ACME, path, &headers).iter().for_each(has_no_login);
+            assert!(ways.ask("HEAD", ACME, path, &headers).iter().all(|answer| answer.status == 404));
+        }
+    }
+    ways.ask("POST", ACME, "/register", &[("Authorization", "Bearer another's")])
+        .iter()
+        .for_each(has_no_login);
+    for site in [&ways.relay, &ways.library] {
+        let answer = site.gateway.ask(&Request::get(ACME, &agents_path()).key(site.key()));
+        assert_eq!((answer.status, answer.allowance()), (200, (1, 0)), "nothing was spent");
+        assert_eq!(site.passed(), 1);
+    }
+    for (method, path) in [
+        ("POST", "/.well-known/openid-configuration"),
+        ("GET", "/.well-known/openid-configurationx"),
+        ("GET", "/.well-known/oauth-authorization-serverx"),
+        ("GET", "/mcp/.well-known/openid-configuration"),
+        ("GET", "/register"),
+        ("POST", "/register/"),
+        ("POST", "/registerx"),
+    ] {
+        for answer in ways.ask(method, ACME, path, &[]) {
+            answer.error(401, "INVALID_API_KEY");
+        }
+    }
+    for (name, value, status) in [
+        ("X-API-Key", &*unknown, 401),
+        ("Authorization", "Bearer svc_live_v1_x", 400),
+        ("X-Agent-Nonce", "1", 400),
+    ] {
+        for answer in ways.ask("POST", ACME, "/register", &[(name, value)]) {
+            assert_eq!(answer.status, status, "{name}: an API may have its own, for agents");
+        }
+    }
+}
+
+fn a_route_that_takes_the_request_comes_before_the_answer_that_there_is_no_login(stage: &Stage) {
+    for (rest, wanted) in [("access = \"public\"", 200), ("access = \"deny\"", 403), ("min_tier = 2", 401)] {
+        let ways = Ways::start(stage, |site| site.tenant(|tenant| tenant.route("/", rest)));
+        for (method, path) in LOGINS.map(|path| ("GET", path)).into_iter().chain([("POST", "/register")]) {
+            for answer in ways.ask(method, ACME, path, &[]) {
+                assert_eq!(answer.status, wanted, "{rest}: {method} {path}");
+            }
+        }
+    }
+}
+
 fn without_discovery_nothing_changes(stage: &Stage) {
     let silent = |tenant: Tenant| tenant.set("discovery", false);
     let ways = Ways::start(stage, |site| site.agent(4).tenant(silent));
-    for path in [RULES, METADATA, "/x"] {
-        for answer in ways.ask("GET", ACME, path, &[]) {
+    let all = [RULES, METADATA, "/x"].into_iter().chain(LOGINS).map(|path| ("GET", path));
+    for (method, path) in all.chain([("POST", "/register")]) {
+        for answer in ways.ask(method, ACME, path, &[]) {
             assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some(BARE)), "{path}");
             assert_eq!(answer.header("link"), None);
         }

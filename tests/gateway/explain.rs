@@ -80,6 +80,8 @@ fn explain_decides_as_the_gateway_does(stage: &Stage) {
         (ACME, "GET", "/denied/x"),
         (ACME, "TRACE", "/x"),
         (ACME, "GET", "/posted"),
+        (ACME, "GET", "/.well-known/openid-configuration/x"),
+        (ACME, "POST", "/register"),
         (OTHER, "GET", "/public/x"),
         ("not a host", "GET", "/x"),
     ] {

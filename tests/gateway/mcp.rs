@@ -1,7 +1,8 @@
-//! The official SDKs of MCP: their servers at their defaults behind the shipped example.
+//! The official SDKs of MCP: their servers at their defaults behind the shipped example, and their clients that look for a login.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -11,13 +12,19 @@ use crate::rig::case::{Case, cases};
 use crate::rig::site::Site;
 use crate::rig::stage::Stage;
 use crate::rig::tenants::Tenant;
+use crate::support::agents::unknown_key;
 use crate::support::process::{Process, free_port};
 use crate::support::skip::skip;
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 
-pub(crate) const CASES: &[Case] =
-    cases![the_shipped_example_serves_the_servers_of_both_sdks_at_their_defaults,];
+pub(crate) const CASES: &[Case] = cases![
+    the_shipped_example_serves_the_servers_of_both_sdks_at_their_defaults,
+    clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none,
+];
+
+/// Where clients look for a login.
+const LOGINS: [&str; 2] = ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 
 const PYTHON_SERVER: &str = r#"
 import sys
@@ -39,6 +46,76 @@ app.post("/mcp", async (request, response) => {
   await transport.handleRequest(request, response, request.body);
 });
 app.listen(Number(process.argv.at(-1)), "127.0.0.1");
+"#;
+
+/// It has a key that nobody knows, and would go through OAuth.
+const NODE_CLIENT: &str = r#"
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const authProvider = {
+  redirectUrl: "http://localhost/callback",
+  clientMetadata: { redirect_uris: ["http://localhost/callback"], client_name: "agent" },
+  clientInformation() {}, saveClientInformation() {}, tokens() {}, saveTokens() {},
+  redirectToAuthorization() {}, saveCodeVerifier() {}, codeVerifier() { return ""; },
+};
+const [url, key] = process.argv.slice(-2);
+const seen = [];
+const asks = async (target, init) => {
+  const answer = await fetch(target, init);
+  seen.push(`${init?.method ?? "GET"} ${new URL(target).pathname} ${answer.status}`);
+  return answer;
+};
+const headers = key === "-" ? {} : { "X-API-Key": key };
+const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider, fetch: asks, requestInit: { headers } });
+const error = await new Client({ name: "agent", version: "1.0.0" }).connect(transport).catch((error) => error);
+console.log(seen.join("\n"));
+console.log("message:", error?.message);
+process.exit();
+"#;
+
+const PYTHON_CLIENT: &str = r#"
+import asyncio
+import sys
+
+import httpx2
+from mcp import Client
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientMetadata
+
+
+class Storage:
+    async def get_tokens(self): return None
+    async def set_tokens(self, tokens): pass
+    async def get_client_info(self): return None
+    async def set_client_info(self, client_info): pass
+
+
+async def nothing(*_): return None
+
+
+async def saw(response):
+    print(response.request.method, response.request.url.path, response.status_code)
+
+
+async def main(url, key):
+    metadata = OAuthClientMetadata(redirect_uris=["http://localhost/callback"], client_name="agent")
+    auth = OAuthClientProvider(url, metadata, Storage(), nothing, nothing)
+    headers = {} if key == "-" else {"X-API-Key": key}
+    async with httpx2.AsyncClient(auth=auth, headers=headers, event_hooks={"response": [saw]}) as http:
+        async with Client(streamable_http_client(url, http_client=http), mode="legacy"):
+            pass
+
+
+def leaves(error):
+    return [leaf for one in error.exceptions for leaf in leaves(one)] if isinstance(error, BaseExceptionGroup) else [error]
+
+
+try:
+    asyncio.run(main(*sys.argv[1:]))
+except BaseException as error:
+    print("message:", *leaves(error))
 "#;
 
 /// How a program of an SDK is started; none if it is not installed.
@@ -103,5 +180,41 @@ fn the_shipped_example_serves_the_servers_of_both_sdks_at_their_defaults(stage: 
         let answer = site.gateway.ask(&Request::get("mcp.example", "/messages"));
         answer.error(405, "METHOD_NOT_ALLOWED");
         assert_eq!(answer.header("allow"), Some("POST"));
+    }
+}
+
+fn clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none(stage: &Stage) {
+    let site = Site::start(stage);
+    // The metadata is had at a host that is named.
+    let host = site.gateway.address.ip().to_string();
+    site.gateway.put("mcp.toml", &Tenant::new("mcp", &host, site.upstream.address).text());
+    site.gateway.reread("applied");
+    let url = format!("http://{}/mcp", site.gateway.address);
+    let unknown = unknown_key(63);
+    for is_python in [true, false] {
+        for key in ["-", &*unknown] {
+            let Some((file, arguments)) =
+                program(is_python, if is_python { PYTHON_CLIENT } else { NODE_CLIENT })
+            else {
+                continue;
+            };
+            let Output { stdout, stderr, .. } = Command::new("timeout")
+                .arg("60")
+                .arg(file)
+                .args(arguments)
+                .args([&*url, key])
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&stdout);
+            let about = format!("{said}{}", String::from_utf8_lossy(&stderr));
+            let (seen, message) = said.split_once("message:").unwrap_or_else(|| panic!("{about}"));
+            let looked: Vec<&str> =
+                seen.lines().filter(|line| LOGINS.iter().any(|at| line.contains(at))).collect();
+            assert!(!looked.is_empty() && looked.iter().all(|line| line.ends_with(" 404")), "{about}");
+            if key == "-" {
+                assert!(seen.contains("POST /register 404"), "{about}");
+                assert!(message.contains("There is no OAuth here; give the client its"), "{about}");
+            }
+        }
     }
 }

@@ -65,7 +65,8 @@ impl Answer {
         let age = unix_millis().abs_diff(body["timestamp"].as_u64().unwrap());
         assert!(age < 120_000, "the timestamp is in milliseconds: {body}");
         let fields = body.as_object().unwrap();
-        let known = ["error", "errorType", "details", "timestamp"];
+        let known = ["error", "errorType", "details", "timestamp", "error_description"];
+        assert!(fields.get("error_description").is_none_or(|text| text == message), "{body}");
         assert!(fields.keys().all(|field| known.contains(&field.as_str())), "{body}");
         if status != 429 {
             for name in ["x-ratelimit-limit", "x-ratelimit-remaining"] {

@@ -18,6 +18,8 @@ pub(super) struct Row {
     pub(super) details: Option<Value>,
     /// The stable name of the reason, where there are several of one type.
     pub(super) reason: Option<&'static str>,
+    /// True if clients of OAuth read it, which show no other message than their own field's (RFC 6749, section 5.2).
+    pub(super) is_for_oauth: bool,
     /// Beside those of every answer.
     pub(super) headers: HeaderMap,
     /// Those that the gateway adds.
@@ -34,6 +36,8 @@ struct ErrorBody<'a> {
     details: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
+    #[serde(rename = "error_description", skip_serializing_if = "Option::is_none")]
+    error_description: Option<&'a str>,
     timestamp: u64,
 }
 
@@ -58,6 +62,7 @@ impl Row {
             message: message.into(),
             details: None,
             reason: None,
+            is_for_oauth: false,
             headers,
             gateway_headers,
         }
@@ -81,6 +86,7 @@ impl Row {
             error_type: self.error_type,
             details: self.details.as_ref(),
             reason: self.reason,
+            error_description: self.is_for_oauth.then_some(&self.message),
             timestamp: now_unix_millis,
         };
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -197,6 +197,7 @@ fn our_own_additions_have_the_same_body() {
         (ErrorCause::NotFound, 404, "NOT_FOUND", Value::Null),
         (ErrorCause::TooSlow, 408, "REQUEST_TIMEOUT", Value::Null),
         (malformed, 400, "VALIDATION_ERROR", json!({ "field": "request", "received": null })),
+        (ErrorCause::NoLogin, 404, "NOT_FOUND", Value::Null),
         (ErrorCause::MethodNotAllowed { allow: "POST".into() }, 405, "METHOD_NOT_ALLOWED", Value::Null),
         (ErrorCause::UnknownHost, 404, "NOT_FOUND", Value::Null),
         (ErrorCause::Forbidden, 403, "FORBIDDEN", Value::Null),
@@ -247,6 +248,15 @@ fn each_row_carries_its_headers_in_their_order() {
             let expected = headers.iter().copied().chain(usual).chain(added);
             assert_eq!(all.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         }
+    }
+}
+
+#[test]
+fn clients_of_oauth_find_the_message_in_their_own_field_and_nobody_else_does() {
+    for (cause, is_there) in [(ErrorCause::NoLogin, true), (ErrorCause::NotFound, false)] {
+        let body: Value = serde_json::from_slice(cause.gateway_answer(0).1.body()).unwrap();
+        let field = body.get("error_description");
+        assert_eq!(field, is_there.then_some(&body["error"]), "{body}");
     }
 }
 
