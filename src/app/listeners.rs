@@ -10,6 +10,7 @@ use crate::api::{Api, ApiRules};
 use crate::app::App;
 use crate::app::descriptors::{ADMIN_CONNECTIONS, workers};
 use crate::app::error::StartError;
+use crate::app::named_files::tenant_secrets;
 use crate::app::overview::Overview;
 use crate::app::process::{Listening, Tls};
 use crate::app::signing_domain;
@@ -17,10 +18,8 @@ use crate::config::Settings;
 use crate::config::listen::Listener;
 use crate::domain::registries::Registries;
 use crate::domain::rpc_url::RpcUrl;
-use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tier::Tier;
-use crate::files;
-use crate::gateway::authz::{Authz, AuthzDoor, TenantSecret};
+use crate::gateway::authz::{Authz, AuthzDoor};
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::policy::forwarded::Believed;
 use crate::gateway::relay::pool::{self, Pool};
@@ -113,9 +112,8 @@ impl App {
         if addresses.is_empty() {
             return Ok(());
         }
-        let secrets = authz.secret_file.clone().map(|path| files::secret(&SecretSource::File(path)));
+        let secrets = authz.secret_file.as_deref().map(|path| tenant_secrets(path, |_| true));
         let secrets = secrets.transpose().map_err(StartError::from)?;
-        let secrets = secrets.map(|secrets| secrets.reveal().lines().filter_map(tenant_secret).collect());
         let tls = self.tenants.authz_certificates.as_ref().map(|store| {
             let ca = authz.client_ca.as_deref();
             server_config(store, Protocols::Http1OrHttp2, ca).map_err(|problems| problems.join("; "))
@@ -168,13 +166,6 @@ impl App {
         let listening = Listening::plain("admin", from_ref(&settings.listen.admin), ADMIN_CONNECTIONS);
         self.process.open_whole(admin, listening)
     }
-}
-
-/// The secret of a line `secret` or `tenant:secret`. An empty one would be the secret of whoever sends none.
-fn tenant_secret(line: &str) -> Option<TenantSecret> {
-    let (tenant, secret) =
-        line.split_once(':').map_or((None, line), |(tenant, secret)| (Some(tenant.into()), secret));
-    (!secret.is_empty()).then(|| (tenant, Secret::new(secret)))
 }
 
 /// The terms of requests that are signed themselves.

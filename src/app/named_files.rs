@@ -5,14 +5,19 @@
 use std::path::Path;
 
 use crate::config::problem::Problem;
-use crate::config::{Content, NamedFile};
+use crate::config::{Content, NamedFile, Settings};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::rpc_header;
+use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tenant::{KeyPair, UpstreamTls};
 use crate::files;
+use crate::gateway::authz::TenantSecret;
 use crate::tls::look;
 use crate::tls::shelf::{Reading, Shelf};
 use crate::tls::upstream::UpstreamIdentity;
+
+/// The shortest secret of another gateway, as the problem of a shorter one says.
+const AUTHZ_SECRET_BYTES_MIN: usize = 16;
 
 /// Everything that is wrong with a file, or with a certificate and its key, and looks so.
 pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
@@ -49,6 +54,32 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
         errors.into_iter().filter_map(|phrase| named.problem(key_of(&named.content, &phrase), &phrase));
     let warnings = warnings.into_iter().filter_map(|phrase| Some(named.problem(0, &phrase)?.as_warning()));
     errors.chain(warnings).collect()
+}
+
+/// The secrets of other gateways in a file, whose lines are `secret` or `tenant:secret`. One that is short, or that no header
+/// carries, is meant otherwise. A problem has the file's path in front.
+pub(crate) fn tenant_secrets(
+    path: &Path,
+    is_tenant: impl Fn(&str) -> bool,
+) -> Result<Vec<TenantSecret>, String> {
+    let read = |(at, line): (usize, &str)| {
+        let (tenant, secret) = line.split_once(':').map_or((None, line), |(id, secret)| (Some(id), secret));
+        let is_visible = secret.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_good = is_visible && secret.len() >= AUTHZ_SECRET_BYTES_MIN && tenant.is_none_or(&is_tenant);
+        let wanted =
+            "a secret of 16 or more visible ASCII characters, nor `tenant:secret` with a tenant's id";
+        let problem = || format!("{}: line {} is neither {wanted}", files::shown(path), at + 1);
+        is_good.then(|| (tenant.map(Into::into), Secret::new(secret))).ok_or_else(problem)
+    };
+    let text = files::secret(&SecretSource::File(path.to_owned()))?;
+    text.reveal().lines().enumerate().filter(|(_, line)| !line.is_empty()).map(read).collect()
+}
+
+/// The first line of `authz.secret_file` that opens nothing, as no tenant has its id: other tools may still write the tenant.
+pub(crate) fn unused_secret(settings: &Settings) -> Option<Problem> {
+    let path = settings.authz.secret_file.as_deref().filter(|path| files::secret_in(path).is_ok())?;
+    let is_tenant = |id: &str| settings.tenants.iter().any(|tenant| &*tenant.id == id);
+    Some(Problem::new("authz.secret_file", tenant_secrets(path, is_tenant).err()?))
 }
 
 /// The problem of a secret's file, with its path if that is one for certain: the file is there, or its folder is. A

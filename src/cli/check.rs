@@ -56,6 +56,7 @@ impl Check {
         }
         problems.0.extend(loaded.and_then(|loaded| emptiness(loaded, config)));
         problems.0.extend(loaded.and_then(|loaded| store::left_on(&loaded.settings)));
+        problems.0.extend(loaded.and_then(|loaded| named_files::unused_secret(&loaded.settings)));
         let (warnings, errors): (Vec<&Problem>, Vec<&Problem>) =
             problems.0.iter().partition(|problem| problem.is_warning);
         let is_unusable = !errors.is_empty() || (self.strict && !warnings.is_empty());
@@ -160,6 +161,7 @@ pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failu
         return Err(unusable(&source.path, &Problems(of_files)).with_code(1));
     }
     let Loaded { settings, refused, .. } = &loaded;
+    problems.0.extend(named_files::unused_secret(settings).map(Problem::as_warning));
     let is_folder_lost = refused.iter().any(Refused::is_folder);
     let is_nobody_served = emptiness(&loaded, &source.path).is_some();
     if is_folder_lost || ((settings.gateway.strict_tenants || is_nobody_served) && !refused.is_empty()) {

@@ -69,17 +69,13 @@ impl Service {
             let failure = Failure::new(message);
             if changes_key && is_unsure { failure.with_key_unsure() } else { failure }
         };
-        let (status, text) = exchange(client, method, &format!("{base}{path}"), body).map_err(
-            |Unanswered { cause, was_sent }| {
-                let trouble = if was_sent { "no answer from" } else { "cannot reach" };
-                failed(format!("{trouble} {base}: {cause}"), was_sent)
-            },
-        )?;
+        let answer = exchange(client, method, &format!("{base}{path}"), body);
+        let (status, text) = answer.map_err(|(cause, was_sent)| {
+            let trouble = if was_sent { "no answer from" } else { "cannot reach" };
+            failed(format!("{trouble} {base}: {cause}"), was_sent)
+        })?;
         let answer: Value = serde_json::from_str(&text).unwrap_or_default();
-        let is_told = match answer.get(told) {
-            Some(Value::String(text)) => !text.is_empty(),
-            other => other == Some(&Value::Bool(true)),
-        };
+        let is_told = answer.get(told).is_some_and(|told| *told == true || told.as_str() > Some(""));
         if status.is_success() && answer.is_object() && (is_told || !changes_key) {
             return Ok(answer);
         }
@@ -97,20 +93,13 @@ impl Service {
     }
 }
 
-/// A request without an answer.
-pub(super) struct Unanswered {
-    pub(super) cause: String,
-    /// True if the service may have got it.
-    was_sent: bool,
-}
-
-/// Sends one request and reads the answer.
+/// Sends one request and reads the answer. Error: the cause, and true if the service may have got the request.
 pub(super) fn exchange(
     client: ClientBuilder,
     method: Method,
     url: &str,
     body: Option<Value>,
-) -> Result<(StatusCode, String), Unanswered> {
+) -> Result<(StatusCode, String), (String, bool)> {
     let exchange = async {
         // A redirect would hand the key or the unused signature to another server.
         let mut request = client.redirect(Policy::none()).build()?.request(method, url);
@@ -120,8 +109,7 @@ pub(super) fn exchange(
         let answer = request.send().await?;
         Ok((answer.status(), answer.text().await?))
     };
-    let answer =
-        wait_for(url, exchange).map_err(|cause| Unanswered { cause: cause.to_string(), was_sent: false })?;
+    let answer = wait_for(url, exchange).map_err(|cause| (cause.to_string(), false))?;
     answer.map_err(|cause: reqwest::Error| {
         let was_sent = !(cause.is_connect() || cause.is_builder());
         let mut innermost: &(dyn std::error::Error + 'static) = &cause;
@@ -129,8 +117,7 @@ pub(super) fn exchange(
             innermost = inner;
         }
         // The library's own text names its types.
-        let cause = handshake_failure(innermost).map_or_else(|| innermost.to_string(), str::to_owned);
-        Unanswered { cause, was_sent }
+        (handshake_failure(innermost).map_or_else(|| innermost.to_string(), str::to_owned), was_sent)
     })
 }
 

@@ -42,7 +42,7 @@ impl Health {
         // It asks its own machine and says nothing secret; the certificate is for the names that clients use.
         let client = ClientBuilder::new().danger_accept_invalid_certs(true).no_proxy().timeout(TIME_MAX);
         let (status, body) = exchange(client, Method::GET, &url, None)
-            .map_err(|unanswered| format!("{url} does not answer: {}", unanswered.cause))?;
+            .map_err(|(cause, _)| format!("{url} does not answer: {cause}"))?;
         say(format_args!("{body}"))?;
         if status == 200 { Ok(()) } else { Err(Failure::new(format!("{url} answers {}", status.as_u16()))) }
     }

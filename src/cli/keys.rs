@@ -88,10 +88,8 @@ impl NewKey {
         let Some(body) = signing.body(Some(operation))? else { return Ok(()) };
         let path = format!("/keys/{}", operation.name());
         let body = with(body, "declaredEndpoint", declared_endpoint);
-        let file = out
-            .as_deref()
-            .map(|path| KeyFile::create(path, operation == KeyOperation::Rotate))
-            .transpose()?;
+        let replaces = operation == KeyOperation::Rotate;
+        let file = out.as_deref().map(|path| KeyFile::create(path, replaces)).transpose()?;
         let answer = signing.service.ask(output, Method::POST, &path, Some(body))?;
         let Some(file) = file else { return output.print(&answer).map_err(Failure::with_key_unsure) };
         file.keep(answer.get("apiKey").and_then(Value::as_str).unwrap_or_default())?;

@@ -37,7 +37,7 @@ pub(super) fn ask(url: &Url, clock: &dyn Clock) -> Finding {
         HeaderValue::from_str(&control).ok().map(|value| (http::HeaderName::from_static(CONTROL), value)),
     );
     let answer = exchange(ClientBuilder::new().default_headers(headers), Method::GET, url.as_str(), None);
-    let state = answer.map_err(|unanswered| unanswered.cause).and_then(|(status, text)| {
+    let state = answer.map_err(|(cause, _)| cause).and_then(|(status, text)| {
         let body: Value = serde_json::from_str(&text).unwrap_or_default();
         if text.contains(&made_up) {
             return Err("an X-Agent-Id that a client made up comes through to the upstream".to_owned());
