@@ -299,6 +299,29 @@ fn length(source: &Source) -> Vec<String> {
     Vec::new()
 }
 
+/// How many lines each module ships, comments included.
+fn lines_by_module(sources: &[Source]) -> BTreeMap<String, usize> {
+    let mut counted = BTreeMap::new();
+    for source in sources.iter().filter(|source| !source.is_for_tests()) {
+        *counted.entry(source.module().to_owned()).or_default() += source.shipped().lines().count();
+    }
+    counted
+}
+
+/// The modules that have outgrown their budget by more than 5 %, and all of them by more than 3 %.
+fn overgrown(counted: &BTreeMap<String, usize>, budget: &str) -> Vec<String> {
+    let rows = budget.lines().filter_map(|row| row.split_once(' '));
+    let budget: BTreeMap<&str, usize> =
+        rows.filter_map(|(name, max)| Some((name, max.parse().ok()?))).collect();
+    let all = ("all", counted.values().sum::<usize>(), budget.values().sum::<usize>(), 103);
+    let of_module = |(name, lines): (&String, &usize)| {
+        (name.clone(), *lines, budget.get(name.as_str()).copied().unwrap_or_default(), 105)
+    };
+    let each = counted.iter().map(of_module).chain([(all.0.to_owned(), all.1, all.2, all.3)]);
+    let grown = each.filter(|(_, lines, max, percent)| lines * 100 > max * percent);
+    grown.map(|(name, lines, max, _)| format!("{name}: {lines} lines, and {max} in the budget")).collect()
+}
+
 /// Exceptions from lints are expected ones with a reason.
 fn exceptions(source: &Source) -> Vec<String> {
     let mut found = Vec::new();
@@ -396,6 +419,21 @@ fn no_file_is_longer_than_a_reader_is_patient() {
     for (path, reason) in LONG_FILES {
         let text = fs::read_to_string(root().join("src").join(path)).expect("an excused file exists");
         assert!(text.lines().count() > LINES_MAX && !reason.is_empty(), "{path} needs no excuse any more");
+    }
+}
+
+/// The house must not grow faster than its promises: who needs more lines writes them into the budget, where a reader sees them.
+#[test]
+fn no_module_outgrows_its_budget_of_lines() {
+    let counted = lines_by_module(&sources_under(&root().join("src")));
+    let budget = fs::read_to_string(root().join("tests/lines.txt")).expect("the budget can be read");
+    let grown = overgrown(&counted, &budget);
+    let table: String = counted.iter().map(|(name, lines)| format!("{name} {lines}\n")).collect();
+    assert!(grown.is_empty(), "{}\nas it is:\n{table}", grown.join("\n"));
+    let two = BTreeMap::from([("a".to_owned(), 105), ("b".to_owned(), 100)]);
+    assert_eq!(overgrown(&two, "a 100\nb 100\n"), Vec::<String>::new());
+    for budget in ["a 99\nb 120\n", "a 100\nb 98\n", "a 200\n", ""] {
+        assert!(!overgrown(&two, budget).is_empty(), "{budget}");
     }
 }
 

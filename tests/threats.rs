@@ -94,9 +94,9 @@ fn is_test(text: &str, function: &str) -> bool {
     let head = format!("fn {function}(");
     let Some(at) = lines.iter().position(|line| line.contains(&head)) else { return false };
     let above = lines.get(..at).unwrap_or_default().iter().rev();
-    let mut attributes = above.take_while(|line| line.starts_with('#'));
-    let has_attribute = attributes.any(|line| line.contains("test]") || line.contains("test("));
-    has_attribute || is_listed(text, function)
+    let attributes: Vec<&&str> = above.take_while(|line| line.starts_with('#')).collect();
+    let has = |word: &str| attributes.iter().any(|line| line.contains(word));
+    (has("test]") || has("test(") || is_listed(text, function)) && !has("ignore")
 }
 
 /// True when a list of cases names the function.
@@ -179,6 +179,15 @@ fn a_name_that_no_test_has_is_found() {
     ] {
         assert_eq!(problems(row).0.len(), 1, "{row}");
     }
+}
+
+#[test]
+fn a_test_that_is_ignored_is_no_proof() {
+    for attributes in ["#[test]", "#[tokio::test]", "#[tokio::test(start_paused = true)]\n#[should_panic]"] {
+        assert!(is_test(&format!("{attributes}\nfn a() {{}}"), "a"), "{attributes}");
+        assert!(!is_test(&format!("{attributes}\n#[ignore = \"slow\"]\nfn a() {{}}"), "a"), "{attributes}");
+    }
+    assert!(!is_test("#[ignore]\nfn a() {}\nconst CASES: &[Case] = cases![a];", "a"));
 }
 
 #[test]

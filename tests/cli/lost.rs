@@ -53,7 +53,7 @@ fn pass(mut client: TcpStream, fate: &Fate) {
     while is_whole(&request).is_none() {
         let count = client.read(&mut buffer).unwrap();
         assert!(count > 0, "{request}");
-        request.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
+        request.push_str(std::str::from_utf8(buffer.get(..count).unwrap()).unwrap());
     }
     let is_change = !request.starts_with("GET ");
     if let (true, Fate::Answered(answer)) = (is_change, fate) {
@@ -100,7 +100,8 @@ impl Owner {
     fn has_key(&self) -> bool {
         let mut status = command(&["keys", "status", "-ojson", "--url", &Dev::shared().url()]);
         let printed = quiet(&status.args(&self.signed[..2]).output().unwrap());
-        serde_json::from_str::<serde_json::Value>(&printed).unwrap()["hasKey"].as_bool().unwrap()
+        let status: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        status.get("hasKey").unwrap().as_bool().unwrap()
     }
 
     fn verify(&self) -> Output {
