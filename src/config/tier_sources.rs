@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 use alloy::primitives::{Address, U256, keccak256};
 
@@ -15,7 +14,7 @@ use crate::config::reader::Reader;
 use crate::config::tokens::{amount, in_smallest_unit};
 use crate::config::written::{quoted, valid};
 use crate::domain::measure::{Feedback, Measure, Question};
-use crate::domain::tier::{PASSING_TIERS, PerTier, StakeThresholds, Tier, passing_tier};
+use crate::domain::tier::{PASSING_TIERS, PerTier, passing_tier};
 use crate::domain::tiers::TierSources;
 
 /// One item for each tier that may pass.
@@ -60,7 +59,7 @@ enum Kind {
     Everyone,
 }
 
-/// All of them, each with the keys that have a meaning for it.
+/// All sources, each with the keys that have a meaning for it.
 const SOURCES: [Source; 7] = [
     Source { name: "stake_vault", needs: &[], takes: &["tiers.stake"], decimals: 0, kind: Kind::Stakes },
     Source {
@@ -100,30 +99,18 @@ fn keys() -> impl Iterator<Item = &'static str> {
     SOURCES.into_iter().flat_map(|source| source.needs.iter().chain(source.takes).copied())
 }
 
-/// A source that is right.
-enum Given {
-    Stakes(StakeThresholds),
-    Measure(Measure),
-    List(PathBuf),
-    Everyone(Tier),
-}
-
 /// The sources of a configuration, whose staked token has so many decimals.
 pub(super) fn sources(reader: &mut Reader, token_decimals: Option<u8>) -> Option<TierSources> {
-    let alone = source(reader, token_decimals, |key| key);
+    let mut alone = TierSources::default();
+    let read = source(reader, token_decimals, |key| key, &mut alone);
     let in_table = |key: &'static str| key.strip_prefix("tiers.").unwrap_or(key);
     let mut sources = TierSources::default();
     let several = reader.tables("tiers.sources", SOURCES_MAX, |reader| {
-        let given = source(reader, token_decimals, in_table)?;
-        if add(&mut sources, given) {
-            Some(())
-        } else {
-            reader.check("source", Err("is there already".to_owned()))
-        }
+        let is_new = source(reader, token_decimals, in_table, &mut sources)?;
+        reader.check("source", is_new.then_some(()).ok_or("is there already".to_owned()))
     })?;
     if several.is_empty() {
-        add(&mut sources, alone?);
-        return Some(sources);
+        return read.map(|_| alone);
     }
     let stray: Vec<_> = keys().chain(["tiers.source"]).filter(|key| reader.is_given(key)).collect();
     if let Some(key) = stray.first() {
@@ -132,25 +119,14 @@ pub(super) fn sources(reader: &mut Reader, token_decimals: Option<u8>) -> Option
     stray.is_empty().then_some(sources)
 }
 
-/// False if there is such a source already, and can't be another.
-fn add(sources: &mut TierSources, given: Given) -> bool {
-    match given {
-        Given::Stakes(stakes) => sources.stakes.replace(stakes).is_none(),
-        Given::Measure(measure) => {
-            sources.measures.push(measure);
-            true
-        }
-        Given::List(file) => sources.list.replace(file).is_none(),
-        Given::Everyone(tier) => sources.everyone.replace(tier).is_none(),
-    }
-}
-
-/// The source whose keys stand at these paths. Warns of keys that others alone have: they do nothing.
+/// Adds the source whose keys stand at these paths; false if there was such a source, and can't be another. Warns of keys that
+/// others alone have: they do nothing.
 fn source(
     reader: &mut Reader,
     token_decimals: Option<u8>,
     at: fn(&'static str) -> &'static str,
-) -> Option<Given> {
+    sources: &mut TierSources,
+) -> Option<bool> {
     let names = SOURCES.map(|source| (source.name, source));
     let chosen = reader.text(at("tiers.source"), "stake_vault", choice(&names));
     let amounts =
@@ -201,10 +177,11 @@ fn source(
     let stakes = stakes.and_then(|stakes| stakes.try_into().ok()).map(PerTier);
     let asked = |contract: Option<Address>, question: Option<Question>| {
         let (contract, question, thresholds) = (contract?, question?, thresholds?);
-        Some(Given::Measure(Measure { source: name, contract, question, thresholds }))
+        sources.measures.push(Measure { source: name, contract, question, thresholds });
+        Some(true)
     };
     match kind {
-        Kind::Stakes => stakes.map(Given::Stakes),
+        Kind::Stakes => Some(sources.stakes.replace(stakes?).is_none()),
         Kind::Balance => asked(contract, is_of_wallet.map(|of_wallet| Question::Balance { of_wallet })),
         Kind::Call => asked(contract, selector.map(|selector| Question::Call { selector })),
         Kind::Feedback => {
@@ -213,8 +190,8 @@ fn source(
             // It stands in the contract of the registries.
             asked(Some(Address::ZERO), of.map(Question::Feedback))
         }
-        Kind::List => file.map(Given::List),
-        Kind::Everyone => tier.map(Given::Everyone),
+        Kind::List => Some(sources.list.replace(file?).is_none()),
+        Kind::Everyone => Some(sources.everyone.replace(tier?).is_none()),
     }
 }
 
