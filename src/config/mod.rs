@@ -298,8 +298,7 @@ impl Settings {
     fn read(reader: &mut Reader) -> (Option<Self>, Option<Listen>, Vec<Claimant>) {
         let mut sections = Sections::read(reader);
         if let (Some(chain), Some(signature)) = (&sections.chain, &sections.signature) {
-            signature.check_name(reader, chain.development);
-            signature.check_wallets(reader, &chain.reading.registries);
+            signature.check_chain(reader, chain);
         }
         if let Some(tiers) = &mut sections.tiers {
             tiers.check(reader, sections.chain.as_ref().map(|chain| &chain.reading));

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use humantime::format_duration;
 
+use crate::config::chain::ChainSettings;
 use crate::config::choice::choice;
 use crate::config::console::{NAME_CHARS_MAX, short};
 use crate::config::duration::Bounds;
 use crate::config::keys::KeySettings;
 use crate::config::reader::Reader;
 use crate::domain::freshness::Freshness;
-use crate::domain::registries::Registries;
 use crate::domain::signature::SignatureFormat;
 use crate::domain::signed_message::{SKEW_SECS, VALIDITY_SECS_MIN};
 
@@ -67,20 +67,16 @@ impl SignatureSettings {
         self.nonce_retention.as_secs() < self.freshness.max_ahead_secs + SKEW_SECS + VALIDITY_SECS_MIN
     }
 
-    /// Refuses wallets where agents have none.
-    pub(super) fn check_wallets(&self, reader: &mut Reader, registries: &Registries) {
-        if self.agent_wallet && !registries.has_wallets() {
-            let phrase = "is true, and agents of these registries have no wallets; leave it out";
-            reader.report(&["signature.agent_wallet"], phrase);
-        }
-    }
-
-    /// Warns where signatures for other services are good here too.
-    pub(super) fn check_name(&self, reader: &mut Reader, is_development: bool) {
-        if self.domain_name == DEFAULT_NAME && !is_development {
+    /// Warns where signatures for other services are good here too, and refuses wallets where agents have none.
+    pub(super) fn check_chain(&self, reader: &mut Reader, chain: &ChainSettings) {
+        if self.domain_name == DEFAULT_NAME && !chain.development {
             let phrase = "is every service's default: a signature that one of them receives and does not spend is good at \
                           all that trust the same registry; write a name of this service's own";
             reader.warn(&["signature.domain_name"], phrase);
+        }
+        if self.agent_wallet && !chain.reading.registries.has_wallets() {
+            let phrase = "is true, and agents of these registries have no wallets; leave it out";
+            reader.report(&["signature.agent_wallet"], phrase);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::config::reader::Reader;
 use crate::config::tenants::rules::{Rule, Rules};
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
-use crate::domain::tenant::{AcceptedCredentials, KeyPair, UpstreamTls};
+use crate::domain::tenant::{KeyPair, UpstreamTls};
 use crate::domain::upstream::Upstream;
 
 /// What the service lacks that tenants may ask for.
@@ -146,23 +146,6 @@ impl Neighbours {
         if tls.is_some() && self.listener_lacks_tls {
             let phrase = "needs listen.tls; without it the gateway speaks no TLS and shows no certificate";
             reader.report(&["tls.cert"], phrase);
-        }
-    }
-
-    /// Assertions need somebody who signs them.
-    pub(super) fn check_assertion(&self, reader: &mut Reader, is_wanted: bool) {
-        if is_wanted && self.lacks.signer {
-            let phrase = "needs [assertion] with issuer and key_file; without them nobody signs";
-            reader.report(&["assertion"], phrase);
-        }
-    }
-
-    /// Warns where requests that are signed for a minute are refused, as they are good for no longer than nonces are kept.
-    pub(super) fn check_credentials(&self, reader: &mut Reader, accepted: Option<AcceptedCredentials>) {
-        if self.lacks.kept_nonces && accepted.is_some_and(AcceptedCredentials::has_messages) {
-            let phrase = "take requests that are signed for a minute, which are refused: write at least max_ahead and 90s for \
-                          signature.nonce_retention";
-            reader.warn(&["credentials"], phrase);
         }
     }
 

@@ -28,12 +28,7 @@ const HOSTS_MAX: usize = 256;
 /// How many routes a tenant may have.
 const ROUTES_MAX: usize = 1_000;
 
-const CREDENTIALS: [(&str, &str); 4] = [
-    ("api_key", "api_key"),
-    ("signature", "signature"),
-    ("erc8128", "erc8128"),
-    ("erc8128_untagged", "erc8128_untagged"),
-];
+const CREDENTIALS: [&str; 4] = ["api_key", "signature", "erc8128", "erc8128_untagged"];
 
 /// What a tenant takes that does not say.
 const USUAL_CREDENTIALS: [&str; 2] = ["api_key", "signature"];
@@ -109,8 +104,15 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         }
         let hosts = hosts.as_deref().unwrap_or_default();
         neighbours.check_hosts(reader, hosts);
-        neighbours.check_assertion(reader, assertion == Some(true));
-        neighbours.check_credentials(reader, credentials);
+        if assertion == Some(true) && neighbours.lacks.signer {
+            let phrase = "needs [assertion] with issuer and key_file; without them nobody signs";
+            reader.report(&["assertion"], phrase);
+        }
+        if takes_messages && neighbours.lacks.kept_nonces {
+            let phrase = "take requests that are signed for a minute, which are refused: write at least max_ahead and 90s for \
+                          signature.nonce_retention";
+            reader.warn(&["credentials"], phrase);
+        }
         let shown = tls.as_ref().and_then(Option::as_ref);
         neighbours.check_tls(reader, shown, hosts);
         neighbours.check_files(reader, shown, proxy.as_ref().map(|proxy| &proxy.upstream_tls));
@@ -124,7 +126,8 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
 fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {
     const PATH: &str = "credentials";
     let kinds = 1..=CREDENTIALS.len();
-    let accepted = reader.texts(PATH, &USUAL_CREDENTIALS, &kinds, choice(&CREDENTIALS))?;
+    let accepted =
+        reader.texts(PATH, &USUAL_CREDENTIALS, &kinds, choice(&CREDENTIALS.map(|word| (word, word))))?;
     let accepted = distinct(reader, PATH, accepted)?;
     let accepts = |word| accepted.contains(&word);
     Some(AcceptedCredentials {
