@@ -16,7 +16,8 @@ const MESSAGE_TYPE: &str = "Verification(uint256 agentId,uint256 nonce,uint256 t
 const OWN_FIELDS: &str = "(string service,uint256 agentId,uint256 nonce,uint256 timestamp)";
 
 /// A change of an agent's key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum KeyOperation {
     /// Makes the first key.
     Generate,
@@ -31,12 +32,8 @@ impl KeyOperation {
     pub const ALL: [Self; 3] = [Self::Generate, Self::Rotate, Self::Revoke];
 
     /// Its name, as in the API.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Generate => "generate",
-            Self::Rotate => "rotate",
-            Self::Revoke => "revoke",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The name of its own EIP-712 type.

@@ -50,10 +50,7 @@ impl Registries {
 
     /// True if agents have wallets of their own, which may sign for them.
     pub const fn has_wallets(&self) -> bool {
-        match self.set {
-            RegistrySet::Documented { .. } => false,
-            RegistrySet::Erc8004 { .. } => true,
-        }
+        matches!(self.set, RegistrySet::Erc8004 { .. })
     }
 
     /// The registry of organizations, where the set has one.
@@ -66,10 +63,7 @@ impl Registries {
 
     /// True where the set has no agent of this id, whatever its registry says.
     pub fn reserves(&self, agent: AgentId) -> bool {
-        match self.set {
-            RegistrySet::Documented { .. } => agent.token_id().is_zero(),
-            RegistrySet::Erc8004 { .. } => false,
-        }
+        matches!(self.set, RegistrySet::Documented { .. }) && agent.token_id().is_zero()
     }
 }
 

@@ -3,7 +3,7 @@
 use alloy::primitives::U256;
 
 /// A trust tier, 0 to 4.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 pub enum Tier {
     /// Tier 0: no stake, or less than tier 1 asks for. Never passes.
     Unverified,
@@ -30,14 +30,8 @@ impl Tier {
     }
 
     /// The tier's name, for people.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unverified => "Unverified",
-            Self::Bronze => "Bronze",
-            Self::Silver => "Silver",
-            Self::Gold => "Gold",
-            Self::Diamond => "Diamond",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
