@@ -4,7 +4,6 @@
 //! Asked when a configuration is read, and for each address that a name of an upstream leads to; never for a request. And the
 //! addresses that a name of a stranger's may have.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
@@ -67,27 +66,16 @@ pub(crate) struct AddressRules {
 }
 
 /// Why an upstream may not have an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     /// It reaches the listener at this address.
+    #[error("where this gateway itself listens ({0})")]
     Own(SocketAddr),
-    /// It is link-local, or where a cloud hands out credentials.
+    #[error("a link-local or metadata address, where clouds hand out credentials (gateway.allow_link_local)")]
     LinkLocal,
     /// It is in none of the tenant's networks.
+    #[error("outside of the networks that [[tenants_rules]] allow")]
     Outside,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Own(listener) => write!(out, "where this gateway itself listens ({listener})"),
-            Self::LinkLocal => write!(
-                out,
-                "a link-local or metadata address, where clouds hand out credentials (gateway.allow_link_local)"
-            ),
-            Self::Outside => write!(out, "outside of the networks that [[tenants_rules]] allow"),
-        }
-    }
 }
 
 impl AddressRules {

@@ -67,7 +67,7 @@ impl Console {
     }
 
     /// The file at a path of the listener.
-    fn file(&self, path: &str) -> Option<(HeaderValue, &[u8])> {
+    pub(super) fn file(&self, path: &str) -> Option<(HeaderValue, &[u8])> {
         match path.strip_prefix(Endpoint::Console.path())? {
             "" => Some((kind_of("index.html"), INDEX.as_bytes())),
             "/settings.json" => Some((JSON, &self.settings)),
@@ -77,11 +77,6 @@ impl Console {
                 Some((kind_of(name), text.as_bytes()))
             }
         }
-    }
-
-    /// True if there is a file at this path.
-    pub(super) fn has(&self, path: &str) -> bool {
-        self.file(path).is_some()
     }
 
     /// The file at this path.

@@ -118,7 +118,7 @@ impl WholeService for Api {
     }
 
     fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
-        let is_of_page = self.console.as_ref().is_some_and(|console| console.has(request.path));
+        let is_of_page = self.console.as_ref().is_some_and(|console| console.file(request.path).is_some());
         let endpoint = if is_of_page { Endpoint::Console } else { Endpoint::at(request.path)? };
         if !self.rules.audience.has(endpoint) {
             return Err(ErrorCause::NotFound);

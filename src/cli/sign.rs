@@ -8,6 +8,7 @@ use crate::cli::sign_request::headers;
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, say};
 use crate::domain::eip712::KeyOperation;
+use crate::wire::credentials::SIGNATURE_HEADERS;
 
 /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the gateway
 /// takes; or sign a whole request by ERC-8128 with --request.
@@ -53,12 +54,9 @@ impl Sign {
         let Some(body) = self.signing.body(change)? else { return Ok(()) };
         if self.headers {
             let field = |name: &str| body.get(name).map(ToString::to_string).unwrap_or_default();
-            for (header, name) in [
-                ("X-Agent-Id", "agentId"),
-                ("X-Agent-Signature", "signature"),
-                ("X-Agent-Nonce", "nonce"),
-                ("X-Agent-Timestamp", "timestamp"),
-            ] {
+            for (header, name) in
+                SIGNATURE_HEADERS.into_iter().zip(["agentId", "signature", "nonce", "timestamp"])
+            {
                 say(format_args!("{header}: {}", field(name).trim_matches('"')))?;
             }
             return Ok(());
