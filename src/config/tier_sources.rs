@@ -1,5 +1,5 @@
 //! Sources of tiers: the one in `[tiers]`, or several in `[[tiers.sources]]`, whose tables have the same keys. A further source
-//! is one row of [`SOURCES`].
+//! is a row of [`SOURCES`], and of another kind an arm of `source`.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
