@@ -7,10 +7,11 @@ use std::sync::Arc;
 use crate::domain::client::ClientNet;
 use crate::domain::quota::Allowance;
 use crate::domain::routing::Decision;
-use crate::domain::tenant::RouteAccess;
+use crate::domain::tenant::{DigestCheck, RouteAccess};
 use crate::gateway::Gateway;
 use crate::gateway::checked_body::CheckedBody;
 use crate::gateway::dialect::Dialect;
+use crate::gateway::held::HeldRoom;
 use crate::gateway::notes::Notes;
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
@@ -247,17 +248,22 @@ impl Gateway {
         let guest = if is_stream { Guest::Stream(agent) } else { Guest::Agent(agent) };
         let place = self.find_place(request, site, guest, Some(&standing)).await?;
         notes.step("place", &self.clock);
+        let mut body = None;
+        if request.content == Content::Follows
+            && matches!(ask.credential, Credential::Messages(_))
+            && let Some(Ok(digest)) = BodyDigest::of(fields)
+        {
+            let room = || HeldRoom::new(&self.memory, agent, &site.counters, announced(fields));
+            let room = (site.tenant.digest == DigestCheck::Before).then(room).transpose();
+            let room = room.map_err(|_| ErrorCause::Overloaded)?; // 503
+            body = Some(Box::new(CheckedBody::new(digest, room)));
+        }
         let outcome = self.pipeline.spend(standing, &ask).await;
         notes.step("charge", &self.clock);
         let outcome = outcome.and_then(|permit| Ok((site.assertion(&permit)?, permit)));
         self.observer.decided(outcome.as_ref().map(|(_, permit)| permit));
         let (assertion, permit) = outcome?;
-        if request.content == Content::Follows
-            && matches!(ask.credential, Credential::Messages(_))
-            && let Some(Ok(digest)) = BodyDigest::of(fields)
-        {
-            notes.body = Some(Box::new(CheckedBody::new(digest, site.tenant.digest)));
-        }
+        notes.body = body;
         Ok((Caller::Agent(permit, assertion), place))
     }
 
@@ -296,11 +302,15 @@ pub(super) fn path_of(target: &[u8]) -> &[u8] {
     target.split(|byte| *byte == b'?').next().unwrap_or_default()
 }
 
+/// The length that a body announces.
+pub(super) fn announced(fields: &impl Fields) -> Option<u64> {
+    std::str::from_utf8(fields.values(Name::ContentLength).next()?).ok()?.parse().ok()
+}
+
 /// Refuses a body that is announced to be longer than the tenant takes.
 fn check_length(fields: &impl Fields, site: &Site) -> Result<(), ErrorCause> {
     let Some(bytes_max) = site.tenant.proxy.body_bytes_max else { return Ok(()) };
-    let announced = fields.values(Name::ContentLength).next().and_then(|text| std::str::from_utf8(text).ok());
-    match announced.and_then(|text| text.parse::<u64>().ok()) {
+    match announced(fields) {
         Some(bytes) if bytes > bytes_max => Err(ErrorCause::UploadTooLarge { bytes_max }),
         Some(_) | None => Ok(()),
     }

@@ -20,6 +20,7 @@ mod counters;
 mod dialect;
 pub(crate) mod discovery;
 mod failure;
+mod held;
 mod line;
 mod notes;
 mod observe;
@@ -43,6 +44,7 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::{Incoming, Passage, Route};
 use crate::gateway::dialect::Dialect;
 use crate::gateway::discovery::check_login;
+use crate::gateway::held::Memory;
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
 use crate::gateway::policy::cors;
@@ -171,6 +173,8 @@ pub(crate) struct Gateway {
     via: Via,
     observer: Observer,
     room: Arc<Room>,
+    /// Memory for bodies that are held.
+    memory: Arc<Memory>,
 }
 
 impl Gateway {
@@ -187,7 +191,7 @@ impl Gateway {
         let observer = Observer::new(rules.listener, metrics, &clock);
         let via = Via::new(rules.via.clone(), &request_ids);
         let room = Arc::new(Room::new(rules.in_flight_max));
-        Ok(Self { table, pipeline, rules, clock, request_ids, via, observer, room })
+        Ok(Self { table, pipeline, rules, clock, request_ids, via, observer, room, memory: Arc::default() })
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::gateway::checked_body::CheckedBody;
 use crate::ports::clock::Clock;
 use crate::telemetry::traces::Trace;
@@ -13,6 +15,8 @@ pub(super) struct Notes {
     pub(super) credential: Option<&'static str>,
     /// The body of a signed request, to be compared with its digest.
     pub(super) body: Option<Box<CheckedBody>>,
+    /// That body, if it was held, once it is whole and right.
+    pub(super) whole: Option<Bytes>,
     /// The trace of a request that is sampled.
     pub(super) trace: Option<Box<Trace>>,
 }

@@ -263,6 +263,13 @@ impl Connection {
         timer.until(Timer::now() + DRAIN_TIME_MAX, skip).await.unwrap_or(false)
     }
 
+    /// Reads more of a request's body into `ahead`. `None`: it does not come in time.
+    pub(crate) async fn read_body(&mut self, deadline: Instant) -> Option<io::Result<usize>> {
+        let Self { stream, ahead, timer, is_grown, .. } = self;
+        *is_grown = true;
+        timer.until(deadline, read_more(stream, ahead)).await
+    }
+
     /// Writes a whole answer. `is_last`: the connection is closed behind it.
     pub(crate) async fn answer(
         &mut self,

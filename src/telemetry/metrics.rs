@@ -33,8 +33,8 @@ const STORE_BUCKETS: &[f64] =
     &[0.000_001, 0.000_005, 0.000_025, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0];
 
 /// The values of the label `limit`.
-pub const OVERLOAD_LIMITS: [&str; 8] =
-    ["descriptors", "agent", "streams", "share", "public", "tenant", "process", "upstream"];
+pub const OVERLOAD_LIMITS: [&str; 9] =
+    ["descriptors", "agent", "streams", "share", "public", "tenant", "process", "upstream", "bodies"];
 
 /// The label `tenant` of what has none.
 pub const NO_TENANT: &str = "(none)";

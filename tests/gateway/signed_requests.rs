@@ -1,6 +1,9 @@
 //! Requests that are signed themselves (ERC-8128): once, by who may act for the agent, and with the body that was signed.
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::io::Write as _;
+use std::net::TcpStream;
 
 use alloy::primitives::U256;
 use base64::Engine;
@@ -18,11 +21,12 @@ use crate::rig::stage::{ACME, Stage, agents_path};
 use crate::rig::tenants::Tenant;
 use crate::support::agents::{Agent, unknown_key};
 use crate::support::client::Answer;
+use crate::support::metrics::Samples;
 use crate::support::redis::Redis;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::signing::{ALICE, Account, BOB, DEPLOYER, wrapped};
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     each_part_of_a_signed_request_that_is_altered_is_refused,
@@ -34,6 +38,9 @@ pub(crate) const CASES: &[Case] = cases![
     a_body_that_lies_never_arrives_whole,
     a_body_that_is_held_reaches_the_upstream_right_or_not_at_all,
     a_body_that_lies_never_arrives_whole_over_http_2,
+    no_upstream_waits_for_a_body_that_is_held,
+    no_upstream_waits_for_a_body_that_is_held_over_http_2,
+    one_agent_holds_three_quarters_of_the_memory_for_bodies,
     a_contract_wallet_signs_requests_where_wallets_are_asked,
     every_dialect_that_carries_the_request_judges_its_signature,
     a_signed_request_counts_for_a_host_that_its_tenant_names_at_every_seat,
@@ -494,6 +501,122 @@ fn a_body_that_lies_never_arrives_whole_over_http_2(stage: &Stage) {
         assert!(to_http1.upstream.seen_at(&lie.target).iter().all(|seen| !seen.whole));
         let whole = upstream.seen().iter().any(|seen| seen.uri.path() == lie.target && seen.body == b"hellO");
         assert!(!whole);
+    }
+}
+
+/// Holds bodies of up to 8 MiB.
+fn holds(tenant: Tenant) -> Tenant {
+    tenant.set("max_body_bytes", 8 * 1024 * 1024).set("digest", "before")
+}
+
+/// Does as a server that has waited too long for a request.
+fn idle(mut stream: TcpStream) {
+    let _ =
+        stream.write_all(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+}
+
+/// The head of a signed request whose body is so long, sent; and the leave to send its body, read.
+fn begun(site: &Site, signing: &Signing, length: usize) -> Wire {
+    let request = Signing { body: None, ..signing.clone() }.request();
+    let mut wire = site.gateway.connect();
+    wire.send(&request.with("Content-Length", &length.to_string()).with("Expect", "100-continue").bytes());
+    assert_eq!(wire.head().unwrap().status, 100);
+    wire
+}
+
+fn no_upstream_waits_for_a_body_that_is_held(stage: &Stage) {
+    let agent = stage.world().agent(4);
+    for way in ["library", "relay"] {
+        let site = signed_only(stage).tenant(holds).way(way).unlimited().start();
+        for length in [5, 65_536, 65_537, 200_000] {
+            site.upstream.greet(Some(idle));
+            let signing = get(stage, &agent, &agents_path()).post(&vec![7; length]);
+            let mut wire = begun(&site, &signing, length);
+            wire.send(&[7; 4]);
+            let terms = site.gateway.ask(&Request::get(ACME, "/.well-known/erc8128"));
+            assert_eq!(terms.status, 200);
+            site.upstream.greet(None);
+            wire.send(&vec![7; length - 4]);
+            assert_eq!(wire.answer().status, 200, "{way} {length}");
+            assert_eq!(site.upstream.whole(&signing.target).body_bytes, length);
+            site.upstream.hang_up();
+        }
+    }
+}
+
+fn no_upstream_waits_for_a_body_that_is_held_over_http_2(stage: &Stage) {
+    let upstream = H2Upstream::start(H2Upstream::ok);
+    let to_http2 = signed_only(stage).tenant(holds).unlimited().h2c(&upstream).start();
+    let to_http1 = signed_only(stage).tenant(holds).unlimited().start();
+    let agent = stage.world().agent(4);
+    let ask = |site: &Site, length: usize, is_announced: bool| {
+        let signing = get(stage, &agent, &agents_path()).post(&vec![7; length]);
+        let fold = |head: http::request::Builder, (name, value): (String, String)| head.header(name, value);
+        let head = http::Request::builder().method("POST").uri(format!("http://{ACME}{}", signing.target));
+        let head = signing.headers().into_iter().fold(head, fold);
+        let head = if is_announced { head.header("content-length", length) } else { head };
+        site.upstream.greet(Some(idle));
+        let status = h2c::run(async {
+            let client = h2c::connect(site.gateway.address).await.unwrap();
+            let mut ready = client.clone().ready().await.unwrap();
+            let (answer, mut body) = ready.send_request(head.body(()).unwrap(), false).unwrap();
+            // The gateway has read some of it when there is room for more.
+            let first = (length - 1).min(256 * 1024);
+            body.send_data(vec![7; first].into(), false).unwrap();
+            if first == 256 * 1024 {
+                body.reserve_capacity(1);
+                poll_fn(|context| body.poll_capacity(context)).await.unwrap().unwrap();
+            }
+            let terms = Message::request(Method::GET, ACME, "/.well-known/erc8128");
+            assert_eq!(h2c::exchange(client, &terms).await.unwrap().status, 200);
+            site.upstream.greet(None);
+            body.send_data(vec![7; length - first].into(), true).unwrap();
+            answer.await.unwrap().status()
+        });
+        assert_eq!(status, 200, "{length} {is_announced}");
+        site.upstream.hang_up();
+        signing.target
+    };
+    for (length, is_announced) in [(400_000, true), (5, true), (5, false), (60_000, false), (65_537, true)] {
+        let path = ask(&to_http1, length, is_announced);
+        assert_eq!(to_http1.upstream.whole(&path).body_bytes, length);
+        let path = ask(&to_http2, length, is_announced);
+        assert_eq!(upstream.only(&path).body, vec![7; length]);
+    }
+    // The beginning of a longer one without a length is all that is read before.
+    to_http1.upstream.greet(None);
+    for site in [&to_http1, &to_http2] {
+        let signing = get(stage, &agent, &agents_path()).post(&[7; 200_000]);
+        let request = Message::request(Method::POST, ACME, &signing.target);
+        let with =
+            |request: Message, (name, value): (String, String)| request.with(&name.to_lowercase(), &value);
+        let request = signing.headers().into_iter().fold(request, with).body(&[7; 200_000]);
+        assert_eq!(h2c::ask(site.gateway.address, &request).unwrap().status, 200);
+    }
+}
+
+fn one_agent_holds_three_quarters_of_the_memory_for_bodies(stage: &Stage) {
+    const LONGEST: usize = 8 * 1024 * 1024;
+    for way in ["relay", "library"] {
+        let site = signed_only(stage).tenant(holds).way(way).unlimited().start();
+        let (greedy, other) = (stage.world().agent(4), stage.world().agent(4));
+        let hello = |agent: &Agent| get(stage, agent, &agents_path()).post(b"hello");
+        let mut open: Vec<Wire> = (0..12).map(|_| begun(&site, &hello(&greedy), LONGEST)).collect();
+        let one_more = hello(&greedy);
+        let refused = site.gateway.ask(&one_more.request());
+        assert_eq!((refused.status, &refused.json()["errorType"]), (503, &json!("OVERLOADED")), "{way}");
+        assert_eq!(refused.header("retry-after"), Some("1"));
+        assert_eq!(site.gateway.ask(&hello(&other).request()).status, 200);
+        // Nor is there room for one that grows beyond what is left.
+        let endless = chunked(&get(stage, &greedy, &agents_path()).post(b"hello"));
+        assert_eq!(site.gateway.ask_raw(&endless).status, 503);
+        let label = "tiergate_overload_total{limit=\"bodies\",tenant=\"t\"}";
+        assert_eq!(Samples::parse(&site.gateway.service.metrics()).get(label), 2.0);
+        // Nothing was charged for it, and its nonce is good.
+        open.pop();
+        until("the room of a client that has left is free", SOON, || {
+            (site.gateway.ask(&one_more.request()).status == 200).then_some(())
+        });
     }
 }
 

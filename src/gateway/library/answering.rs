@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use http::header::EXPECT;
 use http::{HeaderMap, HeaderName, Method, StatusCode, Version};
 use pingora::Error;
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 use tokio::time::timeout;
@@ -17,7 +16,6 @@ use crate::gateway::library::faults::{DRAIN_TIME_MAX, invalid_answer};
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
 use crate::gateway::policy::cors;
 use crate::gateway::refusals::End;
-use crate::http1::fields::Fields;
 use crate::http1::head::check_framing;
 use crate::http1::name::Name;
 use crate::http1::options::Options;
@@ -82,13 +80,13 @@ pub(super) fn has_begun(session: &Session) -> bool {
     session.response_written().is_some_and(|head| !head.status.is_informational())
 }
 
-/// Gives the client leave to send its body, in place of an upstream of HTTP/2, of which the library hands on no interim answer.
-pub(super) async fn give_leave(session: &mut Session, request: &mut RequestHeader) -> pingora::Result<()> {
-    if request.version == Version::HTTP_2 && request.headers.expects_continue() {
-        request.remove_header(&EXPECT);
-        session.as_mut().write_continue_response().await.map_err(|error| error.into_down())?;
+/// Gives a client that waits for it leave to send its body, in place of an upstream.
+pub(super) async fn give_leave(session: &mut Session) -> pingora::Result<()> {
+    // HTTP/1.0 has no interim answers (RFC 9110, section 10.1.1).
+    if session.req_header().version == Version::HTTP_10 {
+        return Ok(());
     }
-    Ok(())
+    session.as_mut().write_continue_response().await.map_err(|error| error.into_down())
 }
 
 /// Lets the client see what was written before the end of its connection or stream overtakes it: the part that has come of

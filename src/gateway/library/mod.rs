@@ -8,6 +8,7 @@ pub(crate) mod door;
 pub(super) mod faults;
 
 mod answering;
+mod bodies;
 mod patient;
 mod requests;
 mod rewriting;
@@ -15,6 +16,7 @@ mod uploads;
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -29,6 +31,7 @@ use pingora::{Error, ErrorSource};
 use crate::gateway::context::Context;
 use crate::gateway::corridor::Passage;
 use crate::gateway::failure::Failure;
+use crate::gateway::library::bodies::take_piece;
 use crate::gateway::library::patient::PatientConnector;
 use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, until_empty_end};
 use crate::gateway::library::uploads::{keep_pace, note_when_dropped};
@@ -106,7 +109,7 @@ impl ProxyHttp for LibraryProxy {
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
-        until_empty_end(session).await?;
+        until_empty_end(session.as_mut()).await?;
         match self.let_through(session, ctx).await {
             Ok(passage) => {
                 let read = passage.route().site().tenant.proxy.timeouts.read;
@@ -115,6 +118,7 @@ impl ProxyHttp for LibraryProxy {
                 let longest = if is_upgrade { read } else { BODY_READ_TIME_MAX.min(read) };
                 session.set_read_timeout(Some(longest));
                 ctx.let_through(passage);
+                self.hold(session, ctx, longest).await?;
                 Ok(false)
             }
             Err(end) => {
@@ -189,7 +193,11 @@ impl ProxyHttp for LibraryProxy {
         ctx: &mut Context,
     ) -> pingora::Result<()> {
         self.0.rewrite(session, request, ctx)?;
-        answering::give_leave(session, request).await?;
+        // The library hands on no interim answer of an upstream of HTTP/2.
+        if request.version == Version::HTTP_2 && request.headers.expects_continue() {
+            request.remove_header(&http::header::EXPECT);
+            answering::give_leave(session).await?;
+        }
         ctx.times.asked = Some(Timer::now());
         Ok(())
     }
@@ -206,28 +214,16 @@ impl ProxyHttp for LibraryProxy {
             ctx.times.asked = Some(Timer::now());
         }
         ctx.awaits_body &= !end_of_stream;
-        keep_pace(session, ctx);
+        if end_of_stream || body.as_ref().is_none_or(|piece| !piece.is_empty()) {
+            keep_pace(session, ctx);
+        }
         // An empty last piece would be written as the last chunk, and the last chunk once more behind it.
         if end_of_stream && body.as_ref().is_some_and(Bytes::is_empty) {
             *body = None;
         }
-        let piece = body.as_ref().map_or(0, Bytes::len);
-        ctx.body_bytes = ctx.body_bytes.saturating_add(piece as u64);
-        // The limit is not for the bytes of another protocol.
-        if session.was_upgraded() {
-            return Ok(());
-        }
-        let longest = faults::passage(ctx)?.route().site().tenant.proxy.body_bytes_max;
-        if longest.is_some_and(|longest| ctx.body_bytes > longest) {
-            return Err(faults::error_of(Failure::TooLarge));
-        }
-        if let Some(checked) = &mut ctx.notes.body {
-            // No piece at all is the end, to the library too.
-            let is_last = end_of_stream || body.is_none();
-            let piece = checked.pass(body.take(), is_last).map_err(faults::error_of)?;
-            *body = Some(piece).filter(|piece| !is_last || !piece.is_empty());
-        }
-        Ok(())
+        // No piece at all is the end, to the library too.
+        let is_last = end_of_stream || body.is_none();
+        take_piece(session, body, is_last, ctx)
     }
 
     /// A switch to another protocol that nobody asked for is no answer, nor is one that can be read in two ways.
@@ -240,6 +236,7 @@ impl ProxyHttp for LibraryProxy {
         let is_switch = response.status == StatusCode::SWITCHING_PROTOCOLS;
         if is_switch || !response.status.is_informational() {
             ctx.times.answered.get_or_insert_with(Timer::now);
+            ctx.notes.whole = None;
         }
         let may_switch = faults::passage(ctx)?.route().upgrades() && session.is_upgrade_req();
         if is_switch && !may_switch {
@@ -278,7 +275,7 @@ impl ProxyHttp for LibraryProxy {
         _body: &mut Option<Bytes>,
         end_of_stream: bool,
         ctx: &mut Context,
-    ) -> pingora::Result<Option<std::time::Duration>> {
+    ) -> pingora::Result<Option<Duration>> {
         self.check_overdue(ctx, end_of_stream)?;
         keep_pace(session, ctx);
         Ok(None)
@@ -317,7 +314,7 @@ impl ProxyHttp for LibraryProxy {
     ) -> Box<Error> {
         let is_whole = !answering::has_begun(session) && !session.as_ref().retry_buffer_truncated();
         if is_whole && faults::is_unprocessed(&error) && self.may_repeat(ctx) {
-            ctx.body_bytes = 0;
+            ctx.body_bytes = ctx.notes.whole.as_ref().map_or(0, |whole| whole.len() as u64);
             if let Some(checked) = &mut ctx.notes.body {
                 checked.restart();
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Version};
 use pingora::http::RequestHeader;
+use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 use tokio::time::timeout;
 
@@ -49,14 +50,18 @@ pub(super) fn check_values(request: &RequestHeader) -> Result<(), ErrorCause> {
 }
 
 /// Waits for the end of a request of HTTP/2 that announces no byte. The library takes it for whole, whatever comes.
-pub(super) async fn until_empty_end(session: &mut Session) -> pingora::Result<()> {
+pub(super) async fn until_empty_end(session: &mut ServerSession) -> pingora::Result<()> {
     let is_zero = |length: &[u8]| length.iter().all(|digit| *digit == b'0');
-    while session.is_http2()
-        && Fields::values(&session.req_header().headers, Name::ContentLength).any(is_zero)
-        // A byte that comes resets the stream.
-        && next_piece(session, BODY_READ_TIME_MAX).await?.is_some()
-    {}
-    Ok(())
+    if !session.is_http2() || !Fields::values(&session.req_header().headers, Name::ContentLength).any(is_zero)
+    {
+        return Ok(());
+    }
+    // A byte that comes resets the stream. Frames without any may come for ever.
+    let end = async {
+        while session.read_request_body().await?.is_some() {}
+        Ok(())
+    };
+    timeout(BODY_READ_TIME_MAX, end).await.unwrap_or_else(|_| Err(error_of(Failure::ClientSlow)))
 }
 
 /// The next piece of a body; `None` at its end.
@@ -94,4 +99,49 @@ pub(super) fn peer_of(session: &Session) -> Option<IpAddr> {
 pub(super) fn authority_of(request: &RequestHeader) -> Option<&str> {
     let named = request.headers.get(http::header::HOST).map(|host| host.to_str().unwrap_or_default());
     named.or_else(|| request.uri.authority().map(http::uri::Authority::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http::{Method, Request};
+    use pingora::protocols::Digest;
+    use pingora::protocols::http::v2::server::{H2Accept, HttpSession, handshake};
+    use pingora::protocols::l4::stream::Stream;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::sleep;
+
+    use super::{BODY_READ_TIME_MAX, ServerSession, until_empty_end};
+    use crate::serve::timer::Timer;
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_without_a_byte_buy_no_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let stream = Stream::from(listener.accept().await.unwrap().0);
+        tokio::spawn(async move {
+            let (client, connection) = h2::client::handshake(client).await.unwrap();
+            tokio::spawn(connection);
+            let request = Request::builder().method(Method::POST).uri("http://api.example/");
+            let request = request.header("content-length", "0").body(()).unwrap();
+            let (_answer, mut body) = client.ready().await.unwrap().send_request(request, false).unwrap();
+            for _ in 0..10 {
+                body.send_data(Bytes::new(), false).unwrap();
+                sleep(BODY_READ_TIME_MAX - Duration::from_secs(1)).await;
+            }
+            body.send_data(Bytes::new(), true).unwrap();
+            sleep(BODY_READ_TIME_MAX).await;
+        });
+        let mut connection = handshake(Box::new(stream), None).await.unwrap();
+        let accepted = HttpSession::from_h2_conn(&mut connection, Arc::new(Digest::default())).await;
+        let Ok(Some(H2Accept::Session(session))) = accepted else { panic!("no request") };
+        tokio::spawn(async move { while connection.accept().await.is_some() {} });
+        let begun = Timer::now();
+        assert!(until_empty_end(&mut ServerSession::new_http2(session)).await.is_err());
+        let late = Timer::now() - begun - BODY_READ_TIME_MAX;
+        assert!(late < Duration::from_millis(10), "{late:?}");
+    }
 }

@@ -109,7 +109,7 @@ impl<R: AnswerRules> Driver<'_, R> {
     /// Client to upstream. True if anything was moved.
     fn move_request(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
         let mut has_moved = self.exchange.take_upload(&mut self.client.ahead, self.buffers)?;
-        if !self.is_deaf && !self.exchange.is_held() && !self.buffers.to_upstream.is_empty() {
+        if !self.is_deaf && !self.buffers.to_upstream.is_empty() {
             match write(self.upstream, &mut self.buffers.to_upstream, context) {
                 Ok(moved) => has_moved |= moved,
                 Err(error) => {
@@ -137,8 +137,7 @@ impl<R: AnswerRules> Driver<'_, R> {
             }
             return Ok(false);
         }
-        let is_waiting = !self.buffers.to_upstream.is_empty() && !self.exchange.is_held();
-        if !ahead.is_empty() || is_waiting {
+        if !ahead.is_empty() || !self.buffers.to_upstream.is_empty() {
             return Ok(false);
         }
         let count = match self.exchange.upload.straight() {
@@ -229,7 +228,7 @@ impl<R: AnswerRules> Driver<'_, R> {
         let limits = &self.limits;
         let (next, failure) = if !self.buffers.to_client.is_empty() || self.needs_flush {
             (self.downloaded + limits.client_write, Failure::ClientGone)
-        } else if !self.buffers.to_upstream.is_empty() && !self.exchange.is_held() {
+        } else if !self.buffers.to_upstream.is_empty() {
             (self.uploaded + limits.upstream_write, Failure::UpstreamSlow("WriteTimedout"))
         } else if self.exchange.upload.is_over() {
             (self.downloaded + limits.upstream_read, Failure::UpstreamSlow("ReadTimedout"))

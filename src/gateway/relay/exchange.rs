@@ -7,6 +7,7 @@ use bytes::{Buf, BytesMut};
 
 use crate::gateway::checked_body::CheckedBody;
 use crate::gateway::failure::Failure;
+use crate::gateway::held::HeldRoom;
 use crate::gateway::policy::answers::is_about_limits;
 use crate::gateway::policy::requests::is_trailer_kept;
 use crate::gateway::relay::transfer::Transfer;
@@ -35,7 +36,7 @@ pub(super) trait AnswerRules {
 }
 
 /// The buffers of an exchange. They are used again by the next.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Buffers {
     pub(super) to_upstream: Outgoing,
     pub(super) to_client: Outgoing,
@@ -45,14 +46,13 @@ pub(super) struct Buffers {
 }
 
 /// Bytes that wait to be written.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Outgoing {
     pub(super) bytes: Vec<u8>,
     written: usize,
+    /// Room for a whole body, with its frames, if that is held before an upstream is asked.
+    room: Option<HeldRoom>,
 }
-
-/// How much a body that is held may take beside twice its data: a head, and the frames of small bodies.
-const ROOM_BYTES_HELD: u64 = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Exchange {
@@ -78,8 +78,6 @@ pub(super) struct Exchange {
     interims: u32,
     /// True if any byte of an answer has come.
     pub(super) has_answer: bool,
-    /// True if nothing is sent before the whole request is there and right.
-    holds_request: bool,
 }
 
 impl Outgoing {
@@ -106,6 +104,14 @@ impl Outgoing {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.written = 0;
+        if self.room.is_some() {
+            (self.bytes, self.room) = (Vec::new(), None);
+        }
+    }
+
+    /// True if a body is held.
+    pub(super) const fn is_held(&self) -> bool {
+        self.room.is_some()
     }
 
     fn has_room(&self) -> bool {
@@ -151,24 +157,13 @@ impl Exchange {
             searched: 0,
             interims: 0,
             has_answer: false,
-            holds_request: false,
         }
     }
 
-    /// Has the request's body compared with its digest. If nothing is sent before that, the client must not wait for the
-    /// upstream's leave to send it.
+    /// Has the request's body compared with its digest.
     pub(super) fn check_body(&mut self, checked: CheckedBody, buffers: &mut Buffers) {
-        self.holds_request = checked.holds_all;
         self.upload.must_match(checked.digest);
-        if self.holds_request && self.awaits_continue {
-            self.awaits_continue = false;
-            buffers.to_client.bytes.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-        }
-    }
-
-    /// True while the request waits for its own end.
-    pub(super) fn is_held(&self) -> bool {
-        self.holds_request && !self.upload.is_over()
+        buffers.to_upstream.room = checked.room;
     }
 
     /// True if the whole answer was taken.
@@ -195,20 +190,18 @@ impl Exchange {
         ahead: &mut BytesMut,
         buffers: &mut Buffers,
     ) -> Result<bool, Failure> {
-        let has_room = buffers.to_upstream.has_room() || self.is_held();
+        let Outgoing { bytes, room, .. } = &mut buffers.to_upstream;
+        let has_room = bytes.len() < ROOM_BYTES || room.is_some();
         if self.upload.is_over() || ahead.is_empty() || !has_room {
             return Ok(false);
         }
-        // Chunks of a few bytes take more room than their data.
-        let held_max = self.body_bytes_max.filter(|_| self.is_held());
-        if held_max.is_some_and(|most| buffers.to_upstream.bytes.len() as u64 > 2 * most + ROOM_BYTES_HELD) {
-            return Err(Failure::TooLarge);
-        }
         let piece = ahead.get(..ROOM_BYTES).unwrap_or(ahead);
-        let taken =
-            self.upload.take(piece, &mut buffers.to_upstream.bytes).map_err(|_| Failure::Malformed)?;
+        let taken = self.upload.take(piece, bytes).map_err(|_| Failure::Malformed)?;
         ahead.advance(taken);
         self.check_upload()?;
+        if let Some(room) = room {
+            room.reach(bytes.len() as u64)?;
+        }
         Ok(taken > 0)
     }
 

@@ -98,9 +98,17 @@ impl Relay {
         let limits = limits(ctx)?;
         let is_repeatable = head.body == Body::Length(0)
             && matches!(method_of(connection, head), b"GET" | b"HEAD" | b"OPTIONS");
-        let mut upstream = self.connect(ctx, ctx.begun_at, None).await?;
+        let mut now = ctx.begun_at;
+        if buffers.to_upstream.is_held() {
+            Box::pin(hold(connection, exchange, buffers, &limits)).await?;
+            now = Timer::now();
+        }
+        let mut upstream = self.connect(ctx, now, None).await?;
         loop {
-            self.gateway.write_request(connection, head, ctx, &mut buffers.to_upstream.bytes)?;
+            let bytes = &mut buffers.to_upstream.bytes;
+            let held = bytes.len();
+            self.gateway.write_request(connection, head, ctx, bytes)?;
+            bytes.rotate_left(held);
             let (rules, mut times) = (Rules { ctx }, ctx.times);
             let mut driver = Driver {
                 client: connection,
@@ -132,8 +140,7 @@ impl Relay {
                     upstream = self.connect(ctx, Timer::now(), Some(upstream.address)).await?;
                 }
                 Err(failure) => {
-                    // One that closed a silent connection, while the request was held, has not failed.
-                    if let Some(kind) = failure.of_upstream().filter(|_| !exchange.is_held()) {
+                    if let Some(kind) = failure.of_upstream() {
                         self.gateway.note_upstream_failure(ctx, kind);
                     }
                     return Err(failure);
@@ -248,6 +255,33 @@ impl Gateway {
         };
         self.finished(&ended, ctx);
     }
+}
+
+/// Reads a body that is held, before an upstream is asked: none waits in silence for it.
+async fn hold(
+    connection: &mut Connection,
+    exchange: &mut Exchange,
+    buffers: &mut Buffers,
+    limits: &Limits,
+) -> Result<(), Failure> {
+    if std::mem::take(&mut exchange.awaits_continue) {
+        let written = connection.write(b"HTTP/1.1 100 Continue\r\n\r\n").await;
+        written.map_err(|_| Failure::ClientGone)?;
+    }
+    while !exchange.upload.is_over() {
+        if exchange.take_upload(&mut connection.ahead, buffers)? {
+            continue;
+        }
+        let pause_end = Timer::now() + limits.client_read;
+        let deadline = limits.end.map_or(pause_end, |end| end.min(pause_end));
+        match connection.read_body(deadline).await {
+            Some(Ok(1..)) => {}
+            Some(_) => return Err(Failure::ClientGone),
+            None if deadline < pause_end => return Err(Failure::Overdue),
+            None => return Err(Failure::ClientSlow),
+        }
+    }
+    Ok(())
 }
 
 fn limits(ctx: &Context) -> Result<Limits, Failure> {

@@ -1,17 +1,23 @@
 //! One exchange as bytes: the same bytes come out however those that go in are cut, and they are what a simple model says.
 
+use std::sync::Arc;
+
 use bytes::BytesMut;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 use proptest::sample::Index;
 
+use crate::gateway::checked_body::CheckedBody;
 use crate::gateway::failure::Failure;
+use crate::gateway::held::HeldRoom;
 use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange};
 use crate::http1::fields::{SpanFields, Spans};
 use crate::http1::head::read_request;
 use crate::http1::name::Name;
 use crate::http1::options::Options;
+use crate::message_signature::digest::BodyDigest;
 
 /// Keeps every line that frames nothing, and adds one.
 pub(super) struct Rules;
@@ -293,5 +299,33 @@ proptest! {
             let is_whole = read_back(&pieces.upstream, true).is_some();
             prop_assert!(!is_whole || byte == b' ' || pieces.left.0 == 1);
         }
+    }
+}
+
+#[test]
+fn the_room_of_a_body_that_is_held_is_free_when_it_was_sent_or_dropped() {
+    for is_sent in [true, false] {
+        let mut spans = Spans::default();
+        let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let request = read_request(head, &mut spans).unwrap();
+        let mut exchange = Exchange::new(&request, false, false, true, None);
+        let (mut buffers, room) = (Buffers::default(), HeldRoom::of_nobody());
+        let memory = Arc::clone(&room.memory);
+        let digest = HeaderMap::from_iter([(
+            HeaderName::from_static("content-digest"),
+            HeaderValue::from_static("sha-256=:k6I5cakU5erL8KjSUVTNownDwccvu5kU1Hxg88toFYg=:"),
+        )]);
+        let digest = BodyDigest::of(&digest).unwrap().unwrap();
+        exchange.check_body(CheckedBody::new(digest, Some(room)), &mut buffers);
+        let mut body = BytesMut::from("11\r\n{\"hello\":\"world\"}\r\n0\r\n\r\n");
+        let length = body.len();
+        while exchange.take_upload(&mut body, &mut buffers).unwrap() {}
+        assert_eq!(memory.taken(), length as u64, "frames count too");
+        if is_sent {
+            buffers.to_upstream.wrote(length);
+        } else {
+            buffers.clear();
+        }
+        assert_eq!((memory.taken(), buffers.to_upstream.bytes.capacity()), (0, 0));
     }
 }

@@ -1,0 +1,148 @@
+//! Memory for bodies that are held until they are known to be right: bounded in the process, and shared among agents by the law
+//! of places ([`room`](crate::gateway::room)).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::domain::agent_id::AgentId;
+use crate::gateway::counters::SiteCounters;
+use crate::gateway::failure::Failure;
+use crate::sharded::counts::SHARE;
+
+/// The most that all of them take, in bytes.
+const HELD_BYTES_MAX: u64 = 128 * 1024 * 1024;
+
+/// The room that a body of unknown length begins with, in bytes.
+const UNKNOWN_BYTES: u64 = 16 * 1024;
+
+/// The memory that is taken.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<Taken>);
+
+#[derive(Default)]
+struct Taken {
+    all: u64,
+    /// Agents that have none have no entry.
+    agents: HashMap<AgentId, u64>,
+}
+
+/// Room for one body, given back when it is dropped.
+pub(super) struct HeldRoom {
+    pub(super) memory: Arc<Memory>,
+    agent: AgentId,
+    counters: Arc<SiteCounters>,
+    bytes: u64,
+}
+
+#[cfg(test)]
+impl Memory {
+    pub(super) fn taken(&self) -> u64 {
+        self.0.lock().all
+    }
+}
+
+impl HeldRoom {
+    /// Room for a body of this agent's that announces so many bytes.
+    pub(super) fn new(
+        memory: &Arc<Memory>,
+        agent: AgentId,
+        counters: &Arc<SiteCounters>,
+        announced: Option<u64>,
+    ) -> Result<Self, Failure> {
+        let (memory, counters) = (Arc::clone(memory), Arc::clone(counters));
+        let mut room = Self { memory, agent, counters, bytes: 0 };
+        room.reach(announced.unwrap_or(UNKNOWN_BYTES))?;
+        Ok(room)
+    }
+
+    /// Room in a memory of its own.
+    #[cfg(test)]
+    pub(super) fn of_nobody() -> Self {
+        let metrics = crate::telemetry::metrics::Metrics::new().unwrap();
+        let counters = Arc::new(SiteCounters::new(&metrics, &"acme".into()));
+        let agent = AgentId::new(alloy::primitives::U256::ONE);
+        Self { memory: Arc::default(), agent, counters, bytes: 0 }
+    }
+
+    /// Takes more room if the body takes more than it has.
+    pub(super) fn reach(&mut self, bytes: u64) -> Result<(), Failure> {
+        let more = bytes.saturating_sub(self.bytes);
+        if more == 0 {
+            return Ok(());
+        }
+        let mut taken = self.memory.0.lock();
+        let all = taken.all.saturating_add(more);
+        let of_agent = taken.agents.get(&self.agent).copied().unwrap_or_default().saturating_add(more);
+        if of_agent > HELD_BYTES_MAX.saturating_sub(all).saturating_mul(SHARE.into()) {
+            drop(taken);
+            self.counters.overloaded("bodies");
+            return Err(Failure::Overloaded);
+        }
+        taken.all = all;
+        taken.agents.insert(self.agent, of_agent);
+        drop(taken);
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for HeldRoom {
+    fn drop(&mut self) {
+        let mut taken = self.memory.0.lock();
+        taken.all = taken.all.saturating_sub(self.bytes);
+        if let Some(of_agent) = taken.agents.get_mut(&self.agent) {
+            *of_agent = of_agent.saturating_sub(self.bytes);
+            if *of_agent == 0 {
+                taken.agents.remove(&self.agent);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use alloy::primitives::U256;
+
+    use super::{AgentId, Failure, HELD_BYTES_MAX, HeldRoom, Memory, SiteCounters, UNKNOWN_BYTES};
+    use crate::telemetry::metrics::Metrics;
+
+    const MIB: u64 = 1024 * 1024;
+
+    #[test]
+    fn one_agent_gets_three_quarters_and_what_is_dropped_is_there_again() {
+        let metrics = Metrics::new().unwrap();
+        let (memory, counters) =
+            (Arc::<Memory>::default(), Arc::new(SiteCounters::new(&metrics, &"acme".into())));
+        let take = |agent: u64, bytes| {
+            HeldRoom::new(&memory, AgentId::new(U256::from(agent)), &counters, Some(bytes))
+        };
+        let mut held: Vec<_> = (0..12).map(|_| take(1, 8 * MIB).unwrap()).collect();
+        assert_eq!(take(1, 1).err(), Some(Failure::Overloaded));
+        let mut other = take(2, 8 * MIB).unwrap();
+        assert_eq!(other.reach(24 * MIB + 1), Err(Failure::Overloaded), "a body that grows is bounded too");
+        other.reach(24 * MIB).unwrap();
+        assert_eq!(take(3, u64::MAX).err(), Some(Failure::Overloaded));
+        assert_eq!(metrics.overload.with_label_values(&["acme", "bodies"]).get(), 3);
+        held.pop();
+        drop(other);
+        take(1, 8 * MIB).unwrap();
+        drop(held);
+        let taken = memory.0.lock();
+        assert_eq!((taken.all, taken.agents.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_body_of_unknown_length_takes_room_at_once_and_more_as_it_grows() {
+        let HeldRoom { memory, agent, counters, .. } = &HeldRoom::of_nobody();
+        let mut room = HeldRoom::new(memory, *agent, counters, None).unwrap();
+        for (bytes, expected) in [(1, UNKNOWN_BYTES), (2 * UNKNOWN_BYTES, 2 * UNKNOWN_BYTES)] {
+            room.reach(bytes).unwrap();
+            assert_eq!(memory.taken(), expected);
+        }
+        assert_eq!(room.reach(HELD_BYTES_MAX / 4 * 3 + 1), Err(Failure::Overloaded));
+    }
+}

@@ -1,0 +1,88 @@
+//! Bodies of requests: counted and bounded, compared with their digest, and held as a whole where nothing may go before that.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::EXPECT;
+use pingora::proxy::Session;
+use tokio::time::timeout_at;
+
+use crate::gateway::context::Context;
+use crate::gateway::corridor::announced;
+use crate::gateway::failure::Failure;
+use crate::gateway::library::LibraryProxy;
+use crate::gateway::library::answering::give_leave;
+use crate::gateway::library::faults::{error_of, passage};
+use crate::http1::fields::Fields;
+use crate::serve::timer::Timer;
+
+/// How much of a body the library keeps for another try, in bytes.
+const KEPT_BYTES_MAX: u64 = 64 * 1024;
+
+impl LibraryProxy {
+    /// Reads a body that is held, before an upstream is asked: none waits in silence for it. The library asks for it later if it
+    /// has kept its end. So the rest of a body of more than [`KEPT_BYTES_MAX`] that announces no length is left to come then.
+    pub(super) async fn hold(
+        &self,
+        session: &mut Session,
+        ctx: &mut Context,
+        longest: Duration,
+    ) -> pingora::Result<()> {
+        if ctx.notes.body.as_ref().is_none_or(|body| body.room.is_none()) {
+            return Ok(());
+        }
+        let length = announced(&session.req_header().headers);
+        if session.req_header().headers.expects_continue() {
+            session.req_header_mut().remove_header(&EXPECT);
+            give_leave(session).await?;
+        }
+        let mut deadline = Timer::now() + longest;
+        while !session.as_ref().retry_buffer_truncated() {
+            if length.is_none_or(|length| length.saturating_sub(ctx.body_bytes) <= KEPT_BYTES_MAX) {
+                session.as_mut().enable_retry_buffering();
+            }
+            let read = timeout_at(deadline, session.as_mut().read_request_body()).await;
+            let read = read.map_err(|_| error_of(Failure::ClientSlow))?;
+            let mut piece = read.map_err(|error| error.into_down())?;
+            let (is_last, so_far) = (piece.is_none(), ctx.body_bytes);
+            self.check_overdue(ctx, is_last)?;
+            take_piece(session, &mut piece, is_last, ctx)?;
+            if is_last {
+                (ctx.notes.whole, ctx.notes.body) = (piece, None);
+                break;
+            }
+            // Frames without a byte buy no time.
+            if ctx.body_bytes > so_far {
+                deadline = Timer::now() + longest;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts a piece of a request's body, and keeps back what may be another than the digest says.
+pub(super) fn take_piece(
+    session: &Session,
+    body: &mut Option<Bytes>,
+    is_last: bool,
+    ctx: &mut Context,
+) -> pingora::Result<()> {
+    if let (Some(whole), Some(kept)) = (&ctx.notes.whole, &mut *body) {
+        *kept = whole.clone();
+        return Ok(());
+    }
+    ctx.body_bytes = ctx.body_bytes.saturating_add(body.as_ref().map_or(0, Bytes::len) as u64);
+    // The limit is not for the bytes of another protocol.
+    if session.was_upgraded() {
+        return Ok(());
+    }
+    let longest = passage(ctx)?.route().site().tenant.proxy.body_bytes_max;
+    if longest.is_some_and(|longest| ctx.body_bytes > longest) {
+        return Err(error_of(Failure::TooLarge));
+    }
+    if let Some(checked) = &mut ctx.notes.body {
+        let piece = checked.pass(body.take(), is_last).map_err(error_of)?;
+        *body = Some(piece).filter(|piece| !is_last || !piece.is_empty());
+    }
+    Ok(())
+}
