@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::EXPECT;
 use pingora::proxy::Session;
-use tokio::time::timeout_at;
+use tokio::time::timeout;
 
 use crate::gateway::context::Context;
 use crate::gateway::corridor::announced;
@@ -14,7 +14,6 @@ use crate::gateway::library::LibraryProxy;
 use crate::gateway::library::answering::give_leave;
 use crate::gateway::library::faults::{error_of, passage};
 use crate::http1::fields::Fields;
-use crate::serve::timer::Timer;
 
 /// How much of a body the library keeps for another try, in bytes.
 const KEPT_BYTES_MAX: u64 = 64 * 1024;
@@ -36,24 +35,19 @@ impl LibraryProxy {
             session.req_header_mut().remove_header(&EXPECT);
             give_leave(session).await?;
         }
-        let mut deadline = Timer::now() + longest;
         while !session.as_ref().retry_buffer_truncated() {
             if length.is_none_or(|length| length.saturating_sub(ctx.body_bytes) <= KEPT_BYTES_MAX) {
                 session.as_mut().enable_retry_buffering();
             }
-            let read = timeout_at(deadline, session.as_mut().read_request_body()).await;
+            let read = timeout(longest, session.as_mut().read_request_body()).await;
             let read = read.map_err(|_| error_of(Failure::ClientSlow))?;
             let mut piece = read.map_err(|error| error.into_down())?;
-            let (is_last, so_far) = (piece.is_none(), ctx.body_bytes);
+            let is_last = piece.is_none();
             self.check_overdue(ctx, is_last)?;
             take_piece(session, &mut piece, is_last, ctx)?;
             if is_last {
                 (ctx.notes.whole, ctx.notes.body) = (piece, None);
                 break;
-            }
-            // Frames without a byte buy no time.
-            if ctx.body_bytes > so_far {
-                deadline = Timer::now() + longest;
             }
         }
         Ok(())

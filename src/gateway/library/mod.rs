@@ -214,9 +214,7 @@ impl ProxyHttp for LibraryProxy {
             ctx.times.asked = Some(Timer::now());
         }
         ctx.awaits_body &= !end_of_stream;
-        if end_of_stream || body.as_ref().is_none_or(|piece| !piece.is_empty()) {
-            keep_pace(session, ctx);
-        }
+        keep_pace(session, ctx);
         // An empty last piece would be written as the last chunk, and the last chunk once more behind it.
         if end_of_stream && body.as_ref().is_some_and(Bytes::is_empty) {
             *body = None;
