@@ -99,7 +99,7 @@ fn a_secret_of_a_tenant_opens_no_other_tenant(stage: &Stage) {
     let lines =
         file.put("secrets", &format!("t:{one}\nelsewhere:{other}\n{all}\nnobody:of-a-tenant-to-come\n"));
     let site = Site::of(stage).also(|_| Tenant::asked("elsewhere").public());
-    let asked = Asked::start(site.set("authz.secret_file", lines));
+    let asked = Asked::start(site.set("authz.secret_file", lines.clone()));
     let log = asked.site.gateway.service.log();
     let warning = format!("configuration warning: authz.secret_file: {lines}: line 4 is neither");
     assert!(log.contains(&warning) && !log.contains("to-come"), "{log}");

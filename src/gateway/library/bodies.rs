@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::EXPECT;
 use pingora::proxy::Session;
-use tokio::time::timeout;
 
 use crate::gateway::context::Context;
 use crate::gateway::corridor::announced;
@@ -13,10 +12,11 @@ use crate::gateway::failure::Failure;
 use crate::gateway::library::LibraryProxy;
 use crate::gateway::library::answering::give_leave;
 use crate::gateway::library::faults::{error_of, passage};
+use crate::gateway::library::requests::next_piece;
 use crate::http1::fields::Fields;
 
 /// How much of a body the library keeps for another try, in bytes.
-const KEPT_BYTES_MAX: u64 = 64 * 1024;
+pub(super) const KEPT_BYTES_MAX: u64 = 64 * 1024;
 
 impl LibraryProxy {
     /// Reads a body that is held, before an upstream is asked: none waits in silence for it. The library asks for it later if it
@@ -39,9 +39,7 @@ impl LibraryProxy {
             if length.is_none_or(|length| length.saturating_sub(ctx.body_bytes) <= KEPT_BYTES_MAX) {
                 session.as_mut().enable_retry_buffering();
             }
-            let read = timeout(longest, session.as_mut().read_request_body()).await;
-            let read = read.map_err(|_| error_of(Failure::ClientSlow))?;
-            let mut piece = read.map_err(|error| error.into_down())?;
+            let mut piece = next_piece(session, longest).await?;
             let is_last = piece.is_none();
             self.check_overdue(ctx, is_last)?;
             take_piece(session, &mut piece, is_last, ctx)?;

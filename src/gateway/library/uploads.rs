@@ -3,27 +3,25 @@
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora::proxy::Session;
 
 use crate::gateway::context::Context;
+use crate::gateway::corridor::announced;
 use crate::gateway::library::LibraryProxy;
+use crate::gateway::library::bodies::KEPT_BYTES_MAX;
 use crate::gateway::library::faults::passage;
 use crate::gateway::library::requests::{ended, next_piece, peer_of};
 use crate::gateway::observe::Ending;
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
+use crate::http1::fields::Fields;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::timer::Timer;
-
-/// The longest body that is read before its request goes on, in bytes: the library keeps as much anyway.
-const SMALL_BYTES_MAX: u64 = 64 * 1024;
 
 impl LibraryProxy {
     /// Reads a body that is announced and small, so that the library counts its upstream's time from its end on.
     pub(super) async fn take_small_body(&self, session: &mut Session, ctx: &Context) -> pingora::Result<()> {
         let headers = &session.req_header().headers;
-        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        if length.is_none_or(|length: u64| length > SMALL_BYTES_MAX) || headers.contains_key(EXPECT) {
+        if announced(headers).is_none_or(|length| length > KEPT_BYTES_MAX) || headers.expects_continue() {
             return Ok(());
         }
         session.as_mut().enable_retry_buffering();
