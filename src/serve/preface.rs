@@ -71,7 +71,7 @@ mod tests {
     use crate::serve::timer::Timer;
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_connection_has_no_buffer_and_waits_like_any_idle_one() {
+    async fn a_silent_connection_has_no_buffer_and_is_closed_in_time() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         for (is_stopping, waits) in [(false, SILENT_TIME_MAX), (true, LINGER)] {
             let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
