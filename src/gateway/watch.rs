@@ -363,8 +363,7 @@ async fn resolve(state: &UpstreamState, tenant: &str) {
     }
 }
 
-/// True if there is no such name, or no address of it: the text of glibc or musl, all that the standard library keeps. The
-/// resolver's own troubles have other texts.
+/// True if there is no such name, or no address of it: a whole text of glibc or musl, all that the standard library keeps.
 fn says_gone(error: &std::io::Error) -> bool {
     let glibc = ["Name or service not known", "No address associated with hostname"];
     let musl = ["Name does not resolve", "Name has no usable address"];
