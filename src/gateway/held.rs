@@ -36,13 +36,6 @@ pub(super) struct HeldRoom {
     bytes: u64,
 }
 
-#[cfg(test)]
-impl Memory {
-    pub(super) fn taken(&self) -> u64 {
-        self.0.lock().all
-    }
-}
-
 impl HeldRoom {
     /// Room for a body of this agent's that announces so many bytes.
     pub(super) fn new(
@@ -57,15 +50,6 @@ impl HeldRoom {
         Ok(room)
     }
 
-    /// Room in a memory of its own.
-    #[cfg(test)]
-    pub(super) fn of_nobody() -> Self {
-        let metrics = crate::telemetry::metrics::Metrics::new().unwrap();
-        let counters = Arc::new(SiteCounters::new(&metrics, &"acme".into()));
-        let agent = AgentId::new(alloy::primitives::U256::ONE);
-        Self { memory: Arc::default(), agent, counters, bytes: 0 }
-    }
-
     /// Takes more room if the body takes more than it has.
     pub(super) fn reach(&mut self, bytes: u64) -> Result<(), Failure> {
         let more = bytes.saturating_sub(self.bytes);
@@ -74,7 +58,7 @@ impl HeldRoom {
         }
         let mut taken = self.memory.0.lock();
         let all = taken.all.saturating_add(more);
-        let of_agent = taken.agents.get(&self.agent).copied().unwrap_or_default().saturating_add(more);
+        let of_agent = taken.agents.get(&self.agent).map_or(more, |bytes| bytes.saturating_add(more));
         if of_agent > HELD_BYTES_MAX.saturating_sub(all).saturating_mul(SHARE.into()) {
             drop(taken);
             self.counters.overloaded("bodies");
@@ -111,6 +95,20 @@ mod tests {
     use crate::telemetry::metrics::Metrics;
 
     const MIB: u64 = 1024 * 1024;
+
+    impl Memory {
+        pub(in crate::gateway) fn taken(&self) -> u64 {
+            self.0.lock().all
+        }
+    }
+
+    impl HeldRoom {
+        /// Room in a memory of its own.
+        pub(in crate::gateway) fn of_nobody() -> Self {
+            let counters = Arc::new(SiteCounters::new(&Metrics::new().unwrap(), &"acme".into()));
+            Self { memory: Arc::default(), agent: AgentId::new(U256::ONE), counters, bytes: 0 }
+        }
+    }
 
     #[test]
     fn one_agent_gets_three_quarters_and_what_is_dropped_is_there_again() {
