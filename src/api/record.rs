@@ -22,7 +22,7 @@ use crate::pipeline::custody::{KeyOrder, Recorder};
 use crate::pipeline::owner::Signatory;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::profile::OwnerProfile;
-use crate::pipeline::refusal::Refusal;
+use crate::pipeline::refusal::{Refusal, Unrecorded};
 use crate::ports::clock::Clock;
 use crate::serve::whole::{Answered, Request};
 use crate::telemetry::access::{self, Line, Shown};
@@ -91,9 +91,9 @@ pub(super) struct Entry<'a> {
 
 #[async_trait]
 impl Recorder for Entry<'_> {
-    async fn begin(&self, agent: AgentId, by: Signatory) -> Result<(), Refusal> {
+    async fn begin(&self, agent: AgentId, by: Signatory) -> Result<(), Unrecorded> {
         let record = self.record("begun", Some(agent), Some(by.owner), Some(by.signer));
-        self.audit.begin(record).await.map_err(|cause| Refusal::Unrecorded(Arc::new(cause)))
+        self.audit.begin(record).await.map_err(|cause| Unrecorded(Arc::new(cause)))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::owner::{HolderProof, Signatory, Signed};
 use crate::pipeline::permit::nonce_denial;
-use crate::pipeline::refusal::Refusal;
+use crate::pipeline::refusal::{Refusal, Unrecorded};
 use crate::ports::clock::NoEntropy;
 use crate::ports::store::{Budget, KeyBudget, KeyChange, KeyChanged, KeySeen, NewKey};
 
@@ -36,8 +36,8 @@ const MINTS_MAX: u32 = 65_536;
 #[async_trait]
 pub trait Recorder: Send + Sync {
     /// The agent's key is about to be changed as one of its holders has signed.
-    /// Error: [`Refusal::Unrecorded`]: it must not be.
-    async fn begin(&self, agent: AgentId, by: Signatory) -> Result<(), Refusal>;
+    /// Error: [`Unrecorded`]: it must not be.
+    async fn begin(&self, agent: AgentId, by: Signatory) -> Result<(), Unrecorded>;
 }
 
 /// A signed request to change an agent's key.

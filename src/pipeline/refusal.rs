@@ -27,9 +27,14 @@ pub enum Refusal {
     #[error(transparent)]
     Entropy(#[from] NoEntropy),
     /// An operation that must be recorded could not be: a fault.
-    #[error("no line of the audit log can be written, so no key is changed: {0}")]
-    Unrecorded(Arc<dyn Error + Send + Sync>),
+    #[error(transparent)]
+    Unrecorded(#[from] Unrecorded),
 }
+
+/// An operation was not done, because no line could be written about it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("no line of the audit log can be written, so no key is changed: {0}")]
+pub struct Unrecorded(pub Arc<dyn Error + Send + Sync>);
 
 impl From<Denial> for Refusal {
     fn from(denial: Denial) -> Self {

@@ -16,7 +16,7 @@ use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::custody::{KeyOrder, Recorder};
 use crate::pipeline::failures::OWNERS_MAX;
 use crate::pipeline::owner::Signatory;
-use crate::pipeline::refusal::Refusal;
+use crate::pipeline::refusal::Unrecorded;
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
 
@@ -94,8 +94,8 @@ struct FullLog;
 
 #[async_trait]
 impl Recorder for FullLog {
-    async fn begin(&self, _: AgentId, _: Signatory) -> Result<(), Refusal> {
-        Err(Refusal::Unrecorded(Arc::new(Error::other("disk full"))))
+    async fn begin(&self, _: AgentId, _: Signatory) -> Result<(), Unrecorded> {
+        Err(Unrecorded(Arc::new(Error::other("disk full"))))
     }
 }
 
