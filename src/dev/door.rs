@@ -15,16 +15,7 @@ use crate::wire::errors::ErrorCause;
 const RPC_BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// Answers JSON-RPC over HTTP POST.
-pub(crate) struct DevChainDoor {
-    chain: Arc<DevChain>,
-}
-
-impl DevChainDoor {
-    /// The listener of this chain.
-    pub(crate) const fn new(chain: Arc<DevChain>) -> Self {
-        Self { chain }
-    }
-}
+pub(crate) struct DevChainDoor(pub(crate) Arc<DevChain>);
 
 impl WholeService for DevChainDoor {
     type Endpoint = ();
@@ -51,7 +42,7 @@ impl WholeService for DevChainDoor {
         let mut headers = HeaderMap::new();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));
-        let body = if request.method == "OPTIONS" { Vec::new() } else { self.chain.answer(body) };
+        let body = if request.method == "OPTIONS" { Vec::new() } else { self.0.answer(body) };
         Ok(answers::json_text(StatusCode::OK, headers, body))
     }
 }

@@ -11,7 +11,7 @@ use alloy::primitives::{Address, B256, Log, Signature, TxKind, U256, keccak256};
 use revm::context::result::ExecutionResult;
 
 use crate::dev::evm::{self, ExecutionError, Message, Outcome, Setting};
-use crate::dev::state::{STATE_BLOCKS_KEPT, State, StateAt};
+use crate::dev::state::{STATE_BLOCKS_KEPT, State};
 
 /// How long there may be no block, in seconds. Well below what is taken for a node that stands still.
 pub(super) const IDLE_SECS_MAX: u64 = 60;
@@ -145,8 +145,10 @@ impl Ledger {
 
     /// Runs a message on top of a block, as if it stood in that block, and forgets what it changed.
     pub(super) fn call(&self, block: &Block, message: &Message) -> Result<ExecutionResult, ExecutionError> {
-        let setting = self.setting(block.number, block.timestamp);
-        evm::run(self.state_at(block.number), setting, message, true).map(|outcome| outcome.result)
+        let Block { number, timestamp, .. } = *block;
+        let setting = Setting { chain_id: self.chain_id, number, timestamp };
+        let state = self.state.at(number, &self.hashes);
+        evm::run(state, setting, message, true).map(|outcome| outcome.result)
     }
 
     /// Makes a block of a transaction, one that fails included: its hash, and how it ended. An error means that there is no
@@ -160,8 +162,9 @@ impl Ledger {
         let timestamp = self.head().timestamp.max(now);
         let nonce = message.nonce.unwrap_or(self.state.account(message.from, head).nonce);
         let message = Message { nonce: Some(nonce), ..message };
-        let Outcome { result, state } =
-            evm::run(self.state_at(head), self.setting(head + 1, timestamp), &message, false)?;
+        let setting = Setting { chain_id: self.chain_id, number: head + 1, timestamp };
+        let before = self.state.at(head, &self.hashes);
+        let Outcome { result, state } = evm::run(before, setting, &message, false)?;
         self.state.commit(head + 1, state);
 
         let from = message.from;
@@ -186,14 +189,6 @@ impl Ledger {
             self.block_of_transaction.insert(transaction, number);
         }
         self.later.push(Block { number, hash, parent_hash, timestamp, transaction });
-    }
-
-    fn state_at(&self, number: u64) -> StateAt<'_> {
-        self.state.at(number, &self.hashes)
-    }
-
-    fn setting(&self, number: u64, timestamp: u64) -> Setting {
-        Setting { chain_id: self.chain_id, number, timestamp }
     }
 }
 

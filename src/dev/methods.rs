@@ -77,7 +77,7 @@ pub(super) fn call(chain: &DevChain, method: &str, params: &Params<'_>) -> Answe
             ledger.mine_empty(chain.now());
             json(&U64::ZERO)
         }
-        _ => Err(Fault::unknown_method(method)),
+        _ => Err(Fault::new(-32_601, format!("the method {method} does not exist"))),
     }
 }
 

@@ -64,24 +64,20 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    pub(super) fn parse_error() -> Self {
-        Self { code: -32_700, message: "parse error".to_owned(), data: None }
+    pub(super) fn new(code: i64, why: impl ToString) -> Self {
+        Self { code, message: why.to_string(), data: None }
     }
 
     pub(super) fn invalid_request(why: impl ToString) -> Self {
-        Self { code: -32_600, message: format!("invalid request: {}", why.to_string()), data: None }
-    }
-
-    pub(super) fn unknown_method(method: &str) -> Self {
-        Self { code: -32_601, message: format!("the method {method} does not exist"), data: None }
+        Self::new(-32_600, format!("invalid request: {}", why.to_string()))
     }
 
     pub(super) fn invalid_params(why: impl ToString) -> Self {
-        Self { code: -32_602, message: format!("invalid params: {}", why.to_string()), data: None }
+        Self::new(-32_602, format!("invalid params: {}", why.to_string()))
     }
 
     pub(super) fn refused(why: impl ToString) -> Self {
-        Self { code: -32_000, message: why.to_string(), data: None }
+        Self::new(-32_000, why)
     }
 }
 
@@ -105,7 +101,7 @@ impl From<ExecutionError> for Fault {
 
 impl From<serde_json::Error> for Fault {
     fn from(error: serde_json::Error) -> Self {
-        Self { code: -32_603, message: format!("internal error: {error}"), data: None }
+        Self::new(-32_603, format!("internal error: {error}"))
     }
 }
 

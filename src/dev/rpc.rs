@@ -13,7 +13,7 @@ impl DevChain {
     /// Answers one HTTP body's worth of JSON-RPC. Empty if nothing in it wants an answer.
     pub(crate) fn answer(&self, body: &[u8]) -> Vec<u8> {
         let Ok(body) = serde_json::from_slice::<&RawValue>(body) else {
-            return encode(&Answer::failure(Fault::parse_error()));
+            return encode(&Answer::failure(Fault::new(-32_700, "parse error")));
         };
         if !body.get().starts_with('[') {
             return self.answer_one(body).map(|answer| encode(&answer)).unwrap_or_default();

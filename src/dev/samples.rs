@@ -87,9 +87,11 @@ pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
         multicall: MULTICALL,
         agents: Vec::new(),
     };
-    for (owner, (tier, tokens, uri)) in owners.iter().zip(AGENTS) {
-        let agent = setup.agent(&deployment, owner, tier, tokens, uri)?;
-        deployment.agents.push(agent);
+    for (&SampleAccount { address: owner, key }, (tier, tokens, uri)) in owners.iter().zip(AGENTS) {
+        let mint = IIdentity::mintCall { to: owner, uri: uri.to_owned() };
+        let id = IIdentity::mintCall::abi_decode_returns(&setup.send(owner, deployment.identity, &mint)?)?;
+        setup.stake(owner, deployment.stake_vault, id, tokens)?;
+        deployment.agents.push(SampleAgent { id: id.saturating_to(), owner, key, tier });
     }
     setup.reputations(&deployment)?;
     setup.organizations(&deployment)?;
@@ -113,20 +115,6 @@ impl Setup<'_> {
         let code = [&artifact.bytecode, arguments].concat();
         let created = self.chain.send(self.deployer, None, code.into())?;
         created.created_address().ok_or_else(|| "a creation made no contract".into())
-    }
-
-    fn agent(
-        &self,
-        on: &Deployment,
-        owner: &SampleAccount,
-        tier: u8,
-        tokens: u128,
-        uri: &str,
-    ) -> Result<SampleAgent, DeployError> {
-        let mint = IIdentity::mintCall { to: owner.address, uri: uri.to_owned() };
-        let id = IIdentity::mintCall::abi_decode_returns(&self.send(owner.address, on.identity, &mint)?)?;
-        self.stake(owner.address, on.stake_vault, id, tokens)?;
-        Ok(SampleAgent { id: id.saturating_to(), owner: owner.address, key: owner.key, tier })
     }
 
     /// Stakes so many whole tokens.

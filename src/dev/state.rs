@@ -115,13 +115,8 @@ impl Database for StateAt<'_> {
 }
 
 /// What a value was, and since which block: oldest first.
+#[derive(Default)]
 struct History<T>(Vec<(u64, T)>);
-
-impl<T> Default for History<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
 
 impl<T> History<T> {
     fn at(&self, block: u64) -> Option<&T> {
