@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
@@ -89,7 +89,7 @@ impl Dev {
         let deployment = self.deploy(&chain)?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)))?;
-            return ended(run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?);
+            return ended(run_door("chain", self.chain, DevChainDoor(chain)).map_err(not_started)?);
         }
         self.check_addresses()?;
         warn_of_overrides();
@@ -102,7 +102,7 @@ impl Dev {
         survey.problems.log_warnings();
         let loaded = survey.whole()?;
         let mut app = App::new(&loaded, source, early, Handover::default()).map_err(not_started)?;
-        app.add_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?;
+        app.add_door("chain", self.chain, DevChainDoor(chain)).map_err(not_started)?;
         app.add_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?;
         let text = fill(include_str!("dev/welcome.txt"), &values);
         let addresses = self.addresses().map(|(_, address)| address).to_vec();
@@ -162,6 +162,9 @@ impl Dev {
         // ERC-8004 has no organizations.
         let organization = deployment.facts.get("organization");
         let organizations = organization.map(|at| format!("organization = {at}")).unwrap_or_default();
+        // The one beside this program, or that of the shell's path.
+        let program = std::env::current_exe()?.with_file_name("tiergate");
+        let program = if program.is_file() { program } else { "tiergate".into() };
         let others = [
             ("agents", agents.join("\n")),
             ("organizations", organizations),
@@ -170,19 +173,13 @@ impl Dev {
             ("gatewayForBrowsers", for_browsers(self.gateway)),
             ("apiOrigins", list(origins.collect())),
             ("weatherHosts", list(["weather.example".to_owned(), "localhost".to_owned(), gateway].into())),
-            ("program", quoted(&tiergate(&std::env::current_exe()?).to_string_lossy())),
+            ("program", quoted(&program.to_string_lossy())),
             ("folder", folder.display().to_string()),
         ];
         let addresses = self.addresses().map(|(name, address)| (name, address.to_string()));
         let all = addresses.into_iter().chain(others);
         Ok(all.fold(self.facts(deployment), |values, (name, value)| with(values, name, Some(value))))
     }
-}
-
-/// The program of the printed commands: the one beside this one, or that of the shell's path.
-fn tiergate(own: &Path) -> PathBuf {
-    let beside = own.with_file_name("tiergate");
-    if beside.is_file() { beside } else { PathBuf::from("tiergate") }
 }
 
 /// The development chain has its own configuration, which the environment does not override: its addresses are those of its flags.

@@ -101,7 +101,13 @@ impl Explain {
         let store = is_shared.then(|| store::open(settings, &clock, &metrics));
         let store = store.transpose()?;
         let store = store.as_ref().map(|(store, _)| &**store);
-        let headers = self.headers()?;
+        // They hold the key if there is one.
+        let mut headers = HeaderMap::new();
+        if let Some(file) = &self.api_key_file {
+            let key = HeaderValue::from_str(secret::text(file)?.trim());
+            let no_key = |_| Failure::new(format!("{} holds no API key", file.display()));
+            headers.insert("x-api-key", key.map_err(no_key)?);
+        }
         let (sources, list) = (&settings.tiers.sources, AgentList::default());
         if let Some(file) = &sources.list {
             list.replace(Arc::new(files::agents(file).map_err(Failure::new)?));
@@ -113,17 +119,6 @@ impl Explain {
             Err(cause) => case.add_refusal(&cause),
         }
         self.output.print(&case.found.into())
-    }
-
-    /// The headers of the request, which hold the key if there is one.
-    fn headers(&self) -> Result<HeaderMap, Failure> {
-        let mut headers = HeaderMap::new();
-        if let Some(file) = &self.api_key_file {
-            let key = HeaderValue::from_str(secret::text(file)?.trim());
-            let no_key = |_| Failure::new(format!("{} holds no API key", file.display()));
-            headers.insert("x-api-key", key.map_err(no_key)?);
-        }
-        Ok(headers)
     }
 }
 

@@ -80,7 +80,7 @@ impl Init {
         }
         let name = match &self.name {
             Some(name) => name.clone(),
-            None => asked_name(own_name()?)?,
+            None => asked_name()?,
         };
         text = text.replace("\"NAME\"", &toml::Value::from(name).to_string());
         let file = self.file.display();
@@ -95,14 +95,11 @@ fn address(text: &str) -> Result<String, String> {
     contract(text).map(|_| text.to_owned())
 }
 
-/// A name that no other service has: a signature for one service must not be good at another. Everybody may read it.
-fn own_name() -> Result<String, Failure> {
+/// The name that somebody types at the terminal, or else one that no other service has: a signature for one service must not be
+/// good at another. Everybody may read it.
+fn asked_name() -> Result<String, Failure> {
     let [first, second, third, fourth, ..] = Os::new().key_bytes()?;
-    Ok(format!("Tiergate {first:02x}{second:02x}{third:02x}{fourth:02x}"))
-}
-
-/// The name that somebody types at the terminal, or else this one.
-fn asked_name(otherwise: String) -> Result<String, Failure> {
+    let otherwise = format!("Tiergate {first:02x}{second:02x}{third:02x}{fourth:02x}");
     let mut typed = String::new();
     if stdin().is_terminal() {
         complain(format_args!("Name of the service, which owners see when they sign [{otherwise}]: "));

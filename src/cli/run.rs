@@ -10,7 +10,6 @@ use crate::app::source::Source;
 use crate::app::successor::TAKE_OVER;
 use crate::cli::check::load_to_serve;
 use crate::cli::{ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION};
-use crate::config::Settings;
 use crate::config::log::LogFormat;
 use crate::telemetry::log;
 
@@ -38,7 +37,17 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     let _log = log::start(rules, is_json).map_err(Failure::unusable)?;
     warnings.log_warnings();
     let app = App::new(&loaded, source, early, handover)?;
-    announce(settings);
+    tracing::info!(
+        version = VERSION,
+        api = %settings.listen.api,
+        owners = %listed(&settings.listen.owners),
+        gateway = %listed(&settings.listen.gateway),
+        authz = %listed(&settings.listen.authz),
+        tenants = settings.tenants.len(),
+        admin = %settings.listen.admin,
+        nodes = %settings.chain.pool.urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),
+        "serving",
+    );
     ended(app.run())?;
     tracing::info!("stopped");
     Ok(())
@@ -53,20 +62,6 @@ pub(super) fn ended(outcome: Result<(), RunError>) -> Result<(), Failure> {
         };
         Failure::new(why).with_code(code)
     })
-}
-
-fn announce(settings: &Settings) {
-    tracing::info!(
-        version = VERSION,
-        api = %settings.listen.api,
-        owners = %listed(&settings.listen.owners),
-        gateway = %listed(&settings.listen.gateway),
-        authz = %listed(&settings.listen.authz),
-        tenants = settings.tenants.len(),
-        admin = %settings.listen.admin,
-        nodes = %settings.chain.pool.urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),
-        "serving",
-    );
 }
 
 fn listed(addresses: &[SocketAddr]) -> String {

@@ -153,7 +153,11 @@ impl Signing {
                 (signing_domain(&settings), settings.key_service().map(str::to_owned))
             }
             (None, Some(reported)) => reported.clone(),
-            (None, None) => (usual_domain(), None),
+            // The defaults of `[signature]`, over a registry that is given.
+            (None, None) => {
+                let (name, version) = ("Service Verification".to_owned(), "1".to_owned());
+                (Eip712Domain { name, version, chain_id: 8004, verifying_contract: Address::ZERO }, None)
+            }
         };
         let is_known = change.is_none() || self.service_name.is_some() || self.config.is_some();
         if let Some(name) = name.as_ref().filter(|name| !is_known && *name != self.service.base()) {
@@ -208,10 +212,4 @@ impl Signing {
             Failure::new(format!("{service} does not say what to sign: {message}; {ways}"))
         })
     }
-}
-
-/// The defaults of `[signature]`, over a registry that is given.
-fn usual_domain() -> Eip712Domain {
-    let (name, version) = ("Service Verification".to_owned(), "1".to_owned());
-    Eip712Domain { name, version, chain_id: 8004, verifying_contract: Address::ZERO }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::output::{Output, with};
 use crate::cli::signing::Signing;
@@ -41,16 +41,12 @@ impl Verify {
         let (path, body) = if self.by_signature {
             ("/verify/signature", self.signing.body(None)?)
         } else {
-            ("/verify", Some(self.body_with_key()?))
+            let key = secret::read(self.api_key_file.as_deref(), "api-key", API_KEY_VARIABLE)?;
+            let body = json!({ "apiKey": key.trim() });
+            let body = with(body, "agentId", self.signing.agent_id.map(|agent| agent.to_string()));
+            ("/verify", Some(with(body, "origin", self.origin)))
         };
         let Some(body) = body else { return Ok(()) };
         self.output.print(&self.signing.service.ask(self.output, Method::POST, path, Some(body))?)
-    }
-
-    fn body_with_key(&self) -> Result<Value, Failure> {
-        let key = secret::read(self.api_key_file.as_deref(), "api-key", API_KEY_VARIABLE)?;
-        let body = json!({ "apiKey": key.trim() });
-        let body = with(body, "agentId", self.signing.agent_id.map(|agent| agent.to_string()));
-        Ok(with(body, "origin", self.origin.clone()))
     }
 }
