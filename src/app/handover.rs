@@ -34,8 +34,8 @@ const LAST: [u8; 1] = *b".";
 #[derive(Default)]
 pub(crate) struct Handover {
     sockets: Vec<Socket>,
-    /// True if there were any.
-    had_sockets: bool,
+    /// True if there were any: clients may already be waiting at them.
+    pub(super) had_sockets: bool,
     /// The process that this one replaces.
     predecessor: Option<UnixStream>,
 }
@@ -66,11 +66,6 @@ impl Handover {
     /// The address of a socket with this port that no listener has taken.
     pub(super) fn at_port(&self, port: u16) -> Option<SocketAddr> {
         self.sockets.iter().filter_map(local_address).find(|address| address.port() == port)
-    }
-
-    /// True if there were any: clients may already be waiting at them.
-    pub(super) const fn had_sockets(&self) -> bool {
-        self.had_sockets
     }
 
     /// True if another process serves as long as this one does not.
@@ -172,7 +167,7 @@ mod tests {
             assert_eq!(handover.take(address).len(), 1);
             assert_eq!(handover.take(address).len(), 0);
         }
-        assert!(handover.had_sockets() && handover.sockets.is_empty());
+        assert!(handover.had_sockets && handover.sockets.is_empty());
     }
 
     #[test]

@@ -34,7 +34,8 @@ const NOT_SERVING: &str = "this process does not serve yet";
 /// Remembers signals that come before anybody waits for them, and keeps them from ending the process.
 #[derive(Clone, Default)]
 pub(crate) struct EarlySignals {
-    hangup: Arc<AtomicBool>,
+    /// True if SIGHUP came.
+    pub(super) hangup: Arc<AtomicBool>,
     upgrade: Arc<AtomicBool>,
 }
 
@@ -45,11 +46,6 @@ impl EarlySignals {
         register(SIGHUP, Arc::clone(&early.hangup))?;
         register(SIGUSR2, Arc::clone(&early.upgrade))?;
         Ok(early)
-    }
-
-    /// True once if SIGHUP came.
-    pub(super) fn take_hangup(&self) -> bool {
-        self.hangup.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -157,7 +153,7 @@ impl Lifecycle {
 
     /// Opens the listeners.
     async fn open(&self) -> Result<(), RunError> {
-        let is_late = self.handover.had_sockets() && timeout(READY_WITHIN, self.ready()).await.is_err();
+        let is_late = self.handover.had_sockets && timeout(READY_WITHIN, self.ready()).await.is_err();
         if is_late && self.handover.replaces() {
             return Err(RunError::Failed(format!(
                 "store or chain was not ready within {READY_WITHIN:?}: this process does not take over"

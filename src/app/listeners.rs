@@ -135,6 +135,8 @@ impl App {
         verify_time_max: Option<Duration>,
         settings: &Settings,
     ) -> Result<Arc<Gateway>, StartError> {
+        let signature = &settings.signature;
+        let window = (signature.freshness.max_age_secs, signature.freshness.max_ahead_secs);
         let rules = GatewayRules {
             believed: Believed {
                 proxies: settings.listen.trusted_proxies.clone(),
@@ -144,7 +146,7 @@ impl App {
             client_proxies: settings.listen.client_proxies(),
             idle: settings.listen.idle,
             in_flight_max,
-            terms: terms(settings),
+            terms: Terms::new(settings.chain.pool.chain_id, window, signature.nonce_retention.as_secs()),
             bots: self.bots.clone(),
             discovery: Arc::clone(&self.discovery),
             via: settings.gateway.via.clone(),
@@ -166,13 +168,6 @@ impl App {
         let listening = Listening::plain("admin", from_ref(&settings.listen.admin), ADMIN_CONNECTIONS);
         self.process.open_whole(admin, listening)
     }
-}
-
-/// The terms of requests that are signed themselves.
-fn terms(settings: &Settings) -> Terms {
-    let signature = &settings.signature;
-    let window = (signature.freshness.max_age_secs, signature.freshness.max_ahead_secs);
-    Terms::new(settings.chain.pool.chain_id, window, signature.nonce_retention.as_secs())
 }
 
 /// The documents that strangers may read.

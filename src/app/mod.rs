@@ -168,7 +168,7 @@ impl App {
             async move { readiness.refresh().await }
         });
         if let Some(ended) = writer_ended {
-            app.process.depend_on(Box::pin(end_of("store-writer", ended)));
+            app.process.ends.push(Box::pin(end_of("store-writer", ended)));
         }
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
         app.serve_api(settings)?;

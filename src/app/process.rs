@@ -41,7 +41,7 @@ pub(super) struct Process {
     /// By the names of the threads.
     threads: BTreeMap<&'static str, Vec<Thread>>,
     /// The ends of further threads that the process can't do without.
-    ends: Vec<ThreadEnd>,
+    pub(super) ends: Vec<ThreadEnd>,
     lifecycle: Lifecycle,
     /// How long clients' connections may be idle between two requests.
     idle: Duration,
@@ -117,8 +117,16 @@ impl Process {
         idle: Duration,
         lifecycle: Lifecycle,
     ) -> Self {
+        // Made in code: Pingora's own file and its silent defaults are not for our users.
+        let configuration = ServerConf {
+            upstream_keepalive_pool_size: upstreams_idle_max,
+            max_retries: TRIES_MAX,
+            upgrade_sock: String::new(),
+            pid_file: String::new(),
+            ..ServerConf::default()
+        };
         Self {
-            configuration: Arc::new(server_conf(upstreams_idle_max)),
+            configuration: Arc::new(configuration),
             tasks: Vec::new(),
             threads: BTreeMap::new(),
             ends: Vec::new(),
@@ -137,11 +145,6 @@ impl Process {
     {
         let metrics = self.metrics.clone();
         self.tasks.push(Box::pin(async move { keep_going(name, &metrics, begin).await }));
-    }
-
-    /// Adds a thread that the process ends with.
-    pub(super) fn depend_on(&mut self, end: ThreadEnd) {
-        self.ends.push(end);
     }
 
     /// Opens a listener for a service whose answers are whole.
@@ -234,16 +237,5 @@ impl Process {
         // A disk or resolver that hangs is not waited for.
         background.shutdown_background();
         outcome
-    }
-}
-
-/// Made in code: Pingora's own file and its silent defaults are not for our users.
-fn server_conf(upstreams_idle_max: usize) -> ServerConf {
-    ServerConf {
-        upstream_keepalive_pool_size: upstreams_idle_max,
-        max_retries: TRIES_MAX,
-        upgrade_sock: String::new(),
-        pid_file: String::new(),
-        ..ServerConf::default()
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -164,11 +165,6 @@ impl Reloader {
         self.reload("SIGHUP").await
     }
 
-    async fn look(&self) -> Option<[Fingerprint; 2]> {
-        let tenants = Arc::clone(&self.tenants);
-        self.in_time(tokio::task::spawn_blocking(move || tenants.fingerprint())).await.ok()
-    }
-
     /// Applies changes for as long as it is polled.
     pub(super) async fn run(self: Arc<Self>) {
         let Ok(mut hangup) = signal(SignalKind::hangup()) else {
@@ -176,8 +172,9 @@ impl Reloader {
             return;
         };
         let is_refused = !self.refused.lock().is_empty();
-        let mut pace = Pace::begin(Some(self.tenants.first_fingerprint()), is_refused);
-        let mut read = if self.early.take_hangup() { Some(self.hang_up().await) } else { None };
+        let mut pace = Pace::begin(Some(self.tenants.first_fingerprint), is_refused);
+        let mut read =
+            if self.early.hangup.swap(false, Ordering::Relaxed) { Some(self.hang_up().await) } else { None };
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -187,8 +184,9 @@ impl Reloader {
             tokio::select! {
                 _ = hangup.recv() => read = Some(self.hang_up().await),
                 _ = looks.tick() => {
-                    let now = self.look().await;
-                    read = match pace.look(now) {
+                    let tenants = Arc::clone(&self.tenants);
+                    let look = tokio::task::spawn_blocking(move || tenants.fingerprint());
+                    read = match pace.look(self.in_time(look).await.ok()) {
                         Some(Due::Changed) => Some(self.reload("a file has changed").await),
                         Some(Due::Retry) => Some(self.reload(RETRY).await),
                         None => None,

@@ -49,7 +49,8 @@ pub(crate) struct Tenants {
     in_force: Mutex<InForce>,
     /// Every file with a certificate, a key or agents that was named by what was last read.
     certificate_files: Mutex<Vec<PathBuf>>,
-    first_certificates: Fingerprint,
+    /// How the files were when what is in force at the start was read.
+    pub(super) first_fingerprint: [Fingerprint; 2],
 }
 
 /// The versions of files that stay in force where newer ones can't be used.
@@ -164,6 +165,7 @@ impl Tenants {
         show(metrics, &certificates_of(settings, &shelf));
         let at_start = Settings { tenants: Vec::new(), ..settings.clone() };
         Ok(Self {
+            first_fingerprint: [source.first, Fingerprint::of(&seen)],
             source,
             at_start,
             clock: Arc::clone(clock),
@@ -175,7 +177,6 @@ impl Tenants {
             issuer: Arc::new(LiveIssuer::new(issuer)),
             agents,
             in_force: Mutex::new(InForce { settings: settings.clone(), shelf }),
-            first_certificates: Fingerprint::of(&seen),
             certificate_files: Mutex::new(seen.into_files()),
         })
     }
@@ -251,11 +252,6 @@ impl Tenants {
     /// The time.
     pub(super) fn now(&self) -> UnixSeconds {
         UnixSeconds(self.clock.unix_seconds())
-    }
-
-    /// How the files were when what is in force at the start was read.
-    pub(super) fn first_fingerprint(&self) -> [Fingerprint; 2] {
-        [self.source.first, self.first_certificates]
     }
 
     /// How the files are. Blocks.
