@@ -12,7 +12,7 @@ use crate::chain::block::Block;
 use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::Ticket;
 use crate::chain::coalesce::Coalesced;
-use crate::chain::fault::ReadError;
+use crate::chain::fault::lies_in_the_agent;
 use crate::chain::measures::Measures;
 use crate::chain::pool::Input;
 use crate::chain::source::{At, Source, is_refused};
@@ -271,9 +271,4 @@ impl Agents {
         let holders = Holders { owner, wallet: wallet.filter(|wallet| *wallet != owner) };
         self.source.ask_holders(date, holders, (digest, signature)).await.map(Some)
     }
-}
-
-/// True when what the chain holds of the agent can't be read. Nobody else shall pay for that with calls.
-fn lies_in_the_agent(fault: &ChainFault) -> bool {
-    fault.cause.downcast_ref().is_some_and(ReadError::lies_in_the_agent)
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::chain::agents::Agents;
 use crate::chain::answer::Date;
 use crate::chain::block::{block_call, is_of};
-use crate::chain::fault::ReadError;
+use crate::chain::fault::{ReadError, may_lie_in_one};
 use crate::chain::pool::{Answers, Call, Input};
 use crate::chain::registries::erc8004::{
     Answered, DetailsRead, Response, evidence, read_details, response_filter,
@@ -140,11 +140,6 @@ impl Agents {
             }
         }
     }
-}
-
-/// See [`ReadError::may_lie_in_one`].
-fn may_lie_in_one(fault: &ChainFault) -> bool {
-    fault.cause.downcast_ref().is_some_and(ReadError::may_lie_in_one)
 }
 
 /// The fault of a read of details.

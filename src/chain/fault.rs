@@ -79,16 +79,18 @@ impl ReadError {
     pub(super) fn kind(&self) -> &'static str {
         self.into()
     }
+}
 
-    /// True when what the chain holds of the agent can't be read, whichever node is asked. Never concluded from the text
-    /// of an error.
-    pub(super) const fn lies_in_the_agent(&self) -> bool {
-        matches!(self, Self::Reverted(_) | Self::Undecodable(_) | Self::TooLong(_))
-    }
+/// True when what the chain holds of the agent can't be read, whichever node is asked. Never concluded from the text of an
+/// error. Nobody else shall pay for that with calls.
+pub(super) fn lies_in_the_agent(fault: &ChainFault) -> bool {
+    use ReadError::{Reverted, TooLong, Undecodable};
+    matches!(fault.cause.downcast_ref(), Some(Reverted(_) | Undecodable(_) | TooLong(_)))
+}
 
-    /// True if the read may have failed because of one of several agents. A node that is down or limits calls would get only
-    /// more of them.
-    pub(super) const fn may_lie_in_one(&self) -> bool {
-        matches!(self, Self::TooLong(_) | Self::NodeError { .. } | Self::Unintelligible(_))
-    }
+/// True if the read may have failed because of one of several agents. A node that is down or limits calls would get only
+/// more of them.
+pub(super) fn may_lie_in_one(fault: &ChainFault) -> bool {
+    use ReadError::{NodeError, TooLong, Unintelligible};
+    matches!(fault.cause.downcast_ref(), Some(TooLong(_) | NodeError { .. } | Unintelligible(_)))
 }

@@ -8,7 +8,7 @@ use alloy::primitives::Address;
 
 use crate::chain::agents::Agents;
 use crate::chain::answer::{Call3, Date, Result3};
-use crate::chain::fault::ReadError;
+use crate::chain::fault::{ReadError, may_lie_in_one};
 use crate::chain::measures::feedback::{self, Sum};
 use crate::chain::measures::higher;
 use crate::chain::pool::Input;
@@ -92,12 +92,7 @@ impl Agents {
             let read = self.source.create((at, deadline), &code, |results| feedback::sums(&results)).await;
             match read {
                 Ok(more) => sums.extend(more),
-                Err(fault)
-                    if some.len() > 1
-                        && fault.cause.downcast_ref().is_some_and(ReadError::may_lie_in_one) =>
-                {
-                    most = some.len() / 2;
-                }
+                Err(fault) if some.len() > 1 && may_lie_in_one(&fault) => most = some.len() / 2,
                 Err(fault) => return Err(fault),
             }
         }

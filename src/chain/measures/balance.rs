@@ -8,7 +8,7 @@ use crate::chain::answer::{Call3, Result3};
 use crate::chain::block::Log;
 use crate::chain::fault::ReadError;
 use crate::chain::measures::CONTRACT;
-use crate::chain::registries::logs::Drops;
+use crate::chain::registries::logs::{Drops, add};
 use crate::chain::registries::results::{self, answers, decode};
 
 sol! {
@@ -37,7 +37,7 @@ pub(super) fn add_drops(log: &Log, drops: &mut Drops) {
     match log.topics.as_slice() {
         [TRANSFER, from, to, ..] => {
             for holder in [from, to] {
-                drops.add_holder(Address::from_word(*holder), log.block_number);
+                add(&mut drops.holders, Address::from_word(*holder), log.block_number);
             }
         }
         // It names nobody in a topic.

@@ -75,7 +75,7 @@ pub(in crate::chain) struct Drops {
 }
 
 /// Notes the latest block.
-fn add<K: Eq + Hash>(of: &mut HashMap<K, u64>, who: K, block: u64) {
+pub(in crate::chain) fn add<K: Eq + Hash>(of: &mut HashMap<K, u64>, who: K, block: u64) {
     of.entry(who).and_modify(|latest| *latest = block.max(*latest)).or_insert(block);
 }
 
@@ -116,10 +116,6 @@ impl Drops {
         for field in log.topics.iter().skip(1) {
             add(&mut self.agents, AgentId::new(U256::from_be_bytes(field.0)), log.block_number);
         }
-    }
-
-    pub(in crate::chain) fn add_holder(&mut self, holder: Address, block: u64) {
-        add(&mut self.holders, holder, block);
     }
 
     pub(in crate::chain) fn add_everybody(&mut self, log: &Log) {

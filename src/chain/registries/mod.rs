@@ -50,12 +50,11 @@ impl Registries {
 
     /// The calls for a profile, without details where these are not asked for or are read apart.
     pub(in crate::chain) fn profile_calls(&self, agent: AgentId, parts: Parts) -> Vec<Call3> {
-        match (self.set, parts) {
-            (RegistrySet::Documented { organization }, Parts::Whole) => {
-                documented::profile_calls(self, organization, agent)
-            }
-            (RegistrySet::Documented { .. } | RegistrySet::Erc8004 { .. }, _) => self.gate_calls(agent),
+        if let (RegistrySet::Documented { organization }, Parts::Whole) = (self.set, parts) {
+            return documented::profile_calls(self, organization, agent);
         }
+        let stake = self.stake_vault.map(|vault| stake_call(vault, agent));
+        self.holder_calls(agent).into_iter().chain(stake).collect()
     }
 
     /// The profile in the results of [`Self::profile_calls`]; `None` when the agent is not minted.
@@ -65,29 +64,10 @@ impl Registries {
         parts: Parts,
         results: &mut impl Iterator<Item = Result3>,
     ) -> Result<Option<TrustProfile>, ReadError> {
-        match (self.set, parts) {
-            (RegistrySet::Documented { organization }, Parts::Whole) => {
-                documented::read_profile(self, organization, agent, results)
-            }
-            (RegistrySet::Documented { .. } | RegistrySet::Erc8004 { .. }, _) => {
-                self.read_gate(agent, results)
-            }
+        if let (RegistrySet::Documented { organization }, Parts::Whole) = (self.set, parts) {
+            return documented::read_profile(self, organization, agent, results);
         }
-    }
-
-    /// The calls for a profile without details.
-    pub(in crate::chain) fn gate_calls(&self, agent: AgentId) -> Vec<Call3> {
-        let stake = self.stake_vault.map(|vault| stake_call(vault, agent));
-        self.holder_calls(agent).into_iter().chain(stake).collect()
-    }
-
-    /// The profile in the results of [`Self::gate_calls`]; `None` when the agent is not minted.
-    pub(in crate::chain) fn read_gate(
-        &self,
-        agent: AgentId,
-        results: &mut impl Iterator<Item = Result3>,
-    ) -> Result<Option<TrustProfile>, ReadError> {
-        let count = self.gate_calls(agent).len();
+        let count = self.profile_calls(agent, parts).len();
         let mut results = results.take(count).collect::<Vec<_>>().into_iter();
         let Some(holders) = self.read_holders(agent, &mut results)? else { return Ok(None) };
         let stake = read_stake(self, &mut results)?;
