@@ -27,7 +27,7 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct ContractCheck {
     agents: Arc<Agents>,
     /// The ticket of the look that found them all.
-    found: Mutex<Option<Ticket>>,
+    pub(super) found: Mutex<Option<Ticket>>,
     /// The problem that the log named last.
     reported: Mutex<Option<ReadError>>,
 }
@@ -51,11 +51,6 @@ impl ContractCheck {
             }
             tokio::time::sleep(LOOK_PAUSE).await;
         }
-    }
-
-    /// Succeeds while all are known to be there. Whoever asks waits for no look at those that were found.
-    pub(super) async fn are_there(&self) -> Result<(), ChainFault> {
-        if self.found.lock().is_some() { Ok(()) } else { self.check().await }
     }
 
     /// The latest block, and `read` of each registry. They are asked about any agent, minted or not, and another one each

@@ -179,12 +179,10 @@ impl ChainReader {
     pub(crate) async fn stake_token(&self) -> Result<Option<(Address, u8)>, ChainFault> {
         let Agents { registries, source, .. } = &*self.agents;
         let Some(vault) = registries.stake_vault else { return Ok(None) };
-        let calls = token_calls(vault);
-        let decode = |results: Vec<_>| Ok(read_token(&results));
-        let (_, token) = source.read(LATEST, &calls, decode).await?;
+        let (_, token) = source.read(LATEST, &token_calls(vault), |found| Ok(read_token(&found))).await?;
         let Some(token) = token else { return Ok(None) };
-        let decode = |results: Vec<_>| Ok(read_decimals(&results));
-        let (_, decimals) = source.read(LATEST, &decimals_calls(token), decode).await?;
+        let calls = decimals_calls(token);
+        let (_, decimals) = source.read(LATEST, &calls, |found| Ok(read_decimals(&found))).await?;
         Ok(decimals.map(|decimals| (token, decimals)))
     }
 
@@ -206,11 +204,13 @@ impl ChainReader {
 /// Costs no call while the follower is answered.
 async fn probe(follower: Arc<Follower>, (): ()) -> Result<(), ChainFault> {
     let Follower { agents, contracts, status, .. } = &*follower;
-    contracts.are_there().await?;
-    if status.is_answered(agents.now()) {
-        return Ok(());
+    // Whoever asks waits for no look at contracts that were found.
+    if contracts.found.lock().is_none() {
+        contracts.check().await?;
     }
-    match status.behind() {
+    let (is_answered, behind) = status.last_poll(agents.now());
+    match behind {
+        _ if is_answered => Ok(()),
         Some(behind) => Err(behind),
         None => agents.source.prove(At::Latest).await,
     }

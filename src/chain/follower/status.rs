@@ -61,14 +61,10 @@ impl FollowerStatus {
         self.state.lock().mode
     }
 
-    /// True when the last poll was answered, and not long ago.
-    pub(in crate::chain) fn is_answered(&self, now_micros: u64) -> bool {
-        now_micros < self.state.lock().answered_until_micros
-    }
-
-    /// Why the last poll failed, when it found that the nodes are behind.
-    pub(in crate::chain) fn behind(&self) -> Option<ChainFault> {
-        self.state.lock().behind.clone()
+    /// True when the last poll was answered, and not long ago; and why it failed, when it found that the nodes are behind.
+    pub(in crate::chain) fn last_poll(&self, now_micros: u64) -> (bool, Option<ChainFault>) {
+        let state = self.state.lock();
+        (now_micros < state.answered_until_micros, state.behind.clone())
     }
 
     /// A poll that began then was answered.

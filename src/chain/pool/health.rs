@@ -139,10 +139,7 @@ impl Health {
         if until_micros > now_micros {
             return Next::Wait(until_micros);
         }
-        if let Some((until_micros, _)) = self.breakers.get_mut(node).and_then(|breaker| breaker.open.as_mut())
-        {
-            *until_micros = now_micros.saturating_add(PROBE_MICROS);
-        }
+        self.probe_from(node, now_micros.saturating_add(PROBE_MICROS));
         Next::Ask(node)
     }
 
@@ -170,11 +167,11 @@ impl Health {
         })
     }
 
-    /// The node's probe said nothing of its health: the next read may probe it.
-    pub(super) fn give_probe_back(&mut self, node: usize, now_micros: u64) {
+    /// Reads may probe the node from then on, if it is unhealthy.
+    pub(super) fn probe_from(&mut self, node: usize, micros: u64) {
         if let Some((until_micros, _)) = self.breakers.get_mut(node).and_then(|breaker| breaker.open.as_mut())
         {
-            *until_micros = now_micros;
+            *until_micros = micros;
         }
     }
 

@@ -153,7 +153,7 @@ impl Pool {
                 // The caller has another way. It is no fault of the node, and no proof that the node is well: where this
                 // was its probe, the other way is.
                 Err(error @ ReadError::NoCode(_)) => {
-                    self.health.lock().give_probe_back(node, self.now());
+                    self.health.lock().probe_from(node, self.now());
                     return Err((node, error));
                 }
                 Err(error) => {
