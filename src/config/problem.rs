@@ -88,11 +88,8 @@ impl Problems {
 impl fmt::Display for Problems {
     /// One problem per line.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, problem) in self.0.iter().enumerate() {
-            let separator = if place == 0 { "" } else { "\n" };
-            write!(out, "{separator}{problem}")?;
-        }
-        Ok(())
+        let lines: Vec<String> = self.0.iter().map(Problem::to_string).collect();
+        out.write_str(&lines.join("\n"))
     }
 }
 

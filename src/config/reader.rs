@@ -31,6 +31,7 @@ pub(super) struct Reader {
 }
 
 /// The table that is being read.
+#[derive(Default)]
 pub(super) struct Scope {
     /// Where it stands.
     pub(super) location: Location,
@@ -54,7 +55,7 @@ impl Reader {
         notes: Notes,
     ) -> Self {
         let variables = environment.filter(|(name, value)| unknown::is_ours(name, value)).collect();
-        Self { scope: Scope { variables, ..Scope::new(location, table) }, notes }
+        Self { scope: Scope { location, table, variables, ..Scope::default() }, notes }
     }
 
     /// A string, or what it stands for.
@@ -348,11 +349,6 @@ impl Reader {
 }
 
 impl Scope {
-    fn new(location: Location, table: Table) -> Self {
-        let (variables, known, arrays, masked) = Default::default();
-        Self { location, table, variables, known, arrays, masked }
-    }
-
     fn unknown(&self, of_tenants: &[&str]) -> impl Iterator<Item = Problem> {
         unknown::keys(&self.table, &self.known, &self.location, of_tenants).into_iter()
     }

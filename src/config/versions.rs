@@ -109,17 +109,14 @@ pub(super) fn choose(
     files.insert(0, main);
 
     let mut chosen = Chosen::default();
-    let (mut of_main, mut served, mut unserved) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut served, mut names, mut unserved) = (Vec::new(), Vec::new(), Vec::new());
     let stands = settle(&files);
     let is_main_used = stands.first().is_some_and(|(stand, _)| *stand == Stand::Now);
     for (file, (stand, claims)) in files.iter().zip(stands) {
         let offered = file.offered.iter().flatten();
         let mut serve = |tenant: &Arc<Tenant>| {
-            if file.is_main {
-                of_main.push(Arc::clone(tenant));
-            } else {
-                served.push((Arc::clone(&file.name), Arc::clone(tenant)));
-            }
+            served.push(Arc::clone(tenant));
+            names.extend((!file.is_main).then(|| Arc::clone(&file.name)));
         };
         match stand {
             Stand::Before => file.in_force.iter().flatten().for_each(serve),
@@ -151,8 +148,14 @@ pub(super) fn choose(
         }
         chosen.claims.extend(claims);
     }
-    let settings = if is_main_used { settings } else { former.cloned() };
-    chosen.settings = settings.map(|settings| complete(settings, of_main, served, unserved));
+    chosen.settings = if is_main_used { settings } else { former.cloned() };
+    if let Some(settings) = &mut chosen.settings {
+        let taken: HashSet<&HostPattern> = served.iter().flat_map(|tenant| &tenant.hosts).collect();
+        let unserved: BTreeSet<_> = unserved.into_iter().filter(|host| !taken.contains(host)).collect();
+        settings.unserved_hosts = unserved.into_iter().collect();
+        settings.tenants = served;
+        settings.tenant_files = names;
+    }
     chosen
 }
 
@@ -183,24 +186,6 @@ fn in_folder(
         files = kept.chain(files).collect();
     }
     (files, problem)
-}
-
-/// A configuration file's settings with all tenants, and the hosts that are nobody's.
-fn complete(
-    mut settings: Settings,
-    of_main: Vec<Arc<Tenant>>,
-    of_folder: Vec<(Arc<str>, Arc<Tenant>)>,
-    unserved: Vec<HostPattern>,
-) -> Settings {
-    settings.tenants = of_main;
-    let (files, tenants): (Vec<_>, Vec<_>) = of_folder.into_iter().unzip();
-    settings.tenant_files = files;
-    settings.tenants.extend(tenants);
-    let taken: HashSet<&HostPattern> = settings.tenants.iter().flat_map(|tenant| &tenant.hosts).collect();
-    let unserved: HashSet<HostPattern> = unserved.into_iter().filter(|host| !taken.contains(host)).collect();
-    settings.unserved_hosts = unserved.into_iter().collect();
-    settings.unserved_hosts.sort_unstable();
-    settings
 }
 
 /// A volume that is not mounted looks like an empty folder.

@@ -49,7 +49,8 @@ impl Reader {
             self.notes.problems.push(location.problem(phrase));
             return None;
         };
-        let outer = std::mem::replace(&mut self.scope, Scope::new(location, table));
+        let inner = Scope { location, table, ..Scope::default() };
+        let outer = std::mem::replace(&mut self.scope, inner);
         let item = read(self);
         let inner = std::mem::replace(&mut self.scope, outer);
         self.notes.problems.extend(inner.unknown(&[]));
