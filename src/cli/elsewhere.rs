@@ -65,6 +65,12 @@ pub(super) fn print(request: &Request, window: Option<Freshness>) -> Result<(), 
         Some(own_type) => &format!("{} its key", own_type.operation.name()),
     };
     let within = window.map(|window| format!(" within {} s", window.max_age_secs)).unwrap_or_default();
+    // The command line of this run, with the arguments of the second step. A pipe brings the signature: no file holds it.
+    let next = std::env::args_os().map(|argument| match &*argument.to_string_lossy() {
+        "--typed-data" => "--signed request.json --signature -".to_owned(),
+        other => quoted(other),
+    });
+    let next: Vec<String> = next.collect();
     complain(format_args!(
         "\
 to be signed by the owner of agent {agent}, for one request: to {aim}
@@ -75,17 +81,7 @@ Keep it in request.json, and send it with its signature{within}. Keep the signat
   cast wallet sign --ledger --data --from-file request.json | {}",
         timestamp.0,
         rfc3339(*timestamp),
-        next_command()
+        next.join(" ")
     ));
     Ok(())
-}
-
-/// The command line of this run, with the arguments of the second step. A pipe brings the signature, so that no
-/// file holds it.
-fn next_command() -> String {
-    let arguments = std::env::args_os().map(|argument| match &*argument.to_string_lossy() {
-        "--typed-data" => "--signed request.json --signature -".to_owned(),
-        other => quoted(other),
-    });
-    arguments.collect::<Vec<_>>().join(" ")
 }
