@@ -46,10 +46,10 @@ impl Observer {
         let series = Endpoint::VARIANTS.iter().map(|&endpoint| Series {
             endpoint,
             ok: metrics.requests.with_label_values(&[LISTENER, endpoint.path(), "200"]),
-            requests: RouteSeries::new(metrics, &no_tenant, endpoint.path()),
+            requests: RouteSeries::new(metrics, &no_tenant, endpoint.path(), None),
             key: endpoint.key_operation().map(key),
         });
-        let without_endpoint = RouteSeries::new(metrics, &no_tenant, "");
+        let without_endpoint = RouteSeries::new(metrics, &no_tenant, "", None);
         Self { series: series.collect(), without_endpoint, metrics: metrics.clone() }
     }
 

@@ -114,7 +114,7 @@ impl Facts for Overview {
     fn status(&self) -> Json {
         let table = self.tenants.table.load();
         let now = self.clock.monotonic_micros();
-        let mut busiest: Vec<&Arc<Site>> = table.sites().iter().collect();
+        let mut busiest: Vec<&Arc<Site>> = table.sites.iter().collect();
         busiest.sort_by_cached_key(|site| Reverse(site.requests()));
         let tenants = busiest.into_iter().take(TENANTS_SHOWN_MAX).map(|site| {
             let hosts = shown(site.tenant.hosts.iter().map(ToString::to_string));
@@ -130,7 +130,7 @@ impl Facts for Overview {
         json!({
             "now": self.clock.unix_millis(),
             "tenants": tenants,
-            "tenantsInAll": table.sites().len(),
+            "tenantsInAll": table.sites.len(),
             "certificates": in_force.certificates,
             "lastReload": in_force.last_reload,
             "configuration": in_force.version,

@@ -9,7 +9,7 @@ use crate::domain::cors::CorsRules;
 use crate::domain::denial::About;
 use crate::domain::routing::Decision;
 use crate::domain::tenant::RouteAccess;
-use crate::gateway::corridor::Passage;
+use crate::gateway::corridor::{Caller, Passage};
 use crate::gateway::notes::Notes;
 use crate::gateway::pace::Pace;
 use crate::gateway::policy::{answers, cors, identity};
@@ -74,7 +74,9 @@ pub(crate) struct Context {
     pub(super) pace: Option<Pace>,
     /// Notes the end of a request that is dropped half-way.
     pub(super) on_drop: Option<OnDrop>,
-    passage: Option<Passage>,
+    /// The proof that the request may go upstream: without one nothing does. It goes when the request is over, so that the
+    /// place is free, though the connection may linger.
+    pub(super) passage: Option<Passage>,
 }
 
 /// Runs when the context goes.
@@ -105,7 +107,7 @@ impl Context {
             awaits_body: false,
             body_bytes: 0,
             speaks_grpc: false,
-            attempt: Attempt::new(),
+            attempt: Attempt::default(),
             place: None,
             times: Times::default(),
             retrying: None,
@@ -118,41 +120,24 @@ impl Context {
         }
     }
 
-    pub(super) fn let_through(&mut self, passage: Passage) {
-        self.passage = Some(passage);
-    }
-
-    /// The request is over, and its place is free, though its connection may linger.
-    pub(super) fn finish(&mut self) {
-        self.passage = None;
-    }
-
-    /// The proof that the request may go upstream. Without one nothing does.
-    pub(super) const fn passage(&self) -> Option<&Passage> {
-        self.passage.as_ref()
-    }
-
     /// The upstream that it is at.
     pub(super) fn member(&self) -> Option<&Member> {
-        self.passage.as_ref()?.route().upstreams().current(self.attempt)
+        self.passage.as_ref()?.route.upstreams().current(self.attempt)
     }
 
     /// Writes the headers that tell the upstream who calls, if an agent does or a bot that has proven its domain.
     pub(super) fn write_identity(&self, lines: &mut impl Lines) {
-        if let Some(permit) = self.permit() {
-            identity::write(permit, self.assertion(), lines);
-        } else if let Some(domain) = self.domain() {
-            lines.set("X-Agent-Domain", domain.as_bytes());
+        match self.passage.as_ref().map(|passage| &passage.caller) {
+            Some(Caller::Agent(permit, assertion)) => identity::write(permit, assertion.as_deref(), lines),
+            Some(Caller::Visitor(_, _, Some(domain))) => lines.set("X-Agent-Domain", domain.as_bytes()),
+            Some(Caller::Visitor(_, _, None) | Caller::Anyone) | None => {}
         }
     }
 
     /// The domain that a bot has proven.
     pub(super) fn domain(&self) -> Option<&str> {
-        self.passage.as_ref()?.domain()
-    }
-
-    fn assertion(&self) -> Option<&str> {
-        self.passage.as_ref()?.assertion()
+        let Caller::Visitor(_, _, domain) = &self.passage.as_ref()?.caller else { return None };
+        domain.as_deref()
     }
 
     /// Writes the headers of an answer that are ours: the limit of an admitted caller, and the request's id.
@@ -199,7 +184,7 @@ impl Context {
 
     /// The permit, when an agent was admitted.
     pub(super) fn permit(&self) -> Option<&Permit> {
-        self.passage.as_ref()?.permit()
+        if let Caller::Agent(permit, _) = &self.passage.as_ref()?.caller { Some(permit) } else { None }
     }
 
     /// The route that the request falls under, as its pattern is written; `None`: the tenant's own rule.

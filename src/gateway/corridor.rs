@@ -49,21 +49,22 @@ pub(super) struct Incoming<'a, F> {
 
 /// The tenant of a request, and the tenant's rule for it.
 pub(super) struct Route {
-    site: Arc<Site>,
-    decision: Decision,
+    pub(super) site: Arc<Site>,
+    pub(super) decision: Decision,
 }
 
 /// Proof that a request may go upstream. Made here alone.
 pub(super) struct Passage {
-    caller: Caller,
-    route: Route,
-    peer: IpAddr,
+    pub(super) caller: Caller,
+    pub(super) route: Route,
+    /// The address that the request came from.
+    pub(super) peer: IpAddr,
     /// Held for as long as the request is under way here.
     _place: Option<Place>,
 }
 
 /// The caller that was let through.
-enum Caller {
+pub(super) enum Caller {
     /// An agent that the pipeline has admitted, and the assertion about it that the tenant asks for.
     Agent(Permit, Option<Arc<str>>),
     /// Anybody: the route is public.
@@ -80,62 +81,13 @@ impl<F> Incoming<'_, F> {
 }
 
 impl Route {
-    /// The tenant.
-    pub(super) fn site(&self) -> &Site {
-        &self.site
-    }
-
-    /// The tenant's rule.
-    pub(super) const fn decision(&self) -> Decision {
-        self.decision
-    }
-
     /// The upstreams that the request would go to.
     pub(super) fn upstreams(&self) -> &Arc<Upstreams> {
         self.site.upstreams(self.decision.route)
     }
-
-    /// True if the request may become a WebSocket.
-    pub(super) const fn upgrades(&self) -> bool {
-        self.decision.upgrades
-    }
 }
 
 impl Passage {
-    /// The tenant, and the tenant's rule.
-    pub(super) const fn route(&self) -> &Route {
-        &self.route
-    }
-
-    /// The address that the request came from.
-    pub(super) const fn peer(&self) -> IpAddr {
-        self.peer
-    }
-
-    /// The permit, where an agent was admitted.
-    pub(super) const fn permit(&self) -> Option<&Permit> {
-        match &self.caller {
-            Caller::Agent(permit, _) => Some(permit),
-            Caller::Anyone | Caller::Visitor(..) => None,
-        }
-    }
-
-    /// The assertion about that agent, where the tenant asks for one.
-    pub(super) fn assertion(&self) -> Option<&str> {
-        match &self.caller {
-            Caller::Agent(_, assertion) => assertion.as_deref(),
-            Caller::Anyone | Caller::Visitor(..) => None,
-        }
-    }
-
-    /// The domain that the caller has proven.
-    pub(super) fn domain(&self) -> Option<&str> {
-        match &self.caller {
-            Caller::Visitor(_, _, domain) => domain.as_deref(),
-            Caller::Agent(..) | Caller::Anyone => None,
-        }
-    }
-
     /// The caller's limit, and what is left of it.
     pub(super) const fn allowance(&self) -> Option<Allowance> {
         match &self.caller {
@@ -242,9 +194,9 @@ impl Gateway {
             None => self.pipeline.verify(&ask).await,
         };
         notes.step("verify", &self.clock);
-        let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)))?;
+        let standing = standing.inspect_err(|refusal| self.observer.verdicts.decided(Err(refusal)))?;
         let agent = standing.agent();
-        let is_stream = asks_for_stream(fields, route.upgrades());
+        let is_stream = asks_for_stream(fields, route.decision.upgrades);
         let guest = if is_stream { Guest::Stream(agent) } else { Guest::Agent(agent) };
         let place = self.find_place(request, site, guest, Some(&standing)).await?;
         notes.step("place", &self.clock);
@@ -261,7 +213,7 @@ impl Gateway {
         let outcome = self.pipeline.spend(standing, &ask).await;
         notes.step("charge", &self.clock);
         let outcome = outcome.and_then(|permit| Ok((site.assertion(&permit)?, permit)));
-        self.observer.decided(outcome.as_ref().map(|(_, permit)| permit));
+        self.observer.verdicts.decided(outcome.as_ref().map(|(_, permit)| permit));
         let (assertion, permit) = outcome?;
         notes.body = body;
         Ok((Caller::Agent(permit, assertion), place))
@@ -293,7 +245,7 @@ impl Gateway {
 }
 
 fn overloaded(site: &Site, full: Full) -> ErrorCause {
-    site.counters.overloaded(full.name());
+    site.counters.overloaded(full.into());
     ErrorCause::Overloaded
 }
 

@@ -141,10 +141,10 @@ impl Routes {
         let mut known: HashMap<&str, Arc<RouteSeries>> = former
             .into_iter()
             .flat_map(Self::all)
-            .map(|series| (series.route(), Arc::clone(series)))
+            .map(|series| (&*series.route, Arc::clone(series)))
             .collect();
         let mut of = |route| {
-            let new = || Arc::new(RouteSeries::of_tenant(metrics, &tenant.id, route, &shared));
+            let new = || Arc::new(RouteSeries::new(metrics, &tenant.id, route, Some(Arc::clone(&shared))));
             Arc::clone(known.entry(route).or_insert_with(new))
         };
         let routes = tenant.routes.iter().map(|route| of(route.path.as_str())).collect();

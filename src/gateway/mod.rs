@@ -95,7 +95,7 @@ impl Door for GatewayDoor {
         ctx.request_id = Some(self.gateway.request_ids.of(&connection.fields()));
         match self.corridor(&connection, &head, &mut ctx).await {
             Ok(Some(passage)) => {
-                ctx.let_through(passage);
+                ctx.passage = Some(passage);
                 self.relay.forward(connection, &head, &mut ctx).await
             }
             // In a box: its future is large, and most requests don't need it.
@@ -133,7 +133,7 @@ impl GatewayDoor {
 
     /// A worker's door to a gateway.
     pub(crate) fn new(gateway: Arc<Gateway>, library: LibraryDoor, pool: Arc<Pool>) -> Self {
-        Self { relay: Relay::new(Arc::clone(&gateway), pool), gateway, library }
+        Self { relay: Relay { gateway: Arc::clone(&gateway), pool }, gateway, library }
     }
 }
 
@@ -223,9 +223,9 @@ impl Gateway {
         }
         let has_cors = site.tenant.cors.is_some();
         let route = Self::decide(request, site)?;
-        ctx.decision = Some(route.decision());
+        ctx.decision = Some(route.decision);
         let shows = || shows_credential(request.fields, self.pipeline.key_format());
-        check_login(&route.site().tenant, route.decision(), (request.method, request.path()), shows)?; // 404
+        check_login(&route.site.tenant, route.decision, (request.method, request.path()), shows)?; // 404
         ctx.has_documents = request.dialect.is_none();
         if ctx.has_documents
             && let Some(document) = self.document(request, &route)
@@ -236,7 +236,7 @@ impl Gateway {
             let values = [Name::Upgrade, Name::AuthzUpgrade].map(|name| request.fields.values(name));
             values.into_iter().flatten().filter(|protocol| !protocol.is_empty())
         };
-        let passes = |protocol: &[u8]| route.upgrades() && protocol.eq_ignore_ascii_case(b"websocket");
+        let passes = |protocol: &[u8]| route.decision.upgrades && protocol.eq_ignore_ascii_case(b"websocket");
         // Another gateway would pass it on. Ours takes it away.
         if request.dialect.is_some() && !protocols().all(passes) {
             return Err(ErrorCause::Forbidden.into()); // 403
@@ -244,7 +244,7 @@ impl Gateway {
         // Browsers ask no leave for a WebSocket, and let the page read it.
         let is_socket =
             if request.dialect.is_some() { protocols().next().is_some() } else { request.fields.upgrades() };
-        let is_socket = route.upgrades() && is_socket;
+        let is_socket = route.decision.upgrades && is_socket;
         if has_cors && is_socket && request.fields.has(Name::Origin) && ctx.origin.is_none() {
             return Err(ErrorCause::OtherSite.into()); // 403
         }

@@ -5,7 +5,6 @@
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use prometheus::Histogram;
 
@@ -16,11 +15,11 @@ use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::{Passage, path_of};
 use crate::gateway::counters::SiteCounters;
+use crate::gateway::upstreams::state;
 use crate::http1::fields::Fields;
 use crate::http1::head::REPEATED;
 use crate::http1::name::Name;
 use crate::pipeline::permit::Permit;
-use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
 use crate::telemetry::access::{self, Line, Shown};
 use crate::telemetry::http::RouteSeries;
@@ -36,7 +35,7 @@ use crate::wire::trace::remote_span;
 pub(super) struct Observer {
     /// The listener's name.
     listener: &'static str,
-    verdicts: Verdicts,
+    pub(super) verdicts: Verdicts,
     overhead: Histogram,
     /// Of requests without a tenant.
     without_tenant: SiteCounters,
@@ -101,19 +100,15 @@ impl Observer {
             verdicts: Verdicts::new(listener, metrics, clock),
             overhead: metrics.overhead.clone(),
             without_tenant: SiteCounters::new(metrics, &no_tenant),
-            without_route: RouteSeries::new(metrics, &no_tenant, ""),
+            without_route: RouteSeries::new(metrics, &no_tenant, "", None),
         }
-    }
-
-    pub(super) fn decided(&self, outcome: Result<&Permit, &Refusal>) {
-        self.verdicts.decided(outcome);
     }
 
     /// A request is answered with an error.
     pub(super) fn refused(&self, cause: &ErrorCause, error_type: &'static str, ctx: &mut Context) {
         self.verdicts.refused(cause, error_type);
         ctx.error_type = Some(error_type);
-        if ctx.passage().is_some() {
+        if ctx.passage.is_some() {
             return; // It was let through, and has failed.
         }
         if access::is_on() {
@@ -229,7 +224,7 @@ impl Gateway {
             tier: ctx.permit().map(Permit::tier).or(refused.tier),
             min_tier: ctx.min_tier(),
             domain: ctx.domain(),
-            allowance: ctx.passage().and_then(Passage::allowance).or(spent),
+            allowance: ctx.passage.as_ref().and_then(Passage::allowance).or(spent),
             decision: decision(ctx),
             method: Some(Shown(ended.method)),
             protocol: Some(ended.protocol),
@@ -240,8 +235,8 @@ impl Gateway {
             received: ctx.body_bytes,
             sent: ended.sent,
             micros: Some(micros),
-            own_micros: Some(ctx.times.own(ctx.begun_at).map_or(micros, micros_of)),
-            upstream_micros: ctx.times.upstreams().map(micros_of),
+            own_micros: Some(ctx.times.own(ctx.begun_at).map_or(micros, state::micros)),
+            upstream_micros: ctx.times.upstreams().map(state::micros),
             upstream: ctx.member().map(|member| &member.state.upstream as &dyn Display),
         };
         line.write();
@@ -271,10 +266,6 @@ fn end_trace<F>(ended: &Ended<'_, F>, ctx: &Context, now: u64) {
     trace.end(&outcome, attributes, now);
 }
 
-fn micros_of(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
 fn request_id(ctx: &Context) -> &str {
     ctx.request_id.as_ref().map_or("", RequestId::as_str)
 }
@@ -289,8 +280,8 @@ fn credential(ctx: &Context) -> &'static str {
 
 /// The decision about a request; `None`: there was none to be made, as for preflights.
 fn decision(ctx: &Context) -> Option<&'static str> {
-    match ctx.passage() {
-        Some(passage) if passage.permit().is_some() => Some("admitted"),
+    match &ctx.passage {
+        Some(_) if ctx.permit().is_some() => Some("admitted"),
         Some(_) => Some("public"),
         None => ctx.error_type.map(|_| "refused"),
     }

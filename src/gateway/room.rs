@@ -59,8 +59,9 @@ pub(super) struct Place {
     _tenant: TenantPlace,
 }
 
-/// The limit that left no place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The limit that left no place. Metrics name it by its variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum Full {
     /// The agent's own cap.
     Agent { max: u32 },
@@ -94,20 +95,6 @@ struct TenantPlace {
 const OF_AGENT: u64 = 1;
 const OF_STRANGER: u64 = (1 << 32) | OF_AGENT;
 
-impl Full {
-    /// Its name in metrics.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Agent { .. } => "agent",
-            Self::Streams { .. } => "streams",
-            Self::Share => "share",
-            Self::Public => "public",
-            Self::Tenant => "tenant",
-            Self::Process => "process",
-        }
-    }
-}
-
 impl Room {
     /// Room for so many requests.
     pub(crate) fn new(max: u32) -> Self {
@@ -136,7 +123,8 @@ impl Room {
     ) -> Result<Place, Full> {
         let owner = self.count(tenant, limits, guest)?;
         let is_public = matches!(guest, Guest::Stranger(_));
-        let of_tenant = match tenant.take(limits, is_public) {
+        let is_first = tenant.line(is_public).is_empty();
+        let of_tenant = match is_first.then(|| tenant.take_any(limits, is_public)).flatten() {
             Some(place) => place,
             // Boxed: a request that finds room carries none for the wait along.
             None => Box::pin(tenant.wait(limits, is_public)).await?,
@@ -184,12 +172,7 @@ impl TenantRoom {
         if is_public { &self.strangers } else { &self.agents }
     }
 
-    /// A place, if there is one and no earlier request waits for it.
-    fn take(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Option<TenantPlace> {
-        let is_first = self.line(is_public).is_empty();
-        if is_first { self.take_any(limits, is_public) } else { None }
-    }
-
+    /// A place, if there is one.
     fn take_any(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Option<TenantPlace> {
         let part = if is_public { OF_STRANGER } else { OF_AGENT };
         let with_one_more = |taken| {

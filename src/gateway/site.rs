@@ -10,7 +10,6 @@ use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
 use crate::addresses::AddressRules;
 use crate::assertion::Issuer;
-use crate::domain::host::HostPattern;
 use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
 use crate::domain::tenant::{OnMismatch, Route, RouteAccess, Tenant};
@@ -141,10 +140,6 @@ impl Site {
         &self.access(self.tenant.min_tier).quotas
     }
 
-    pub(super) fn hosts(&self) -> impl Iterator<Item = &HostPattern> {
-        self.tenant.hosts.iter()
-    }
-
     /// What the tenant's rules say of a request.
     pub(super) fn decide(&self, method: &str, path: &[u8]) -> Decision {
         routing::decide(&self.tenant, method, path)
@@ -180,7 +175,7 @@ impl Site {
     /// Every upstream of the tenant, with how it is connected to.
     pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
         let groups = std::iter::once(&self.upstreams).chain(self.route_upstreams.iter().flatten());
-        groups.flat_map(|group| group.members())
+        groups.flat_map(|group| &group.members)
     }
 
     /// How many requests there were.

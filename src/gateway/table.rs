@@ -16,7 +16,7 @@ use crate::tls::upstream::UpstreamIdentity;
 pub(crate) struct Table {
     /// Nothing for hosts of tenants that can't be served.
     hosts: HostMap<Option<Arc<Site>>>,
-    sites: Vec<Arc<Site>>,
+    pub(crate) sites: Vec<Arc<Site>>,
     ids: HashMap<Arc<str>, Arc<Site>>,
 }
 
@@ -38,8 +38,9 @@ impl Table {
             Arc::new(Site::new(tenant, &identity, builder, former))
         };
         let sites: Vec<Arc<Site>> = tenants.into_iter().map(build).collect();
-        let served =
-            sites.iter().flat_map(|site| site.hosts().map(|host| (host.clone(), Some(Arc::clone(site)))));
+        let served = sites
+            .iter()
+            .flat_map(|site| site.tenant.hosts.iter().map(|host| (host.clone(), Some(Arc::clone(site)))));
         let entries = served.chain(unserved.iter().map(|host| (host.clone(), None)));
         let hosts = HostMap::new(entries)?;
         let ids = sites.iter().map(|site| (Arc::clone(&site.tenant.id), Arc::clone(site))).collect();
@@ -54,10 +55,6 @@ impl Table {
     /// The tenant of this id.
     pub(super) fn named(&self, id: &str) -> Option<&Arc<Site>> {
         self.ids.get(id)
-    }
-
-    pub(crate) fn sites(&self) -> &[Arc<Site>] {
-        &self.sites
     }
 
     /// Ends the series of tenants and routes that `former` had and this has not.

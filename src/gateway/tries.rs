@@ -10,7 +10,7 @@ use crate::gateway::failure::Failure;
 impl Gateway {
     /// Chooses the next address of a request, and takes a place at its upstream for the one that it had.
     pub(super) async fn next_address(&self, ctx: &mut Context) -> Result<SocketAddr, Failure> {
-        let route = ctx.passage().ok_or(Failure::Internal)?.route();
+        let route = &ctx.passage.as_ref().ok_or(Failure::Internal)?.route;
         let (mut attempt, former) = (ctx.attempt, ctx.attempt);
         let chosen = route.upstreams().choose(&mut attempt, ctx.begun).map(|(_, address)| address);
         ctx.attempt = attempt;
@@ -19,7 +19,7 @@ impl Gateway {
             Failure::NoUpstream
         })?;
         // Another address of its upstream takes no other place.
-        if !attempt.is_at_upstream_of(former) {
+        if attempt.current != former.current {
             ctx.place = None;
         }
         if let Some(trace) = &mut ctx.notes.trace {
@@ -49,9 +49,9 @@ impl Gateway {
     /// True if a request that its upstream has not processed goes to another upstream; without another one, to a new
     /// connection, as long as it may try.
     pub(super) fn may_repeat(&self, ctx: &mut Context) -> bool {
-        ctx.attempt.leave_upstream();
-        if ctx.passage().is_some_and(|passage| !passage.route().upstreams().has_another(ctx.attempt)) {
-            ctx.attempt.begin_anew();
+        ctx.attempt.addresses_left = 0;
+        if ctx.passage.as_ref().is_some_and(|passage| !passage.route.upstreams().has_another(ctx.attempt)) {
+            ctx.attempt.tried = 0;
         }
         self.may_go_to_another(ctx, "unprocessed")
     }
@@ -72,9 +72,9 @@ impl Gateway {
     }
 
     fn may_go_to_another(&self, ctx: &mut Context, reason: &str) -> bool {
-        let Some(route) = ctx.passage().map(|passage| passage.route()) else { return false };
-        let tries_max = u32::from(route.site().tenant.proxy.connect_retries);
-        let has_another = ctx.attempt.count() <= tries_max && route.upstreams().has_another(ctx.attempt);
+        let Some(route) = ctx.passage.as_ref().map(|passage| &passage.route) else { return false };
+        let tries_max = u32::from(route.site.tenant.proxy.connect_retries);
+        let has_another = ctx.attempt.tries <= tries_max && route.upstreams().has_another(ctx.attempt);
         if !has_another || self.is_overdue(ctx) {
             return false;
         }

@@ -182,7 +182,7 @@ impl Watch {
     async fn round(&self, kind: &Kind, begin: &impl Fn(&Site, &Member, UnderWay)) -> (Duration, Duration) {
         let (table, began) = (self.table.load_full(), self.clock.monotonic_micros());
         let (mut late, mut rest) = (0, u64::MAX);
-        for site in table.sites() {
+        for site in &table.sites {
             let is_watched = site.is_watched();
             for member in site.members() {
                 let (state, Some(every)) = (&member.state, (kind.every)(&member.state, is_watched)) else {
@@ -321,7 +321,7 @@ pub(crate) async fn check_all(table: &Table, limit: Duration) -> Vec<(String, Re
     resolve_new_names(table).await;
     let (connector, tasks) = (Connector::new(None), Semaphore::new(TASKS_MAX));
     let mut checks = Vec::new();
-    for site in table.sites() {
+    for site in &table.sites {
         for member in site.own_upstreams() {
             let (check, connector, tasks) = (Check::of(site, member, true), &connector, &tasks);
             checks.push(async move {
@@ -378,7 +378,7 @@ pub(crate) async fn resolve_new_names(table: &Table) {
     let is_new = |member: &&Member| member.state.is_looked_up() && !member.state.has_address();
     let of_site =
         |site| Site::members(site).filter(is_new).enumerate().map(move |(at, member)| (at, site, member));
-    let mut new: Vec<_> = table.sites().iter().flat_map(|site| of_site(site)).collect();
+    let mut new: Vec<_> = table.sites.iter().flat_map(|site| of_site(site)).collect();
     // The first one of each tenant before the second one of any: names that hang hold up few others.
     new.sort_by_key(|(at, ..)| *at);
     let tasks = Arc::new(Semaphore::new(TASKS_MAX));

@@ -20,7 +20,7 @@ use crate::wire::errors::ErrorCause;
 impl Gateway {
     /// The document that a routed request asks for.
     pub(super) fn document<F: Fields>(&self, request: &Incoming<'_, F>, route: &Route) -> Option<Answer> {
-        let (site, access) = (route.site(), route.decision().access);
+        let (site, access) = (&route.site, route.decision.access);
         let document = document_at(&site.tenant, access, request.method, request.path())?;
         let origin = self.origin(request, site);
         let tenant = TenantRules { min_tier: site.tenant.min_tier, credentials: site.tenant.credentials };

@@ -101,7 +101,8 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     /// The same as text; an IPv4 address is written as such, however it came.
     pub(crate) peer_text: Box<str>,
-    pub(super) head: Vec<u8>,
+    /// The bytes of the request's head.
+    pub(crate) head: Vec<u8>,
     /// The fields of the request's head.
     pub(super) spans: Spans,
     /// True if the request's body is read into `ahead`, which that may have made large.
@@ -143,19 +144,9 @@ impl Connection {
         })
     }
 
-    /// The bytes of the request's head.
-    pub(crate) fn head(&self) -> &[u8] {
-        &self.head
-    }
-
     /// The fields of the request's head.
     pub(crate) fn fields(&self) -> SpanFields<'_> {
         SpanFields { head: &self.head, spans: &self.spans }
-    }
-
-    /// True if the client speaks TLS.
-    pub(crate) fn is_tls(&self) -> bool {
-        self.stream.is_tls()
     }
 
     /// True if the service is to end: then each answer says that it is the connection's last.

@@ -233,14 +233,14 @@ impl<D: Door> HttpShell<D> {
         let mut idle = SILENT_TIME_MAX;
         loop {
             match connection.next_request(idle).await {
-                Ok(head) if is_readable(&head, connection.head()) => {
+                Ok(head) if is_readable(&head, &connection.head) => {
                     // In a box, so that an idle connection does not hold the memory of a request.
                     connection = Box::pin(self.door.serve_http1(connection, head)).await?;
                     idle = self.limits.idle;
                 }
                 Ok(head) => {
                     let why = NoHead::Malformed("the request target holds bytes that no URL has");
-                    let is_to_head = connection.head().get(head.method) == Some(b"HEAD".as_slice());
+                    let is_to_head = connection.head.get(head.method) == Some(b"HEAD".as_slice());
                     self.refuse(connection.stream, peer, &why, is_to_head).await;
                     return None;
                 }

@@ -20,7 +20,7 @@ pub(crate) enum ClientStream {
 
 impl ClientStream {
     /// True if the client speaks TLS.
-    pub(super) fn is_tls(&self) -> bool {
+    pub(crate) fn is_tls(&self) -> bool {
         match self {
             Self::Plain(_) => false,
             Self::Library(stream) => stream.get_ssl_digest().is_some(),

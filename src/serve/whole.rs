@@ -136,7 +136,7 @@ impl<S: WholeService> Door for WholeAnswers<S> {
         mut connection: Box<Connection>,
         mut head: RequestHead,
     ) -> Option<Box<Connection>> {
-        let is_to_head = connection.head().get(head.method.clone()) == Some(b"HEAD");
+        let is_to_head = connection.head.get(head.method.clone()) == Some(b"HEAD");
         let answer = self.answer(&mut connection, &mut head).await;
         let goes_on = connection.may_go_on(&head);
         connection.answer(&answer, is_to_head, !goes_on).await.ok()?;

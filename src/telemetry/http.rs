@@ -33,7 +33,8 @@ pub(crate) struct TenantSeries {
 pub(crate) struct RouteSeries {
     metrics: Metrics,
     tenant: Arc<str>,
-    route: Box<str>,
+    /// Its template.
+    pub(crate) route: Box<str>,
     /// What the routes of its tenant share; `None`: it has no tenant.
     shared: Option<Arc<TenantSeries>>,
     first: OnceLock<Box<Series>>,
@@ -51,7 +52,7 @@ struct Series {
 impl TenantSeries {
     /// Of a tenant whose routes have none yet.
     pub(crate) fn new(metrics: &Metrics, tenant: &Arc<str>) -> Self {
-        Self { begun: AtomicUsize::new(0), others: RouteSeries::new(metrics, tenant, OTHER) }
+        Self { begun: AtomicUsize::new(0), others: RouteSeries::new(metrics, tenant, OTHER, None) }
     }
 
     /// The tenant is gone, and its series with it.
@@ -72,25 +73,15 @@ impl TenantSeries {
 
 impl RouteSeries {
     /// A route by its template, which may be empty, as the tenant may.
-    pub(crate) fn new(metrics: &Metrics, tenant: &Arc<str>, route: &str) -> Self {
-        let (metrics, tenant, route) = (metrics.clone(), Arc::clone(tenant), route.into());
-        let has_ended = Mutex::new(false);
-        Self { metrics, tenant, route, shared: None, first: OnceLock::new(), has_ended }
-    }
-
-    /// A route of a tenant.
-    pub(crate) fn of_tenant(
+    pub(crate) fn new(
         metrics: &Metrics,
         tenant: &Arc<str>,
         route: &str,
-        shared: &Arc<TenantSeries>,
+        shared: Option<Arc<TenantSeries>>,
     ) -> Self {
-        Self { shared: Some(Arc::clone(shared)), ..Self::new(metrics, tenant, route) }
-    }
-
-    /// Its template.
-    pub(crate) fn route(&self) -> &str {
-        &self.route
+        let (metrics, tenant, route) = (metrics.clone(), Arc::clone(tenant), route.into());
+        let has_ended = Mutex::new(false);
+        Self { metrics, tenant, route, shared, first: OnceLock::new(), has_ended }
     }
 
     /// A request has its answer. A status of 0: it has none.
@@ -212,7 +203,7 @@ mod tests {
     #[test]
     fn methods_and_statuses_that_no_standard_has_are_one_and_no_answer_is_no_status() {
         let metrics = Metrics::new().unwrap();
-        let route = RouteSeries::new(&metrics, &"acme".into(), "/a/*");
+        let route = RouteSeries::new(&metrics, &"acme".into(), "/a/*", None);
         for (method, status) in [
             ("GET", 200),
             ("get", 200),
@@ -232,7 +223,7 @@ mod tests {
     #[test]
     fn the_series_of_a_route_end_with_it_and_none_begins_afterwards() {
         let (metrics, tenant) = (Metrics::new().unwrap(), "acme".into());
-        let [one, other] = ["/a", "/b"].map(|route| RouteSeries::new(&metrics, &tenant, route));
+        let [one, other] = ["/a", "/b"].map(|route| RouteSeries::new(&metrics, &tenant, route, None));
         for route in [&one, &other] {
             route.observe(b"GET", 200, 0.1);
             route.observe(b"PUT", 201, 0.1);
@@ -243,7 +234,7 @@ mod tests {
         one.observe(b"GET", 404, 0.1);
         assert_eq!(counts(&metrics), [series("GET", "200", "/b", 1), series("PUT", "201", "/b", 1)]);
         // The route is back.
-        RouteSeries::new(&metrics, &tenant, "/a").observe(b"GET", 200, 0.1);
+        RouteSeries::new(&metrics, &tenant, "/a", None).observe(b"GET", 200, 0.1);
         assert_eq!(counts(&metrics)[0], series("GET", "200", "/a", 1));
     }
 
@@ -255,7 +246,7 @@ mod tests {
     #[test]
     fn a_route_has_a_bounded_number_of_series_and_counts_further_ones_by_the_class_of_their_status() {
         let metrics = Metrics::new().unwrap();
-        let route = RouteSeries::new(&metrics, &"acme".into(), "/a");
+        let route = RouteSeries::new(&metrics, &"acme".into(), "/a", None);
         route.observe(b"GET", 200, 0.1);
         let methods =
             ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "MINE"];
@@ -281,7 +272,7 @@ mod tests {
     #[test]
     fn threads_that_begin_series_at_once_count_in_the_same_ones() {
         let metrics = Metrics::new().unwrap();
-        let route = Arc::new(RouteSeries::new(&metrics, &"acme".into(), "/a"));
+        let route = Arc::new(RouteSeries::new(&metrics, &"acme".into(), "/a", None));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -300,7 +291,9 @@ mod tests {
     fn a_tenant_has_a_bounded_number_of_series_and_counts_further_routes_as_one() {
         let (metrics, tenant) = (Metrics::new().unwrap(), "acme".into());
         let shared = Arc::new(TenantSeries::new(&metrics, &tenant));
-        let of = |number: usize| RouteSeries::of_tenant(&metrics, &tenant, &format!("/{number}"), &shared);
+        let of = |number: usize| {
+            RouteSeries::new(&metrics, &tenant, &format!("/{number}"), Some(Arc::clone(&shared)))
+        };
         let routes: Vec<RouteSeries> = (0..1_000).map(of).collect();
         let statuses = [200, 201, 204, 400, 404, 500];
         for _ in 0..2 {

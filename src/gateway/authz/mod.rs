@@ -133,7 +133,7 @@ impl Authz {
         let route = gateway.route_at(site, &request, ctx)?;
         gateway.begin_trace(request.fields, ctx);
         match gateway.admit(&request, route, &mut ctx.notes).await {
-            Ok(passage) => ctx.let_through(passage),
+            Ok(passage) => ctx.passage = Some(passage),
             Err(cause) => return Err(gateway.show_way(cause, &request, ctx)),
         }
         Ok(())
@@ -226,7 +226,7 @@ impl Door for AuthzDoor {
         head: RequestHead,
     ) -> Option<Box<Connection>> {
         let answer = self.0.answer(&Request::new(&head, connection.fields(), connection.peer.ip())).await;
-        let is_to_head = connection.head().get(head.method.clone()) == Some(b"HEAD");
+        let is_to_head = connection.head.get(head.method.clone()) == Some(b"HEAD");
         let goes_on = connection.may_go_on(&head);
         match answer {
             Ok(mut text) => {

@@ -68,7 +68,7 @@ pub(super) fn take_piece(
     if session.was_upgraded() {
         return Ok(());
     }
-    let longest = passage(ctx)?.route().site().tenant.proxy.body_bytes_max;
+    let longest = passage(ctx)?.route.site.tenant.proxy.body_bytes_max;
     if longest.is_some_and(|longest| ctx.body_bytes > longest) {
         return Err(error_of(Failure::TooLarge));
     }

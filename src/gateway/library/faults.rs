@@ -37,7 +37,7 @@ pub(super) fn error_of(failure: Failure) -> Box<Error> {
 
 /// The proof that a request may go upstream. Without one nothing does.
 pub(super) fn passage(ctx: &Context) -> Result<&Passage, Box<Error>> {
-    ctx.passage().ok_or_else(|| error_of(Failure::Internal))
+    ctx.passage.as_ref().ok_or_else(|| error_of(Failure::Internal))
 }
 
 /// True if a connection could not be made for lack of descriptors or ports of ours.

@@ -112,12 +112,12 @@ impl ProxyHttp for LibraryProxy {
         until_empty_end(session.as_mut()).await?;
         match self.let_through(session, ctx).await {
             Ok(passage) => {
-                let read = passage.route().site().tenant.proxy.timeouts.read;
+                let read = passage.route.site.tenant.proxy.timeouts.read;
                 // A WebSocket may be silent for as long as the tenant allows.
-                let is_upgrade = passage.route().upgrades() && session.is_upgrade_req();
+                let is_upgrade = passage.route.decision.upgrades && session.is_upgrade_req();
                 let longest = if is_upgrade { read } else { BODY_READ_TIME_MAX.min(read) };
                 session.set_read_timeout(Some(longest));
-                ctx.let_through(passage);
+                ctx.passage = Some(passage);
                 self.hold(session, ctx, longest).await?;
                 Ok(false)
             }
@@ -137,10 +137,10 @@ impl ProxyHttp for LibraryProxy {
         let member = ctx.member().ok_or_else(|| faults::error_of(Failure::Internal))?;
         let mut peer = Box::new(member.template.clone());
         peer._address = address.into();
-        let route = faults::passage(ctx)?.route();
-        let longest = member.state.connect_time(ctx.attempt, route.site().tenant.proxy.timeouts.connect);
+        let route = &faults::passage(ctx)?.route;
+        let longest = member.state.connect_time(ctx.attempt, route.site.tenant.proxy.timeouts.connect);
         peer.options.connection_timeout = Some(longest);
-        if route.upgrades() && session.is_upgrade_req() {
+        if route.decision.upgrades && session.is_upgrade_req() {
             peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::standard();
             peer.options.custom_l4 = Some(Arc::new(PatientConnector { longest }));
             // A connection for another kind of request is not taken, and this one is not given to any.
@@ -155,7 +155,7 @@ impl ProxyHttp for LibraryProxy {
         ctx.awaits_body = !session.is_body_done();
         if ctx.awaits_body && may_be_http2 {
             // The library counts from the head on here, and not from the last byte that was sent.
-            let total = faults::passage(ctx)?.route().site().tenant.proxy.timeouts.total;
+            let total = faults::passage(ctx)?.route.site.tenant.proxy.timeouts.total;
             peer.options.read_timeout = Some(total.unwrap_or(faults::TRANSFER_TIME_MAX));
         }
         ctx.times.left.get_or_insert_with(Timer::now);
@@ -236,7 +236,7 @@ impl ProxyHttp for LibraryProxy {
             ctx.times.answered.get_or_insert_with(Timer::now);
             ctx.notes.whole = None;
         }
-        let may_switch = faults::passage(ctx)?.route().upgrades() && session.is_upgrade_req();
+        let may_switch = faults::passage(ctx)?.route.decision.upgrades && session.is_upgrade_req();
         if is_switch && !may_switch {
             return Err(faults::invalid_answer("a switch of protocols that was not asked for"));
         }
@@ -356,7 +356,7 @@ impl ProxyHttp for LibraryProxy {
         };
         let answer = (status, session.body_bytes_sent() as u64);
         self.finished(&ended(request, peer_of(session), answer, ending), ctx);
-        ctx.finish();
+        ctx.passage = None;
         answering::linger(session.as_mut(), ctx.breaks_off).await;
     }
 

@@ -32,7 +32,7 @@ impl Gateway {
         let downstream = session.req_header();
         let mut parts = request.as_owned_parts();
         let headers = &mut parts.headers;
-        let peer = passage.peer();
+        let peer = passage.peer;
         let believed = self.rules.believed.of(peer);
         let kept = Kept::of(&downstream.headers, self.pipeline.key_format(), believed);
         for name in names_that(headers, |id, name| ctx.replaces(id, name) || !kept.has(id, name)) {
@@ -48,7 +48,7 @@ impl Gateway {
         let arrival = Arrival { peer: &peer_text, believed, is_tls: is_tls(session), version };
         let authority = authority_of(downstream).unwrap_or_default().as_bytes();
         self.write_ours(&downstream.headers, authority, ctx, &arrival, headers);
-        if passage.route().site().tenant.proxy.host_header == HostHeader::Upstream
+        if passage.route.site.tenant.proxy.host_header == HostHeader::Upstream
             && let Some(member) = ctx.member()
         {
             headers.insert(http::header::HOST, member.host.clone());

@@ -25,7 +25,7 @@ impl LibraryProxy {
             return Ok(());
         }
         session.as_mut().enable_retry_buffering();
-        let longest = BODY_READ_TIME_MAX.min(passage(ctx)?.route().site().tenant.proxy.timeouts.read);
+        let longest = BODY_READ_TIME_MAX.min(passage(ctx)?.route.site.tenant.proxy.timeouts.read);
         while !session.is_body_done() && next_piece(session, longest).await?.is_some() {
             self.check_overdue(ctx, false)?;
         }

@@ -82,7 +82,8 @@ impl<R: AnswerRules> Driver<'_, R> {
         }
         // One piece each way at a time: a body that never has to wait would keep everybody else waiting. The request's last
         // bytes leave no room that anything waits for.
-        if has_downloaded || (has_uploaded && !self.is_sent()) {
+        let is_sent = || self.exchange.upload.is_over() && self.buffers.to_upstream.is_empty();
+        if has_downloaded || (has_uploaded && !is_sent()) {
             context.waker().wake_by_ref();
         }
         if has_uploaded || has_downloaded {
@@ -99,11 +100,6 @@ impl<R: AnswerRules> Driver<'_, R> {
         }
         let (deadline, failure) = self.deadline();
         self.client.timer.poll_until(deadline, context).map(|()| Err(failure))
-    }
-
-    /// True if the whole request was written.
-    fn is_sent(&self) -> bool {
-        self.exchange.upload.is_over() && self.buffers.to_upstream.is_empty()
     }
 
     /// Client to upstream. True if anything was moved.

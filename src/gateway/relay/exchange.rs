@@ -49,9 +49,10 @@ pub(super) struct Buffers {
 #[derive(Default)]
 pub(super) struct Outgoing {
     pub(super) bytes: Vec<u8>,
-    written: usize,
+    /// How many of them were written while the rest waits.
+    pub(super) written: usize,
     /// Room for a whole body, with its frames, if that is held before an upstream is asked.
-    room: Option<HeldRoom>,
+    pub(super) room: Option<HeldRoom>,
 }
 
 #[derive(Debug)]
@@ -85,11 +86,6 @@ impl Outgoing {
         self.bytes.get(self.written..).unwrap_or_default()
     }
 
-    /// True if a part was written, and the rest waits.
-    pub(super) const fn is_begun(&self) -> bool {
-        self.written > 0
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.written >= self.bytes.len()
     }
@@ -107,15 +103,6 @@ impl Outgoing {
         if self.room.is_some() {
             (self.bytes, self.room) = (Vec::new(), None);
         }
-    }
-
-    /// True if a body is held.
-    pub(super) const fn is_held(&self) -> bool {
-        self.room.is_some()
-    }
-
-    fn has_room(&self) -> bool {
-        self.bytes.len() < ROOM_BYTES
     }
 }
 
@@ -162,7 +149,7 @@ impl Exchange {
 
     /// Has the request's body compared with its digest.
     pub(super) fn check_body(&mut self, checked: CheckedBody, buffers: &mut Buffers) {
-        self.upload.must_match(checked.digest);
+        self.upload.digest = Some(Box::new(checked.digest));
         buffers.to_upstream.room = checked.room;
     }
 
@@ -208,7 +195,7 @@ impl Exchange {
     /// Refuses an upload that grows beyond the tenant's limit, and the end of one that is not the body that was signed.
     pub(super) fn check_upload(&mut self) -> Result<(), Failure> {
         self.awaits_continue = false;
-        let too_long = self.body_bytes_max.is_some_and(|most| self.upload.bytes() > most);
+        let too_long = self.body_bytes_max.is_some_and(|most| self.upload.bytes > most);
         if too_long {
             Err(Failure::TooLarge)
         } else if self.upload.is_another() {
@@ -233,7 +220,7 @@ impl Exchange {
             };
             self.take_head(end, buffers, rules)?;
         }
-        let (Some(download), true) = (&mut self.download, buffers.to_client.has_room()) else {
+        let (Some(download), true) = (&mut self.download, buffers.to_client.bytes.len() < ROOM_BYTES) else {
             return Ok(());
         };
         if !download.is_over() && !buffers.incoming.is_empty() {

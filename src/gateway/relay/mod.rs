@@ -23,8 +23,7 @@ use crate::gateway::refusals::End;
 use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::relay::pool::Pool;
-use crate::gateway::relay::rules::Rules;
-use crate::gateway::upstreams::Upstreams;
+use crate::gateway::upstreams::Member;
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
 use crate::http1::fields::Fields;
 use crate::http1::head::{Body, RequestHead};
@@ -36,16 +35,11 @@ use crate::wire::answers::Answer;
 
 /// The relay of one worker.
 pub(super) struct Relay {
-    gateway: Arc<Gateway>,
-    pool: Arc<Pool>,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) pool: Arc<Pool>,
 }
 
 impl Relay {
-    /// The relay of the worker that has this pool.
-    pub(super) const fn new(gateway: Arc<Gateway>, pool: Arc<Pool>) -> Self {
-        Self { gateway, pool }
-    }
-
     /// Forwards a request that has its passage.
     pub(super) async fn forward(
         &self,
@@ -68,8 +62,8 @@ impl Relay {
         }
         let outcome = self.exchange(&mut connection, head, ctx, &mut exchange, &mut buffers).await;
         (ctx.place, ctx.retrying) = (None, None);
-        ctx.body_bytes = exchange.upload.bytes();
-        let has_begun = exchange.download.is_some() || buffers.to_client.is_begun();
+        ctx.body_bytes = exchange.upload.bytes;
+        let has_begun = exchange.download.is_some() || buffers.to_client.written > 0;
         self.pool.give_back(buffers);
         if let Err(failure) = outcome {
             return self.fail(connection, head, ctx, &exchange, failure, has_begun).await;
@@ -81,7 +75,7 @@ impl Relay {
         if exchange.client_goes_on() {
             return Some(connection);
         }
-        ctx.finish();
+        ctx.passage = None;
         connection.close().await;
         None
     }
@@ -99,7 +93,7 @@ impl Relay {
         let is_repeatable = head.body == Body::Length(0)
             && matches!(method_of(connection, head), b"GET" | b"HEAD" | b"OPTIONS");
         let mut now = ctx.begun_at;
-        if buffers.to_upstream.is_held() {
+        if buffers.to_upstream.room.is_some() {
             Box::pin(hold(connection, exchange, buffers, &limits)).await?;
             now = Timer::now();
         }
@@ -109,13 +103,13 @@ impl Relay {
             let held = bytes.len();
             self.gateway.write_request(connection, head, ctx, bytes)?;
             bytes.rotate_left(held);
-            let (rules, mut times) = (Rules { ctx }, ctx.times);
+            let mut times = ctx.times;
             let mut driver = Driver {
                 client: connection,
                 upstream: &mut upstream.stream,
                 exchange,
                 buffers,
-                rules: &rules,
+                rules: &*ctx,
                 limits,
                 times: &mut times,
                 uploaded: upstream.since,
@@ -194,7 +188,7 @@ impl Relay {
             return None;
         };
         if self.answer_alone(&mut connection, head, ctx, &answer, true).await {
-            ctx.finish();
+            ctx.passage = None;
             connection.close().await;
         }
         None
@@ -225,7 +219,7 @@ impl Relay {
         exchange: &Exchange,
         ending: Ending,
     ) {
-        let sent = exchange.download.as_ref().map_or(0, |download| download.bytes());
+        let sent = exchange.download.as_ref().map_or(0, |download| download.bytes);
         self.gateway.note(connection, head, ctx, exchange.status, sent, ending);
     }
 }
@@ -244,7 +238,7 @@ impl Gateway {
         let fields = connection.fields();
         let ended = Ended {
             method: method_of(connection, head),
-            target: connection.head().get(head.target.clone()).unwrap_or_default(),
+            target: connection.head.get(head.target.clone()).unwrap_or_default(),
             protocol: if head.is_http_1_0 { "HTTP/1.0" } else { "HTTP/1.1" },
             authority: "",
             fields: &fields,
@@ -296,15 +290,12 @@ fn limits(ctx: &Context) -> Result<Limits, Failure> {
 }
 
 fn method_of<'a>(connection: &'a Connection, head: &RequestHead) -> &'a [u8] {
-    connection.head().get(head.method.clone()).unwrap_or_default()
+    connection.head.get(head.method.clone()).unwrap_or_default()
 }
 
 /// True if a request may leave by the relay: it can't become another protocol, and all upstreams of its route speak HTTP/1 in
 /// the clear.
 pub(super) fn takes(route: &Route, head: &RequestHead) -> bool {
-    !(head.upgrades && route.upgrades()) && is_plain(route.upstreams())
-}
-
-fn is_plain(upstreams: &Upstreams) -> bool {
-    upstreams.members().iter().all(|member| member.state.upstream.scheme == UpstreamScheme::Http)
+    let is_plain = |member: &Member| member.state.upstream.scheme == UpstreamScheme::Http;
+    !(head.upgrades && route.decision.upgrades) && route.upstreams().members.iter().all(is_plain)
 }

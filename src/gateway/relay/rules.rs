@@ -66,7 +66,7 @@ impl Gateway {
         let arrival = Arrival {
             peer: &connection.peer_text,
             believed,
-            is_tls: connection.is_tls(),
+            is_tls: connection.stream.is_tls(),
             version: if head.is_http_1_0 { "1.0" } else { "1.1" },
         };
         let authority = fields.values(Name::Host).next().unwrap_or_default();
@@ -76,12 +76,7 @@ impl Gateway {
     }
 }
 
-/// The rules for answers to one request.
-pub(super) struct Rules<'a> {
-    pub(super) ctx: &'a Context,
-}
-
-impl AnswerRules for Rules<'_> {
+impl AnswerRules for Context {
     fn write_kept(&self, status: u16, fields: &SpanFields<'_>, options: &Options<'_>, out: &mut Vec<u8>) {
         for span in &**fields.spans {
             let name = fields.head.get(span.name.clone()).unwrap_or_default();
@@ -89,7 +84,7 @@ impl AnswerRules for Rules<'_> {
             // Neither has a body, whatever it says of its length (RFC 9110, section 8.6).
             let is_no_length = span.id == Name::ContentLength && (status < 200 || status == 204);
             let is_replaced = span.id == Name::RequestId && status >= 200;
-            let is_about_pages = self.ctx.cors().is_some() && cors::is_ours(name);
+            let is_about_pages = self.cors().is_some() && cors::is_ours(name);
             let ends_here =
                 is_framing || is_no_length || is_replaced || is_about_pages || is_about_limits(name);
             if !ends_here && !answers::is_of_one_hop(options, span.id, name) {
@@ -102,7 +97,7 @@ impl AnswerRules for Rules<'_> {
         if !fields.has(Name::Date) {
             out.set("Date", get_cached_date().as_bytes());
         }
-        self.ctx.write_forwarded_answer_headers(fields, out);
+        self.write_forwarded_answer_headers(fields, out);
     }
 }
 
@@ -119,7 +114,7 @@ pub(in crate::gateway) fn incoming<'a>(
         authority: authority.map(|host| std::str::from_utf8(host).unwrap_or_default()),
         fields,
         peer: connection.peer.ip(),
-        is_tls: connection.is_tls(),
+        is_tls: connection.stream.is_tls(),
         content: if head.body == Body::Length(0) { Content::Empty } else { Content::Follows },
         dialect: None,
     })

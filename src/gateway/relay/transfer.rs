@@ -15,9 +15,10 @@ pub(super) struct Transfer {
     writes_chunks: bool,
     /// True if a trailer is passed on.
     keeps_trailer: fn(Name, &[u8]) -> bool,
-    bytes: u64,
+    /// How much of the body was taken, in bytes, without its framing.
+    pub(super) bytes: u64,
     /// What it has to hash to, where that is known.
-    digest: Option<Box<BodyDigest>>,
+    pub(super) digest: Option<Box<BodyDigest>>,
 }
 
 /// The rest of a body, as its source frames it.
@@ -44,11 +45,6 @@ impl Transfer {
         Self { source, writes_chunks, keeps_trailer, bytes: 0, digest: None }
     }
 
-    /// Has the body compared with this digest.
-    pub(super) fn must_match(&mut self, digest: BodyDigest) {
-        self.digest = Some(Box::new(digest));
-    }
-
     /// True if the whole body was taken, and is another than its digest says.
     pub(super) fn is_another(&self) -> bool {
         self.is_over() && self.digest.as_ref().is_some_and(|digest| !digest.matches())
@@ -57,11 +53,6 @@ impl Transfer {
     /// True if the whole body was taken.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self.source, Source::Over)
-    }
-
-    /// How much of the body was taken, in bytes, without its framing.
-    pub(super) const fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// How many bytes may be read straight into the destination's buffer; `None` if they need another framing.

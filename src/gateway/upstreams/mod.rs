@@ -28,7 +28,7 @@ const RETRIES_MIN: u64 = 3;
 
 /// Some upstreams that requests are spread over.
 pub(crate) struct Upstreams {
-    members: Vec<Member>,
+    pub(in crate::gateway) members: Vec<Member>,
     balance: Balance,
     /// Members by their turns: each has as many as its weight, spread out.
     turns: Box<[u8]>,
@@ -66,10 +66,6 @@ impl Upstreams {
         let one_more = |retrying| (retrying < most).then_some(retrying + 1);
         let counted = self.retrying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         counted.ok().map(|_| Retrying(Arc::clone(self)))
-    }
-
-    pub(in crate::gateway) fn members(&self) -> &[Member] {
-        &self.members
     }
 
     /// Where to go next: the next address of an upstream that could not be connected to, else the next upstream in turn

@@ -46,7 +46,7 @@ fn group(count: usize) -> Upstreams {
 fn spread(upstreams: &Upstreams, now: u64) -> BTreeMap<u16, u32> {
     let mut counts = BTreeMap::new();
     for _ in 0..300 {
-        let (_, address) = upstreams.choose(&mut Attempt::new(), now).unwrap();
+        let (_, address) = upstreams.choose(&mut Attempt::default(), now).unwrap();
         *counts.entry(address.port()).or_default() += 1;
     }
     counts
@@ -55,33 +55,30 @@ fn spread(upstreams: &Upstreams, now: u64) -> BTreeMap<u16, u32> {
 #[test]
 fn a_request_tries_each_upstream_once() {
     let upstreams = group(3);
-    let mut attempt = Attempt::new();
+    let mut attempt = Attempt::default();
     let mut ports: Vec<u16> =
         std::iter::from_fn(|| upstreams.choose(&mut attempt, 0).map(|(_, to)| to.port())).collect();
     ports.sort_unstable();
-    assert_eq!(
-        (ports, attempt.count(), upstreams.has_another(attempt)),
-        (vec![9_000, 9_001, 9_002], 3, false)
-    );
+    assert_eq!((ports, attempt.tries, upstreams.has_another(attempt)), (vec![9_000, 9_001, 9_002], 3, false));
 }
 
 #[test]
 fn every_address_of_every_upstream_has_its_turn_and_is_tried_before_the_next_upstream() {
     let upstreams = group(2);
-    for (at, member) in upstreams.members().iter().enumerate() {
+    for (at, member) in upstreams.members.iter().enumerate() {
         leads_to(&member.state, &[1, 2].map(|last| format!("127.0.{at}.{last}:9000")));
     }
     let mut first = BTreeMap::new();
     for _ in 0..100 {
-        let (_, address) = upstreams.choose(&mut Attempt::new(), 0).unwrap();
+        let (_, address) = upstreams.choose(&mut Attempt::default(), 0).unwrap();
         *first.entry(address).or_insert(0) += 1;
     }
     assert_eq!(first.values().collect::<Vec<_>>(), [&25; 4], "{first:?}");
-    let mut attempt = Attempt::new();
+    let mut attempt = Attempt::default();
     let tried: Vec<_> =
         std::iter::from_fn(|| upstreams.choose(&mut attempt, 0).map(|(_, to)| to.ip())).collect();
     let distinct: std::collections::BTreeSet<_> = tried.iter().collect();
-    assert_eq!((tried.len(), distinct.len(), attempt.count()), (4, 4, 2), "{tried:?}");
+    assert_eq!((tried.len(), distinct.len(), attempt.tries), (4, 4, 2), "{tried:?}");
 }
 
 /// Gives an upstream these addresses.
@@ -93,12 +90,12 @@ fn leads_to(state: &UpstreamState, addresses: &[String]) {
 #[test]
 fn an_address_that_could_not_be_reached_is_asked_last_and_by_one_request_when_its_time_is_over() {
     let upstreams = group(1);
-    let state = &upstreams.members()[0].state;
+    let state = &upstreams.members[0].state;
     leads_to(state, &["127.0.0.1:1".to_owned(), "127.0.0.2:2".to_owned()]);
     let dead = "127.0.0.2:2".parse().unwrap();
     let longest = Duration::from_secs(5);
     let head_start = |now| {
-        let mut attempt = Attempt::new();
+        let mut attempt = Attempt::default();
         let (_, address) = upstreams.choose(&mut attempt, now).unwrap();
         (address.port(), state.connect_time(attempt, longest) < longest)
     };
@@ -110,27 +107,27 @@ fn an_address_that_could_not_be_reached_is_asked_last_and_by_one_request_when_it
     state.reached(dead, false, 0);
     assert_eq!(spread(&upstreams, EJECT_MICROS - 1), BTreeMap::from([(1, 300)]));
     assert_eq!(head_start(0), (1, false), "there is no better one");
-    let mut attempt = Attempt::new();
+    let mut attempt = Attempt::default();
     let ports: Vec<u16> =
         std::iter::from_fn(|| upstreams.choose(&mut attempt, 0).map(|(_, to)| to.port())).collect();
-    assert_eq!((ports, attempt.count()), (vec![1, 2], 1), "another address is no retry");
+    assert_eq!((ports, attempt.tries), (vec![1, 2], 1), "another address is no retry");
     assert_eq!(spread(&upstreams, EJECT_MICROS)[&2], 1, "one request tries it again");
     state.reached(dead, true, EJECT_MICROS);
     assert_eq!(spread(&upstreams, EJECT_MICROS), BTreeMap::from([(1, 150), (2, 150)]));
     for dead in [dead, "127.0.0.1:1".parse().unwrap()] {
         state.reached(dead, false, 0);
     }
-    assert!(upstreams.choose(&mut Attempt::new(), 0).is_some(), "both are asked all the same");
+    assert!(upstreams.choose(&mut Attempt::default(), 0).is_some(), "both are asked all the same");
 }
 
 #[test]
 fn an_address_is_tried_once_and_each_other_one_too_whatever_is_looked_up_meanwhile() {
     let upstreams = group(1);
-    let state = &upstreams.members()[0].state;
+    let state = &upstreams.members[0].state;
     let addresses = |ports: &[u16]| ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>();
     for found in [&[2, 1][..], &[3, 2, 1], &[1, 3, 2], &[3, 1, 2], &[1]] {
         leads_to(state, &addresses(&[1, 2]));
-        let mut attempt = Attempt::new();
+        let mut attempt = Attempt::default();
         let mut next = || upstreams.choose(&mut attempt, 0).map(|(_, to)| to.port());
         let first = next().unwrap();
         leads_to(state, &addresses(found));
@@ -147,7 +144,7 @@ fn an_address_is_tried_once_and_each_other_one_too_whatever_is_looked_up_meanwhi
 #[test]
 fn addresses_outlive_look_ups_that_fail_and_not_a_minute_of_answers_that_the_name_is_gone() {
     let upstreams = group(1);
-    let member = &upstreams.members()[0].state;
+    let member = &upstreams.members[0].state;
     let state = UpstreamState::new(
         Upstream::parse("a.test:80").unwrap(),
         member.health.clone(),
@@ -175,7 +172,7 @@ fn addresses_outlive_look_ups_that_fail_and_not_a_minute_of_answers_that_the_nam
 #[test]
 fn failures_in_a_row_take_an_upstream_out_for_a_while_and_a_success_between_them_does_not() {
     let upstreams = group(2);
-    let sick = &upstreams.members()[0].state;
+    let sick = &upstreams.members[0].state;
     assert!(!sick.failed(0) && !sick.failed(0));
     sick.succeeded();
     assert!(!sick.failed(0) && !sick.failed(0));
@@ -188,7 +185,7 @@ fn failures_in_a_row_take_an_upstream_out_for_a_while_and_a_success_between_them
 #[test]
 fn an_upstream_whose_checks_fail_gets_nothing_unless_all_do() {
     let upstreams = group(2);
-    let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members()[at].state));
+    let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members[at].state));
     assert!(one.checked(false, 0) && !one.checked(false, 0));
     assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_001, 300)]));
     other.checked(false, 0);
@@ -202,7 +199,7 @@ fn weights_are_kept_exactly_and_turns_are_spread_out() {
     let upstreams = group_of(&[2, 6, 4], Balance::RoundRobin, None);
     assert_eq!(*upstreams.turns, [1, 2, 0, 1, 2, 1]);
     assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_000, 50), (9_001, 150), (9_002, 100)]));
-    upstreams.members()[1].state.checked(false, 0);
+    upstreams.members[1].state.checked(false, 0);
     let left = spread(&upstreams, 0);
     assert_eq!(left.values().sum::<u32>(), 300);
     assert!(left.len() == 2 && left[&9_002] > left[&9_000], "{left:?}");
@@ -211,7 +208,7 @@ fn weights_are_kept_exactly_and_turns_are_spread_out() {
 #[test]
 fn a_recovered_upstream_gets_a_tenth_of_its_share_at_first_and_more_with_time() {
     let upstreams = group_of(&[1, 1], Balance::RoundRobin, Some(1_000));
-    let one = &upstreams.members()[0].state;
+    let one = &upstreams.members[0].state;
     let share = |now| spread(&upstreams, now).get(&9_000).copied().unwrap_or_default();
     assert_eq!(share(5), 150, "it was never away");
     one.checked(false, 5);
@@ -224,14 +221,14 @@ fn a_recovered_upstream_gets_a_tenth_of_its_share_at_first_and_more_with_time() 
     let back = 2_000 + EJECT_MICROS;
     assert!((5..=30).contains(&share(back)), "{}", share(back));
     // Alone it has to take everything.
-    upstreams.members()[1].state.checked(false, back);
+    upstreams.members[1].state.checked(false, back);
     assert_eq!(share(back), 300);
 }
 
 #[tokio::test]
 async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
     let upstreams = group_of(&[1, 1], Balance::LeastRequest, None);
-    let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members()[at].state));
+    let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members[at].state));
     let mut places = vec![one.enter(Duration::ZERO).await.unwrap()];
     assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_001, 300)]));
     for _ in 0..50 {
@@ -239,7 +236,7 @@ async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
     }
     assert!(other.enter(Duration::ZERO).await.is_none(), "it is full");
     let in_turn = group_of(&[1, 1], Balance::RoundRobin, None);
-    let full = Arc::clone(&in_turn.members()[1].state);
+    let full = Arc::clone(&in_turn.members[1].state);
     for _ in 0..50 {
         places.push(full.enter(Duration::ZERO).await.unwrap());
     }
@@ -251,7 +248,7 @@ async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
 #[tokio::test(start_paused = true)]
 async fn as_many_as_allowed_wait_for_a_place_and_one_more_does_not() {
     let upstreams = group(1);
-    let state = Arc::clone(&upstreams.members()[0].state);
+    let state = Arc::clone(&upstreams.members[0].state);
     let mut places = Vec::new();
     for _ in 0..50 {
         places.push(state.enter(Duration::ZERO).await.unwrap());
@@ -273,7 +270,7 @@ async fn as_many_as_allowed_wait_for_a_place_and_one_more_does_not() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_under_way_count_under_other_rules_and_those_that_wait_get_the_new_room() {
-    let before = Arc::clone(&group(1).members()[0].state);
+    let before = Arc::clone(&group(1).members[0].state);
     let mut places = Vec::new();
     for _ in 0..50 {
         places.push(before.enter(Duration::ZERO).await.unwrap());
@@ -310,7 +307,7 @@ async fn retries_stay_below_a_tenth_of_the_requests_under_way() {
     drop(few);
     let mut places = Vec::new();
     for _ in 0..50 {
-        places.push(upstreams.members()[0].state.enter(Duration::ZERO).await.unwrap());
+        places.push(upstreams.members[0].state.enter(Duration::ZERO).await.unwrap());
     }
     assert_eq!(std::iter::from_fn(|| upstreams.retry()).take(100).collect::<Vec<_>>().len(), 5);
 }
