@@ -18,7 +18,7 @@ use crate::ports::clock::Clock;
 use crate::serve::clients::ClientRules;
 use crate::serve::turns::Turns;
 use crate::serve::whole::{WholeAnswers, WholeService};
-use crate::serve::worker::{Gates, Worker, adopt, bound};
+use crate::serve::worker::{Gates, adopt, bound, take_connections};
 use crate::serve::{Door, HttpShell, Limits};
 use crate::supervision::keep_going;
 use crate::telemetry::metrics::Metrics;
@@ -153,7 +153,7 @@ impl Process {
         service: impl WholeService,
         listening: Listening<'_>,
     ) -> Result<(), StartError> {
-        let service = Arc::new(WholeAnswers::new(service, Arc::clone(&self.clock)));
+        let service = Arc::new(WholeAnswers { service, clock: Arc::clone(&self.clock) });
         self.open(|| Arc::clone(&service), listening)
     }
 
@@ -189,7 +189,7 @@ impl Process {
             let shell = HttpShell::new(door(), tls.clone(), clock, limits.clone(), turns);
             let Lifecycle { serving, stopping, .. } = &self.lifecycle;
             let gates = Gates { serving: serving.subscribe(), stopping: stopping.subscribe() };
-            thread.parts.push(Box::pin(Worker::new(sockets, shell, gates).run()));
+            thread.parts.push(Box::pin(take_connections(sockets, shell, gates)));
         }
         Ok(())
     }

@@ -227,7 +227,7 @@ impl Tenants {
         Handle::current().block_on(resolve_new_names(&table));
         for (store, table) in [&self.certificates, &self.authz_certificates].into_iter().zip(certificates) {
             if let (Some(store), Some(table)) = (store, table) {
-                store.replace(table);
+                store.table.store(Arc::new(table));
             }
         }
         self.issuer.store(issuer);
@@ -238,7 +238,7 @@ impl Tenants {
         self.table.load().end_series_of(&former);
         let tenants = changes(&former, &self.table.load());
         let sections_that_wait = self.at_start.sections_that_differ(settings);
-        let kept = reading.kept().iter().map(|(file, problems)| Refused::new(&**file, problems, true));
+        let kept = reading.kept.iter().map(|(file, problems)| Refused::new(&**file, problems, true));
         loaded.refused.extend(kept);
         Ok(Applied { tenants, sections_that_wait, loaded, has_other_certificates: false })
     }

@@ -15,9 +15,9 @@ use crate::gateway::held::HeldRoom;
 use crate::gateway::notes::Notes;
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
-use crate::gateway::site::{Site, VisitorLimit, check_method, denied};
+use crate::gateway::site::{Site, VisitorLimit, denied};
 use crate::gateway::upstreams::Upstreams;
-use crate::http1::fields::{FIELDS_MAX, Fields};
+use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
 use crate::message_signature::Content;
@@ -110,22 +110,6 @@ impl Passage {
 }
 
 impl Gateway {
-    /// Finds the tenant of a request.
-    pub(super) fn site_of<F: Fields>(&self, request: &Incoming<'_, F>) -> Result<Arc<Site>, ErrorCause> {
-        if request.fields.count() > FIELDS_MAX {
-            return Err(ErrorCause::HeadTooLarge); // 431, for HTTP/2; HTTP/1 has been counted before
-        }
-        let authority = request.authority.ok_or(ErrorCause::UnknownHost)?;
-        Ok(Arc::clone(self.table.load().find(authority).ok_or(ErrorCause::UnknownHost)?)) // 404
-    }
-
-    /// Finds the tenant's rule for a request.
-    pub(super) fn decide<F: Fields>(request: &Incoming<'_, F>, site: Arc<Site>) -> Result<Route, ErrorCause> {
-        check_method(request.method)?; // 405
-        let decision = site.decide(request.method, request.path());
-        Ok(Route { site, decision })
-    }
-
     /// Lets a routed request through, or refuses it. A request without a place is not charged.
     pub(super) async fn admit<F: Fields + Sync>(
         &self,

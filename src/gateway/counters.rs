@@ -65,11 +65,6 @@ impl SiteCounters {
         self.series.get().or_else(|| self.begin(&self.series, || self.new_series()))
     }
 
-    /// True if it had a request.
-    pub(super) fn is_used(&self) -> bool {
-        self.series.get().is_some()
-    }
-
     /// There was no room for a request under this limit.
     pub(super) fn overloaded(&self, limit: &str) {
         let known = OVERLOAD_LIMITS.iter().zip(&self.overload).find(|(known, _)| **known == limit);
@@ -162,7 +157,7 @@ impl Routes {
         let kept: HashSet<_> = newer.into_iter().flat_map(Self::all).map(Arc::as_ptr).collect();
         self.all().filter(|series| !kept.contains(&Arc::as_ptr(series))).for_each(|series| series.end());
         if newer.is_none() {
-            self.shared.end();
+            self.shared.others.end();
         }
     }
 

@@ -55,10 +55,10 @@ use crate::gateway::relay::Relay;
 use crate::gateway::relay::pool::Pool;
 use crate::gateway::relay::rules::incoming;
 use crate::gateway::room::Room;
-use crate::gateway::site::Site;
+use crate::gateway::site::{Site, check_method};
 use crate::gateway::table::LiveTable;
 use crate::gateway::upstreams::state::micros;
-use crate::http1::fields::Fields;
+use crate::http1::fields::{FIELDS_MAX, Fields};
 use crate::http1::head::RequestHead;
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
@@ -196,7 +196,11 @@ impl Gateway {
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it.
     fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<Route, End> {
-        let site = self.site_of(request)?;
+        if request.fields.count() > FIELDS_MAX {
+            return Err(ErrorCause::HeadTooLarge.into()); // 431, for HTTP/2; HTTP/1 has been counted before
+        }
+        let authority = request.authority.ok_or(ErrorCause::UnknownHost)?;
+        let site = Arc::clone(self.table.load().find(authority).ok_or(ErrorCause::UnknownHost)?); // 404
         self.route_at(site, request, ctx)
     }
 
@@ -222,8 +226,10 @@ impl Gateway {
             return Err(ErrorCause::Loop.into()); // 508
         }
         let has_cors = site.tenant.cors.is_some();
-        let route = Self::decide(request, site)?;
-        ctx.decision = Some(route.decision);
+        check_method(request.method)?; // 405
+        let decision = site.decide(request.method, request.path());
+        let route = Route { site, decision };
+        ctx.decision = Some(decision);
         let shows = || shows_credential(request.fields, self.pipeline.key_format());
         check_login(&route.site.tenant, route.decision, (request.method, request.path()), shows)?; // 404
         ctx.has_documents = request.dialect.is_none();

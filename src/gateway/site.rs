@@ -135,11 +135,6 @@ impl Site {
         site
     }
 
-    /// The limits of its agents.
-    pub(super) fn quotas(&self) -> &PerTier<Quota> {
-        &self.access(self.tenant.min_tier).quotas
-    }
-
     /// What the tenant's rules say of a request.
     pub(super) fn decide(&self, method: &str, path: &[u8]) -> Decision {
         routing::decide(&self.tenant, method, path)

@@ -72,8 +72,7 @@ impl Table {
     pub(crate) fn show(&self, families: &Families, now: u64) {
         let gauges = [&families.gateway_in_flight, &families.upstreams, &families.upstreams_healthy];
         gauges.iter().for_each(|gauge| gauge.reset());
-        let is_shown =
-            |site: &&Arc<Site>| site.is_watched() || site.counters.is_used() || site.room.taken() > 0;
+        let is_shown = |site: &&Arc<Site>| site.is_watched() || site.requests() > 0 || site.room.taken() > 0;
         for site in self.sites.iter().filter(is_shown) {
             let states = site.own_upstreams();
             let healthy = states.iter().filter(|own| own.state.is_usable(now) && own.state.has_address());

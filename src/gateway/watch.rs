@@ -261,7 +261,7 @@ impl Check {
     /// Succeeds if an address of the upstream is healthy; one is enough. Else it says why not. `None` if it can't be asked.
     async fn ask(&self, connector: &Connector) -> Option<Result<(), String>> {
         let mut outcome = None;
-        for address in self.state.addresses().iter().take(ADDRESSES_MAX) {
+        for address in self.state.addresses.load_full().iter().take(ADDRESSES_MAX) {
             let asked = timeout(self.state.health.timeout, self.ask_at(address.at, connector)).await;
             outcome = match asked {
                 Ok(Ok(None)) => return Some(Ok(())),

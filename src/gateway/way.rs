@@ -25,7 +25,8 @@ impl Gateway {
         let origin = self.origin(request, site);
         let tenant = TenantRules { min_tier: site.tenant.min_tier, credentials: site.tenant.credentials };
         let gateway_url = origin.as_deref();
-        let local = LocalRules { gateway_url, quotas: site.quotas(), tenant: Some(tenant) };
+        let quotas = &site.access(site.tenant.min_tier).quotas;
+        let local = LocalRules { gateway_url, quotas, tenant: Some(tenant) };
         match document {
             Document::KeySet => Some(key_set(site.issuer.as_ref()?.key_set())),
             Document::SignedRequests => {

@@ -55,11 +55,12 @@ const READ_BYTES: usize = 16 * 1024;
 const ROOM_BYTES_MIN: usize = 256;
 
 /// Wakes a connection's task when the service is to end.
-struct Stop {
+pub(crate) struct Stop {
     /// Asked once, so that it knows the task. Asking takes a lock that all connections share.
     wakes: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
     is_asked: bool,
-    shutdown: ShutdownWatch,
+    /// Says when that is.
+    pub(crate) shutdown: ShutdownWatch,
 }
 
 impl Stop {
@@ -72,8 +73,8 @@ impl Stop {
         Self { wakes: Some(wakes), is_asked: false, shutdown: shutdown.clone() }
     }
 
-    /// True if the service is to end.
-    fn is_near(&self) -> bool {
+    /// True if the service is to end: then each answer says that it is the connection's last.
+    pub(crate) fn is_near(&self) -> bool {
         // The first look costs no lock, and nothing changes before the end.
         self.shutdown.has_changed().unwrap_or(true) && *self.shutdown.borrow()
     }
@@ -107,7 +108,7 @@ pub(crate) struct Connection {
     pub(super) spans: Spans,
     /// True if the request's body is read into `ahead`, which that may have made large.
     is_grown: bool,
-    stop: Stop,
+    pub(crate) stop: Stop,
 }
 
 /// The reason why there is no head.
@@ -147,11 +148,6 @@ impl Connection {
     /// The fields of the request's head.
     pub(crate) fn fields(&self) -> SpanFields<'_> {
         SpanFields { head: &self.head, spans: &self.spans }
-    }
-
-    /// True if the service is to end: then each answer says that it is the connection's last.
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stop.is_near()
     }
 
     /// Waits for the next request, which begins within `idle`, and reads its head.
@@ -241,7 +237,7 @@ impl Connection {
             Body::Chunked | Body::ToClose => false,
         };
         let may_not_come = request.body != Body::Length(0) && self.fields().has(Name::Expect);
-        is_small && !may_not_come && !request.closes && !request.upgrades && !self.is_stopping()
+        is_small && !may_not_come && !request.closes && !request.upgrades && !self.stop.is_near()
     }
 
     /// Reads past the body of a refused request. False when it does not come.
@@ -337,15 +333,10 @@ pub(crate) struct Lent {
     peer_text: Box<str>,
     head: Vec<u8>,
     spans: Spans,
-    stop: Stop,
+    pub(crate) stop: Stop,
 }
 
 impl Lent {
-    /// Says when the service is to end.
-    pub(crate) const fn shutdown(&self) -> &ShutdownWatch {
-        &self.stop.shutdown
-    }
-
     /// The connection again, when its request has been read to the end.
     pub(crate) fn take_back(self, stream: Stream) -> Option<Box<Connection>> {
         let (stream, ahead) = Bounded::unwrap(stream)?;

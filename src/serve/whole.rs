@@ -102,15 +102,8 @@ pub(crate) trait WholeService: Send + Sync + 'static {
 
 /// A service as a listener of HTTP/1.
 pub(crate) struct WholeAnswers<S> {
-    service: S,
-    clock: Arc<dyn Clock>,
-}
-
-impl<S> WholeAnswers<S> {
-    /// The listener of this service.
-    pub(crate) fn new(service: S, clock: Arc<dyn Clock>) -> Self {
-        Self { service, clock }
-    }
+    pub(crate) service: S,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// The body of a request, on its way.

@@ -30,12 +30,6 @@ const ACCEPTS_MAX: u64 = 8;
 /// How long accepting pauses when it fails: most often there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-pub(crate) struct Worker<D> {
-    sockets: Vec<Socket>,
-    shell: Arc<HttpShell<D>>,
-    gates: Gates,
-}
-
 /// When a worker takes connections.
 pub(crate) struct Gates {
     /// True once it is to begin; its sockets listen then.
@@ -44,29 +38,27 @@ pub(crate) struct Gates {
     pub(crate) stopping: ShutdownWatch,
 }
 
-impl<D: Door> Worker<D> {
-    /// A worker of a listener, with sockets for each address: see [`bound`] and [`adopt`].
-    pub(crate) fn new(sockets: Vec<Socket>, shell: HttpShell<D>, gates: Gates) -> Self {
-        Self { sockets, shell: Arc::new(shell), gates }
+/// Takes connections on a worker's sockets for each address (see [`bound`] and [`adopt`]) until they are to close.
+/// Connections go on for as long as the runtime does.
+/// Error: a socket can't be used, or taking connections panicked: its clients would wait for ever.
+pub(crate) async fn take_connections<D: Door>(
+    sockets: Vec<Socket>,
+    shell: HttpShell<D>,
+    mut gates: Gates,
+) -> io::Result<()> {
+    if gates.serving.wait_for(|serving| *serving).await.is_err() {
+        // The process ends before it serves.
+        return Ok(());
     }
-
-    /// Takes connections until its sockets are to close. Connections go on for as long as the runtime does.
-    /// Error: a socket can't be used, or taking connections panicked: its clients would wait for ever.
-    pub(crate) async fn run(mut self) -> io::Result<()> {
-        if self.gates.serving.wait_for(|serving| *serving).await.is_err() {
-            // The process ends before it serves.
-            return Ok(());
-        }
-        let mut accepting = JoinSet::new();
-        for socket in self.sockets {
-            let listener = TcpListener::from_std(socket.into())?;
-            accepting.spawn(accept(listener, Arc::clone(&self.shell), self.gates.stopping.clone()));
-        }
-        while let Some(ended) = accepting.join_next().await {
-            ended?;
-        }
-        Ok(())
+    let (shell, mut accepting) = (Arc::new(shell), JoinSet::new());
+    for socket in sockets {
+        let listener = TcpListener::from_std(socket.into())?;
+        accepting.spawn(accept(listener, Arc::clone(&shell), gates.stopping.clone()));
     }
+    while let Some(ended) = accepting.join_next().await {
+        ended?;
+    }
+    Ok(())
 }
 
 /// A socket for each of so many workers, bound and not listening: clients are refused until it listens, and none is reset.
@@ -151,7 +143,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::{net, sync::watch};
 
-    use super::{Door, Gates, HttpShell, ShutdownWatch, UNSENT_BYTES_MAX, Worker, adopt, bound};
+    use super::{Door, Gates, HttpShell, ShutdownWatch, UNSENT_BYTES_MAX, adopt, bound, take_connections};
     use crate::http1::head::RequestHead;
     use crate::ports::simulated::SimulatedClock;
     use crate::serve::connection::Connection;
@@ -170,7 +162,7 @@ mod tests {
             mut connection: Box<Connection>,
             _: RequestHead,
         ) -> Option<Box<Connection>> {
-            let text: &[u8] = if connection.is_stopping() { b"last" } else { b"not the last" };
+            let text: &[u8] = if connection.stop.is_near() { b"last" } else { b"not the last" };
             connection.write(text).await.ok()?;
             connection.close().await;
             None
@@ -200,7 +192,7 @@ mod tests {
         let rounds = Arc::clone(&turns);
         tokio::spawn(async move { rounds.begin_rounds().await });
         let shell = HttpShell::new(Arc::new(Candid), None, clock, limits, turns);
-        Worker::new(vec![socket], shell, Gates { serving, stopping }).run().await.unwrap();
+        take_connections(vec![socket], shell, Gates { serving, stopping }).await.unwrap();
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         for mut client in clients {
             let mut answer = String::new();

@@ -26,7 +26,8 @@ const TENANT_SERIES_MAX: usize = 1_000;
 /// The series of a tenant's routes beyond [`TENANT_SERIES_MAX`].
 pub(crate) struct TenantSeries {
     begun: AtomicUsize,
-    others: RouteSeries,
+    /// They end with the tenant.
+    pub(crate) others: RouteSeries,
 }
 
 /// The series of one route: a list in the order of their first requests, one for each pair of method and status.
@@ -53,11 +54,6 @@ impl TenantSeries {
     /// Of a tenant whose routes have none yet.
     pub(crate) fn new(metrics: &Metrics, tenant: &Arc<str>) -> Self {
         Self { begun: AtomicUsize::new(0), others: RouteSeries::new(metrics, tenant, OTHER, None) }
-    }
-
-    /// The tenant is gone, and its series with it.
-    pub(crate) fn end(&self) {
-        self.others.end();
     }
 
     fn is_full(&self) -> bool {
@@ -319,7 +315,7 @@ mod tests {
         routes[999].observe(b"GET", 200, 0.1);
         assert!(counts(&metrics).contains(&series("GET", "200", "/999", 1)));
         routes[10..].iter().for_each(RouteSeries::end);
-        shared.end();
+        shared.others.end();
         assert_eq!(counts(&metrics), [""; 0]);
     }
 }

@@ -68,18 +68,14 @@ impl Table {
 
 /// The certificates that are in use, for the listeners' TLS.
 pub(crate) struct CertificateStore {
-    table: ArcSwap<Table>,
+    /// The certificates from the next handshake on.
+    pub(crate) table: ArcSwap<Table>,
 }
 
 impl CertificateStore {
     /// Begins with a table.
     pub(crate) fn new(table: Table) -> Self {
         Self { table: ArcSwap::from_pointee(table) }
-    }
-
-    /// Shows the certificates of another table from the next handshake on.
-    pub(crate) fn replace(&self, table: Table) {
-        self.table.store(Arc::new(table));
     }
 }
 
@@ -158,7 +154,7 @@ mod tests {
 
         folder.pair_of("a", &new.cert_pem, &new.key_pem);
         assert_eq!(certificate(&store, Some("a.example")), old.cert_der, "nothing is read on its own");
-        store.replace(load().unwrap());
+        store.table.store(Arc::new(load().unwrap()));
         assert_eq!(certificate(&store, Some("a.example")), new.cert_der);
         assert_eq!(certificate(&store, None), old.cert_der);
     }

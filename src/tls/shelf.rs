@@ -31,7 +31,8 @@ pub(crate) struct Reading<'a> {
     authorities: HashMap<PathBuf, Result<Authorities, Vec<String>>>,
     signing: HashMap<PathBuf, Result<Arc<SigningKeys>, Vec<String>>>,
     agents: HashMap<PathBuf, Result<Arc<Agents>, Vec<String>>>,
-    kept: BTreeMap<String, Vec<String>>,
+    /// The problems of files whose former content is in use, by the file that stands for them.
+    pub(crate) kept: BTreeMap<String, Vec<String>>,
     seen: Seen,
 }
 
@@ -55,11 +56,6 @@ impl<'a> Reading<'a> {
     pub(crate) fn new(former: &'a Shelf, now: UnixSeconds) -> Self {
         let (pairs, authorities, signing, agents, kept, seen) = Default::default();
         Self { former, now, pairs, authorities, signing, agents, kept, seen }
-    }
-
-    /// The problems of files whose former content is in use, by the file that stands for them.
-    pub(crate) const fn kept(&self) -> &BTreeMap<String, Vec<String>> {
-        &self.kept
     }
 
     /// Everything that was asked for and can be used, and how each file was before it was read.
@@ -161,7 +157,7 @@ mod tests {
         }
         reading.authorities(&ca).unwrap();
         let agents = reading.agents(&list).unwrap();
-        assert!(reading.kept().is_empty());
+        assert!(reading.kept.is_empty());
         let (mut shelf, seen) = reading.finish();
         let named =
             ["a.crt", "a.key", "agents", "b.crt", "b.key", "ca.crt"].map(|name| folder.path().join(name));
@@ -179,7 +175,7 @@ mod tests {
             assert_eq!(shown, [old.cert_der.clone(), new.cert_der.clone()]);
             assert_eq!(reading.authorities(&ca).unwrap().certificates[0], old.cert_der);
             assert_eq!(reading.agents(&list).unwrap(), agents);
-            let kept: Vec<&String> = reading.kept().keys().collect();
+            let kept: Vec<&String> = reading.kept.keys().collect();
             let names = ["a.crt", "agents", "ca.crt"];
             assert!(
                 kept.len() == 3 && kept.iter().zip(names).all(|(kept, name)| kept.ends_with(name)),

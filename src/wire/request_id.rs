@@ -27,8 +27,8 @@ impl RequestId {
 /// Makes ids: unique across processes by chance, and within one by counting. They are no secrets.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
-    /// The first half of each id.
-    process: String,
+    /// The first half of each id: a text that no other process has.
+    pub(crate) process: String,
     next: AtomicU64,
 }
 
@@ -45,11 +45,6 @@ impl RequestIds {
         let own = fields.only(Name::RequestId).filter(|id| is_harmless(id));
         let text = own.and_then(|id| std::str::from_utf8(id).ok());
         text.map_or_else(|| self.new_id(), |text| RequestId(text.to_owned()))
-    }
-
-    /// A text that no other process has.
-    pub(crate) fn process(&self) -> &str {
-        &self.process
     }
 
     fn new_id(&self) -> RequestId {

@@ -16,7 +16,6 @@ use crate::gateway::library::faults::{DRAIN_TIME_MAX, invalid_answer};
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
 use crate::gateway::policy::cors;
 use crate::gateway::refusals::End;
-use crate::http1::head::check_framing;
 use crate::http1::name::Name;
 use crate::http1::options::Options;
 use crate::serve::connection::LINGER_BYTES_MAX;
@@ -134,12 +133,6 @@ async fn write(session: &mut Session, answer: Answer) -> pingora::Result<()> {
         session.write_response_body(Some(body.into()), true).await?;
     }
     Ok(())
-}
-
-/// Refuses an answer whose end two readers may find in different places, as the relay's reader does. Of a length beside
-/// chunks the library has left the chunks.
-pub(super) fn check(response: &ResponseHeader) -> Result<(), Box<Error>> {
-    check_framing(&response.headers, response.version == Version::HTTP_10).map_err(invalid_answer)
 }
 
 /// Rewrites an upstream's answer for the client.

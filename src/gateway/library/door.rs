@@ -99,7 +99,7 @@ impl LibraryDoor {
         head: RequestHead,
     ) -> Option<Box<Connection>> {
         let (http, rest) = connection.lend(&head);
-        let served = Pace::keep(self.proxy.process_new_http(http, rest.shutdown())).await;
+        let served = Pace::keep(self.proxy.process_new_http(http, &rest.stop.shutdown)).await;
         let (stream, _settings) = served?.consume();
         rest.take_back(stream)
     }

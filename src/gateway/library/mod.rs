@@ -40,6 +40,7 @@ use crate::gateway::pace::Pace;
 use crate::gateway::refusals::End;
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
 use crate::http1::fields::Fields;
+use crate::http1::head::check_framing;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::timer::Timer;
 use crate::tls::look::unsupported_signature;
@@ -224,7 +225,8 @@ impl ProxyHttp for LibraryProxy {
         take_piece(session, body, is_last, ctx)
     }
 
-    /// A switch to another protocol that nobody asked for is no answer, nor is one that can be read in two ways.
+    /// A switch to another protocol that nobody asked for is no answer, nor is one whose end two readers may find in different
+    /// places.
     async fn upstream_response_filter(
         &self,
         session: &mut Session,
@@ -240,7 +242,8 @@ impl ProxyHttp for LibraryProxy {
         if is_switch && !may_switch {
             return Err(faults::invalid_answer("a switch of protocols that was not asked for"));
         }
-        answering::check(response)
+        // As the relay's reader. Of a length beside chunks the library has left the chunks.
+        check_framing(&response.headers, response.version == Version::HTTP_10).map_err(faults::invalid_answer)
     }
 
     async fn response_filter(

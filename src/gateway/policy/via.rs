@@ -12,7 +12,7 @@ pub(in crate::gateway) struct Via(Box<str>);
 impl Via {
     /// Under the configured name; else one that no other process has.
     pub(in crate::gateway) fn new(configured: Option<Box<str>>, ids: &RequestIds) -> Self {
-        Self(configured.unwrap_or_else(|| format!("tiergate-{}", ids.process()).into()))
+        Self(configured.unwrap_or_else(|| format!("tiergate-{}", ids.process).into()))
     }
 
     /// True if a request has passed a gateway of this name.

@@ -55,7 +55,7 @@ impl Relay {
             && !Options::of(&fields).is_ok_and(|options| options.name(b"expect"));
         let limit = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
         // A client that asks for another protocol may go on in it.
-        let goes_on = !connection.is_stopping() && !head.upgrades;
+        let goes_on = !connection.stop.is_near() && !head.upgrades;
         let mut exchange = Exchange::new(head, is_to_head, expects, goes_on, limit);
         if let Some(checked) = ctx.notes.body.take() {
             exchange.check_body(*checked, &mut buffers);

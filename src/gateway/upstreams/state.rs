@@ -31,7 +31,7 @@ pub(crate) struct UpstreamState {
     /// How it is watched.
     pub(in crate::gateway) health: HealthRules,
     /// Its addresses, all of which the rules allow; empty while its name is not resolved.
-    pub(super) addresses: ArcSwap<Vec<Arc<Address>>>,
+    pub(in crate::gateway) addresses: ArcSwap<Vec<Arc<Address>>>,
     /// The addresses that it may have.
     pub(in crate::gateway) rules: AddressRules,
     /// Why its last look-up gave no address, or not all.
@@ -239,11 +239,6 @@ impl UpstreamState {
         }
         // Boxed: a request that finds room carries none for the wait along.
         Box::pin(self.known.line.wait(self.limits.pending_max, longest, take)).await
-    }
-
-    /// Its addresses as they are now.
-    pub(in crate::gateway) fn addresses(&self) -> Arc<Vec<Arc<Address>>> {
-        self.addresses.load_full()
     }
 
     /// The mark of the connections that requests may share.

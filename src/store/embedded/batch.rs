@@ -104,12 +104,6 @@ impl Batch<'_> {
         Ok(KeyChanged::Done)
     }
 
-    /// Only a write shows if the disk takes one. This one writes the value that is there.
-    fn probe(&mut self) -> Result<(), redb::Error> {
-        self.changed = true;
-        self.tables.set_forgotten_before(self.shared.forgotten_before.load(Ordering::Acquire))
-    }
-
     /// Why the nonce can't be used, if it can't.
     fn refuse(&self, agent: AgentId, claim: &NonceClaim) -> Result<Option<NonceRefused>, redb::Error> {
         let forgotten = self.shared.forgotten(claim);
@@ -137,7 +131,12 @@ impl Step {
             Self::ChangeKey { agent, claim, change, answer } => {
                 answer.value = Some(batch.change_key(*agent, claim, change)?);
             }
-            Self::Probe { answer } => answer.value = Some(batch.probe()?),
+            // Only a write shows if the disk takes one. This one writes the value that is there.
+            Self::Probe { answer } => {
+                batch.changed = true;
+                let value = batch.shared.forgotten_before.load(Ordering::Acquire);
+                answer.value = Some(batch.tables.set_forgotten_before(value)?);
+            }
         }
         Ok(())
     }
