@@ -50,6 +50,9 @@ const WALLET_GAS_MAX: u64 = 2_100_000;
 /// The code of a revert.
 const REVERTED: i64 = 3;
 
+/// The codes of a call that was run and failed: beside a revert's those of Geth and of Nethermind.
+const FAILED: [i64; 3] = [REVERTED, -32_000, -32_015];
+
 /// The node that gave an answer, its block and its results.
 type Answer = (Arc<str>, Date, Vec<Result3>);
 
@@ -125,7 +128,7 @@ impl Source {
             let word = if digest.is_zero() { Ok(Bytes::new()) } else { answers.next() };
             let accepts = match word {
                 // Its code was there to be read: the wallet reverted, or burnt its gas.
-                Err(ReadError::NodeError { .. }) => false,
+                Err(ReadError::NodeError { code, .. }) if FAILED.contains(&code) => false,
                 word => has_code && is_consent(word?.get(..32).unwrap_or_default()),
             };
             Ok(Asked { address, has_code, accepts })

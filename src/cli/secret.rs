@@ -3,14 +3,16 @@
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use zeroize::Zeroizing;
 
-use crate::cli::Failure;
+use crate::cli::{Failure, KEY_UNSURE};
 use crate::domain::api_key::{ApiKeyFormat, KEY_HEX_DIGITS};
 use crate::files::{self, SECRET_BYTES_MAX};
 
@@ -46,8 +48,10 @@ pub(super) fn line(file: &Path, prompt: &str) -> Result<Zeroizing<String>, Failu
 /// A file for an API key that is not made yet, under a name of this process until it holds the key. Without one it goes again.
 pub(super) struct KeyFile {
     path: PathBuf,
+    is_replaced: bool,
     beside: PathBuf,
     file: File,
+    has_key: bool,
 }
 
 impl KeyFile {
@@ -57,29 +61,43 @@ impl KeyFile {
         let failure =
             |why: &dyn fmt::Display| Failure::new(format!("cannot create {}: {why}", path.display()));
         let is_key = || files::text(path, SECRET_BYTES_MAX).is_ok_and(|text| is_api_key(text.trim_end()));
+        if path.as_os_str().as_bytes().ends_with(b"/") {
+            return Err(failure(&"it is a folder"));
+        }
         if path.symlink_metadata().is_ok() && !(is_replaced && is_key()) {
             return Err(failure(&"it exists, and is no API key that may be replaced"));
         }
         // A link leads to the new file too.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let beside = path.with_added_extension(format!("new-{}", process::id()));
+        let beside = path.with_added_extension(format!("new-{:x}", RandomState::new().hash_one(())));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
-        Ok(Self { file: file.map_err(|cause| failure(&cause))?, path, beside })
+        let file = file.map_err(|cause| failure(&cause))?;
+        Ok(Self { path, is_replaced, beside, file, has_key: false })
     }
 
     /// Keeps a key, in place of what was at the path.
     pub(super) fn keep(mut self, key: &str) -> Result<(), Failure> {
         let kept = writeln!(self.file, "{key}").and_then(|()| self.file.sync_all());
-        kept.and_then(|()| fs::rename(&self.beside, &self.path)).map_err(|cause| {
-            let path = self.path.display();
+        let path = self.path.display();
+        kept.map_err(|cause| {
             Failure::new(format!("a key was made and can't be kept in {path}: {cause}")).with_key_unsure()
+        })?;
+        self.has_key = true;
+        let flags = if self.is_replaced { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        let renamed = renameat_with(CWD, &self.beside, CWD, &self.path, flags);
+        renamed.map_err(|cause| {
+            let beside = self.beside.display();
+            Failure::new(format!("the new key is in {beside}, which can't be renamed to {path}: {cause}"))
+                .with_code(KEY_UNSURE)
         })
     }
 }
 
 impl Drop for KeyFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.beside);
+        if !self.has_key {
+            let _ = fs::remove_file(&self.beside);
+        }
     }
 }
 
@@ -89,4 +107,28 @@ fn is_api_key(text: &str) -> bool {
         let is_name = prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
         is_name && !["", "0x", "0X"].contains(&prefix) && ApiKeyFormat::new(prefix).parse(text).is_some()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::KeyFile;
+
+    #[test]
+    fn a_new_key_replaces_no_file_that_came_meanwhile_and_is_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("api.key");
+        let file = KeyFile::create(&path, false).unwrap();
+        let beside = file.beside.clone();
+        fs::write(&path, "another's").unwrap();
+        let failure = file.keep("svc_live_v1_new").unwrap_err();
+        assert!(failure.message.contains(beside.to_str().unwrap()), "{}", failure.message);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "another's");
+        assert_eq!(fs::read_to_string(&beside).unwrap(), "svc_live_v1_new\n");
+        let slash = format!("{}/", folder.path().join("none").display());
+        assert!(
+            KeyFile::create(slash.as_ref(), false).is_err() && KeyFile::create(slash.as_ref(), true).is_err()
+        );
+    }
 }

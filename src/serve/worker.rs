@@ -122,7 +122,11 @@ async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, shutdo
     // Closing the socket resets what waits. More than can wait came later, and must not delay the end.
     let Ok(listener) = listener.into_std() else { return };
     for accepted in 1..=u64::from(BACKLOG.unsigned_abs()) {
-        let Ok((stream, peer)) = listener.accept() else { return };
+        let (stream, peer) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => continue,
+        };
         if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
             serve(stream, peer);
         }

@@ -18,9 +18,12 @@ use crate::http1::fields::Fields;
 /// How much of a body the library keeps for another try, in bytes.
 pub(super) const KEPT_BYTES_MAX: u64 = 64 * 1024;
 
+/// The longest frame of HTTP/2 that clients may send, in bytes.
+const FRAME_BYTES_MAX: u64 = 16 * 1024;
+
 impl LibraryProxy {
     /// Reads a body that is held, before an upstream is asked: none waits in silence for it. The library asks for it later if it
-    /// has kept its end. So the rest of a body of more than [`KEPT_BYTES_MAX`] that announces no length is left to come then.
+    /// has kept its end. So a body that announces no length is left to come then where its end might not be kept.
     pub(super) async fn hold(
         &self,
         session: &mut Session,
@@ -36,6 +39,12 @@ impl LibraryProxy {
             give_leave(session).await?;
         }
         while !session.as_ref().retry_buffer_truncated() {
+            // The library knows the end of a stream with its last frame, and would never ask for one that it could not keep.
+            if length.is_none() && session.is_http2() && ctx.body_bytes > KEPT_BYTES_MAX - FRAME_BYTES_MAX {
+                ctx.body_bytes = 0;
+                ctx.notes.body.iter_mut().for_each(|body| body.restart());
+                break;
+            }
             if length.is_none_or(|length| length.saturating_sub(ctx.body_bytes) <= KEPT_BYTES_MAX) {
                 session.as_mut().enable_retry_buffering();
             }

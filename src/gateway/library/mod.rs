@@ -31,7 +31,7 @@ use pingora::{Error, ErrorSource};
 use crate::gateway::context::Context;
 use crate::gateway::corridor::Passage;
 use crate::gateway::failure::Failure;
-use crate::gateway::library::bodies::take_piece;
+use crate::gateway::library::bodies::{KEPT_BYTES_MAX, take_piece};
 use crate::gateway::library::patient::PatientConnector;
 use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, until_empty_end};
 use crate::gateway::library::uploads::{keep_pace, note_when_dropped};
@@ -134,6 +134,9 @@ impl ProxyHttp for LibraryProxy {
         session: &mut Session,
         ctx: &mut Context,
     ) -> pingora::Result<Box<HttpPeer>> {
+        // An earlier upstream's time is over.
+        ctx.times.asked = None;
+        ctx.pace.iter().for_each(Pace::over);
         let address = self.next_address(ctx).await.map_err(faults::error_of)?;
         let member = ctx.member().ok_or_else(|| faults::error_of(Failure::Internal))?;
         let mut peer = Box::new(member.template.clone());
@@ -154,7 +157,8 @@ impl ProxyHttp for LibraryProxy {
             self.take_small_body(session, ctx).await?;
         }
         ctx.awaits_body = !session.is_body_done();
-        if ctx.awaits_body && may_be_http2 {
+        let is_long = ctx.notes.whole.as_ref().is_some_and(|whole| whole.len() as u64 > KEPT_BYTES_MAX);
+        if may_be_http2 && (ctx.awaits_body || is_long) {
             // The library counts from the head on here, and not from the last byte that was sent.
             let total = faults::passage(ctx)?.route.site.tenant.proxy.timeouts.total;
             peer.options.read_timeout = Some(total.unwrap_or(faults::TRANSFER_TIME_MAX));
@@ -343,7 +347,9 @@ impl ProxyHttp for LibraryProxy {
         ctx.on_drop = None;
         let source = error.map(Error::esource);
         // A request that ended without a fault of its upstream breaks a row of failures.
-        if let (None | Some(ErrorSource::Downstream), Some(member)) = (source, ctx.member()) {
+        if let (None | Some(ErrorSource::Downstream), Some(member), Some(_)) =
+            (source, ctx.member(), ctx.times.asked)
+        {
             member.state.succeeded();
         }
         let request = session.req_header();
