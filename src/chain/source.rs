@@ -50,9 +50,6 @@ const WALLET_GAS_MAX: u64 = 2_100_000;
 /// The code of a revert.
 const REVERTED: i64 = 3;
 
-/// The codes of a call that was run and failed: beside a revert's those of Geth and of Nethermind.
-const FAILED: [i64; 3] = [REVERTED, -32_000, -32_015];
-
 /// The node that gave an answer, its block and its results.
 type Answer = (Arc<str>, Date, Vec<Result3>);
 
@@ -127,8 +124,8 @@ impl Source {
             let has_code = !answers.next::<Bytes>()?.is_empty();
             let word = if digest.is_zero() { Ok(Bytes::new()) } else { answers.next() };
             let accepts = match word {
-                // Its code was there to be read: the wallet reverted, or burnt its gas.
-                Err(ReadError::NodeError { code, .. }) if FAILED.contains(&code) => false,
+                // Its code was there to be read: the wallet reverted, or burnt its gas, which nodes say by many codes.
+                Err(ReadError::NodeError { .. }) => false,
                 word => has_code && is_consent(word?.get(..32).unwrap_or_default()),
             };
             Ok(Asked { address, has_code, accepts })

@@ -134,7 +134,7 @@ async fn nodes_that_run_no_creation_are_asked_by_calls_with_to_and_count_as_heal
             ("0x60", word(consent()[..31].to_vec()), Some((true, false))),
             ("0x60", revert.clone(), Some((true, false))),
             ("0x60", gas.clone(), Some((true, false))),
-            ("0x60", Reply::Error(-32_603, "internal error".to_owned(), None), None),
+            ("0x60", Reply::Error(-32_603, "EVM error OutOfGas".to_owned(), None), Some((true, false))),
             ("0x60", Reply::Result(Value::Null), None),
         ] {
             let node = without_creations(none.clone(), code, answer.clone()).await;
