@@ -35,9 +35,9 @@ pub(crate) struct Tenants {
     at_start: Settings,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
-    /// What requests are routed by.
+    /// Routes requests.
     pub(super) table: Arc<LiveTable>,
-    /// What clients are shown; `None` when no listener speaks TLS.
+    /// The certificates that clients are shown; `None` when no listener speaks TLS.
     pub(super) certificates: Option<Arc<CertificateStore>>,
     /// The certificates of the listener for other gateways; `None` in the clear.
     pub(super) authz_certificates: Option<Arc<CertificateStore>>,

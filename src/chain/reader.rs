@@ -204,7 +204,7 @@ impl ChainReader {
 /// Costs no call while the follower is answered.
 async fn probe(follower: Arc<Follower>, (): ()) -> Result<(), ChainFault> {
     let Follower { agents, contracts, status, .. } = &*follower;
-    // Whoever asks waits for no look at contracts that were found.
+    // Contracts that were found are not looked at again while somebody waits.
     if contracts.found.lock().is_none() {
         contracts.check().await?;
     }

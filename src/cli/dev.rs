@@ -53,7 +53,7 @@ pub(super) struct Dev {
     /// Where the development chain's JSON-RPC listens.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8545")]
     chain: SocketAddr,
-    /// Whose registries stand on the chain: those of the documentation, with a stake vault, or ERC-8004's.
+    /// The registries on the chain: those of the documentation, with a stake vault, or ERC-8004's.
     #[arg(
         long,
         value_parser = ["documented", "erc8004"],

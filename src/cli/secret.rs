@@ -45,7 +45,7 @@ pub(super) fn line(file: &Path, prompt: &str) -> Result<Zeroizing<String>, Failu
     Ok(line)
 }
 
-/// A file for an API key that is not made yet, under a name of this process until it holds the key. Without one it goes again.
+/// A file for an API key that is not made yet, under a name of its own until it holds the key. Without one it goes again.
 pub(super) struct KeyFile {
     path: PathBuf,
     is_replaced: bool,
