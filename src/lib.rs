@@ -36,6 +36,7 @@ mod tls;
 
 pub mod domain;
 mod http1;
+mod http2;
 mod message_signature;
 pub mod os;
 mod sharded;

@@ -60,13 +60,52 @@ const fn is_one_of(mut bytes: &[u8], byte: u8) -> bool {
     false
 }
 
+const FRAGMENT: Problem = "the request target holds a fragment";
+const NO_PATH: Problem = "the request target is not a path";
+const BLANK: Problem = "the request target holds a blank or a control character";
+const QUOTE: Problem = "the request target holds a double quote in its query";
+const LESS: Problem = "the request target holds a less-than sign";
+const GREATER: Problem = "the request target holds a greater-than sign";
+const BACKTICK: Problem = "the request target holds a backtick in its path";
+const NO_TEXT: Problem = "the request target holds bytes that are not UTF-8";
+
+/// All that [`target_problem`] finds.
+pub(crate) const TARGET_PROBLEMS: [Problem; 8] =
+    [FRAGMENT, NO_PATH, BLANK, QUOTE, LESS, GREATER, BACKTICK, NO_TEXT];
+
+/// What keeps the library from making a request of a target that is a path.
+pub(crate) fn target_problem(target: &[u8]) -> Option<Problem> {
+    if !target.starts_with(b"/") && target != b"*" {
+        return Some(NO_PATH);
+    }
+    let mut is_query = false;
+    let byte = target.iter().find_map(|byte| match byte {
+        b'#' => Some(FRAGMENT),
+        ..=b' ' | 0x7f => Some(BLANK),
+        b'"' if is_query => Some(QUOTE),
+        b'<' => Some(LESS),
+        b'>' => Some(GREATER),
+        b'`' if !is_query => Some(BACKTICK),
+        _ => {
+            is_query |= *byte == b'?';
+            None
+        }
+    });
+    byte.or_else(|| std::str::from_utf8(target).is_err().then_some(NO_TEXT))
+}
+
+/// True if a byte may stand in a URL (RFC 3986, section 2), brackets apart.
+pub(crate) fn is_of_urls(byte: u8) -> bool {
+    TARGET.get(usize::from(byte)) == Some(&URL)
+}
+
 /// True if a byte may stand in a token (RFC 9110, section 5.6.2).
-pub(super) fn is_token(byte: u8) -> bool {
+pub(crate) fn is_token(byte: u8) -> bool {
     TOKEN.get(usize::from(byte)).copied().unwrap_or_default()
 }
 
 /// True if a byte may stand in a field's value (RFC 9110, section 5.5).
-pub(super) const fn is_text(byte: u8) -> bool {
+pub(crate) const fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
@@ -104,12 +143,12 @@ impl<'a> Lines<'a> {
         let target = self.range(path, behind_target);
         let rest = match behind_target {
             [b' ', rest @ ..] if !target.is_empty() => rest,
-            [b'#', ..] => return Err("the request target holds a fragment"),
+            [b'#', ..] => return Err(FRAGMENT),
             _ => return Err(problem(behind_target, PARTS, "the request target is empty or has blanks")),
         };
         let is_path = path.starts_with(b"/") || path.starts_with(b"* ");
         if !is_path && self.head.get(method.clone()) != Some(b"CONNECT") {
-            return Err("the request target is not a path");
+            return Err(NO_PATH);
         }
         let (is_http_1_0, rest) = version(rest)?;
         self.rest = end_line(rest, if rest.starts_with(b" ") { PARTS } else { VERSION })?;

@@ -5,12 +5,11 @@
 pub(crate) mod chunked;
 pub(crate) mod fields;
 pub(crate) mod head;
+pub(crate) mod lines;
 pub(crate) mod name;
 pub(crate) mod options;
 pub(crate) mod told;
 pub(crate) mod writing;
-
-mod lines;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,4 +1,4 @@
-//! A connection that shows the HTTP library one request and not a byte more.
+//! A connection that shows the HTTP library one request and not a byte more, or frames of HTTP/2 that it can read.
 //!
 //! The library may stop reading a request elsewhere than we do, or drop what it has read beyond; then the next request
 //! would begin with bytes of this one. Here what belongs to the next request stays on our side.
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::SslDigest;
 use pingora::protocols::{
@@ -20,6 +20,7 @@ use pingora::protocols::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, ReadBuf};
 
 use crate::http1::chunked::{BrokenChunks, Decoder, Piece};
+use crate::http2::frames::Frames;
 
 /// How much is read ahead to learn that a waiting client has gone, in bytes.
 const AHEAD_BYTES_MAX: usize = 1_024;
@@ -33,6 +34,8 @@ pub(super) enum Extent {
     Chunks(Decoder),
     /// Whatever comes: no request follows on this connection.
     Rest,
+    /// The frames of HTTP/2, to the end of the connection.
+    Frames(Frames),
 }
 
 /// The connection during one request.
@@ -62,7 +65,7 @@ impl Bounded {
         match &self.extent {
             Extent::Bytes(left) => *left == 0,
             Extent::Chunks(chunks) => chunks.is_over(),
-            Extent::Rest => false,
+            Extent::Rest | Extent::Frames(_) => false,
         }
     }
 
@@ -76,7 +79,37 @@ impl Bounded {
             Extent::Chunks(chunks) => {
                 follow(chunks, bytes).map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))
             }
-            Extent::Rest => Ok(bytes.len()),
+            Extent::Rest | Extent::Frames(_) => Ok(bytes.len()),
+        }
+    }
+
+    /// Shows frames; a header block when it is whole.
+    fn poll_frames(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Extent::Frames(frames) = &mut self.extent else { return Poll::Ready(Ok(())) };
+        loop {
+            let ready = frames.next(&mut self.ahead).min(buffer.remaining());
+            if ready > 0 {
+                buffer.put_slice(self.ahead.get(..ready).unwrap_or_default());
+                self.ahead.advance(ready);
+                frames.shown(ready);
+                if self.ahead.is_empty() {
+                    // An idle connection holds no memory for it.
+                    self.ahead = BytesMut::new();
+                }
+                return Poll::Ready(Ok(()));
+            }
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+            let came = buffer.filled().get(before..).unwrap_or_default();
+            let is_end = came.is_empty();
+            // Most bytes of bodies need no copy.
+            let ready = if self.ahead.is_empty() { frames.until_headers(came) } else { 0 };
+            self.ahead.extend_from_slice(came.get(ready..).unwrap_or_default());
+            buffer.set_filled(before + ready);
+            frames.shown(ready);
+            if is_end || ready > 0 {
+                return Poll::Ready(Ok(()));
+            }
         }
     }
 
@@ -113,9 +146,12 @@ impl AsyncRead for Bounded {
         if this.is_over() {
             return this.poll_gone(context);
         }
+        if matches!(this.extent, Extent::Frames(_)) {
+            return this.poll_frames(context, buffer);
+        }
         let most = match &this.extent {
             Extent::Bytes(left) => usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.remaining()),
-            Extent::Chunks(_) | Extent::Rest => buffer.remaining(),
+            Extent::Chunks(_) | Extent::Rest | Extent::Frames(_) => buffer.remaining(),
         };
         if !this.ahead.is_empty() {
             let mut shown = this.ahead.split_to(most.min(this.ahead.len()));

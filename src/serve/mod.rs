@@ -21,8 +21,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::Method;
-use pingora::http::RequestHeader;
 use pingora::listeners::tls::Acceptor;
 use pingora::protocols::Stream;
 use pingora::protocols::http::date::get_cached_date;
@@ -35,8 +33,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::domain::client::ClientNet;
+use crate::http1::fields::Problem;
 use crate::http1::head::RequestHead;
+use crate::http1::lines::target_problem;
 use crate::http1::writing::Lines;
+use crate::http2::frames::Frames;
 use crate::ports::clock::Clock;
 use crate::serve::bounded::{Bounded, Extent};
 use crate::serve::clients::{ClientRules, Clients};
@@ -225,7 +226,7 @@ impl<D: Door> HttpShell<D> {
         let mut stream = self.secured(stream, peer).await?;
         let mut ahead = BytesMut::new();
         if D::SPEAKS_HTTP2 && preface::is_http2(&mut stream, &mut ahead, shutdown).await? {
-            let stream = Bounded::new(stream.into_library(peer), ahead, Extent::Rest);
+            let stream = Bounded::new(stream.into_library(peer), ahead, Extent::Frames(Frames::new()));
             self.door.serve_http2(Box::new(stream), turn.clone(), slot, shutdown).await;
             return None;
         }
@@ -233,16 +234,15 @@ impl<D: Door> HttpShell<D> {
         let mut idle = SILENT_TIME_MAX;
         loop {
             match connection.next_request(idle).await {
-                Ok(head) if is_readable(&head, &connection.head) => {
+                Ok(head) => {
+                    if let Some(problem) = unreadable(&head, &connection.head) {
+                        let is_to_head = connection.head.get(head.method) == Some(b"HEAD".as_slice());
+                        self.refuse(connection.stream, peer, &NoHead::Malformed(problem), is_to_head).await;
+                        return None;
+                    }
                     // In a box, so that an idle connection does not hold the memory of a request.
                     connection = Box::pin(self.door.serve_http1(connection, head)).await?;
                     idle = self.limits.idle;
-                }
-                Ok(head) => {
-                    let why = NoHead::Malformed("the request target holds bytes that no URL has");
-                    let is_to_head = connection.head.get(head.method) == Some(b"HEAD".as_slice());
-                    self.refuse(connection.stream, peer, &why, is_to_head).await;
-                    return None;
                 }
                 Err(why) => {
                     self.refuse(connection.stream, peer, &why, false).await;
@@ -292,13 +292,9 @@ impl<D: Door> HttpShell<D> {
     }
 }
 
-/// True if the library can make a request of a target with odd bytes in it.
-pub(crate) fn is_readable(head: &RequestHead, text: &[u8]) -> bool {
-    if !head.has_odd_target {
-        return true;
-    }
-    let target = text.get(head.target.clone()).unwrap_or_default();
-    std::str::from_utf8(target).is_ok() && RequestHeader::build(Method::GET, target, Some(0)).is_ok()
+/// What keeps the library from making a request of a target with odd bytes in it.
+pub(crate) fn unreadable(head: &RequestHead, text: &[u8]) -> Option<Problem> {
+    if head.has_odd_target { target_problem(text.get(head.target.clone())?) } else { None }
 }
 
 /// An answer in HTTP/1.1. `is_last`: the connection is closed behind it.

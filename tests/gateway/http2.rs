@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::rig::behind::Other;
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{
     CALM, DATA, END_HEADERS, END_STREAM, End, Frames, HEADERS, REFUSED, RST_STREAM, WINDOW_UPDATE, block,
@@ -16,7 +17,8 @@ use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::upstream::Then;
 use crate::support::agents::unknown_key;
-use crate::support::wire::Request;
+use crate::support::time::{SOON, until};
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     a_request_of_http_2_reaches_an_upstream_of_http_1,
@@ -28,7 +30,9 @@ pub(crate) const CASES: &[Case] = cases![
     events_arrive_one_by_one_over_http_2,
     an_authority_and_a_host_that_differ_are_not_routed_apart,
     connect_and_trace_are_405_over_http_2,
-    headers_that_http_2_forbids_reach_no_upstream,
+    headers_that_http_2_forbids_reach_no_upstream_and_end_their_stream_alone,
+    targets_that_no_url_has_are_400_over_http_1_and_http_2,
+    a_clients_bytes_end_no_other_clients_requests_behind_a_proxy_that_speaks_http_2,
     a_body_of_another_length_than_announced_is_never_whole,
     ambiguous_paths_of_http_2_are_not_public,
     headers_below_32_kib_pass_and_those_of_32_kib_are_431,
@@ -288,43 +292,47 @@ fn connect_and_trace_are_405_over_http_2(stage: &Stage) {
     site.is_unseen(&path);
 }
 
-fn headers_that_http_2_forbids_reach_no_upstream(stage: &Stage) {
+/// All on one connection, on which another request is under way.
+fn headers_that_http_2_forbids_reach_no_upstream_and_end_their_stream_alone(stage: &Stage) {
     let site = stage.site();
     let malformed = End::Reset(PROTOCOL_ERROR);
-    let broken = End::Closed(Some(PROTOCOL_ERROR));
     let odd: &[(&[(&str, &str)], End)] = &[
-        (&[("X-Upper", "x")], broken),
-        (&[("X-Agent-Id", "1")], broken),
+        (&[("X-Upper", "x")], End::Answered),
+        (&[("X-Agent-Id", "1")], End::Answered),
         (&[("connection", "close")], malformed),
         (&[("keep-alive", "x")], malformed),
         (&[("proxy-connection", "x")], malformed),
         (&[("transfer-encoding", "chunked")], malformed),
         (&[("upgrade", "websocket")], malformed),
         (&[("te", "gzip")], malformed),
-        (&[("", "x")], broken),
-        (&[("x y", "x")], broken),
-        (&[("x:y", "x")], broken),
-        (&[("x\r\nx-agent-id", "1")], broken),
-        (&[("x\0", "x")], broken),
-        (&[("x", "a\r\nx-agent-id: 1")], broken),
-        (&[("x", "a\nb")], broken),
-        (&[("x", "a\rb")], broken),
-        (&[("x", "a\0b")], broken),
+        (&[("", "x")], End::Answered),
+        (&[("x y", "x")], End::Answered),
+        (&[("x:y", "x")], End::Answered),
+        (&[("x\r\nx-agent-id", "1")], End::Answered),
+        (&[("x\0", "x")], End::Answered),
+        (&[("x", "a\r\nx-agent-id: 1")], End::Answered),
+        (&[("x", "a\nb")], End::Answered),
+        (&[("x", "a\rb")], End::Answered),
+        (&[("x", "a\0b")], End::Answered),
         (&[("host", "a"), ("host", "b")], End::Answered),
         (&[("x", " a")], End::Answered),
         (&[("x", "a\t")], End::Answered),
         (&[("x-agent-id", "1 ")], End::Answered),
+        (&[("tiergate-refused", "a")], End::Answered),
         (&[(":path", "/public/other")], malformed),
-        (&[(":agent", "x")], broken),
+        (&[(":agent", "x")], End::Answered),
         (&[("x", "1"), (":method", "GET")], malformed),
         (&[("content-length", "x")], malformed),
         (&[("content-length", "0"), ("content-length", "4")], malformed),
     ];
-    let path = public_path();
-    let ends = |fields: &[(&str, &str)]| {
-        let mut frames = Frames::open(site.gateway.address);
-        frames.headers(fields, true);
-        frames.end()
+    let (path, under_way, next) = (public_path(), public_path(), public_path());
+    let mut frames = Frames::open(site.gateway.address);
+    frames.write(&frame(HEADERS, END_HEADERS, stream(0), &block(&pseudo(&under_way))));
+    let mut at = 0;
+    let mut ends = |fields: &[(&str, &str)]| {
+        at += 1;
+        frames.headers_of(stream(at), fields, true);
+        frames.end_of(stream(at))
     };
     let mut wrong = Vec::new();
     for (fields, end) in odd {
@@ -338,8 +346,65 @@ fn headers_that_http_2_forbids_reach_no_upstream(stage: &Stage) {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     site.is_unseen(&path);
-    assert_eq!(ends(&[pseudo(&path).as_slice(), &[("x-plain", "x")]].concat()), End::Answered);
-    site.upstream.only(&path);
+    assert_eq!(ends(&[pseudo(&next).as_slice(), &[("x-plain", "x")]].concat()), End::Answered);
+    site.upstream.only(&next);
+    frames.data(b"", true);
+    assert_eq!(frames.end(), End::Answered);
+    site.upstream.only(&under_way);
+}
+
+/// Names the byte that no URL has.
+fn targets_that_no_url_has_are_400_over_http_1_and_http_2(stage: &Stage) {
+    let site = stage.site();
+    let path = public_path();
+    for (rest, byte) in [
+        ("?q=#y", "a fragment"),
+        ("#x", "a fragment"),
+        ("?q=\"", "a double quote"),
+        ("<", "a less-than sign"),
+        ("?q=>", "a greater-than sign"),
+        ("`", "a backtick"),
+    ] {
+        let target = format!("{path}{rest}");
+        let mut frames = Frames::open(site.gateway.address);
+        frames.headers(&pseudo(&target), true);
+        assert_eq!(frames.end(), End::Answered);
+        let told: Value = serde_json::from_slice(&frames.body).unwrap();
+        let answer = Request::get(ACME, &target).ask(site.gateway.address);
+        assert_eq!(answer.status, 400, "{target}");
+        assert_eq!(answer.json()["error"], told["error"], "{target}");
+        assert!(told["error"].as_str().unwrap().contains(byte), "{told}");
+    }
+    site.is_unseen(&path);
+}
+
+fn a_clients_bytes_end_no_other_clients_requests_behind_a_proxy_that_speaks_http_2(stage: &Stage) {
+    let site = stage.site();
+    let Some(caddy) = Other::caddy_before(site.gateway.address) else { return };
+    let (path, odd) = (public_path(), public_path());
+    let cue = Cue::new();
+    let awaited = Arc::clone(&cue);
+    let waits = script(move |exchange| {
+        awaited.wait()?;
+        exchange.write(&scripts::answer("200 OK", &[], b""))?;
+        Ok(Then::Goes)
+    });
+    site.upstream.on(&path, waits);
+    std::thread::scope(|threads| {
+        let asked: Vec<_> =
+            (0..20).map(|_| threads.spawn(|| caddy.ask(&Request::get(ACME, &path)))).collect();
+        until("all are under way", SOON, || (site.upstream.seen_at(&path).len() == 20).then_some(()));
+        let mut wire = Wire::open(caddy.address);
+        let target =
+            [format!("GET {odd}?q=").as_bytes(), b"\xff HTTP/1.1\r\nHost: acme.test\r\n\r\n"].concat();
+        wire.send(&target);
+        assert_eq!(wire.answer().status, 400);
+        cue.give();
+        for answer in asked {
+            assert_eq!(answer.join().unwrap().status, 200);
+        }
+    });
+    site.is_unseen(&odd);
 }
 
 fn a_body_of_another_length_than_announced_is_never_whole(stage: &Stage) {
@@ -379,7 +444,6 @@ fn a_body_of_another_length_than_announced_is_never_whole(stage: &Stage) {
 
 fn ambiguous_paths_of_http_2_are_not_public(stage: &Stage) {
     let site = stage.site();
-    let malformed = End::Reset(PROTOCOL_ERROR);
     let (mut wrong, mut words) = (Vec::new(), Vec::new());
     for (pattern, end) in [
         ("/public/../{}", End::Answered),
@@ -388,13 +452,13 @@ fn ambiguous_paths_of_http_2_are_not_public(stage: &Stage) {
         ("/public/..%2f{}", End::Answered),
         ("/public/\\..\\{}", End::Answered),
         ("/public/..;/{}", End::Answered),
-        ("public/{}", malformed),
-        ("http://acme.test/public/{}", malformed),
-        ("/public/{} HTTP/1.1\r\nX-Agent-Id: 1\r\nX: ", malformed),
-        ("/public/{}\0", malformed),
-        ("/public/{} x", malformed),
+        ("public/{}", End::Answered),
+        ("http://acme.test/public/{}", End::Answered),
+        ("/public/{} HTTP/1.1\r\nX-Agent-Id: 1\r\nX: ", End::Answered),
+        ("/public/{}\0", End::Answered),
+        ("/public/{} x", End::Answered),
         ("*", End::Answered),
-        ("", malformed),
+        ("", End::Reset(PROTOCOL_ERROR)),
     ] {
         let word = unique();
         let mut frames = Frames::open(site.gateway.address);

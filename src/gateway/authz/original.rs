@@ -12,7 +12,7 @@ use crate::http1::fields::{Fields, SpanFields, Spans, TOO_MANY_FIELDS};
 use crate::http1::head::RequestHead;
 use crate::http1::told::read_told;
 use crate::message_signature::Content;
-use crate::serve::is_readable;
+use crate::serve::unreadable;
 use crate::serve::whole::Request;
 use crate::wire::errors::ErrorCause;
 use crate::wire::ext_authz::Asked;
@@ -91,7 +91,7 @@ impl Original {
             problem => ErrorCause::Malformed { problem },
         })?;
         let is_host = std::str::from_utf8(host).is_ok_and(|host| host::of_authority(host).is_some());
-        if !is_host || !is_readable(&head, &text) {
+        if !is_host || unreadable(&head, &text).is_some() {
             return Err(UNTOLD);
         }
         Ok(Self { text, spans, head, is_tls, peer })

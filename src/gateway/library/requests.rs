@@ -17,6 +17,7 @@ use crate::gateway::library::faults::error_of;
 use crate::gateway::observe::{Ended, Ending};
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
+use crate::http2;
 use crate::message_signature::Content;
 use crate::wire::errors::ErrorCause;
 
@@ -37,16 +38,19 @@ pub(super) fn incoming(session: &mut Session) -> Option<Incoming<'_, HeaderMap>>
     })
 }
 
-/// Refuses blanks around the values of HTTP/2, where they are malformed (RFC 9113, section 8.2.1).
+/// Refuses what is malformed in HTTP/2: also blanks around values (RFC 9113, section 8.2.1).
 pub(super) fn check_values(request: &RequestHeader) -> Result<(), ErrorCause> {
+    if request.version != Version::HTTP_2 {
+        return Ok(());
+    }
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let mut values = request.headers.values().map(HeaderValue::as_bytes);
-    if request.version == Version::HTTP_2
-        && values.any(|value| is_blank(value.first()) || is_blank(value.last()))
-    {
-        return Err(ErrorCause::Malformed { problem: "a header's value begins or ends with a blank" });
+    let has_blank = values.any(|value| is_blank(value.first()) || is_blank(value.last()));
+    let blank = has_blank.then_some("a header's value begins or ends with a blank");
+    match http2::problem(&request.headers).or(blank) {
+        Some(problem) => Err(ErrorCause::Malformed { problem }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Waits for the end of a request of HTTP/2 that announces no byte. The library takes it for whole, whatever comes.

@@ -119,9 +119,33 @@ impl Other {
         let folder = tempfile::tempdir().unwrap();
         let address = free_port(own_ip());
         let arguments = asks.arguments(folder.path(), address, authz, api, change);
+        Some(Self::run((name, asks, program), address, &arguments, folder))
+    }
+
+    /// Caddy in front of a gateway, to which it speaks HTTP/2; none if it is not installed.
+    pub(crate) fn caddy_before(gateway: SocketAddr) -> Option<Self> {
+        let (name, asks, file) = PROGRAMS[1];
+        let Some(program) = installed(file) else {
+            skip(name);
+            return None;
+        };
+        let (folder, address) = (tempfile::tempdir().unwrap(), free_port(own_ip()));
+        let site = format!("http://{ACME}:{} {{\n\tbind {}", address.port(), address.ip());
+        let text = format!("{{\n\tadmin off\n}}\n{site}\n\treverse_proxy h2c://{gateway}\n}}\n");
+        fs::write(folder.path().join("Caddyfile"), text).unwrap();
+        let arguments = ["run", "--config", "Caddyfile"].map(str::to_owned);
+        Some(Self::run((name, asks, program), address, &arguments, folder))
+    }
+
+    fn run(
+        (name, asks, program): (&'static str, Asks, PathBuf),
+        address: SocketAddr,
+        arguments: &[String],
+        folder: TempDir,
+    ) -> Self {
         // Caddy writes into its home.
         let home = format!("export HOME={}; cd $HOME", folder.path().display());
-        let process = Process::start(&program, &arguments, &folder.path().join("log"), &home);
+        let process = Process::start(&program, arguments, &folder.path().join("log"), &home);
         until(&format!("{name} listens"), SOON, || {
             assert_eq!(process.exit_code(), None, "{}", process.log());
             std::net::TcpStream::connect(address).ok()
@@ -130,7 +154,7 @@ impl Other {
         let is_ready =
             || asks != Asks::Traefik || Request::get(ACME, "/public/ready").ask(address).status != 404;
         until(&format!("{name} has its routes"), SOON, || is_ready().then_some(()));
-        Some(Self { name, asks, address, process, _folder: folder })
+        Self { name, asks, address, process, _folder: folder }
     }
 
     pub(crate) fn traefik(behind: &Behind) -> Option<Self> {

@@ -44,6 +44,8 @@ pub(crate) struct Frames {
     ended: HashMap<u32, End>,
     /// The streams that the gateway has reset.
     reset: HashSet<u32>,
+    /// The bodies of all answers, one after the other.
+    pub(crate) body: Vec<u8>,
     /// True if the gateway has announced the end of the connection, without an error.
     has_goodbye: bool,
 }
@@ -52,7 +54,7 @@ impl Frames {
     pub(crate) fn open(gateway: SocketAddr) -> Self {
         let mut wire = Wire::open(gateway);
         wire.send(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
-        Self { wire, ended: HashMap::new(), reset: HashSet::new(), has_goodbye: false }
+        Self { wire, ended: HashMap::new(), reset: HashSet::new(), body: Vec::new(), has_goodbye: false }
     }
 
     /// Sends a block of headers on stream 1.
@@ -123,6 +125,7 @@ impl Frames {
         let (kind, flags, payload) = (head[3], head[4], self.wire.take(usize::try_from(length).unwrap())?);
         match kind {
             RST_STREAM => drop(self.reset.insert(stream)),
+            DATA => self.body.extend_from_slice(&payload),
             GOAWAY => self.has_goodbye |= payload[4..8] == [0; 4],
             // Behind a goodbye it asks if the client has seen it.
             PING if flags & ACK == 0 => self.write(&frame(PING, ACK, 0, &payload)),

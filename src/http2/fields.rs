@@ -1,0 +1,239 @@
+//! Header blocks (HPACK, RFC 7541) as far as it takes to find what no request may have.
+
+use std::collections::VecDeque;
+
+use crate::http1::fields::Problem;
+use crate::http1::lines::{is_of_urls, is_text, is_token, target_problem};
+use crate::http2::huffman::decode;
+use crate::http2::{AUTHORITY, BLOCK_BYTES_MAX, Broken, METHOD, NAME, PSEUDO, REFUSED, SCHEME, VALUE};
+
+/// The longest table that we allow, and each entry's overhead, in bytes (RFC 7541, sections 4.1 and 4.2).
+const TABLE_BYTES_MAX: usize = 4_096;
+const ENTRY_BYTES: usize = 32;
+
+/// The lengths of the names in the table that all have, from 1 on (RFC 7541, appendix A).
+#[rustfmt::skip]
+const STATIC: [u8; 61] = [
+    10, 7, 7, 5, 5, 7, 7, 7, 7, 7, 7, 7, 7, 7, 14, 15, 15, 13, 6, 27, 3, 5, 13, 13, 19, 16, 16, 14, 16, 13, 12,
+    6, 4, 4, 6, 7, 4, 4, 8, 17, 13, 8, 19, 13, 4, 8, 12, 18, 19, 5, 7, 7, 11, 6, 10, 25, 17, 10, 4, 3, 16,
+];
+
+/// A name, as far as rules about values differ.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Name {
+    Authority,
+    Method,
+    Path,
+    Scheme,
+    Other,
+    Bad(Problem),
+}
+
+/// An entry of the table.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    name: Name,
+    name_bytes: usize,
+    /// With its overhead.
+    bytes: usize,
+    problem: Option<Problem>,
+}
+
+/// The table of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    /// The newest first.
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    /// The text that is looked at.
+    text: Vec<u8>,
+}
+
+impl Table {
+    /// Reads a block; says what is wrong with it. Then `fit` is one for another reader, in whose table entries are of the
+    /// same lengths: what is wrong gets other text, and at its end it says that it is to be refused.
+    pub(super) fn read(
+        &mut self,
+        block: &[u8],
+        is_trailer: bool,
+        fit: &mut Vec<u8>,
+    ) -> Result<Option<Problem>, Broken> {
+        let (mut rest, mut copied, mut found) = (block, block, None);
+        while let Some(first) = rest.first() {
+            let field = rest;
+            let (prefix, is_kept) = match first {
+                0x80.. => {
+                    let entry = self.entry(integer(&mut rest, 7)?)?;
+                    found = found.or(entry.problem).or_else(|| entry.name.misplaced(is_trailer));
+                    continue;
+                }
+                0x40.. => (6, true),
+                0x20.. => {
+                    // A smaller table. What it has no more nobody names.
+                    integer(&mut rest, 5)?;
+                    continue;
+                }
+                _ => (4, false),
+            };
+            let index = integer(&mut rest, prefix)?;
+            let (name, name_bytes) = if index == 0 {
+                string(&mut rest, &mut self.text)?;
+                (Name::of(&self.text), self.text.len())
+            } else {
+                let entry = self.entry(index)?;
+                (entry.name, entry.name_bytes)
+            };
+            let value = rest;
+            string(&mut rest, &mut self.text)?;
+            let problem = name.problem(&self.text);
+            if problem.is_some() {
+                fit.extend_from_slice(until(copied, field));
+                // A name, or a value where it may be empty, is of the same length; without any byte nothing can be.
+                let whole = name_bytes + self.text.len();
+                let length = if matches!(name, Name::Bad(_)) || self.text.is_empty() {
+                    let length = name_bytes.max(1);
+                    fit.push(if is_kept { 0x40 } else { 0 });
+                    fill(fit, b'a', length);
+                    whole.checked_sub(length).ok_or(Broken)?
+                } else {
+                    fit.extend_from_slice(until(field, value));
+                    self.text.len()
+                };
+                fill(fit, if name == Name::Path { b'/' } else { b'a' }, length);
+                copied = rest;
+                if fit.len() > BLOCK_BYTES_MAX {
+                    return Err(Broken); // Names of the table, again and again.
+                }
+            }
+            if is_kept {
+                let bytes = name_bytes + self.text.len() + ENTRY_BYTES;
+                self.entries.push_front(Entry { name, name_bytes, bytes, problem });
+                self.bytes += bytes;
+                while self.bytes > TABLE_BYTES_MAX
+                    && let Some(oldest) = self.entries.pop_back()
+                {
+                    self.bytes -= oldest.bytes;
+                }
+            }
+            found = found.or(problem).or_else(|| name.misplaced(is_trailer));
+        }
+        if let Some(problem) = found {
+            fit.extend_from_slice(copied);
+            // The library resets the stream of a trailer that is one of the connection's.
+            let (name, value) = if is_trailer { ("connection", "") } else { (REFUSED, problem) };
+            fit.push(0);
+            for text in [name, value] {
+                fit.push(u8::try_from(text.len()).unwrap_or_default());
+                fit.extend_from_slice(text.as_bytes());
+            }
+        }
+        Ok(found)
+    }
+
+    fn entry(&self, index: usize) -> Result<Entry, Broken> {
+        let Some(name_bytes) = STATIC.get(index.wrapping_sub(1)) else {
+            return index
+                .checked_sub(STATIC.len() + 1)
+                .and_then(|at| self.entries.get(at))
+                .copied()
+                .ok_or(Broken);
+        };
+        let (name, problem) = match index {
+            1 => (Name::Authority, None),
+            2 | 3 => (Name::Method, None),
+            4 | 5 => (Name::Path, None),
+            6 | 7 => (Name::Scheme, None),
+            8..15 => (Name::Bad(PSEUDO), Some(PSEUDO)),
+            _ => (Name::Other, None),
+        };
+        Ok(Entry { name, name_bytes: usize::from(*name_bytes), bytes: 0, problem })
+    }
+}
+
+impl Name {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b":authority" => Self::Authority,
+            b":method" => Self::Method,
+            b":path" => Self::Path,
+            b":scheme" => Self::Scheme,
+            [b':', ..] => Self::Bad(PSEUDO),
+            [_, ..] if name.iter().all(|byte| is_token(*byte) && !byte.is_ascii_uppercase()) => Self::Other,
+            _ => Self::Bad(NAME),
+        }
+    }
+
+    /// The reason why a trailer has no such name.
+    fn misplaced(self, is_trailer: bool) -> Option<Problem> {
+        (is_trailer && self != Self::Other).then_some(PSEUDO)
+    }
+
+    /// The reason why this name has no such value.
+    fn problem(self, value: &[u8]) -> Option<Problem> {
+        let are = |belongs: fn(u8) -> bool| value.iter().all(|byte| belongs(*byte));
+        let (is_good, problem) = match self {
+            Self::Authority => {
+                (are(|byte| is_of_urls(byte) && !b"@/?".contains(&byte) || b"[]".contains(&byte)), AUTHORITY)
+            }
+            Self::Method => (are(is_token) && !value.is_empty(), METHOD),
+            Self::Path => return target_problem(value),
+            Self::Scheme => (are(is_of_urls), SCHEME),
+            Self::Other => (are(is_text), VALUE),
+            Self::Bad(problem) => (false, problem),
+        };
+        (!is_good).then_some(problem)
+    }
+}
+
+/// The part of a slice that ends where another one, which is its end, begins.
+fn until<'a>(whole: &'a [u8], end: &[u8]) -> &'a [u8] {
+    whole.get(..whole.len() - end.len()).unwrap_or_default()
+}
+
+/// Reads an integer behind the bits of a prefix (RFC 7541, section 5.1).
+fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Broken> {
+    let mut next = || rest.split_off_first().map(|byte| usize::from(*byte)).ok_or(Broken);
+    let most = (1 << prefix) - 1;
+    let mut value = next()? & most;
+    if value < most {
+        return Ok(value);
+    }
+    for shift in [0, 7, 14, 21] {
+        let byte = next()?;
+        value += (byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    Err(Broken)
+}
+
+/// Reads a string (RFC 7541, section 5.2).
+fn string(rest: &mut &[u8], text: &mut Vec<u8>) -> Result<(), Broken> {
+    let is_code = rest.first().is_some_and(|first| *first >= 0x80);
+    let length = integer(rest, 7)?;
+    let raw = rest.split_off(..length).ok_or(Broken)?;
+    text.clear();
+    if is_code {
+        return decode(raw, text);
+    }
+    text.extend_from_slice(raw);
+    Ok(())
+}
+
+/// Writes a string of so many bytes (RFC 7541, sections 5.1 and 5.2).
+fn fill(fit: &mut Vec<u8>, byte: u8, length: usize) {
+    let low = |rest: usize| u8::try_from(rest % 128).unwrap_or_default();
+    if length < 127 {
+        fit.push(low(length));
+    } else {
+        fit.push(127);
+        let mut rest = length - 127;
+        while rest >= 128 {
+            fit.push(low(rest) | 128);
+            rest /= 128;
+        }
+        fit.push(low(rest));
+    }
+    fit.resize(fit.len() + length, byte);
+}
