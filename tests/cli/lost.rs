@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use super::dev::Dev;
 use super::owner::quiet;
-use super::{command, failure, loopback};
+use super::{command, failure};
+use crate::support::process::own_ip;
 
 const UNSURE: &str = "\nthe key may have been changed: `tiergate keys status` says";
 
@@ -30,7 +31,7 @@ enum Fate {
 
 /// A server in front of the development service, which passes other requests on. Returns its URL.
 fn in_front(fate: Fate) -> String {
-    let listener = TcpListener::bind((loopback::own_ip(), 0)).unwrap();
+    let listener = TcpListener::bind((own_ip(), 0)).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         if let Fate::Unsent = fate {

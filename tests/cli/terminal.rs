@@ -5,7 +5,8 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{PROGRAM, command, loopback};
+use super::{PROGRAM, command};
+use crate::support::process::own_ip;
 
 /// A command line in a terminal that has colours.
 pub(super) fn in_terminal(line: &[&str]) -> Command {
@@ -78,7 +79,7 @@ fn there_are_colours_in_a_terminal_alone_and_none_with_no_color() {
 
 #[test]
 fn a_person_is_told_what_a_long_wait_is_for_and_a_script_is_not() {
-    let service = TcpListener::bind((loopback::own_ip(), 0)).unwrap();
+    let service = TcpListener::bind((own_ip(), 0)).unwrap();
     let url = format!("http://{}", service.local_addr().unwrap());
     let args = ["keys", "status", "--agent-id", "1", "--url", &url];
     let script = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -13,7 +13,7 @@ use alloy::primitives::{Address, U256, address};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::composition::{Composition, Service};
+use super::composition::{Composition, Service};
 use crate::support::client::{Answer, Connection};
 use crate::support::metrics::Samples;
 use crate::support::process::{Process, own_ip};

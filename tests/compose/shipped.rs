@@ -6,8 +6,8 @@ use std::process::Command;
 
 use toml::Table;
 
-use crate::composition::Composition;
-use crate::running::{API, GATEWAY, OWNERS, REPLICAS, is_installed, program};
+use super::composition::Composition;
+use super::running::{API, GATEWAY, OWNERS, REPLICAS, is_installed, program};
 
 /// Words of a line of `haproxy.cfg`, for each line that begins with this word.
 fn lines<'a>(config: &'a str, word: &str) -> Vec<Vec<&'a str>> {

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use alloy::primitives::U256;
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
-use crate::redirects::{run, show_the_key_to_no_other_server, snippets};
-use crate::stage::{Stage, signed_elsewhere, typed_data, wallet};
+use super::redirects::{run, show_the_key_to_no_other_server, snippets};
+use super::stage::{Stage, signed_elsewhere, typed_data, wallet};
+use crate::page::browser::Browser;
 use crate::support::chain::Chain;
 use crate::support::service::Service;
 use crate::support::settings::Settings;

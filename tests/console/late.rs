@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::stage::{Stage, wallet};
+use super::stage::{Stage, wallet};
 use crate::support::signing::{ALICE, BOB};
 
 #[test]

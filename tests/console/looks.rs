@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::stage::{Stage, wallet};
+use super::stage::{Stage, wallet};
 use crate::support::signing::BOB;
 
 /// Checks the page as it stands with axe-core, light and wide, then dark on a phone.

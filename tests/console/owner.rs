@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::redirects;
-use crate::stage::{Stage, wallet};
+use super::redirects;
+use super::stage::{Stage, wallet};
 use crate::support::signing::{ALICE, BOB};
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 
-use crate::stage::Stage;
+use super::stage::Stage;
 use crate::support::process::own_ip;
 
 /// The programs for curl, TypeScript and Python, as the page shows them.

@@ -8,7 +8,7 @@ use alloy::primitives::{Address, Bytes, U256, hex};
 use alloy::sol_types::SolCall;
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
+use crate::page::browser::Browser;
 use crate::support::chain::Chain;
 use crate::support::client::{Answer, Connection};
 use crate::support::process::{Process, free_port, own_ip};

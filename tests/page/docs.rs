@@ -1,6 +1,6 @@
 //! The documentation of the API as a page.
 
-use crate::browser::Browser;
+use super::browser::Browser;
 use crate::support::chain::Chain;
 use crate::support::service::Service;
 use crate::support::settings::Settings;

@@ -8,7 +8,7 @@ use alloy::primitives::U256;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::browser::Browser;
+use super::browser::Browser;
 use crate::support::chain::Chain;
 use crate::support::client::{Answer, Connection};
 use crate::support::process::{Process, free_port, own_ip};

@@ -11,12 +11,12 @@ use std::thread;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
-use crate::gateway::catches_hangup;
+use super::gateway::catches_hangup;
+use super::upstreams::{Upstreams, answer};
 use crate::support::client::Connection;
 use crate::support::metrics::Samples;
 use crate::support::process::{Process, free_port, free_ports, own_ip};
 use crate::support::time::{SOON, Stopwatch, until};
-use crate::upstreams::{Upstreams, answer};
 
 /// How many reloads there are at least. `TG_RELOADS` is another number.
 const RELOADS: usize = 60;

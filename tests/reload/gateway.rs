@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tempfile::TempDir;
 
+use super::tables::Tables;
 use crate::support::client::Connection;
 use crate::support::metrics::Samples;
 use crate::support::process::{Process, free_port, free_ports, own_ip};
 use crate::support::time::{SOON, until};
-use crate::tables::Tables;
 
 /// A running gateway, and which version of its tenants may be in force.
 pub(crate) struct Gateway {

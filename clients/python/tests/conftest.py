@@ -18,7 +18,7 @@ from eth_account.signers.local import LocalAccount
 
 from tiergate import Tiergate
 
-#: See tests/clients.rs, which starts all that. Without it the tests fail.
+#: See tests/clients/mod.rs, which starts all that. Without it the tests fail.
 FACTS: dict[str, Any] = json.loads(os.environ["TEST_SERVICE"])
 API: str = FACTS["api"]
 GATEWAY: str = FACTS["gateway"]

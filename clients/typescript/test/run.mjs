@@ -1,6 +1,6 @@
 // Runs the tests as a user of the package would: packs it, installs it into an empty folder without network, compiles the
 // tests and the examples of the README against it, and runs them with Node. viem, ethers, Express and Hono come from
-// tools/. TEST_SERVICE describes the service: see tests/clients.rs.
+// tools/. TEST_SERVICE describes the service: see tests/clients/mod.rs.
 
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";

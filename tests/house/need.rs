@@ -1,7 +1,5 @@
 //! A machine that lacks something is told so before anything is built: `scripts/need`, which every make target asks first.
 
-#![expect(clippy::unwrap_used, reason = "what a test does not find where it should be is its failure")]
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;

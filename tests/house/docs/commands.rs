@@ -12,8 +12,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::read;
 use super::tables::{rows, spans};
-use super::{loopback, read};
+use crate::loopback;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tiergate");
 

@@ -1,27 +1,5 @@
 //! The API is what its description says: Schemathesis makes requests of `/openapi.json`, right ones and wrong ones, and
 //! judges each answer.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what a test does not find where it should be is its failure"
-)]
-
-#[path = "support"]
-#[expect(dead_code, reason = "shared with the contract's cases, which need more of it")]
-mod support {
-    pub(crate) mod chain;
-    pub(crate) mod client;
-    pub(crate) mod metrics;
-    pub(crate) mod process;
-    pub(crate) mod secrets;
-    pub(crate) mod seed;
-    pub(crate) mod service;
-    pub(crate) mod settings;
-    pub(crate) mod signing;
-    pub(crate) mod skip;
-    pub(crate) mod time;
-    pub(crate) mod wire;
-}
 
 use std::fs;
 use std::path::Path;

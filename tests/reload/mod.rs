@@ -1,29 +1,9 @@
 //! Tenants are exchanged under load. The real program reads them again and again, while clients that never reconnect ask.
 //! Each answer must come from tenants that were in force while its request was under way.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what a test does not find where it should be is its failure"
-)]
 
-#[path = "reload/breakages.rs"]
 mod breakages;
-#[path = "reload/gateway.rs"]
 mod gateway;
-#[path = "support"]
-#[expect(dead_code, reason = "shared with the contract's cases, which need more of it")]
-mod support {
-    pub(crate) mod client;
-    pub(crate) mod metrics;
-    pub(crate) mod process;
-    pub(crate) mod secrets;
-    pub(crate) mod stop;
-    pub(crate) mod time;
-    pub(crate) mod wire;
-}
-#[path = "reload/tables.rs"]
 mod tables;
-#[path = "reload/upstreams.rs"]
 mod upstreams;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,12 +13,12 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use http::Request;
 
-use crate::gateway::Gateway;
+use self::gateway::Gateway;
+use self::tables::{HOSTS, Part, UPSTREAMS, answering, host};
+use self::upstreams::{Upstreams, answer};
 use crate::support::client::Connection;
 use crate::support::stop::Stop;
 use crate::support::time::{SOON, until};
-use crate::tables::{HOSTS, Part, UPSTREAMS, answering, host};
-use crate::upstreams::{Upstreams, answer};
 
 /// How often the tenants are exchanged.
 const RELOADS: usize = 150;

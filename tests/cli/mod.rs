@@ -1,35 +1,24 @@
 //! The command line as a newcomer types it: what it prints works as printed, and what goes wrong is one sentence.
 
-#![expect(clippy::unwrap_used, reason = "what a test does not find where it should be is its failure")]
-
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 
 #[cfg(feature = "dev-chain")]
-#[path = "cli/dev.rs"]
 mod dev;
-#[path = "cli/files.rs"]
 mod files;
-#[path = "cli/keystore.rs"]
 mod keystore;
-#[path = "support/loopback.rs"]
-mod loopback;
 #[cfg(feature = "dev-chain")]
-#[path = "cli/lost.rs"]
 mod lost;
 #[cfg(feature = "dev-chain")]
-#[path = "cli/own_types.rs"]
 mod own_types;
 #[cfg(feature = "dev-chain")]
-#[path = "cli/owner.rs"]
 mod owner;
-#[path = "cli/request.rs"]
 mod request;
-#[path = "cli/terminal.rs"]
 mod terminal;
 #[cfg(feature = "dev-chain")]
-#[path = "cli/wallet.rs"]
 mod wallet;
+
+use crate::support::process::own_ip;
 
 /// An identity registry.
 const REGISTRY: &str = "0x5FbDB2315678afecb367f032d93F642f64180aa3";
@@ -71,7 +60,7 @@ fn failure(output: &Output, code: i32) -> String {
 
 /// An address that nobody else uses.
 fn free_address() -> String {
-    TcpListener::bind((loopback::own_ip(), 0)).unwrap().local_addr().unwrap().to_string()
+    TcpListener::bind((own_ip(), 0)).unwrap().local_addr().unwrap().to_string()
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! The pages do not lie: their commands run and print what they say, their links lead somewhere, and their tables are
 //! those of the program. Neither do the files under `deploy`.
 
-#![expect(clippy::unwrap_used, reason = "what a test does not find where it should be is its failure")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,25 +8,13 @@ use std::process::{Command, Output};
 use crate::skip::skip;
 
 #[cfg(feature = "dev-chain")]
-#[path = "docs/commands.rs"]
 mod commands;
-#[path = "docs/deploy.rs"]
 mod deploy;
 #[cfg(feature = "dev-chain")]
-#[path = "docs/integrate.rs"]
 mod integrate;
-#[path = "docs/links.rs"]
 mod links;
-#[cfg(feature = "dev-chain")]
-#[path = "support/loopback.rs"]
-mod loopback;
-#[path = "docs/packaging.rs"]
 mod packaging;
-#[path = "docs/simulated_api.rs"]
 mod simulated_api;
-#[path = "support/skip.rs"]
-mod skip;
-#[path = "docs/tables.rs"]
 mod tables;
 
 /// A file of the repository, by its path from the root.

@@ -1,25 +1,4 @@
 //! The client libraries do what their tests say, against the real service with a chain and a gateway.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what a test does not find where it should be is its failure"
-)]
-
-#[path = "support"]
-#[expect(dead_code, reason = "shared with the contract's cases, which need more of it")]
-mod support {
-    pub(crate) mod chain;
-    pub(crate) mod client;
-    pub(crate) mod metrics;
-    pub(crate) mod process;
-    pub(crate) mod secrets;
-    pub(crate) mod service;
-    pub(crate) mod settings;
-    pub(crate) mod signing;
-    pub(crate) mod skip;
-    pub(crate) mod time;
-    pub(crate) mod wire;
-}
 
 use std::fs;
 use std::net::SocketAddr;

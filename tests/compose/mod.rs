@@ -1,30 +1,8 @@
 //! `conf/compose` as it is shipped, without containers: the same files, with every service on a loopback address of its
 //! own in place of its name, and a real balancer, a real Redis and two replicas behind them. Its chain is the program's
 //! own development chain.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what a test does not find where it should be is its failure"
-)]
-
-#[path = "support"]
-#[expect(dead_code, reason = "shared with the contract's cases, which need more of it")]
-mod support {
-    pub(crate) mod client;
-    pub(crate) mod metrics;
-    pub(crate) mod process;
-    pub(crate) mod secrets;
-    pub(crate) mod signing;
-    pub(crate) mod skip;
-    pub(crate) mod stop;
-    pub(crate) mod time;
-    pub(crate) mod wire;
-}
-#[path = "compose/composition.rs"]
 mod composition;
-#[path = "compose/running.rs"]
 mod running;
-#[path = "compose/shipped.rs"]
 mod shipped;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::running::{API, Client, FAILURES_PER_MINUTE, GATEWAY, Load, OWNERS, REPLICAS, Running};
+use self::running::{API, Client, FAILURES_PER_MINUTE, GATEWAY, Load, OWNERS, REPLICAS, Running};
 use crate::support::stop::Stop;
 use crate::support::time::{SOON, Stopwatch, until};
 

@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
-use super::skip::skip;
-use super::{loopback, root};
+use super::root;
+use crate::loopback;
+use crate::skip::skip;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tiergate");
 

@@ -1,0 +1,8 @@
+//! The owner's page, in a real Chromium with a wallet that really signs, in front of `tiergate-dev`.
+mod elsewhere;
+mod late;
+mod looks;
+mod owner;
+mod redirects;
+mod stage;
+mod trouble;
