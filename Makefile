@@ -58,6 +58,7 @@ test-here: ## Run the tests whose servers are installed, and name all others at 
 
 # A release lacks nothing.
 test-all: export TG_REQUIRE_SERVERS = 1
+test-all: export TG_WHOLE = 1
 test-all: test ## Before a release: all tests again in release, and again without the development chain, as it ships
 	$(test) --release -- --include-ignored
 	scripts/run-tests

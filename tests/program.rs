@@ -16,5 +16,6 @@ mod support {
     pub(crate) mod secrets;
     pub(crate) mod stop;
     pub(crate) mod time;
+    pub(crate) mod whole;
     pub(crate) mod wire;
 }

@@ -19,12 +19,13 @@ use self::upstreams::{Upstreams, answer};
 use crate::support::client::Connection;
 use crate::support::stop::Stop;
 use crate::support::time::{SOON, until};
+use crate::support::whole::times;
 
-/// How often the tenants are exchanged.
-const RELOADS: usize = 150;
+/// How often the tenants are exchanged, at each change and before a release.
+const RELOADS: [usize; 2] = [50, 150];
 
 /// How often all tenants are lost.
-const LOSSES: usize = 30;
+const LOSSES: [usize; 2] = [10, 30];
 
 /// How many connections of HTTP/1.1 ask all the time.
 const CONNECTIONS: usize = 8;
@@ -71,7 +72,7 @@ impl<'a> Question<'a> {
 
 #[test]
 fn reloads_under_load_mislead_no_request_and_drop_none() {
-    under_load(RELOADS, |gateway, admin, _| gateway.reload(admin), |refused| refused == 0);
+    under_load(times(RELOADS), |gateway, admin, _| gateway.reload(admin), |refused| refused == 0);
 }
 
 #[test]
@@ -79,7 +80,7 @@ fn a_folder_of_tenants_that_comes_and_goes_under_load_drops_nothing() {
     let lose = |gateway: &Gateway, admin: &mut Connection, turn: usize| {
         gateway.lose_tenants(admin, turn.is_multiple_of(2));
     };
-    under_load(LOSSES, lose, |refused| refused >= LOSSES);
+    under_load(times(LOSSES), lose, |refused| refused >= times(LOSSES));
 }
 
 /// Does something so many times while clients ask, each time after some more answers. Checks how many reloads were refused.

@@ -20,5 +20,6 @@ pub(crate) mod skip;
 pub(crate) mod stop;
 pub(crate) mod tier_sources;
 pub(crate) mod time;
+pub(crate) mod whole;
 pub(crate) mod wire;
 pub(crate) mod world;
