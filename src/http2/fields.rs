@@ -63,8 +63,7 @@ impl Table {
             let field = rest;
             let (prefix, is_kept) = match first {
                 0x80.. => {
-                    let entry = self.entry(integer(&mut rest, 7)?)?;
-                    found = found.or(entry.problem).or_else(|| entry.name.misplaced(is_trailer));
+                    found = found.or(self.entry(integer(&mut rest, 7)?)?.problem);
                     continue;
                 }
                 0x40.. => (6, true),
@@ -115,7 +114,7 @@ impl Table {
                     self.bytes -= oldest.bytes;
                 }
             }
-            found = found.or(problem).or_else(|| name.misplaced(is_trailer));
+            found = found.or(problem);
         }
         if let Some(problem) = found {
             fit.extend_from_slice(copied);
@@ -161,11 +160,6 @@ impl Name {
             [_, ..] if name.iter().all(|byte| is_token(*byte) && !byte.is_ascii_uppercase()) => Self::Other,
             _ => Self::Bad(NAME),
         }
-    }
-
-    /// The reason why a trailer has no such name.
-    fn misplaced(self, is_trailer: bool) -> Option<Problem> {
-        (is_trailer && self != Self::Other).then_some(PSEUDO)
     }
 
     /// The reason why this name has no such value.
