@@ -265,6 +265,56 @@ mod tests {
     }
 
     #[test]
+    fn a_credential_of_ours_is_shown_once_in_one_header_and_others_are_none() {
+        let (good, other) = (key("a"), key("b"));
+        let bearer = |text: &str| format!("Bearer {text}");
+        let mut unproven: Vec<Vec<(&str, String)>> = vec![vec![]];
+        for [one, two] in [[&good, &good], [&good, &other], [&other, &good]] {
+            unproven.push(vec![("x-api-key", one.clone()), ("x-api-key", two.clone())]);
+            unproven.push(vec![("authorization", bearer(one)), ("authorization", bearer(two))]);
+            unproven.push(vec![("authorization", bearer(one)), ("x-api-key", two.clone())]);
+            unproven.push(vec![("x-api-key", format!("{one}, {two}"))]);
+            unproven.push(vec![("authorization", format!("{},{}", bearer(one), bearer(two)))]);
+        }
+        for foreign in
+            ["Bearer sk-abc", "Basic eDp5", "Digest username=\"x\"", "Bearer", "Bearer SVC_LIVE_V1_a", ""]
+        {
+            let foreign = foreign.to_owned();
+            unproven.push(vec![("authorization", foreign.clone()), ("x-api-key", foreign.clone())]);
+            unproven.push(vec![("authorization", foreign.clone()), ("authorization", bearer(&good))]);
+            unproven.push(vec![("authorization", bearer(&good)), ("authorization", foreign.clone())]);
+            unproven.push(vec![("x-api-key", foreign.clone()), ("x-api-key", good.clone())]);
+            unproven.push(vec![("authorization", format!("{foreign}, {}", bearer(&good)))]);
+            unproven.push(vec![("x-api-key", format!("{foreign}, {good}"))]);
+        }
+        for text in
+            [good.clone(), format!("Basic {good}"), format!("Token {good}"), format!("Bearer {good},")]
+        {
+            unproven.push(vec![("authorization", text)]);
+        }
+        let signed = ["x-agent-id", "x-agent-signature", "x-agent-nonce", "x-agent-timestamp"];
+        for name in signed {
+            let whole = signed.into_iter().chain([name]).map(|name| (name, "1".to_owned()));
+            unproven.extend([whole.clone().collect(), whole.rev().collect::<Vec<_>>()]);
+        }
+        for lines in unproven {
+            let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            assert!(matches!(read(&lines), Err((401, ErrorCause::Unproven { .. }))), "{lines:?}");
+        }
+        for (name, value) in [("x-api-key", good.clone()), ("authorization", bearer("svc_live_v1_x"))] {
+            for part in &signed[1..] {
+                for lines in [[(name, &*value), (part, "")], [(part, "1"), (name, &value)]] {
+                    let refused = read(&lines).unwrap_err();
+                    assert!(matches!(&refused, (400, ErrorCause::Invalid(it)) if it.field == "credentials"));
+                }
+            }
+        }
+        for foreign in ["Bearer sk-abc", "Basic eDp5", ""] {
+            assert!(read(&[("authorization", foreign), ("x-api-key", &good)]).is_ok(), "{foreign}");
+        }
+    }
+
+    #[test]
     fn a_header_that_shows_a_key_is_known_wherever_the_key_stands() {
         let shows =
             |name: &str, value: &str| shows_key(Name::of(name.as_bytes()), value.as_bytes(), &format());

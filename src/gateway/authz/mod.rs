@@ -247,3 +247,26 @@ impl Door for AuthzDoor {
         grpc::serve(&self.0, stream, turn, slot, shutdown).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Dialect, asked_at};
+
+    #[test]
+    fn a_path_names_a_dialect_and_a_tenant_and_has_a_target_behind_them_for_envoy_alone() {
+        for (path, asked) in [
+            ("/forward/acme", (Dialect::Forward, "acme", "")),
+            ("/nginx/acme", (Dialect::Nginx, "acme", "")),
+            ("/envoy/acme/", (Dialect::Envoy, "acme", "/")),
+            ("/envoy/acme//public/../x", (Dialect::Envoy, "acme", "//public/../x")),
+            ("/forward/%61cme", (Dialect::Forward, "%61cme", "")),
+            ("/envoy//public/x", (Dialect::Envoy, "", "/public/x")),
+        ] {
+            assert_eq!(asked_at(path), Some(asked), "{path}");
+        }
+        let others = "/ /forward /forward/acme/ /forward/acme/x /forward//acme /FORWARD/acme /forwards/acme /nginx \
+                      /nginx/acme/x /envoy /envoy/ /envoy/acme /public/x /livez /metrics /./forward/acme \
+                      forward/acme /forward/acme/../beta /envoy.service.auth.v3.Authorization/Check";
+        assert!(others.split(' ').all(|path| asked_at(path).is_none()), "{others}");
+    }
+}

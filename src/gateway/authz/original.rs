@@ -145,3 +145,6 @@ fn parts_of(url: &[u8]) -> Option<[&[u8]; 3]> {
     let (host, target) = rest.split_at(rest.iter().position(|byte| *byte == b'/')?);
     Some([scheme, host, target])
 }
+
+#[cfg(test)]
+mod tests;
