@@ -49,7 +49,6 @@ mod tier_sources;
 mod tiers;
 mod validation;
 mod verify;
-mod verify_signature;
 mod wallets;
 
 use std::process::ExitCode;
@@ -82,8 +81,6 @@ const TOPICS: &[Topic<World>] = &[
     ("verify", CHAINS, verify::PROFILES),
     ("verify", STORES, verify::KEYS),
     ("verify", ONCE, verify::CASES),
-    ("verify_signature", STORES, verify_signature::NONCES),
-    ("verify_signature", ONCE, verify_signature::CASES),
     ("keys_generate", STORES, keys_generate::CASES),
     ("keys_generate", ONCE, keys_generate::FORMATS),
     ("keys_rotate", STORES, keys_rotate::CASES),
@@ -118,8 +115,7 @@ const TOPICS: &[Topic<World>] = &[
     ("replicas", &[Kind::Redis], replicas::CASES),
 ];
 
-const ALONE: &[Topic<World>] =
-    &[("limits", STORES, limits::FLOODS), ("strangers", STORES, strangers::FLOODS)];
+const ALONE: &[Topic<World>] = &[("strangers", STORES, strangers::FLOODS)];
 
 fn main() -> ExitCode {
     harness::run(World::new, TOPICS, ALONE, &[])

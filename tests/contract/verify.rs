@@ -1,4 +1,5 @@
-//! `POST /verify`: the verification result field by field, and the key's scope.
+//! `POST /verify` and `/verify/signature`: the verification result field by field, and the key's scope. Which credentials count is in the
+//! table of `gateway/doors.rs`.
 
 use std::net::{TcpListener, TcpStream};
 
@@ -6,37 +7,28 @@ use alloy::primitives::{I256, U256};
 use serde_json::{Value, json};
 
 use crate::support::agents::{THRESHOLDS, unknown_key};
+use crate::support::client::{Connection, request_bytes, with};
 use crate::support::harness::{Case, cases};
 use crate::support::process::own_ip;
 use crate::support::signing::{ALICE, BOB, DEPLOYER};
 use crate::support::time::unix_seconds;
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case<World>] = cases![
-    an_agent_without_stake_is_403_with_what_it_lacks,
-    unknown_fields_are_ignored,
-    urls_of_owners_and_applications_are_never_fetched,
-];
+pub(crate) const CASES: &[Case<World>] = cases![urls_of_owners_and_applications_are_never_fetched];
 
 /// About what the chain says of an agent.
 pub(crate) const PROFILES: &[Case<World>] = cases![
     a_fresh_agent_has_every_field_with_zeros_and_nulls,
     a_profile_shows_what_every_registry_says,
-    a_negative_score_has_its_sign_and_a_fractional_average,
-    a_total_beyond_64_bits_keeps_every_digit,
-    only_the_latest_validation_is_shown,
     texts_from_the_chain_come_through_as_they_are,
 ];
 
 /// About keys and what is kept with them.
 pub(crate) const KEYS: &[Case<World>] = cases![
-    the_agent_defaults_to_the_owner_of_the_key,
-    naming_the_keys_own_agent_is_fine_in_any_spelling,
-    an_unknown_key_is_401,
-    a_key_of_another_agent_is_401,
-    an_invalid_key_of_an_agent_without_stake_is_401_not_403,
-    the_mismatch_is_true_only_when_both_sides_are_known_and_differ,
+    a_key_counts_for_its_own_agent_in_any_spelling_and_for_no_other,
     rotating_replaces_the_declared_endpoint,
+    the_result_of_a_signature_is_that_of_a_key,
+    a_thousand_identical_signatures_at_once_are_admitted_once,
 ];
 
 fn a_fresh_agent_has_every_field_with_zeros_and_nulls(world: &World) {
@@ -68,23 +60,25 @@ fn a_fresh_agent_has_every_field_with_zeros_and_nulls(world: &World) {
 
 fn a_profile_shows_what_every_registry_says(world: &World) {
     let (service, chain, agent) = (world.service(), world.chain(), world.agent(3));
+    let key = agent.generate(service);
     chain.stake(agent.id, U256::from(1));
-    for score in [5, 4] {
+    for score in [-4, 1, -2, 0] {
         chain.feedback(agent.id, I256::unchecked_from(score));
     }
+    chain.validate(DEPLOYER, agent.id, false, "");
     chain.validate(BOB, agent.id, true, "ipfs://evidence");
     let harbour = chain.organization("Harbour");
     let market = chain.organization("Night Market");
     chain.set_verified(harbour, true);
     chain.join(harbour, agent.id);
     chain.join(market, agent.id);
-    let body = service.verify(&agent.generate(service)).success(200);
+    let body = service.verify(&key).success(200);
     assert_eq!(body["owner"], json!(agent.owner.address.to_checksum(None)));
     assert_eq!(body["trustTier"], json!(3));
     assert_eq!(body["stakedAmount"], json!("100000000000000000000001"));
-    assert_eq!(body["reputation"], json!({ "totalScore": "9", "feedbackCount": 2, "averageRating": 4.5 }));
+    assert_eq!(body["reputation"], json!({ "totalScore": "-5", "feedbackCount": 4, "averageRating": -1.25 }));
     let validation = json!({
-        "count": 1,
+        "count": 2,
         "latestPassed": true,
         "latestEvidence": "ipfs://evidence",
         "latestValidator": "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC",
@@ -95,41 +89,12 @@ fn a_profile_shows_what_every_registry_says(world: &World) {
         { "orgId": market.to_string(), "name": "Night Market", "verified": false },
     ]);
     assert_eq!(body["organizations"], organizations);
-}
-
-fn a_negative_score_has_its_sign_and_a_fractional_average(world: &World) {
-    let (service, agent) = (world.service(), world.agent(3));
-    for score in [-4, 1, -2, 0] {
-        world.chain().feedback(agent.id, I256::unchecked_from(score));
-    }
-    let body = service.verify(&agent.generate(service)).success(200);
-    let expected = json!({ "totalScore": "-5", "feedbackCount": 4, "averageRating": -1.25 });
-    assert_eq!(body["reputation"], expected);
-}
-
-fn a_total_beyond_64_bits_keeps_every_digit(world: &World) {
-    let (service, agent) = (world.service(), world.agent(3));
-    world.chain().feedback(agent.id, I256::MIN);
-    let body = service.verify(&agent.generate(service)).success(200);
-    assert_eq!(
-        body["reputation"]["totalScore"],
-        json!("-57896044618658097711785492504343953926634992332820282019728792003956564819968")
-    );
-    assert!(body["reputation"]["averageRating"].as_f64().unwrap() < -5.7e76);
-}
-
-fn only_the_latest_validation_is_shown(world: &World) {
-    let (service, agent) = (world.service(), world.agent(3));
-    world.chain().validate(BOB, agent.id, true, "first");
-    world.chain().validate(DEPLOYER, agent.id, false, "");
-    let body = service.verify(&agent.generate(service)).success(200);
-    let expected = json!({
-        "count": 2,
-        "latestPassed": false,
-        "latestEvidence": "",
-        "latestValidator": "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
-    });
-    assert_eq!(body["validation"], expected);
+    // A total beyond 64 bits keeps every digit.
+    let other = world.agent(3);
+    chain.feedback(other.id, I256::MIN);
+    let reputation = service.verify_signature(&other.signed()).success(200)["reputation"].clone();
+    assert_eq!(reputation["totalScore"], json!(I256::MIN.to_string()));
+    assert!(reputation["averageRating"].as_f64().unwrap() < -5.7e76);
 }
 
 fn texts_from_the_chain_come_through_as_they_are(world: &World) {
@@ -147,89 +112,24 @@ fn texts_from_the_chain_come_through_as_they_are(world: &World) {
     assert_eq!(body["organizations"][0]["name"], json!(text));
 }
 
-fn the_agent_defaults_to_the_owner_of_the_key(world: &World) {
-    let (service, agent) = (world.service(), world.agent(3));
-    let key = agent.generate(service);
-    for body in [json!({ "apiKey": key }), json!({ "apiKey": key, "agentId": null })] {
-        assert_eq!(service.post("/verify", &body).success(200)["agentId"], json!(agent.text()));
-    }
-}
-
-fn naming_the_keys_own_agent_is_fine_in_any_spelling(world: &World) {
-    let (service, agent) = (world.service(), world.agent(3));
-    let key = agent.generate(service);
-    for zeros in ["", "0", "00"] {
-        let named = format!("{zeros}{}", agent.id);
-        let answer = service.post("/verify", &json!({ "apiKey": key, "agentId": named }));
-        assert_eq!(answer.success(200)["agentId"], json!(agent.text()), "the canonical form");
-    }
-}
-
-fn an_unknown_key_is_401(world: &World) {
-    let service = world.service();
-    let key = unknown_key(1);
-    service.verify(&key).is_error(401, "INVALID_API_KEY", json!({ "agentId": null }));
-    let named = service.post("/verify", &json!({ "apiKey": key, "agentId": "007" }));
-    named.is_error(401, "INVALID_API_KEY", json!({ "agentId": "7" }));
-}
-
-fn a_key_of_another_agent_is_401(world: &World) {
+fn a_key_counts_for_its_own_agent_in_any_spelling_and_for_no_other(world: &World) {
     let (service, agent, other) = (world.service(), world.agent(3), world.agent(3));
     let key = agent.generate(service);
+    let ask = |key: &str, named: Value| service.post("/verify", &json!({ "apiKey": key, "agentId": named }));
+    for named in
+        [Value::Null, json!(agent.text()), json!(format!("0{}", agent.id)), json!(format!("00{}", agent.id))]
+    {
+        assert_eq!(ask(&key, named).success(200)["agentId"], json!(agent.text()), "the canonical form");
+    }
+    // Also where its agent would be refused for want of stake.
+    let unstaked = world.agent(0).generate(service);
     for named in [other.text(), "0".to_owned(), U256::MAX.to_string()] {
-        let answer = service.post("/verify", &json!({ "apiKey": key, "agentId": named }));
-        answer.is_error(401, "INVALID_API_KEY", json!({ "agentId": named }));
+        for key in [&key, &unstaked, &unknown_key(1)] {
+            let details = json!({ "agentId": named });
+            ask(key, json!(named)).is_error(401, "INVALID_API_KEY", details);
+        }
     }
-    assert_eq!(service.verify(&key).allowance(), (166, 165), "nothing of the budget was spent");
-}
-
-fn an_agent_without_stake_is_403_with_what_it_lacks(world: &World) {
-    let (service, agent) = (world.service(), world.agent(0));
-    let key = agent.generate(service);
-    let details = json!({
-        "agentId": agent.text(),
-        "currentTier": 0,
-        "requiredTier": 1,
-        "requiredStake": "1000000000000000000000",
-    });
-    service.verify(&key).is_error(403, "TIER_BLOCKED", details);
-}
-
-fn an_invalid_key_of_an_agent_without_stake_is_401_not_403(world: &World) {
-    let (service, agent, other) = (world.service(), world.agent(0), world.agent(0));
-    let key = agent.generate(service);
-    let named = service.post("/verify", &json!({ "apiKey": key, "agentId": other.text() }));
-    named.is_error(401, "INVALID_API_KEY", json!({ "agentId": other.text() }));
-}
-
-fn the_mismatch_is_true_only_when_both_sides_are_known_and_differ(world: &World) {
-    let (service, agent, undeclared) = (world.service(), world.agent(4), world.agent(4));
-    let key = agent.generate_for(service, "https://App.Example/hook?x=1");
-    let mismatch = |key: &str, origin: Value| {
-        let body = json!({ "apiKey": key, "origin": origin });
-        service.post("/verify", &body).success(200)["endpointMismatch"].as_bool().unwrap()
-    };
-    for same in [
-        Value::Null,
-        json!("https://app.example"),
-        json!("https://app.example:443/elsewhere#x"),
-        json!("HTTPS://APP.EXAMPLE"),
-    ] {
-        assert!(!mismatch(&key, same.clone()), "{same}");
-    }
-    for other in [
-        "http://app.example",
-        "https://app.example:8443",
-        "https://sub.app.example",
-        "https://app.example.evil.example",
-        "https://app.example.",
-        "http://127.0.0.1",
-    ] {
-        assert!(mismatch(&key, json!(other)), "{other}");
-    }
-    let undeclared = undeclared.generate(service);
-    assert!(!mismatch(&undeclared, json!("https://anywhere.example")), "nothing was declared");
-    assert!(!mismatch(&undeclared, Value::Null));
+    assert_eq!(service.verify(&key).allowance(), (166, 161), "nothing more of the budget was spent");
 }
 
 fn rotating_replaces_the_declared_endpoint(world: &World) {
@@ -249,10 +149,38 @@ fn rotating_replaces_the_declared_endpoint(world: &World) {
     assert_eq!(mismatches(undeclared["apiKey"].as_str().unwrap()), [false, false], "nothing declared now");
 }
 
-fn unknown_fields_are_ignored(world: &World) {
-    let (service, agent) = (world.service(), world.agent(3));
-    let body = json!({ "apiKey": agent.generate(service), "extra": [1, { "agentId": "0" }], "nonce": 7 });
-    assert_eq!(service.post("/verify", &body).success(200)["agentId"], json!(agent.text()));
+fn the_result_of_a_signature_is_that_of_a_key(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    let key = agent.generate_for(service, "https://app.example");
+    let by_key = service.verify(&key).success(200);
+    // Only a key's application has an origin.
+    let answer = service.verify_signature(&with(&agent.signed(), "origin", json!("https://other.example")));
+    let by_signature = answer.success(200);
+    assert_eq!(with(&by_signature, "timestamp", None), with(&by_key, "timestamp", None));
+    assert!(by_signature["timestamp"].is_u64());
+    assert_eq!(answer.allowance(), (2_700, 2_698), "one budget for both");
+}
+
+fn a_thousand_identical_signatures_at_once_are_admitted_once(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    let body = agent.signed().to_string();
+    let bytes = request_bytes(service.api, "POST", "/verify/signature", &[], Some(body.as_bytes()));
+    // Each connection is given five of them at once.
+    let mut connections: Vec<Connection> = (0..200).map(|_| service.connect()).collect();
+    std::thread::scope(|scope| {
+        for part in connections.chunks_mut(50) {
+            scope
+                .spawn(|| part.iter_mut().for_each(|connection| connection.write(&bytes.repeat(5)).unwrap()));
+        }
+    });
+    let answers =
+        connections.iter_mut().flat_map(|connection| [(); 5].map(|()| connection.read(false).unwrap()));
+    let (admitted, refused): (Vec<_>, Vec<_>) = answers.partition(|answer| answer.status == 200);
+    assert_eq!(admitted.len(), 1);
+    for answer in refused {
+        answer.error(400, "REPLAY_DETECTED");
+    }
+    assert_eq!(service.verify_signature(&agent.signed()).allowance(), (2_700, 2_698), "one was charged");
 }
 
 fn urls_of_owners_and_applications_are_never_fetched(world: &World) {

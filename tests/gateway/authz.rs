@@ -3,7 +3,6 @@
 
 use http::Method;
 
-use crate::authz_parity::{direct, refused_alike};
 use crate::rig::authz::{Asked, DIALECTS, Dialect, SERVICE, Told, decision};
 use crate::rig::case::{Case, cases};
 use crate::rig::checks::Check;
@@ -14,13 +13,10 @@ use crate::support::client::Answer;
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
-    each_method_means_the_same,
     a_part_that_is_missing_repeated_or_malformed_is_refused,
     a_target_that_our_gateway_refuses_is_refused,
-    a_whole_url_from_nginx_stands_alone_and_is_one,
     nothing_is_smuggled_through_a_check,
     headers_of_another_dialect_and_of_clients_are_not_taken,
-    the_query_of_a_call_is_ignored_and_that_of_a_request_meets_no_rule,
     a_path_that_names_no_dialect_or_tenant_lets_nobody_pass,
     http_1_0_is_answered_and_closed,
     many_calls_come_on_one_connection,
@@ -71,126 +67,58 @@ fn is_untold(asked: &Asked, dialect: Dialect, bytes: &[u8]) {
     assert_eq!(said.error(), (400, "VALIDATION_ERROR".to_owned()), "{}", String::from_utf8_lossy(bytes));
 }
 
-fn each_method_means_the_same(stage: &Stage) {
-    let asked = stage.asked();
-    for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PURGE"] {
-        let told = Told::new(method, ACME, &public_path());
-        assert_eq!(direct(asked, &told).status, 200, "{method}");
-        for dialect in DIALECTS {
-            asked.ask(dialect, &told).passes();
-        }
-        // A rule that names methods.
-        let read = Told::new(method, ACME, "/read/x");
-        let passes = matches!(method, "GET" | "HEAD");
-        for dialect in DIALECTS.into_iter().filter(|dialect| method != "HEAD" || *dialect != Dialect::Envoy) {
-            let said = asked.ask(dialect, &read);
-            assert_eq!(said.passes, passes, "{dialect:?} {method}");
-            assert!(passes || said.error().0 == 401, "{said:?}");
-        }
-        for lower in [method.to_ascii_lowercase(), format!("{}x", &method[..1])] {
-            let refused = refused_alike(asked, &Told::new(&lower, ACME, &public_path()));
-            assert_eq!(refused.status, 405, "{lower}");
-        }
-    }
-    for method in ["CONNECT", "TRACE", "connect", "trace"] {
-        assert_eq!(refused_alike(asked, &Told::new(method, ACME, &public_path())).status, 405, "{method}");
-    }
-}
-
+/// How each part may be missing, repeated and malformed is in the tests of the readers of calls.
 fn a_part_that_is_missing_repeated_or_malformed_is_refused(stage: &Stage) {
     let asked = stage.asked();
     assert_eq!(send(asked, &forward(&FORWARD)).status, 200);
     assert_eq!(send(asked, &nginx(&NGINX)).status, 200);
-    for at in 0..FORWARD.len() {
-        let mut missing = FORWARD.to_vec();
-        let part = missing.remove(at);
-        is_untold(asked, Dialect::Forward, &forward(&missing));
-        for other in [part.1, "/agents/x", "PUT", "http", "beta.test", ""] {
-            is_untold(asked, Dialect::Forward, &forward(&[&FORWARD[..], &[(part.0, other)]].concat()));
-            is_untold(asked, Dialect::Forward, &forward(&[&[(part.0, other)], &FORWARD[..]].concat()));
-        }
-    }
-    for at in 1..NGINX.len() {
-        let mut missing = NGINX.to_vec();
-        let part = missing.remove(at);
-        is_untold(asked, Dialect::Nginx, &nginx(&missing));
-        for other in [part.1, "/agents/x", "PUT", ""] {
-            is_untold(asked, Dialect::Nginx, &nginx(&[&NGINX[..], &[(part.0, other)]].concat()));
-        }
-    }
-    for twice in ["X-Forwarded-Proto: http\r\n"; 2] {
-        let text =
-            String::from_utf8(nginx(&NGINX)).unwrap().replace("\r\n\r\n", &format!("\r\n{twice}{twice}\r\n"));
-        is_untold(asked, Dialect::Nginx, text.as_bytes());
-    }
+    let method = ("X-Forwarded-Method", "PUT");
+    is_untold(asked, Dialect::Forward, &forward(&FORWARD[..3]));
+    is_untold(asked, Dialect::Forward, &forward(&[&FORWARD[..], &[method]].concat()));
+    is_untold(
+        asked,
+        Dialect::Forward,
+        &forward(&[&[("X-Forwarded-Host", "user@acme.test")], &FORWARD[..2]].concat()),
+    );
+    is_untold(asked, Dialect::Nginx, &nginx(&NGINX[..2]));
+    is_untold(asked, Dialect::Nginx, &nginx(&[&NGINX[..], &[("X-Original-Method", "PUT")]].concat()));
+    is_untold(
+        asked,
+        Dialect::Nginx,
+        &nginx(&[&NGINX[..], &[("X-Original-URL", "http://acme.test/public/x")]].concat()),
+    );
+    let by_url = |url| nginx(&[("Host", SERVICE), NGINX[1], ("X-Original-URL", url)]);
+    assert_eq!(send(asked, &by_url("https://acme.test:8443/public/x")).status, 200);
+    let closed = decision(Dialect::Nginx, "acme", send(asked, &by_url("http://acme.test/agents/x?/public/")));
+    assert_eq!(closed.error().0, 401);
+    is_untold(asked, Dialect::Nginx, &by_url("http://user@acme.test/public/x"));
 
-    let methods =
-        ["", "G T", "GET\t", "GET,POST", "GET/", "G\"T", "GET:", "G\u{e9}T", "GET /public/x HTTP/1.1"];
-    let hosts = [
-        "",
-        " ",
-        "user@acme.test",
-        "acme.test@evil.test",
-        "acme.test, beta.test",
-        "acme.test/x",
-        "acme.test\\x",
-        "acme.test#x",
-        "acme.test?x",
-        "acme test",
-        "acme.test:x",
-        "acme.test:80:80",
-        "[::1",
-        "\u{e9}.test",
-    ];
-    let schemes = ["", "HTTP", "ftp", "https, http", "https://", "javascript"];
-    let wrong = |name: &'static str, values: &[&'static str]| -> Vec<(&str, &str)> {
-        values.iter().map(|value| (name, *value)).collect()
+    let told = |method: &str, host: &str, scheme: &str| {
+        let told = Told::new(method, host, &public_path()).of_tenant("acme");
+        Told { scheme: scheme.to_owned(), ..told }
     };
-    let all = [
-        wrong("X-Forwarded-Method", &methods[..]),
-        wrong("X-Forwarded-Host", &hosts),
-        wrong("X-Forwarded-Proto", &schemes),
-        wrong("X-Original-Method", &methods),
-        wrong("Host", &hosts[2..]),
-    ];
-    for (name, value) in all.concat() {
-        // A value loses the blanks around it before anybody reads it.
-        let value = if value == "GET\t" { "GE\tT" } else { value };
-        let replaced = |parts: &[(&'static str, &'static str)]| -> Vec<(&str, &str)> {
-            parts.iter().map(|part| if part.0 == name { (name, value) } else { *part }).collect()
-        };
-        if name.starts_with("X-Forwarded") {
-            is_untold(asked, Dialect::Forward, &forward(&replaced(&FORWARD)));
-        } else {
-            let answer = send(asked, &nginx(&replaced(&NGINX)));
-            assert!(answer.status >= 400, "{name}: {value}: {answer:?}");
-        }
-        let told = Told::get(ACME, "/public/x");
-        let told = match name {
-            "X-Forwarded-Method" => Told { method: value.to_owned(), ..told },
-            "X-Forwarded-Host" => Told { host: value.to_owned(), ..told },
-            // Over gRPC a library of gRPC tells none.
-            "X-Forwarded-Proto" if value.is_empty() => continue,
-            "X-Forwarded-Proto" => Told { scheme: value.to_owned(), ..told },
-            _ => continue,
-        };
-        let said = told.check().ask(asked.authz).decision();
-        assert_eq!(said.error(), (400, "VALIDATION_ERROR".to_owned()), "{told:?}");
-    }
-    let without = Told { scheme: String::new(), ..Told::get(ACME, &public_path()) };
-    without.check().ask(asked.authz).decision().passes();
     for scheme in ["http", "https", "ws", "wss"] {
-        let told = Told { scheme: scheme.to_owned(), ..Told::get(ACME, &public_path()) };
         for dialect in DIALECTS {
-            asked.ask(dialect, &told).passes();
+            asked.ask(dialect, &told("GET", ACME, scheme)).passes();
         }
     }
-    for (name, value) in
-        [("X-Forwarded-Host", "acme.test\0"), ("X-Forwarded-Uri", "/public/\0"), ("X-Authz", "\0")]
-    {
-        let with_nul = forward(&[&FORWARD[..2], &[(name, value)], &FORWARD[2..]].concat());
-        assert_eq!(send(asked, &with_nul).status, 400, "{name}");
+    // Over gRPC a library of gRPC tells none.
+    told("GET", ACME, "").check().ask(asked.authz).decision().passes();
+    for wrong in [
+        told("", ACME, "http"),
+        told("G T", ACME, "http"),
+        told("GET", "", "http"),
+        told("GET", "acme.test, beta.test", "http"),
+        told("GET", "user@acme.test", "http"),
+        told("GET", ACME, "HTTP"),
+        told("GET", ACME, "ftp"),
+        told("GET", ACME, "https, http"),
+    ] {
+        let said = wrong.check().ask(asked.authz).decision();
+        assert_eq!(said.error(), (400, "VALIDATION_ERROR".to_owned()), "{wrong:?}");
     }
+    let with_nul = forward(&[&FORWARD[..3], &[("X-Authz", "\0")], &FORWARD[3..]].concat());
+    assert_eq!(send(asked, &with_nul).status, 400);
 }
 
 fn an_upgrade_is_refused_in_every_dialect_unless_it_is_a_websocket_that_its_route_allows(stage: &Stage) {
@@ -275,13 +203,10 @@ fn a_target_that_our_gateway_refuses_is_refused(stage: &Stage) {
     let word = unique();
     for target in [
         format!("/public/{word}#/x"),
-        format!("/public/{word}#"),
         format!("http://{ACME}/public/{word}"),
         format!("//{ACME}\\/public/{word}"),
         format!("public/{word}"),
-        format!("\\public\\{word}"),
         format!("/public/{word} x"),
-        format!("/public/{word}\tx"),
         format!("?/public/{word}"),
         String::new(),
     ] {
@@ -296,13 +221,7 @@ fn a_target_that_our_gateway_refuses_is_refused(stage: &Stage) {
         assert!(answer.status >= 400, "{target:?}: {answer:?}");
     }
     // Neither way of writing them leads out of the closed folder.
-    for path in [
-        "/public/../agents/x",
-        "/public/%2e%2e/agents/x",
-        "/public\\..\\agents",
-        "/public/..;/agents/x",
-        "//public/x",
-    ] {
+    for path in ["/public/../agents/x", "/public/%2e%2e/agents/x", "/public/..;/agents/x", "//public/x"] {
         let ours = asked.site.gateway.ask(&Request::get(ACME, path)).status;
         for dialect in DIALECTS {
             let said = asked.ask(dialect, &Told::get(ACME, path));
@@ -311,68 +230,26 @@ fn a_target_that_our_gateway_refuses_is_refused(stage: &Stage) {
     }
 }
 
-fn a_whole_url_from_nginx_stands_alone_and_is_one(stage: &Stage) {
-    let asked = stage.asked();
-    let by_url =
-        |url: &str| nginx(&[("Host", SERVICE), ("X-Original-Method", "GET"), ("X-Original-URL", url)]);
-    for url in
-        ["http://acme.test/public/x", "https://acme.test:8443/public/x?y=/z", "wss://[::1]:80/public/x"]
-    {
-        assert_eq!(send(asked, &by_url(url)).status, 200, "{url}");
-    }
-    let closed = decision(Dialect::Nginx, "acme", send(asked, &by_url("http://acme.test/agents/x?/public/")));
-    assert_eq!(closed.error().0, 401);
-    for url in [
-        "",
-        "/public/x",
-        "//acme.test/public/x",
-        "http:/public/x",
-        "http:///public/x",
-        "http://acme.test",
-        "http://acme.test?/public/x",
-        "http://acme.test#/public/x",
-        "http://acme.test/public/x#y",
-        "http://user@acme.test/public/x",
-        "http://acme.test\\@evil.test/public/x",
-        "http://acme.test /public/x",
-        "HTTP://acme.test/public/x",
-        "ftp://acme.test/public/x",
-        "http://acme.test/public/x, http://acme.test/agents/x",
-    ] {
-        is_untold(asked, Dialect::Nginx, &by_url(url));
-    }
-    let both = [&NGINX[..], &[("X-Original-URL", "http://acme.test/public/x")]].concat();
-    is_untold(asked, Dialect::Nginx, &nginx(&both));
-    let twice = [&NGINX[..2], &[("X-Original-URL", "http://acme.test/public/x"); 2]].concat();
-    is_untold(asked, Dialect::Nginx, &nginx(&twice));
-}
-
 /// A text in protobuf may hold line ends and NUL.
 fn nothing_is_smuggled_through_a_check(stage: &Stage) {
     let asked = stage.asked();
     let (_, key) = stage.asked_agent(4);
     let whole = Told::get(ACME, &agents_path());
     let smuggled = format!("X-API-Key: {key}");
+    // All that a part may not hold is in the tests of `http1::told`.
     let texts = [
         format!("x\r\n{smuggled}"),
         format!("x\n{smuggled}"),
-        format!("x\r{smuggled}"),
-        format!("x HTTP/1.1\r\n{smuggled}\r\nA: b"),
-        format!("x HTTP/1.1\r\nHost: {ACME}\r\n{smuggled}\r\n\r\n"),
         format!("x HTTP/1.1\r\nHost: {ACME}\r\n{smuggled}\r\n\r\nGET /public/x"),
         "x\0".to_owned(),
-        "\r\n".to_owned(),
         "\r\n\r\n".to_owned(),
-        "\u{7f}".to_owned(),
     ];
     for text in &texts {
         for told in [
             Told { method: format!("GET{text}"), ..whole.clone() },
-            Told { target: format!("/agents/{text}"), ..whole.clone() },
             Told { target: format!("/public/{text}"), ..whole.clone() },
             Told { host: format!("{ACME}{text}"), ..whole.clone() },
             Told { scheme: format!("http{text}"), ..whole.clone() },
-            whole.clone().with("x-note", text),
             whole.clone().with("x-note", text).with("x-other", "y"),
             whole.clone().with(&format!("x-note{text}"), "y"),
             whole.clone().with(text, "y"),
@@ -408,32 +285,13 @@ fn nothing_is_smuggled_through_a_check(stage: &Stage) {
 fn headers_of_another_dialect_and_of_clients_are_not_taken(stage: &Stage) {
     let asked = stage.asked();
     // Each would turn a closed path into an open one, or the other way round.
-    let decoys = |path: &str| -> Vec<(String, String)> {
-        let url = format!("http://{ACME}{path}");
-        let pairs = [
-            ("X-Forwarded-Method", "OPTIONS"),
-            ("X-Forwarded-Uri", path),
-            ("X-Forwarded-Host", "beta.test"),
-            ("X-Forwarded-Prefix", path),
-            ("X-Forwarded-Path", path),
-            ("X-Forwarded-Server", "beta.test"),
-            ("X-Original-Method", "OPTIONS"),
-            ("X-Original-URI", path),
-            ("X-Original-URL", &url),
-            ("X-Rewrite-URL", path),
-            ("X-Envoy-Original-Path", path),
-            ("X-HTTP-Method-Override", "OPTIONS"),
-            ("X-Auth-Request-Redirect", path),
-            ("X-Tenant", "beta"),
-            ("Forwarded", "for=192.0.2.1;host=beta.test;proto=https"),
-            ("User-Agent", "GoogleHC/1.0"),
-            ("User-Agent", "kube-probe/1.30"),
-        ];
-        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
-    };
+    let decoys = "X-Forwarded-Method=OPTIONS X-Forwarded-Uri={} X-Forwarded-Host=beta.test X-Forwarded-Prefix={} \
+                  X-Forwarded-Path={} X-Original-Method=OPTIONS X-Original-URI={} X-Original-URL=http://acme.test{} \
+                  X-Rewrite-URL={} X-Envoy-Original-Path={} X-HTTP-Method-Override=OPTIONS X-Tenant=beta \
+                  Forwarded=for=192.0.2.1;host=beta.test;proto=https User-Agent=GoogleHC/1.0 User-Agent=kube-probe/1.30";
     let own = |dialect: Dialect, name: &str| match dialect {
         Dialect::Forward => FORWARD.iter().any(|(own, _)| *own == name),
-        // Of two that say the target none is believed; of the scheme there is one.
+        // Of two that say the target none is believed.
         Dialect::Nginx => name.starts_with("X-Original-"),
         Dialect::Envoy | Dialect::Grpc => false,
     };
@@ -441,46 +299,28 @@ fn headers_of_another_dialect_and_of_clients_are_not_taken(stage: &Stage) {
         for (path, decoy) in
             [("/agents/x", "/public/x"), ("/denied/x", "/public/x"), ("/public/x", "/denied/x")]
         {
-            let mut said = Told::get(ACME, path);
-            for (name, value) in decoys(decoy).into_iter().filter(|(name, _)| !own(dialect, name)) {
-                let alone = asked.ask(dialect, &Told::get(ACME, path).with(&name, &value));
-                assert_eq!(alone.passes, path == "/public/x", "{dialect:?} {name} at {path}");
-                said = said.with(&name, &value);
-            }
-            assert_eq!(asked.ask(dialect, &said).passes, path == "/public/x", "{dialect:?} {path}");
+            let decoys = decoys.replace("{}", decoy);
+            let decoys = decoys.split(' ').filter_map(|decoy| decoy.split_once('='));
+            let told = decoys.filter(|(name, _)| !own(dialect, name));
+            let told = told.fold(Told::get(ACME, path), |told, (name, value)| told.with(name, value));
+            assert_eq!(asked.ask(dialect, &told).passes, path == "/public/x", "{dialect:?} {path}");
         }
     }
-}
-
-fn the_query_of_a_call_is_ignored_and_that_of_a_request_meets_no_rule(stage: &Stage) {
-    let asked = stage.asked();
-    for query in [
-        "?/public/x",
-        "?X-Forwarded-Uri=/public/x&X-Original-URI=/public/x&tenant=beta",
-        "?",
-        "?/../../forward/beta",
-    ] {
+    // Nor does a query name another tenant or path, of the call or of the request.
+    for query in ["?/public/x", "?X-Forwarded-Uri=/public/x&X-Original-URI=/public/x&tenant=beta"] {
         for (target, passes) in [("/agents/x", false), ("/public/x", true)] {
-            let mut forward = FORWARD;
-            forward[3].1 = target;
-            let bytes =
-                call(&format!("/forward/acme{query}"), &[&[("Host", SERVICE)], &forward[..]].concat());
-            assert_eq!(send(asked, &bytes).status == 200, passes, "{query} {target}");
-            let mut nginx = NGINX;
-            nginx[2].1 = target;
+            let forward = [&[("Host", SERVICE)], &FORWARD[..3], &[("X-Forwarded-Uri", target)]].concat();
+            assert_eq!(send(asked, &call(&format!("/forward/acme{query}"), &forward)).status == 200, passes);
+            let nginx = [&NGINX[..2], &[("X-Original-URI", target)]].concat();
             assert_eq!(send(asked, &call(&format!("/nginx/acme{query}"), &nginx)).status == 200, passes);
         }
-    }
-    for target in
-        ["/agents/x?/public/x", "/agents?x=/public/y", "/denied/x?/../public/x", "/agents/x?#/public/"]
-    {
-        for dialect in DIALECTS {
-            let told = Told::get(ACME, target);
-            let passes = match dialect {
-                Dialect::Envoy => send(asked, &told.call(dialect).bytes()).status == 200,
-                Dialect::Forward | Dialect::Nginx | Dialect::Grpc => asked.ask(dialect, &told).passes,
-            };
-            assert!(!passes, "{dialect:?} {target}");
+        for (dialect, path) in
+            DIALECTS.iter().flat_map(|dialect| [(*dialect, "/agents/x"), (*dialect, "/denied/x")])
+        {
+            assert!(
+                !asked.ask(dialect, &Told::get(ACME, &format!("{path}{query}"))).passes,
+                "{dialect:?} {query}"
+            );
         }
     }
 }
@@ -488,38 +328,10 @@ fn the_query_of_a_call_is_ignored_and_that_of_a_request_meets_no_rule(stage: &St
 fn a_path_that_names_no_dialect_or_tenant_lets_nobody_pass(stage: &Stage) {
     let asked = stage.asked();
     let parts = [&[("Host", ACME)], &FORWARD[..], &NGINX[1..]].concat();
-    for path in [
-        "/",
-        "/forward",
-        "/forward/",
-        "/forward/nobody",
-        "/forward/acme/",
-        "/forward/acme/x",
-        "/forward//acme",
-        "/forward/%61cme",
-        "/forward/ACME",
-        "/FORWARD/acme",
-        "/forwards/acme",
-        "/forward/acme;x",
-        "/nginx",
-        "/nginx/",
-        "/nginx/nobody",
-        "/nginx/acme/x",
-        "/envoy",
-        "/envoy/",
-        "/envoy/acme",
-        "/envoy/nobody/public/x",
-        "/envoy//public/x",
-        "/public/x",
-        "/verify",
-        "/livez",
-        "/healthz",
-        "/metrics",
-        "/.well-known/tiergate",
-        "/envoy.service.auth.v3.Authorization/Check",
-        "/forward/acme/../beta",
-        "/./forward/acme",
-    ] {
+    // All that is no such path is in a test of the reader of paths.
+    let paths = "/ /forward/nobody /forward/acme/x /nginx/nobody /envoy/acme /envoy/nobody/public/x /public/x /verify \
+                 /livez /metrics /.well-known/tiergate /envoy.service.auth.v3.Authorization/Check";
+    for path in paths.split_whitespace() {
         let answer = send(asked, &call(path, &parts));
         assert!(answer.status >= 400, "{path}: {answer:?}");
     }

@@ -166,30 +166,20 @@ fn no_spelling_of_our_headers_stays_on_a_request_that_passes(stage: &Stage) {
     let asked = stage.asked();
     let (agent, key) = stage.asked_agent(4);
     let forged = |told: Told| {
-        let told = [
-            "id",
-            "owner",
-            "tier",
-            "tier-source",
-            "staked-amount",
-            "endpoint-mismatch",
-            "assertion",
-            "domain",
-            "anything",
-            "",
-        ]
-        .iter()
-        .flat_map(|rest| {
-            let name = format!("x-agent-{rest}");
-            [
-                name.replace('-', "_"),
-                name.replace('-', "."),
-                name.replacen('-', "_", 1),
-                name.to_uppercase(),
-                name,
-            ]
-        })
-        .fold(told, |told, name| told.with(&name, "1"));
+        let names = "id owner tier tier-source staked-amount endpoint-mismatch assertion domain anything ";
+        let told = names
+            .split(' ')
+            .flat_map(|rest| {
+                let name = format!("x-agent-{rest}");
+                [
+                    name.replace('-', "_"),
+                    name.replace('-', "."),
+                    name.replacen('-', "_", 1),
+                    name.to_uppercase(),
+                    name,
+                ]
+            })
+            .fold(told, |told, name| told.with(&name, "1"));
         told.with("x_api_key", "1")
             .with("X-Api_Key", "1")
             .with("x-agentless", "stays")

@@ -2,7 +2,9 @@
 
 use http::Method;
 
+use crate::rig::authz::Told;
 use crate::rig::case::{Case, cases};
+use crate::rig::doors::{message, of_message};
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::scripts;
 use crate::rig::site::Site;
@@ -10,6 +12,7 @@ use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Then;
 use crate::support::agents::unknown_key;
+use crate::support::client::Answer;
 use crate::support::process::{free_port, own_ip};
 use crate::support::wire::Request;
 
@@ -123,23 +126,15 @@ fn head_is_refused_without_a_body_by_every_way(stage: &Stage) {
 const PAGE: &str = "https://app.example";
 const OTHER: &str = "https://evil.example";
 
-/// What a page is told: a status, and every header in small letters.
-struct Told {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
+/// All values of a header.
+fn all<'a>(told: &'a Answer, name: &str) -> Vec<&'a str> {
+    let named = told.headers.iter().filter(|(header, _)| header.eq_ignore_ascii_case(name));
+    named.map(|(_, value)| value.as_str()).collect()
 }
 
-impl Told {
-    fn all(&self, name: &str) -> Vec<&str> {
-        let named = self.headers.iter().filter(|(header, _)| header == name);
-        named.map(|(_, value)| value.as_str()).collect()
-    }
-
-    /// The headers about pages.
-    fn about_pages(&self) -> usize {
-        self.headers.iter().filter(|(name, _)| name.starts_with("access-control-")).count()
-    }
+/// How many headers are about pages.
+fn about_pages(told: &Answer) -> usize {
+    told.headers.iter().filter(|(name, _)| name.to_ascii_lowercase().starts_with("access-control-")).count()
 }
 
 /// A site whose API pages may use: by the relay at [`ACME`], by the library at `h2c.test`.
@@ -172,26 +167,16 @@ impl Pages {
     }
 
     /// What is told by each way: relay, library, HTTP/2.
-    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> [Told; 3] {
-        let address = self.site.gateway.address;
-        let by_http_1 = |host: &str| {
-            let request = headers
-                .iter()
-                .fold(Request::new(method, host, path), |request, (name, value)| request.with(name, value));
-            let answer = self.site.gateway.ask(&request);
-            let headers = answer.headers.iter().map(|(name, value)| (name.to_lowercase(), value.clone()));
-            Told { status: answer.status, headers: headers.collect(), body: answer.body.clone() }
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> [Answer; 3] {
+        let told = |host: &str| {
+            headers.iter().fold(Told::new(method, host, path), |told, (name, value)| told.with(name, value))
         };
-        let request = Message::request(method.parse().unwrap(), ACME, path);
-        let request = headers.iter().fold(request, |request, (name, value)| request.with(name, value));
-        let answer = h2c::ask(address, &request).unwrap();
-        let text = |value: &http::HeaderValue| value.to_str().unwrap().to_owned();
-        let headers = answer.headers.iter().map(|(name, value)| (name.to_string(), text(value)));
-        let by_http_2 = Told { status: answer.status, headers: headers.collect(), body: answer.body.clone() };
-        [by_http_1(ACME), by_http_1("h2c.test"), by_http_2]
+        let gateway = &self.site.gateway;
+        let by_http_2 = of_message(&h2c::ask(gateway.address, &message(&told(ACME))).unwrap());
+        [gateway.ask(&told(ACME).direct()), gateway.ask(&told("h2c.test").direct()), by_http_2]
     }
 
-    fn preflight(&self, path: &str, origin: &str, method: &str) -> [Told; 3] {
+    fn preflight(&self, path: &str, origin: &str, method: &str) -> [Answer; 3] {
         let asked = ("Access-Control-Request-Method", method);
         self.ask(
             "OPTIONS",
@@ -206,15 +191,15 @@ fn a_preflight_is_answered_without_credential_charge_or_upstream(stage: &Stage) 
     let path = agents_path();
     for told in pages.preflight(&path, PAGE, "PUT") {
         assert_eq!((told.status, told.body.as_slice()), (204, b"".as_slice()));
-        assert_eq!(told.all("access-control-allow-origin"), [PAGE]);
-        assert_eq!(told.all("access-control-allow-methods"), ["GET, HEAD, POST, PUT, PATCH, DELETE"]);
-        assert!(told.all("access-control-allow-headers")[0].contains("X-API-Key"));
-        assert_eq!((told.all("access-control-max-age"), told.all("vary")), (vec!["600"], vec!["Origin"]));
-        assert_eq!(told.all("access-control-allow-credentials"), [""; 0]);
+        assert_eq!(all(&told, "access-control-allow-origin"), [PAGE]);
+        assert_eq!(all(&told, "access-control-allow-methods"), ["GET, HEAD, POST, PUT, PATCH, DELETE"]);
+        assert!(all(&told, "access-control-allow-headers")[0].contains("X-API-Key"));
+        assert_eq!((all(&told, "access-control-max-age"), all(&told, "vary")), (vec!["600"], vec!["Origin"]));
+        assert_eq!(all(&told, "access-control-allow-credentials"), [""; 0]);
     }
     let denied = [pages.preflight(&path, OTHER, "PUT"), pages.preflight("/denied/x", PAGE, "PUT")];
     for told in denied.into_iter().flatten() {
-        assert_eq!((told.status, told.about_pages(), told.all("vary")), (204, 0, vec!["Origin"]));
+        assert_eq!((told.status, about_pages(&told), all(&told, "vary")), (204, 0, vec!["Origin"]));
     }
     // An agent of one request a minute still has it, and other OPTIONS are requests like any.
     for told in pages.ask("OPTIONS", &path, &[("Origin", PAGE)]) {
@@ -234,22 +219,22 @@ fn a_page_of_an_allowed_origin_reads_answers_and_refusals_and_no_other_does(stag
         let answer = scripts::answer("200 OK", &OWN_RULES, b"ok");
         pages.site.upstream.on(&path, scripts::bytes(answer, Then::Goes));
         for told in pages.ask("GET", &path, &[("Origin", PAGE)]) {
-            assert_eq!((told.status, told.all("access-control-allow-origin")), (status, vec![PAGE]));
-            let exposed = told.all("access-control-expose-headers");
+            assert_eq!((told.status, all(&told, "access-control-allow-origin")), (status, vec![PAGE]));
+            let exposed = all(&told, "access-control-expose-headers");
             assert!(exposed[0].contains("Retry-After") && exposed[0].contains("X-Total"), "{exposed:?}");
-            assert_eq!((told.all("vary").contains(&"Accept"), told.about_pages()), (status == 200, 2));
-            assert!(told.all("vary").contains(&"Origin"));
+            assert_eq!((all(&told, "vary").contains(&"Accept"), about_pages(&told)), (status == 200, 2));
+            assert!(all(&told, "vary").contains(&"Origin"));
         }
         for headers in [&[("Origin", OTHER)][..], &[("Origin", "null")], &[]] {
             for told in pages.ask("GET", &path, headers) {
-                assert_eq!((told.status, told.about_pages()), (status, 0), "{headers:?}");
-                assert!(told.all("vary").contains(&"Origin"));
+                assert_eq!((told.status, about_pages(&told)), (status, 0), "{headers:?}");
+                assert!(all(&told, "vary").contains(&"Origin"));
             }
         }
     }
     let open = Pages::start(stage, "*");
     for told in open.ask("GET", &agents_path(), &[("Origin", OTHER)]) {
-        assert_eq!((told.status, told.all("access-control-allow-origin")), (401, vec!["*"]));
-        assert_eq!(told.all("vary"), [""; 0]);
+        assert_eq!((told.status, all(&told, "access-control-allow-origin")), (401, vec!["*"]));
+        assert_eq!(all(&told, "vary"), [""; 0]);
     }
 }

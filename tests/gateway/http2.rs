@@ -16,7 +16,6 @@ use crate::rig::scripts::{self, Cue, script};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::upstream::Then;
-use crate::support::agents::unknown_key;
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 
@@ -24,8 +23,6 @@ pub(crate) const CASES: &[Case] = cases![
     a_request_of_http_2_reaches_an_upstream_of_http_1,
     grpc_goes_through_with_its_trailers,
     grpc_errors_without_a_body_go_through,
-    refusals_are_the_same_over_http_2,
-    the_same_credential_twice_is_401_over_http_2,
     many_streams_of_one_connection_get_their_own_answers,
     events_arrive_one_by_one_over_http_2,
     an_authority_and_a_host_that_differ_are_not_routed_apart,
@@ -143,51 +140,6 @@ fn grpc_errors_without_a_body_go_through(stage: &Stage) {
     let request = call("/echo.Echo/fail").with("x-api-key", site.key());
     let answer = h2c::ask(site.gateway.address, &request).unwrap();
     assert_eq!((answer.status, answer.header("grpc-status"), answer.text().as_str()), (200, Some("5"), ""));
-}
-
-fn refusals_are_the_same_over_http_2(stage: &Stage) {
-    let (_, spent) = stage.agent(1);
-    let (_, unstaked) = stage.agent(0);
-    let site = stage.site();
-    let path = agents_path();
-    let at = |host: &str, path: &str| Message::request(Method::POST, host, path).body(b"body");
-    let ask = |request: &Message| h2c::ask(site.gateway.address, request).unwrap();
-    assert_eq!(ask(&at(ACME, &agents_path()).with("x-api-key", &spent)).status, 200);
-    for (request, status, error_type) in [
-        (at(ACME, &path), 401, "INVALID_API_KEY"),
-        (at(ACME, &path).with("x-api-key", &unknown_key(40)), 401, "INVALID_API_KEY"),
-        (at(ACME, &path).with("authorization", "Bearer svc_live_v1_x"), 400, "VALIDATION_ERROR"),
-        (at(ACME, &path).with("x-agent-nonce", "1"), 400, "VALIDATION_ERROR"),
-        (at(ACME, &path).with("x-api-key", &unstaked), 403, "TIER_BLOCKED"),
-        (at(ACME, &path).with("x-api-key", &spent), 429, "RATE_LIMITED"),
-        (at("unknown.test", &path), 404, "NOT_FOUND"),
-    ] {
-        let answer = ask(&request);
-        let body: Value = serde_json::from_slice(&answer.body).unwrap();
-        assert_eq!((answer.status, &body["errorType"]), (status, &json!(error_type)), "{request:?}");
-        assert_eq!(answer.header("content-type"), Some("application/json"));
-        assert_eq!(answer.header("retry-after").is_some(), status == 429);
-        assert_eq!(answer.header("www-authenticate").is_some(), status == 401);
-    }
-    assert_eq!(ask(&at(ACME, "/denied/x")).status, 403);
-    site.is_unseen(&path);
-}
-
-fn the_same_credential_twice_is_401_over_http_2(stage: &Stage) {
-    let (_, key) = stage.agent(4);
-    let site = stage.site();
-    let path = agents_path();
-    let request = Message::request(Method::GET, ACME, &path);
-    let bearer = format!("Bearer {key}");
-    for request in [
-        request.clone().with("x-api-key", &key).with("x-api-key", &key),
-        request.clone().with("authorization", &bearer).with("authorization", &bearer),
-        request.clone().with("authorization", &bearer).with("x-api-key", &key),
-        request.with("authorization", "Basic eDp5").with("authorization", &bearer),
-    ] {
-        assert_eq!(h2c::ask(site.gateway.address, &request).unwrap().status, 401, "{request:?}");
-    }
-    site.is_unseen(&path);
 }
 
 fn many_streams_of_one_connection_get_their_own_answers(stage: &Stage) {

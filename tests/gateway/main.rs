@@ -21,7 +21,6 @@ mod assertion;
 mod authz;
 mod authz_grpc;
 mod authz_listener;
-mod authz_parity;
 mod balancing;
 mod behind;
 mod behind_files;
@@ -33,6 +32,7 @@ mod crowds;
 mod dialects;
 mod differential;
 mod discovery;
+mod doors;
 mod drain;
 mod early_ends;
 mod endings;
@@ -53,7 +53,6 @@ mod mounted;
 mod online;
 mod operations;
 mod outcomes;
-mod parity;
 mod paths;
 mod pressure;
 mod proxy_protocol;
@@ -126,7 +125,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("assertion", ONCE, assertion::CASES),
     ("loops", ONCE, loops::CASES),
     ("proxy_protocol", ONCE, proxy_protocol::CASES),
-    ("limits", STORES, limits::CASES),
+    ("limits", ONCE, limits::CASES),
     ("unknown_keys", ONCE, unknown_keys::CASES),
     ("unknown_keys", STORES, unknown_keys::OF_A_NEIGHBOUR),
     ("visitors", STORES, visitors::CASES),
@@ -146,7 +145,6 @@ const TOPICS: &[Topic<Stage>] = &[
     ("routing", ONCE, routing::CASES),
     ("paths", ONCE, paths::CASES),
     ("credentials", ONCE, credentials::CASES),
-    ("credentials", STORES, credentials::STORED),
     ("signed_requests", ONCE, signed_requests::CASES),
     ("signed_requests", STORES, signed_requests::STORED),
     ("signed_requests", &[Kind::Redis], signed_requests::OF_REDIS),
@@ -157,10 +155,8 @@ const TOPICS: &[Topic<Stage>] = &[
     ("online", ONCE, online::CASES),
     ("traces", ONCE, traces::CASES),
     ("traces", ONCE, trace_trouble::CASES),
-    ("parity", ONCE, parity::CASES),
-    ("parity", STORES, parity::STORED),
-    ("authz", ONCE, authz_parity::CASES),
-    ("authz", STORES, authz_parity::STORED),
+    ("doors", ONCE, doors::CASES),
+    ("doors", STORES, doors::STORED),
     ("authz", ONCE, authz::CASES),
     ("authz", ONCE, authz_grpc::CASES),
     ("authz", ONCE, authz_listener::CASES),

@@ -22,7 +22,6 @@ use crate::support::wire::Request;
 pub(crate) const CASES: &[Case] = cases![
     a_refused_file_holds_up_no_other_and_its_former_version_stays,
     a_refused_configuration_file_holds_up_no_tenant,
-    who_has_a_host_in_force_keeps_it_and_of_two_newcomers_none_has_it,
     at_a_start_a_tenant_that_cannot_be_served_is_left_out_and_its_host_is_nobodys,
     a_broken_certificate_holds_up_no_other_certificate_and_no_tenant,
     a_pipe_in_the_place_of_a_file_holds_up_no_reload_and_no_start,
@@ -88,14 +87,23 @@ fn a_refused_file_holds_up_no_other_and_its_former_version_stays(stage: &Stage) 
     let reload = &page["lastReload"];
     assert_eq!(reload["applied"], false, "{page}");
     assert!(reload["problems"][0].as_str().unwrap().contains("t.toml"), "{page}");
+    // Who has a host in force keeps it until it is given up, and it is told whose it is.
+    gateway.put("0-host.toml", &text(&site, "host", ACME));
+    until_refused(gateway, 2.0);
+    until_said(gateway, "tenants.d/0-host.toml: hosts: item 1 is \"acme.test\", a host of tenants.d/t.toml");
     // A new file that can't be used is nobody's before, and a file that is gone is no problem.
     gateway.put("d.toml", "id = \"d\"");
-    until_refused(gateway, 2.0);
+    until_refused(gateway, 3.0);
     gateway.remove("d.toml");
-    until_refused(gateway, 1.0);
+    until_refused(gateway, 2.0);
+    assert_eq!(status(gateway, ACME), 200);
     gateway.put("t.toml", &text(&site, "t", "renamed.test"));
     until_status(gateway, "renamed.test", 200);
-    assert_eq!((refused(gateway), status(gateway, ACME)), (0.0, 404));
+    until_refused(gateway, 0.0);
+    assert_eq!(status(gateway, ACME), 200);
+    assert!(gateway.service.metrics().contains("tenant=\"host\""));
+    gateway.remove("0-host.toml");
+    until_status(gateway, ACME, 404);
 }
 
 fn a_refused_configuration_file_holds_up_no_tenant(stage: &Stage) {
@@ -116,34 +124,6 @@ fn a_refused_configuration_file_holds_up_no_tenant(stage: &Stage) {
     fs::remove_file(&file).unwrap();
     until_refused(gateway, 1.0);
     assert_eq!(["n0.test", "n1.test", "n2.test", ACME].map(|host| status(gateway, host)), [200; 4]);
-}
-
-fn who_has_a_host_in_force_keeps_it_and_of_two_newcomers_none_has_it(stage: &Stage) {
-    let site = Site::of(stage).in_files().start();
-    let gateway = &site.gateway;
-    // Two that want a host or an id in force, and two that want the same new one.
-    gateway.put("0-host.toml", &text(&site, "host", ACME));
-    gateway.put("0-id.toml", &text(&site, "t", "id.test"));
-    for file in ["p", "q"] {
-        gateway.put(&format!("{file}.toml"), &text(&site, file, "new.test"));
-    }
-    gateway.put("c.toml", &text(&site, "c", "c.test"));
-    until_status(gateway, "c.test", 200);
-    until_refused(gateway, 4.0);
-    assert_eq!([ACME, "id.test", "new.test"].map(|host| status(gateway, host)), [200, 404, 404]);
-    until_said(gateway, "tenants.d/0-host.toml: hosts: item 1 is \"acme.test\", a host of tenants.d/t.toml");
-    until_said(gateway, "tenants.d/0-id.toml: id: is \"t\", the id of tenants.d/t.toml");
-    until_said(gateway, "tenants.d/p.toml: hosts: item 1 is \"new.test\", a host of tenants.d/q.toml");
-    for file in ["0-id.toml", "q.toml"] {
-        gateway.remove(file);
-    }
-    until_status(gateway, "new.test", 200);
-    // A host changes hands when its owner gives it up.
-    gateway.put("t.toml", &text(&site, "t", "given-up.test"));
-    until_status(gateway, "given-up.test", 200);
-    until_refused(gateway, 0.0);
-    assert_eq!(status(gateway, ACME), 200);
-    assert!(gateway.service.metrics().contains("tenant=\"host\""));
 }
 
 fn at_a_start_a_tenant_that_cannot_be_served_is_left_out_and_its_host_is_nobodys(stage: &Stage) {

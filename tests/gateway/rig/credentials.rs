@@ -24,11 +24,6 @@ pub(crate) fn signed_with(draft: &Draft, signature: &str) -> Vec<(String, String
     SIGNATURE_HEADERS.iter().zip(values).map(|((name, _), value)| ((*name).to_owned(), value)).collect()
 }
 
-/// The same headers but one.
-pub(crate) fn without(headers: &[(String, String)], name: &str) -> Vec<(String, String)> {
-    headers.iter().filter(|(header, _)| header != name).cloned().collect()
-}
-
 /// The same headers with another value for one.
 pub(crate) fn replaced(headers: &[(String, String)], name: &str, value: &str) -> Vec<(String, String)> {
     let pair = |(header, old): &(String, String)| {
