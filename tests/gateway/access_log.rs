@@ -15,7 +15,7 @@ use crate::rig::stage::{ACME, Stage, unique};
 use crate::rig::tenants::Tenant;
 use crate::support::agents::unknown_key;
 use crate::support::process::{free_port, own_ip};
-use crate::support::signing::{ALICE, BOB};
+use crate::support::signing::ALICE;
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 use crate::upgrades::{open_socket, talks, websocket_echo};
@@ -67,7 +67,6 @@ fn each_kind_of_refusal_says_why_in_the_log(stage: &Stage) {
     let [bronze, silver, nobodys] = [1, 2, 2].map(|tier| stage.world().agent(tier));
     let [of_bronze, of_silver] = [&bronze, &silver].map(|agent| agent.generate(&gateway.service));
     let elsewhere = nobodys.generate_for(&gateway.service, "https://app.test/agent");
-    let unminted = stage.world().known_agent(alloy::primitives::U256::from(4_000_000), ALICE);
     let (bronze, silver, nobodys) = (bronze.text(), silver.text(), nobodys.text());
     let by = |draft| Request::get(ACME, "/x").with_all(&signed(&draft));
     let silver_agent = stage.world().known_agent(silver.parse().unwrap(), ALICE);
@@ -80,15 +79,9 @@ fn each_kind_of_refusal_says_why_in_the_log(stage: &Stage) {
             404,
             "tenant=(none) credential=none error_type=NOT_FOUND".to_owned(),
         ),
-        (Request::new("TRACE", ACME, "/x"), 405, "credential=none error_type=METHOD_NOT_ALLOWED".to_owned()),
         (acme("/denied/x"), 403, "route=/denied/* credential=none error_type=FORBIDDEN".to_owned()),
         (acme("/x"), 401, "credential=none min_tier=1 error_type=INVALID_API_KEY".to_owned()),
         (acme("/x").key(&unknown_key(1)), 401, format!("{agents} error_type=INVALID_API_KEY")),
-        (
-            acme("/x").key("svc_live_v1_short"),
-            400,
-            "credential=none min_tier=1 error_type=VALIDATION_ERROR".to_owned(),
-        ),
         (
             acme("/gold/x").key(&of_bronze),
             403,
@@ -107,11 +100,6 @@ fn each_kind_of_refusal_says_why_in_the_log(stage: &Stage) {
             format!("{agents} agent={bronze} tier=1 limit=1 remaining=0 error_type=RATE_LIMITED"),
         ),
         (
-            by(silver_agent.draft().by(BOB)),
-            401,
-            format!("credential=signature agent={silver} min_tier=1 error_type=SIGNATURE_INVALID"),
-        ),
-        (
             twice.clone(),
             200,
             format!(
@@ -119,11 +107,6 @@ fn each_kind_of_refusal_says_why_in_the_log(stage: &Stage) {
             ),
         ),
         (twice, 400, format!("credential=signature agent={silver} min_tier=1 error_type=REPLAY_DETECTED")),
-        (
-            by(unminted.draft()),
-            404,
-            "credential=signature agent=4000000 min_tier=1 error_type=AGENT_NOT_FOUND".to_owned(),
-        ),
         (
             Request::get(DECLARED, "/x").key(&elsewhere).with("Origin", "https://evil.test"),
             403,
@@ -135,17 +118,6 @@ fn each_kind_of_refusal_says_why_in_the_log(stage: &Stage) {
             "route=/public/* credential=none decision=public".to_owned(),
         ),
         (acme("/few/x"), 200, "route=/few/* credential=none limit=1 remaining=0 decision=public".to_owned()),
-        (
-            acme("/few/x"),
-            429,
-            "route=/few/* credential=none limit=1 remaining=0 error_type=RATE_LIMITED".to_owned(),
-        ),
-        (
-            Request::get(GONE, "/public/x"),
-            502,
-            "tenant=gone route=/public/* credential=none decision=public error_type=UPSTREAM_ERROR"
-                .to_owned(),
-        ),
         (
             Request::get(GONE, "/x").key(&of_silver),
             502,

@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::thread;
 
+use bytes::Bytes;
 use http::Method;
 
 use crate::rig::case::{Case, cases};
@@ -23,6 +24,7 @@ pub(crate) const CASES: &[Case] = cases![
     an_answer_that_may_be_read_in_two_ways_is_502,
     a_refusal_over_http_2_waits_for_the_end_of_its_upload,
     an_upload_over_http_2_that_goes_on_behind_its_refusal_is_reset,
+    a_body_of_http_2_that_ends_with_an_empty_frame_ends_once,
 ];
 
 /// How often an upstream resets its connection.
@@ -113,9 +115,17 @@ fn an_answer_without_a_length_that_is_reset_is_not_whole(stage: &Stage) {
 
 fn an_answer_that_breaks_off_in_its_head_is_502(stage: &Stage) {
     for (way, site) in sites(stage) {
-        for part in ["", "HTTP/1.1 200 OK\r\nContent-Le", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"] {
+        for part in [
+            "",
+            "HTTP/1.1 200 OK\r\nContent-Le",
+            "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n",
+            // A switch that nobody asked for.
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+            &format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(3_000_000)),
+        ] {
             let path = public_path();
             site.upstream.on(&path, scripts::bytes(part, Then::Closes));
+            let part = part.get(..60).unwrap_or(part);
             assert_eq!(h2c::ask(site.gateway.address, &get(&path)).unwrap().status, 502, "HTTP/2, {part:?}");
             // It is not asked again on a connection that it may have closed for being old.
             let answer = site.gateway.ask(&Request::new("POST", ACME, &path));
@@ -194,4 +204,34 @@ fn an_upload_over_http_2_that_goes_on_behind_its_refusal_is_reset(stage: &Stage)
     for path in [agents_path(), public_path()] {
         refused_upload(&site, &path).until_reset();
     }
+}
+
+/// Sends the pieces and then an empty frame that ends the stream; gives the status.
+fn post_in_pieces(gateway: std::net::SocketAddr, path: &str, pieces: &[&'static str]) -> u16 {
+    run(async {
+        let mut client = h2c::connect(gateway).await.unwrap().ready().await.unwrap();
+        let uri = format!("http://{ACME}{path}");
+        let head = http::Request::builder().method(Method::POST).uri(uri).body(()).unwrap();
+        let (answer, mut body) = client.send_request(head, false).unwrap();
+        for piece in pieces {
+            body.send_data(Bytes::from_static(piece.as_bytes()), false).unwrap();
+            tokio::task::yield_now().await;
+        }
+        body.send_data(Bytes::new(), true).unwrap();
+        answer.await.unwrap().status().as_u16()
+    })
+}
+
+fn a_body_of_http_2_that_ends_with_an_empty_frame_ends_once(stage: &Stage) {
+    let Site { gateway, upstream, .. } = &Site::start(stage);
+    for pieces in [&[][..], &["abc"], &["abc", "def"]] {
+        for _ in 0..20 {
+            let path = public_path();
+            assert_eq!(post_in_pieces(gateway.address, &path, pieces), 200);
+            assert_eq!(upstream.whole(&path).body, pieces.concat().as_bytes());
+            let next = public_path();
+            assert_eq!(gateway.ask(&Request::get(ACME, &next)).status, 200, "behind {pieces:?}");
+        }
+    }
+    assert_eq!(upstream.broken(), Vec::<String>::new(), "nothing stands between two requests");
 }

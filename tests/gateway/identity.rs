@@ -3,7 +3,7 @@
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, H2Upstream, Message};
-use crate::rig::identity::{everyone_is_gold, expected, graded, identity, identity_of, told};
+use crate::rig::identity::{everyone_is_gold, expected, graded, identity_of, told};
 use crate::rig::refusals::{is_malformed, refused};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
@@ -11,34 +11,26 @@ use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     an_upstream_is_told_of_the_agent_what_the_chain_says,
-    with_a_signature_it_is_told_the_same,
     a_mismatch_is_told_and_a_tenant_may_refuse_it,
-    an_origin_that_is_no_url_is_refused,
-    forged_identity_is_gone_on_every_route,
-    forged_identity_is_gone_over_http_2,
-    forged_identity_in_trailers_is_gone,
+    nothing_that_a_client_forges_reaches_an_upstream_by_any_way,
     forged_identity_named_in_connection_is_ours_still,
     the_source_of_a_tier_is_told_and_a_stake_only_where_a_vault_is_read_not_even_a_forged_one,
-    no_header_overrides_the_path_that_was_judged,
     proxies_that_are_trusted_alone_say_how_a_request_came,
 ];
 
 fn an_upstream_is_told_of_the_agent_what_the_chain_says(stage: &Stage) {
     for tier in 1..=4 {
         let (agent, key) = stage.agent(tier);
-        let path = agents_path();
-        assert_eq!(stage.site().gateway.ask(&Request::get(ACME, &path).key(&key)).status, 200);
-        assert_eq!(told(&stage.site().upstream.only(&path)), expected(&agent, tier));
+        // An agent of tier 1 has one request a minute.
+        for by_key in if tier == 1 { &[true][..] } else { &[true, false] } {
+            let path = agents_path();
+            let request = Request::get(ACME, &path);
+            let request = if *by_key { request.key(&key) } else { request.with_all(&signed(&agent.draft())) };
+            assert_eq!(stage.site().gateway.ask(&request).status, 200);
+            let told = told(&stage.site().upstream.only(&path));
+            assert_eq!(told, expected(&agent, tier), "and nothing of the signature");
+        }
     }
-}
-
-fn with_a_signature_it_is_told_the_same(stage: &Stage) {
-    let (agent, _) = stage.agent(3);
-    let path = agents_path();
-    let request = Request::get(ACME, &path).with_all(&signed(&agent.draft()));
-    assert_eq!(stage.site().gateway.ask(&request).status, 200);
-    let seen = stage.site().upstream.only(&path);
-    assert_eq!(told(&seen), expected(&agent, 3), "and nothing of the signature");
 }
 
 fn a_mismatch_is_told_and_a_tenant_may_refuse_it(stage: &Stage) {
@@ -68,101 +60,75 @@ fn a_mismatch_is_told_and_a_tenant_may_refuse_it(stage: &Stage) {
     }
 }
 
-/// The API refuses such an `origin` too. `null` is how browsers write that there is none.
-fn an_origin_that_is_no_url_is_refused(stage: &Stage) {
-    let agent = stage.world().agent(4);
-    let site = stage.site();
-    let key = agent.generate_for(&site.gateway.service, "https://app.test/agent");
-    let path = agents_path();
-    let request = || Request::get("declared.test", &path).key(&key);
-    for origin in ["", "app.test", "https://app.test https://evil.test", "file://", "https://"] {
-        site.gateway.ask(&request().with("Origin", origin)).error(400, "VALIDATION_ERROR");
-    }
-    let twice = request().with("Origin", "https://app.test").with("Origin", "https://evil.test");
-    site.gateway.ask(&twice).error(400, "VALIDATION_ERROR");
-    site.is_unseen(&path);
-}
-
+/// Identity, paths and proxies as a client may write them. A property of `policy::requests` tries other spellings.
 pub(crate) const FORGED: &[&str] = &[
     "X-Agent-Owner",
-    "x-agent-owner",
-    "X-AGENT-OWNER",
-    "X_Agent_Owner",
     "x_agent_owner",
-    "X-Agent_Owner",
     "X.Agent.Owner",
-    "X~Agent~Owner",
-    "X!Agent!Owner",
-    "X'Agent'Owner",
     "X-Agent-Tier",
     "X_AGENT_TIER",
     "X-Agent-Tier-Source",
-    "X_Agent_Tier_Source",
     "X-Agent-Staked-Amount",
     "X-Agent-Endpoint-Mismatch",
     "X-Agent-Assertion",
-    "x_agent_assertion",
-    "X.Agent.Assertion",
-    "X-Agent-Domain",
     "X_Agent_Domain",
     "X-Agent-Anything",
     "X-Agent-",
-    "x_agent_",
-    "X-Agent-Trust*Score",
 ];
 
-fn forged_identity_is_gone_on_every_route(stage: &Stage) {
-    let (agent, key) = stage.agent(3);
-    let forge = |request: Request| FORGED.iter().fold(request, |request, name| request.with(name, "forged"));
-    let path = agents_path();
-    let answer = stage.site().gateway.ask(&forge(Request::get(ACME, &path).key(&key)));
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(told(&stage.site().upstream.only(&path)), expected(&agent, 3));
-    let path = public_path();
-    assert_eq!(stage.site().gateway.ask(&forge(Request::get(ACME, &path))).status, 200);
-    let seen = stage.site().upstream.only(&path);
-    assert_eq!(identity(&seen), []);
-    assert!(!String::from_utf8_lossy(&seen.head).contains("forged"));
-    // Also those of a signature, which a public route does not look at.
-    let path = public_path();
-    let request = Request::get(ACME, &path).with("X-Agent-Id", "1").with("X_Agent_Id", "1");
-    assert_eq!(stage.site().gateway.ask(&request).status, 200);
-    assert_eq!(identity(&stage.site().upstream.only(&path)), []);
-}
+/// Headers by which some server takes another path, or another proxy, than it was asked for.
+const OVERRIDING: &[&str] = &["X-Original-URL", "x_rewrite_url", "X.Original.URI", "Proxy"];
 
-fn forged_identity_is_gone_over_http_2(stage: &Stage) {
+/// Headers in which proxies tell how a request came.
+const OF_PROXIES: &[&str] = &[
+    "X-Real-IP",
+    "X_Real_IP",
+    "True-Client-IP",
+    "CF-Connecting-IP",
+    "X-Forwarded-Port",
+    "X-Forwarded-Prefix",
+    "x_forwarded_ssl",
+];
+
+/// In heads and in trailers, for agents and for everybody.
+fn nothing_that_a_client_forges_reaches_an_upstream_by_any_way(stage: &Stage) {
+    const WORD: &str = "/admin-forged";
     let upstream = H2Upstream::start(H2Upstream::ok);
-    let site = Site::of(stage).h2c(&upstream).agent(4).start();
-    for (path, wanted) in [(agents_path(), expected(site.agent(), 4)), (public_path(), Vec::new())] {
-        let request = Message::request(http::Method::POST, ACME, &path).body(b"hello");
-        let request = if wanted.is_empty() { request } else { request.with("x-api-key", site.key()) };
-        let request = FORGED.iter().fold(request, |request, name| {
-            let name = name.to_lowercase();
-            request.with(&name, "forged").trailer(&name, "forged")
-        });
-        let answer = h2c::ask(site.gateway.address, &request.with("x-note", "stays")).unwrap();
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let seen = upstream.only(&path);
-        assert_eq!((identity_of(&seen), seen.header("x-note")), (wanted, Some("stays")));
-    }
-}
-
-fn forged_identity_in_trailers_is_gone(stage: &Stage) {
-    let (agent, key) = stage.agent(4);
-    let site = stage.site();
-    let trailers: String =
-        FORGED.iter().chain(&["X-Agent-Id"]).map(|name| format!("{name}: forged\r\n")).collect();
-    for (path, key, wanted) in [
-        (agents_path(), format!("X-API-Key: {key}\r\n"), expected(&agent, 4)),
-        (public_path(), String::new(), Vec::new()),
-    ] {
-        let names = FORGED.join(", ");
-        let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: {ACME}\r\nTransfer-Encoding: chunked\r\nTrailer: {names}\r\n{key}\r\n5\r\nhello\r\n0\r\n{trailers}\r\n"
-        );
-        assert_eq!(site.gateway.ask_raw(request.as_bytes()).status, 200);
-        let seen = site.upstream.whole(&path);
-        assert_eq!((told(&seen), seen.body.as_slice()), (wanted, b"hello".as_slice()));
+    let names = || FORGED.iter().chain(OVERRIDING).chain(OF_PROXIES);
+    for way in ["relay", "library", "h2c"] {
+        let site = Site::of(stage).way(way).agent(4);
+        let site = if way == "h2c" { site.h2c(&upstream) } else { site }.start();
+        for (path, key, wanted) in [
+            (agents_path(), site.key(), expected(site.agent(), 4)),
+            // A public route looks at no credential.
+            (public_path(), "", Vec::new()),
+        ] {
+            if way == "h2c" {
+                let request = Message::request(http::Method::POST, ACME, &path).body(b"hello");
+                let request = if key.is_empty() { request } else { request.with("x-api-key", key) };
+                let request = names().fold(request, |request, name| {
+                    let name = name.to_lowercase();
+                    request.with(&name, WORD).trailer(&name, WORD)
+                });
+                let answer = h2c::ask(site.gateway.address, &request.with("x-note", "stays")).unwrap();
+                assert_eq!(answer.status, 200, "{}", answer.text());
+                let seen = upstream.only(&path);
+                assert_eq!((identity_of(&seen), seen.header("x-note")), (wanted, Some("stays")));
+                let mut all = seen.headers.iter().chain(&seen.trailers);
+                assert_eq!(all.find(|(_, value)| *value == WORD), None);
+                continue;
+            }
+            let lines: String = names().map(|name| format!("{name}: {WORD}\r\n")).collect();
+            let key = if key.is_empty() { "X_Agent_Id: 1".to_owned() } else { format!("X-API-Key: {key}") };
+            let request = format!(
+                "POST {path} HTTP/1.1\r\nHost: {ACME}\r\nTransfer-Encoding: chunked\r\n{key}\r\n{lines}\r\n5\r\nhello\r\n0\r\nX-Agent-Id: 1\r\n{lines}\r\n"
+            );
+            assert_eq!(site.gateway.ask_raw(request.as_bytes()).status, 200);
+            let seen = site.upstream.whole(&path);
+            assert_eq!((told(&seen), seen.body.as_slice()), (wanted, b"hello".as_slice()), "{way}");
+            let text = format!("{}{:?}", String::from_utf8_lossy(&seen.head), seen.trailers);
+            assert!(!text.contains(WORD), "{way}: {text}");
+        }
     }
 }
 
@@ -202,70 +168,7 @@ fn the_source_of_a_tier_is_told_and_a_stake_only_where_a_vault_is_read_not_even_
     }
 }
 
-/// Headers by which some server takes another path, or another proxy, than it was asked for.
-const OVERRIDING: &[&str] = &[
-    "X-Original-URL",
-    "x_original_url",
-    "X.Original.Url",
-    "X-Rewrite-URL",
-    "X_REWRITE_URL",
-    "X-Original-URI",
-    "Proxy",
-    "PROXY",
-];
-
-/// Headers in which proxies tell how a request came.
-const OF_PROXIES: &[&str] = &[
-    "X-Real-IP",
-    "X_Real_IP",
-    "True-Client-IP",
-    "CF-Connecting-IP",
-    "X-Forwarded-Port",
-    "X-Forwarded-Prefix",
-    "x_forwarded_ssl",
-];
-
-/// Checks that an upstream sees nothing of these headers, on any route and by any way.
-#[track_caller]
-fn upstreams_never_see(stage: &Stage, names: &[&str]) {
-    const FORGED: &str = "/admin-forged";
-    let upstream = H2Upstream::start(H2Upstream::ok);
-    let h2c = Site::of(stage).h2c(&upstream).agent(4).start();
-    for path in [agents_path(), public_path()] {
-        let request =
-            Message::request(http::Method::POST, ACME, &path).with("x-api-key", h2c.key()).body(b"x");
-        let request = names.iter().fold(request, |request, name| {
-            let name = name.to_lowercase();
-            request.with(&name, FORGED).trailer(&name, FORGED)
-        });
-        assert_eq!(h2c::ask(h2c.gateway.address, &request).unwrap().status, 200);
-        let seen = upstream.only(&path);
-        let all: Vec<_> =
-            seen.headers.iter().chain(&seen.trailers).filter(|(_, value)| *value == FORGED).collect();
-        assert!(all.is_empty(), "HTTP/2: {all:?}");
-    }
-    for way in ["relay", "library"] {
-        let site = Site::of(stage).way(way).agent(4).start();
-        for path in [agents_path(), public_path()] {
-            let lines: String = names.iter().map(|name| format!("{name}: {FORGED}\r\n")).collect();
-            let request = format!(
-                "POST {path} HTTP/1.1\r\nHost: {ACME}\r\nX-API-Key: {}\r\nTransfer-Encoding: chunked\r\n{lines}\r\n1\r\nx\r\n0\r\n{lines}\r\n",
-                site.key()
-            );
-            assert_eq!(site.gateway.ask_raw(request.as_bytes()).status, 200);
-            let seen = site.upstream.whole(&path);
-            let text = format!("{}{:?}", String::from_utf8_lossy(&seen.head), seen.trailers);
-            assert!(!text.contains(FORGED), "{way}: {text}");
-        }
-    }
-}
-
-fn no_header_overrides_the_path_that_was_judged(stage: &Stage) {
-    upstreams_never_see(stage, OVERRIDING);
-}
-
 fn proxies_that_are_trusted_alone_say_how_a_request_came(stage: &Stage) {
-    upstreams_never_see(stage, OF_PROXIES);
     let (set, passed_on): (Vec<&str>, Vec<&str>) =
         OF_PROXIES.iter().partition(|name| !name.contains('_') && **name != "True-Client-IP");
     let site = Site::of(stage).set("listen.trusted_proxies", vec!["127.0.0.0/8"]);

@@ -35,7 +35,6 @@ mod discovery;
 mod doors;
 mod drain;
 mod early_ends;
-mod endings;
 mod explain;
 mod faults;
 mod floods;
@@ -132,8 +131,6 @@ const TOPICS: &[Topic<Stage>] = &[
     ("visitors", &[Kind::Redis], visitors::OF_REDIS),
     ("bots", ONCE, bots::CASES),
     ("bots", STORES, bots::STORED),
-    ("bots", &[Kind::Redis], bots::OF_REDIS),
-    ("endings", ONCE, endings::CASES),
     ("endings", ONCE, early_ends::CASES),
     ("upgrades", ONCE, upgrades::CASES),
     ("smuggling", ONCE, smuggling::CASES),

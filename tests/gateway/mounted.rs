@@ -5,20 +5,11 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
 use crate::rig::site::Site;
-use crate::rig::stage::{ACME, Stage, public_path};
+use crate::rig::stage::{ACME, Stage};
 use crate::rig::tenants::Tenant;
-use crate::support::metrics::Samples;
-use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![tenants_of_a_mounted_config_map_come_change_and_go_without_a_signal];
-
-fn until_status(gateway: &Gateway, host: &str, wanted: u16) {
-    let status = || gateway.ask(&Request::get(host, &public_path())).status;
-    until(&format!("{host} answers {wanted}"), SOON, || (status() == wanted).then_some(()));
-}
 
 /// Writes a version of the folder in kubelet's order: new files beside the old ones, one link exchanged, then the links of
 /// files that are new, and of those that are gone.
@@ -52,19 +43,18 @@ fn tenants_of_a_mounted_config_map_come_change_and_go_without_a_signal(stage: &S
     let tenant = |id: &str, host: &str| Tenant::new(id, host, upstream.address).public().text();
     let second = ("second.toml", tenant("second", "second.test"));
     write(&folder, 1, std::slice::from_ref(&second));
-    until_status(gateway, "second.test", 200);
+    gateway.until_status("second.test", 200);
     write(
         &folder,
         2,
         &[("second.toml", tenant("second", "moved.test")), ("third.toml", tenant("third", "third.test"))],
     );
     for (host, status) in [("moved.test", 200), ("third.test", 200), ("second.test", 404)] {
-        until_status(gateway, host, status);
+        gateway.until_status(host, status);
     }
     write(&folder, 3, &[second]);
     for (host, status) in [("second.test", 200), ("third.test", 404), ("moved.test", 404), (ACME, 200)] {
-        until_status(gateway, host, status);
+        gateway.until_status(host, status);
     }
-    let samples = Samples::parse(&gateway.service.metrics());
-    assert_eq!(samples.get("tiergate_config_last_reload_successful"), 1.0);
+    assert_eq!(gateway.service.samples().get("tiergate_config_last_reload_successful"), 1.0);
 }

@@ -17,10 +17,8 @@ pub(crate) const CASES: &[Case] = cases![
     other_lines_of_both_sides_keep_their_order_and_spelling,
     a_small_request_and_its_answer_are_one_write_each,
     an_upload_that_is_answered_early_is_its_connections_last,
-    an_upload_whose_upstream_answers_and_leaves_gets_that_answer,
     trailers_that_route_or_name_somebody_are_dropped_and_others_pass,
     a_final_answer_takes_the_place_of_100_continue,
-    a_client_of_http_1_0_gets_no_interim_answer,
     interim_answers_pass_in_order,
     many_requests_in_one_packet_are_answered_in_order,
     a_client_that_ends_its_side_in_a_body_is_never_whole,
@@ -107,56 +105,46 @@ fn a_small_request_and_its_answer_are_one_write_each(stage: &Stage) {
     }
 }
 
-/// Sends the beginning of an upload and reads its early answer; the rest that is sent then holds a request, which is
-/// none.
-#[track_caller]
-fn is_answered_early(stage: &Stage, chunked: bool, then: Then) {
-    let site = stage.site();
-    let (path, inner) = (public_path(), public_path());
-    let refusal = scripts::answer("422 No", &[("X-Why", "size")], b"no");
-    site.upstream.on(
-        &path,
-        script(move |exchange| {
-            exchange.write(&refusal)?;
-            if then == Then::Goes {
-                exchange.read_body()?;
-            }
-            Ok(then)
-        }),
-    );
-    let inner_request = String::from_utf8(Request::get(ACME, &inner).bytes()).unwrap();
-    let request = Request::new("POST", ACME, &path);
-    let (request, begin, rest) = match chunked {
-        false => {
-            let length = (5 + inner_request.len()).to_string();
-            (request.with("Content-Length", &length), "hello".to_owned(), inner_request)
-        }
-        true => (
-            request.with("Transfer-Encoding", "chunked"),
-            "5\r\nhello\r\n".to_owned(),
-            format!("{:x}\r\n{inner_request}\r\n0\r\n\r\n{inner_request}", inner_request.len()),
-        ),
-    };
-    let mut wire = site.gateway.connect();
-    wire.send(&[request.bytes(), begin.into_bytes()].concat());
-    let answer = wire.answer();
-    assert_eq!((answer.status, answer.header("x-why")), (422, Some("size")), "{}", answer.text());
-    assert_eq!((answer.body.as_slice(), answer.header("connection")), (b"no".as_slice(), Some("close")));
-    let _ = wire.write(rest.as_bytes());
-    assert_eq!(String::from_utf8_lossy(&wire.rest()), "", "another answer");
-    site.is_unseen(&inner);
-    assert!(!site.upstream.only(&path).whole);
-}
-
+/// Reads the early answer to the beginning of an upload; the rest that is sent then holds a request, which is none.
 fn an_upload_that_is_answered_early_is_its_connections_last(stage: &Stage) {
-    for chunked in [false, true] {
-        is_answered_early(stage, chunked, Then::Goes);
-    }
-}
-
-fn an_upload_whose_upstream_answers_and_leaves_gets_that_answer(stage: &Stage) {
-    for chunked in [false, true] {
-        is_answered_early(stage, chunked, Then::Closes);
+    let site = stage.site();
+    for (chunked, then) in
+        [(false, Then::Goes), (true, Then::Goes), (false, Then::Closes), (true, Then::Closes)]
+    {
+        let (path, inner) = (public_path(), public_path());
+        let refusal = scripts::answer("422 No", &[("X-Why", "size")], b"no");
+        site.upstream.on(
+            &path,
+            script(move |exchange| {
+                exchange.write(&refusal)?;
+                if then == Then::Goes {
+                    exchange.read_body()?;
+                }
+                Ok(then)
+            }),
+        );
+        let inner_request = String::from_utf8(Request::get(ACME, &inner).bytes()).unwrap();
+        let request = Request::new("POST", ACME, &path);
+        let (request, begin, rest) = match chunked {
+            false => {
+                let length = (5 + inner_request.len()).to_string();
+                (request.with("Content-Length", &length), "hello".to_owned(), inner_request)
+            }
+            true => (
+                request.with("Transfer-Encoding", "chunked"),
+                "5\r\nhello\r\n".to_owned(),
+                format!("{:x}\r\n{inner_request}\r\n0\r\n\r\n{inner_request}", inner_request.len()),
+            ),
+        };
+        let mut wire = site.gateway.connect();
+        wire.send(&[request.bytes(), begin.into_bytes()].concat());
+        let answer = wire.answer();
+        assert_eq!((answer.status, answer.header("x-why")), (422, Some("size")), "{}", answer.text());
+        assert_eq!((answer.body.as_slice(), answer.header("connection")), (b"no".as_slice(), Some("close")));
+        let _ = wire.write(rest.as_bytes());
+        assert_eq!(String::from_utf8_lossy(&wire.rest()), "", "another answer");
+        site.is_unseen(&inner);
+        assert!(!site.upstream.only(&path).whole);
     }
 }
 
@@ -225,20 +213,6 @@ fn a_final_answer_takes_the_place_of_100_continue(stage: &Stage) {
     }
 }
 
-fn a_client_of_http_1_0_gets_no_interim_answer(stage: &Stage) {
-    let site = stage.site();
-    let path = public_path();
-    let answer = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n\
-                  HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    site.upstream.on(&path, scripts::bytes(answer, Then::Goes));
-    let mut wire = site.gateway.connect();
-    let lines = format!("Host: {ACME}\r\nExpect: 100-continue\r\nContent-Length: 5\r\n");
-    wire.send(format!("POST {path} HTTP/1.0\r\n{lines}\r\nhello").as_bytes());
-    assert_eq!(wire.head().unwrap().status, 200);
-    assert_eq!(wire.rest(), b"ok");
-    assert_eq!(site.upstream.only(&path).header("expect"), None);
-}
-
 fn interim_answers_pass_in_order(stage: &Stage) {
     let site = stage.site();
     let path = public_path();
@@ -263,7 +237,9 @@ fn many_requests_in_one_packet_are_answered_in_order(stage: &Stage) {
         let path = public_path();
         let inner = String::from_utf8(Request::get(ACME, "/public/inner-of-many").bytes()).unwrap();
         let body = inner.repeat(number % 4);
-        let request = Request::new("POST", ACME, &path);
+        // A body has any method, and its framing can't be named away.
+        let request = Request::new(["POST", "GET", "DELETE", "OPTIONS"][number / 3 % 4], ACME, &path);
+        let request = request.with("Connection", "Content-Length, Transfer-Encoding");
         packet.extend(match number % 3 {
             0 => Request::get(ACME, &path).bytes(),
             1 => request.body(body.as_bytes()).bytes(),

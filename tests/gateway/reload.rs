@@ -32,24 +32,20 @@ fn status(gateway: &Gateway, host: &str) -> u16 {
     gateway.ask(&Request::get(host, &public_path())).status
 }
 
-fn until_status(gateway: &Gateway, host: &str, wanted: u16) {
-    until(&format!("{host} answers {wanted}"), SOON, || (status(gateway, host) == wanted).then_some(()));
-}
-
 fn a_file_that_comes_changes_and_goes_counts_without_a_signal(stage: &Stage) {
     let Site { gateway, upstream, .. } = &Site::of(stage).in_files().start();
     let second = Tenant::new("second", "second.test", upstream.address);
     assert_eq!((status(gateway, ACME), status(gateway, "second.test")), (200, 404));
     gateway.put("second.toml", &second.clone().public().text());
-    until_status(gateway, "second.test", 200);
+    gateway.until_status("second.test", 200);
     let series = "tiergate_gateway_requests_total{outcome=\"forwarded\",tenant=\"second\"}";
     // A request is counted once its answer has gone.
     until("it is counted", SOON, || gateway.service.metrics().contains(series).then_some(()));
     gateway.put("second.toml", &second.text());
-    until_status(gateway, "second.test", 401);
+    gateway.until_status("second.test", 401);
     gateway.put("not-a-tenant.txt", "colour = 1");
     gateway.remove("second.toml");
-    until_status(gateway, "second.test", 404);
+    gateway.until_status("second.test", 404);
     assert_eq!(status(gateway, ACME), 200);
     assert!(!gateway.service.metrics().contains(series), "the series go with the tenant");
     assert_eq!(gateway.readings("refused"), 0.0);
@@ -112,11 +108,13 @@ fn an_answer_under_way_ends_whole_when_its_tenant_changes_and_when_it_goes(stage
     assert_eq!(wire.head().unwrap().status, 200);
     assert_eq!(wire.chunk().unwrap().unwrap(), b"before");
     gateway.put("t.toml", &Tenant::new("t", ACME, free_port(own_ip())).public().text());
-    until_status(gateway, ACME, 502);
+    gateway.reread("applied");
+    assert_eq!(status(gateway, ACME), 502);
     cues[0].give();
     assert_eq!(wire.chunk().unwrap().unwrap(), b"changed");
     gateway.remove("t.toml");
-    until_status(gateway, ACME, 404);
+    gateway.reread("applied");
+    assert_eq!(status(gateway, ACME), 404);
     cues[1].give();
     assert_eq!(wire.chunk().unwrap().unwrap(), b"gone");
     assert_eq!(wire.chunk().unwrap(), None);

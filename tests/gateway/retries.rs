@@ -11,15 +11,11 @@ use crate::rig::site::{IMPATIENT, Site};
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::upstream::{Then, Upstream};
 use crate::slow::{Heard, listen_for_a_pause};
-use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
-    connections_to_the_upstream_are_used_again,
-    a_failed_connection_is_tried_elsewhere,
     a_request_that_may_have_been_processed_is_not_sent_twice,
-    a_stale_connection_costs_no_request,
     a_connection_is_used_again_for_a_second_less_than_its_upstream_keeps_it,
     a_retry_that_can_not_connect_is_its_upstreams_failure_and_goes_elsewhere,
     a_request_that_was_sent_twice_fails_once_and_where_it_was,
@@ -50,15 +46,13 @@ fn go_away(code: u32) -> Vec<u8> {
 }
 
 fn a_request_that_an_http_2_upstream_has_not_processed_is_sent_again(stage: &Stage) {
-    for frames in [[reset(REFUSED), go_away(0)].concat(), go_away(0)] {
-        for method in ["GET", "POST"] {
-            let (site, upstream) = with_first_words(stage, frames.clone(), 1);
-            let path = public_path();
-            let answer = site.gateway.ask(&Request::new(method, ACME, &path).body(b"body"));
-            assert_eq!(answer.status, 200, "{answer:?}");
-            assert_eq!(upstream.only(&path).body, b"body");
-            assert_eq!(site.status(), 200, "it was not ejected");
-        }
+    for (frames, method) in [([reset(REFUSED), go_away(0)].concat(), "POST"), (go_away(0), "GET")] {
+        let (site, upstream) = with_first_words(stage, frames, 1);
+        let path = public_path();
+        let answer = site.gateway.ask(&Request::new(method, ACME, &path).body(b"body"));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(upstream.only(&path).body, b"body");
+        assert_eq!(site.status(), 200, "it was not ejected");
     }
     let (site, upstream) = with_first_words(stage, go_away(0), 0);
     let path = public_path();
@@ -110,36 +104,6 @@ fn a_silent_upstream_of_http_2_ends_a_request_after_read_and_its_connection_gets
     }
 }
 
-fn connections_to_the_upstream_are_used_again(stage: &Stage) {
-    let site = Site::start(stage);
-    // The gateway reads a connection's next request when the one before has given its upstream back.
-    let mut wire = site.gateway.connect();
-    let mut connections: Vec<usize> = (0..20)
-        .map(|_| {
-            let path = public_path();
-            assert_eq!(Request::get(ACME, &path).ask_on(&mut wire).status, 200);
-            site.upstream.only(&path).connection
-        })
-        .collect();
-    connections.dedup();
-    assert_eq!(connections.len(), 1, "{connections:?}");
-}
-
-fn a_failed_connection_is_tried_elsewhere(stage: &Stage) {
-    let (one, other) = (free_port(own_ip()).to_string(), free_port(own_ip()).to_string());
-    let site = Site::of(stage);
-    let all = vec![one, site.upstream().address.to_string(), other];
-    let site = site.tenant(|tenant| tenant.set("upstreams", all).set("connect_retries", 2)).start();
-    for _ in 0..12 {
-        for method in ["GET", "POST"] {
-            let path = public_path();
-            let answer = site.gateway.ask(&Request::new(method, ACME, &path).body(b"body"));
-            assert_eq!(answer.status, 200, "{}", answer.text());
-            assert_eq!(site.upstream.only(&path).body, b"body");
-        }
-    }
-}
-
 fn a_request_that_may_have_been_processed_is_not_sent_twice(stage: &Stage) {
     let other = Upstream::start();
     let site = Site::of(stage).impatient();
@@ -180,20 +144,6 @@ fn a_request_that_may_have_been_processed_is_not_sent_twice(stage: &Stage) {
             assert_eq!(site.status(), 200);
             assert_eq!(seen(), 1, "{method} was sent more than once");
         }
-    }
-}
-
-/// An upstream closes idle connections when it likes; the gateway notices, or tries where nothing was sent yet.
-fn a_stale_connection_costs_no_request(stage: &Stage) {
-    let site = Site::start(stage);
-    for _ in 0..10 {
-        let path = public_path();
-        assert_eq!(site.gateway.ask(&Request::get(ACME, &path)).status, 200);
-        site.upstream.hang_up();
-        let path = public_path();
-        let answer = site.gateway.ask(&Request::get(ACME, &path));
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        site.upstream.only(&path);
     }
 }
 

@@ -16,7 +16,6 @@ use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Then;
 use crate::support::agents::unknown_key;
-use crate::support::metrics::Samples;
 use crate::support::process::own_ip;
 use crate::support::signing::BOB;
 use crate::support::time::{SOON, until};
@@ -27,8 +26,6 @@ pub(crate) const CASES: &[Case] = cases![
     streams_of_one_connection_are_no_connections,
     streams_hold_the_place_of_their_connection_when_it_is_gone,
     one_network_takes_three_quarters_of_a_listener_at_most,
-    a_network_takes_no_more_connections_than_its_own_number,
-    stalled_handshakes_of_one_network_leave_room_for_another,
     stalled_handshakes_take_up_room_like_any_connection,
     without_descriptors_new_clients_wait_nothing_fails_open_and_room_comes_back,
     the_limit_of_descriptors_is_raised_and_an_idle_process_holds_less_than_its_reserve,
@@ -61,7 +58,7 @@ fn turned_away(site: &Site) -> f64 {
 }
 
 fn turned_away_by(site: &Site, reason: &str) -> f64 {
-    let samples = Samples::parse(&site.gateway.service.metrics());
+    let samples = site.gateway.service.samples();
     let series = "tiergate_connections_turned_away_total";
     samples.get(&format!("{series}{{listener=\"gateway\",reason=\"{reason}\"}}"))
 }
@@ -205,29 +202,6 @@ fn one_network_takes_three_quarters_of_a_listener_at_most(stage: &Stage) {
     drop((0..ROOM * 3 / 4).map(|_| until_there_is_room(&site)).collect::<Vec<_>>());
 }
 
-fn a_network_takes_no_more_connections_than_its_own_number(stage: &Stage) {
-    let site = Site::of(stage).set("listen.max_connections_per_network", 2).start();
-    let _held = [until_there_is_room(&site), until_there_is_room(&site)];
-    is_full(&site);
-    until_there_is_room_for(own_ip(), &site);
-}
-
-fn stalled_handshakes_of_one_network_leave_room_for_another(stage: &Stage) {
-    let site = small_to_strangers(stage);
-    let tenant = Tenant::new("t", LISTENER, site.upstream().address).public();
-    let site = site.only(vec![tenant]).tls(ListenerTls::new()).start();
-    let _stalled: Vec<Wire> = (0..2 * ROOM).map(|_| Wire::open(site.tls().address)).collect();
-    until("the network is full", SOON, || (turned_away_by(&site, "network") > 0.0).then_some(()));
-    let mut other = Wire::open_from(own_ip(), site.tls().address);
-    other.send(b"no greeting of TLS");
-    let failures = "tiergate_tls_handshake_failures_total{listener=\"gateway\"}";
-    until("another client is heard", SOON, || {
-        let samples = Samples::parse(&site.gateway.service.metrics());
-        (samples.get(failures) > 0.0).then_some(())
-    });
-    assert_eq!(turned_away(&site), 0.0);
-}
-
 /// More connections than there are descriptors in the case that follows.
 const WAITING_MAX: usize = 32;
 
@@ -293,7 +267,7 @@ fn without_descriptors_for_upstreams_requests_are_503_and_no_upstream_is_blamed(
     }
     site.gateway.limit("nofile", "1000");
     assert_eq!(site.status(), 200);
-    let samples = Samples::parse(&site.gateway.service.metrics());
+    let samples = site.gateway.service.samples();
     assert_eq!(samples.get("tiergate_overload_total{limit=\"descriptors\",tenant=\"t\"}"), 5.0);
     let log = site.gateway.service.log();
     assert!(!log.contains("takes no requests for a while") && !log.contains("a request of tenant"), "{log}");

@@ -18,21 +18,17 @@ use crate::support::wire::Request;
 pub(crate) const CASES: &[Case] = cases![
     an_upload_waits_for_its_upstream_in_bounded_memory,
     an_answer_waits_for_its_reader_in_bounded_memory,
-    events_arrive_one_by_one,
-    uploads_arrive_piece_by_piece,
     both_directions_flow_at_once,
     a_client_that_waits_to_be_told_to_continue_is_told,
     a_refused_client_is_not_told_to_continue,
     a_body_at_the_cap_passes_and_one_beyond_is_413,
     a_chunked_body_beyond_the_cap_never_arrives_whole,
-    a_client_that_leaves_in_the_middle_of_an_upload_is_not_taken_for_one_that_is_done,
-    an_upstream_learns_that_its_client_has_left,
 ];
 
 const MIB: usize = 1024 * 1024;
 
 /// What is sent in each direction.
-const LARGE_BYTES: usize = 64 * MIB;
+const LARGE_BYTES: usize = 32 * MIB;
 
 /// How much of it may be under way, where the buffers of client and upstream are small: those of the gateway. 6 MiB were
 /// measured, without what the kernel holds for the gateway to read.
@@ -46,7 +42,7 @@ fn stands_still(site: &Site, written: &AtomicUsize, read: usize) {
         assert_eq!(site.status(), 200);
         let now = written.load(Ordering::SeqCst);
         last = if now == last.0 { (now, last.1 + 1) } else { (now, 0) };
-        (now > 0 && last.1 == 100).then_some(())
+        (now > 0 && last.1 == 40).then_some(())
     });
     let waiting = unread_by_gateway(site);
     let taken = last.0;
@@ -124,41 +120,15 @@ fn an_answer_waits_for_its_reader_in_bounded_memory(stage: &Stage) {
     let mut wire = site.gateway.connect_pinned();
     wire.send(&Request::get(ACME, &path).bytes());
     assert_eq!(wire.head().unwrap().status, 200);
-    for read in 0..4 {
+    for read in 0..2 {
         stands_still(&site, &written, read * MIB);
         wire.take(MIB).unwrap();
     }
-    for _ in 4..LARGE_BYTES / MIB {
+    for _ in 2..LARGE_BYTES / MIB {
         assert!(wire.take(MIB).unwrap().iter().all(|byte| *byte == b'z'));
     }
     assert_eq!(written.load(Ordering::SeqCst), LARGE_BYTES);
     assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut wire).status, 200);
-}
-
-fn events_arrive_one_by_one(stage: &Stage) {
-    let (_, key) = stage.agent(3);
-    let site = stage.site();
-    let path = agents_path();
-    let events = ["data: one\n\n", "data: two\n\n", "data: three\n\n"];
-    let cues = [Cue::new(), Cue::new()];
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
-    site.upstream.on(&path, scripts::chunks_on_cue(head, &events, &cues));
-    let mut wire = site.gateway.connect();
-    wire.send(&Request::get(ACME, &path).key(&key).bytes());
-    let answer = wire.head().unwrap();
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
-    for (at, event) in events.iter().enumerate() {
-        let mut got = Vec::new();
-        while got.len() < event.len() {
-            got.extend(wire.chunk().unwrap().unwrap());
-        }
-        assert_eq!(String::from_utf8_lossy(&got), *event);
-        // Only now is the next one sent.
-        if let Some(cue) = cues.get(at) {
-            cue.give();
-        }
-    }
-    assert_eq!(wire.chunk().unwrap(), None);
 }
 
 /// Waits until so much of a body has come to the upstream.
@@ -166,26 +136,6 @@ fn until_arrived(upstream: &Upstream, path: &str, bytes: usize) {
     until("the upstream has read so much", SOON, || {
         (upstream.count(|seen| seen.path() == path && seen.body_bytes >= bytes) > 0).then_some(())
     });
-}
-
-fn uploads_arrive_piece_by_piece(stage: &Stage) {
-    let site = stage.site();
-    for chunked in [true, false] {
-        let path = public_path();
-        let mut wire = site.gateway.connect();
-        let framing = if chunked { ("Transfer-Encoding", "chunked") } else { ("Content-Length", "15") };
-        wire.send(&Request::new("POST", ACME, &path).with(framing.0, framing.1).bytes());
-        for count in 1..=3 {
-            wire.send(if chunked { b"5\r\nhello\r\n" } else { b"hello" });
-            until_arrived(&site.upstream, &path, 5 * count);
-        }
-        if chunked {
-            assert!(!site.upstream.only(&path).whole, "it goes on");
-            wire.send(b"0\r\n\r\n");
-        }
-        assert_eq!(wire.answer().json()["bodyBytes"], json!(15));
-        assert_eq!(site.upstream.only(&path).body, b"hellohellohello");
-    }
 }
 
 fn both_directions_flow_at_once(stage: &Stage) {
@@ -308,61 +258,4 @@ fn a_chunked_body_beyond_the_cap_never_arrives_whole(stage: &Stage) {
         assert!(!seen.whole && seen.body_bytes == 1_000, "{seen:?}");
         site.is_unseen(&next);
     }
-}
-
-fn a_client_that_leaves_in_the_middle_of_an_upload_is_not_taken_for_one_that_is_done(stage: &Stage) {
-    let site = stage.site();
-    for chunked in [true, false] {
-        let path = public_path();
-        let gone = Cue::new();
-        let (seen_gone, framing) = (
-            Arc::clone(&gone),
-            if chunked { ("Transfer-Encoding", "chunked") } else { ("Content-Length", "10") },
-        );
-        site.upstream.on(
-            &path,
-            script(move |exchange| {
-                let end = exchange.read_body();
-                seen_gone.give();
-                end.map(|()| Then::Closes)
-            }),
-        );
-        let mut wire = site.gateway.connect();
-        wire.send(&Request::new("POST", ACME, &path).with(framing.0, framing.1).bytes());
-        wire.send(if chunked { b"5\r\nhello\r\n" } else { b"hello" });
-        until_arrived(&site.upstream, &path, 5);
-        drop(wire);
-        until("the upstream is told", SOON, || gone.is_given().then_some(()));
-        let seen = site.upstream.only(&path);
-        assert!(!seen.whole, "half a body is none: {seen:?}");
-    }
-}
-
-fn an_upstream_learns_that_its_client_has_left(stage: &Stage) {
-    let site = stage.site();
-    let path = public_path();
-    let gone = Cue::new();
-    let seen_gone = Arc::clone(&gone);
-    let (begun, go_on) = (Cue::new(), Cue::new());
-    let (says_begun, waits) = (Arc::clone(&begun), Arc::clone(&go_on));
-    site.upstream.on(
-        &path,
-        script(move |exchange| {
-            exchange.read_body()?;
-            exchange.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")?;
-            says_begun.give();
-            waits.wait()?;
-            let chunk = [b"10000\r\n".as_slice(), &[b'x'; 65_536], b"\r\n"].concat();
-            while exchange.write(&chunk).is_ok() {}
-            seen_gone.give();
-            Ok(Then::Closes)
-        }),
-    );
-    let mut wire = site.gateway.connect();
-    wire.send(&Request::get(ACME, &path).bytes());
-    assert_eq!(wire.head().unwrap().status, 200);
-    begun.wait().unwrap();
-    drop(wire);
-    go_on.give();
-    until("the upstream is told", SOON, || gone.is_given().then_some(()));
 }

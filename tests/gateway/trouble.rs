@@ -20,14 +20,9 @@ use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     an_upstream_that_refuses_connections_is_502,
-    an_upstream_that_closes_without_a_word_is_502,
-    an_upstream_that_answers_garbage_is_502,
     an_upstream_that_hangs_before_its_answer_is_504,
-    an_answer_that_stops_in_the_middle_is_aborted,
     an_answer_that_hangs_in_the_middle_is_aborted_in_time,
-    an_answer_before_the_body_is_read_gets_through,
     an_answer_longer_than_announced_does_not_become_the_next_one,
-    interim_answers_are_not_the_answer,
     a_total_time_limit_ends_a_request_that_trickles,
     after_trouble_nobody_gets_anothers_bytes,
     an_error_of_the_gateway_spends_as_the_permit_said,
@@ -85,38 +80,6 @@ fn an_upstream_that_refuses_connections_is_502(stage: &Stage) {
     }
 }
 
-fn an_upstream_that_closes_without_a_word_is_502(stage: &Stage) {
-    let site = Site::start(stage);
-    is_upstream_error(&answer_to(&site, ACME, script(|_| Ok(Then::Closes))));
-    site.upstream.greet(Some(drop));
-    site.upstream.hang_up();
-    is_upstream_error(&site.gateway.ask(&Request::get(ACME, &public_path())));
-    site.upstream.greet(None);
-    own_answer(&site);
-}
-
-fn an_upstream_that_answers_garbage_is_502(stage: &Stage) {
-    let site = Site::start(stage);
-    for garbage in [
-        "hello\r\n\r\n",
-        "\0\0\0\0\r\n\r\n",
-        "HTTP/1.1\r\n\r\n",
-        "HTTP/1.1 abc OK\r\n\r\n",
-        "HTTP/9.9 200 OK\r\nContent-Length: 0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
-        "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nContent-Len",
-        "{\"status\":200}",
-    ] {
-        is_upstream_error(&answer_to(&site, ACME, scripts::bytes(garbage, Then::Closes)));
-    }
-    let endless = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(3_000_000));
-    is_upstream_error(&answer_to(&site, ACME, scripts::bytes(endless, Then::Closes)));
-}
-
 fn an_upstream_that_hangs_before_its_answer_is_504(stage: &Stage) {
     let site = Site::of(stage).impatient().start();
     let watch = Stopwatch::start();
@@ -136,44 +99,6 @@ const CUT: &[&str] = &[
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
 ];
 
-fn an_answer_that_stops_in_the_middle_is_aborted(stage: &Stage) {
-    let site = Site::start(stage);
-    let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
-    let broken = ["x\r\nhello\r\n0\r\n\r\n", "5\r\nhelloworld\r\n0\r\n\r\n", "-1\r\nhello\r\n0\r\n\r\n"];
-    let cut = CUT[1..].iter().map(|cut| (*cut, "", Then::Closes));
-    for (begun, rest, then) in cut.chain(broken.map(|rest| (chunks, rest, Then::Goes))) {
-        let (path, cue) = (public_path(), Cue::new());
-        let seen = Arc::clone(&cue);
-        site.upstream.on(
-            &path,
-            script(move |exchange| {
-                exchange.read_body()?;
-                exchange.write(begun.as_bytes())?;
-                // The client has the head by now.
-                seen.wait()?;
-                exchange.write(rest.as_bytes())?;
-                Ok(then)
-            }),
-        );
-        let mut wire = site.gateway.connect();
-        wire.send(&Request::get(ACME, &path).bytes());
-        let head = wire.head().unwrap();
-        cue.give();
-        is_cut(&site, &mut wire, head);
-    }
-    // The beginning of an answer with a length may be held back: then it is not begun.
-    for cut in [CUT[0], "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"] {
-        let path = public_path();
-        site.upstream.on(&path, scripts::bytes(cut, Then::Closes));
-        let mut wire = site.gateway.connect();
-        wire.send(&Request::get(ACME, &path).bytes());
-        match wire.head().unwrap() {
-            head if head.status == 200 => is_cut(&site, &mut wire, head),
-            head => is_upstream_error(&wire.body(head).unwrap()),
-        }
-    }
-}
-
 fn an_answer_that_hangs_in_the_middle_is_aborted_in_time(stage: &Stage) {
     let site = Site::of(stage).impatient().start();
     for cut in &CUT[..3] {
@@ -191,27 +116,6 @@ fn an_answer_that_hangs_in_the_middle_is_aborted_in_time(stage: &Stage) {
             Some(())
         });
     }
-}
-
-fn an_answer_before_the_body_is_read_gets_through(stage: &Stage) {
-    let site = Site::start(stage);
-    let early = || scripts::answer("403 Forbidden", &[], b"too early");
-    let with_rest_read = scripts::early(early());
-    let with_rest_thrown_away = script(move |exchange| {
-        exchange.write(&early())?;
-        Ok(Then::Closes)
-    });
-    for (script, body) in [(with_rest_read, 100_000), (with_rest_thrown_away, 10)] {
-        let path = public_path();
-        site.upstream.on(&path, script);
-        let mut wire = site.gateway.connect();
-        let request = Request::new("POST", ACME, &path).body(&vec![b'x'; body]);
-        let _ = wire.write(&request.bytes());
-        let answer = wire.answer();
-        assert_eq!((answer.status, answer.text().as_str()), (403, "too early"));
-        next_is_its_own(&site, &mut wire);
-    }
-    assert!(site.upstream.broken().is_empty(), "{:?}", site.upstream.broken());
 }
 
 fn an_answer_longer_than_announced_does_not_become_the_next_one(stage: &Stage) {
@@ -234,23 +138,6 @@ fn an_answer_longer_than_announced_does_not_become_the_next_one(stage: &Stage) {
     let mut wire = site.gateway.connect();
     assert_eq!(Request::new("HEAD", ACME, &path).ask_on(&mut wire).status, 200);
     next_is_its_own(&site, &mut wire);
-}
-
-fn interim_answers_are_not_the_answer(stage: &Stage) {
-    let site = Site::start(stage);
-    let last = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    for interim in [
-        "HTTP/1.1 100 Continue\r\n\r\n",
-        "HTTP/1.1 102 Processing\r\n\r\n",
-        "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n",
-        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n",
-    ] {
-        let answer = answer_to(&site, ACME, scripts::bytes(format!("{interim}{last}"), Then::Goes));
-        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"), "{interim:?}");
-    }
-    // A switch that nobody asked for.
-    let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n";
-    is_upstream_error(&answer_to(&site, ACME, scripts::bytes(switched, Then::Closes)));
 }
 
 fn a_total_time_limit_ends_a_request_that_trickles(stage: &Stage) {

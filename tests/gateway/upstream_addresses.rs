@@ -57,22 +57,21 @@ fn is_closed(gateway: &Gateway, why: &str) {
 fn an_own_listener_is_no_upstream_at_check_start_and_reload(stage: &Stage) {
     let site = Site::of(stage).in_files().start();
     let gateway = &site.gateway;
-    let listeners = [gateway.service.api, gateway.service.admin, gateway.address];
-    for listener in listeners {
-        let mapped = format!("[::ffff:{}]:{}", listener.ip(), listener.port());
-        for written in [listener.to_string(), format!("https://{listener}"), mapped] {
-            gateway.put("leak.toml", &leaking(&written).text());
-            let problem =
-                format!("where this gateway itself listens ({listener}); write the service behind it");
-            let output = gateway.service.command("check", &[]);
-            assert!(!output.status.success(), "{output:?}");
-            let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-            assert!(said.contains("tenants.d/leak.toml") && said.contains(&problem), "{said}");
-        }
-        gateway.reread("refused");
-        assert_eq!(gateway.ask(&Request::get(LEAK, "/metrics")).status, 404);
-        assert_eq!(site.status(), 200);
+    let mapped = |listener: SocketAddr| format!("[::ffff:{}]:{}", listener.ip(), listener.port());
+    let (api, admin, own) = (gateway.service.api, gateway.service.admin, gateway.address);
+    for (listener, written) in
+        [(api, api.to_string()), (admin, mapped(admin)), (own, format!("https://{own}"))]
+    {
+        gateway.put("leak.toml", &leaking(&written).text());
+        let problem = format!("where this gateway itself listens ({listener}); write the service behind it");
+        let output = gateway.service.command("check", &[]);
+        assert!(!output.status.success(), "{output:?}");
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(said.contains("tenants.d/leak.toml") && said.contains(&problem), "{said}");
     }
+    gateway.reread("refused");
+    assert_eq!(gateway.ask(&Request::get(LEAK, "/metrics")).status, 404);
+    assert_eq!(site.status(), 200);
     let second = Service::prepare(stage.settings());
     let tenant = leaking(&second.admin.to_string()).value();
     let file = second.folder.path().join("tiergate.toml");
@@ -126,11 +125,9 @@ fn a_link_local_address_is_no_upstream_unless_that_is_allowed(stage: &Stage) {
         let output = gateway.service.command("check", &[]);
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
-    for written in ["169.254.169.254:80", "http://[::ffff:169.254.169.254]", "[fe80::1]:80"] {
-        gateway.put("leak.toml", &leaking(written).text());
-        let (is_right, said) = check();
-        assert!(!is_right && said.contains("a link-local or metadata address"), "{said}");
-    }
+    gateway.put("leak.toml", &leaking("169.254.169.254:80").text());
+    let (is_right, said) = check();
+    assert!(!is_right && said.contains("a link-local or metadata address"), "{said}");
     gateway.reread("refused");
     gateway.put("leak.toml", &leaking(&as_name(metadata)).text());
     gateway.reread("applied");
@@ -165,10 +162,8 @@ fn a_tenant_under_a_rule_reaches_nothing_outside_of_it(stage: &Stage) {
     let upstream = site.upstream.address.to_string();
     let leak = || Tenant::of("leak", &[LEAK], &[&upstream]).public();
     let outside = "outside of what [[tenants_rules]] allow this file";
-    for host in [format!("api.{ACME}"), format!("*.{LEAK}"), "*".to_owned()] {
-        let problem = format!("tenants.d/leak.toml: hosts: item 1 is \"{host}\", {outside}");
-        refused("leak.toml", &leak().set("hosts", vec![host]), &problem);
-    }
+    let problem = format!("tenants.d/leak.toml: hosts: item 1 is \"*\", {outside}");
+    refused("leak.toml", &leak().set("hosts", vec!["*"]), &problem);
     refused("leak.toml", &leak().set("id", "t2"), "tenants.d/leak.toml: id: is \"t2\", and the table of");
     refused(
         "other.toml",

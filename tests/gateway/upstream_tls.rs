@@ -11,6 +11,7 @@ use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::Terminator;
+use crate::rig::upstream::Upstream;
 use crate::support::process::own_ip;
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
@@ -19,13 +20,7 @@ use crate::upgrades::{open_socket, talks, websocket_echo};
 
 pub(crate) const CASES: &[Case] = cases![
     an_upstream_of_a_believed_authority_is_reached,
-    an_upstream_of_an_unknown_authority_is_502_and_sees_no_request,
-    an_upstream_of_another_name_is_502_and_sees_no_request,
-    an_upstream_whose_certificate_is_out_of_its_time_is_502_and_sees_no_request,
-    without_authorities_of_its_own_a_tenant_believes_no_strangers,
-    an_upstream_that_speaks_no_tls_is_502,
-    an_upstream_that_stalls_its_handshake_is_504,
-    a_tenant_is_not_given_a_connection_that_only_another_one_believes,
+    an_upstream_that_is_not_believed_is_502_and_sees_no_request,
     an_upstream_that_wants_a_certificate_is_shown_the_tenants_own,
     a_tenant_is_not_given_a_connection_with_anothers_certificate,
     http_2_is_spoken_where_the_upstream_does,
@@ -65,21 +60,6 @@ impl Trust {
         let [cert, key] = self.files.put_pair(id, shown);
         let tenant = self.tenant(id, &format!("{id}.test"), terminator);
         tenant.set("upstream_tls.cert", cert).set("upstream_tls.key", key)
-    }
-
-    /// The upstream behind this certificate is not believed, in both versions of HTTP, and sees nothing.
-    #[track_caller]
-    fn does_not_believe(&self, stage: &Stage, own: &Issued) {
-        for protocols in [&[][..], &["h2"], &["http/1.1"]] {
-            let site = Site::of(stage);
-            let terminator = Terminator::start(site.upstream().address, own, None, protocols);
-            let site = site.only(vec![self.tenant("t", ACME, &terminator)]).start();
-            is_refused(&site, ACME);
-            assert_eq!(terminator.met(), [], "no handshake succeeds");
-            // It was nothing but the certificate.
-            terminator.show(&self.authority.issue(UP));
-            is_served(&site, ACME);
-        }
     }
 }
 
@@ -128,71 +108,65 @@ fn an_upstream_of_a_believed_authority_is_reached(stage: &Stage) {
     }
 }
 
-fn an_upstream_of_an_unknown_authority_is_502_and_sees_no_request(stage: &Stage) {
-    // Even one that calls itself the same.
-    let namesake = Authority::new("the upstreams' authority");
-    Trust::new().does_not_believe(stage, &namesake.issue(UP));
-}
-
-fn an_upstream_of_another_name_is_502_and_sees_no_request(stage: &Stage) {
-    let trust = Trust::new();
-    for name in ["other.test", "*.up.test", "xup.test", "test"] {
-        trust.does_not_believe(stage, &trust.authority.issue(name));
-    }
-}
-
-fn an_upstream_whose_certificate_is_out_of_its_time_is_502_and_sees_no_request(stage: &Stage) {
-    let trust = Trust::new();
-    for (from, until) in [(2000, 2020), (2090, 2100)] {
-        trust.does_not_believe(stage, &trust.authority.issue_within(UP, from, until));
-    }
-}
-
-fn without_authorities_of_its_own_a_tenant_believes_no_strangers(stage: &Stage) {
+/// Each is a tenant's own, and nobody is given a connection that only another tenant believes.
+fn an_upstream_that_is_not_believed_is_502_and_sees_no_request(stage: &Stage) {
     let (trust, site) = (Trust::new(), Site::of(stage));
-    let terminator = trust.before(&site);
-    is_refused(&site.only(vec![strange_tenant("t", ACME, &terminator)]).start(), ACME);
-}
-
-fn an_upstream_that_speaks_no_tls_is_502(stage: &Stage) {
-    let site = Site::of(stage);
-    let url = format!("https://{}", site.upstream().address);
-    site.upstream().greet(Some(|mut stream| {
+    // It calls itself the same.
+    let namesake = Authority::new("the upstreams' authority");
+    trust.files.put("other.crt", &namesake.pem());
+    let believed = trust.before(&site);
+    let upstream = site.upstream().address;
+    let own = [
+        ("stranger", namesake.issue(UP)),
+        ("other-name", trust.authority.issue("other.test")),
+        ("wildcard", trust.authority.issue("*.up.test")),
+        ("expired", trust.authority.issue_within(UP, 2000, 2020)),
+        ("too-early", trust.authority.issue_within(UP, 2090, 2100)),
+    ];
+    let behind: Vec<_> = own
+        .iter()
+        .flat_map(|(id, own)| {
+            [("plain", &[][..]), ("h2", &["h2"])].map(|(way, protocols)| (id, own, way, protocols))
+        })
+        .map(|(id, own, way, protocols)| {
+            (format!("{id}-{way}"), Terminator::start(upstream, own, None, protocols))
+        })
+        .collect();
+    let in_the_clear = Upstream::start();
+    in_the_clear.greet(Some(|mut stream| {
         let _ = std::io::Write::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n");
     }));
-    is_refused(&site.tenant(|tenant| tenant.set("upstreams", vec![url])).start(), ACME);
-}
-
-fn an_upstream_that_stalls_its_handshake_is_504(stage: &Stage) {
     // Connections wait in the queue of a listener that takes none.
-    let listener = std::net::TcpListener::bind((own_ip(), 0)).unwrap();
-    let url = format!("https://{}", listener.local_addr().unwrap());
-    let stalled = |tenant: Tenant| tenant.set("upstreams", vec![url]).set("timeouts.connect", "500ms");
-    let site = Site::of(stage).tenant(stalled).start();
-    is_upstream_timeout(&site.gateway.ask(&Request::get(ACME, &public_path())));
-}
-
-fn a_tenant_is_not_given_a_connection_that_only_another_one_believes(stage: &Stage) {
-    let (trust, site) = (Trust::new(), Site::of(stage));
-    let other = Authority::new("somebody else");
-    trust.files.put("other.crt", &other.pem());
-    let terminator = trust.before(&site);
-    let site = site
-        .only(vec![
-            trust.tenant("one", "one.test", &terminator),
-            trust
-                .tenant("two", "two.test", &terminator)
-                .set("upstream_tls.ca", trust.files.path("other.crt")),
-            strange_tenant("three", "three.test", &terminator),
-            trust.tenant("four", "four.test", &terminator).set("upstream_tls.server_name", "other.test"),
-        ])
-        .start();
-    for _ in 0..5 {
+    let stalls = std::net::TcpListener::bind((own_ip(), 0)).unwrap();
+    let tls = |id: &str, address| {
+        let tenant = Tenant::of(id, &[&format!("{id}.test")], &[&format!("https://{address}")]).public();
+        tenant.set("health.eject_after", 0)
+    };
+    let of_believed = |id: &str| trust.tenant(id, &format!("{id}.test"), &believed);
+    let mut tenants = vec![
+        of_believed("one"),
+        of_believed("no-authority").set("upstream_tls.ca", trust.files.path("other.crt")),
+        of_believed("expects-another").set("upstream_tls.server_name", "other.test"),
+        strange_tenant("system", "system.test", &believed),
+        tls("clear", in_the_clear.address),
+        tls("stalls", stalls.local_addr().unwrap()).set("timeouts.connect", "500ms"),
+    ];
+    tenants.extend(behind.iter().map(|(id, terminator)| trust.tenant(id, &format!("{id}.test"), terminator)));
+    let site = site.only(tenants).start();
+    for _ in 0..3 {
         is_served(&site, "one.test");
-        for host in ["two.test", "three.test", "four.test"] {
-            is_refused(&site, host);
+        for id in ["no-authority", "expects-another", "system", "clear"] {
+            is_refused(&site, &format!("{id}.test"));
         }
     }
+    for (id, terminator) in &behind {
+        is_refused(&site, &format!("{id}.test"));
+        assert_eq!(terminator.met(), [], "{id}: no handshake succeeds");
+        // It was nothing but the certificate.
+        terminator.show(&trust.authority.issue(UP));
+        is_served(&site, &format!("{id}.test"));
+    }
+    is_upstream_timeout(&site.gateway.ask(&Request::get("stalls.test", &public_path())));
 }
 
 fn an_upstream_that_wants_a_certificate_is_shown_the_tenants_own(stage: &Stage) {

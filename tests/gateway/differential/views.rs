@@ -1,14 +1,15 @@
 //! What an upstream and a client see of an exchange.
 
-use std::io::{self, Read};
+use std::io;
 use std::net::Shutdown;
 
 use crate::differential::plan::{Dice, Plan, Reads};
+use crate::rig::framing::{self, Body};
 use crate::rig::scripts::script;
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, public_path};
-use crate::rig::upstream::Then;
-use crate::support::wire::{Patient, Request, Wire, take_line};
+use crate::rig::upstream::{Incoming, Then};
+use crate::support::wire::{Request, Wire};
 
 /// The interim answer for which a client may wait.
 const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -143,7 +144,7 @@ pub(crate) fn through(site: &Site, plan: &Plan, path: &str, mut dice: Dice) -> V
         );
     }
     let mut wire = site.gateway.connect();
-    let mut incoming = Incoming { socket: wire.socket(), buffer: Vec::new() };
+    let mut incoming = Incoming::over(wire.socket());
     let mut interims = Vec::new();
     let client = converse(&mut wire, &mut incoming, plan, &mut dice, &mut interims);
     let seen = site.upstream.seen_that(|seen| paths.iter().any(|path| seen.path() == path));
@@ -156,7 +157,7 @@ pub(crate) fn through(site: &Site, plan: &Plan, path: &str, mut dice: Dice) -> V
     let next = client.as_ref().filter(|client| client.is_whole && goes_on(plan, client)).map(|_| {
         let next = public_path();
         let _ = wire.write(&Request::get(ACME, &next).bytes());
-        let answer = incoming.answer("GET", &mut Vec::new());
+        let answer = answer_of(&mut incoming, "GET", &mut Vec::new());
         let is_own = |answer: &Got| String::from_utf8_lossy(&answer.body).contains(&next);
         if let Some(other) = answer.as_ref().filter(|answer| !is_own(answer)) {
             panic!("behind {}: {} {}", plan.shown(), other.line, short(&other.body));
@@ -186,113 +187,63 @@ fn converse(
     let mut send = |bytes: &[u8]| dice.pieces(bytes).into_iter().try_for_each(|piece| wire.write(piece));
     if plan.reads != Reads::AllAfterContinue {
         let _ = send(&[plan.head.as_bytes(), body].concat());
-        return incoming.answer(plan.method, interims);
+        return answer_of(incoming, plan.method, interims);
     }
     let _ = send(plan.head.as_bytes());
-    let (line, headers) = incoming.head()?;
+    let (line, headers) = head_of(incoming)?;
     if !is_interim(&line) {
-        return Some(incoming.body(plan.method, line, &headers));
+        return Some(body_of(incoming, plan.method, line, &headers));
     }
     interims.push(line);
     let _ = send(body);
-    incoming.answer(plan.method, interims)
+    answer_of(incoming, plan.method, interims)
 }
 
 fn is_interim(line: &str) -> bool {
     line[9..].starts_with('1') && !line[9..].starts_with("101")
 }
 
-/// What a client reads, as far as it comes.
-struct Incoming {
-    socket: Patient,
-    buffer: Vec<u8>,
+/// The final answer that a client reads, as far as it comes.
+fn answer_of(incoming: &mut Incoming, method: &str, interims: &mut Vec<String>) -> Option<Got> {
+    loop {
+        let (line, headers) = head_of(incoming)?;
+        if !is_interim(&line) {
+            return Some(body_of(incoming, method, line, &headers));
+        }
+        interims.push(line);
+    }
 }
 
-impl Incoming {
-    fn answer(&mut self, method: &str, interims: &mut Vec<String>) -> Option<Got> {
-        loop {
-            let (line, headers) = self.head()?;
-            if !is_interim(&line) {
-                return Some(self.body(method, line, &headers));
+fn head_of(incoming: &mut Incoming) -> Option<(String, Lines)> {
+    let status = String::from_utf8(incoming.line().ok()?).unwrap();
+    let version = status.get(..9).filter(|version| ["HTTP/1.1 ", "HTTP/1.0 "].contains(version));
+    assert!(version.is_some(), "no answer: {status:?}");
+    Some((status, framing::read_fields(incoming).ok()?))
+}
+
+fn body_of(incoming: &mut Incoming, method: &str, line: String, headers: &Lines) -> Got {
+    let value = |wanted: &str| headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    let (mut body, mut trailers) = (Vec::new(), Vec::new());
+    let has_none = method == "HEAD" || ["101", "204", "304"].contains(&&line[9..12]);
+    let framed = match (value("content-length"), value("transfer-encoding")) {
+        _ if has_none => Some(Body::Length(0)),
+        (Some((_, length)), _) => Some(Body::Length(length.parse().unwrap())),
+        (None, Some(_)) => Some(Body::Chunks),
+        (None, None) => None,
+    };
+    let end = match framed {
+        Some(mut framed) => loop {
+            match framing::read_piece(&mut framed, incoming, &mut body, &mut trailers) {
+                Ok(true) => {}
+                end => break end.is_ok(),
             }
-            interims.push(line);
-        }
-    }
-
-    fn head(&mut self) -> Option<(String, Lines)> {
-        let status = self.line().ok()?;
-        let version = status.get(..9).filter(|version| ["HTTP/1.1 ", "HTTP/1.0 "].contains(version));
-        assert!(version.is_some(), "no answer: {status:?}");
-        Some((status, self.lines().ok()?))
-    }
-
-    fn body(&mut self, method: &str, line: String, headers: &Lines) -> Got {
-        let (mut body, mut trailers) = (Vec::new(), Vec::new());
-        let has_none = method == "HEAD" || ["101", "204", "304"].contains(&&line[9..12]);
-        let read = if has_none { Ok(()) } else { self.read_body(headers, &mut body, &mut trailers) };
-        Got::new(line, headers, &body, &trailers, read.is_ok())
-    }
-
-    fn read_body(&mut self, headers: &Lines, body: &mut Vec<u8>, trailers: &mut Lines) -> io::Result<()> {
-        let value = |wanted: &str| headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
-        if let Some((_, length)) = value("content-length") {
-            return self.take(length.parse().unwrap(), body);
-        }
-        if value("transfer-encoding").is_none() {
-            while self.fill()? {}
-            body.append(&mut self.buffer);
-            return Ok(());
-        }
-        loop {
-            let size = usize::from_str_radix(&self.line()?, 16).unwrap();
-            if size == 0 {
-                *trailers = self.lines()?;
-                return Ok(());
+        },
+        None => loop {
+            match incoming.some(usize::MAX) {
+                Ok(piece) => body.extend(piece),
+                Err(end) => break end.kind() == io::ErrorKind::UnexpectedEof,
             }
-            self.take(size, body)?;
-            assert_eq!(self.line()?, "", "a chunk ends where it says");
-        }
-    }
-
-    fn take(&mut self, count: usize, into: &mut Vec<u8>) -> io::Result<()> {
-        let mut left = count;
-        loop {
-            let here = left.min(self.buffer.len());
-            into.extend(self.buffer.drain(..here));
-            left -= here;
-            if left == 0 {
-                return Ok(());
-            }
-            if !self.fill()? {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-    }
-
-    fn lines(&mut self) -> io::Result<Lines> {
-        let mut lines = Vec::new();
-        loop {
-            let line = self.line()?;
-            let Some((name, value)) = line.split_once(':') else { return Ok(lines) };
-            lines.push((name.to_owned(), value.trim().to_owned()));
-        }
-    }
-
-    fn line(&mut self) -> io::Result<String> {
-        loop {
-            if let Some(line) = take_line(&mut self.buffer)? {
-                return Ok(line);
-            }
-            if !self.fill()? {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-    }
-
-    fn fill(&mut self) -> io::Result<bool> {
-        let mut piece = [0; 65_536];
-        let count = self.socket.read(&mut piece)?;
-        self.buffer.extend_from_slice(&piece[..count]);
-        Ok(count > 0)
-    }
+        },
+    };
+    Got::new(line, headers, &body, &trailers, end)
 }

@@ -92,7 +92,7 @@ pub(crate) fn read_piece(
             }
             match usize::from_str_radix(&line, 16) {
                 Ok(0) => {
-                    *trailers = read_trailers(incoming)?;
+                    *trailers = read_fields(incoming)?;
                     *body = Body::Length(0);
                     return Ok(false);
                 }
@@ -115,13 +115,14 @@ pub(crate) fn read_piece(
     Ok(true)
 }
 
-fn read_trailers(incoming: &mut Incoming) -> io::Result<Vec<(String, String)>> {
-    let mut trailers = Vec::new();
+/// Reads header lines or trailers, up to the empty line.
+pub(crate) fn read_fields(incoming: &mut Incoming) -> io::Result<Vec<(String, String)>> {
+    let mut fields = Vec::new();
     loop {
         let line = incoming.line()?;
         if line.is_empty() {
-            return Ok(trailers);
+            return Ok(fields);
         }
-        trailers.push(field(&line).map_err(invalid)?);
+        fields.push(field(&line).map_err(invalid)?);
     }
 }

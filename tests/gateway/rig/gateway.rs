@@ -6,6 +6,7 @@ use std::process::Command;
 
 use socket2::{Domain, Socket, Type};
 
+use crate::rig::stage::public_path;
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::pin;
 use crate::support::client::Answer;
@@ -138,6 +139,12 @@ impl Gateway {
     /// How much memory the process has, in bytes.
     pub(crate) fn resident_bytes(&self) -> usize {
         self.service.resident_bytes()
+    }
+
+    /// Waits until requests for a public path of a host are answered with this status.
+    pub(crate) fn until_status(&self, host: &str, wanted: u16) {
+        let status = || self.ask(&Request::get(host, &public_path())).status;
+        until(&format!("{host} answers {wanted}"), SOON, || (status() == wanted).then_some(()));
     }
 
     #[track_caller]

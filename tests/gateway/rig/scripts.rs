@@ -115,10 +115,6 @@ impl Cue {
         self.changed.notify_all();
     }
 
-    pub(crate) fn is_given(&self) -> bool {
-        *lock(&self.given)
-    }
-
     /// Waits for the sign, and fails when it does not come.
     pub(crate) fn wait(&self) -> io::Result<()> {
         let given = lock(&self.given);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::behind_files::Ground;
 use crate::rig::authz::Asked;
 use crate::rig::behind::Behind;
+use crate::rig::listeners::ListenerTls;
 use crate::rig::site::Site;
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
@@ -29,6 +30,7 @@ pub(crate) struct Stage {
     behind: OnceLock<Behind>,
     files: OnceLock<Ground>,
     site: OnceLock<Site>,
+    secure: OnceLock<Site>,
     asked: OnceLock<Asked>,
     world: World,
 }
@@ -39,6 +41,7 @@ impl Stage {
             behind: OnceLock::new(),
             files: OnceLock::new(),
             site: OnceLock::new(),
+            secure: OnceLock::new(),
             asked: OnceLock::new(),
             world: World::new(kind),
         }
@@ -60,6 +63,14 @@ impl Stage {
             let site = site.set("listen.trusted_headers", TRUSTED_HEADERS.to_vec());
             let tenants = shared_tenants(site.upstream());
             site.only(tenants).start()
+        })
+    }
+
+    /// A shared gateway whose listeners speak TLS, with an agent of tier 4.
+    pub(crate) fn secure(&self) -> &Site {
+        self.secure.get_or_init(|| {
+            let sockets = |tenant: Tenant| tenant.route("/socket/*", "access = \"public\"\nupgrades = true");
+            Site::of(self).tenant(sockets).tls(ListenerTls::new()).agent(4).start()
         })
     }
 

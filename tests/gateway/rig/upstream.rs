@@ -251,7 +251,7 @@ fn converse(stream: TcpStream, connection: usize, state: &Arc<State>) {
     let _ = stream.set_nodelay(true);
     let _ = stream.set_read_timeout(Some(SILENCE_MAX));
     let _ = stream.set_write_timeout(Some(SILENCE_MAX));
-    let mut incoming = Incoming { stream: Patient(stream), buffer: Vec::new() };
+    let mut incoming = Incoming::over(Patient(stream));
     loop {
         let head = match incoming.head() {
             Ok(Some(head)) => head,
@@ -354,6 +354,10 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
+    pub(crate) const fn over(stream: Patient) -> Self {
+        Self { stream, buffer: Vec::new() }
+    }
+
     /// Everything up to and with an empty line; nothing at the end of the connection.
     fn head(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
