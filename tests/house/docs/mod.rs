@@ -14,7 +14,6 @@ mod deploy;
 mod integrate;
 mod links;
 mod packaging;
-mod simulated_api;
 mod tables;
 
 /// A file of the repository, by its path from the root.

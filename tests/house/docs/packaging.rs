@@ -237,7 +237,7 @@ extraVolumeMounts: [{name: certificates, mountPath: /etc/certificates, readOnly:
 "#;
 
 /// The chart with these values over those of the example; `None` without Helm.
-pub(super) fn rendered_with(values: &str) -> Option<String> {
+fn rendered_with(values: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("values.yaml");
     fs::write(&file, values).unwrap();
@@ -389,18 +389,40 @@ fn the_configurations_in_the_manifests_are_good() {
     }
 }
 
-/// The pod that the chart makes, and the keys of the tenants' ConfigMap.
-fn pod_and_tenants(rendered: &str) -> (Yaml, Vec<String>) {
-    let objects = objects(rendered);
-    let tenants = named(&objects, "ConfigMap", "agents-tenants").unwrap()["data"].as_hash().unwrap();
-    let tenants = tenants.keys().map(|name| text(name).to_owned()).collect();
-    (find(&objects, "Deployment")["spec"]["template"].clone(), tenants)
+/// kubectl applies them one after the other.
+#[test]
+fn every_object_stands_behind_those_that_it_refers_to() {
+    for manifests in manifests() {
+        let objects = objects(&manifests);
+        let is_behind = |at: usize, kind: &str, name: &Yaml| {
+            objects[..at]
+                .iter()
+                .any(|other| text(&other["kind"]) == kind && other["metadata"]["name"] == *name)
+        };
+        for (at, object) in objects.iter().enumerate() {
+            let pod = &object["spec"]["template"]["spec"];
+            let maps = items(&pod["volumes"]).map(|volume| ("ConfigMap", &volume["configMap"]["name"]));
+            let account = ("ServiceAccount", &pod["serviceAccountName"]);
+            let scaled = ("Deployment", &object["spec"]["scaleTargetRef"]["name"]);
+            for (kind, name) in maps.chain([account, scaled]).filter(|(_, name)| !name.is_badvalue()) {
+                assert!(is_behind(at, kind, name), "{kind} {name:?}");
+            }
+        }
+    }
+}
+
+/// The keys of the tenants' ConfigMap, and the other objects.
+fn tenants_and_others(rendered: &str) -> (Vec<String>, Vec<Yaml>) {
+    let is_tenants = |object: &Yaml| object["metadata"]["name"].as_str() == Some("agents-tenants");
+    let (tenants, others): (Vec<Yaml>, _) = objects(rendered).into_iter().partition(is_tenants);
+    let keys = tenants.first().unwrap()["data"].as_hash().unwrap().keys();
+    (keys.map(|name| text(name).to_owned()).collect(), others)
 }
 
 #[test]
 fn a_tenant_more_or_less_changes_no_pod_and_another_configuration_makes_other_pods() {
     let Some(first) = rendered(&[]) else { return };
-    let (pod, tenants) = pod_and_tenants(&first);
+    let (tenants, others) = tenants_and_others(&first);
     assert_eq!(tenants, ["vault.toml", "weather.toml"]);
     for (values, expected) in [
         ("tenants: {third: \"id = 'third'\"}", &["third.toml", "vault.toml", "weather.toml"][..]),
@@ -408,15 +430,14 @@ fn a_tenant_more_or_less_changes_no_pod_and_another_configuration_makes_other_po
         ("tenants: {weather: null, vault: null}", &[]),
         ("tenants: {vault: \"id = 'other'\"}", &["vault.toml", "weather.toml"]),
     ] {
-        let (same, tenants) = pod_and_tenants(&rendered_with(values).unwrap());
-        assert_eq!(same, pod, "{values}");
+        let (tenants, same) = tenants_and_others(&rendered_with(values).unwrap());
+        assert!(same == others, "{values}");
         assert_eq!(tenants, expected, "{values}");
     }
-    let config = "config: \"[store]\\nkind = 'redis'\"";
-    let (other, _) = pod_and_tenants(&rendered_with(config).unwrap());
-    assert_ne!(other, pod);
-    let hash = |pod: &Yaml| text(&pod["metadata"]["annotations"]["checksum/config"]).to_owned();
-    assert_ne!(hash(&other), hash(&pod));
+    let (_, changed) = tenants_and_others(&rendered_with("config: \"[store]\\nkind = 'redis'\"").unwrap());
+    let changed = changed.iter().zip(&others).filter(|(after, before)| after != before);
+    let kinds: Vec<&str> = changed.map(|(after, _)| text(&after["kind"])).collect();
+    assert_eq!(kinds, ["ConfigMap", "Deployment"]);
 }
 
 #[test]
@@ -555,7 +576,7 @@ fn the_ingress_leads_agents_to_the_gateway_and_owners_to_their_own_port() {
     let objects = objects(&rendered);
     let targets = ports(container(find(&objects, "Deployment")));
     let hosts: Vec<String> =
-        pod_and_tenants(&rendered).1.iter().map(|file| file.replace("toml", "example")).collect();
+        tenants_and_others(&rendered).0.iter().map(|file| file.replace("toml", "example")).collect();
     let ingress = YamlLoader::load_from_str(&read("deploy/helm/examples/ingress.yaml")).unwrap().remove(0);
     let mut reached = BTreeMap::new();
     for rule in items(&ingress["spec"]["rules"]) {
