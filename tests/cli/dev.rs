@@ -1,17 +1,15 @@
 //! `tiergate-dev`, and the commands that need a chain to talk to.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::sync::mpsc;
-use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::started::Started;
 use super::{PROGRAM, REGISTRY, command, command_of, failure, free_address, tiergate};
 
 const DEVELOPMENT: &str = env!("CARGO_BIN_EXE_tiergate-dev");
@@ -19,67 +17,26 @@ const DEVELOPMENT: &str = env!("CARGO_BIN_EXE_tiergate-dev");
 /// The shell finds `curl` there, and no program of ours.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The longest that a start in a debug build on a busy machine may take.
-const START_TIME_MAX: Duration = Duration::from_secs(60);
-
-/// `tiergate-dev` and what it printed. It dies with this process, however that ends: its shell waits for a pipe that
-/// closes then.
+/// `tiergate-dev` and where its API is.
 pub(super) struct Dev {
-    alive: Option<ChildStdin>,
-    shell: Child,
+    process: Started,
     api: String,
-    printed: String,
 }
 
 impl Dev {
-    fn start() -> Self {
-        Self::start_with(&[], Stdio::inherit())
-    }
-
-    fn start_with(variables: &[(&str, &str)], stderr: Stdio) -> Self {
-        Self::start_at(DEVELOPMENT.as_ref(), &[], variables, stderr)
-    }
-
     fn start_at(program: &Path, further: &[&str], variables: &[(&str, &str)], stderr: Stdio) -> Self {
-        let api = free_address();
-        let others =
-            ["--admin", "--chain", "--gateway", "--upstream"].map(|door| [door.to_owned(), free_address()]);
-        let script = r#""$@" & pid=$!; cat >/dev/null; kill -INT $pid; wait $pid"#;
-        let mut shell = Command::new("sh")
-            .args(["-c", script, "sh"])
-            .arg(program)
-            .args(["--api", &api])
-            .args(others.concat())
-            .args(further)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .envs(variables.iter().copied())
-            .spawn()
-            .unwrap();
-        let alive = shell.stdin.take();
-        let (sender, lines) = mpsc::channel();
-        let stdout = BufReader::new(shell.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut printed = String::new();
-        while !printed.contains("Ctrl-C") {
-            let line = lines.recv_timeout(START_TIME_MAX).unwrap();
-            printed.push_str(&line);
-            printed.push('\n');
-        }
-        Self { alive, shell, api, printed }
+        let doors = ["--api", "--admin", "--chain", "--gateway", "--upstream"];
+        let doors = doors.map(|door| [door.to_owned(), free_address()]);
+        let further: Vec<String> = further.iter().copied().map(str::to_owned).collect();
+        let process = Started::new(program, &[doors.concat(), further].concat(), variables, stderr);
+        let [[_, api], ..] = doors;
+        Self { process, api }
     }
 
     /// One for all tests of this file.
     pub(super) fn shared() -> &'static Self {
         static DEV: OnceLock<Dev> = OnceLock::new();
-        DEV.get_or_init(Self::start)
+        DEV.get_or_init(|| Self::start_at(DEVELOPMENT.as_ref(), &[], &[], Stdio::inherit()))
     }
 
     pub(super) fn url(&self) -> String {
@@ -96,15 +53,9 @@ impl Dev {
     }
 
     fn sibling(&self, name: &str) -> String {
-        let config = self.printed.lines().find_map(|line| line.trim().strip_prefix("config")).unwrap().trim();
+        let config =
+            self.process.printed.lines().find_map(|line| line.trim().strip_prefix("config")).unwrap().trim();
         Path::new(config).with_file_name(name).display().to_string()
-    }
-}
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        drop(self.alive.take());
-        let _ = self.shell.wait();
     }
 }
 
@@ -130,12 +81,13 @@ fn the_printed_commands_work_as_printed_where_both_programs_were_downloaded() {
     let (_place, program) = downloaded("it's my\\ folder", &[PROGRAM, DEVELOPMENT]);
     let dev = Dev::start_at(&program, &[], &[], Stdio::inherit());
     let commands: Vec<&str> = dev
+        .process
         .printed
         .lines()
         .filter(|line| line.starts_with("  ") && line.contains("curl"))
         .map(str::trim)
         .collect();
-    assert_eq!(commands.len(), 8, "{}", dev.printed);
+    assert_eq!(commands.len(), 8, "{}", dev.process.printed);
     let answers: Vec<Value> = commands
         .iter()
         .map(|command| {
@@ -168,13 +120,6 @@ fn the_printed_commands_work_as_printed_where_both_programs_were_downloaded() {
 }
 
 #[test]
-fn without_the_other_program_beside_it_the_printed_commands_take_that_of_the_path() {
-    let (_place, program) = downloaded("alone", &[DEVELOPMENT]);
-    let dev = Dev::start_at(&program, &[], &[], Stdio::inherit());
-    assert!(dev.printed.contains("\n  tiergate sign "), "{}", dev.printed);
-}
-
-#[test]
 fn the_program_of_production_has_no_development_chain_in_its_command_line() {
     let refused = tiergate(&["dev"]);
     let said = String::from_utf8(refused.stderr).unwrap();
@@ -187,7 +132,7 @@ fn the_program_of_production_has_no_development_chain_in_its_command_line() {
 
 #[test]
 fn sample_agents_stand_for_every_tier() {
-    let printed = &Dev::shared().printed;
+    let printed = &Dev::shared().process.printed;
     for (agent, tier) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0)] {
         assert!(printed.contains(&format!("agent {agent}  tier {tier}")), "{printed}");
     }
@@ -197,7 +142,11 @@ fn sample_agents_stand_for_every_tier() {
 fn sample_agents_of_erc_8004_stand_for_every_tier_and_verify() {
     let dev = Dev::start_at(DEVELOPMENT.as_ref(), &["--registries", "erc8004"], &[], Stdio::inherit());
     for (agent, tier) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 0)] {
-        assert!(dev.printed.contains(&format!("agent {agent}  tier {tier}")), "{}", dev.printed);
+        assert!(
+            dev.process.printed.contains(&format!("agent {agent}  tier {tier}")),
+            "{}",
+            dev.process.printed
+        );
         let (url, key_file, id) = (dev.url(), dev.key_file(agent), agent.to_string());
         let signed = ["--url", &url, "--agent-id", &id, "--owner-key-file", &key_file, "--output", "json"];
         let verified = tiergate(&[&["verify", "--by-signature"], &signed[..]].concat());
@@ -320,17 +269,18 @@ fn an_address_in_use_is_a_sentence_that_names_its_flag() {
 }
 
 #[test]
-fn variables_of_the_shell_do_not_change_where_dev_listens_and_are_named() {
+fn a_start_alone_prints_the_program_of_the_path_takes_no_variables_and_leaves_nothing_behind() {
     let elsewhere = free_address();
-    let folder = tempfile::tempdir().unwrap();
-    let stderr = folder.path().join("stderr");
+    let (place, program) = downloaded("alone", &[DEVELOPMENT]);
+    let stderr = place.path().join("stderr");
     let variables = [
         ("TIERGATE__LISTEN__API", &*elsewhere),
         ("TIERGATE__LISTEN__GATEWAY", "127.0.0.1:1"),
         ("TIERGATE__SURPRISE", "x"),
     ];
-    let dev = Dev::start_with(&variables, File::create(&stderr).unwrap().into());
-    let printed = dev.printed.split("Sample agents").next().unwrap();
+    let mut dev = Dev::start_at(&program, &[], &variables, File::create(&stderr).unwrap().into());
+    assert!(dev.process.printed.contains("\n  tiergate sign "), "{}", dev.process.printed);
+    let printed = dev.process.printed.split("Sample agents").next().unwrap();
     let addresses = printed.split("http://").skip(1).map(|rest| rest.split(['/', ' ', '\n']).next().unwrap());
     assert_eq!(addresses.clone().count(), 6, "{printed}");
     for address in addresses {
@@ -341,6 +291,11 @@ fn variables_of_the_shell_do_not_change_where_dev_listens_and_are_named() {
     for (name, _) in variables {
         assert!(warning.contains(name), "{warning}");
     }
+    let folder = Path::new(&dev.config()).parent().unwrap().to_owned();
+    assert!(folder.is_dir());
+    assert!(dev.process.end().success(), "an interrupt is an orderly end");
+    assert!(!folder.exists(), "{}", folder.display());
+    assert!(TcpStream::connect(dev.api.as_str()).is_err());
 }
 
 /// The head and the body of an answer.
@@ -356,7 +311,7 @@ fn a_page_of_the_api_may_make_the_first_request_and_read_the_limits() {
     let dev = Dev::shared();
     let (head, page) = curl(&[&format!("{}/console", dev.url())]);
     assert!(head.starts_with("http/1.1 200 ") && page.contains("<!doctype html>"), "{head}{page}");
-    assert!(dev.printed.contains(&format!("{}/console", dev.url())), "{}", dev.printed);
+    assert!(dev.process.printed.contains(&format!("{}/console", dev.url())), "{}", dev.process.printed);
     let (_, settings) = curl(&[&format!("{}/console/settings.json", dev.url())]);
     let settings: Value = serde_json::from_str(&settings).unwrap();
     assert_eq!(settings["chain"]["chainId"], "0x1f44", "{settings}");
@@ -402,15 +357,4 @@ fn a_page_of_the_api_may_make_the_first_request_and_read_the_limits() {
     }
     let (head, _) = curl(&["-H", "Origin: http://elsewhere.example", "-H", &key, &sample]);
     assert!(head.starts_with("http/1.1 200 ") && !head.contains("access-control-allow-origin"), "{head}");
-}
-
-#[test]
-fn dev_leaves_nothing_behind_when_it_is_interrupted() {
-    let mut dev = Dev::start();
-    let folder = Path::new(&dev.config()).parent().unwrap().to_owned();
-    assert!(folder.is_dir());
-    drop(dev.alive.take());
-    assert!(dev.shell.wait().unwrap().success(), "an interrupt is an orderly end");
-    assert!(!folder.exists(), "{}", folder.display());
-    assert!(TcpStream::connect(dev.api.as_str()).is_err());
 }

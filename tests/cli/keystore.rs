@@ -63,18 +63,6 @@ fn a_keystore_signs_like_its_key_with_a_password_from_a_file_or_a_variable() {
 }
 
 #[test]
-fn a_keystore_that_asks_for_all_memory_is_refused_without_asking_for_its_password() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("hostile.json");
-    let text = fs::read_to_string(keystore("scrypt")).unwrap();
-    let hostile = text.replace("\"n\": 2,", "\"n\": 1099511627776,");
-    assert_ne!(hostile, text);
-    fs::write(&file, hostile).unwrap();
-    let said = failure(&sign(&["--owner-key-file", file.to_str().unwrap()]).output().unwrap(), 1);
-    assert!(said.contains("asks for more memory or time") && !said.contains("password"), "{said}");
-}
-
-#[test]
 fn without_a_terminal_and_a_password_both_ways_to_give_one_are_named() {
     // A session of its own has no terminal, wherever the tests run.
     let mut apart = Command::new("setsid");

@@ -174,6 +174,10 @@ fn an_answer_that_may_stand_for_a_change_is_told_from_one_that_does_not_and_no_e
     let owner = Owner::of(5);
     let key = format!("svc_live_v1_{}\n", "0".repeat(64));
     fs::write(owner.path("old.key"), &key).unwrap();
+    // Of each kind of answer every command gets one.
+    let commands =
+        [&["generate", "--out", "api.key"][..], &["generate"], &["rotate", "--out", "old.key"], &["revoke"]];
+    let mut commands = commands.iter().cycle();
     for (status, body, code) in [
         (200, "{}", 3),
         (200, "", 3),
@@ -193,19 +197,13 @@ fn an_answer_that_may_stand_for_a_change_is_told_from_one_that_does_not_and_no_e
         let head =
             format!("HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
         let url = in_front(Fate::Answered(head + body));
-        for arguments in [
-            &["generate", "--out", "api.key"][..],
-            &["generate"],
-            &["rotate", "--out", "old.key"],
-            &["revoke"],
-        ] {
-            let said = failure(&owner.keys(&url, arguments), code);
-            assert_eq!(said.contains(UNSURE), code == 3, "{status} {body} {arguments:?}: {said}");
-            assert_eq!(
-                (owner.files(), fs::read_to_string(owner.path("old.key")).unwrap()),
-                (vec!["old.key".to_owned()], key.clone())
-            );
-        }
+        let arguments = commands.next().unwrap();
+        let said = failure(&owner.keys(&url, arguments), code);
+        assert_eq!(said.contains(UNSURE), code == 3, "{status} {body} {arguments:?}: {said}");
+        assert_eq!(
+            (owner.files(), fs::read_to_string(owner.path("old.key")).unwrap()),
+            (vec!["old.key".to_owned()], key.clone())
+        );
     }
     let lossy = in_front(Fate::Lost);
     for output in [

@@ -14,6 +14,9 @@ mod own_types;
 #[cfg(feature = "dev-chain")]
 mod owner;
 mod request;
+#[cfg(feature = "dev-chain")]
+#[path = "../support/dev.rs"]
+mod started;
 mod terminal;
 #[cfg(feature = "dev-chain")]
 mod wallet;

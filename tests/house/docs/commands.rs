@@ -6,69 +6,30 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::symlink;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 use super::read;
+use super::started::Started;
 use super::tables::{rows, spans};
 use crate::loopback;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tiergate");
 
-/// Commands that are blocks of their own and are not typed: the first is `Dev`, the second runs this test.
+/// Commands that are blocks of their own and are not typed: the first is done beside them, the second runs this test.
 const NOT_TYPED: [&str; 2] = ["make dev", "make test"];
-
-/// The longest that a start in a debug build on a busy machine may take.
-const START_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Printed between the outputs of two blocks, with the exit code of the former.
 const MARK: &str = "-- end of a block --";
 
-/// `tiergate-dev` on an address of its own. It dies with this process, however that ends: its shell waits for a pipe
-/// that closes then.
-struct Dev {
-    alive: Option<ChildStdin>,
-    shell: Child,
-    ip: String,
-}
-
-impl Dev {
-    fn start() -> Self {
-        let ip = loopback::own_ip().to_string();
-        let ports = [("api", 8080), ("gateway", 8000), ("upstream", 9000), ("admin", 8082), ("chain", 8545)];
-        let addresses = ports.map(|(name, port)| [format!("--{name}"), format!("{ip}:{port}")]);
-        let script = r#""$@" & pid=$!; cat >/dev/null; kill -INT $pid; wait $pid"#;
-        let mut shell = command("sh")
-            .args(["-c", script, "sh", env!("CARGO_BIN_EXE_tiergate-dev")])
-            .args(addresses.concat())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let stdout = BufReader::new(shell.stdout.take().unwrap());
-        let (sender, is_ready) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                if line.contains("Ctrl-C") {
-                    let _ = sender.send(());
-                }
-            }
-        });
-        let dev = Self { alive: shell.stdin.take(), shell, ip };
-        is_ready.recv_timeout(START_TIME_MAX).unwrap();
-        dev
-    }
-}
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        drop(self.alive.take());
-        let _ = self.shell.wait();
-    }
+/// `tiergate-dev` on an address of its own.
+fn start() -> (Started, String) {
+    let ip = loopback::own_ip().to_string();
+    let ports = [("api", 8080), ("gateway", 8000), ("upstream", 9000), ("admin", 8082), ("chain", 8545)];
+    let addresses = ports.map(|(name, port)| [format!("--{name}"), format!("{ip}:{port}")]);
+    let program = env!("CARGO_BIN_EXE_tiergate-dev").as_ref();
+    (Started::new(program, &addresses.concat(), &[], Stdio::null()), ip)
 }
 
 /// A command without the variables of Tiergate that the one who runs the tests has set.
@@ -100,7 +61,7 @@ fn is_as_documented(printed: &str, documented: &str) -> bool {
 
 /// Everything that does not work as the page says.
 fn problems(page: &str) -> Vec<String> {
-    let dev = Dev::start();
+    let (_dev, ip) = start();
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("target/quick")).unwrap();
     symlink(PROGRAM, folder.path().join("target/quick/tiergate")).unwrap();
@@ -118,19 +79,19 @@ fn problems(page: &str) -> Vec<String> {
         }
     }
     let script = typed.iter().map(|(text, _)| format!("{text}\nprintf '\\n{MARK}%s\\n' $?\n"));
-    let script = script.collect::<String>().replace("127.0.0.1", &dev.ip);
+    let script = script.collect::<String>().replace("127.0.0.1", &ip);
     let mut shell = command("sh")
         .args(["-c", "exec 2>&1; . /dev/stdin"])
         .current_dir(folder.path())
         .env("HOME", folder.path())
-        .env("TIERGATE_URL", format!("http://{}:8080", dev.ip))
+        .env("TIERGATE_URL", format!("http://{}:8080", ip))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     shell.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     let output = String::from_utf8(shell.wait_with_output().unwrap().stdout).unwrap();
-    let output = output.replace('\r', "").replace(&dev.ip, "127.0.0.1");
+    let output = output.replace('\r', "").replace(&ip, "127.0.0.1");
     let mut outputs = output.split(MARK);
     let mut found = Vec::new();
     let mut printed = outputs.next().unwrap_or_default();
@@ -196,20 +157,20 @@ fn the_page_about_operations_has_each_command_of_the_program_and_options_that_th
 
 #[test]
 fn a_command_that_is_broken_and_an_output_that_is_another_are_found() {
-    let page = |command: &str, text: &str| {
-        format!(
-            "x\n```sh\n{command}\n```\n\n```text\n{text}\n```\n\n```sh\necho the end\n```\n\n```text\nthe end\n```\n"
-        )
-    };
     let status = "target/quick/tiergate keys status --agent-id 4";
-    assert_eq!(problems(&page(status, "agentId  4\nhasKey   false")), Vec::<String>::new());
-    for (command, text) in [
-        (status, "agentId  4\nhasKey   true"),
-        ("target/quick/tiergate keys stauts --agent-id 4", "..."),
-        ("curl -s http://127.0.0.1:8081/livez", "..."),
-        ("echo one two three", "one ... two"),
-    ] {
-        let found = problems(&page(command, text));
-        assert_eq!(found.len(), 1, "{command}: {found:?}");
+    let typed = [
+        (status, "agentId  4\nhasKey   false", true),
+        (status, "agentId  4\nhasKey   true", false),
+        ("target/quick/tiergate keys stauts --agent-id 4", "...", false),
+        ("curl -s http://127.0.0.1:8081/livez", "...", false),
+        ("echo one two three", "one ... two", false),
+        ("echo the end", "the end", true),
+    ];
+    let page = typed.map(|(command, text, _)| format!("x\n```sh\n{command}\n```\n\n```text\n{text}\n```\n"));
+    let found = problems(&page.concat());
+    let wrong: Vec<_> = typed.iter().filter(|(.., is_good)| !is_good).collect();
+    assert_eq!(found.len(), wrong.len(), "{found:?}");
+    for ((command, ..), found) in wrong.iter().zip(found) {
+        assert!(found.contains(command), "{command}: {found}");
     }
 }

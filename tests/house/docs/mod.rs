@@ -14,6 +14,9 @@ mod deploy;
 mod integrate;
 mod links;
 mod packaging;
+#[cfg(feature = "dev-chain")]
+#[path = "../../support/dev.rs"]
+mod started;
 mod tables;
 
 /// A file of the repository, by its path from the root.
