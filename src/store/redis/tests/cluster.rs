@@ -114,6 +114,25 @@ impl TestCluster {
         self.say(master + 3, &["CLUSTER", "FAILOVER", "TAKEOVER"]).await;
     }
 
+    /// Moves a slot from one master to another as an operator does, in pieces.
+    pub(super) async fn move_slot(&mut self, slot: u16, from: usize, to: usize) {
+        let (slot, ids) = (slot.to_string(), [self.id(from).await, self.id(to).await]);
+        let host = self.nodes[to].host.host.clone();
+        self.say(to, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids[0]]).await;
+        self.say(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[1]]).await;
+        until("the slot is empty", async || {
+            let keys = self.say(from, &["CLUSTER", "GETKEYSINSLOT", &slot, "1"]).await;
+            let keys: Vec<String> = from_redis_value_ref(&keys).unwrap();
+            let Some(name) = keys.first() else { return Some(()) };
+            self.say(from, &["MIGRATE", &host, "6379", name, "0", "60000"]).await;
+            None
+        })
+        .await;
+        for node in [to, from, 3 - from - to] {
+            self.say(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &ids[1]]).await;
+        }
+    }
+
     /// Has a node do something.
     pub(super) async fn say(&mut self, number: usize, words: &[&str]) -> Value {
         say(&mut self.connections[number], words).await.unwrap()
