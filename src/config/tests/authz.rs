@@ -1,5 +1,6 @@
 //! The listener for other gateways: who may ask, and for which tenants.
 
+use super::bounds::check;
 use super::{minimal_with, parse, problems};
 use crate::config::{Nobody, Settings, Survey};
 
@@ -26,17 +27,6 @@ pub(super) fn warnings(keys: &[&[(&str, &str)]]) -> Vec<String> {
 }
 
 #[test]
-fn nobody_is_asked_for_without_a_listener_for_other_gateways() {
-    let settings = settings(&[]);
-    assert!(settings.listen.authz.is_empty());
-    assert_eq!(
-        (settings.authz.secret_file, settings.authz.tls, settings.authz.client_ca),
-        (None, None, None)
-    );
-    assert_eq!(settings.authz.timeout.as_millis(), 1_000);
-}
-
-#[test]
 fn a_tenant_has_neither_hosts_nor_upstreams_only_where_other_gateways_ask() {
     let missing = ["tenants[1].hosts: is required", "tenants[1].upstreams: is required"];
     assert_eq!(found(&[&TENANT]), missing);
@@ -53,14 +43,12 @@ fn a_tenant_has_neither_hosts_nor_upstreams_only_where_other_gateways_ask() {
 }
 
 #[test]
-fn a_certificate_and_a_key_go_together_and_an_authority_needs_both() {
-    assert_eq!(found(&[&[AUTHZ], &TLS]), Vec::<String>::new());
-    assert_eq!(found(&[&[AUTHZ], &TLS[..1]]).len(), 1);
-    assert_eq!(found(&[&[AUTHZ], &TLS[1..]]).len(), 1);
+fn an_authority_needs_a_certificate_and_a_decision_has_50_ms_to_25_s() {
     let ca = ("authz.tls.client_ca", "\"ca.pem\"");
     assert_eq!(found(&[&[AUTHZ, ca], &TLS]), Vec::<String>::new());
     let alone = "authz.tls.client_ca: needs authz.tls.cert and authz.tls.key; write them too";
     assert_eq!(found(&[&[AUTHZ, ca]]), [alone]);
+    check("authz.timeout", "'50ms', '25s'", "'49ms', '26s', '0s'");
 }
 
 #[test]
@@ -78,18 +66,4 @@ fn a_listener_that_anybody_may_ask_who_reaches_it_is_warned_of() {
         assert!(!warns(&[&[open, secret]]) && !warns(&[&[open, ca], &TLS]), "{open:?}");
     }
     assert!(!warns(&[&[("listen.authz", "[\"[::1]:9000\", \"127.9.9.9:9000\"]")]]));
-}
-
-#[test]
-fn a_decision_may_take_50_ms_to_25_s() {
-    for (timeout, count) in [("50ms", 0), ("25s", 0), ("49ms", 1), ("26s", 1), ("0s", 1)] {
-        let literal = format!("\"{timeout}\"");
-        assert_eq!(found(&[&[AUTHZ, ("authz.timeout", &literal)]]).len(), count, "{timeout}");
-    }
-}
-
-#[test]
-fn no_two_listeners_share_an_address() {
-    assert_eq!(found(&[&[AUTHZ, ("listen.api", "\"127.0.0.1:9000\"")]]).len(), 1);
-    assert_eq!(found(&[&[AUTHZ, ("listen.owners", "[\"0.0.0.0:9000\"]")]]).len(), 1);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use toml::Value;
 
+use super::environment::variable;
 use super::{ROUTE, TENANT, minimal_with, parse, problems};
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
@@ -108,6 +109,7 @@ fn every_two_listeners_that_overlap_are_named() {
         ("listen.gateway", "[\"127.0.0.1:8080\", \"0.0.0.0:8082\", \"127.0.0.1:8082\"]"),
         ("listen.api", "\"127.0.0.1:8080\""),
         ("listen.owners", "[\"127.0.0.1:8081\", \"[::]:8080\"]"),
+        ("listen.authz", "[\"127.0.0.1:8081\"]"),
     ];
     let end = "; write two addresses that do not overlap";
     assert_eq!(
@@ -119,6 +121,7 @@ fn every_two_listeners_that_overlap_are_named() {
             ),
             format!("listen.owners: api is 127.0.0.1:8080 and owners item 2 is [::]:8080{end}"),
             format!("listen.owners: gateway item 1 is 127.0.0.1:8080 and owners item 2 is [::]:8080{end}"),
+            format!("listen.authz: owners item 1 is 127.0.0.1:8081 and authz item 1 is 127.0.0.1:8081{end}"),
             format!("listen.admin: gateway item 2 is 0.0.0.0:8082 and admin is 127.0.0.1:8082{end}"),
             format!("listen.admin: gateway item 3 is 127.0.0.1:8082 and admin is 127.0.0.1:8082{end}"),
         ]
@@ -129,17 +132,19 @@ fn every_two_listeners_that_overlap_are_named() {
 fn a_listener_has_both_a_certificate_and_its_key_or_neither() {
     let tls = settings(&[("listen.tls", "{ cert = \"a.crt\", key = \"../a.key\" }")]).listen.tls.unwrap();
     assert_eq!((tls.cert.as_os_str(), tls.key.as_os_str()), ("a.crt".as_ref(), "../a.key".as_ref()));
-    for (given, missing) in [("cert", "key"), ("key", "cert")] {
-        let given = format!("listen.tls.{given}");
-        let phrase = "cert and key go together; write both or neither";
-        let found = problems(&minimal_with(&[(&given, "\"x\"")]), &[]);
-        assert_eq!(found, [format!("listen.tls.{missing}: {phrase}")]);
-        let variable = format!("TIERGATE__{}", given.to_uppercase().replace('.', "__"));
-        assert_eq!(problems(&minimal_with(&[]), &[(&variable, "x")]), [format!("{variable}: {phrase}")]);
-        let other = (format!("listen.tls.{missing}"), "\"y\"");
-        for literal in ["\"\"", "\"a\\u0000b\"", "7", "[\"x\"]"] {
-            let found = problems(&minimal_with(&[(&given, literal), (&other.0, other.1)]), &[]);
-            assert!(found.len() == 1 && found[0].starts_with(&format!("{given}: ")), "{literal}: {found:?}");
+    for section in ["listen.tls", "authz.tls", "tenants[1].tls", "tenants[1].upstream_tls"] {
+        let base = if section.starts_with("tenants") { &TENANT[..] } else { &[] };
+        for (given, missing) in [("cert", "key"), ("key", "cert")] {
+            let [given, missing] = [given, missing].map(|name| format!("{section}.{name}"));
+            let phrase = "cert and key go together; write both or neither";
+            let found = problems(&minimal_with(&[base, &[(&given, "\"x\"")]].concat()), &[]);
+            assert_eq!(found, [format!("{missing}: {phrase}")]);
+            if base.is_empty() {
+                let name = variable(&given);
+                assert_eq!(problems(&minimal_with(&[]), &[(&name, "x")]), [format!("{name}: {phrase}")]);
+            }
+            let other = [base, &[(&missing, "'y'")]].concat();
+            check_with(&other, &given, "'x'", r#"'', "a\u0000b", 7, ['x']"#);
         }
     }
 }

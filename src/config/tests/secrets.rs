@@ -1,6 +1,6 @@
 //! A provider's key in an RPC URL shows up nowhere, nor does a password of Redis.
 
-use super::{MINIMAL, minimal_with, parse};
+use super::{MINIMAL, TENANT, minimal_with, parse};
 use crate::config::Survey;
 
 /// Ways to write a URL that holds a key, right and wrong ones.
@@ -75,6 +75,15 @@ fn a_url_pasted_under_another_key_or_as_a_key_shows_no_more_than_its_host() {
     for path in ["listen.api", "chain.multicall", "chain.poll_interval", "keys.prefix", "store.kind"] {
         let printed = printed(&minimal_with(&[(path, &format!("{url:?}"))]), &[]);
         assert!(printed.contains("https://node.example") && !printed.contains("SECRET"), "{printed}");
+    }
+    for key in
+        ["id", "hosts", "upstreams", "host_header", "tls.cert", "health.path", "upstream_tls.server_name"]
+    {
+        for literal in [format!("{url:?}"), format!("[{url:?}]")] {
+            let of_tenant = (&*format!("tenants[1].{key}"), &*literal);
+            let printed = printed(&minimal_with(&[&TENANT[..], &[of_tenant]].concat()), &[]);
+            assert!(!printed.contains("SECRET"), "{key}: {printed}");
+        }
     }
     let printed = printed(&format!("{url:?} = 1\n{MINIMAL}"), &[(&format!("TIERGATE__{url}"), url)]);
     assert!(

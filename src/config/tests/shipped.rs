@@ -49,6 +49,8 @@ fn the_defaults_are_what_is_documented() {
     assert!(!settings.keys_end_with_signer() && !settings.signature.agent_wallet);
     assert_eq!(settings.listen.api, "127.0.0.1:8080".parse().unwrap());
     assert!(settings.listen.gateway.is_empty() && settings.listen.owners.is_empty());
+    assert!(settings.listen.authz.is_empty() && settings.authz.tls.is_none());
+    assert_eq!(settings.authz.timeout, Duration::from_secs(1));
     assert_eq!((settings.listen.max_connections, settings.listen.tls), (4_096, None));
     assert_eq!(settings.listen.max_connections_per_network, 0);
     assert_eq!(settings.listen.idle, Duration::from_secs(130));

@@ -164,7 +164,10 @@ fn a_list_is_a_file_and_everyone_has_tier_1_unless_another_is_written() {
     check_with(&[("tiers.source", "'list'")], "tiers.file", "'a'", r#"'', "a\u0000b", 5"#);
     let everyone = TierSources { everyone: Some(Tier::Bronze), ..TierSources::default() };
     assert_eq!(sources(&[&[("tiers.source", "'everyone'")]]), everyone);
+    let diamond = TierSources { everyone: Some(Tier::Diamond), ..TierSources::default() };
+    assert_eq!(sources(&[&[("tiers.source", "'everyone'"), ("tiers.tier", "4")]]), diamond);
     check_with(&[("tiers.source", "'everyone'")], "tiers.tier", "1, 4", "0, 5, '1'");
+    check_with(&[], "tiers.source", "'everyone'", "'nobody', 1");
 }
 
 #[test]

@@ -2,11 +2,9 @@
 
 use alloy::primitives::U256;
 
-use super::authz::warnings;
 use super::bounds::{check, settings};
 use super::{minimal_with, problems};
 use crate::domain::tier::{PerTier, Tier};
-use crate::domain::tiers::TierSources;
 
 #[test]
 fn stakes_are_four_rising_amounts_above_0_of_a_token_with_0_to_36_decimals() {
@@ -32,31 +30,6 @@ fn a_stake_is_below_2_to_the_256_in_the_smallest_unit() {
     check("tiers.stake", &accepted, &refused.join(","));
     let sources = settings(&[("tiers.stake", &accepted)]).tiers.sources;
     assert_eq!(sources.stake_of(Tier::Diamond), Some(U256::MAX));
-}
-
-fn of_everyone(tier: Tier) -> TierSources {
-    TierSources { everyone: Some(tier), ..TierSources::default() }
-}
-
-#[test]
-fn everyone_gets_the_tier_that_is_written_and_settings_of_another_source_are_warned_of() {
-    let everyone =
-        |tier: &str| settings(&[("tiers.source", "\"everyone\""), ("tiers.tier", tier)]).tiers.sources;
-    assert_eq!(everyone("1"), of_everyone(Tier::Bronze));
-    assert_eq!(everyone("4"), of_everyone(Tier::Diamond));
-    check("tiers.source", "\"everyone\"", "\"nobody\",1");
-    let warned = |keys: &[(&str, &str)], path: &str| {
-        let found = warnings(&[keys]);
-        assert!(
-            found.iter().any(|problem| problem.contains(path) && problem.contains("no meaning")),
-            "{found:?}"
-        );
-    };
-    warned(&[("tiers.tier", "2")], "tiers.tier");
-    warned(
-        &[("tiers.source", "\"everyone\""), ("tiers.stake", "[\"1\", \"2\", \"3\", \"4\"]")],
-        "tiers.stake",
-    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `[web_bot_auth]`.
 
 use super::authz::warnings;
-use super::{minimal_with, problems};
+use super::bounds::check;
 
 #[test]
 fn a_limit_of_bots_without_a_domain_is_warned_about() {
@@ -43,21 +43,10 @@ fn a_limit_of_bots_where_strangers_have_none_is_warned_about() {
 
 #[test]
 fn a_private_domain_is_a_name_in_its_normal_form() {
-    for (text, is_right) in [
-        ("bots.internal", true),
-        ("bots.internal:8443", true),
-        ("localhost:1", true),
-        ("Bots.internal", false),
-        ("bots.internal:443", false),
-        ("10.0.0.1", false),
-        ("[::1]", false),
-        ("*.internal", false),
-        ("https://bots.internal", false),
-        ("bots.internal/x", false),
-        ("user@bots.internal", false),
-        ("", false),
-    ] {
-        let found = problems(&minimal_with(&[("web_bot_auth.private_domains", &format!("['{text}']"))]), &[]);
-        assert_eq!(found.is_empty(), is_right, "{text}: {found:?}");
-    }
+    check(
+        "web_bot_auth.private_domains",
+        "['bots.internal'], ['bots.internal:8443'], ['localhost:1']",
+        "['Bots.internal'], ['bots.internal:443'], ['10.0.0.1'], ['[::1]'], ['*.internal'], ['https://bots.internal'],
+         ['bots.internal/x'], ['user@bots.internal'], ['']",
+    );
 }

@@ -326,16 +326,3 @@ fn the_name_of_a_file_writes_no_line_of_its_own() {
         assert!(!problem.on_one_line().contains(char::is_control), "{problem:?}");
     }
 }
-
-#[test]
-fn a_tenants_limit_of_bots_is_warned_about_where_no_domain_is_listed() {
-    let limits = "requests_per_minute = 1\nbot_requests_per_minute = 5\n";
-    let file = format!("{}[[routes]]\npath = \"/x\"\naccess = \"public\"\n{limits}", tenant("a"));
-    for (section, is_expected) in [("", true), ("[web_bot_auth]\ndomains = [\"bots.example\"]\n", false)] {
-        let home = Home::with(section, &[("a.toml", &file)]);
-        let found = Survey::over(&home.main(), std::iter::empty(), 0, None, &mut Nobody).problems.0;
-        let is_warned =
-            found.iter().any(|line| line.to_string().contains("bot_requests_per_minute: is for nobody"));
-        assert_eq!(is_warned, is_expected, "{found:?}");
-    }
-}

@@ -62,7 +62,9 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         ("upstream_tls.cert", "\"c.crt\""),
         ("upstream_tls.key", "\"c.key\""),
         ("upstream_tls.server_name", "\"Internal.example\""),
+        ("discovery", "false"),
     ]));
+    assert!(!tenant.discovery && read(tenant_with(&[])).discovery);
     let hosts: Vec<String> = tenant.hosts.iter().map(ToString::to_string).collect();
     assert_eq!(hosts, ["api.acme.example", "*.acme.dev", "*", "[::1]"]);
     let upstreams: Vec<String> = tenant.upstreams.iter().map(ToString::to_string).collect();
@@ -120,12 +122,6 @@ fn pages_may_send_and_read_what_signed_requests_need_where_a_tenant_takes_them()
     assert!(signed.headers.ends_with("X-Agent-Timestamp, Content-Digest, Signature, Signature-Input"));
     assert!(signed.exposed.ends_with("X-Request-Id, Accept-Signature"));
     assert!(usual.headers.ends_with("X-Agent-Timestamp") && usual.exposed.ends_with("X-Request-Id"));
-}
-
-#[test]
-fn the_gateway_shows_the_way_unless_the_tenant_says_no() {
-    assert!(read(tenant_with(&[])).discovery);
-    assert!(!read(tenant_with(&[("discovery", "false")])).discovery);
 }
 
 #[test]
