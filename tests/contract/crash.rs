@@ -17,7 +17,6 @@ use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     whatever_was_answered_before_a_kill_is_true_after_it,
-    keys_and_nonces_outlive_a_restart,
     a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start,
 ];
 
@@ -25,8 +24,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
 pub(crate) const ON_A_DISK: &[Case<World>] = cases![
     a_second_process_on_the_same_folder_is_refused,
     a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made,
-    a_store_that_is_lost_and_made_anew_takes_no_signature_again,
-    a_full_disk_is_500_and_loses_nothing,
     a_data_folder_of_the_previous_release_opens,
 ];
 
@@ -156,26 +153,6 @@ fn whatever_was_answered_before_a_kill_is_true_after_it(world: &World) {
     }
 }
 
-fn keys_and_nonces_outlive_a_restart(world: &World) {
-    let mut service = Service::start(world.settings());
-    let (agent, revoked) = (world.agent(4), world.agent(4));
-    let key = agent.generate_for(&service, "https://app.example");
-    let old = revoked.generate(&service);
-    service.revoke(&revoked.signed()).success(200);
-    let used = agent.signed();
-    service.verify_signature(&used).success(200);
-    service.kill();
-    service.start_again("");
-    let asked = json!({ "apiKey": key, "origin": "https://other.example" });
-    assert_eq!(service.post("/verify", &asked).success(200)["endpointMismatch"], json!(true));
-    service.verify(&old).error(401, "INVALID_API_KEY");
-    service.generate(&agent.signed()).error(409, "KEY_ALREADY_EXISTS");
-    for endpoint in crate::support::service::SIGNED_ENDPOINTS {
-        service.signed(endpoint, &used).error(400, "REPLAY_DETECTED");
-    }
-    service.generate(&revoked.signed()).success(201);
-}
-
 fn a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start(world: &World) {
     let mut service = Service::start(world.settings());
     let agent = world.agent(4);
@@ -278,22 +255,6 @@ fn begin(service: &mut Service) {
     });
 }
 
-/// As with `docker run --env ...CREATE=true`, whose volume is lost.
-fn a_store_that_is_lost_and_made_anew_takes_no_signature_again(world: &World) {
-    let (mut service, agent) = (fresh(world), world.agent(2));
-    let (used, generate) = (agent.signed(), agent.signed());
-    service.verify_signature(&used).success(200);
-    service.post("/keys/generate", &generate).success(201);
-    let checked = String::from_utf8(service.command("check", &[]).stderr).unwrap();
-    assert!(checked.contains("store.embedded.create") && checked.contains("leave it out"), "{checked}");
-    service.kill();
-    std::fs::remove_dir_all(service.data()).unwrap();
-    begin(&mut service);
-    service.verify_signature(&used).error(400, "REPLAY_DETECTED");
-    service.post("/keys/generate", &generate).error(400, "REPLAY_DETECTED");
-    service.verify_signature(&agent.signed()).success(200);
-}
-
 fn a_data_folder_of_the_previous_release_opens(world: &World) {
     const FILE: &[u8] = include_bytes!("../fixtures/data-0.1/tiergate.redb");
     const KEY: &str = "svc_live_v1_5b91cb422b84fcb7a4a936880d5670008d30f7819ea9668adafad8023c45328c";
@@ -322,43 +283,4 @@ fn a_data_folder_of_the_previous_release_opens(world: &World) {
         |nonce: u64| service.verify_signature(&agent.draft().nonce(nonce.try_into().unwrap()).body());
     signed(7).error(400, "REPLAY_DETECTED");
     signed(8).success(200);
-}
-
-fn a_full_disk_is_500_and_loses_nothing(world: &World) {
-    let settings = world.settings().set("keys.requests_per_hour", 1_000_000);
-    let mut service = Service::start(settings);
-    let agent = world.agent(4);
-    let mut key = agent.generate(&service);
-    service.kill();
-    // A file that can't be written beyond this is a full disk to its writer. Counted in blocks of 512 bytes.
-    let bytes = std::fs::metadata(service.data().join("tiergate.redb")).unwrap().len();
-    service.start_again(&format!("trap '' XFSZ; ulimit -f {}", bytes / 512 / 8));
-    let mut lost = agent.draft();
-    let refused = until("the disk is full", SOON, || {
-        for _ in 0..50 {
-            lost = agent.draft();
-            let answer = service.rotate(&lost.body());
-            if answer.status != 200 {
-                return Some(answer);
-            }
-            key = key_of(&answer.json());
-        }
-        None
-    });
-    refused.is_error(500, "INTERNAL_ERROR", Value::Null);
-    for _ in 0..3 {
-        let unrecorded = service.verify_signature(&agent.signed());
-        unrecorded.is_error(500, "INTERNAL_ERROR", Value::Null);
-    }
-    let unready = json!({ "status": "unavailable", "checks": { "store": "error", "chain": "ok" } });
-    let shown = until("the service is unready", SOON, || {
-        Some(service.get("/readyz")).filter(|answer| answer.status != 200)
-    });
-    assert_eq!(shown.success(503), unready);
-    service.kill();
-    service.start_again("");
-    service.verify(&key).success(200);
-    let again = service.rotate(&lost.body());
-    key = key_of(&again.success(200));
-    service.verify(&key).success(200);
 }

@@ -1,15 +1,13 @@
-//! Errors that the contract's table does not have: unknown paths, wrong methods, bodies that are too large.
+//! Errors that the contract's table does not have: unknown paths and wrong methods.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::harness::{Case, cases};
-use crate::support::service::{SIGNED_ENDPOINTS, status_of};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     an_unknown_path_is_404_with_the_same_body,
     a_wrong_method_is_405_with_what_is_allowed,
-    a_body_of_16_kib_is_read_and_one_byte_more_is_413,
     the_api_describes_itself,
 ];
 
@@ -45,6 +43,7 @@ fn a_wrong_method_is_405_with_what_is_allowed(world: &World) {
     for (path, allow, wrong) in [
         ("/verify", "POST", ["GET", "DELETE", "PUT", "HEAD"]),
         ("/verify/signature", "POST", ["GET", "DELETE", "PATCH", "HEAD"]),
+        ("/profile", "POST", ["GET", "DELETE", "PUT", "HEAD"]),
         ("/keys/generate", "POST", ["GET", "DELETE", "PUT", "OPTIONS"]),
         ("/keys/rotate", "POST", ["GET", "DELETE", "PUT", "OPTIONS"]),
         ("/keys", "DELETE", ["GET", "POST", "PUT", "HEAD"]),
@@ -63,30 +62,6 @@ fn a_wrong_method_is_405_with_what_is_allowed(world: &World) {
             }
         }
     }
-}
-
-fn a_body_of_16_kib_is_read_and_one_byte_more_is_413(world: &World) {
-    let service = world.service();
-    let agent = world.agent(4);
-    let body_of = |bytes: usize| {
-        let mut body = agent.signed();
-        body["padding"] = json!("");
-        let padding = bytes - body.to_string().len();
-        body["padding"] = json!("x".repeat(padding));
-        body.to_string()
-    };
-    for endpoint @ (method, path) in SIGNED_ENDPOINTS {
-        let largest = body_of(16_384);
-        assert_eq!(largest.len(), 16_384);
-        let answer = service.request(method, path, &[], Some(largest.as_bytes()));
-        assert_eq!(answer.status, status_of(endpoint), "{}", answer.text());
-        let answer = service.request(method, path, &[], Some(body_of(16_385).as_bytes()));
-        answer.is_error(413, "PAYLOAD_TOO_LARGE", Value::Null);
-    }
-    let answer = service.request("POST", "/verify", &[], Some(&vec![b' '; 16_385]));
-    answer.is_error(413, "PAYLOAD_TOO_LARGE", Value::Null);
-    let answer = service.request("POST", "/verify", &[], Some(&vec![b' '; 16_384]));
-    answer.is_invalid("body", Value::Null);
 }
 
 fn the_api_describes_itself(world: &World) {

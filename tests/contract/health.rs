@@ -12,34 +12,37 @@ use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
-    livez_is_200_with_its_body,
-    readyz_is_200_with_every_check_ok,
+    both_are_200_on_both_listeners_under_any_name,
     head_has_the_headers_and_no_body,
-    the_admin_listener_answers_both_under_any_name,
-    a_hung_node_makes_unready_within_the_time_limit,
-    a_hung_node_hides_nothing_of_the_store_from_scrape_page_and_probe,
-    readiness_comes_and_goes_with_the_node,
-    balancers_are_told_what_goes_on_while_the_chain_is_away,
+    a_hung_node_makes_unready_within_the_time_limit_and_hides_nothing_of_the_store,
+    readiness_comes_and_goes_with_the_node_and_balancers_are_told_what_goes_on,
     a_node_of_another_chain_makes_unready_and_the_log_says_so,
 ];
 
-fn livez_is_200_with_its_body(world: &World) {
-    assert_eq!(world.service().get("/livez").success(200), json!({ "status": "ok" }));
-}
-
-fn readyz_is_200_with_every_check_ok(world: &World) {
-    let expected = json!({ "status": "ready", "checks": { "store": "ok", "chain": "ok" } });
-    assert_eq!(world.service().get("/readyz").success(200), expected);
+fn both_are_200_on_both_listeners_under_any_name(world: &World) {
+    let service = world.service();
+    let ready = json!({ "status": "ready", "checks": { "store": "ok", "chain": "ok" } });
+    for (path, body) in [("/livez", json!({ "status": "ok" })), ("/readyz", ready)] {
+        for listener in [service.api, service.admin] {
+            let mut connection = Connection::open(listener).unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nHost: tiergate.example\r\n\r\n");
+            connection.write(request.as_bytes()).unwrap();
+            assert_eq!(connection.read(false).unwrap().success(200), body, "{path}");
+        }
+    }
 }
 
 fn head_has_the_headers_and_no_body(world: &World) {
     let service = world.service();
+    let refused = ["/nowhere", "/verify"];
     for path in ["/livez", "/readyz", "/keys/status?agentId=999999", "/openapi.json", "/.well-known/tiergate"]
+        .into_iter()
+        .chain(refused)
     {
         let get = service.get(path);
         let mut connection = service.connect();
         let head = connection.send("HEAD", path, &[], None).unwrap();
-        assert_eq!(head.status, 200);
+        assert_eq!(head.status, get.status, "{path}");
         assert!(head.body.is_empty());
         for name in ["content-length", "content-type", "x-ratelimit-limit", "x-ratelimit-remaining"] {
             assert_eq!(head.header(name), get.header(name), "{name}");
@@ -49,47 +52,8 @@ fn head_has_the_headers_and_no_body(world: &World) {
     }
 }
 
-fn the_admin_listener_answers_both_under_any_name(world: &World) {
-    let service = world.service();
-    for path in ["/livez", "/readyz"] {
-        for host in ["localhost", "tiergate.example"] {
-            let mut admin = Connection::open(service.admin).unwrap();
-            admin.write(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).unwrap();
-            let answer = admin.read(false).unwrap();
-            assert_eq!((answer.status, answer.json()), (200, service.get(path).json()), "{path} {host}");
-        }
-    }
-}
-
-/// The service runs for longer than a probe takes: scrapes in between used to cancel it.
-fn a_hung_node_hides_nothing_of_the_store_from_scrape_page_and_probe(world: &World) {
-    let relay = Relay::new(world.chain().node);
-    let node = format!("http://{}", relay.address);
-    let service = Service::start(world.settings().set("chain.rpc_urls", vec![node]));
-    relay.behave(Behaviour::Hang);
-    let ready = |check: &str| service.samples().get(&format!("tiergate_ready{{check=\"{check}\"}}"));
-    until("the scrapes say that the chain is not ready", SOON, || (ready("chain") == 0.0).then_some(()));
-    assert_eq!(ready("store"), 1.0);
-    let status =
-        Connection::open(service.admin).unwrap().send("GET", "/status.json", &[], None).unwrap().json();
-    assert_eq!(
-        (&status["readiness"]["store"], &status["readiness"]["isReady"]),
-        (&json!(null), &json!(false))
-    );
-    assert!(status["readiness"]["chain"].is_string(), "{status}");
-    assert_eq!(service.get("/readyz").success(503), unready());
-    until("the log says so though few have asked", SOON, || {
-        service.log().contains("not ready: ").then_some(())
-    });
-    relay.behave(Behaviour::Honest);
-    until("the scrapes say that it is ready again", SOON, || (ready("chain") == 1.0).then_some(()));
-}
-
-fn unready() -> serde_json::Value {
-    json!({ "status": "unavailable", "checks": { "store": "ok", "chain": "error" } })
-}
-
-fn a_hung_node_makes_unready_within_the_time_limit(world: &World) {
+/// It hangs from the start, and again when it was well: scrapes between two probes once cancelled these.
+fn a_hung_node_makes_unready_within_the_time_limit_and_hides_nothing_of_the_store(world: &World) {
     let relay = Relay::new(world.chain().node);
     relay.behave(Behaviour::Hang);
     let settings = world.settings().set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
@@ -99,25 +63,26 @@ fn a_hung_node_makes_unready_within_the_time_limit(world: &World) {
     assert_eq!(service.get("/readyz?for=balancer").status, 503, "it has never been ready");
     assert!(watch.elapsed() < UNREADY_WITHIN, "{:?}", watch.elapsed());
     service.get("/livez").success(200);
+    relay.behave(Behaviour::Honest);
+    service.await_ready();
+    relay.behave(Behaviour::Hang);
+    let ready = |check: &str| service.samples().get(&format!("tiergate_ready{{check=\"{check}\"}}"));
+    until("the scrapes say that the chain is not ready", SOON, || (ready("chain") == 0.0).then_some(()));
+    assert_eq!(ready("store"), 1.0);
+    let status =
+        Connection::open(service.admin).unwrap().send("GET", "/status.json", &[], None).unwrap().json();
+    let shown = (&status["readiness"]["store"], &status["readiness"]["isReady"]);
+    assert_eq!(shown, (&json!(null), &json!(false)));
+    assert!(status["readiness"]["chain"].is_string(), "{status}");
+    assert_eq!(service.get("/readyz").success(503), unready());
+    until("the log says so though few have asked", SOON, || {
+        service.log().contains("not ready: ").then_some(())
+    });
+    relay.behave(Behaviour::Honest);
+    until("the scrapes say that it is ready again", SOON, || (ready("chain") == 1.0).then_some(()));
 }
 
-/// The six seconds that a read may take, and some for a machine that is busy with other things.
-const UNREADY_WITHIN: Duration = Duration::from_secs(12);
-
-fn readiness_comes_and_goes_with_the_node(world: &World) {
-    let mut relay = Relay::new(world.chain().node);
-    let node = format!("http://{}", relay.address);
-    let service = Service::start(world.settings().set("chain.rpc_urls", vec![node]));
-    for _ in 0..2 {
-        relay.close();
-        until("unready", SOON, || (service.get("/readyz").status == 503).then_some(()));
-        assert_eq!(service.get("/readyz").success(503), unready());
-        relay.reopen();
-        until("ready again", SOON, || (service.get("/readyz").status == 200).then_some(()));
-    }
-}
-
-fn balancers_are_told_what_goes_on_while_the_chain_is_away(world: &World) {
+fn readiness_comes_and_goes_with_the_node_and_balancers_are_told_what_goes_on(world: &World) {
     const PATH: &str = "/readyz?for=balancer";
     let mut relay = Relay::new(world.chain().node);
     let node = format!("http://{}", relay.address);
@@ -126,18 +91,28 @@ fn balancers_are_told_what_goes_on_while_the_chain_is_away(world: &World) {
         let checks = json!({ "store": "ok", "chain": chain });
         json!({ "status": status, "checks": checks, "serves": serves })
     };
-    let all = serves("ready", "ok", &["public_routes", "limited_public_routes", "agents"]);
-    assert_eq!(service.get(PATH).success(200), all);
-    relay.close();
-    until("unready", SOON, || (service.get("/readyz").status == 503).then_some(()));
-    let some = serves("partly", "error", &["public_routes", "limited_public_routes"]);
-    assert_eq!(service.get(PATH).success(200), some);
-    for other in ["/readyz?", "/readyz?for=balancers", "/readyz?x=1&for=balancer", "/readyz?for=balancer&x=1"]
-    {
-        assert_eq!(service.get(other).success(503), unready(), "{other}");
+    for _ in 0..2 {
+        let all = serves("ready", "ok", &["public_routes", "limited_public_routes", "agents"]);
+        assert_eq!(service.get(PATH).success(200), all);
+        relay.close();
+        until("unready", SOON, || (service.get("/readyz").status == 503).then_some(()));
+        let some = serves("partly", "error", &["public_routes", "limited_public_routes"]);
+        assert_eq!(service.get(PATH).success(200), some);
+        for query in ["", "?", "?for=balancers", "?x=1&for=balancer", "?for=balancer&x=1"] {
+            assert_eq!(service.get(&format!("/readyz{query}")).success(503), unready(), "{query}");
+        }
+        assert_eq!(service.get("/readyz").header("retry-after"), Some("1"));
+        relay.reopen();
+        until("ready again", SOON, || (service.get("/readyz").status == 200).then_some(()));
     }
-    assert_eq!(service.get("/readyz").header("retry-after"), Some("1"));
 }
+
+fn unready() -> serde_json::Value {
+    json!({ "status": "unavailable", "checks": { "store": "ok", "chain": "error" } })
+}
+
+/// The six seconds that a read may take, and some for a machine that is busy with other things.
+const UNREADY_WITHIN: Duration = Duration::from_secs(12);
 
 fn a_node_of_another_chain_makes_unready_and_the_log_says_so(world: &World) {
     let service = Service::start_unready(world.settings().set("chain.chain_id", 5));

@@ -1,38 +1,48 @@
-//! HTTP itself: framing that two readers may read differently, slow and idle clients, kept-alive connections.
+//! HTTP itself: framing that two readers may read differently, bodies and connections that are kept behind a refusal, slow and
+//! idle clients.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::heads::ambiguous;
-use crate::support::client::{Connection, request_bytes};
+use crate::support::agents::unknown_key;
+use crate::support::client::{Answer, Connection, request_bytes};
 use crate::support::harness::{Case, cases};
-use crate::support::service::Service;
+use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
 use crate::support::time::{Stopwatch, is_undelayed};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_body_that_stops_arriving_is_408_and_closed,
     ambiguous_requests_are_400_and_what_is_smuggled_behind_is_not_answered,
-    what_is_no_http_is_refused_and_closed_without_harm,
-    broken_chunks_are_400_and_closed,
-    a_chunked_body_is_read_like_any_other_and_does_not_shift_the_next_request,
-    a_chunked_body_beyond_16_kib_is_413,
-    an_announced_body_beyond_16_kib_is_413_before_it_comes,
-    a_connection_serves_many_requests_one_after_the_other,
+    what_ends_a_connection_is_answered_once_and_closed_without_harm,
+    whatever_is_refused_keeps_the_connection_for_the_next_request,
+    a_small_body_where_none_belongs_keeps_the_connection_and_is_no_request,
+    a_body_cut_anywhere_is_read_like_a_whole_one,
+    a_body_of_16_kib_is_read_and_one_byte_more_is_413,
     pipelined_requests_are_answered_in_order,
     slow_clients_do_not_delay_others,
     many_idle_connections_do_not_keep_others_out,
-    a_connection_ends_when_the_client_says_so,
     upgrades_and_connect_open_nothing,
-    headers_have_an_end,
     answers_are_json_and_not_to_be_stored,
     the_content_type_of_a_request_does_not_matter,
-    a_client_that_waits_to_be_told_to_continue_is_told,
+    clients_are_told_to_continue_where_their_body_is_wanted,
 ];
 
-/// Answered only if somebody reads past the refused request.
+/// Answered only if somebody reads past the refused request, or takes a body for one.
 const SMUGGLED: &str = "GET /keys/status?agentId=1 HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// A request that tells whether a connection goes on.
+const NEXT: &[u8] = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Whether the answer is not the last, and the next request is answered as itself.
+#[track_caller]
+fn is_kept(connection: &mut Connection, answer: &Answer) {
+    assert_eq!(answer.header("connection"), None, "{answer:?}");
+    connection.write(NEXT).unwrap();
+    assert_eq!(connection.read(false).unwrap().success(200), json!({ "status": "ok" }));
+}
 
 fn ambiguous_requests_are_400_and_what_is_smuggled_behind_is_not_answered(world: &World) {
     let service = world.service();
@@ -56,38 +66,131 @@ fn ambiguous_requests_are_400_and_what_is_smuggled_behind_is_not_answered(world:
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn what_is_no_http_is_refused_and_closed_without_harm(world: &World) {
+fn what_ends_a_connection_is_answered_once_and_closed_without_harm(world: &World) {
     let service = world.service();
-    let tls_hello = b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03".as_slice();
-    let h2_preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice();
-    for bytes in [tls_hello, h2_preface, b"\r\n\r\n\r\n", b"\0\0\0\0", b"hello\r\n\r\n"] {
+    let post = |rest: &str| format!("POST /verify HTTP/1.1\r\nHost: a\r\n{rest}");
+    let chunks = |chunks: &str| post(&format!("Transfer-Encoding: chunked\r\n\r\n{chunks}"));
+    let smuggling =
+        format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{SMUGGLED}\r\n0\r\n\r\n", SMUGGLED.len());
+    let to = |path: &str, rest: &str| format!("POST {path} HTTP/1.1\r\nHost: a\r\n{rest}");
+    let longer_head =
+        format!("GET /livez HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "y".repeat(32 * 1024 + 1 - 37));
+    let headers: String = (1..129).map(|number| format!("X-{number}: y\r\n")).collect();
+    let expects = "Expect: 100-continue\r\n\r\n";
+    for (request, status) in [
+        // No HTTP: TLS, HTTP/2 and others.
+        ("\x16\x03\x01\0\u{5}\x01\r\n\r\n".to_owned(), 400),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 400),
+        ("\r\n\r\n\r\n".to_owned(), 400),
+        ("\0\0\0\0\r\n\r\n".to_owned(), 400),
+        ("hello\r\n\r\n".to_owned(), 400),
+        (chunks("x\r\n"), 400),
+        (chunks("-1\r\n{}\r\n0\r\n\r\n"), 400),
+        (chunks("+2\r\n{}\r\n0\r\n\r\n"), 400),
+        (chunks("0x2\r\n{}\r\n0\r\n\r\n"), 400),
+        (chunks("ffffffffffffffffff\r\n{}\r\n0\r\n\r\n"), 400),
+        (chunks("2\r\n{}xx\r\n0\r\n\r\n"), 400),
+        (chunks("2\r\n{}0\r\n\r\n"), 400),
+        (longer_head, 431),
+        (format!("GET /livez HTTP/1.1\r\nHost: a\r\n{headers}\r\n"), 431),
+        (post("Content-Length: 1000000000\r\n\r\n{"), 413),
+        (post("Content-Length: 65537\r\n\r\n"), 413),
+        (to("/nowhere", "Content-Length: 65537\r\n\r\n"), 404),
+        (to("/nowhere", &format!("Content-Length: 3\r\n{expects}")), 404),
+        (post(&format!("Content-Length: 20000\r\n{expects}")), 413),
+        (to("/nowhere", &smuggling), 404),
+        (to("/livez", &smuggling), 405),
+        // The client says so.
+        ("GET /livez HTTP/1.0\r\n\r\n".to_owned(), 200),
+        ("GET /livez HTTP/1.1\r\nHost: a\r\nConnection: x , CLOSE\r\n\r\n".to_owned(), 200),
+        (post("Connection: close\r\nContent-Length: 2\r\n\r\n{}"), 400),
+    ] {
         let mut connection = service.connect();
-        connection.write(&[bytes, SMUGGLED.as_bytes(), b"\r\n\r\n"].concat()).unwrap();
-        let answer = connection.read(false).unwrap();
-        answer.is_error(400, "VALIDATION_ERROR", json!({ "field": "request", "received": null }));
-        assert_eq!(connection.rest(), b"");
+        // It need not read all of it.
+        let _ = connection.write(format!("{request}{SMUGGLED}").as_bytes());
+        let said = String::from_utf8_lossy(&connection.rest()).into_owned();
+        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{request:.99?}: {said}");
+        assert!(said.to_lowercase().contains("\r\nconnection: close\r\n"), "{request:.99?}: {said}");
+        assert_eq!(said.matches("\r\nDate: ").count(), 1, "{request:.99?}: {said}");
     }
     service.get("/livez").success(200);
 }
 
-fn broken_chunks_are_400_and_closed(world: &World) {
-    let service = world.service();
-    let head = "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    for chunks in [
-        "x\r\n",
-        "-1\r\n{}\r\n0\r\n\r\n",
-        "+2\r\n{}\r\n0\r\n\r\n",
-        "0x2\r\n{}\r\n0\r\n\r\n",
-        "ffffffffffffffffff\r\n{}\r\n0\r\n\r\n",
-        "2\r\n{}xx\r\n0\r\n\r\n",
-        "2\r\n{}0\r\n\r\n",
+fn whatever_is_refused_keeps_the_connection_for_the_next_request(world: &World) {
+    let (service, agent) = (world.service(), world.agent(1));
+    let [unknown, own] =
+        [unknown_key(13), agent.generate(service)].map(|key| json!({ "apiKey": key }).to_string());
+    let head_bytes = |bytes: usize| vec![b' '; bytes];
+    let mut connection = service.connect();
+    for (method, path, body, status) in [
+        ("POST", "/verify", unknown.as_bytes(), 401),
+        ("POST", "/verify", b"[]", 400),
+        ("POST", "/nowhere", b"[]", 404),
+        ("PUT", "/verify", b"[]", 405),
+        ("POST", "/verify", own.as_bytes(), 200),
+        ("POST", "/verify", own.as_bytes(), 429),
+        // Announced too long, and small enough to be read.
+        ("POST", "/verify", &head_bytes(16 * 1024 + 1), 413),
+        ("POST", "/verify", &head_bytes(64 * 1024), 413),
     ] {
-        let mut connection = service.connect();
-        connection.write(format!("{head}{chunks}{SMUGGLED}").as_bytes()).unwrap();
-        let said = String::from_utf8_lossy(&connection.rest()).into_owned();
-        assert!(said.starts_with("HTTP/1.1 400"), "{chunks:?}: {said}");
-        assert_eq!(said.matches("HTTP/1.1").count(), 1, "{chunks:?}: {said}");
-        assert!(!said.contains("hasKey"), "{chunks:?}: {said}");
+        let answer = connection.send(method, path, &[], Some(body)).unwrap();
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+        is_kept(&mut connection, &answer);
+    }
+    // As long as they may be.
+    let longest = format!("GET /livez HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "y".repeat(32 * 1024 - 37));
+    let most: String = (1..128).map(|number| format!("X-{number}: y\r\n")).collect();
+    for head in [longest, format!("GET /livez HTTP/1.1\r\nHost: a\r\n{most}\r\n")] {
+        connection.write(head.as_bytes()).unwrap();
+        let answer = connection.read(false).unwrap();
+        answer.success(200);
+        is_kept(&mut connection, &answer);
+    }
+}
+
+fn a_small_body_where_none_belongs_keeps_the_connection_and_is_no_request(world: &World) {
+    let service = world.service();
+    for (path, of_get, of_others) in
+        [("/livez", 200, 405), ("/keys/status?agentId=2", 200, 405), ("/nowhere", 404, 404)]
+    {
+        for method in ["GET", "POST", "PUT"] {
+            let body = SMUGGLED.repeat(20);
+            let request = request_bytes(service.api, method, path, &[], Some(body.as_bytes()));
+            let mut connection = service.connect();
+            for cut in [request.len() - body.len(), request.len() - 1, request.len()] {
+                connection.write(&request[..cut]).unwrap();
+                let answer = connection.read(false).unwrap();
+                let status = if method == "GET" { of_get } else { of_others };
+                assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+                connection.write(&request[cut..]).unwrap();
+                is_kept(&mut connection, &answer);
+            }
+        }
+    }
+}
+
+fn a_body_cut_anywhere_is_read_like_a_whole_one(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    let body = json!({ "apiKey": agent.generate(service) }).to_string();
+    let whole = request_bytes(service.api, "POST", "/verify", &[], Some(body.as_bytes()));
+    let mut chunks = b"POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for chunk in body.as_bytes().chunks(30) {
+        chunks.extend(format!("{:X};x=y\r\n", chunk.len()).as_bytes());
+        chunks.extend([chunk, b"\r\n"].concat());
+    }
+    chunks.extend(b"0\r\nX-Trailer: GET / HTTP/1.1\r\n\r\n");
+    let mut connection = service.connect();
+    for request in [whole, chunks] {
+        // Behind the first cut there is the beginning of the next request too.
+        connection.write(&request[..1]).unwrap();
+        for cut in 2..request.len() {
+            connection.write(&request[1..cut]).unwrap();
+            connection.write(&[&request[cut..], &request[..1]].concat()).unwrap();
+            let answer = connection.read(false).unwrap();
+            assert_eq!(answer.success(200)["agentId"], json!(agent.text()), "cut at {cut}");
+        }
+        connection.write(&request[1..]).unwrap();
+        connection.read(false).unwrap().success(200);
     }
 }
 
@@ -105,64 +208,47 @@ fn chunked(service: &Service, path: &str, body: &str, chunk_bytes: usize) -> Vec
     bytes
 }
 
-/// Chunk extensions and trailers are read leniently below us: what follows them is never taken for a request.
-fn a_chunked_body_is_read_like_any_other_and_does_not_shift_the_next_request(world: &World) {
+fn a_body_of_16_kib_is_read_and_one_byte_more_is_413(world: &World) {
     let (service, agent) = (world.service(), world.agent(4));
-    for chunk_bytes in [1, 7, 1_000] {
-        let mut connection = service.connect();
-        let body = agent.signed().to_string();
-        connection.write(&chunked(service, "/verify/signature", &body, chunk_bytes)).unwrap();
-        connection.read(false).unwrap().success(200);
-        connection.write(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        assert_eq!(connection.read(false).unwrap().json(), json!({ "status": "ok" }));
-    }
-}
-
-fn a_chunked_body_beyond_16_kib_is_413(world: &World) {
-    let (service, agent) = (world.service(), world.agent(4));
-    for (bytes, status) in [(16_384, 200), (16_385, 413), (60_000, 413)] {
+    let body_of = |bytes: usize| {
         let mut body = agent.signed();
         body["padding"] = json!("");
-        body["padding"] = json!("x".repeat(bytes - body.to_string().len()));
+        let padding = bytes - body.to_string().len();
+        body["padding"] = json!("x".repeat(padding));
+        body.to_string()
+    };
+    for endpoint @ (method, path) in SIGNED_ENDPOINTS {
+        let answer = service.request(method, path, &[], Some(body_of(16_384).as_bytes()));
+        assert_eq!(answer.status, status_of(endpoint), "{}", answer.text());
+        let answer = service.request(method, path, &[], Some(body_of(16_385).as_bytes()));
+        answer.is_error(413, "PAYLOAD_TOO_LARGE", Value::Null);
+    }
+    for (bytes, status) in [(16_384, 200), (16_385, 413), (60_000, 413)] {
         let mut connection = service.connect();
-        let _ = connection.write(&chunked(service, "/verify/signature", &body.to_string(), 4_000));
+        let _ = connection.write(&chunked(service, "/verify/signature", &body_of(bytes), 4_000));
         let answer = connection.read(false).unwrap();
-        assert_eq!(answer.status, status, "{bytes}: {}", answer.text());
+        assert_eq!(answer.status, status, "{bytes} in chunks: {}", answer.text());
     }
-}
-
-fn an_announced_body_beyond_16_kib_is_413_before_it_comes(world: &World) {
-    let mut connection = world.service().connect();
-    connection.write(b"POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n{").unwrap();
-    let answer = connection.read(false).unwrap();
-    answer.is_error(413, "PAYLOAD_TOO_LARGE", Value::Null);
-    let rest = connection.rest();
-    assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
-}
-
-fn a_connection_serves_many_requests_one_after_the_other(world: &World) {
-    let (service, agent) = (world.service(), world.agent(4));
-    let key = agent.generate(service);
-    let mut connection = service.connect();
-    for _ in 0..50 {
-        connection.post("/verify", &json!({ "apiKey": key })).unwrap().success(200);
-        connection.post("/verify", &json!({})).unwrap().error(400, "VALIDATION_ERROR");
-        connection.send("GET", "/nowhere", &[], None).unwrap().error(404, "NOT_FOUND");
-        connection.send("GET", "/livez", &[], None).unwrap().success(200);
-    }
+    let blank = service.request("POST", "/verify", &[], Some(&vec![b' '; 16_384]));
+    blank.is_invalid("body", Value::Null);
 }
 
 fn pipelined_requests_are_answered_in_order(world: &World) {
-    let (service, agent) = (world.service(), world.agent(4));
-    let key = agent.generate(service);
-    let body = json!({ "apiKey": key }).to_string();
-    let one = request_bytes(service.api, "POST", "/verify", &[], Some(body.as_bytes()));
-    let other = request_bytes(service.api, "GET", "/livez", &[], None);
+    let (service, agents) = (world.service(), [2, 3, 4].map(|tier| world.agent(tier)));
+    let keys = agents.each_ref().map(|agent| agent.generate(service));
+    let post = |key: &str| {
+        let body = json!({ "apiKey": key }).to_string();
+        request_bytes(service.api, "POST", "/verify", &[], Some(body.as_bytes()))
+    };
     let mut connection = service.connect();
-    connection.write(&[one.as_slice(), &other, &one].concat()).unwrap();
-    assert_eq!(connection.read(false).unwrap().success(200)["agentId"], json!(agent.text()));
+    let all = [post(&keys[0]), post("no key"), NEXT.to_vec(), post(&keys[1]), post(&keys[2])];
+    connection.write(&all.concat()).unwrap();
+    assert_eq!(connection.read(false).unwrap().success(200)["agentId"], json!(agents[0].text()));
+    connection.read(false).unwrap().error(400, "VALIDATION_ERROR");
     assert_eq!(connection.read(false).unwrap().success(200), json!({ "status": "ok" }));
-    assert_eq!(connection.read(false).unwrap().success(200)["agentId"], json!(agent.text()));
+    for agent in &agents[1..] {
+        assert_eq!(connection.read(false).unwrap().success(200)["agentId"], json!(agent.text()));
+    }
 }
 
 fn slow_clients_do_not_delay_others(world: &World) {
@@ -211,24 +297,6 @@ fn many_idle_connections_do_not_keep_others_out(world: &World) {
     }
 }
 
-fn a_connection_ends_when_the_client_says_so(world: &World) {
-    for request in [
-        "GET /livez HTTP/1.0\r\n\r\n",
-        "GET /livez HTTP/1.0\r\nHost: a\r\nConnection: close\r\n\r\n",
-        "GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-        "GET /livez HTTP/1.1\r\nHost: a\r\nConnection: x , CLOSE\r\n\r\n",
-        "POST /verify HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
-    ] {
-        let mut connection = world.service().connect();
-        connection.write(request.as_bytes()).unwrap();
-        let answer = connection.read(false).unwrap();
-        assert_eq!(answer.status, if request.starts_with("GET") { 200 } else { 400 }, "{}", answer.text());
-        assert_eq!(answer.header("connection"), Some("close"));
-        // An idle connection is closed later than this waits.
-        assert_eq!(connection.rest(), b"");
-    }
-}
-
 fn upgrades_and_connect_open_nothing(world: &World) {
     let service = world.service();
     for upgrade in ["websocket", "h2c", "tls/1.3", "anything"] {
@@ -249,26 +317,6 @@ fn upgrades_and_connect_open_nothing(world: &World) {
         connection.write(request.as_bytes()).unwrap();
         connection.read(false).unwrap().error(404, "NOT_FOUND");
     }
-}
-
-fn headers_have_an_end(world: &World) {
-    let service = world.service();
-    let head = |bytes: usize| {
-        let frame = "GET /livez HTTP/1.1\r\nHost: a\r\nX: \r\n\r\n".len();
-        format!("GET /livez HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "y".repeat(bytes - frame))
-    };
-    let with = |headers: usize| {
-        let more: String = (1..headers).map(|number| format!("X-{number}: y\r\n")).collect();
-        format!("GET /livez HTTP/1.1\r\nHost: a\r\n{more}\r\n")
-    };
-    for (head, status) in
-        [(head(32 * 1024), 200), (head(32 * 1024 + 1), 431), (with(128), 200), (with(129), 431)]
-    {
-        let mut connection = service.connect();
-        connection.write(head.as_bytes()).unwrap();
-        assert_eq!(connection.read(false).unwrap().status, status, "{}", head.len());
-    }
-    service.get("/livez").success(200);
 }
 
 fn answers_are_json_and_not_to_be_stored(world: &World) {
@@ -299,7 +347,7 @@ fn the_content_type_of_a_request_does_not_matter(world: &World) {
     }
 }
 
-fn a_client_that_waits_to_be_told_to_continue_is_told(world: &World) {
+fn clients_are_told_to_continue_where_their_body_is_wanted(world: &World) {
     let (service, agent) = (world.service(), world.agent(4));
     let body = agent.signed().to_string();
     let head = "POST /verify/signature HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n";
@@ -308,4 +356,17 @@ fn a_client_that_waits_to_be_told_to_continue_is_told(world: &World) {
     assert_eq!(connection.read(true).unwrap().status, 100);
     connection.write(body.as_bytes()).unwrap();
     connection.read(false).unwrap().success(200);
+    let expects = "Host: a\r\nExpect: 100-continue\r\nContent-Length";
+    for (request, status) in [
+        (format!("POST /nowhere HTTP/1.1\r\n{expects}: 2\r\n\r\n"), 404),
+        (format!("GET /livez HTTP/1.1\r\n{expects}: 2\r\n\r\n"), 200),
+        (format!("POST /verify HTTP/1.1\r\n{expects}: 16385\r\n\r\n"), 413),
+        (format!("POST /verify HTTP/1.1\r\n{expects}: 0\r\n\r\n"), 400),
+        (format!("POST /verify HTTP/1.0\r\n{expects}: 2\r\n\r\n{{}}"), 400),
+    ] {
+        let mut connection = service.connect();
+        connection.write(request.as_bytes()).unwrap();
+        // Interim answers are not passed over here.
+        assert_eq!(connection.read(true).unwrap().status, status, "{request:?}");
+    }
 }

@@ -25,11 +25,7 @@ mod faults;
 mod following;
 mod health;
 mod http;
-mod kept;
-mod keys_generate;
-mod keys_revoke;
-mod keys_rotate;
-mod keys_status;
+mod keys;
 mod limits;
 mod logs;
 mod metrics;
@@ -64,12 +60,10 @@ const TOPICS: &[Topic<World>] = &[
     ("crash", ONCE, crash::ON_A_DISK),
     ("balanced", CHAINS, balanced::CASES),
     ("erc8004", ONCE, erc8004::CROWDS),
-    ("erc8004", CHAINS, erc8004::CASES),
     ("tier_sources", CHAINS, tier_sources::CASES),
     ("several_sources", CHAINS, several_sources::CASES),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
     ("http", ONCE, http::CASES),
-    ("kept", ONCE, kept::CASES),
     ("faults", ONCE, faults::CASES),
     ("faults", CHAINS, faults::NODES),
     ("following", CHAINS, following::EVENTS),
@@ -81,12 +75,8 @@ const TOPICS: &[Topic<World>] = &[
     ("verify", CHAINS, verify::PROFILES),
     ("verify", STORES, verify::KEYS),
     ("verify", ONCE, verify::CASES),
-    ("keys_generate", STORES, keys_generate::CASES),
-    ("keys_generate", ONCE, keys_generate::FORMATS),
-    ("keys_rotate", STORES, keys_rotate::CASES),
-    ("keys_revoke", STORES, keys_revoke::CASES),
-    ("keys_status", STORES, keys_status::CASES),
-    ("keys_status", ONCE, keys_status::QUERIES),
+    ("keys", STORES, keys::CASES),
+    ("keys", ONCE, keys::FORMATS),
     ("authentication", CHAINS, authentication::OWNERS),
     ("authentication", STORES, authentication::NONCES),
     ("authentication", ONCE, authentication::SIGNATURES),

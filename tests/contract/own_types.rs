@@ -16,10 +16,7 @@ use crate::support::signing::{Account, DEPLOYER};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
-    each_change_is_accepted_by_its_own_type_for_this_service_and_by_no_other,
-    a_signature_for_a_change_verifies_nobody_and_reads_no_profile,
-    a_signature_for_another_service_or_for_a_verification_changes_no_key_here,
-    without_own_types_a_signature_for_another_service_changes_a_key_here,
+    each_change_is_accepted_by_its_own_type_for_this_service_and_does_nothing_else,
     the_rules_tell_types_and_name_and_a_signature_made_of_them_alone_is_accepted,
     a_contract_wallet_signs_changes_by_their_own_types,
 ];
@@ -33,8 +30,8 @@ fn named(world: &World, public_url: &str) -> Settings {
     world.settings().set("signature.key_operations", "own_types").set("keys.public_url", public_url)
 }
 
-fn each_change_is_accepted_by_its_own_type_for_this_service_and_by_no_other(world: &World) {
-    let service = Service::start(named(world, OURS));
+fn each_change_is_accepted_by_its_own_type_for_this_service_and_does_nothing_else(world: &World) {
+    let [service, theirs] = [OURS, THEIRS].map(|url| Service::start(named(world, url)));
     for (endpoint, right) in KEY_ENDPOINTS.into_iter().zip(TYPES) {
         let agent = world.agent(4);
         let refused = |body: Value, why: &str| {
@@ -45,54 +42,33 @@ fn each_change_is_accepted_by_its_own_type_for_this_service_and_by_no_other(worl
             let error = answer.json()["error"].as_str().unwrap().to_owned();
             assert!(error.ends_with(&format!(", type {right} of the service \"{OURS}\"")), "{error}");
         };
-        refused(agent.signed(), "Verification");
+        let (verification, for_them) = (agent.signed(), agent.draft().body_for(right, THEIRS));
+        refused(verification.clone(), "Verification");
+        refused(for_them.clone(), "another service");
         refused(with(&agent.draft().profile_body(), "nonce", json!("1")), "ProfileRead");
         for wrong in TYPES.into_iter().filter(|name| *name != right) {
             refused(agent.draft().body_for(wrong, OURS), wrong);
         }
-        for service in [THEIRS, "https://verify.test", "https://verify.test/tiergate/", ""] {
+        for service in ["https://verify.test", "https://verify.test/tiergate/", ""] {
             refused(agent.draft().body_for(right, service), service);
         }
-        let answer = service.signed(endpoint, &agent.draft().body_for(right, OURS));
-        assert_eq!(answer.status, status_of(endpoint), "{right}: {}", answer.text());
-    }
-}
-
-fn a_signature_for_a_change_verifies_nobody_and_reads_no_profile(world: &World) {
-    let (service, agent) = (Service::start(named(world, OURS)), world.agent(4));
-    for own_type in TYPES {
+        let body = agent.draft().body_for(right, OURS);
         for path in ["/verify/signature", "/profile"] {
-            let answer = service.post(path, &agent.draft().body_for(own_type, OURS));
-            answer.error(401, "SIGNATURE_INVALID");
+            service.post(path, &body).error(401, "SIGNATURE_INVALID");
         }
+        // Both were good elsewhere, and are not spent.
+        for (service, body) in [(&service, body), (&theirs, for_them)] {
+            let answer = service.signed(endpoint, &body);
+            assert_eq!(answer.status, status_of(endpoint), "{right}: {}", answer.text());
+        }
+        service.post("/verify/signature", &verification).success(200);
     }
-    service.post("/verify/signature", &agent.signed()).success(200);
-    service.post("/profile", &agent.draft().profile_body()).success(200);
-}
-
-/// Two services that trust the same registry for the same domain.
-fn a_signature_for_another_service_or_for_a_verification_changes_no_key_here(world: &World) {
-    let [ours, theirs] = [OURS, THEIRS].map(|url| Service::start(named(world, url)));
-    for (endpoint, own_type) in KEY_ENDPOINTS.into_iter().zip(TYPES) {
-        let agent = world.agent(4);
-        let for_them = agent.draft().body_for(own_type, THEIRS);
-        ours.signed(endpoint, &for_them).error(401, "SIGNATURE_INVALID");
-        let verification = agent.signed();
-        ours.signed(endpoint, &verification).error(401, "SIGNATURE_INVALID");
-        // Both were good, and are not spent.
-        let answer = theirs.signed(endpoint, &for_them);
-        assert_eq!(answer.status, status_of(endpoint), "{own_type}: {}", answer.text());
-        theirs.post("/verify/signature", &verification).success(200);
-    }
-}
-
-/// What the case before shows is the setting's doing.
-fn without_own_types_a_signature_for_another_service_changes_a_key_here(world: &World) {
-    let (service, agent) = (Service::start(world.settings()), world.agent(4));
-    let for_another = agent.signed();
-    world.service().post("/verify/signature", &for_another).success(200);
-    service.rotate(&for_another).success(200);
-    service.rotate(&agent.draft().body_for("RotateKey", OURS)).error(401, "SIGNATURE_INVALID");
+    // Without types of their own a signature for another service changes a key.
+    let (plain, agent) = (world.service(), world.agent(4));
+    plain.rotate(&agent.draft().body_for("RotateKey", OURS)).error(401, "SIGNATURE_INVALID");
+    let verification = agent.signed();
+    theirs.post("/verify/signature", &verification).success(200);
+    plain.rotate(&verification).success(200);
 }
 
 fn the_rules_tell_types_and_name_and_a_signature_made_of_them_alone_is_accepted(world: &World) {

@@ -1,6 +1,5 @@
-//! Agents that are sold: their keys with `keys.end_with_signer`, and without.
+//! Agents that are sold: their keys with `keys.end_with_signer`.
 
-use alloy::primitives::U256;
 use serde_json::json;
 
 use crate::support::agents::{Agent, THRESHOLDS, key_of};
@@ -11,11 +10,8 @@ use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case<World>] = cases![
-    a_sold_agents_key_is_refused_within_two_polls_and_the_buyers_counts_at_once,
-    a_key_whose_agent_was_sold_while_the_service_was_down_is_refused_by_the_first_request,
-    by_default_a_key_outlives_the_sale_of_its_agent,
-];
+pub(crate) const CASES: &[Case<World>] =
+    cases![a_sold_agents_key_is_refused_within_two_polls_or_by_the_first_request_after_a_start];
 
 pub(crate) const REPLICAS: &[Case<World>] =
     cases![replicas_refuse_a_sold_agents_key_each_within_two_polls_and_take_the_buyers_at_once];
@@ -55,8 +51,8 @@ fn ends_within_two_polls(service: &Service, agent: &Agent, key: &str) {
     service.verify(key).is_error(401, "INVALID_API_KEY", json!({ "agentId": null }));
 }
 
-fn a_sold_agents_key_is_refused_within_two_polls_and_the_buyers_counts_at_once(world: &World) {
-    let (service, agent) = (Service::start(ending(world)), world.agent(4));
+fn a_sold_agents_key_is_refused_within_two_polls_or_by_the_first_request_after_a_start(world: &World) {
+    let (mut service, agent) = (Service::start(ending(world)), world.agent(4));
     let old = agent.generate(&service);
     service.verify(&old).success(200);
     let buyer = sell(world, &agent);
@@ -67,40 +63,15 @@ fn a_sold_agents_key_is_refused_within_two_polls_and_the_buyers_counts_at_once(w
     let new = key_of(&service.rotate(&buyer.signed()).success(200));
     assert_eq!(service.verify(&new).success(200)["owner"], json!(BOB.address.to_checksum(None)));
     service.verify(&old).error(401, "INVALID_API_KEY");
-    // Bought and replaced between two polls.
-    world.chain().transfer(BOB, ALICE, agent.id);
-    let new = key_of(&service.rotate(&agent.signed()).success(200));
-    assert_eq!(service.verify(&new).success(200)["owner"], json!(ALICE.address.to_checksum(None)));
-}
-
-fn a_key_whose_agent_was_sold_while_the_service_was_down_is_refused_by_the_first_request(world: &World) {
-    let (mut service, agent) = (Service::start(ending(world)), world.agent(4));
-    let key = agent.generate(&service);
-    service.verify(&key).success(200);
     service.kill();
-    let buyer = sell(world, &agent);
+    world.chain().transfer(BOB, ALICE, agent.id);
     service.start_again("");
     service.await_ready();
-    service.verify(&key).error(401, "INVALID_API_KEY");
+    service.verify(&new).error(401, "INVALID_API_KEY");
     // Below every tier it says no more.
     world.chain().unstake(agent.id, THRESHOLDS[3]);
-    service.verify(&key).error(401, "INVALID_API_KEY");
-    world.chain().stake(agent.id, THRESHOLDS[3] + U256::ONE);
-    world.chain().transfer(BOB, ALICE, agent.id);
-    until("the seller has it back", SOON, || (service.verify(&key).status == 200).then_some(()));
+    service.verify(&new).error(401, "INVALID_API_KEY");
     service.revoke(&buyer.signed()).error(401, "SIGNATURE_INVALID");
-}
-
-fn by_default_a_key_outlives_the_sale_of_its_agent(world: &World) {
-    let (service, agent) = (world.service(), world.agent(4));
-    let key = agent.generate(service);
-    let buyer = sell(world, &agent);
-    until("the profile is the buyer's", SOON, || {
-        let owner = service.verify(&key).success(200)["owner"].clone();
-        (owner == json!(BOB.address.to_checksum(None))).then_some(())
-    });
-    service.revoke(&buyer.signed()).success(200);
-    service.verify(&key).error(401, "INVALID_API_KEY");
 }
 
 fn replicas_refuse_a_sold_agents_key_each_within_two_polls_and_take_the_buyers_at_once(world: &World) {

@@ -8,7 +8,7 @@ use serde_json::json;
 use toml::Table;
 
 use crate::erc8004::Registries;
-use crate::following::{self, Scene, await_polls, calls, has, warm};
+use crate::following::{self, Scene, await_polls, has};
 use crate::support::agents::Agent;
 use crate::support::client::Answer;
 use crate::support::harness::{Case, cases};
@@ -30,10 +30,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
     feedback_of_another_tag_counts_where_any_does_and_nowhere_else,
     of_two_thousand_entries_of_one_client_the_newest_share_counts_in_time,
     feedback_that_takes_too_much_gas_is_503_and_never_a_part_and_costs_no_other_agent_its_tier,
-    feedback_of_a_registry_of_version_3_is_503,
-    tokens_that_change_hands_raise_one_agent_lower_another_and_drop_no_third,
-    a_score_that_changes_drops_its_agent_alone,
-    an_agent_that_is_sold_has_the_tier_of_its_new_owners_tokens_at_once,
 ];
 
 /// Account 3 of those that development nodes unlock.
@@ -265,107 +261,5 @@ fn feedback_that_takes_too_much_gas_is_503_and_never_a_part_and_costs_no_other_a
     for _ in 0..2 {
         service.verify_signature(&much.signed()).error(503, "RPC_ERROR");
         assert_eq!(tier(&service.verify_signature(&little.signed())), Some(4));
-    }
-}
-
-fn feedback_of_a_registry_of_version_3_is_503(world: &World) {
-    let registries = Registries::new(world);
-    let (on, chain, agent) = (registries.on, registries.chain, registries.unstaked(ALICE));
-    on.feedback(chain, BOB.address, agent.id, (5, 0), "starred");
-    let source = feedback(["1", "5", "500", "1000"], None);
-    let scene = Scene::with(with_sources(registries.settings(world), &[source]), agent);
-    assert_eq!(tier(&scene.answer()), Some(2));
-    scene.shows(
-        || on.upgrade_reputation_to_version_3(chain),
-        |answer| answer.status == 503 && answer.json()["errorType"] == json!("RPC_ERROR"),
-    );
-}
-
-/// A service on a chain of its own, and the keys of these agents, whose profiles are cached.
-fn cached(world: &World, source: Table, agents: &[Agent]) -> (Service, Vec<String>) {
-    let service = Service::start(with_sources(following::settings(world.settings()), &[source]));
-    let keys: Vec<String> = agents.iter().map(|agent| agent.generate(&service)).collect();
-    keys.iter().for_each(|key| warm(&service, key));
-    (service, keys)
-}
-
-/// Asks about an agent with this key, and tells its tier and whether that cost a call.
-fn asked(service: &Service, key: &str) -> (Option<u64>, bool) {
-    let before = calls(service);
-    let tier = tier(&service.verify(key));
-    (tier, calls(service) > before)
-}
-
-fn tokens_that_change_hands_raise_one_agent_lower_another_and_drop_no_third(world: &World) {
-    for kind in [Kind::Erc20, Kind::Erc721] {
-        let own = world.another();
-        let token = Token::new(own.chain(), kind);
-        let [least, second, _, most] = token.thresholds();
-        for (owner, count) in [(ALICE, most), (BOB, least), (DEPLOYER, second)] {
-            token.change(owner, 0, count);
-        }
-        let agents = [ALICE, BOB, DEPLOYER].map(|owner| own.known_agent(own.chain().mint(owner, ""), owner));
-        let (service, keys) = cached(&own, token.source("owner"), &agents);
-        let [alice, bob, third] = [0, 1, 2].map(|at| keys[at].as_str());
-        token.approve(ALICE, BOB);
-        await_polls(&service, 3.0);
-        assert_eq!(
-            [alice, bob, third].map(|key| asked(&service, key)),
-            [4, 1, 2].map(|tier| (Some(tier), false))
-        );
-        token.transfer((ALICE, most), BOB, most - least);
-        await_polls(&service, 2.0);
-        assert_eq!(asked(&service, third), (Some(2), false), "no log concerns its owner");
-        assert_eq!(asked(&service, alice), (Some(1), true));
-        assert_eq!(asked(&service, bob), (Some(4), true));
-        // And those who follow are still followed.
-        token.transfer((ALICE, least), DEPLOYER, least);
-        await_polls(&service, 2.0);
-        assert_eq!(tier(&service.verify(alice)), Some(0));
-    }
-}
-
-fn a_score_that_changes_drops_its_agent_alone(world: &World) {
-    let own = world.another();
-    let scores = Scores::new(own.chain());
-    // No number of an agent is too large.
-    let id = U256::MAX - U256::ONE;
-    own.chain().mint_with_id(ALICE, id);
-    let agents = [own.known_agent(id, ALICE), own.agent(0)];
-    for agent in &agents {
-        scores.set(agent.id, UNITS[0]);
-    }
-    let (service, keys) = cached(&own, scores.source(), &agents);
-    let [changed, other] = [0, 1].map(|at| keys[at].as_str());
-    scores.set(agents[0].id, UNITS[2]);
-    await_polls(&service, 2.0);
-    assert_eq!(asked(&service, other), (Some(1), false));
-    assert_eq!(asked(&service, changed), (Some(3), true));
-}
-
-fn an_agent_that_is_sold_has_the_tier_of_its_new_owners_tokens_at_once(world: &World) {
-    for kind in [Kind::Erc20, Kind::Erc721] {
-        let token = Token::new(world.chain(), kind);
-        let [least, _, _, most] = token.thresholds();
-        token.change(ALICE, 0, least);
-        token.change(BOB, 0, most);
-        let settings = with_sources(following::settings(world.settings()), &[token.source("owner")]);
-        let scene = Scene::with(settings, world.agent(0));
-        let id = scene.agent.id;
-        let now_of = |owner| {
-            let answer = scene.service.verify_signature(&world.known_agent(id, owner).signed());
-            (tier(&answer), answer.json())
-        };
-        world.chain().transfer(ALICE, BOB, id);
-        let (bobs, body) = now_of(BOB);
-        assert_eq!(bobs, Some(4), "{body}");
-        // The key is the agent's.
-        await_polls(&scene.service, 2.0);
-        assert_eq!(tier(&scene.answer()), Some(4));
-        world.chain().transfer(BOB, DEPLOYER, id);
-        let (nobodys, body) = now_of(DEPLOYER);
-        assert_eq!((nobodys, &body["errorType"]), (Some(0), &json!("TIER_BLOCKED")), "{body}");
-        world.chain().transfer(DEPLOYER, ALICE, id);
-        assert_eq!(now_of(ALICE).0, Some(1));
     }
 }

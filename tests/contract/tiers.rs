@@ -1,4 +1,4 @@
-//! Trust tiers: at and one unit below each threshold, and stake that comes and goes.
+//! Trust tiers: at and one unit below each threshold.
 
 use alloy::primitives::U256;
 use serde_json::{Value, json};
@@ -15,13 +15,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
 ];
 
 /// About stake, which the chain knows.
-pub(crate) const STAKES: &[Case<World>] = cases![
-    each_threshold_opens_its_tier_and_one_unit_less_does_not,
-    stake_is_followed_up_and_down_through_every_tier,
-    stake_in_cooldown_does_not_count,
-    absurd_stakes_are_tier_4,
-    a_vault_that_answers_with_the_amount_alone_is_understood,
-];
+pub(crate) const STAKES: &[Case<World>] = cases![each_threshold_opens_its_tier_and_one_unit_less_does_not];
 
 fn each_threshold_opens_its_tier_and_one_unit_less_does_not(world: &World) {
     let (service, chain) = (world.service(), world.chain());
@@ -47,51 +41,6 @@ fn each_threshold_opens_its_tier_and_one_unit_less_does_not(world: &World) {
         assert_eq!(body["stakedAmount"], json!(threshold.to_string()));
         assert_eq!(answer.allowance(), (LIMITS[index], LIMITS[index] - 1));
     }
-}
-
-fn stake_is_followed_up_and_down_through_every_tier(world: &World) {
-    let (service, chain, agent) = (world.service(), world.chain(), world.agent(0));
-    // Tier 1 has one request a minute, so that it is met last on the way down; refusals say the tier as well.
-    let tier = || {
-        let answer = service.verify_signature(&agent.signed());
-        match answer.status {
-            200 => answer.json()["trustTier"].clone(),
-            403 => answer.json()["details"]["currentTier"].clone(),
-            _ => answer.json()["details"]["tier"].clone(),
-        }
-    };
-    let shows = |expected: usize| {
-        until("the tier follows the stake", SOON, || (tier() == json!(expected)).then_some(()));
-    };
-    shows(0);
-    let mut staked = U256::ZERO;
-    for (index, threshold) in THRESHOLDS.into_iter().enumerate() {
-        chain.stake(agent.id, threshold - staked);
-        staked = threshold;
-        shows(index + 1);
-    }
-    for (level, threshold) in THRESHOLDS.into_iter().enumerate().rev() {
-        chain.unstake(agent.id, staked - (threshold - U256::from(1)));
-        staked = threshold - U256::from(1);
-        shows(level);
-    }
-    chain.unstake(agent.id, staked);
-    shows(0);
-}
-
-fn stake_in_cooldown_does_not_count(world: &World) {
-    let (service, chain, agent) = (world.service(), world.chain(), world.agent(1));
-    chain.unstake(agent.id, U256::from(1));
-    let details = service.verify_signature(&agent.signed()).error(403, "TIER_BLOCKED");
-    assert_eq!(details["currentTier"], json!(0));
-}
-
-fn absurd_stakes_are_tier_4(world: &World) {
-    let (service, chain, agent) = (world.service(), world.chain(), world.agent(0));
-    chain.stake(agent.id, U256::MAX);
-    let body = service.verify_signature(&agent.signed()).success(200);
-    assert_eq!(body["trustTier"], json!(4));
-    assert_eq!(body["stakedAmount"], json!(U256::MAX.to_string()));
 }
 
 fn thresholds_and_limits_come_from_the_configuration(world: &World) {
@@ -135,17 +84,4 @@ fn everyone_who_is_registered_has_the_tier_that_is_written_and_nobody_else_passe
     assert_eq!(body["trustTier"], json!(2), "a stake gives no tier");
     let unknown = world.known_agent(U256::from(999_999), ALICE);
     service.verify_signature(&unknown.signed()).error(404, "AGENT_NOT_FOUND");
-}
-
-fn a_vault_that_answers_with_the_amount_alone_is_understood(world: &World) {
-    let vault = world.chain().deploy("LoneStake");
-    let settings = world.settings().at("chain.contracts.stake_vault", vault);
-    let service = crate::support::service::Service::start(settings);
-    let agent = world.agent(4);
-    service.verify_signature(&agent.signed()).error(403, "TIER_BLOCKED");
-    world.chain().stake_on(vault, agent.id, THRESHOLDS[1]);
-    let body = until("the stake shows", SOON, || {
-        Some(service.verify_signature(&agent.signed())).filter(|answer| answer.status == 200)
-    });
-    assert_eq!(body.json()["trustTier"], json!(2));
 }

@@ -27,7 +27,6 @@ sol! {
         function burn(uint256 id) external;
         function setTokenURI(uint256 id, string uri) external;
         function transferFrom(address from, address to, uint256 id) external;
-        function setLength(uint256 id, uint256 uriBytes) external;
     }
 
     interface Vault {
@@ -41,10 +40,6 @@ sol! {
 
     interface Validation {
         function submitValidation(uint256 agentId, bool passed, string evidence) external;
-    }
-
-    interface Wallet {
-        function execute(address to, bytes data) external;
     }
 
     interface Multicall {
@@ -266,19 +261,6 @@ impl Chain {
     pub(crate) fn set_verified(&self, organization: U256, verified: bool) {
         let call = Organizations::setVerifiedCall { orgId: organization, verified };
         self.send(DEPLOYER, self.contracts.organization, &call);
-    }
-
-    /// Has a `KeyWallet` of the deployer hand an agent over.
-    pub(crate) fn transfer_from_wallet(&self, wallet: Address, to: Account, id: U256) {
-        let call = Identity::transferFromCall { from: wallet, to: to.address, id };
-        let (to, data) = (self.contracts.identity, call.abi_encode().into());
-        self.send(DEPLOYER, wallet, &Wallet::executeCall { to, data });
-    }
-
-    /// For the registry whose token URIs are as long as one asks for.
-    pub(crate) fn set_length(&self, registry: Address, id: U256, uri_bytes: u64) {
-        let call = Identity::setLengthCall { id, uriBytes: U256::from(uri_bytes) };
-        self.send(DEPLOYER, registry, &call);
     }
 }
 

@@ -210,17 +210,6 @@ impl Erc8004 {
         send(node, self.upgrader, proxy, &upgrade);
     }
 
-    /// Upgrades the reputation registry to code that says it is version 3, and does as before.
-    pub(crate) fn upgrade_reputation_to_version_3(&self, node: &impl Node) {
-        // The compiler writes the text without its last half byte.
-        let code = format!("{:x}", Creation::chosen().reputation);
-        let (version_2, version_3) = ("322e302e3", "332e302e3");
-        assert!(code.contains(version_2));
-        let code = code.replace(version_2, version_3).parse().unwrap();
-        let code = node.transact(self.upgrader, None, code).created.unwrap();
-        self.upgrade(node, self.reputation, code, Vec::new());
-    }
-
     /// Upgrades the identity registry to the code that it has: only its log is new.
     pub(crate) fn upgrade_to_the_same(&self, node: &impl Node) {
         self.upgrade(node, self.identity, self.identity_code, Vec::new());

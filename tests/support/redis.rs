@@ -154,18 +154,6 @@ impl Redis {
         known.as_sequence().is_some_and(|replicas| !replicas.is_empty())
     }
 
-    /// The names in a database of this kind, each with how many milliseconds it will be there; -1 is for ever.
-    pub(crate) fn expiries(&self, database: u32, kind: char) -> Vec<(String, i64)> {
-        let mut connection = self.connect(database).unwrap();
-        let pattern = format!("tg2:{{*}}{kind}:*");
-        let names: Vec<String> = redis::cmd("KEYS").arg(pattern).query(&mut connection).unwrap();
-        let expiry = |name: String| {
-            let expiry = redis::cmd("PTTL").arg(&name).query(&mut connection).unwrap();
-            (name, expiry)
-        };
-        names.into_iter().map(expiry).collect()
-    }
-
     /// Everything that a database holds, names and values, one after the other.
     pub(crate) fn dump(&self, database: u32) -> Vec<Vec<u8>> {
         const DUMP: &str = r"

@@ -14,14 +14,12 @@ sol! {
         function mint(address to, uint256 amount) external;
         function burn(address from, uint256 amount) external;
         function transfer(address to, uint256 amount) external returns (bool);
-        function approve(address spender, uint256 amount) external returns (bool);
     }
 
     interface Collection {
         function mint(address to, uint256 id) external;
         function burn(uint256 id) external;
         function transferFrom(address from, address to, uint256 id) external;
-        function approve(address to, uint256 id) external;
     }
 
     interface Numbers {
@@ -119,21 +117,6 @@ impl<'a> Token<'a> {
                 }
             }
         }
-    }
-
-    /// Allows another account to take a token, which moves none.
-    pub(crate) fn approve(self, from: Account, to: Account) {
-        match self.kind {
-            Kind::Erc20 => {
-                let call = Fungible::approveCall { spender: to.address, amount: U256::ONE };
-                self.chain.send(from, self.address, &call)
-            }
-            Kind::Erc721 => self.chain.send(
-                from,
-                self.address,
-                &Collection::approveCall { to: to.address, id: id(from, 0) },
-            ),
-        };
     }
 
     pub(crate) fn set_broken(self, is_broken: bool) {

@@ -43,47 +43,21 @@ async fn each_change_of_each_registry_shows_after_one_poll() {
     let scene = Scene::new().await;
     let mut following = scene.follower.begin();
     following.poll().await;
-    let on = scene.registries;
-    let one = U256::from(1);
-    type Change = Box<dyn Fn(&Scene)>;
-    let vault = |call: Registries::unstakeCall| -> Change {
-        Box::new(move |scene| scene.call(on.stake_vault.unwrap(), &call))
-    };
-    let organizations = |id: u64, joins: bool| -> Change {
-        Box::new(move |scene| match joins {
-            true => scene.call(
-                on.organization().unwrap(),
-                &Registries::addMemberCall { orgId: U256::from(id), agentId: one },
-            ),
-            false => scene.call(
-                on.organization().unwrap(),
-                &Registries::removeMemberCall { orgId: U256::from(id), agentId: one },
-            ),
-        })
-    };
-    let changes: [(&str, Change); 5] = [
-        ("unstaked", vault(Registries::unstakeCall { agentId: one, amount: one })),
-        ("joined", organizations(1, true)),
-        ("left", organizations(1, false)),
-        (
-            "uri",
-            Box::new(|scene| {
-                scene.call_as(1, &Identity::setTokenURICall { id: U256::from(1), uri: "other".into() });
-            }),
-        ),
-        (
-            "transferred",
-            Box::new(|scene| {
-                let (from, to) = (SAMPLE_ACCOUNTS[1].address, SAMPLE_ACCOUNTS[8].address);
-                scene.call_as(1, &Identity::transferFromCall { from, to, id: U256::from(1) });
-            }),
-        ),
+    let (one, on) = (U256::from(1), scene.registries);
+    let (vault, organization) = (on.stake_vault.unwrap(), on.organization().unwrap());
+    let [from, to] = [1, 8].map(|index| SAMPLE_ACCOUNTS[index].address);
+    let changes: [(&str, &dyn Fn()); 5] = [
+        ("unstaked", &|| scene.call(vault, &Registries::unstakeCall { agentId: one, amount: one })),
+        ("joined", &|| scene.call(organization, &Registries::addMemberCall { orgId: one, agentId: one })),
+        ("left", &|| scene.call(organization, &Registries::removeMemberCall { orgId: one, agentId: one })),
+        ("uri", &|| scene.call_as(1, &Identity::setTokenURICall { id: one, uri: "other".into() })),
+        ("transferred", &|| scene.call_as(1, &Identity::transferFromCall { from, to, id: one })),
     ];
     for (name, change) in changes {
         scene.warm(&mut following, 1).await;
         let before = scene.profile(1).await.unwrap();
         assert!(scene.is_cached(1).await, "{name}");
-        change(&scene);
+        change();
         scene.tick(&mut following).await;
         assert_ne!(scene.profile(1).await.unwrap(), before, "{name}");
         assert!(scene.is_cached(1).await, "{name}: read at the followed block at once");

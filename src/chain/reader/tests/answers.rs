@@ -14,11 +14,10 @@ use crate::chain::block::Block;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, CHAIN_ID, HEAD, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
-    details,
 };
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::reader::PINNED;
-use crate::chain::registries::identity::{Error, tokenURICall};
+use crate::chain::registries::identity::Error;
 use crate::chain::tests::clock::until;
 use crate::chain::tests::results::{
     aggregate, aggregate_at, aggregate_of, dated, hex, not_minted, results, returned, reverted, word,
@@ -203,16 +202,6 @@ async fn nodes_that_are_behind_are_a_fault_that_says_so_and_not_unminted() {
     assert_eq!(cause(&fault), &ReadError::Behind { number: HEAD - 1, newest: HEAD });
     let metrics = bench.metrics.render().unwrap();
     assert!(metrics.contains("kind=\"behind\""), "{metrics}");
-}
-
-#[tokio::test]
-async fn a_large_profile_fits() {
-    let mut results = results();
-    results[1] = returned(tokenURICall::abi_encode_returns(&"t".repeat(300_000)));
-    let node = TestNode::answering(move |_| Reply::Result(hex(aggregate(&results)))).await;
-    let bench = bench(&[node.url()], ALL, PATIENT);
-    let read = bench.reader.profile(agent(1), Parts::Whole).await.unwrap().unwrap();
-    assert_eq!(details(&read).metadata_uri.len(), 16 * 1024);
 }
 
 #[tokio::test]

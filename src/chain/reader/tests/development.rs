@@ -166,6 +166,8 @@ async fn a_probe_names_the_configuration_key_of_an_address_without_a_contract() 
         assert!(fault.to_string().contains(name), "{fault}");
         let fault = bench.reader.profile(agent(1), Parts::Whole).await.unwrap_err();
         assert_eq!(cause(&fault), &ReadError::NoCode(name), "and nobody is 404 meanwhile");
+        let holders = bench.reader.holders(agent(1), Asker::Stranger).await;
+        assert_eq!(holders.is_err(), name == "chain.contracts.identity", "{name}");
     }
     let bench = bench_of(&scene, scene.registries);
     bench.reader.probe().await.unwrap();
@@ -203,14 +205,6 @@ async fn without_multicall_a_profile_longer_than_a_contract_may_be_is_read_too()
         assert_eq!(details(&read).metadata_uri.len(), bytes.min(16 * 1024));
         assert_eq!(Some(read), with.reader.latest_profile(agent(1), Parts::Whole).await.unwrap(), "{bytes}");
     }
-}
-
-#[tokio::test]
-async fn an_owner_without_contract_is_a_fault_and_not_a_missing_agent() {
-    let scene = DevScene::new().await;
-    let bench = bench_of(&scene, Registries { identity: SAMPLE_ACCOUNTS[9].address, ..scene.registries });
-    let fault = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
-    assert_eq!(cause(&fault), &ReadError::NoCode("chain.contracts.identity"));
 }
 
 #[tokio::test]

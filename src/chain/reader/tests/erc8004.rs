@@ -137,59 +137,33 @@ async fn a_log_says_what_to_read_and_never_who_the_owner_or_the_wallet_is() {
 
 #[tokio::test]
 async fn each_change_of_each_registry_shows_after_one_poll_and_nothing_is_read_without_one() {
-    type Change = Box<dyn Fn(&Scene, U256)>;
     let scene = Scene::new().await;
     let follower = scene.bench.reader.follower();
     let mut following = follower.begin();
     following.poll().await;
     let agent = scene.register();
-    let [owner, reviewer] = [1, REVIEWER].map(account);
-    let hash = B256::repeat_byte(5);
-    let changes: [(&str, Change); 11] = [
-        (
-            "stake",
-            Box::new(|scene, id| {
-                let call = Documented::stakeCall { agentId: id, amount: U256::from(5) };
-                scene.dev.call(scene.registries.stake_vault.unwrap(), &call);
-            }),
-        ),
-        ("uri", Box::new(move |scene, id| scene.on.set_uri(&*scene.dev.chain, owner, id, "other"))),
-        (
-            "wallet",
-            Box::new(move |scene, id| {
-                scene.on.set_wallet(&*scene.dev.chain, owner, id, SAMPLE_ACCOUNTS[3].key);
-            }),
-        ),
-        ("no wallet", Box::new(move |scene, id| scene.on.unset_wallet(&*scene.dev.chain, owner, id))),
-        ("feedback", Box::new(|scene, id| scene.feedback(AgentId::new(id), (45, 1)))),
-        ("more feedback", Box::new(|scene, id| scene.feedback(AgentId::new(id), (-7, 18)))),
-        ("revoked", Box::new(move |scene, id| scene.on.revoke(&*scene.dev.chain, reviewer, id, 1))),
-        (
-            "answered",
-            Box::new(move |scene, id| {
-                scene.on.request(&*scene.dev.chain, owner, reviewer, id, hash);
-                scene.on.answer(&*scene.dev.chain, reviewer, hash, (100, "ipfs://one"));
-            }),
-        ),
-        (
-            "answered again",
-            Box::new(move |scene, _| {
-                scene.on.answer(&*scene.dev.chain, reviewer, hash, (0, "ipfs://two"));
-            }),
-        ),
-        (
-            "transferred",
-            Box::new(move |scene, id| {
-                scene.on.transfer(&*scene.dev.chain, owner, account(2), id);
-            }),
-        ),
-        (
-            "upgraded, and with other feedback",
-            Box::new(|scene, id| {
-                scene.on.upgrade_to_the_same(&*scene.dev.chain);
-                scene.feedback(AgentId::new(id), (1, 0));
-            }),
-        ),
+    let ([owner, reviewer], hash) = ([1, REVIEWER].map(account), B256::repeat_byte(5));
+    let (id, on, chain) = (agent.token_id(), scene.on, &*scene.dev.chain);
+    let stake = Documented::stakeCall { agentId: id, amount: U256::from(5) };
+    let answer = |response| on.answer(chain, reviewer, hash, response);
+    let changes: [(&str, &dyn Fn()); 11] = [
+        ("stake", &|| scene.dev.call(scene.registries.stake_vault.unwrap(), &stake)),
+        ("uri", &|| on.set_uri(chain, owner, id, "other")),
+        ("wallet", &|| on.set_wallet(chain, owner, id, SAMPLE_ACCOUNTS[3].key)),
+        ("no wallet", &|| on.unset_wallet(chain, owner, id)),
+        ("feedback", &|| scene.feedback(agent, (45, 1))),
+        ("more feedback", &|| scene.feedback(agent, (-7, 18))),
+        ("revoked", &|| on.revoke(chain, reviewer, id, 1)),
+        ("answered", &|| {
+            on.request(chain, owner, reviewer, id, hash);
+            answer((100, "ipfs://one"));
+        }),
+        ("answered again", &|| answer((0, "ipfs://two"))),
+        ("transferred", &|| on.transfer(chain, owner, account(2), id)),
+        ("upgraded, and with other feedback", &|| {
+            on.upgrade_to_the_same(chain);
+            scene.feedback(agent, (1, 0));
+        }),
     ];
     for (name, change) in changes {
         let read = async || scene.bench.reader.profile(agent, Parts::Whole).await.unwrap().unwrap();
@@ -200,7 +174,7 @@ async fn each_change_of_each_registry_shows_after_one_poll_and_nothing_is_read_w
         let calls = scene.dev.node.calls("eth_call");
         assert_eq!(read().await, before);
         assert_eq!(scene.dev.node.calls("eth_call"), calls, "{name}: cached");
-        change(&scene, agent.token_id());
+        change();
         following.poll().await;
         let after = read().await;
         assert_ne!(after, before, "{name}");

@@ -1,15 +1,12 @@
-//! Writes that replicas must acknowledge: too few replicas cost nobody a key, and a key that was shown outlives a failover.
+//! Writes that replicas must acknowledge: too few replicas cost nobody a key.
 
 use std::time::Duration;
-
-use redis::Value;
 
 use crate::ports::store::{KeyChange, KeyChanged, Store};
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::redis::RedisStore;
-use crate::store::redis::names::Name;
 use crate::store::redis::options::Options;
-use crate::store::redis::tests::server::{RedisServer, say};
+use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::tests::{SIGNED_SECS, by_key, clock, is_admitted, opened, options, served};
 
 fn waiting(server: &RedisServer) -> Options {
@@ -62,29 +59,4 @@ async fn without_the_replicas_that_must_acknowledge_a_revocation_is_a_fault_and_
     let store = opened(hasty(&server), &clock).await;
     assert!(store.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Revoke).await.is_err());
     assert!(!admits(&store, 1).await && !admits(&alone, 1).await);
-}
-
-/// A store at the replica, which is the master now.
-async fn promoted(mut master: RedisServer, replica: &RedisServer) -> RedisStore {
-    master.kill();
-    say(&mut replica.connected().await, &["REPLICAOF", "NO", "ONE"]).await.unwrap();
-    opened(options(&replica.url()), &clock()).await
-}
-
-#[tokio::test]
-async fn a_failover_after_a_change_leaves_the_key_that_was_shown_last_for_good() {
-    let Some(master) = RedisServer::start(&[]).await else { return };
-    let replica = master.replica().await;
-    let store = opened(waiting(&master), &clock()).await;
-    for (nonce, change) in [(1, KeyChange::Issue(key(1))), (2, KeyChange::Rotate(key(2)))] {
-        let changed = store.change_key(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap();
-        assert_eq!(changed, KeyChanged::Done);
-    }
-    let after = promoted(master, &replica).await;
-    assert!(admits(&after, 2).await && !admits(&after, 1).await);
-    assert_eq!(after.find(&digest(2)).await.unwrap().unwrap().agent, agent(1));
-    assert_eq!(after.find(&digest(1)).await.unwrap(), None);
-    let ttl = after.shared.command("TTL", Name::Entry(&digest(2)));
-    let ttl = after.servers.ask(ttl).await.unwrap();
-    assert_eq!(ttl, Value::Int(-1));
 }

@@ -1,50 +1,56 @@
-//! Several replicas of the product at one Redis: a replaced key is dead on all of them, and limits are one.
+//! Several replicas of the product at one Redis, asked at once: what is counted is counted once. Keys that one replaces and
+//! another is asked about are in `sequences.rs` and `history.rs`.
 
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
+use crate::domain::client::ClientNet;
 use crate::domain::quota::Quota;
-use crate::ports::store::{Admission, KeyChange, Proof, Scope, Store};
+use crate::domain::window::Verdict;
+use crate::ports::store::{Admission, Budget, KeyBudget, KeyChange, Proof, RouteScope, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key};
-use crate::store::redis::tests::{SIGNED_SECS, by_key, opened, options, served};
+use crate::store::redis::tests::{SIGNED_SECS, opened, options, served};
 
-#[tokio::test]
-async fn each_of_a_hundred_rotations_is_seen_by_the_other_replica_at_once() {
-    let Some((server, one, clock)) = served(&[]).await else { return };
-    let other = opened(options(&server.url()), &clock).await;
-    one.change_key(agent(1), claim(0, SIGNED_SECS), KeyChange::Issue(key(0))).await.unwrap();
-    for round in 1..=100 {
-        // The other one knows whose it is before it is replaced.
-        assert_eq!(other.find(&digest(round - 1)).await.unwrap().unwrap().agent, agent(1));
-        one.change_key(agent(1), claim(round, SIGNED_SECS), KeyChange::Rotate(key(round))).await.unwrap();
-        assert!(!other.is_current(agent(1), &digest(round - 1)).await.unwrap());
-        assert!(other.is_current(agent(1), &digest(round)).await.unwrap());
-        assert_eq!(by_key(&other, round - 1).await, Some(Admission::KeyRevoked), "{round}");
-        assert_eq!(other.find(&digest(round - 1)).await.unwrap(), None);
-    }
+/// What is counted: an agent's requests, a client's on a public route, its changes of a key.
+#[derive(Debug, Clone)]
+enum Counted {
+    Window,
+    Budget(Budget),
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_replicas_that_are_hammered_at_once_admit_exactly_the_limit() {
+async fn two_replicas_that_are_hammered_at_once_admit_exactly_the_limit_of_whatever_is_counted() {
     let Some((server, one, clock)) = served(&[]).await else { return };
     let stores = [Arc::new(one), Arc::new(opened(options(&server.url()), &clock).await)];
     stores[0].change_key(agent(1), claim(0, SIGNED_SECS), KeyChange::Issue(key(0))).await.unwrap();
-    let quota = Quota::per_minute(166);
-    let mut requests = JoinSet::new();
-    for number in 0..1_000 {
-        let store = Arc::clone(&stores[number % 2]);
-        requests.spawn(async move {
-            let proof = Proof::Key(digest(0));
-            store.admit(agent(1), &Scope::Api, quota, &proof).await.unwrap()
-        });
-    }
-    let mut left: Vec<u32> = Vec::new();
-    for admission in requests.join_all().await {
-        if let Admission::Admitted { remaining } = admission {
-            left.push(remaining);
+    let client = ClientNet::of("192.0.2.1".parse().unwrap());
+    for (counted, quota) in [
+        (Counted::Window, Quota::per_minute(166)),
+        (Counted::Budget(Budget::Route((client, RouteScope("acme/docs/* ".into())))), Quota::per_minute(166)),
+        (Counted::Budget(Budget::Key(client, agent(1), KeyBudget::Changes)), Quota::per_hour(10)),
+    ] {
+        let mut requests = JoinSet::new();
+        for number in 0..1_000 {
+            let (store, counted) = (Arc::clone(&stores[number % 2]), counted.clone());
+            requests.spawn(async move {
+                match counted {
+                    Counted::Budget(budget) => match store.count(&budget, quota).await.unwrap() {
+                        Verdict::Admitted { remaining } => Some(remaining),
+                        Verdict::Limited { .. } => None,
+                    },
+                    Counted::Window => {
+                        let proof = Proof::Key(digest(0));
+                        match store.admit(agent(1), &Scope::Api, quota, &proof).await.unwrap() {
+                            Admission::Admitted { remaining } => Some(remaining),
+                            _ => None,
+                        }
+                    }
+                }
+            });
         }
+        let mut left: Vec<u32> = requests.join_all().await.into_iter().flatten().collect();
+        left.sort_unstable();
+        assert_eq!(left, (0..quota.limit).collect::<Vec<_>>(), "{counted:?}");
     }
-    left.sort_unstable();
-    assert_eq!(left, (0..166).collect::<Vec<_>>());
 }

@@ -9,7 +9,7 @@ use redis::from_redis_value_ref;
 use crate::domain::redis_url::{RedisHost, RedisUrl};
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, Store};
-use crate::store::contract::{agent, claim, key, until};
+use crate::store::contract::{agent, claim, digest, key, until};
 use crate::store::redis::RedisStore;
 use crate::store::redis::info::Info;
 use crate::store::redis::options::Options;
@@ -48,13 +48,18 @@ async fn after_a_failover_the_promoted_replica_serves_and_refuses_older_signatur
     let url = RedisUrl::parse(&format!("redis-sentinel://{}/service", sentinel.host)).unwrap();
     let options = Options { url, wait_replicas: 1, ..options(&master.url()) };
     let store = opened(options.clone(), &clock).await;
-    store.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
-    assert!(is_admitted(by_key(&store, 1).await));
+    for (nonce, change) in [(1, KeyChange::Issue(key(1))), (9, KeyChange::Rotate(key(2)))] {
+        store.change_key(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap();
+    }
+    assert!(is_admitted(by_key(&store, 2).await));
 
     clock.advance_secs(10);
     fail_over(&sentinel, &mut master).await;
     let after = opened(Options { wait_replicas: 0, ..options.clone() }, &clock).await;
-    assert!(after.has_key(agent(1)).await.unwrap(), "what a replica acknowledged is there");
+    // What a replica acknowledged is there, and what it replaced is not.
+    assert!(is_admitted(by_key(&after, 2).await) && !is_admitted(by_key(&after, 1).await));
+    assert_eq!(after.find(&digest(2)).await.unwrap().unwrap().agent, agent(1));
+    assert_eq!(after.find(&digest(1)).await.unwrap(), None);
     assert!(is_forgotten(by_nonce(&after, 2, START_SECS + 10 + 60).await));
     assert!(is_admitted(by_nonce(&after, 3, START_SECS + 10 + 61).await));
     // With no replica left, no change of a key counts. Signatures are covered by the epoch.

@@ -1,0 +1,198 @@
+//! `POST /keys/generate`, `POST /keys/rotate`, `DELETE /keys` and `GET /keys/status`: what becomes of a key, and what is told of it.
+//!
+//! The rules themselves are held by `store/contract.rs` and `pipeline/tests/custody.rs`.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use alloy::primitives::U256;
+use serde_json::{Value, json};
+
+use crate::support::agents::{Agent, key_of};
+use crate::support::client::{Answer, with};
+use crate::support::harness::{Case, cases};
+use crate::support::service::Service;
+use crate::support::stop::Stop;
+use crate::support::time::{SOON, until};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case<World>] = cases![
+    a_key_is_shown_once_and_invalid_at_once_and_for_good_when_replaced_or_revoked,
+    whatever_comes_first_a_new_key_is_no_new_budget_and_touches_no_other_agent,
+    at_once_only_one_of_many_generates_makes_a_key,
+    verifications_in_flight_never_pass_after_the_revoke_was_answered,
+];
+
+/// About what is configured, declared and asked.
+pub(crate) const FORMATS: &[Case<World>] = cases![
+    the_longest_endpoint_is_2048_bytes,
+    the_prefix_may_be_configured_and_counts_then,
+    status_is_of_any_number_and_a_wrong_query_is_a_validation_error,
+];
+
+/// An agent's key in an answer that shows it, beside what is left of the budget.
+#[track_caller]
+fn shown(answer: &Answer, status: u16, agent: &Agent, left: u32) -> String {
+    let body = answer.success(status);
+    assert_eq!(body["agentId"], json!(agent.text()));
+    assert!(body["message"].as_str().is_some_and(|message| !message.is_empty()));
+    assert_eq!(body.as_object().unwrap().len(), 3, "these fields and no others: {body}");
+    assert_eq!(answer.allowance(), (10, left));
+    assert_eq!(answer.header("cache-control"), Some("no-store"), "a key must not stay in caches");
+    key_of(&body)
+}
+
+fn a_key_is_shown_once_and_invalid_at_once_and_for_good_when_replaced_or_revoked(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    let has_key = |has_key: bool, left: u32| {
+        let answer = service.status(&agent.text());
+        assert_eq!(answer.success(200), json!({ "hasKey": has_key, "agentId": agent.text() }));
+        assert_eq!(answer.allowance(), (10, left), "asking spends nothing");
+    };
+    let is_invalid = |key: &str| {
+        service.verify(key).is_error(401, "INVALID_API_KEY", json!({ "agentId": null }));
+        let named = service.post("/verify", &json!({ "apiKey": key, "agentId": agent.text() }));
+        named.is_error(401, "INVALID_API_KEY", json!({ "agentId": agent.text() }));
+    };
+    let revoked = |body: &Value, left: u32| {
+        let answer = service.revoke(body);
+        assert_eq!(answer.success(200), json!({ "success": true, "agentId": agent.text() }));
+        assert_eq!(answer.allowance(), (10, left));
+    };
+    has_key(false, 10);
+    let first = shown(&service.generate(&agent.signed()), 201, &agent, 9);
+    has_key(true, 9);
+    let details = json!({ "agentId": agent.text() });
+    service.generate(&agent.signed()).is_error(409, "KEY_ALREADY_EXISTS", details);
+    assert_eq!(service.verify(&first).success(200)["agentId"], json!(agent.text()));
+    let second = shown(&service.rotate(&agent.signed()), 200, &agent, 7);
+    is_invalid(&first);
+    service.verify(&second).success(200);
+    has_key(true, 7);
+    let revocation = agent.signed();
+    revoked(&revocation, 6);
+    is_invalid(&second);
+    has_key(false, 6);
+    revoked(&agent.signed(), 5);
+    service.revoke(&revocation).error(400, "REPLAY_DETECTED");
+    // Whatever its owner has signed counts.
+    let third = shown(&service.generate(&agent.signed()), 201, &agent, 3);
+    service.verify(&third).success(200);
+    [first, second].iter().for_each(|old| is_invalid(old));
+}
+
+fn whatever_comes_first_a_new_key_is_no_new_budget_and_touches_no_other_agent(world: &World) {
+    let service = world.service();
+    let [bronze, bare, other] = [world.agent(1), world.agent(0), world.agent(3)];
+    let kept = other.generate(service);
+    let first = key_of(&service.rotate(&bronze.signed()).success(200));
+    service.generate(&bronze.signed()).error(409, "KEY_ALREADY_EXISTS");
+    service.verify(&first).success(200);
+    let second = key_of(&service.rotate(&bronze.signed()).success(200));
+    service.verify(&second).is_limited(json!(bronze.text()), json!(1), 1);
+    service.revoke(&bare.signed()).success(200);
+    service.verify(&bare.generate(service)).error(403, "TIER_BLOCKED");
+    service.revoke(&bare.signed()).success(200);
+    service.verify(&kept).success(200);
+}
+
+fn at_once_only_one_of_many_generates_makes_a_key(world: &World) {
+    let (service, agent) = (world.service(), world.agent(3));
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let requests: Vec<_> = (0..10).map(|_| scope.spawn(|| service.generate(&agent.signed()))).collect();
+        requests.into_iter().map(|request| request.join().unwrap()).collect()
+    });
+    let (made, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status == 201);
+    assert_eq!(made.len(), 1);
+    service.verify(&key_of(&made[0].json())).success(200);
+    refused.iter().for_each(|answer| drop(answer.error(409, "KEY_ALREADY_EXISTS")));
+}
+
+fn verifications_in_flight_never_pass_after_the_revoke_was_answered(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    let key = agent.generate(service);
+    let (revoked, passed, stop) = (AtomicBool::new(false), AtomicUsize::new(0), Stop::default());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut connection = service.connect();
+                // The last request is one that begins after the revoke was answered.
+                loop {
+                    let was_stopped = stop.is_set();
+                    let was_revoked = revoked.load(Ordering::SeqCst);
+                    let answer = connection.post("/verify", &json!({ "apiKey": key })).unwrap();
+                    let expected: &[u16] = if was_revoked { &[401] } else { &[200, 401, 429] };
+                    assert!(expected.contains(&answer.status), "{}", answer.text());
+                    passed.fetch_add(usize::from(answer.status == 200), Ordering::SeqCst);
+                    if was_stopped {
+                        return;
+                    }
+                }
+            });
+        }
+        let _stops = stop.at_end();
+        let some_passed = || (passed.load(Ordering::SeqCst) > 4).then_some(());
+        until("verifications pass on more than one connection", SOON, some_passed);
+        service.revoke(&agent.signed()).success(200);
+        revoked.store(true, Ordering::SeqCst);
+    });
+}
+
+fn the_longest_endpoint_is_2048_bytes(world: &World) {
+    let (service, agent) = (world.service(), world.agent(3));
+    let endpoint = |bytes: usize| format!("https://app.example/{}", "x".repeat(bytes - 20));
+    let longer = with(&agent.signed(), "declaredEndpoint", json!(endpoint(2_049)));
+    let cut: String = endpoint(2_049).chars().take(100).collect();
+    service.generate(&longer).is_invalid("declaredEndpoint", json!(cut));
+    let key = agent.generate_for(service, &endpoint(2_048));
+    let verify = |origin: String| service.post("/verify", &json!({ "apiKey": key, "origin": origin }));
+    assert_eq!(verify(endpoint(2_048)).success(200)["endpointMismatch"], json!(false));
+    verify(endpoint(2_049)).is_invalid("origin", json!(cut));
+}
+
+fn the_prefix_may_be_configured_and_counts_then(world: &World) {
+    let settings = world.settings().set("keys.prefix", "acme-").set("keys.requests_per_hour", 2);
+    let (service, agent) = (Service::start(settings), world.agent(4));
+    let answer = service.generate(&agent.signed());
+    assert_eq!(answer.allowance(), (2, 1));
+    let body = answer.success(201);
+    let key = body["apiKey"].as_str().unwrap();
+    assert_eq!(key.strip_prefix("acme-").map(str::len), Some(64), "{key}");
+    service.verify(key).success(200);
+    service.verify(&key.replace("acme-", "svc_live_v1_")).error(400, "VALIDATION_ERROR");
+}
+
+fn status_is_of_any_number_and_a_wrong_query_is_a_validation_error(world: &World) {
+    let (service, agent) = (world.service(), world.agent(0));
+    agent.generate(service);
+    for (id, named, has_key) in [
+        (format!("00{}", agent.id), agent.id, true),
+        ("0".to_owned(), U256::ZERO, false),
+        (U256::MAX.to_string(), U256::MAX, false),
+    ] {
+        let body = service.status(&id).success(200);
+        assert_eq!(body, json!({ "hasKey": has_key, "agentId": named.to_string() }));
+    }
+    let too_large = "115792089237316195423570985008687907853269984665640564039457584007913129639936";
+    for (query, received) in [
+        ("", Value::Null),
+        ("?", Value::Null),
+        ("?agent=7", Value::Null),
+        ("?agentid=7", Value::Null),
+        ("?agentId", json!("")),
+        ("?agentId=", json!("")),
+        ("?agentId=abc", json!("abc")),
+        ("?agentId=-1", json!("-1")),
+        ("?agentId=+1", json!(" 1")),
+        ("?agentId=%2B1", json!("+1")),
+        ("?agentId=1.5", json!("1.5")),
+        ("?agentId=0x1", json!("0x1")),
+        ("?agentId=1%00", json!("1\0")),
+        ("?agentId=%D9%A7", json!("٧")),
+        ("?agentId=1&agentId=1", json!("1")),
+        (format!("?agentId={too_large}").as_str(), json!(too_large)),
+        (format!("?agentId={}", "1".repeat(500)).as_str(), json!("1".repeat(100))),
+        (format!("?agentId=svc_live_v1_{}", "ab".repeat(32)).as_str(), json!("svc_live_v1_abababab…")),
+    ] {
+        service.get(&format!("/keys/status{query}")).is_invalid("agentId", received);
+    }
+}
