@@ -8,10 +8,10 @@ use std::time::Duration;
 use alloy::primitives::{Address, U256};
 use serde_json::json;
 
-use crate::following::{self, Scene, await_polls, has};
+use crate::changes::shows_feedback;
+use crate::following::{self, Scene, await_polls};
 use crate::support::agents::{Agent, THRESHOLDS};
 use crate::support::chain::Chain;
-use crate::support::client::Answer;
 use crate::support::erc8004::Erc8004;
 use crate::support::harness::{Case, cases};
 use crate::support::settings::Settings;
@@ -63,14 +63,6 @@ impl<'a> Registries<'a> {
 
     pub(crate) fn of_owner(&self, id: U256, owner: Account) -> Agent {
         Agent::on(self.on.identity, id, owner)
-    }
-}
-
-/// The scores and the count that an answer shows.
-pub(crate) fn shows_feedback(total: &str, count: u64) -> impl Fn(&Answer) -> bool {
-    move |answer| {
-        has(answer, "/reputation/totalScore", json!(total))
-            && has(answer, "/reputation/feedbackCount", json!(count))
     }
 }
 

@@ -17,6 +17,7 @@ mod support;
 
 mod authentication;
 mod balanced;
+mod changes;
 mod console;
 mod crash;
 mod erc8004;

@@ -7,8 +7,9 @@ use alloy::primitives::{Address, U256, address};
 use serde_json::json;
 use toml::Table;
 
+use crate::changes::has;
 use crate::erc8004::Registries;
-use crate::following::{self, Scene, await_polls, has};
+use crate::following::{self, Scene, await_polls};
 use crate::support::agents::Agent;
 use crate::support::client::Answer;
 use crate::support::harness::{Case, cases};
