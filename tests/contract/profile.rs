@@ -69,6 +69,10 @@ fn the_owner_sees_every_field_whatever_the_tier(world: &World) {
     }
     let shown = read(service, &own(&world.agent(0))).success(200);
     assert_eq!((&shown["trustTier"], &shown["stakedAmount"]), (&json!(0), &json!("0")));
+    let none = json!({ "count": 0, "latestPassed": null, "latestEvidence": null, "latestValidator": null });
+    assert_eq!((&shown["validation"], &shown["organizations"]), (&none, &json!([])));
+    let unrated = json!({ "totalScore": "0", "feedbackCount": 0, "averageRating": null });
+    assert_eq!(shown["reputation"], unrated);
 }
 
 fn a_signature_for_reading_does_nothing_else_and_no_other_reads(world: &World) {

@@ -21,12 +21,14 @@ async fn a_followed_profile_costs_no_call_until_a_log_names_its_agent() {
     for agent in [1, 2] {
         scene.warm(&mut following, agent).await;
     }
-    let before = scene.node.calls("eth_call");
+    let before = scene.node.all_calls();
     for _ in 0..1_000 {
         scene.profile(1).await.unwrap();
         scene.profile(2).await.unwrap();
     }
-    assert_eq!(scene.node.calls("eth_call"), before);
+    assert_eq!(scene.node.all_calls(), before);
+    scene.tick(&mut following).await;
+    assert_eq!(scene.node.all_calls(), before + 1, "a poll of a chain that stands still");
 
     let stake = scene.profile(1).await.unwrap().stake;
     let call = Registries::stakeCall { agentId: U256::from(1), amount: U256::from(5) };
