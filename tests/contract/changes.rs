@@ -29,8 +29,10 @@ pub(crate) struct Change<'a> {
     /// Asks with its signature; nobody: the owner at the beginning.
     pub(crate) asks: Option<Agent>,
     /// Nothing where the profile is as before.
-    pub(crate) shown: Option<Box<dyn Fn(&Answer) -> bool + 'a>>,
+    pub(crate) shown: Option<IsShown<'a>>,
 }
+
+type IsShown<'a> = Box<dyn Fn(&Answer) -> bool + 'a>;
 
 impl<'a> Change<'a> {
     pub(crate) fn shows(

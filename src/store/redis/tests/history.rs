@@ -217,7 +217,9 @@ async fn history(fault: Fault, mut rig: Rig, run: u32) -> History {
             let is_lost = |number: u64| matches!(rig, Rig::Sentinel { .. }) || home(number) == 0;
             let (_replica, go_on) = match &rig {
                 Rig::Sentinel { replica, .. } => (Some(replica.replica().await), load.agents.clone()),
-                _ => (None, load.agents.iter().copied().filter(|number| !is_lost(*number)).collect()),
+                Rig::Durable(_) | Rig::Cluster(_) => {
+                    (None, load.agents.iter().copied().filter(|number| !is_lost(*number)).collect())
+                }
             };
             load.changes(&go_on, 3, killed.end, |change| change.done).await;
             load.all_full(killed.end).await;

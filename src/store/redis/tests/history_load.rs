@@ -162,7 +162,7 @@ impl Load {
     /// Half of the agents show keys, the others sign.
     async fn ask(&self, store: usize, place: usize) {
         let window @ (number, _) = &self.windows[place];
-        let nonce = (place / 2 % 2 == 0).then(|| self.new_number());
+        let nonce = (place / 2).is_multiple_of(2).then(|| self.new_number());
         let proof = nonce.map_or_else(
             || Proof::Key(digest(fitting(*number, 0))),
             |nonce| Proof::Nonce(claim(nonce, self.signed_at_secs)),

@@ -41,10 +41,9 @@ async fn two_replicas_that_are_hammered_at_once_admit_exactly_the_limit_of_whate
                     },
                     Counted::Window => {
                         let proof = Proof::Key(digest(0));
-                        match store.admit(agent(1), &Scope::Api, quota, &proof).await.unwrap() {
-                            Admission::Admitted { remaining } => Some(remaining),
-                            _ => None,
-                        }
+                        let admission = store.admit(agent(1), &Scope::Api, quota, &proof).await.unwrap();
+                        let Admission::Admitted { remaining } = admission else { return None };
+                        Some(remaining)
                     }
                 }
             });
