@@ -22,7 +22,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
 
 /// About the embedded store's file.
 pub(crate) const ON_A_DISK: &[Case<World>] = cases![
-    a_second_process_on_the_same_folder_is_refused,
     a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made,
     a_data_folder_of_the_previous_release_opens,
 ];
@@ -183,18 +182,6 @@ fn a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start(worl
     service.start_again("");
     service.await_ready();
     service.verify(&key).success(200);
-}
-
-fn a_second_process_on_the_same_folder_is_refused(world: &World) {
-    let service = Service::start(world.settings());
-    let output = service.run_second();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let sentence =
-        format!("tiergate: the store in {} is in use by another process", service.data().display());
-    assert!(said.contains(&sentence), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
-    service.get("/readyz").success(200);
 }
 
 /// `tests/fixtures/README.md` says how the file was made.

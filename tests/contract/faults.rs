@@ -10,21 +10,15 @@ use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::settings::Settings;
-use crate::support::signing::{ALICE, BOB};
+use crate::support::signing::ALICE;
 use crate::support::time::{SOON, Stopwatch, is_undelayed, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_node_that_answers_anything_but_the_truth_is_503_and_recovers,
-    a_dead_node_is_503_everywhere_and_comes_back_at_the_same_address,
+    a_dead_node_is_503_everywhere_and_comes_back_and_a_503_burns_neither_nonce_nor_budget,
     a_hung_node_is_503_within_the_time_limit_and_delays_nobody_else,
-    a_503_burns_neither_nonce_nor_budget,
-    an_unknown_key_is_401_also_without_a_chain,
-    the_next_node_answers_when_the_first_does_not,
 ];
-
-/// About what a node itself says.
-pub(crate) const NODES: &[Case<World>] = cases![a_revert_that_is_not_about_the_token_is_503];
 
 fn behind(world: &World, relay: &Relay) -> Settings {
     world
@@ -99,23 +93,30 @@ fn until_answered(service: &Service, signed: &Value) -> Answer {
     until_used(|| service.verify_signature(signed))
 }
 
-fn a_dead_node_is_503_everywhere_and_comes_back_at_the_same_address(world: &World) {
+fn a_dead_node_is_503_everywhere_and_comes_back_and_a_503_burns_neither_nonce_nor_budget(world: &World) {
     let mut relay = Relay::new(world.chain().node);
     let service = Service::start(behind(world, &relay));
     let (agent, missing) = (world.agent(4), world.known_agent(666_666_666_u64.try_into().unwrap(), ALICE));
-    let key = agent.generate(&service);
+    let bronze = world.agent(1);
+    let (key, verification) = (agent.generate(&service), bronze.signed());
     relay.close();
     until_refused(&service, &key).is_unreadable(relay.address, "eth_call");
     for endpoint in SIGNED_ENDPOINTS {
-        service.signed(endpoint, &agent.signed()).is_unreadable(relay.address, "eth_call");
+        service.signed(endpoint, &verification).is_unreadable(relay.address, "eth_call");
         service.signed(endpoint, &missing.signed()).is_unreadable(relay.address, "eth_call");
     }
-    assert_eq!(service.status(&agent.text()).success(200)["hasKey"], json!(true), "needs no chain");
+    // What needs no chain.
+    assert_eq!(service.status(&agent.text()).success(200)["hasKey"], json!(true));
+    service.verify(&crate::support::agents::unknown_key(6)).error(401, "INVALID_API_KEY");
+    let nobody = world.known_agent(0.try_into().unwrap(), ALICE);
+    service.verify_signature(&nobody.signed()).error(404, "AGENT_NOT_FOUND");
+    let old = agent.draft().timestamp(1);
+    service.verify_signature(&old.body()).error(400, "REPLAY_DETECTED");
     relay.reopen();
-    until_answered(&service, &agent.signed()).success(200);
+    assert_eq!(until_answered(&service, &verification).allowance(), (1, 0));
+    service.rotate(&verification).error(400, "REPLAY_DETECTED");
     until_used(|| service.verify(&key)).success(200);
     until_answered(&service, &missing.signed()).error(404, "AGENT_NOT_FOUND");
-    service.verify_signature(&agent.signed()).success(200);
 }
 
 /// The six seconds that a read may take, and some for a machine that is busy with other things.
@@ -147,72 +148,4 @@ fn a_hung_node_is_503_within_the_time_limit_and_delays_nobody_else(world: &World
     for agent in &agents {
         until_answered(&service, &agent.signed()).success(200);
     }
-}
-
-fn a_503_burns_neither_nonce_nor_budget(world: &World) {
-    let mut relay = Relay::new(world.chain().node);
-    let service = Service::start(behind(world, &relay));
-    let (one, other) = (world.agent(1), world.agent(0));
-    let (verify, rotate) = (one.signed(), other.signed());
-    relay.close();
-    for _ in 0..3 {
-        service.verify_signature(&verify).error(503, "RPC_ERROR");
-        service.rotate(&rotate).error(503, "RPC_ERROR");
-    }
-    relay.reopen();
-    let answer = until_answered(&service, &verify);
-    answer.success(200);
-    assert_eq!(answer.allowance(), (1, 0));
-    service.rotate(&rotate).success(200);
-}
-
-fn an_unknown_key_is_401_also_without_a_chain(world: &World) {
-    let mut relay = Relay::new(world.chain().node);
-    let service = Service::start(behind(world, &relay));
-    relay.close();
-    service.verify(&crate::support::agents::unknown_key(6)).error(401, "INVALID_API_KEY");
-    service
-        .verify_signature(&world.known_agent(0.try_into().unwrap(), ALICE).signed())
-        .error(404, "AGENT_NOT_FOUND");
-    let old = world.agent(4).draft().timestamp(1);
-    service.verify_signature(&old.body()).error(400, "REPLAY_DETECTED");
-}
-
-fn the_next_node_answers_when_the_first_does_not(world: &World) {
-    let (first, second) = (Relay::new(world.chain().node), Relay::new(world.chain().node));
-    let urls = vec![format!("http://{}", first.address), format!("http://{}", second.address)];
-    // A node that hangs leaves time for the next one.
-    let settings = behind(world, &first).set("chain.request_timeout", "2s");
-    let service = Service::start(settings.set("chain.rpc_urls", urls));
-    let agent = world.agent(4);
-    for behaviour in [
-        Behaviour::Close,
-        Behaviour::Hang,
-        Behaviour::Http(429, "slow down".to_owned()),
-        Behaviour::Http(200, "garbage".to_owned()),
-        Behaviour::Members(json!({ "error": { "code": -32_005, "message": "limit exceeded" } })),
-    ] {
-        first.behave(behaviour.clone());
-        let answer = service.verify_signature(&agent.signed());
-        assert_eq!(answer.status, 200, "{behaviour:?}: {}", answer.text());
-        // A refusal is not passed over for another node's word either.
-        service.verify_signature(&agent.draft().by(BOB).body()).error(401, "SIGNATURE_INVALID");
-    }
-    second.behave(Behaviour::Close);
-    first.behave(Behaviour::Honest);
-    until_answered(&service, &agent.signed()).success(200);
-    first.behave(Behaviour::Close);
-    let details = service.verify_signature(&agent.signed()).error(503, "RPC_ERROR");
-    let shown = [first, second].map(|node| json!(format!("http://{}", node.address)));
-    assert!(shown.contains(&details["rpcUrl"]), "{details}");
-}
-
-fn a_revert_that_is_not_about_the_token_is_503(world: &World) {
-    // A vault in place of the registry: it has code, and reverts whatever it is asked as a registry.
-    let vault = world.chain().contracts.stake_vault;
-    let service = Service::start_unready(world.settings().at("chain.contracts.identity", vault));
-    let agent = world.agent(4);
-    let signed = Agent::on(vault, agent.id, ALICE).signed();
-    let details = service.verify_signature(&signed).error(503, "RPC_ERROR");
-    assert_eq!(details["method"], json!("eth_call"));
 }

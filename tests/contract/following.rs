@@ -24,7 +24,6 @@ use crate::support::world::World;
 pub(crate) const CASES: &[Case<World>] = cases![
     a_follower_that_hears_nothing_vouches_for_nothing,
     a_node_without_logs_is_reported_in_three_places_and_profiles_stay_fresh,
-    a_chain_that_comes_late_makes_ready_and_is_followed,
 ];
 
 /// About what happens on the chain.
@@ -299,19 +298,6 @@ fn a_node_without_logs_is_reported_in_three_places_and_profiles_stay_fresh(world
     until("the stake shows", SOON, || {
         (service.verify(&key).success(200)["trustTier"] == json!(4)).then_some(())
     });
-}
-
-fn a_chain_that_comes_late_makes_ready_and_is_followed(world: &World) {
-    let mut relay = Relay::new(world.chain().node);
-    relay.close();
-    let node = format!("http://{}", relay.address);
-    let service = Service::start_unready(settings(world.settings()).set("chain.rpc_urls", vec![node]));
-    service.get("/livez").success(200);
-    assert_eq!(service.get("/readyz").status, 503);
-    relay.reopen();
-    service.await_ready();
-    let key = world.agent(4).generate(&service);
-    warm(&service, &key);
 }
 
 /// On a node of its own, since it takes back what other cases did.

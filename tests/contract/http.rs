@@ -1,7 +1,5 @@
-//! HTTP itself: framing that two readers may read differently, bodies and connections that are kept behind a refusal, slow and
-//! idle clients.
-
-use std::time::Duration;
+//! HTTP itself: framing that two readers may read differently, bodies, and connections that are kept behind a
+//! refusal.
 
 use serde_json::{Value, json};
 
@@ -10,7 +8,6 @@ use crate::support::agents::unknown_key;
 use crate::support::client::{Answer, Connection, request_bytes};
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
-use crate::support::time::{Stopwatch, is_undelayed};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
@@ -22,8 +19,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
     a_body_cut_anywhere_is_read_like_a_whole_one,
     a_body_of_16_kib_is_read_and_one_byte_more_is_413,
     pipelined_requests_are_answered_in_order,
-    slow_clients_do_not_delay_others,
-    many_idle_connections_do_not_keep_others_out,
     upgrades_and_connect_open_nothing,
     answers_are_json_and_not_to_be_stored,
     the_content_type_of_a_request_does_not_matter,
@@ -251,32 +246,6 @@ fn pipelined_requests_are_answered_in_order(world: &World) {
     }
 }
 
-fn slow_clients_do_not_delay_others(world: &World) {
-    let service = Service::start(world.settings());
-    let key = world.agent(4).generate(&service);
-    let bytes = request_bytes(service.api, "GET", "/livez", &[], None);
-    let other = || service.verify(&key).success(200);
-    let calm = Stopwatch::of(|| drop(other()));
-    let (all, watch) = (0..100, Stopwatch::start());
-    let begin = |_| {
-        let mut connection = service.connect();
-        connection.write(&bytes[..30]).unwrap();
-        connection
-    };
-    let mut slow: Vec<Connection> = all.map(begin).collect();
-    is_undelayed(calm, Stopwatch::of(|| drop(other())));
-    // Slow is not wrong: they are served when they finish within the ten seconds for a head.
-    assert!(
-        watch.elapsed() < Duration::from_secs(8),
-        "the machine is slower than they are: {:?}",
-        watch.elapsed()
-    );
-    for connection in &mut slow {
-        connection.write(&bytes[30..]).unwrap();
-        assert_eq!(connection.read(false).unwrap().status, 200);
-    }
-}
-
 fn a_body_that_stops_arriving_is_408_and_closed(world: &World) {
     let service = world.service();
     let body = world.agent(4).signed().to_string();
@@ -286,15 +255,6 @@ fn a_body_that_stops_arriving_is_408_and_closed(world: &World) {
     let answer = connection.read(false).unwrap();
     answer.is_error(408, "REQUEST_TIMEOUT", Value::Null);
     assert!(connection.rest().is_empty());
-}
-
-fn many_idle_connections_do_not_keep_others_out(world: &World) {
-    let service = Service::start(world.settings());
-    let mut idle: Vec<Connection> = (0..200).map(|_| service.connect()).collect();
-    service.verify(&world.agent(4).generate(&service)).success(200);
-    for connection in &mut idle {
-        connection.send("GET", "/livez", &[], None).unwrap().success(200);
-    }
 }
 
 fn upgrades_and_connect_open_nothing(world: &World) {

@@ -66,7 +66,6 @@ const TOPICS: &[Topic<World>] = &[
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
     ("http", ONCE, http::CASES),
     ("faults", ONCE, faults::CASES),
-    ("faults", CHAINS, faults::NODES),
     ("following", CHAINS, following::EVENTS),
     ("following", ONCE, following::CASES),
     ("following", &[Kind::Anvil], following::ON_A_REAL_NODE),

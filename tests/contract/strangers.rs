@@ -2,17 +2,13 @@
 
 use serde_json::json;
 
-use crate::support::agents::unknown_key;
 use crate::support::harness::{Case, cases};
 use crate::support::service::Service;
 use crate::support::stop::Stop;
 use crate::support::time::unix_seconds;
 use crate::support::world::World;
 
-pub(crate) const FLOODS: &[Case<World>] = cases![
-    unknown_keys_leave_no_entry_and_a_good_agent_passes,
-    unminted_agents_leave_no_entry_and_a_good_agent_passes,
-];
+pub(crate) const FLOODS: &[Case<World>] = cases![unminted_agents_leave_no_entry_and_a_good_agent_passes,];
 
 /// How many connections strangers share.
 const CONNECTIONS: u64 = 4;
@@ -52,11 +48,6 @@ fn flood(world: &World, path: &str, status: u16, count: u64, body: &(dyn Fn(u64)
     assert!(after <= before + 1.0, "{before}, then {}", service.metrics());
     service.verify(&world.agent(4).generate(service)).success(200);
     assert!(entries() > after, "an agent that was verified is an entry");
-}
-
-fn unknown_keys_leave_no_entry_and_a_good_agent_passes(world: &World) {
-    let body = |number| json!({ "apiKey": unknown_key(number) }).to_string();
-    flood(world, "/verify", 401, 5_000, &body);
 }
 
 fn unminted_agents_leave_no_entry_and_a_good_agent_passes(world: &World) {

@@ -4,7 +4,7 @@ use alloy::primitives::U256;
 
 use super::bounds::{check, settings};
 use super::{minimal_with, problems};
-use crate::domain::tier::{PerTier, Tier};
+use crate::domain::tier::PerTier;
 
 #[test]
 fn stakes_are_four_rising_amounts_above_0_of_a_token_with_0_to_36_decimals() {
@@ -17,19 +17,6 @@ fn stakes_are_four_rising_amounts_above_0_of_a_token_with_0_to_36_decimals() {
          ['1', '2', '3', '-4'], ['1', '2', '3', '4.'], ['1', '2', '3', '.4'], ['1', '2', '3', '4e3'],
          ['1', '2', '3', '4_000'], ['1', '2', '3', '4,0'], ['1', '2', '3', '']",
     );
-}
-
-#[test]
-fn a_stake_is_below_2_to_the_256_in_the_smallest_unit() {
-    let largest = U256::MAX.to_string();
-    let (whole, fraction) = largest.split_at(largest.len() - 18);
-    let next = format!("{}6", &fraction[..17]);
-    let stake = |last: &str| format!("[\"1\", \"2\", \"3\", \"{last}\"]");
-    let accepted = stake(&format!("{whole}.{fraction}"));
-    let refused = [stake(&format!("{whole}.{next}")), stake(&format!("1{}", "0".repeat(100)))];
-    check("tiers.stake", &accepted, &refused.join(","));
-    let sources = settings(&[("tiers.stake", &accepted)]).tiers.sources;
-    assert_eq!(sources.stake_of(Tier::Diamond), Some(U256::MAX));
 }
 
 #[test]

@@ -73,10 +73,6 @@ impl Rig {
         TestCluster::form_with_replicas().await.map(Self::Cluster)
     }
 
-    async fn cluster_without_replicas() -> Option<Self> {
-        TestCluster::form().await.map(Self::Cluster)
-    }
-
     /// The options of a store at these servers.
     fn options(&self) -> Options {
         match self {
@@ -275,7 +271,7 @@ async fn a_failover_of_a_cluster_undoes_only_admissions_that_the_promoted_replic
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moves_under_load_breaks_no_rule() {
-    beside(Fault::Move, "slots", Rig::cluster_without_replicas).await;
+    beside(Fault::Move, "slots", async || TestCluster::form().await.map(Rig::Cluster)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
