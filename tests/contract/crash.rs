@@ -1,4 +1,4 @@
-//! `kill -9`, a full disk, a second process: what was answered stays true.
+//! `kill -9`, and a store that is lost or of another chain: what was answered stays true.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -184,7 +184,6 @@ fn a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start(worl
     service.verify(&key).success(200);
 }
 
-/// `tests/fixtures/README.md` says how the file was made.
 /// A volume that is not mounted is an empty folder, or none.
 fn a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made(world: &World) {
     let (mut service, agent) = (fresh(world), world.agent(1));
@@ -242,6 +241,7 @@ fn begin(service: &mut Service) {
     });
 }
 
+/// `tests/fixtures/README.md` says how the file was made.
 fn a_data_folder_of_the_previous_release_opens(world: &World) {
     const FILE: &[u8] = include_bytes!("../fixtures/data-0.1/tiergate.redb");
     const KEY: &str = "svc_live_v1_5b91cb422b84fcb7a4a936880d5670008d30f7819ea9668adafad8023c45328c";
