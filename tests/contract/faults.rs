@@ -11,7 +11,7 @@ use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::settings::Settings;
 use crate::support::signing::ALICE;
-use crate::support::time::{SOON, Stopwatch, is_undelayed, until};
+use crate::support::time::{SOON, Stopwatch, is_undelayed, quickest, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
@@ -130,7 +130,7 @@ fn a_hung_node_is_503_within_the_time_limit_and_delays_nobody_else(world: &World
         service.get("/livez").success(200);
         service.status("1").success(200);
     };
-    let calm = Stopwatch::of(others);
+    let calm = quickest(3, others);
     relay.behave(Behaviour::Hang);
     std::thread::scope(|scope| {
         for agent in &agents {
@@ -142,7 +142,7 @@ fn a_hung_node_is_503_within_the_time_limit_and_delays_nobody_else(world: &World
             });
         }
         until("the node holds a call", SOON, || (relay.held() > 0).then_some(()));
-        is_undelayed(calm, Stopwatch::of(others));
+        is_undelayed(calm, others);
     });
     relay.behave(Behaviour::Honest);
     for agent in &agents {
