@@ -1,6 +1,7 @@
 //! One URL that stands for several back ends, some of which lag; and a URL that is sick now and then. No answer is wrong,
 //! whatever the back ends say.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -75,6 +76,35 @@ pub(crate) fn await_accounted(service: &Service, chain: &Chain) {
     until("the head is accounted for", SOON, || {
         (samples(service).get("tiergate_follower_block") >= head as f64).then_some(())
     });
+}
+
+/// Answers of a service whose nodes fail now and then.
+#[derive(Default)]
+pub(crate) struct Answers {
+    asked: Cell<usize>,
+    unanswered: Cell<usize>,
+}
+
+impl Answers {
+    /// Asks until there is an answer. A 503 is no wrong one.
+    pub(crate) fn next(&self, ask: impl Fn() -> Answer) -> Answer {
+        until("it is answered", SOON, || {
+            self.asked.set(self.asked.get() + 1);
+            let answer = ask();
+            if answer.status != 503 {
+                return Some(answer);
+            }
+            self.unanswered.set(self.unanswered.get() + 1);
+            None
+        })
+    }
+
+    /// Fails when more than so many of a hundred were a 503.
+    #[track_caller]
+    pub(crate) fn have_few_503(&self, of_a_hundred: usize) {
+        let (asked, unanswered) = (self.asked.get(), self.unanswered.get());
+        assert!(unanswered * 100 <= asked * of_a_hundred, "{unanswered} of {asked}");
+    }
 }
 
 fn restarts(service: &Service) -> f64 {
