@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use alloy::primitives::{Address, U256, address};
+use alloy::sol_types::SolCall;
 use serde_json::json;
 use toml::Table;
 
@@ -11,7 +12,9 @@ use crate::changes::has;
 use crate::erc8004::Registries;
 use crate::following::{self, Scene, await_polls};
 use crate::support::agents::Agent;
+use crate::support::chain::Multicall;
 use crate::support::client::Answer;
+use crate::support::erc8004::entry_of_feedback;
 use crate::support::harness::{Case, cases};
 use crate::support::service::Service;
 use crate::support::settings::Settings;
@@ -141,7 +144,12 @@ fn a_score_opens_each_tier_and_one_unit_less_does_not(world: &World) {
 
 /// The source of tiers that is what Bob, the deployer and Carol say.
 pub(crate) fn feedback(thresholds: [&str; 4], average_over: Option<i64>) -> Table {
-    let clients = [BOB.address, DEPLOYER.address, CAROL].map(|client| client.to_checksum(None));
+    feedback_of(BOB.address, thresholds, average_over)
+}
+
+/// The same with another client in Bob's place.
+fn feedback_of(first: Address, thresholds: [&str; 4], average_over: Option<i64>) -> Table {
+    let clients = [first, DEPLOYER.address, CAROL].map(|client| client.to_checksum(None));
     let mut source = Table::new();
     source.insert("source".into(), "reputation".into());
     source.insert("clients".into(), clients.to_vec().into());
@@ -225,10 +233,19 @@ fn feedback_of_another_tag_counts_where_any_does_and_nowhere_else(world: &World)
     }
 }
 
-/// Has the client give so many entries of this value.
-fn give_many(registries: &Registries<'_>, client: Address, id: U256, count: usize, value: i128) {
-    for _ in 0..count {
-        registries.on.feedback(registries.chain, client, id, (value, 0), "starred");
+/// Has the contract that makes many calls in one transaction give so many entries of this value.
+fn give_many(registries: &Registries<'_>, id: U256, count: usize, value: i128) {
+    // Fits a transaction of 10,000,000 gas.
+    const ENTRIES_OF_A_TRANSACTION: usize = 40;
+    let chain = registries.chain;
+    let entry = Multicall::Call {
+        target: registries.on.reputation,
+        allowFailure: false,
+        callData: entry_of_feedback(id, (value, 0), "starred").abi_encode().into(),
+    };
+    for calls in vec![entry; count].chunks(ENTRIES_OF_A_TRANSACTION) {
+        let call = Multicall::aggregate3Call { calls: calls.to_vec() };
+        chain.send(DEPLOYER, chain.contracts.multicall, &call);
     }
 }
 
@@ -237,26 +254,24 @@ fn of_two_thousand_entries_of_one_client_the_newest_share_counts_in_time(world: 
     let own = world.another();
     let registries = Registries::of(own.chain());
     let agent = registries.unstaked(ALICE);
-    give_many(&registries, BOB.address, agent.id, 1_700, 100);
-    give_many(&registries, BOB.address, agent.id, 300, 1);
-    let source = feedback(["299", "300", "301", "1000"], None);
+    give_many(&registries, agent.id, 1_700, 100);
+    give_many(&registries, agent.id, 300, 1);
+    let source = feedback_of(registries.chain.contracts.multicall, ["299", "300", "301", "1000"], None);
     let settings = with_sources(registries.settings(&own), &[source]).set("chain.feedback_max", 900);
     let scene = Scene::with(settings, agent);
     let watch = Stopwatch::start();
     assert_eq!(tier(&scene.service.verify_signature(&scene.agent.signed())), Some(2));
     assert!(watch.elapsed() < TIME_MAX, "{:?}", watch.elapsed());
-    let give =
-        |value| registries.on.feedback(registries.chain, BOB.address, scene.agent.id, value, "starred");
     // The oldest of the share makes room.
-    scene.shows_tier(|| give((0, 0)), 1);
+    scene.shows_tier(|| give_many(&registries, scene.agent.id, 1, 0), 1);
 }
 
 fn feedback_that_takes_too_much_gas_is_503_and_never_a_part_and_costs_no_other_agent_its_tier(world: &World) {
     let registries = Registries::new(world);
     let [much, little] = [(); 2].map(|()| registries.unstaked(ALICE));
-    give_many(&registries, BOB.address, much.id, 300, 5);
-    give_many(&registries, BOB.address, little.id, 1, 5);
-    let source = feedback(["1", "2", "3", "4"], None);
+    give_many(&registries, much.id, 300, 5);
+    give_many(&registries, little.id, 1, 5);
+    let source = feedback_of(registries.chain.contracts.multicall, ["1", "2", "3", "4"], None);
     let settings = with_sources(registries.settings(world), &[source]).set("chain.gas_cap", 1_500_000);
     let service = Service::start(settings);
     for _ in 0..2 {

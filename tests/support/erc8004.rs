@@ -275,7 +275,7 @@ impl Erc8004 {
 
     /// Gives feedback of `value.0` with `value.1` decimals.
     pub(crate) fn feedback(&self, node: &impl Node, client: Address, id: U256, value: (i128, u8), tag: &str) {
-        send(node, client, self.reputation, &feedback(id, value, tag));
+        send(node, client, self.reputation, &entry_of_feedback(id, value, tag));
     }
 
     /// Entries of each client are counted from 1.
@@ -312,7 +312,7 @@ impl Erc8004 {
         for first in (0..clients).step_by(usize::try_from(at_once).unwrap()) {
             let call = Strangers::giveCall {
                 reputation: self.reputation,
-                feedback: feedback(id, value, "").abi_encode().into(),
+                feedback: entry_of_feedback(id, value, "").abi_encode().into(),
                 clients: U256::from(at_once.min(clients - first)),
                 each: U256::from(each),
             };
@@ -363,7 +363,11 @@ fn proxy(
     node.transact(from, None, data.into()).created.unwrap()
 }
 
-fn feedback(id: U256, (value, decimals): (i128, u8), tag: &str) -> Reputation8004::giveFeedbackCall {
+pub(crate) fn entry_of_feedback(
+    id: U256,
+    (value, decimals): (i128, u8),
+    tag: &str,
+) -> Reputation8004::giveFeedbackCall {
     Reputation8004::giveFeedbackCall {
         agentId: id,
         value,
