@@ -23,7 +23,7 @@ use crate::support::redis::Redis;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::secrets;
 use crate::support::service::Service;
-use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::time::{SOON, quickest, until};
 use crate::support::wire::{Request, Wire};
 use crate::traces::{collector, trace_of, traced};
 
@@ -216,20 +216,26 @@ fn tenants_are_asked_for_without_a_gateway_of_ours(stage: &Stage) {
     }
 }
 
+/// The time limits of the cases that follow.
+const LIMIT: Duration = Duration::from_millis(500);
+
+/// Fails when an answer takes more than twice as long as is set. A busy machine delays one of three.
+#[track_caller]
+fn comes_in_time(ask: impl FnMut()) {
+    let time = quickest(3, ask);
+    assert!(time < 2 * LIMIT, "{time:?}");
+}
+
 fn a_frozen_chain_is_503_in_time_and_spends_nothing(stage: &Stage) {
     let relay = Relay::new(stage.world().chain().node);
     let site = Site::of(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
-    let asked = Asked::start(site.set("authz.timeout", "300ms").agent(4));
+    let asked = Asked::start(site.set("authz.timeout", "500ms").agent(4));
     let told = Told::get(ACME, &agents_path()).of_tenant("t").with_all(&signed(&asked.site.agent().draft()));
     let by_key = Told::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
     asked.ask(Dialect::Grpc, &by_key).passes();
     relay.behave(Behaviour::Hang);
     for dialect in DIALECTS {
-        let begun = Stopwatch::start();
-        let said = asked.ask(dialect, &told);
-        assert_eq!(said.error().0, 503, "{dialect:?}");
-        let elapsed = begun.elapsed();
-        assert!(elapsed < Duration::from_secs(4), "{dialect:?} took {elapsed:?}");
+        comes_in_time(|| assert_eq!(asked.ask(dialect, &told).error().0, 503, "{dialect:?}"));
         asked.ask(dialect, &public("t")).passes();
     }
     relay.behave(Behaviour::Honest);
@@ -244,16 +250,16 @@ fn a_frozen_chain_is_503_in_time_and_spends_nothing(stage: &Stage) {
 fn a_frozen_store_is_500_in_time_and_lets_nobody_pass(stage: &Stage) {
     let redis = Redis::start(&[]);
     let site = Site::of(stage).set("store.redis.url", redis.database()).set("store.redis.timeout", "500ms");
-    let asked = Asked::start(site.agent(4));
+    // Nothing else ends the wait.
+    let asked = Asked::start(site.set("authz.timeout", "25s").agent(4));
     let by_key = Told::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
     asked.ask(Dialect::Grpc, &by_key).passes();
     redis.freeze(true);
     for dialect in DIALECTS {
-        let begun = Stopwatch::start();
-        let said = asked.ask(dialect, &by_key).error();
-        assert_eq!(said, (500, "INTERNAL_ERROR".to_owned()), "{dialect:?}");
-        let elapsed = begun.elapsed();
-        assert!(elapsed < Duration::from_secs(4), "{dialect:?} took {elapsed:?}");
+        comes_in_time(|| {
+            let said = asked.ask(dialect, &by_key).error();
+            assert_eq!(said, (500, "INTERNAL_ERROR".to_owned()), "{dialect:?}");
+        });
         asked.ask(dialect, &public("t")).passes();
     }
     redis.freeze(false);

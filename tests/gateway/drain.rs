@@ -31,9 +31,6 @@ pub(crate) const CASES: &[Case] = cases![
     a_second_signal_and_an_interrupt_end_the_process_at_once,
 ];
 
-/// "At once", on a machine that is busy with other things.
-const ENDS_WITHIN: Duration = Duration::from_secs(10);
-
 /// The longest grace: no test waits for its end.
 const LONG: &str = "24h";
 
@@ -41,9 +38,12 @@ fn exit_code(gateway: &Gateway) -> Option<i32> {
     gateway.service.process.as_ref().unwrap().exit_code()
 }
 
+/// The process ends at once: there was more to do when it started, however busy the machine is.
 #[track_caller]
 fn ends(gateway: &Gateway) {
-    assert_eq!(until("the process ends", ENDS_WITHIN, || exit_code(gateway)), 0, "{}", gateway.service.log());
+    let watch = Stopwatch::start();
+    assert_eq!(until("the process ends", SOON, || exit_code(gateway)), 0, "{}", gateway.service.log());
+    assert!(watch.elapsed() < 2 * gateway.started_in, "{:?}, {:?}", watch.elapsed(), gateway.started_in);
 }
 
 fn refuses_connections(gateway: &Gateway) {
@@ -208,9 +208,8 @@ fn streams_that_outlive_the_grace_are_cut_off(stage: &Stage) {
     let watch = Stopwatch::start();
     gateway.signal("TERM");
     assert!(events.chunk().is_err(), "it is cut off");
-    assert!(watch.elapsed() >= grace, "{:?}", watch.elapsed());
+    assert!((grace..2 * grace).contains(&watch.elapsed()), "{:?}", watch.elapsed());
     ends(gateway);
-    assert!(watch.elapsed() < grace + ENDS_WITHIN, "{:?}", watch.elapsed());
     assert!(gateway.service.log().contains("cut off: shutdown.grace is over"), "{}", gateway.service.log());
 }
 

@@ -254,10 +254,10 @@ fn an_order_to_upgrade_before_the_process_serves_is_ignored_and_does_not_end_it(
         assert_eq!(started.exit_code().filter(|code| *code > 128), None, "a signal ended it");
         (said(gateway, "SIGUSR2 is ignored: this process does not serve yet") > 0).then_some(())
     });
-    assert_eq!(said(gateway, "the program is started again"), 0);
     gateway.service.await_ready();
     let _new = upgrade(gateway, started.pid, || ());
     assert_eq!(site.status(), 200);
+    assert_eq!(said(gateway, "the program is started again"), 1);
 }
 
 fn orders_to_upgrade_during_an_upgrade_are_ignored_and_start_no_third_process(stage: &Stage) {
@@ -278,8 +278,10 @@ fn orders_to_upgrade_during_an_upgrade_are_ignored_and_start_no_third_process(st
     says_again(gateway, "the new process serves", || signal(old, "USR2"));
     let _new = started_last(gateway);
     says_again(gateway, "SIGUSR2 is ignored: this process is about to end", || signal(old, "USR2"));
-    cues.iter().for_each(|cue| cue.give());
-    while events.chunk().unwrap().is_some() {}
+    says_again(gateway, ": stopped", || {
+        cues.iter().for_each(|cue| cue.give());
+        while events.chunk().unwrap().is_some() {}
+    });
     assert_eq!(said(gateway, "the program is started again"), 2);
 }
 
@@ -486,12 +488,14 @@ fn the_file_of_init_starts_behind_the_sockets_of_the_unit(stage: &Stage) {
     let log = folder.path().join("log");
     let process = Process::start(Path::new("bash"), &arguments.map(str::to_owned), &log, "");
     assert_eq!(systemd.told(), "READY=1", "{}", process.log());
-    assert!(!process.log().contains("handed over"), "{}", process.log());
     for (address, (path, status)) in
         addresses.into_iter().zip([("/", 401), ("/livez", 200), ("/metrics", 200)])
     {
         assert_eq!(Request::get("localhost", path).ask(address).status, status, "{address}");
     }
+    signal(process.pid, "TERM");
+    until("the last line is written", SOON, || process.log().contains(": stopped").then_some(()));
+    assert!(!process.log().contains("handed over"), "{}", process.log());
 }
 
 fn a_socket_of_systemd_that_is_in_the_way_is_named(stage: &Stage) {

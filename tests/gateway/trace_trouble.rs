@@ -10,7 +10,7 @@ use crate::rig::credentials::signed;
 use crate::rig::scripts;
 use crate::rig::stage::{ACME, Stage, public_path, unique};
 use crate::support::agents::unknown_key;
-use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::time::{SOON, Stopwatch, is_undelayed, quickest, until};
 use crate::support::wire::Request;
 use crate::traces::{collector, names, spans, trace_of, traced, traceparent};
 
@@ -74,15 +74,23 @@ fn a_collector_that_is_gone_is_named_in_the_log(stage: &Stage) {
 
 fn a_collector_that_hangs_delays_neither_requests_nor_the_end(stage: &Stage) {
     let collector = collector();
-    collector.on("/v1/traces", scripts::hang(Vec::new()));
     let site = traced(stage, &collector, 1).set("shutdown.delay", "0s").start();
-    assert_eq!(site.status(), 200);
-    until("a batch is there", SOON, || (collector.count_at("/v1/traces") > 0).then_some(()));
-    // More spans than the queue has room for.
     let mut wire = site.gateway.connect();
-    for _ in 0..1_500 {
-        assert_eq!(Request::get(ACME, "/public/x").ask_on(&mut wire).status, 200);
-    }
+    let mut ask = |count| {
+        for _ in 0..count {
+            assert_eq!(Request::get(ACME, "/public/x").ask_on(&mut wire).status, 200);
+        }
+    };
+    let calm = quickest(5, || ask(20));
+    collector.on("/v1/traces", scripts::hang(Vec::new()));
+    let before = collector.count_at("/v1/traces");
+    until("a batch is there", SOON, || {
+        ask(1);
+        (collector.count_at("/v1/traces") > before).then_some(())
+    });
+    // More spans than the queue has room for.
+    ask(1_000);
+    is_undelayed(calm, || ask(20));
     drop(wire);
     site.gateway.signal("TERM");
     let begun = Stopwatch::start();

@@ -45,15 +45,16 @@ const OVERTAKEN_BY_MAX: usize = 10 * AT_ONCE;
 const GOOD: usize = 300;
 const ONE_OF: usize = 10;
 
-/// A round of strangers leaves memory flat when it grows by less than this for each of them. The first rounds grow once by what
-/// the allocator keeps of requests that piled up; entries would grow by every round.
-const BYTES_OF_A_STRANGER: usize = 256;
+/// A round of strangers leaves memory flat when it grows by less than this for each of them: a hash is longer. The first rounds grow
+/// once by what the allocator keeps of requests that piled up; entries would grow by every round.
+const BYTES_OF_A_STRANGER: usize = 16;
 
-/// How many rounds there are, at most, until one leaves memory flat.
+/// How many rounds there are, at most, until one leaves memory flat. Each has twice as many strangers as the one before, so that
+/// a table of entries would have to grow in each.
 const ROUNDS_MAX: usize = 5;
 
-/// Turns rounds of so many strangers away, each with a credential and a status of its own, and serves good requests beside them.
-/// Few of those wait for more strangers than knock at a time.
+/// Turns rounds of strangers away, so many in the first, each with a credential and a status of its own, and serves good requests
+/// beside them. Few of those wait for more strangers than knock at a time.
 fn endures(site: &Site, strangers: usize, request: impl Fn(u64) -> (Request, u16) + Sync) {
     let (next, refused) = (AtomicU64::new(0), AtomicUsize::new(0));
     let knock = |running: &Running| {
@@ -66,12 +67,15 @@ fn endures(site: &Site, strangers: usize, request: impl Fn(u64) -> (Request, u16
         }
     };
     let (mut overtaken_by, mut grown) = (Vec::new(), Vec::new());
-    let is_flat = |grown: &[usize]| grown.last().is_some_and(|last| *last < strangers * BYTES_OF_A_STRANGER);
+    let of_round = |round: usize| strangers << round;
+    let is_flat = |grown: &[usize]| {
+        grown.last().is_some_and(|last| *last < of_round(grown.len() - 1) * BYTES_OF_A_STRANGER)
+    };
     let before = entries(site);
     beside(AT_ONCE, knock, |running| {
-        let (mut open, mut resident) = (site.gateway.connect(), site.gateway.resident_bytes());
+        let (mut open, mut resident) = (site.gateway.connect(), site.gateway.own_bytes());
         while running.is_on() && !is_flat(&grown) && grown.len() < ROUNDS_MAX {
-            let round_ends = refused.load(Ordering::SeqCst) + strangers;
+            let round_ends = refused.load(Ordering::SeqCst) + of_round(grown.len());
             while running.is_on()
                 && (refused.load(Ordering::SeqCst) < round_ends || overtaken_by.len() < GOOD)
             {
@@ -80,7 +84,7 @@ fn endures(site: &Site, strangers: usize, request: impl Fn(u64) -> (Request, u16
                 overtaken_by.push(refused.load(Ordering::SeqCst) - before);
                 site.serves(&mut open);
             }
-            let now = site.gateway.resident_bytes();
+            let now = site.gateway.own_bytes();
             grown.push(now.saturating_sub(resident));
             resident = now;
         }

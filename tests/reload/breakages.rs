@@ -24,6 +24,10 @@ const RELOADS: usize = 60;
 /// How many clients ask.
 const CLIENTS: usize = 4;
 
+/// How many more descriptors, and threads, may be held after [`RELOADS`] than after each file was broken once. That is less than one
+/// for each file that is read.
+const HELD_MORE: usize = 6;
+
 /// How many requests there are while a file is broken, and as many while it is whole.
 const REQUESTS: usize = 40;
 
@@ -309,7 +313,8 @@ fn files_that_are_broken_in_turn_under_load_lose_no_request_and_admit_nobody() {
                     (service.refused(&mut admin) == 0.0).then_some(())
                 });
                 turn += 1;
-                held = held.or_else(|| (turn == BREAKAGES.len()).then(|| service.held()));
+                held =
+                    held.or_else(|| (turn == BREAKAGES.len()).then(|| (service.held(), service.reloads())));
             }
         }));
         budget.end();
@@ -319,8 +324,15 @@ fn files_that_are_broken_in_turn_under_load_lose_no_request_and_admit_nobody() {
         });
         clients.into_iter().map(|client| client.join().unwrap()).sum()
     });
-    let (before, after) = (held.unwrap(), service.held());
-    assert!(after.iter().zip(before).all(|(after, before)| *after <= before + 16), "{before:?} {after:?}");
+    // Threads that have done their work end some seconds later.
+    let (before, since) = held.unwrap();
+    let mut after = service.held();
+    let is_no_more =
+        |after: [usize; 2]| after.iter().zip(before).all(|(after, before)| *after <= before + HELD_MORE);
+    until(&format!("no more than {before:?} is held after {since} reloads"), SOON, || {
+        after = service.held();
+        is_no_more(after).then_some(())
+    });
     println!(
         "{} reloads, {asked} requests, none lost, nobody admitted, in {:?}; descriptors and threads {before:?}, then {after:?}",
         service.reloads(),

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
+use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
@@ -13,13 +14,15 @@ use crate::support::client::Answer;
 use crate::support::process::{free_port, own_ip};
 use crate::support::service::Service;
 use crate::support::settings::Settings;
-use crate::support::time::{SOON, until};
+use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
 
 /// A running gateway.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     pub(crate) service: Service,
+    /// How long the process took to start.
+    pub(crate) started_in: Duration,
     settings: Settings,
 }
 
@@ -38,7 +41,7 @@ impl Gateway {
     fn with(settings: Settings) -> Self {
         let address = free_port(own_ip());
         let service = Service::prepare(settings.clone().set("listen.gateway", vec![address.to_string()]));
-        Self { address, service, settings }
+        Self { address, service, started_in: Duration::ZERO, settings }
     }
 
     /// Starts another process with the same configuration, at other addresses.
@@ -55,9 +58,11 @@ impl Gateway {
 
     /// Starts the process and waits until it takes requests. `limits` are shell commands in front of it.
     pub(crate) fn launch(&mut self, limits: &str) {
+        let watch = Stopwatch::start();
         self.service.start_again(limits);
         self.service.await_ready();
         until("the gateway listens", SOON, || std::net::TcpStream::connect(self.address).ok());
+        self.started_in = watch.elapsed();
     }
 
     /// Puts a file into `tenants.d` in one step, as an editor or a deployment does.
@@ -128,6 +133,14 @@ impl Gateway {
         Wire::open(self.address)
     }
 
+    /// The log with all lines from before now. They are written in order, some time after they were made: this waits for the line of
+    /// a request that comes after them.
+    pub(crate) fn log_until_now(&self) -> String {
+        let path = public_path();
+        self.ask(&Request::get("unknown.test", &path));
+        until("the last line is written", SOON, || Some(self.service.log()).filter(|log| log.contains(&path)))
+    }
+
     /// A connection whose buffers in the system are small, and stay so.
     pub(crate) fn connect_pinned(&self) -> Wire {
         let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, None).unwrap();
@@ -136,9 +149,12 @@ impl Gateway {
         Wire::over(socket.into()).unwrap()
     }
 
-    /// How much memory the process has, in bytes.
-    pub(crate) fn resident_bytes(&self) -> usize {
-        self.service.resident_bytes()
+    /// How much memory the process has that is no file's. The system counts it page by page, where other figures are estimates.
+    pub(crate) fn own_bytes(&self) -> usize {
+        let pid = self.service.process.as_ref().unwrap().pid;
+        let all = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+        let line = all.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
     }
 
     /// Waits until requests for a public path of a host are answered with this status.
