@@ -1,4 +1,5 @@
-//! A key check out of memory allocates nothing: the whole `Pipeline::admit` over the real store and the real chain reader.
+//! A key check out of memory allocates nothing, and strangers leave nothing: the whole `Pipeline::admit` over the real store and
+//! the real chain reader.
 #![expect(clippy::expect_used, reason = "a scene that can't be set up has nothing to count")]
 
 #[path = "../benches/scene/mod.rs"]
@@ -6,7 +7,10 @@
 mod scene;
 
 use std::future::pending;
+use std::ops::Range;
 
+use alloy::primitives::U256;
+use tiergate::domain::api_key::KeyDigest;
 use tiergate::domain::quota::Quota;
 use tiergate::domain::tier::PerTier;
 use tiergate::pipeline::Access;
@@ -33,6 +37,21 @@ fn a_key_check_out_of_memory_allocates_nothing() {
         admitted = (0..CHECKS).filter(|_| check()).count();
     });
     assert_eq!((admitted, counted.count_total), (512 - 300, 0));
+}
+
+#[test]
+fn strangers_leave_no_byte_in_memory() {
+    let (scene, access) = (Scene::new(), access());
+    let refused = |numbers: Range<u64>| {
+        let digest = |number: u64| KeyDigest::from_bytes(U256::from(number).to_be_bytes());
+        let keys = numbers.map(|number| Credential::Key { digest: digest(number), named: None });
+        keys.filter_map(|key| ready(scene.pipeline.admit(&ask(key, &access))).err()).count()
+    };
+    // The client's count of refusals stays.
+    assert_eq!(refused(0..1_000), 1_000);
+    let mut count = 0;
+    let counted = allocation_counter::measure(|| count = refused(1_000..5_000));
+    assert_eq!((count, counted.count_current, counted.bytes_current), (4_000, 0, 0));
 }
 
 #[test]

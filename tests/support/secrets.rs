@@ -4,16 +4,16 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How much of a secret in hex must not be seen, in digits.
 const HEX_PART: usize = 32;
 
 /// The secrets of this process, in small letters.
-static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+static KNOWN: Mutex<Option<Arc<Known>>> = Mutex::new(None);
 
-/// The secrets that are searched for.
-#[derive(Default)]
+/// The secrets that are searched for. A search has its own, so that nobody waits for its end.
+#[derive(Clone, Default)]
 struct Known {
     /// Every part of the secrets in hex.
     hex: HashSet<[u8; HEX_PART]>,
@@ -25,7 +25,7 @@ struct Known {
 pub(crate) fn keep(secret: &str) {
     let secret = secret.to_ascii_lowercase();
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = known.get_or_insert_default();
+    let known = Arc::make_mut(known.get_or_insert_default());
     let parts = hex_runs(secret.as_bytes()).flat_map(|run| run.windows(HEX_PART));
     let parts: Vec<[u8; HEX_PART]> = parts.map(|part| part.try_into().unwrap()).collect();
     if parts.is_empty() {
@@ -38,8 +38,8 @@ pub(crate) fn keep(secret: &str) {
 /// Checks that none of the secrets stands in a text.
 pub(crate) fn are_not_in(text: &[u8], place: &str) {
     let text = text.to_ascii_lowercase();
-    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(known) = &*known else { return };
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let Some(known) = known else { return };
     // A secret has at least twice as many digits as a part.
     let parts = hex_runs(&text).flat_map(|run| run.windows(HEX_PART).step_by(HEX_PART));
     let found =

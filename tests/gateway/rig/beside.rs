@@ -1,6 +1,7 @@
-//! Good traffic beside bad: bad traffic changes no answer of the good, and holds nothing in the gateway for long.
+//! Good traffic beside bad: bad traffic changes no answer of the good, delays none, and holds nothing in the gateway for long.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -8,16 +9,57 @@ use crate::rig::h2c::{self, Message};
 use crate::rig::scope::{Running, beside};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::support::time::{SOON, until};
+use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
 
 /// How often good requests of each kind are made beside bad ones, at least.
 const ROUNDS: usize = 10;
 
+/// How many times as long others may wait here as at a gateway that is left alone. Some of the processors' time is the bad traffic's.
+const TIMES_MAX: u32 = 4;
+
+/// A scheduler's turn of those who have the processors.
+const TURN: Duration = Duration::from_millis(10);
+
+/// How long a busy machine may keep one of many waiting.
+const HICCUP: Duration = Duration::from_secs(2);
+
+/// The waits of others, at addresses of their own: here, and at the same time at a gateway that is left alone.
+#[derive(Default)]
+struct Waits([Vec<Duration>; 2]);
+
+impl Waits {
+    #[track_caller]
+    fn take(&mut self, site: &Site) {
+        let gateways = site.calm.map(|calm| [site.gateway.address, calm]);
+        for (gateway, waits) in gateways.into_iter().flatten().zip(&mut self.0) {
+            waits.push(Stopwatch::of(|| {
+                let mut wire = Wire::open_from([127, 0, 0, 77].into(), gateway);
+                assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut wire).status, 200);
+            }));
+        }
+    }
+
+    /// A quarter of them may be long, and none so long as if it had waited for a client: the machine is busy.
+    #[track_caller]
+    fn are_alike(mut self) {
+        self.0.iter_mut().for_each(|waits| waits.sort());
+        for (part, more) in [(0.75, TURN), (1.0, HICCUP)] {
+            let longest =
+                |waits: &Vec<Duration>| waits.get((waits.len() as f64 * part).ceil() as usize - 1).copied();
+            let [here, calm] = self.0.each_ref().map(|waits| longest(waits).unwrap_or_default());
+            assert!(here < TIMES_MAX * calm + more, "others wait for {here:?}, and for {calm:?} elsewhere");
+        }
+    }
+}
+
 impl Site {
     /// A site with an agent that has no limit.
     pub(crate) fn crowded(stage: &Stage) -> Self {
-        Self::of(stage).unlimited().agent(4).start()
+        // A flood is none the less one where the log says little of it.
+        let mut site = Self::of(stage).unlimited().set("log.level", "info").agent(4).start();
+        site.calm = Some(stage.site().gateway.address);
+        site
     }
 
     /// One request of each kind: public and an agent's, HTTP/1 and HTTP/2, on a connection that stays and on new ones.
@@ -36,8 +78,12 @@ impl Site {
     /// Serves some rounds of good requests.
     #[track_caller]
     pub(crate) fn goes_on(&self) {
-        let mut open = self.gateway.connect();
-        (0..ROUNDS).for_each(|_| self.serves(&mut open));
+        let (mut open, mut waits) = (self.gateway.connect(), Waits::default());
+        for _ in 0..ROUNDS {
+            waits.take(self);
+            self.serves(&mut open);
+        }
+        waits.are_alike();
     }
 
     /// Does something bad on threads of its own, and serves good requests until it is over. Gives what came of it.
@@ -51,12 +97,14 @@ impl Site {
         };
         beside(threads, work, |running| {
             self.goes_on();
-            let mut open = self.gateway.connect();
+            let (mut open, mut waits) = (self.gateway.connect(), Waits::default());
             let is_over = || !running.is_on() || over.load(Ordering::SeqCst) == threads;
             until("what is bad is over", 2 * SOON, || {
+                waits.take(self);
                 self.serves(&mut open);
                 is_over().then_some(())
             });
+            waits.are_alike();
         })
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Site {
     others: Vec<Upstream>,
     tls: Option<SecureListeners>,
     holder: Option<(Agent, String)>,
+    /// A gateway with the same host that is left alone, beside which this one is measured.
+    pub(super) calm: Option<SocketAddr>,
 }
 
 /// A site to be.
@@ -237,7 +239,7 @@ impl SiteBuilder<'_> {
             (agent, key)
         });
         let upstream = self.upstreams.remove(0);
-        Site { gateway, upstream, others: self.upstreams, tls, holder }
+        Site { gateway, upstream, others: self.upstreams, tls, holder, calm: None }
     }
 }
 
