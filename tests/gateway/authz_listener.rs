@@ -216,26 +216,25 @@ fn tenants_are_asked_for_without_a_gateway_of_ours(stage: &Stage) {
     }
 }
 
-/// The time limits of the cases that follow.
-const LIMIT: Duration = Duration::from_millis(500);
-
 /// Fails when an answer takes more than twice as long as is set. A busy machine delays one of three.
 #[track_caller]
-fn comes_in_time(ask: impl FnMut()) {
+fn comes_in_time(limit: Duration, ask: impl FnMut()) {
     let time = quickest(3, ask);
-    assert!(time < 2 * LIMIT, "{time:?}");
+    assert!(time < 2 * limit, "{time:?}");
 }
 
 fn a_frozen_chain_is_503_in_time_and_spends_nothing(stage: &Stage) {
     let relay = Relay::new(stage.world().chain().node);
     let site = Site::of(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
-    let asked = Asked::start(site.set("authz.timeout", "500ms").agent(4));
+    // All dialects ask before the node's own limit of five seconds ends the wait.
+    let limit = Duration::from_millis(300);
+    let asked = Asked::start(site.set("authz.timeout", "300ms").agent(4));
     let told = Told::get(ACME, &agents_path()).of_tenant("t").with_all(&signed(&asked.site.agent().draft()));
     let by_key = Told::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
     asked.ask(Dialect::Grpc, &by_key).passes();
     relay.behave(Behaviour::Hang);
     for dialect in DIALECTS {
-        comes_in_time(|| assert_eq!(asked.ask(dialect, &told).error().0, 503, "{dialect:?}"));
+        comes_in_time(limit, || assert_eq!(asked.ask(dialect, &told).error().0, 503, "{dialect:?}"));
         asked.ask(dialect, &public("t")).passes();
     }
     relay.behave(Behaviour::Honest);
@@ -256,7 +255,7 @@ fn a_frozen_store_is_500_in_time_and_lets_nobody_pass(stage: &Stage) {
     asked.ask(Dialect::Grpc, &by_key).passes();
     redis.freeze(true);
     for dialect in DIALECTS {
-        comes_in_time(|| {
+        comes_in_time(Duration::from_millis(500), || {
             let said = asked.ask(dialect, &by_key).error();
             assert_eq!(said, (500, "INTERNAL_ERROR".to_owned()), "{dialect:?}");
         });
