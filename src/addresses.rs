@@ -188,6 +188,7 @@ mod tests {
         }
     }
 
+    // threat: Own listeners or cloud metadata as upstreams
     #[test]
     fn link_local_and_metadata_addresses_are_refused_in_every_form_unless_they_are_allowed() {
         let closed = rules("127.0.0.1:8000");
@@ -213,6 +214,7 @@ mod tests {
         }
     }
 
+    // threat: Somebody poses as a bot, or has its directory be an inner address
     #[test]
     fn a_server_of_strangers_has_no_private_loopback_or_link_local_address() {
         for (ips, expected) in [

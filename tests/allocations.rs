@@ -39,6 +39,7 @@ fn a_key_check_out_of_memory_allocates_nothing() {
     assert_eq!((admitted, counted.count_total), (512 - 300, 0));
 }
 
+// threat: Made-up keys fill memory
 #[test]
 fn strangers_leave_no_byte_in_memory() {
     let (scene, access) = (Scene::new(), access());

@@ -65,6 +65,7 @@ def attack(name, code="ENHANCE_YOUR_CALM", answered=None):
     with this code where the client still reads one; or stay open with so many frames `answered`."""
 
     def register(function):
+        # threat: HTTP/2 abuse
         @check(f"abuse: {name}")
         def _made(world):
             process = world.clear.process
@@ -258,6 +259,7 @@ for title, window in (("does not read", 0x7FFFFFFF), ("has no window for", 0)):
         return f"{held // 1024 // 1024} MiB under way, in the systems' buffers too"
 
 
+# threat: HTTP/2 abuse
 @check("abuse: the limits are announced: 128 streams, 32 KiB of headers, windows of 256 KiB and 1 MiB")
 def _announced(world):
     client = Client(world.clear.port)
@@ -272,6 +274,7 @@ def _announced(world):
     equal(client.window, CONNECTION_WINDOW_BYTES, "the window of the connection")
 
 
+# threat: HTTP/2 abuse
 @check("abuse: 128 streams are served at once, and the next is refused")
 def _streams(world):
     client = Client(world.clear.port)
@@ -313,6 +316,7 @@ def in_one_piece(client, count, then):
     return "answered" if frame.kind == PING else "closed" if frame.kind is None else frame.error()
 
 
+# threat: HTTP/2 abuse
 @check("abuse: 64 resets at once are borne, and one more ends the connection")
 def _resets(world):
     for count, expected in ((RESETS_MAX, "answered"), (RESETS_MAX + 1, "ENHANCE_YOUR_CALM")):
@@ -322,6 +326,7 @@ def _resets(world):
         equal(outcome, expected, f"what becomes of {count} resets")
 
 
+# threat: HTTP/2 abuse
 @check("abuse: 64 requests that the gateway must reset are borne, and one more ends the connection")
 def _provoked(world):
     client = Client(world.clear.port)
@@ -341,6 +346,7 @@ def of_size(client, octets):
     return [*head, ("x-fill", "y" * (octets - used - 32 - len("x-fill")))]
 
 
+# threat: HTTP/2 abuse
 @check("abuse: a head of 32 KiB is read over HTTP/1, of a byte less over HTTP/2, and a longer one is 431")
 def _large_head(world):
     client = Client(world.clear.port)
@@ -377,6 +383,7 @@ def _bomb(world):
     equal(outcome, ("connection", "ENHANCE_YOUR_CALM"), "the outcome")
 
 
+# threat: Huge or costly heads and bodies
 @check("abuse: 128 headers are taken and 129 are 431 over both versions")
 def _many_headers(world):
     for version, own in (("--http1.1", ["host", "accept"]), ("--http2-prior-knowledge", ["accept"])):
@@ -387,6 +394,7 @@ def _many_headers(world):
             equal(out, expected, f"the status of {count} headers with {version} ({err})")
 
 
+# threat: An upgrade gets around the check
 @check("abuse: CONNECT and TRACE are 405 over both versions, and an extended CONNECT is reset")
 def _connect(world):
     client = Client(world.clear.port)
@@ -404,6 +412,7 @@ def _connect(world):
     equal(seen, [], "what the upstream has seen")
 
 
+# threat: Gate and upstream see different paths or hosts
 @check("abuse: a Host that is not the :authority is 400 and reaches no upstream")
 def _two_hosts(world):
     client = Client(world.clear.port)
@@ -416,6 +425,7 @@ def _two_hosts(world):
     equal(seen, [], "what the upstream has seen")
 
 
+# threat: Answers of others, requests that run twice
 @check("abuse: what a reset request leaves behind is not answered to the next")
 def _no_mixing(world):
     client = Client(world.clear.port)

@@ -35,6 +35,7 @@ def violation(name, codes, is_stream_error=False, stream=None, status=None, unse
     malformed requests a status is, too. Silence is none. No target with the word `unseen` may have reached the upstream."""
 
     def register(function):
+        # threat: HTTP/2 abuse
         @check(f"h2 {name}")
         def _made(world):
             client = Client(world.clear.port)

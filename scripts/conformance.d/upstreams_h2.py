@@ -30,6 +30,7 @@ def with_trailers(world, trailers):
             return json.loads(body), heads[-1]
 
 
+# threat: Forged identity or forwarding headers
 @check("h2c upstream: forged identity in a request's trailers does not get through")
 def _forged(world):
     forged = [("x-agent-id", "9"), ("x_agent_tier", "9"), ("x-api-key", world.clear.key), ("x-note", "1")]
@@ -40,6 +41,7 @@ def _forged(world):
     return f"the upstream saw {seen['trailers']}"
 
 
+# threat: An upstream's own limit headers
 @check("h2c upstream: an answer's trailers are passed on, but none about limits")
 def _trailers(world):
     _, trailers = with_trailers(world, [("x-note", "1")])

@@ -161,6 +161,7 @@ fn is_inside(host: &[u8]) -> bool {
 mod tests {
     use super::is_inside;
 
+    // threat: The operator's page leaks
     #[test]
     fn the_page_is_shown_under_names_that_no_stranger_can_register() {
         for host in

@@ -134,6 +134,7 @@ mod tests {
         assert!(bytes < PAGE_BYTES_MAX, "{bytes} bytes");
     }
 
+    // threat: The owner's page is framed, runs a text, or keeps a key
     #[test]
     fn the_page_has_no_script_or_style_of_its_own_and_names_no_other_host() {
         for (name, text) in

@@ -177,6 +177,7 @@ mod tests {
     }
 
     proptest! {
+        // threat: All connections or descriptors taken
         #[test]
         fn caps_and_reserve_never_exceed_the_limit_and_nobody_has_none(
             (gateways, owners, authz) in (0..=16_usize, 0..=16_usize, 0..=16_usize),
@@ -218,6 +219,7 @@ mod tests {
         }
     }
 
+    // threat: All connections or descriptors taken
     #[test]
     fn with_enough_descriptors_no_cap_is_cut() {
         let mut settings = settings(1, [1, 0], 2, true);

@@ -108,6 +108,7 @@ fn an_assertion_says_who_and_for_whom_and_for_how_long_and_is_signed_by_the_firs
     assert_eq!(read(&bench.text(), Bench::new().issuer.key_set()), None, "no other issuer has signed it");
 }
 
+// threat: An assertion says what is no more true
 #[test]
 fn of_an_agent_and_tenant_one_is_signed_in_30_s() {
     let bench = Bench::new();
@@ -125,6 +126,7 @@ fn of_an_agent_and_tenant_one_is_signed_in_30_s() {
     assert_eq!(*bench.bytes.next.lock(), 3, "each has an id of its own, and no other was made");
 }
 
+// threat: An assertion says what is no more true
 #[test]
 fn what_is_no_more_true_is_replaced_at_once_and_no_tenant_or_agent_gets_anothers() {
     let bench = Bench::new();
@@ -164,6 +166,7 @@ fn of_many_who_ask_at_once_one_signs() {
     }
 }
 
+// threat: An assertion says what is no more true
 #[test]
 fn without_randomness_there_is_no_assertion_until_it_is_back() {
     let bench = Bench::new();

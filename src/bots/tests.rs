@@ -110,6 +110,7 @@ fn signed(domain: &str, key: &Ed25519KeyPair) -> BotSignature {
     BotSignature { domain: domain.into(), key_id: id(key), signature: key.sign(&base).as_ref().into(), base }
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 #[tokio::test]
 async fn a_signature_proves_a_domain_by_a_key_that_this_domain_publishes() {
     let bench = Bench::new().await;
@@ -133,6 +134,7 @@ async fn a_signature_proves_a_domain_by_a_key_that_this_domain_publishes() {
     assert_eq!(counted, [3, 2, 6]);
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 #[tokio::test]
 async fn two_signatures_of_a_request_are_checked_and_sixty_requests_with_wrong_ones_of_a_network() {
     let bench = Bench::new().await;
@@ -153,6 +155,7 @@ async fn two_signatures_of_a_request_are_checked_and_sixty_requests_with_wrong_o
     assert!(proves(&[right()], CLIENT));
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 #[tokio::test]
 async fn a_key_counts_from_its_beginning_to_its_end() {
     let bench = Bench::new().await;
@@ -170,6 +173,7 @@ async fn a_key_counts_from_its_beginning_to_its_end() {
     }
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 #[tokio::test]
 async fn keys_count_for_an_hour_and_a_directory_that_fails_takes_none_away() {
     let bench = Bench::new().await;
@@ -189,6 +193,7 @@ async fn keys_count_for_an_hour_and_a_directory_that_fails_takes_none_away() {
     assert!(!bench.proves(&signed(&domain, &key)));
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 #[tokio::test]
 async fn a_directory_is_read_once_for_however_many_and_a_failure_is_not_repeated_for_a_minute() {
     let bench = Bench::new().await;
@@ -205,6 +210,7 @@ async fn a_directory_is_read_once_for_however_many_and_a_failure_is_not_repeated
     assert_eq!((bench.connections().await, bench.reads("failed")), (2, 2));
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 #[tokio::test]
 async fn a_network_causes_ten_reads_a_minute_and_no_more_than_there_are_places() {
     let bench = Bench::new().await;
@@ -240,6 +246,7 @@ async fn names_below_a_star_take_no_place_of_a_listed_domains_read() {
     assert_eq!((bench.reads("failed"), bench.reads("full")), (1, 1));
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 #[tokio::test]
 async fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
     pingora::tls::install_default_crypto_provider();

@@ -71,6 +71,7 @@ mod tests {
 
     use super::lines;
 
+    // threat: Keys in paths, and forged lines, in the log
     #[test]
     fn every_field_is_a_line_and_no_text_from_the_chain_reaches_the_terminal_as_a_command() {
         let answer = json!({

@@ -291,6 +291,7 @@ mod tests {
         forward
     }
 
+    // threat: A half-applied reload, a broken next start
     #[test]
     fn the_file_in_force_keeps_its_host_and_of_newcomers_none_has_it() {
         use Stand::{Before, Now, Out};

@@ -130,6 +130,7 @@ mod tests {
         ApiKeyFormat::new("svc_live_v1_")
     }
 
+    // threat: Credentials upstream, in logs, metrics or traces
     #[test]
     fn neither_a_key_nor_its_digest_shows_itself_when_debugged() {
         let key = format().mint([0xab; 32]);

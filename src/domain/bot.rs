@@ -70,6 +70,7 @@ mod tests {
     use super::{BotDomains, Reach, domain_of};
     use crate::domain::host::HostPattern;
 
+    // threat: Somebody poses as a bot, or has its directory be an inner address
     #[test]
     fn a_url_names_a_domain_by_https_and_the_registered_path_alone() {
         for (url, domain) in [
@@ -104,6 +105,7 @@ mod tests {
         }
     }
 
+    // threat: Somebody poses as a bot, or has its directory be an inner address
     #[test]
     fn only_listed_domains_are_read_at_port_443_unless_they_are_named_with_another() {
         let public = ["*.bots.example", "crawler.example"].map(|text| HostPattern::parse(text).unwrap());

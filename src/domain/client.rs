@@ -36,6 +36,7 @@ mod tests {
         ClientNet::of(text.parse().unwrap())
     }
 
+    // threat: Forged identity or forwarding headers
     #[test]
     fn an_ipv6_subscriber_is_one_client_whatever_address_of_its_network_it_uses() {
         assert_eq!(net("2001:db8:1:2::1"), net("2001:db8:1:2:ffff::9"));

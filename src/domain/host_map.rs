@@ -120,6 +120,7 @@ mod tests {
         assert_eq!(HostMap::<()>::default().find("a"), None);
     }
 
+    // threat: Gate and upstream see different paths or hosts
     #[test]
     fn a_malformed_authority_finds_nothing_even_where_every_host_is_taken() {
         let map = map(&["*", "*.acme.example"]);

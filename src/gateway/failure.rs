@@ -93,6 +93,7 @@ mod tests {
 
     use super::is_out_of_descriptors;
 
+    // threat: All connections or descriptors taken
     #[test]
     fn only_what_this_machine_lacks_is_no_fault_of_an_upstream() {
         assert!(is_out_of_descriptors(&Errno::MFILE.into()) && is_out_of_descriptors(&Errno::NFILE.into()));

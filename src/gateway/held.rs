@@ -110,6 +110,7 @@ mod tests {
         }
     }
 
+    // threat: Huge or costly heads and bodies
     #[test]
     fn one_agent_gets_three_quarters_and_what_is_dropped_is_there_again() {
         let metrics = Metrics::new().unwrap();

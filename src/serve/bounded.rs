@@ -288,6 +288,7 @@ mod tests {
         }
     }
 
+    // threat: Request smuggling
     #[tokio::test(start_paused = true)]
     async fn a_request_ends_where_it_ends_whatever_was_read_ahead() {
         for ahead in ["", "bo", "body", "bodyGET /next"] {
@@ -303,6 +304,7 @@ mod tests {
         }
     }
 
+    // threat: Request smuggling
     #[tokio::test(start_paused = true)]
     async fn a_body_in_chunks_ends_where_it_ends_whatever_was_read_ahead() {
         let (body, next) = ("4\r\nbody\r\n0\r\n\r\n", "GET /next");

@@ -85,6 +85,7 @@ mod tests {
         held.len()
     }
 
+    // threat: All connections or descriptors taken
     #[test]
     fn a_network_takes_three_quarters_at_most_and_another_its_share_of_the_rest() {
         assert_eq!(served(&clients(0), 8, &["192.0.2.1"; 100]), 6);
@@ -95,6 +96,7 @@ mod tests {
         assert_eq!(served(&clients(5), 100, &both), 10);
     }
 
+    // threat: All connections or descriptors taken
     #[test]
     fn the_addresses_of_a_64_are_one_network_and_balancers_are_not_counted() {
         let one = ["[2001:db8:1:2::1]", "[2001:db8:1:2::2]", "[2001:db8:1:2:ffff::]"];
@@ -108,6 +110,7 @@ mod tests {
     }
 
     proptest! {
+        // threat: All connections or descriptors taken
         #[test]
         fn somebody_who_holds_nothing_gets_a_place_while_one_is_free(
             rounds in prop::collection::vec((0..5_u8, any::<bool>()), 0..300),

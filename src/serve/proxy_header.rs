@@ -185,6 +185,7 @@ mod tests {
     }
 
     proptest! {
+        // threat: Forged PROXY headers
         #[test]
         fn a_header_names_its_client_and_not_a_byte_behind_it_is_read(
             (bytes, client) in header(),
@@ -220,6 +221,7 @@ mod tests {
         }
     }
 
+    // threat: Forged PROXY headers
     #[test]
     fn what_is_no_header_is_refused() {
         let too_long = format!("PROXY UNKNOWN {}\r\n", "x".repeat(92));

@@ -38,6 +38,7 @@ mod tests {
 
     use super::client_of;
 
+    // threat: Forged PROXY headers
     #[tokio::test(start_paused = true)]
     async fn a_header_that_stops_arriving_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

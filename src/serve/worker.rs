@@ -228,6 +228,7 @@ mod tests {
         assert_eq!(bound(address, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 
+    // threat: One client keeps the processor
     #[test]
     fn an_accepted_connection_sends_small_answers_at_once_and_holds_few_unsent_bytes() {
         let socket = bound("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);

@@ -119,6 +119,7 @@ mod tests {
         assert_eq!(meters.hit(&"b", TWO_AN_HOUR, 2), Verdict::Admitted { remaining: 1 });
     }
 
+    // threat: Made-up keys fill memory
     #[test]
     fn a_flood_of_keys_stays_within_the_ceiling_locks_nobody_out_and_frees_nobody_who_is_limited() {
         let meters = Meters::new(640);
@@ -145,6 +146,7 @@ mod tests {
         assert!(matches!(meters.hit(&u64::MAX, TWO_AN_HOUR, 2), Verdict::Limited { .. }));
     }
 
+    // threat: A fault spends an owner's budget
     #[test]
     fn what_is_given_back_may_be_spent_again_and_nothing_more() {
         let meters = Meters::new(640);

@@ -162,6 +162,7 @@ fn limited(admission: Admission) -> bool {
     matches!(admission, Admission::Limited { .. })
 }
 
+// threat: "Unknown" is remembered
 pub(super) async fn each_key_change_has_its_documented_effect(bench: Bench) {
     let old = 1_000;
     let new = 2_000;
@@ -199,6 +200,7 @@ pub(super) async fn each_key_change_has_its_documented_effect(bench: Bench) {
     assert_eq!(bench.store.find(&digest(7)).await.unwrap(), Some(owner));
 }
 
+// threat: A revoked key opens again
 pub(super) async fn a_replaced_key_is_refused_at_once(bench: Bench) {
     bench.change(1, 0, KeyChange::Issue(key(0))).await;
     for round in 1..20 {
@@ -283,6 +285,7 @@ pub(super) async fn windows_are_separate_per_scope_and_shared_by_both_proofs(ben
     }
 }
 
+// threat: A fresh budget, or another tenant's
 pub(super) async fn a_tier_change_is_not_a_fresh_budget(bench: Bench) {
     let sixteen = Quota::per_minute(16);
     for nonce in 0..16 {
@@ -323,6 +326,7 @@ pub(super) async fn retry_after_is_honest_and_a_limited_request_burns_no_nonce(b
     }
 }
 
+// threat: A nonce passes twice, or a stranger burns it
 pub(super) async fn of_a_thousand_twins_exactly_one_passes(bench: Bench) {
     let mut twins = JoinSet::new();
     for _ in 0..1_000 {
@@ -362,6 +366,7 @@ pub(super) async fn ten_changes_and_ten_revocations_an_hour_per_client_and_agent
     assert_eq!(charge(KeyBudget::Changes).await, Verdict::Admitted { remaining: 0 });
 }
 
+// threat: One visitor takes a public route
 pub(super) async fn each_client_passes_each_public_route_exactly_so_often_a_minute(bench: Bench) {
     let [docs, feed] = ["acme/docs/* GET", "acme/feed "].map(|text| RouteScope(text.into()));
     let [one, other] =

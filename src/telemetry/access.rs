@@ -149,6 +149,7 @@ mod tests {
     use super::{Line, SHOWN_BYTES_MAX, Shown};
     use crate::telemetry::fixture::LogCapture;
 
+    // threat: Keys in paths, and forged lines, in the log
     #[test]
     fn keys_and_signatures_in_a_path_are_cut() {
         let (key, signature) = ("0123456789abcdef".repeat(4), "AB".repeat(65));
@@ -165,6 +166,7 @@ mod tests {
     }
 
     proptest! {
+        // threat: Keys in paths, and forged lines, in the log
         #[test]
         fn no_text_of_a_client_forges_a_line_or_a_field(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let captured = LogCapture::default();

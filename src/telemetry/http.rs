@@ -283,6 +283,7 @@ mod tests {
         assert!(counts.iter().all(|line| !line.ends_with(" 0")), "{counts:?}");
     }
 
+    // threat: A tenant takes what is another's or shared
     #[test]
     fn a_tenant_has_a_bounded_number_of_series_and_counts_further_routes_as_one() {
         let (metrics, tenant) = (Metrics::new().unwrap(), "acme".into());

@@ -195,6 +195,7 @@ mod tests {
         assert!(Arc::ptr_eq(&table.find(Some("a.example")), &table.find(Some("b.example"))));
     }
 
+    // threat: Credentials upstream, in logs, metrics or traces
     #[test]
     fn nothing_secret_is_shown_when_debugged() {
         let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));

@@ -154,6 +154,7 @@ focs3+257rn0s2ldbqkLJK2KRiMohYjlrQ==
         assert!(is_signed_by(&before, 0) && !is_signed_by(&before, 1) && is_signed_by(&after, 0));
     }
 
+    // threat: A key of assertions is exchanged, broken or written down
     #[test]
     fn a_file_that_holds_anything_but_keys_for_p256_is_named_and_nothing_of_it_shown() {
         let folder = Folder::new();

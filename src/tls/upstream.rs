@@ -121,6 +121,7 @@ mod tests {
         (is_connected, serving.join().unwrap())
     }
 
+    // threat: Impostor upstreams, shared connections
     #[tokio::test]
     async fn the_framework_believes_and_shows_what_was_loaded() {
         let (folder, server, stranger, client) = (
@@ -169,6 +170,7 @@ mod tests {
         assert_eq!(identity.pool, 0);
     }
 
+    // threat: Impostor upstreams, shared connections
     #[test]
     fn connections_of_different_identities_are_told_apart() {
         let (folder, a, b) = (Folder::new(), SelfSigned::new("a"), SelfSigned::new("b"));

@@ -76,6 +76,7 @@ mod tests {
         }
     }
 
+    // threat: Forged identity or forwarding headers
     #[test]
     fn a_trusted_peer_is_believed_up_to_the_first_untrusted_hop_from_the_right() {
         for (chain, expected) in [
@@ -95,6 +96,7 @@ mod tests {
         assert_eq!(client("::ffff:10.0.0.1", &["192.0.2.9"]), net("192.0.2.9"));
     }
 
+    // threat: Forged identity or forwarding headers
     #[test]
     fn a_hop_that_cannot_be_read_means_the_peer() {
         for chain in ["unknown", "192.0.2.9, ", "192.0.2.9, _hidden", "192.0.2.999"] {

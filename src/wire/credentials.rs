@@ -264,6 +264,7 @@ mod tests {
         }
     }
 
+    // threat: Several credentials
     #[test]
     fn a_credential_of_ours_is_shown_once_in_one_header_and_others_are_none() {
         let (good, other) = (key("a"), key("b"));

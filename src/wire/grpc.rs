@@ -142,6 +142,7 @@ mod tests {
         assert!(!is_spoken(&HeaderMap::new()));
     }
 
+    // threat: A dead or broken upstream
     #[test]
     fn an_error_is_a_status_a_message_and_details() {
         let mut headers =

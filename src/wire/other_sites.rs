@@ -54,6 +54,7 @@ mod tests {
     const HOST: (&str, &str) = ("host", "api.example:8443");
     const JSON: (&str, &str) = ("content-type", "application/json");
 
+    // threat: An owner is kept from revoking
     #[test]
     fn requests_of_other_sites_pages_are_told_by_what_the_browser_says_of_them() {
         for site in ["cross-site", "same-site", "", "Same-Origin"] {

@@ -83,6 +83,7 @@ mod tests {
         ids.of(&headers).as_str().to_owned()
     }
 
+    // threat: Keys in paths, and forged lines, in the log
     #[test]
     fn a_harmless_id_is_taken_over_and_any_other_is_replaced() {
         let ids = ids();

@@ -197,6 +197,7 @@ fn check_lists_every_problem_at_once_and_exits_with_2() {
     assert!(tiergate(&["check", "--config", shipped]).status.success());
 }
 
+// threat: All connections or descriptors taken
 #[test]
 fn with_too_few_descriptors_the_service_does_not_start_and_says_so() {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");

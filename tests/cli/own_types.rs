@@ -51,6 +51,7 @@ fn an_owner_changes_keys_by_every_command_and_in_two_steps_and_signs_for_one_cha
     sent(&second(&["keys", "rotate"]));
 }
 
+// threat: A signature for one service, or for a verification, is spent on a key at another
 #[test]
 fn a_name_that_is_not_the_services_address_is_signed_only_if_the_owner_gives_it() {
     let (key, value) = OWN_TYPES;

@@ -88,6 +88,7 @@ pub(super) fn quiet(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+// threat: A new key in a history or readable file
 #[test]
 fn an_owner_without_any_configuration_gets_and_uses_a_key_of_a_service_with_another_domain() {
     let service = Elsewhere::start();
@@ -142,6 +143,7 @@ fn a_private_authority_is_named_with_a_flag_and_what_is_wrong_with_a_certificate
     assert!(!run(&["--url", &plain]).status.success());
 }
 
+// threat: A service names another's domain
 #[test]
 fn given_values_win_over_what_the_service_says_and_a_disagreement_is_a_warning() {
     let service = Elsewhere::start();

@@ -62,6 +62,7 @@ fn a_signature_made_elsewhere_is_pasted_without_any_wallet() {
     stage.has_kept_to_itself();
 }
 
+// threat: A signature for one service, or for a verification, is spent on a key at another
 #[test]
 fn with_types_of_their_own_the_page_shows_the_services_name_and_each_change_is_signed_as_what_it_is() {
     let Some(mut browser) = Browser::start() else { return };
@@ -166,6 +167,7 @@ fn the_injected_wallet_is_used_where_none_announces_itself_and_copying_needs_no_
     stage.has_kept_to_itself();
 }
 
+// threat: The owner's page is framed, runs a text, or keeps a key
 #[test]
 fn without_gateway_and_public_node_a_contract_wallet_signs_elsewhere_and_its_key_is_verified() {
     let Some(mut browser) = Browser::start() else { return };

@@ -8,6 +8,8 @@ use super::redirects;
 use super::stage::{Stage, wallet};
 use crate::support::signing::{ALICE, BOB};
 
+// threat: The owner's page is framed, runs a text, or keeps a key
+// threat: An owner signs unawares, or revokes by a slip
 #[test]
 fn an_owner_reads_the_agent_and_makes_copies_tries_replaces_and_revokes_its_key() {
     let Some(mut stage) = Stage::with_wallet(wallet(&[ALICE])) else { return };
@@ -214,6 +216,7 @@ fn sample_accounts_sign_without_a_wallet_and_the_owner_of_the_agent_is_chosen() 
     stage.has_kept_to_itself();
 }
 
+// threat: The owner's page is framed, runs a text, or keeps a key
 #[test]
 fn texts_of_the_chain_and_of_wallets_are_shown_as_text() {
     use crate::support::chain::{Identity, Organizations, Validation};

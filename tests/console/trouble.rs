@@ -7,6 +7,7 @@ use crate::support::chain::Identity;
 use crate::support::signing::{ALICE, BOB};
 use alloy::primitives::U256;
 
+// threat: An owner signs unawares, or revokes by a slip
 #[test]
 fn a_refusal_a_wrong_account_and_a_transfer_are_told_and_what_to_do() {
     let Some(mut stage) = Stage::with_wallet(wallet(&[BOB])) else { return };
@@ -175,6 +176,7 @@ fn failures_of_the_service_are_told_and_what_to_do() {
     }
 }
 
+// threat: An owner signs unawares, or revokes by a slip
 #[test]
 fn a_wallet_on_another_chain_is_given_this_one_and_may_sign_anyway() {
     let mut away = wallet(&[BOB]);

@@ -53,6 +53,7 @@ fn rules_1_and_2_a_strangers_signature_and_one_of_another_hour_count_nowhere(wor
     }
 }
 
+// threat: A new owner or a reorganization is not seen
 fn rule_1_a_transfer_counts_at_once_for_every_endpoint(world: &World) {
     let (service, agent) = (world.service(), world.agent(4));
     let mut owners = [ALICE, BOB];

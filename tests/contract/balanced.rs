@@ -160,14 +160,17 @@ fn shows_no_former_owner(world: &World, balances: &[Balance]) {
 
 pub(crate) const HALF: Balance = Balance { behind_of_ten: 5, lag_blocks: 4, is_sticky: false };
 
+// threat: A new owner or a reorganization is not seen
 fn half_of_the_requests_behind_shows_no_former_owner_and_no_false_404(world: &World) {
     shows_no_former_owner(world, &[HALF]);
 }
 
+// threat: A new owner or a reorganization is not seen
 fn half_of_the_connections_behind_shows_no_former_owner_and_no_false_404(world: &World) {
     shows_no_former_owner(world, &[Balance { is_sticky: true, ..HALF }]);
 }
 
+// threat: A node is behind or on another chain
 fn half_a_minute_behind_shows_no_former_owner_and_no_false_404(world: &World) {
     shows_no_former_owner(world, &[Balance { lag_blocks: 120, ..HALF }]);
 }
@@ -182,10 +185,12 @@ fn a_first_url_that_is_behind_shows_no_former_owner_and_no_false_404(world: &Wor
     shows_no_former_owner(world, &[behind, Balance { behind_of_ten: 0, ..behind }]);
 }
 
+// threat: A new owner or a reorganization is not seen
 fn nine_of_ten_behind_shows_no_former_owner_and_no_false_404(world: &World) {
     shows_no_former_owner(world, &[Balance { behind_of_ten: 9, ..HALF }]);
 }
 
+// threat: A node is behind or on another chain
 fn nodes_that_are_all_behind_are_named_in_the_503_the_probe_a_metric_and_the_log(world: &World) {
     let own = world.another();
     let chain = own.chain();
@@ -220,6 +225,7 @@ fn nodes_that_are_all_behind_are_named_in_the_503_the_probe_a_metric_and_the_log
     });
 }
 
+// threat: A sick node
 fn a_url_that_is_sick_now_and_then_answers_999_of_1000_right_and_none_wrong(world: &World) {
     /// They ask at the same time: calls that hang take time, and no work. Each has an agent, so that no two share a read.
     const CLIENTS: usize = 16;

@@ -55,6 +55,7 @@ fn loads_images(answer: &Answer, origins: &str, images: &str) {
     assert!(!shares, "{answer:?}");
 }
 
+// threat: The owner's page is framed, runs a text, or keeps a key
 fn the_page_and_its_files_are_served_under_a_strict_policy(world: &World) {
     let service = Service::start(world.settings().set("console.enabled", true));
     for (path, kind) in FILES {
@@ -91,6 +92,7 @@ fn the_page_and_its_files_are_served_under_a_strict_policy(world: &World) {
     );
 }
 
+// threat: The owner's page is framed, runs a text, or keeps a key
 fn the_page_is_told_the_chain_the_gateway_and_that_images_may_be_loaded(world: &World) {
     let settings = world
         .settings()

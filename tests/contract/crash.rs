@@ -152,6 +152,7 @@ fn whatever_was_answered_before_a_kill_is_true_after_it(world: &World) {
     }
 }
 
+// threat: Another chain's agent of the same number
 fn a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start(world: &World) {
     let mut service = Service::start(world.settings());
     let agent = world.agent(4);
@@ -185,6 +186,7 @@ fn a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start(worl
 }
 
 /// A volume that is not mounted is an empty folder, or none.
+// threat: An unmounted volume looks empty
 fn a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made(world: &World) {
     let (mut service, agent) = (fresh(world), world.agent(1));
     let key = agent.generate(&service);

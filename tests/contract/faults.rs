@@ -36,6 +36,7 @@ fn until_refused(service: &Service, key: &str) -> Answer {
 }
 
 /// `chain::reader::tests::answers` has more of what is no answer.
+// threat: A failure admits somebody, or looks like an answer
 fn a_node_that_answers_anything_but_the_truth_is_503_and_recovers(world: &World) {
     let relay = Relay::new(world.chain().node);
     let service = Service::start(behind(world, &relay));
@@ -93,6 +94,8 @@ fn until_answered(service: &Service, signed: &Value) -> Answer {
     until_used(|| service.verify_signature(signed))
 }
 
+// threat: A nonce passes twice, or a stranger burns it
+// threat: A failure admits somebody, or looks like an answer
 fn a_dead_node_is_503_everywhere_and_comes_back_and_a_503_burns_neither_nonce_nor_budget(world: &World) {
     let mut relay = Relay::new(world.chain().node);
     let service = Service::start(behind(world, &relay));

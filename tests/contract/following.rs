@@ -161,6 +161,8 @@ fn each_shows_within_two_polls(scene: &Scene, changes: Vec<Change<'_>>) {
     }
 }
 
+// threat: "Unknown" is remembered
+// threat: A new owner or a reorganization is not seen
 fn each_change_on_the_documented_registries_shows_within_two_polls(world: &World) {
     let (scene, chain) = (Scene::of(world, settings(world.settings())), world.chain());
     each_shows_within_two_polls(&scene, on_documented(chain, scene.agent.id, chain.organization("Guild")));
@@ -177,6 +179,7 @@ fn asking_wallets(registries: &Registries<'_>, world: &World) -> Settings {
     registries.settings(world).set("signature.agent_wallet", true).set("signature.contracts", true)
 }
 
+// threat: A new owner or a reorganization is not seen
 fn each_change_on_erc8004s_registries_shows_within_two_polls(world: &World) {
     let registries = Registries::new(world);
     let (on, chain) = (registries.on, registries.chain);
@@ -240,6 +243,7 @@ fn shows_nothing_false(world: &World, behaviour: impl Fn() -> Behaviour, lacks_e
     });
 }
 
+// threat: A new owner or a reorganization is not seen
 fn half_of_the_requests_behind_shows_each_change_and_nothing_false(world: &World) {
     shows_nothing_false(world, || Behaviour::Balanced(HALF), false);
 }
@@ -249,6 +253,7 @@ fn a_sick_node_shows_each_change_and_nothing_false(world: &World) {
 }
 
 /// Two ways to hear nothing, of which the other one has to be noticed.
+// threat: A new owner or a reorganization is not seen
 fn a_follower_that_hears_nothing_vouches_for_nothing(world: &World) {
     let relay = Relay::new(world.chain().node);
     let node = format!("http://{}", relay.address);
@@ -301,6 +306,7 @@ fn a_node_without_logs_is_reported_in_three_places_and_profiles_stay_fresh(world
 }
 
 /// On a node of its own, since it takes back what other cases did.
+// threat: A new owner or a reorganization is not seen
 fn a_reorganization_that_takes_stake_and_ownership_back_is_followed(world: &World) {
     let own = world.another();
     let chain: &Chain = own.chain();

@@ -114,6 +114,7 @@ fn unready() -> serde_json::Value {
 /// The six seconds that a read may take, and some for a machine that is busy with other things.
 const UNREADY_WITHIN: Duration = Duration::from_secs(12);
 
+// threat: A node is behind or on another chain
 fn a_node_of_another_chain_makes_unready_and_the_log_says_so(world: &World) {
     let service = Service::start_unready(world.settings().set("chain.chain_id", 5));
     // A disk that stalls for two seconds makes the store unready as well, for a second.

@@ -38,6 +38,7 @@ fn is_kept(connection: &mut Connection, answer: &Answer) {
     assert_eq!(connection.read(false).unwrap().success(200), json!({ "status": "ok" }));
 }
 
+// threat: Request smuggling
 fn ambiguous_requests_are_400_and_what_is_smuggled_behind_is_not_answered(world: &World) {
     let service = world.service();
     let mut wrong = Vec::new();
@@ -202,6 +203,7 @@ fn chunked(service: &Service, path: &str, body: &str, chunk_bytes: usize) -> Vec
     bytes
 }
 
+// threat: Huge or costly heads and bodies
 fn a_body_of_16_kib_is_read_and_one_byte_more_is_413(world: &World) {
     let (service, agent) = (world.service(), world.agent(4));
     let body_of = |bytes: usize| {
@@ -245,6 +247,7 @@ fn pipelined_requests_are_answered_in_order(world: &World) {
     }
 }
 
+// threat: Slow clients hold everything
 fn a_body_that_stops_arriving_is_408_and_closed(world: &World) {
     let service = world.service();
     let body = world.agent(4).signed().to_string();
@@ -256,6 +259,7 @@ fn a_body_that_stops_arriving_is_408_and_closed(world: &World) {
     assert!(connection.rest().is_empty());
 }
 
+// threat: An upgrade gets around the check
 fn upgrades_and_connect_open_nothing(world: &World) {
     let service = world.service();
     for upgrade in ["websocket", "h2c", "tls/1.3", "anything"] {

@@ -41,6 +41,8 @@ fn shown(answer: &Answer, status: u16, agent: &Agent, left: u32) -> String {
     key_of(&body)
 }
 
+// threat: A revoked key opens again
+// threat: "Unknown" is remembered
 fn a_key_is_shown_once_and_invalid_at_once_and_for_good_when_replaced_or_revoked(world: &World) {
     let (service, agent) = (world.service(), world.agent(4));
     let has_key = |has_key: bool, left: u32| {
@@ -107,6 +109,7 @@ fn at_once_only_one_of_many_generates_makes_a_key(world: &World) {
     refused.iter().for_each(|answer| drop(answer.error(409, "KEY_ALREADY_EXISTS")));
 }
 
+// threat: A revoked key opens again
 fn verifications_in_flight_never_pass_after_the_revoke_was_answered(world: &World) {
     let (service, agent) = (world.service(), world.agent(4));
     let key = agent.generate(service);
@@ -161,6 +164,7 @@ fn the_prefix_may_be_configured_and_counts_then(world: &World) {
     service.verify(&key.replace("acme-", "svc_live_v1_")).error(400, "VALIDATION_ERROR");
 }
 
+// threat: A second form of a nonce or signature
 fn status_is_of_any_number_and_a_wrong_query_is_a_validation_error(world: &World) {
     let (service, agent) = (world.service(), world.agent(0));
     agent.generate(service);

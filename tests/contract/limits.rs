@@ -34,6 +34,7 @@ fn is_rest_of(window_secs: u64, watch: &Stopwatch, retry_after: u64) {
     assert!((least..=window_secs).contains(&retry_after), "{retry_after} s after {spent:?}");
 }
 
+// threat: A limit locks out
 fn who_waits_as_long_as_retry_after_says_passes_and_nobody_before(world: &World) {
     let (service, agent) = (world.service(), world.agent(1));
     let key = agent.generate(service);
@@ -57,6 +58,7 @@ fn who_waits_as_long_as_retry_after_says_passes_and_nobody_before(world: &World)
     assert!(window.as_millis() >= 59_999, "a minute lies between two that pass: {window:?}");
 }
 
+// threat: An owner is kept from revoking
 fn keys_are_managed_ten_times_an_hour_and_nobody_keeps_an_owner_from_revoking(world: &World) {
     let (service, agent) = (world.service(), world.agent(1));
     let limited = |answer: Answer| answer.is_limited(json!(agent.text()), Value::Null, 10);
@@ -107,6 +109,7 @@ fn keys_are_managed_ten_times_an_hour_and_nobody_keeps_an_owner_from_revoking(wo
     assert_eq!(service.verify_signature(&body).allowance(), (1, 0));
 }
 
+// threat: An owner is kept from revoking
 fn what_pages_of_other_sites_send_is_refused_before_it_counts(world: &World) {
     let service = Service::start(world.settings().set("abuse.failures_per_minute", 5));
     let agent = world.agent(1);
@@ -144,6 +147,7 @@ fn revoke_via(service: &Service, agent: &Agent, forwarded: &[&str]) -> Answer {
     service.request("DELETE", "/keys", &headers, Some(body.as_bytes()))
 }
 
+// threat: Forged identity or forwarding headers
 fn forwarded_for_of_an_untrusted_peer_changes_nothing(world: &World) {
     let (service, agent) = (world.service(), world.agent(0));
     let headers = ["X-Forwarded-For", "Forwarded", "X-Real-IP", "CF-Connecting-IP", "True-Client-IP"];
@@ -155,6 +159,7 @@ fn forwarded_for_of_an_untrusted_peer_changes_nothing(world: &World) {
 }
 
 /// How chains are read is in the tests of `wire::client_ip` and `domain::client`.
+// threat: Forged identity or forwarding headers
 fn forwarded_for_of_a_trusted_peer_names_the_client(world: &World) {
     let settings = world.settings().set("listen.trusted_proxies", vec!["127.0.0.0/8", "10.0.0.0/8"]);
     let (service, agent) = (Service::start(settings), world.agent(0));
@@ -175,6 +180,7 @@ fn forwarded_for_of_a_trusted_peer_names_the_client(world: &World) {
     }
 }
 
+// threat: Forged PROXY headers
 fn the_proxy_protocol_of_a_trusted_peer_names_the_client(world: &World) {
     let settings = world.settings().set("listen.proxy_protocol", vec!["api"]);
     let settings = settings.set("listen.trusted_proxies", vec!["127.0.0.0/8"]);
@@ -201,6 +207,9 @@ fn the_proxy_protocol_of_a_trusted_peer_names_the_client(world: &World) {
     }
 }
 
+// threat: Bad signatures cause work
+// threat: A neighbour's bad keys
+// threat: An owner is kept from revoking
 fn refused_credentials_are_limited_per_client_and_keep_no_owner_from_revoking(world: &World) {
     let settings = world.settings().set("abuse.failures_per_minute", 4);
     let service = Service::start(settings.set("listen.trusted_proxies", vec!["127.0.0.0/8"]));

@@ -173,6 +173,7 @@ fn record(path: &Path, count: usize) -> Vec<Value> {
     })
 }
 
+// threat: Nobody knows who changed a key
 fn every_key_operation_is_recorded_with_who_what_when_where_from_and_its_outcome(world: &World) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit");
@@ -226,6 +227,7 @@ fn every_key_operation_is_recorded_with_who_what_when_where_from_and_its_outcome
 }
 
 /// A pipe that nobody reads can't be opened.
+// threat: Nobody knows who changed a key
 fn a_place_that_hangs_holds_up_no_reload(world: &World) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit");
@@ -252,6 +254,7 @@ fn an_audit_log_that_cannot_be_opened_keeps_the_service_from_starting(world: &Wo
     assert!(told.contains("(log.audit)") && told.contains(path.to_str().unwrap()), "{told}");
 }
 
+// threat: Nobody knows who changed a key
 fn with_a_required_audit_log_no_key_is_changed_without_a_line(world: &World) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit");

@@ -24,6 +24,7 @@ pub(crate) const NODES: &[Case<World>] = cases![
 /// An address where no contract was ever deployed.
 const NOWHERE: Address = address!("0x00000000000000000000000000000000DeaDBeef");
 
+// threat: A failure admits somebody, or looks like an answer
 fn an_address_without_code_or_of_another_contract_is_503_and_not_ready_never_404(world: &World) {
     let contracts = world.chain().contracts;
     for (key, address, says) in [

@@ -30,6 +30,7 @@ fn named(world: &World, public_url: &str) -> Settings {
     world.settings().set("signature.key_operations", "own_types").set("keys.public_url", public_url)
 }
 
+// threat: A signature for one service, or for a verification, is spent on a key at another
 fn each_change_is_accepted_by_its_own_type_for_this_service_and_does_nothing_else(world: &World) {
     let [service, theirs] = [OURS, THEIRS].map(|url| Service::start(named(world, url)));
     for (endpoint, right) in KEY_ENDPOINTS.into_iter().zip(TYPES) {
@@ -106,6 +107,7 @@ fn signed_by(rules: &Value, operation: &str, agent: &Agent) -> Value {
     draft.body_with(&signature)
 }
 
+// threat: A signature for one service, or for a verification, is spent on a key at another
 fn a_contract_wallet_signs_changes_by_their_own_types(world: &World) {
     let service = Service::start(named(world, OURS).set("signature.contracts", true));
     let wallet = Account { address: world.chain().deploy("KeyWallet"), key: DEPLOYER.key };

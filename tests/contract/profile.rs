@@ -75,6 +75,7 @@ fn the_owner_sees_every_field_whatever_the_tier(world: &World) {
     assert_eq!(shown["reputation"], unrated);
 }
 
+// threat: A profile for strangers, or its signature spent on a key
 fn a_signature_for_reading_does_nothing_else_and_no_other_reads(world: &World) {
     let (service, agent) = (world.service(), world.agent(4));
     let draft = agent.draft();
@@ -125,6 +126,7 @@ fn each_field_of_the_body_is_checked(world: &World) {
     read(service, &own(&unknown)).is_error(404, "AGENT_NOT_FOUND", json!({ "agentId": unknown.text() }));
 }
 
+// threat: A profile for strangers, or its signature spent on a key
 fn a_strangers_signature_is_401_with_the_owner_and_the_signer(world: &World) {
     let (service, agent) = (world.service(), world.agent(4));
     let details = |signer: Value| {

@@ -209,6 +209,7 @@ fn a_node_behind_tls_is_believed_by_the_systems_authorities_alone(world: &World)
     assert_eq!(stranger.heads(), "");
 }
 
+// threat: Providers' keys in `rpcUrl`
 fn keys_go_to_their_node_and_are_nowhere_else(world: &World) {
     let (node, other) = (TlsNode::on_chain(OURS), TlsNode::on_chain(ANOTHER));
     let service = with_keys(world, [&node, &other]);

@@ -182,6 +182,7 @@ impl Scene {
     }
 }
 
+// threat: A failure admits somebody, or looks like an answer
 fn a_redis_that_hangs_is_full_a_replica_or_killed_lets_nobody_through_and_goes_on(world: &World) {
     type Step = fn(&mut Redis);
     let full: [Step; 2] = [
@@ -214,6 +215,7 @@ fn a_redis_that_hangs_is_full_a_replica_or_killed_lets_nobody_through_and_goes_o
     scene.says_when_to_sign_again();
 }
 
+// threat: A store forgets
 fn a_redis_that_comes_back_empty_knows_no_key_and_no_older_signature(world: &World) {
     let mut redis = Redis::start(&[]);
     let scene = Scene::at(world, &redis);
@@ -232,6 +234,7 @@ fn a_redis_that_comes_back_empty_knows_no_key_and_no_older_signature(world: &Wor
     scene.says_when_to_sign_again();
 }
 
+// threat: A failure admits somebody, or looks like an answer
 fn a_redis_that_is_absent_at_the_start_is_waited_for(world: &World) {
     let mut redis = Redis::start(&[]);
     redis.kill();
@@ -247,6 +250,7 @@ fn a_redis_that_is_absent_at_the_start_is_waited_for(world: &World) {
     service.verify(&key).error(401, "INVALID_API_KEY");
 }
 
+// threat: A store forgets
 fn after_a_failover_nothing_that_replicas_have_is_undone(world: &World) {
     let [mut master, _replica, sentinel] = Redis::start_watched();
     let url = format!("redis-sentinel://{sentinel}/service/0");
@@ -299,6 +303,7 @@ fn a_replica_that_is_missing_is_shown_where_health_is_and_nothing_else_suffers(w
     until("the log says so", SOON, || service.log().contains("as many replicas again").then_some(()));
 }
 
+// threat: A store forgets
 fn what_a_redis_may_lose_is_said_once_with_its_name_and_no_secret(world: &World) {
     let keeps = ["--appendonly", "yes", "--appendfsync", "everysec"];
     let redis = Redis::start(&keeps);

@@ -13,6 +13,7 @@ pub(crate) const CASES: &[Case<World>] =
 /// How often a key is replaced.
 const ROTATIONS: u32 = 10;
 
+// threat: A revoked key opens again
 fn keys_nonces_limits_and_budgets_are_one_at_once(world: &World) {
     let settings = world.settings().set("keys.requests_per_hour", 2 * ROTATIONS);
     let [one, other] = [Service::start(settings.clone()), Service::start(settings)];
@@ -43,6 +44,7 @@ fn keys_nonces_limits_and_budgets_are_one_at_once(world: &World) {
     }
 }
 
+// threat: Credentials upstream, in logs, metrics or traces
 fn redis_holds_no_key_and_no_signature(world: &World) {
     let database = world.redis().database();
     let service = Service::start(world.settings().set("store.redis.url", database.clone()));

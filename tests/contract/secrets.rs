@@ -25,6 +25,8 @@ pub(crate) const SEARCH: &[Case<World>] = cases![a_service_that_writes_a_secret_
 /// About the embedded store's file.
 pub(crate) const ON_A_DISK: &[Case<World>] = cases![the_stores_file_holds_no_key];
 
+// threat: Credentials upstream, in logs, metrics or traces
+// threat: Providers' keys in `rpcUrl`
 fn neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven(world: &World) {
     let mut relay = Relay::new(world.chain().node);
     let url = format!("http://user-secret:pass-secret@{}/v2/path-secret?k=query-secret", relay.address);
@@ -126,6 +128,7 @@ fn a_service_that_writes_a_secret_anywhere_fails_its_case(world: &World) {
     }
 }
 
+// threat: Credentials upstream, in logs, metrics or traces
 fn the_stores_file_holds_no_key(world: &World) {
     let mut service = Service::start(world.settings());
     let agent = world.agent(4);

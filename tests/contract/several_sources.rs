@@ -73,6 +73,7 @@ fn breaking(world: &World) -> [Breaking<'_>; 3] {
     [of_token(Kind::Erc20), of_token(Kind::Erc721), of_scores]
 }
 
+// threat: A failure admits somebody, or looks like an answer
 fn a_source_that_reverts_is_503_and_never_another_tier_and_well_when_it_stops(world: &World) {
     for Breaking { source, raise, set_broken } in breaking(world) {
         let agent = world.agent(0);
@@ -95,6 +96,7 @@ fn a_source_that_reverts_is_503_and_never_another_tier_and_well_when_it_stops(wo
     }
 }
 
+// threat: A failure admits somebody, or looks like an answer
 fn of_two_sources_one_that_fails_is_503_though_the_other_would_pass(world: &World) {
     let mut everyone = named("everyone");
     everyone.insert("tier".into(), 4.into());
@@ -227,10 +229,12 @@ fn shows_no_false_tier(world: &World, behaviour: impl Fn() -> Behaviour) {
     });
 }
 
+// threat: A new owner or a reorganization is not seen
 fn half_of_the_requests_behind_shows_no_false_tier(world: &World) {
     shows_no_false_tier(world, || Behaviour::Balanced(HALF));
 }
 
+// threat: A sick node
 fn a_sick_node_shows_no_false_tier(world: &World) {
     shows_no_false_tier(world, || Behaviour::Sick);
 }
@@ -265,6 +269,7 @@ fn check_names_a_source_that_has_no_code_or_lacks_the_function(world: &World) {
     }
 }
 
+// threat: A failure admits somebody, or looks like an answer
 fn a_source_that_has_no_code_or_lacks_the_function_is_not_ready_and_503_whatever_another_says(world: &World) {
     let (token, scores) = (Token::new(world.chain(), Kind::Erc20), Scores::new(world.chain()));
     let agent = world.agent(4);

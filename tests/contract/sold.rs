@@ -51,6 +51,7 @@ fn ends_within_two_polls(service: &Service, agent: &Agent, key: &str) {
     service.verify(key).is_error(401, "INVALID_API_KEY", json!({ "agentId": null }));
 }
 
+// threat: A seller keeps the agent's key
 fn a_sold_agents_key_is_refused_within_two_polls_or_by_the_first_request_after_a_start(world: &World) {
     let (mut service, agent) = (Service::start(ending(world)), world.agent(4));
     let old = agent.generate(&service);
@@ -74,6 +75,7 @@ fn a_sold_agents_key_is_refused_within_two_polls_or_by_the_first_request_after_a
     service.revoke(&buyer.signed()).error(401, "SIGNATURE_INVALID");
 }
 
+// threat: A seller keeps the agent's key
 fn replicas_refuse_a_sold_agents_key_each_within_two_polls_and_take_the_buyers_at_once(world: &World) {
     let settings = ending(world);
     let services = [Service::start(settings.clone()), Service::start(settings)];

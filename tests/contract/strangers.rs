@@ -50,6 +50,7 @@ fn flood(world: &World, path: &str, status: u16, count: u64, body: &(dyn Fn(u64)
     assert!(entries() > after, "an agent that was verified is an entry");
 }
 
+// threat: Made-up keys fill memory
 fn unminted_agents_leave_no_entry_and_a_good_agent_passes(world: &World) {
     let now = unix_seconds();
     let signature = format!("0x{}1b", "11".repeat(64));

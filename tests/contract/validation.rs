@@ -41,6 +41,7 @@ fn each_endpoint_names_what_is_wrong_and_shows_no_secret(world: &World) {
     assert_eq!(service.post("/verify", &by_key).allowance(), (166, 165), "none of them cost anything");
 }
 
+// threat: Huge or costly heads and bodies
 fn deep_nesting_is_ignored_or_refused_and_never_a_failure(world: &World) {
     let (service, agent) = (world.service(), world.agent(3));
     let key = agent.generate(service);

@@ -161,6 +161,7 @@ fn the_result_of_a_signature_is_that_of_a_key(world: &World) {
     assert_eq!(answer.allowance(), (2_700, 2_698), "one budget for both");
 }
 
+// threat: A nonce passes twice, or a stranger burns it
 fn a_thousand_identical_signatures_at_once_are_admitted_once(world: &World) {
     let (service, agent) = (world.service(), world.agent(4));
     let body = agent.signed().to_string();
@@ -183,6 +184,7 @@ fn a_thousand_identical_signatures_at_once_are_admitted_once(world: &World) {
     assert_eq!(service.verify_signature(&agent.signed()).allowance(), (2_700, 2_698), "one was charged");
 }
 
+// threat: `declaredEndpoint` makes the service call somebody
 fn urls_of_owners_and_applications_are_never_fetched(world: &World) {
     let canary = TcpListener::bind((own_ip(), 0)).unwrap();
     let url = format!("http://{}/hook", canary.local_addr().unwrap());

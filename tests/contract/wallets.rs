@@ -82,6 +82,7 @@ fn in_mode(agent: &Agent, mode: u8) -> Value {
     agent.draft().body_with(&[[mode].as_slice(), &[0x77; 99]].concat())
 }
 
+// threat: A contract wallet lies, burns gas, or is replayed
 fn a_wallet_verifies_and_manages_keys_with_65_bytes_or_more_each_signature_once(world: &World) {
     let service = Service::start(asking(world).set("keys.requests_per_hour", 1_000));
     for bytes in [0, 1, 4096 - 65] {
@@ -113,6 +114,7 @@ fn a_wrapped_signature_counts_once_its_wallet_is_there(world: &World) {
     service.verify_signature(&signed(&world.agent(4))).error(401, "SIGNATURE_INVALID");
 }
 
+// threat: A contract wallet lies, burns gas, or is replayed
 fn while_wallets_burn_gas_others_are_served(world: &World) {
     let service = &Service::start(asking(world));
     let address = world.chain().deploy("LyingWallet");
@@ -154,6 +156,7 @@ fn while_wallets_burn_gas_others_are_served(world: &World) {
 }
 
 /// As nodes of zkSync, Abstract and others answer.
+// threat: Strangers' requests make the only node unhealthy
 fn where_nodes_run_no_creation_owners_are_heard_and_strangers_harm_nobody(world: &World) {
     let relay = Relay::new(world.chain().node);
     let urls = vec![format!("http://{}", relay.address)];
@@ -192,6 +195,7 @@ fn where_nodes_run_no_creation_owners_are_heard_and_strangers_harm_nobody(world:
     }
 }
 
+// threat: A contract wallet lies, burns gas, or is replayed
 fn wallets_that_accept_and_burn_gas_for_a_blocked_agent_use_up_their_clients_budget(world: &World) {
     const BUDGET: usize = 20;
     let service = &Service::start(asking(world).set("abuse.failures_per_minute", 20));
@@ -231,6 +235,7 @@ fn a_wallet_reads_the_profile_by_a_signature_that_does_nothing_else(world: &Worl
     world.service().post("/profile", &reading).error(400, "VALIDATION_ERROR");
 }
 
+// threat: A contract wallet lies, burns gas, or is replayed
 fn without_multicall_and_with_the_least_gas_it_is_the_same(world: &World) {
     let nowhere = address!("0x00000000000000000000000000000000DeaDBeef");
     let settings = asking(world).at("chain.multicall", nowhere).set("chain.gas_cap", 1_000_000);
@@ -253,6 +258,7 @@ fn without_multicall_and_with_the_least_gas_it_is_the_same(world: &World) {
     service.verify_signature(&padded(&unminted, 1)).error(404, "AGENT_NOT_FOUND");
 }
 
+// threat: A contract wallet lies, burns gas, or is replayed
 fn by_default_no_wallet_is_asked_and_longer_signatures_are_400(world: &World) {
     let service = world.service();
     let liar = Account { address: world.chain().deploy("LyingWallet"), key: BOB.key };

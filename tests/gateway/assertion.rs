@@ -117,6 +117,7 @@ fn claims(text: &str, key_set: &Value) -> Option<Value> {
     Some(serde_json::from_slice(&decode(claims)).unwrap())
 }
 
+// threat: An upstream is reached past the gateway
 fn an_upstream_gets_one_assertion_that_verifies_by_every_way(stage: &Stage) {
     let keys = Keys::new();
     for way in ["relay", "library"] {
@@ -162,6 +163,7 @@ fn an_upstream_gets_one_assertion_that_verifies_by_every_way(stage: &Stage) {
     }
 }
 
+// threat: An assertion says what is no more true
 fn an_assertion_is_of_its_tenant_and_none_is_written_where_it_is_off_or_public(stage: &Stage) {
     let keys = Keys::new();
     let other = |id: &str, host: &str, upstream| Tenant::new(id, host, upstream).public();
@@ -188,6 +190,7 @@ fn an_assertion_is_of_its_tenant_and_none_is_written_where_it_is_off_or_public(s
     assert_eq!(stage.site().gateway.service.get(KEY_SET).success(200), json!({ "keys": [] }));
 }
 
+// threat: A key of assertions is exchanged, broken or written down
 fn keys_are_rotated_by_reloads_without_a_gap_and_stay_in_force_when_their_file_is_broken(stage: &Stage) {
     let keys = Keys::new();
     let site = keys.site(stage).agent(4).unlimited().start();
@@ -244,6 +247,7 @@ fn forged(text: &str, keys: &Keys, change: impl FnOnce(&mut Value)) -> String {
     format!("{message}.{signature}")
 }
 
+// threat: An upstream is reached past the gateway
 fn haproxy_verifies_an_assertion_and_refuses_others(stage: &Stage) {
     let keys = Keys::new();
     let (public, address) = (keys.folder.path().join("public.pem"), free_port(own_ip()));
@@ -284,6 +288,7 @@ fn haproxy_verifies_an_assertion_and_refuses_others(stage: &Stage) {
 }
 
 /// Envoy takes what has expired for a minute longer, unless it is told otherwise.
+// threat: An upstream is reached past the gateway
 fn envoy_verifies_an_assertion_and_refuses_others(stage: &Stage) {
     let Some(envoy) = installed("envoy/envoy") else { return skip("the newest Envoy") };
     let (keys, address, upstream) = (Keys::new(), free_port(own_ip()), Upstream::start());

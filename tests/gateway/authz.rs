@@ -68,6 +68,8 @@ fn is_untold(asked: &Asked, dialect: Dialect, bytes: &[u8]) {
 }
 
 /// How each part may be missing, repeated and malformed is in the tests of the readers of calls.
+// threat: The client writes what is judged
+// threat: Two hosts in one line
 fn a_part_that_is_missing_repeated_or_malformed_is_refused(stage: &Stage) {
     let asked = stage.asked();
     assert_eq!(send(asked, &forward(&FORWARD)).status, 200);
@@ -121,6 +123,7 @@ fn a_part_that_is_missing_repeated_or_malformed_is_refused(stage: &Stage) {
     assert_eq!(send(asked, &with_nul).status, 400);
 }
 
+// threat: An upgrade behind another gateway tunnels past the check
 fn an_upgrade_is_refused_in_every_dialect_unless_it_is_a_websocket_that_its_route_allows(stage: &Stage) {
     let asked = stage.asked();
     for (folder, is_allowed) in [("public", false), ("open-socket", true)] {
@@ -198,6 +201,7 @@ fn headers_that_tell_how_a_request_came_are_stripped_but_for_those_that_gateways
     }
 }
 
+// threat: The target that is judged is not the one that is forwarded
 fn a_target_that_our_gateway_refuses_is_refused(stage: &Stage) {
     let asked = stage.asked();
     let word = unique();
@@ -231,6 +235,7 @@ fn a_target_that_our_gateway_refuses_is_refused(stage: &Stage) {
 }
 
 /// A text in protobuf may hold line ends and NUL.
+// threat: The target that is judged is not the one that is forwarded
 fn nothing_is_smuggled_through_a_check(stage: &Stage) {
     let asked = stage.asked();
     let (_, key) = stage.asked_agent(4);
@@ -282,6 +287,8 @@ fn nothing_is_smuggled_through_a_check(stage: &Stage) {
     }
 }
 
+// threat: The client writes what is judged
+// threat: Something is exempt from the verdict
 fn headers_of_another_dialect_and_of_clients_are_not_taken(stage: &Stage) {
     let asked = stage.asked();
     // Each would turn a closed path into an open one, or the other way round.
@@ -325,6 +332,7 @@ fn headers_of_another_dialect_and_of_clients_are_not_taken(stage: &Stage) {
     }
 }
 
+// threat: Something is exempt from the verdict
 fn a_path_that_names_no_dialect_or_tenant_lets_nobody_pass(stage: &Stage) {
     let asked = stage.asked();
     let parts = [&[("Host", ACME)], &FORWARD[..], &NGINX[1..]].concat();
@@ -390,6 +398,7 @@ fn many_calls_come_on_one_connection(stage: &Stage) {
 }
 
 /// gRPC says errors with 200 too, which gateways of other dialects take for leave.
+// threat: A gateway takes a refusal for leave
 fn a_call_over_http_2_that_is_no_check_lets_nobody_pass(stage: &Stage) {
     let asked = stage.asked();
     let told = Told::get(ACME, &public_path());

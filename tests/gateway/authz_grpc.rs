@@ -29,6 +29,7 @@ fn denied(asked: &Asked, body: &[u8], status: u16) {
     assert_eq!(checked.decision().error().0, status, "{:?}", &body[..body.len().min(16)]);
 }
 
+// threat: A gateway takes a refusal for leave
 fn a_call_that_is_not_one_message_is_denied(stage: &Stage) {
     let asked = stage.asked();
     let check = Told::get(ACME, &public_path()).check();
@@ -64,6 +65,7 @@ fn a_call_that_is_not_one_message_is_denied(stage: &Stage) {
     assert_eq!(broken.ask(asked.authz).decision().error().0, 400);
 }
 
+// threat: A call breaks the listener
 fn a_message_of_64_kib_is_read_and_a_longer_one_denied(stage: &Stage) {
     const MESSAGE_BYTES_MAX: usize = 64 * 1024;
     let asked = stage.asked();
@@ -86,6 +88,7 @@ fn head() -> Request<()> {
     head.header("content-type", "application/grpc").body(()).unwrap()
 }
 
+// threat: A call breaks the listener
 fn a_message_that_does_not_come_is_denied_in_time(stage: &Stage) {
     let asked = stage.asked();
     let begun = Stopwatch::start();
@@ -108,6 +111,7 @@ fn a_message_that_does_not_come_is_denied_in_time(stage: &Stage) {
     assert!((9..30).contains(&secs), "{secs} s");
 }
 
+// threat: A call breaks the listener
 fn a_stream_that_is_reset_leaves_others_alone(stage: &Stage) {
     let asked = stage.asked();
     let check = Told::get(ACME, &public_path()).check();
@@ -127,6 +131,7 @@ fn a_stream_that_is_reset_leaves_others_alone(stage: &Stage) {
     check.ask(asked.authz).decision().passes();
 }
 
+// threat: A call breaks the listener
 fn many_checks_run_on_one_connection(stage: &Stage) {
     let asked = stage.asked();
     let open = Told::get(ACME, &public_path()).check().call();
@@ -162,6 +167,7 @@ fn forwarded(told: &Told, decision: &Decision) -> Vec<(String, String)> {
     headers
 }
 
+// threat: Forged identity passes beside ours
 fn no_spelling_of_our_headers_stays_on_a_request_that_passes(stage: &Stage) {
     let asked = stage.asked();
     let (agent, key) = stage.asked_agent(4);

@@ -57,6 +57,7 @@ fn ask_as(authz: SocketAddr, dialect: Dialect, told: &Told, own: &[(&str, &str)]
     decision(dialect, &told.tenant, call.ask(authz))
 }
 
+// threat: A stranger asks in a gateway's name
 fn a_gateway_without_one_of_the_secrets_is_refused(stage: &Stage) {
     const NAME: &str = "X-Authz-Secret";
     let (one, other) = ("first-of-two-secrets", "second-of-two-secrets");
@@ -91,6 +92,7 @@ fn a_gateway_without_one_of_the_secrets_is_refused(stage: &Stage) {
     assert!(log.contains("without the secret of [authz]"), "{log}");
 }
 
+// threat: One tenant's gateway asks for another tenant
 fn a_secret_of_a_tenant_opens_no_other_tenant(stage: &Stage) {
     const NAME: &str = "X-Authz-Secret";
     let (one, other, all) = ("of-the-first:tenant", "of-the-second-tenant", "of-each-of-the-tenants");
@@ -135,6 +137,8 @@ fn a_secret_of_a_tenant_opens_no_other_tenant(stage: &Stage) {
     }
 }
 
+// threat: A gateway takes a refusal for leave
+// threat: A stranger asks in a gateway's name
 fn with_an_authority_only_its_clients_ask_and_the_certificate_is_read_again(stage: &Stage) {
     let (ours, theirs) =
         (Authority::new("the service's authority"), Authority::new("the gateways' authority"));
@@ -223,6 +227,7 @@ fn comes_in_time(limit: Duration, ask: impl FnMut()) {
     assert!(time < 2 * limit, "{time:?}");
 }
 
+// threat: A gateway does not wait for the verdict
 fn a_frozen_chain_is_503_in_time_and_spends_nothing(stage: &Stage) {
     let relay = Relay::new(stage.world().chain().node);
     let site = Site::of(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
@@ -266,6 +271,7 @@ fn a_frozen_store_is_500_in_time_and_lets_nobody_pass(stage: &Stage) {
 }
 
 /// The address behind all others is the one that the gateway saw, if it is one that is believed.
+// threat: A client chooses its address
 fn each_client_of_a_gateway_has_its_own_budget_of_refused_credentials(stage: &Stage) {
     let asked = Asked::start(Site::of(stage).set("abuse.failures_per_minute", 5));
     for (at, dialect) in DIALECTS.into_iter().enumerate() {
@@ -312,6 +318,7 @@ fn each_client_of_a_gateway_has_its_own_budget_of_refused_credentials(stage: &St
     );
 }
 
+// threat: Forged identity passes beside ours
 fn an_assertion_is_the_same_in_every_dialect(stage: &Stage) {
     const NAME: &str = "x-agent-assertion";
     let (files, key) = (Files::new(), KeyPair::generate().unwrap().serialize_pem());

@@ -145,6 +145,7 @@ fn failures(site: &Site, upstream: &Upstream, requests: usize) -> usize {
     (0..requests).filter(ask).count()
 }
 
+// threat: A sick upstream keeps its share
 fn an_upstream_that_fails_is_ejected_after_as_many_failures_as_configured(stage: &Stage) {
     for eject_after in [1, 3] {
         let site = site(stage, 2).tenant(ejecting(eject_after, LONG)).start();
@@ -200,6 +201,7 @@ fn without_ejection_an_upstream_is_tried_again_and_again(stage: &Stage) {
     assert_eq!(failures(&site, &site.upstream, 40), 20);
 }
 
+// threat: A sick upstream keeps its share
 fn an_upstream_that_was_ejected_comes_back_after_its_time_and_not_before(stage: &Stage) {
     let site = site(stage, 2).tenant(ejecting(2, "2s")).start();
     site.upstream.greet(Some(drop));
@@ -214,6 +216,7 @@ fn an_upstream_that_was_ejected_comes_back_after_its_time_and_not_before(stage: 
     assert!(before_its_ejection.elapsed().as_secs() >= 2, "{:?}", before_its_ejection.elapsed());
 }
 
+// threat: A sick upstream keeps its share
 fn an_upstream_that_dies_costs_no_request(stage: &Stage) {
     let site = site(stage, 3).tenant(ejecting(1, "500ms"));
     let site = site.tenant(|tenant| tenant.set("connect_retries", 1)).start();
@@ -226,6 +229,7 @@ fn an_upstream_that_dies_costs_no_request(stage: &Stage) {
     }
 }
 
+// threat: A sick upstream keeps its share
 fn a_check_takes_a_sick_upstream_out_and_brings_it_back_and_no_request_fails(stage: &Stage) {
     let site = checked(stage, 3).start();
     let [one, sick, other] = site.upstreams();
@@ -267,6 +271,7 @@ fn a_check_without_a_path_finds_a_closed_port(stage: &Stage) {
     until_served(&site, &site.upstream);
 }
 
+// threat: A sick upstream keeps its share
 fn a_check_that_is_never_answered_takes_an_upstream_out(stage: &Stage) {
     // The time limit of checks is the healthy upstream's too, and no shorter here than elsewhere.
     let site = checked(stage, 2);
@@ -278,6 +283,7 @@ fn a_check_that_is_never_answered_takes_an_upstream_out(stage: &Stage) {
     until_served(&site, &site.upstream);
 }
 
+// threat: A tenant takes what is another's or shared
 fn every_one_of_many_upstreams_is_checked_while_more_hang_than_are_asked_at_once(stage: &Stage) {
     const COUNT: usize = 150;
     const HANGING: usize = 70;
@@ -303,6 +309,7 @@ fn every_one_of_many_upstreams_is_checked_while_more_hang_than_are_asked_at_once
     assert!(!log.contains("watched later"), "{log}");
 }
 
+// threat: A sick upstream keeps its share
 fn when_all_are_sick_they_are_still_tried(stage: &Stage) {
     let site = checked(stage, 2).start();
     let upstreams: [&Upstream; 2] = site.upstreams();
@@ -315,6 +322,7 @@ fn when_all_are_sick_they_are_still_tried(stage: &Stage) {
     assert_eq!(upstreams.map(served), before.map(|count| count + 5));
 }
 
+// threat: A sick upstream keeps its share
 fn when_all_are_ejected_they_are_still_tried(stage: &Stage) {
     let site = site(stage, 2).tenant(ejecting(1, LONG)).start();
     let [one, other] = site.upstreams();
@@ -339,6 +347,7 @@ fn reloads_pass_by(site: &Site, rules: &Tenant, upstream: &Upstream) {
     }
 }
 
+// threat: A sick upstream keeps its share
 fn a_reload_keeps_who_is_ejected(stage: &Stage) {
     let site = site(stage, 2).tenant(ejecting(2, LONG));
     let rules = site.rules();
@@ -352,6 +361,7 @@ fn a_reload_keeps_who_is_ejected(stage: &Stage) {
     }
 }
 
+// threat: A sick upstream keeps its share
 fn a_reload_keeps_who_is_sick(stage: &Stage) {
     // The first check is the only one.
     let site = checked(stage, 2).tenant(|tenant| tenant.set("health.interval", LONG));
@@ -389,6 +399,7 @@ fn every_one_of_many_names_is_looked_up_before_the_first_request(stage: &Stage) 
     }
 }
 
+// threat: A sick upstream keeps its share
 fn a_name_that_leads_nowhere_costs_no_request_while_another_upstream_serves(stage: &Stage) {
     let site = site(stage, 1);
     let good = site.upstream().address.to_string();
@@ -419,6 +430,7 @@ fn checks_come_with_the_upstreams_name_and_no_identity(stage: &Stage) {
     assert!(upstream.broken().is_empty(), "{:?}", upstream.broken());
 }
 
+// threat: A sick upstream keeps its share
 fn without_descriptors_no_upstream_is_ejected_or_unhealthy(stage: &Stage) {
     for path in [None, Some(CHECKED)] {
         let upstreams = [H2Upstream::start(H2Upstream::ok), H2Upstream::start(H2Upstream::ok)];
@@ -452,6 +464,7 @@ fn without_descriptors_no_upstream_is_ejected_or_unhealthy(stage: &Stage) {
     }
 }
 
+// threat: A sick upstream keeps its share
 fn weights_are_kept(stage: &Stage) {
     let site = site(stage, 2);
     let other = Upstream::start();
@@ -470,6 +483,7 @@ fn on_cue(cue: &Arc<Cue>) -> Script {
     })
 }
 
+// threat: A sick upstream keeps its share
 fn the_less_busy_upstream_is_chosen(stage: &Stage) {
     let site = site(stage, 2);
     let site = site.tenant(|tenant| tenant.set("balance", "least_request")).start();
@@ -499,6 +513,7 @@ fn the_less_busy_upstream_is_chosen(stage: &Stage) {
     assert!(held.into_iter().all(|mut wire| wire.answer().status == 200));
 }
 
+// threat: A buried upstream, a storm of retries
 fn an_upstream_that_comes_back_is_started_slowly(stage: &Stage) {
     let site = checked(stage, 2).tenant(|tenant| tenant.set("health.slow_start", LONG)).start();
     let [sick, _] = site.upstreams();
@@ -512,6 +527,7 @@ fn an_upstream_that_comes_back_is_started_slowly(stage: &Stage) {
     assert!((1..=15).contains(&(served(sick) - before)), "{}", served(sick) - before);
 }
 
+// threat: A buried upstream, a storm of retries
 fn an_upstream_gets_no_more_than_its_cap_and_a_bounded_queue_waits(stage: &Stage) {
     let site = site(stage, 1).tenant(ejecting(1, LONG)).tenant(|tenant| {
         tenant.set("upstream_limits.max_in_flight", 2).set("upstream_limits.max_pending", 1)

@@ -184,6 +184,7 @@ fn no_client_has_its_identity_removed_by_naming_it_in_connection(stage: &Stage) 
 }
 
 /// Servers that obey them would serve what nobody judged.
+// threat: The target that is judged is not the one that is forwarded
 fn no_header_overrides_the_path_that_was_judged_behind_another_gateway(stage: &Stage) {
     let behind = stage.behind();
     let names =
@@ -237,6 +238,7 @@ fn each_tells_who_its_client_is_and_believes_no_client(stage: &Stage) {
 }
 
 /// A server behind may take the first, where Tiergate judged the last.
+// threat: Two hosts in one line
 fn two_hosts_in_one_line_reach_no_upstream(stage: &Stage) {
     let behind = stage.behind();
     for other in &behind.others {

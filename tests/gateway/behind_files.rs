@@ -291,10 +291,12 @@ fn forwards_no_word_of_a_client(ground: &Ground, other: &Other) {
     }
 }
 
+// threat: An upgrade behind another gateway tunnels past the check
 fn only_a_websocket_is_upgraded_by_another_gateway_and_only_where_its_route_allows_it(stage: &Stage) {
     each(stage, upgrades_websockets_alone);
 }
 
+// threat: An upgrade behind another gateway tunnels past the check
 fn a_request_that_is_no_websocket_passes_from_any_page_where_its_route_upgrades(stage: &Stage) {
     each(stage, takes_only_sockets_for_sockets);
 }
@@ -303,6 +305,7 @@ fn signed_requests_and_bots_are_judged_behind_every_gateway(stage: &Stage) {
     each(stage, shows_signatures);
 }
 
+// threat: Many headers end the HAProxy that asks
 fn a_request_that_can_never_pass_is_told_so_and_ends_no_gateway(stage: &Stage) {
     each(stage, tells_what_can_never_pass);
 }
@@ -417,6 +420,7 @@ fn are_needed<'a>(ground: &Ground, mutations: impl Iterator<Item = (Asks, Change
     assert!(unneeded.is_empty(), "nothing misses {unneeded:#?}");
 }
 
+// threat: Many headers end the HAProxy that asks
 fn each_line_of_the_files_of_nginx_caddy_haproxy_and_traefik_is_needed(stage: &Stage) {
     // Traefik writes or removes these without a line of its file.
     let writes =

@@ -21,6 +21,7 @@ fn chunked(path: &str, body: &str) -> Vec<u8> {
     format!("POST {path} HTTP/1.1\r\nHost: {ACME}\r\nTransfer-Encoding: chunked\r\n\r\n{body}").into_bytes()
 }
 
+// threat: Request smuggling
 fn broken_chunks_and_trailers_end_the_connection_and_nothing_behind_them_is_forwarded(stage: &Stage) {
     let site = stage.site();
     let (mut wrong, mut sent) = (Vec::new(), Vec::new());
@@ -51,6 +52,7 @@ fn broken_chunks_and_trailers_end_the_connection_and_nothing_behind_them_is_forw
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+// threat: Request smuggling
 fn a_body_of_a_refused_request_is_not_the_next_request(stage: &Stage) {
     let site = stage.site();
     let inner_path = public_path();

@@ -193,6 +193,7 @@ fn is_strangers(asked: &(Answer, Option<String>)) {
     assert_eq!(["cache-control", "vary"].map(|name| answer.header(name)), [None; 2], "{answer:?}");
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 fn a_bot_has_the_limit_of_its_domain_from_everywhere(stage: &Stage) {
     let bots = Bots::new();
     let (one, other) = (bots.bot(), bots.bot());
@@ -231,6 +232,7 @@ fn a_bot_has_the_limit_of_its_domain_from_everywhere(stage: &Stage) {
     assert_eq!(line_of(&site.gateway, "path", &path)["domain"], other.domain());
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 fn a_wrong_proof_is_a_strangers_and_no_domain_is_told(stage: &Stage) {
     let bots = Bots::new();
     let (one, other) = (bots.bot(), bots.bot());
@@ -262,6 +264,7 @@ fn a_wrong_proof_is_a_strangers_and_no_domain_is_told(stage: &Stage) {
     assert_eq!(one.server.count(|seen| seen.path() != DIRECTORY), 0, "nothing else is asked for");
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 fn a_directory_that_is_not_as_it_has_to_be_proves_nothing_and_holds_nobody_up(stage: &Stage) {
     let bots = Bots::new();
     let good = bots.bot();
@@ -315,6 +318,8 @@ fn a_directory_that_is_not_as_it_has_to_be_proves_nothing_and_holds_nobody_up(st
     assert!(proofs("proven") >= 1.0 && proofs("unknown") >= 22.0);
 }
 
+// threat: What is signed for another service is sent on to us
+// threat: Somebody poses as a bot, or has its directory be an inner address
 fn a_bots_proof_counts_for_a_host_that_its_tenant_names_at_every_seat(stage: &Stage) {
     let bots = Bots::new();
     let bot = bots.bot();
@@ -352,6 +357,7 @@ fn a_bots_proof_counts_for_a_host_that_its_tenant_names_at_every_seat(stage: &St
     }
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 fn where_no_domain_is_listed_or_no_limit_set_there_are_no_bots(stage: &Stage) {
     let bots = Bots::new();
     let bot = bots.bot();

@@ -138,6 +138,7 @@ fn varnish(folder: &Path, address: SocketAddr, server: SocketAddr) -> Vec<String
     words.map(str::to_owned).to_vec()
 }
 
+// threat: Shared caches
 fn no_cache_in_front_gives_an_agents_answer_to_anybody_else(stage: &Stage) {
     let (site, h2) = site(stage);
     let other = stage.world().agent(4);

@@ -49,6 +49,7 @@ fn a_foreign_token_goes_through_untouched(stage: &Stage) {
     assert_eq!(seen.all("x-api-key"), [""; 0]);
 }
 
+// threat: A contract wallet lies, burns gas, or is replayed
 fn a_contract_wallets_signature_passes_once_where_wallets_are_asked_and_nowhere_else(stage: &Stage) {
     let (world, asking) = (stage.world(), Site::of(stage).set("signature.contracts", true).start());
     let wallet = Account { address: world.chain().deploy("KeyWallet"), key: DEPLOYER.key };

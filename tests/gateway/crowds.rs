@@ -42,6 +42,7 @@ const CONNECTIONS: usize = 5 * CAPACITY / FLOODERS;
 /// The threads that ask for the other tenants.
 const ASKING: usize = 4;
 
+// threat: One client or tenant takes all places
 fn of_a_hundred_tenants_one_flooded_at_five_times_its_capacity_the_other_99_lose_nothing(stage: &Stage) {
     let site = Site::of(stage).unlimited().agent(4).set("gateway.max_in_flight", PLACES as i64);
     let flooded = |upstream| Tenant::new("flooded", FLOODED, upstream).public().impatient();
@@ -102,6 +103,7 @@ fn of_a_hundred_tenants_one_flooded_at_five_times_its_capacity_the_other_99_lose
 /// How many refused credentials the address may show in a minute.
 const BUDGET: usize = 10;
 
+// threat: A neighbour's bad keys
 fn of_a_thousand_clients_behind_one_address_one_floods_bad_keys_and_nobody_with_a_good_key_is_refused(
     stage: &Stage,
 ) {

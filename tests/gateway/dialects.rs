@@ -54,6 +54,7 @@ fn is_trailers_only(site: &Site, request: &Message, code: &str) -> Message {
     answer
 }
 
+// threat: A dead or broken upstream
 fn grpc_clients_are_refused_with_a_status_and_no_body(stage: &Stage) {
     let (_, spent) = stage.agent(1);
     let (_, unstaked) = stage.agent(0);
@@ -81,12 +82,14 @@ fn grpc_clients_are_refused_with_a_status_and_no_body(stage: &Stage) {
     assert_eq!(h2c::ask(site.gateway.address, &web).unwrap().status, 401);
 }
 
+// threat: A dead or broken upstream
 fn grpc_clients_are_told_of_upstreams_that_fail_in_one_frame(stage: &Stage) {
     let gone = format!("h2c://{}", free_port(own_ip()));
     let site = Site::of(stage).tenant(|tenant| tenant.set("upstreams", vec![gone])).start();
     is_trailers_only(&site, &call(ACME, &public_path()), "14");
 }
 
+// threat: A dead or broken upstream
 fn head_is_refused_without_a_body_by_every_way(stage: &Stage) {
     let h2 = H2Upstream::start(H2Upstream::ok);
     let gone = free_port(own_ip()).to_string();
@@ -186,6 +189,7 @@ impl Pages {
     }
 }
 
+// threat: Pages of other origins
 fn a_preflight_is_answered_without_credential_charge_or_upstream(stage: &Stage) {
     let pages = Pages::start(stage, PAGE);
     let path = agents_path();
@@ -213,6 +217,7 @@ fn a_preflight_is_answered_without_credential_charge_or_upstream(stage: &Stage) 
     assert!(pages.h2.seen().iter().all(|seen| seen.uri.path() != path));
 }
 
+// threat: Pages of other origins
 fn a_page_of_an_allowed_origin_reads_answers_and_refusals_and_no_other_does(stage: &Stage) {
     let pages = Pages::start(stage, PAGE);
     for (path, status) in [(public_path(), 200), (agents_path(), 401), ("/denied/x".to_owned(), 403)] {

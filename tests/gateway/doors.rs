@@ -169,6 +169,11 @@ fn signatures_of_every_form(agent: &Agent) -> Vec<Row> {
     rows
 }
 
+// threat: Several credentials
+// threat: A second form of a nonce or signature
+// threat: A limit locks out
+// threat: API and gateway judge differently
+// threat: Another gateway's verdict is not ours
 fn a_refused_credential_is_refused_alike_reaches_no_upstream_and_spends_nothing(stage: &Stage) {
     let asked = stage.asked();
     let (agent, good) = stage.asked_agent(3);
@@ -231,6 +236,10 @@ impl Window {
     }
 }
 
+// threat: Shared caches
+// threat: API and gateway judge differently
+// threat: Forged identity passes beside ours
+// threat: A gateway asks twice, or remembers the answer
 fn an_agent_of_each_tier_passes_with_the_same_identity_and_limit(stage: &Stage) {
     let doors = acme(stage.asked());
     for tier in 2..=4 {
@@ -252,6 +261,7 @@ fn an_agent_of_each_tier_passes_with_the_same_identity_and_limit(stage: &Stage) 
     }
 }
 
+// threat: A second form of a nonce or signature
 fn each_form_of_a_good_credential_passes(stage: &Stage) {
     let doors = acme(stage.asked());
     let (agent, key) = stage.asked_agent(4);
@@ -281,6 +291,9 @@ fn each_form_of_a_good_credential_passes(stage: &Stage) {
     }
 }
 
+// threat: A revoked key opens again
+// threat: API and gateway judge differently
+// threat: Another gateway's verdict is not ours
 fn keys_and_agents_of_every_state_mean_the_same(stage: &Stage) {
     let asked = stage.asked();
     let (doors, admits) = (acme(asked), acme(asked));
@@ -309,6 +322,8 @@ fn keys_and_agents_of_every_state_mean_the_same(stage: &Stage) {
     doors.let_nothing_through();
 }
 
+// threat: A nonce passes twice, or a stranger burns it
+// threat: A gateway asks twice, or remembers the answer
 fn a_signature_passes_once_whoever_asks(stage: &Stage) {
     let asked = stage.asked();
     let (doors, beta) = (acme(asked), Doors::of(asked, "beta", "beta.test"));
@@ -331,6 +346,10 @@ fn a_signature_passes_once_whoever_asks(stage: &Stage) {
     }
 }
 
+// threat: A fresh budget, or another tenant's
+// threat: API and gateway judge differently
+// threat: Another gateway's verdict is not ours
+// threat: A gateway asks twice, or remembers the answer
 fn an_agent_has_one_limit_whoever_asks(stage: &Stage) {
     let asked = stage.asked();
     let doors = acme(asked);
@@ -384,6 +403,8 @@ fn at_once_exactly_the_limit_passes(stage: &Stage) {
     }
 }
 
+// threat: Another gateway's verdict is not ours
+// threat: A client chooses its address
 fn a_client_of_a_public_route_has_one_limit_whoever_asks(stage: &Stage) {
     let asked = stage.asked();
     let doors = Doors::of(asked, "limited", "limited.test");
@@ -404,6 +425,7 @@ fn a_client_of_a_public_route_has_one_limit_whoever_asks(stage: &Stage) {
     }
 }
 
+// threat: Another gateway's verdict is not ours
 fn routes_mean_the_same(stage: &Stage) {
     let asked = stage.asked();
     let (doors, golden) = (acme(asked), Doors::of(asked, "golden", "golden.test"));
@@ -471,6 +493,7 @@ fn the_source_of_a_tier_and_a_stake_that_is_not_read_mean_the_same(stage: &Stage
     }
 }
 
+// threat: Another gateway's verdict is not ours
 fn an_origin_means_the_same(stage: &Stage) {
     let asked = stage.asked();
     let agent = stage.world().agent(4);
@@ -513,6 +536,7 @@ fn an_origin_means_the_same(stage: &Stage) {
     assert_eq!(seen.header("origin"), Some("https://evil.test"), "the upstream needs it for its own checks");
 }
 
+// threat: A gateway takes a refusal for leave
 fn pages_of_other_origins_read_the_same(stage: &Stage) {
     let asked = stage.asked();
     let doors = Doors::of(asked, "pages", "pages.test");
@@ -551,6 +575,7 @@ fn pages_of_other_origins_read_the_same(stage: &Stage) {
 }
 
 /// The documents are answers with 200, which another gateway takes for leave. It shows its own.
+// threat: A gateway takes a refusal for leave
 fn documents_are_shown_by_our_gateway_alone(stage: &Stage) {
     let asked = stage.asked();
     let shown = Told::get(ACME, "/.well-known/tiergate");
@@ -576,6 +601,8 @@ fn an_announced_length_means_the_same_where_it_is_told(stage: &Stage) {
     doors.refuse_request(&asking, &told("1001"), (413, "PAYLOAD_TOO_LARGE"), &Value::Null);
 }
 
+// threat: A failure admits somebody, or looks like an answer
+// threat: Another gateway's verdict is not ours
 fn a_dead_chain_means_the_same(stage: &Stage) {
     let mut relay = Relay::new(stage.world().chain().node);
     let node = format!("http://{}", relay.address);
@@ -601,6 +628,7 @@ fn a_dead_chain_means_the_same(stage: &Stage) {
 }
 
 /// Only time is lost: what an owner is told to do helps, and keys go on.
+// threat: Another gateway's verdict is not ours
 fn nonces_that_may_be_lost_mean_the_same(stage: &Stage) {
     let site = Site::of(stage).set("signature.max_ahead", "30m").set("signature.nonce_retention", "35m");
     let mut asked = Asked::start(site.agent(4));

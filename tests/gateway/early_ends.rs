@@ -61,6 +61,8 @@ fn parts(site: &Site, path: &str) -> (u16, Vec<u8>, bool) {
     })
 }
 
+// threat: Our bytes in another's stream
+// threat: A dead or broken upstream
 fn an_answer_that_breaks_off_shows_what_came_of_it(stage: &Stage) {
     for (way, site) in sites(stage) {
         for framed in [
@@ -113,6 +115,7 @@ fn an_answer_without_a_length_that_is_reset_is_not_whole(stage: &Stage) {
     }
 }
 
+// threat: A dead or broken upstream
 fn an_answer_that_breaks_off_in_its_head_is_502(stage: &Stage) {
     for (way, site) in sites(stage) {
         for part in [
@@ -139,6 +142,7 @@ fn get(path: &str) -> Message {
     Message::request(Method::GET, ACME, path)
 }
 
+// threat: Huge or costly heads and bodies
 fn an_answer_that_may_be_read_in_two_ways_is_502(stage: &Stage) {
     let options = ["a"; 10].join(",");
     let mut wrong = Vec::new();

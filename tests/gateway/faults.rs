@@ -117,6 +117,7 @@ fn is_used_again(site: &Site) {
     assert_eq!(until_answered(|| by_signature(site)).status, 200);
 }
 
+// threat: A failure admits somebody, or looks like an answer
 fn a_dead_chain_is_503_for_agents_and_nothing_to_the_public(stage: &Stage) {
     let mut relay = Relay::new(stage.world().chain().node);
     let site = behind(stage, &relay).agent(4).start();
@@ -139,6 +140,7 @@ fn a_dead_chain_is_503_for_agents_and_nothing_to_the_public(stage: &Stage) {
     is_used_again(&site);
 }
 
+// threat: A failure admits somebody, or looks like an answer
 fn a_chain_that_answers_anything_but_the_truth_lets_nobody_through(stage: &Stage) {
     let relay = Relay::new(stage.world().chain().node);
     let site = behind(stage, &relay).agent(4).start();
@@ -164,6 +166,7 @@ fn a_chain_that_answers_anything_but_the_truth_lets_nobody_through(stage: &Stage
     }
 }
 
+// threat: A nonce passes twice, or a stranger burns it
 fn a_503_spends_neither_nonce_nor_budget(stage: &Stage) {
     let mut relay = Relay::new(stage.world().chain().node);
     let site = behind(stage, &relay).agent(1).start();
@@ -182,6 +185,7 @@ fn a_503_spends_neither_nonce_nor_budget(stage: &Stage) {
     by_key(&site).is_limited(json!(site.agent().text()), json!(1), 1);
 }
 
+// threat: One client or tenant takes all places
 fn requests_that_wait_for_a_chain_are_bounded_and_one_network_leaves_others_their_room(stage: &Stage) {
     let relay = Relay::new(stage.world().chain().node);
     let site = behind(stage, &relay).set("gateway.max_in_flight", 8).agent(4).start();
@@ -208,6 +212,7 @@ fn requests_that_wait_for_a_chain_are_bounded_and_one_network_leaves_others_thei
     assert_eq!(until_answered(|| by_signature(&site)).status, 200);
 }
 
+// threat: A failure admits somebody, or looks like an answer
 fn a_chain_that_hangs_delays_nobody_who_does_not_need_it(stage: &Stage) {
     let relay = Relay::new(stage.world().chain().node);
     let site = behind(stage, &relay).agent(4).start();
@@ -251,6 +256,7 @@ fn limit_files(site: &Site, bytes: &str) {
     site.gateway.limit("fsize", bytes);
 }
 
+// threat: A failure admits somebody, or looks like an answer
 fn a_full_disk_is_500_for_signatures_and_heals_by_itself(stage: &Stage) {
     let site = with_disk(stage);
     assert_eq!(by_signature(&site).status, 200);
@@ -283,6 +289,7 @@ fn a_full_disk_is_500_for_signatures_and_heals_by_itself(stage: &Stage) {
     site.gateway.service.await_ready();
 }
 
+// threat: A nonce passes twice, or a stranger burns it
 fn a_500_spends_neither_nonce_nor_budget(stage: &Stage) {
     let site = with_disk(stage);
     let request = site.by_signature();
@@ -303,6 +310,7 @@ fn a_500_spends_neither_nonce_nor_budget(stage: &Stage) {
 
 /// The file doubles when it grows: once more it can, and then there is no room. Clients ask at the same time, so that many requests
 /// wait for one write of the disk.
+// threat: A nonce passes twice, or a stranger burns it
 fn what_passed_on_a_disk_that_is_nearly_full_is_remembered_and_the_rest_is_not(stage: &Stage) {
     const CLIENTS: usize = 16;
     const FAILED: usize = 100;
@@ -341,6 +349,7 @@ fn what_passed_on_a_disk_that_is_nearly_full_is_remembered_and_the_rest_is_not(s
     beside(CLIENTS, ask_again, |_| ());
 }
 
+// threat: A revoked key opens again
 fn a_rotated_or_revoked_key_is_refused_on_the_very_next_request(stage: &Stage) {
     let site = Site::crowded(stage);
     let (service, agent) = (&site.gateway.service, stage.world().agent(4));
@@ -384,6 +393,7 @@ fn a_rotated_or_revoked_key_is_refused_on_the_very_next_request(stage: &Stage) {
     assert_eq!(u32::try_from(ours).unwrap(), KEY_CHANGES, "one for each key");
 }
 
+// threat: A limit locks out
 fn a_denied_endpoint_mismatch_spends_nothing(stage: &Stage) {
     let site = stage.site();
     let agent = stage.world().agent(1);
@@ -405,6 +415,7 @@ fn a_denied_endpoint_mismatch_spends_nothing(stage: &Stage) {
     site.upstream.only(&path);
 }
 
+// threat: An agent's data are unreadable or heavy
 fn an_agent_that_strangers_take_into_1300_organizations_passes_and_only_its_profile_is_503(stage: &Stage) {
     let chain = stage.world().chain();
     let registry = chain.deploy("OrganizationRegistry");

@@ -68,6 +68,7 @@ fn are_calmed(endings: &[Ending], pieces: u32) {
     assert!(!codes.is_empty() && codes.iter().all(|code| *code == CALM), "{endings:?}");
 }
 
+// threat: HTTP/2 abuse
 fn rapid_resets_end_the_connection(stage: &Stage) {
     let site = Site::crowded(stage);
     let path = public_path();
@@ -87,6 +88,7 @@ fn rapid_resets_end_the_connection(stage: &Stage) {
 }
 
 /// "MadeYouReset": the client breaks the rules of each stream, so that the server is the one who resets it.
+// threat: HTTP/2 abuse
 fn resets_that_the_client_provokes_end_the_connection(stage: &Stage) {
     let site = Site::crowded(stage);
     let headers = post(&public_path());
@@ -101,6 +103,7 @@ fn resets_that_the_client_provokes_end_the_connection(stage: &Stage) {
     are_calmed(&endings, 2_000);
 }
 
+// threat: HTTP/2 abuse
 fn headers_without_end_end_the_connection(stage: &Stage) {
     let site = Site::crowded(stage);
     let path = public_path();
@@ -116,6 +119,7 @@ fn headers_without_end_end_the_connection(stage: &Stage) {
     assert_eq!(site.upstream.count_at(&path), 0);
 }
 
+// threat: HTTP/2 abuse
 fn empty_pieces_of_headers_end_the_connection(stage: &Stage) {
     let site = Site::crowded(stage);
     let path = public_path();
@@ -131,6 +135,7 @@ fn empty_pieces_of_headers_end_the_connection(stage: &Stage) {
 }
 
 /// A name and a value that are sent once and meant a thousand times (RFC 7541, section 6.1).
+// threat: HTTP/2 abuse
 fn a_few_bytes_that_become_megabytes_of_headers_reach_no_upstream(stage: &Stage) {
     let site = Site::crowded(stage);
     let path = public_path();
@@ -149,6 +154,7 @@ fn a_few_bytes_that_become_megabytes_of_headers_reach_no_upstream(stage: &Stage)
     assert_eq!(site.upstream.count_at(&path), 0);
 }
 
+// threat: HTTP/2 abuse
 fn empty_frames_hurt_nobody(stage: &Stage) {
     let site = Site::crowded(stage);
     let folder = public_path();
@@ -169,6 +175,7 @@ fn empty_frames_hurt_nobody(stage: &Stage) {
     assert!(seen.iter().all(|seen| !seen.whole && seen.body_bytes == 0), "{seen:?}");
 }
 
+// threat: HTTP/2 abuse
 fn pings_settings_and_priorities_hurt_nobody(stage: &Stage) {
     let site = Site::crowded(stage);
     let kinds = [

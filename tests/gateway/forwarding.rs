@@ -49,6 +49,7 @@ const FORGED: &[(&str, &str)] = &[
     ("Forwarded", "for=\"[2001:db8::1]\""),
 ];
 
+// threat: Forged identity or forwarding headers
 fn a_strangers_forwarding_headers_are_replaced(stage: &Stage) {
     let site = stage.site();
     let path = public_path();
@@ -70,6 +71,7 @@ fn a_strangers_forwarding_headers_are_replaced(stage: &Stage) {
     }
 }
 
+// threat: Forged identity or forwarding headers
 fn a_trusted_proxys_forwarding_headers_are_continued(stage: &Stage) {
     let site = stage.site();
     let path = public_path();
@@ -90,6 +92,7 @@ fn a_trusted_proxys_forwarding_headers_are_continued(stage: &Stage) {
     assert!(elements.len() == 2 && own.contains(&("for".to_owned(), "127.0.0.2".to_owned())), "{elements:?}");
 }
 
+// threat: Forged identity or forwarding headers
 fn a_balancer_that_does_not_set_x_forwarded_for_is_the_client(stage: &Stage) {
     let site = Site::of(stage).set("listen.trusted_proxies", vec!["127.0.0.0/8"]);
     let site =

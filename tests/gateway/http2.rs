@@ -112,6 +112,7 @@ fn a_request_of_http_2_reaches_an_upstream_of_http_1(stage: &Stage) {
     );
 }
 
+// threat: An upstream's own limit headers
 fn grpc_goes_through_with_its_trailers(stage: &Stage) {
     let (site, upstream) = grpc_site(stage);
     let path = "/echo.Echo/Say";
@@ -142,6 +143,7 @@ fn grpc_errors_without_a_body_go_through(stage: &Stage) {
     assert_eq!((answer.status, answer.header("grpc-status"), answer.text().as_str()), (200, Some("5"), ""));
 }
 
+// threat: Answers of others, requests that run twice
 fn many_streams_of_one_connection_get_their_own_answers(stage: &Stage) {
     let site = stage.site();
     let address = site.gateway.address;
@@ -195,6 +197,7 @@ fn pseudo(path: &str) -> [(&str, &str); 4] {
     [(":method", "POST"), (":scheme", "http"), (":authority", ACME), (":path", path)]
 }
 
+// threat: Gate and upstream see different paths or hosts
 fn an_authority_and_a_host_that_differ_are_not_routed_apart(stage: &Stage) {
     let site = stage.site();
     let path = public_path();
@@ -217,6 +220,7 @@ fn an_authority_and_a_host_that_differ_are_not_routed_apart(stage: &Stage) {
     assert_eq!(site.upstream.only(&path).all("host"), [ACME]);
 }
 
+// threat: An upgrade gets around the check
 fn connect_and_trace_are_405_over_http_2(stage: &Stage) {
     let (_, key) = stage.agent(4);
     let site = stage.site();
@@ -245,6 +249,9 @@ fn connect_and_trace_are_405_over_http_2(stage: &Stage) {
 }
 
 /// All on one connection, on which another request is under way.
+// threat: Two ends of one request over HTTP/2
+// threat: One client of a shared connection ends it for all
+// threat: HTTP/2 abuse
 fn headers_that_http_2_forbids_reach_no_upstream_and_end_their_stream_alone(stage: &Stage) {
     let site = stage.site();
     let malformed = End::Reset(PROTOCOL_ERROR);
@@ -330,6 +337,7 @@ fn targets_that_no_url_has_are_400_over_http_1_and_http_2(stage: &Stage) {
     site.is_unseen(&path);
 }
 
+// threat: One client of a shared connection ends it for all
 fn a_clients_bytes_end_no_other_clients_requests_behind_a_proxy_that_speaks_http_2(stage: &Stage) {
     let site = stage.site();
     let Some(caddy) = Other::caddy_before(site.gateway.address) else { return };
@@ -359,6 +367,8 @@ fn a_clients_bytes_end_no_other_clients_requests_behind_a_proxy_that_speaks_http
     site.is_unseen(&odd);
 }
 
+// threat: Two ends of one request over HTTP/2
+// threat: HTTP/2 abuse
 fn a_body_of_another_length_than_announced_is_never_whole(stage: &Stage) {
     let site = stage.site();
     let send = |path: &str, announced: &str, sent: &str| {
@@ -394,6 +404,7 @@ fn a_body_of_another_length_than_announced_is_never_whole(stage: &Stage) {
     site.are_unseen(&[]);
 }
 
+// threat: Gate and upstream see different paths or hosts
 fn ambiguous_paths_of_http_2_are_not_public(stage: &Stage) {
     let site = stage.site();
     let (mut wrong, mut words) = (Vec::new(), Vec::new());
@@ -424,6 +435,7 @@ fn ambiguous_paths_of_http_2_are_not_public(stage: &Stage) {
 }
 
 /// RFC 9113, section 6.5.2: names and values, and 32 bytes for each field.
+// threat: HTTP/2 abuse
 fn headers_below_32_kib_pass_and_those_of_32_kib_are_431(stage: &Stage) {
     let site = stage.site();
     let (path, next) = (public_path(), public_path());
@@ -449,12 +461,14 @@ fn headers_below_32_kib_pass_and_those_of_32_kib_are_431(stage: &Stage) {
 }
 
 /// A proxy shares its connection among its clients: none of them ends it for the others.
+// threat: One client of a shared connection ends it for all
 fn no_number_of_provoked_resets_ends_the_connection_of_a_trusted_proxy(stage: &Stage) {
     let site = Site::of(stage).set("listen.trusted_proxies", vec!["127.0.0.0/8"]).start();
     let overflown = |stream: u32| frame(WINDOW_UPDATE, 0, stream, &0x7fff_ffff_u32.to_be_bytes());
     assert_eq!(ends_behind(&site, STREAMS_MAX - 1, 0, overflown), End::Answered);
 }
 
+// threat: Our bytes in another's stream
 fn a_grpc_stream_that_its_upstream_cuts_ends_unavailable(stage: &Stage) {
     let begun =
         frame(HEADERS, END_HEADERS, 1, &block(&[(":status", "200"), ("content-type", "application/grpc")]));
@@ -493,6 +507,7 @@ fn opened(at: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream(at), &block(&pseudo(path)))
 }
 
+// threat: HTTP/2 abuse
 fn one_hundred_and_twenty_eight_streams_are_served_and_one_more_is_refused(stage: &Stage) {
     let site = stage.site();
     let path = public_path();
@@ -530,6 +545,7 @@ fn ends_behind(site: &Site, count: u32, flags: u8, then: impl Fn(u32) -> Vec<u8>
     frames.end_of(stream(count))
 }
 
+// threat: HTTP/2 abuse
 fn sixty_four_pending_resets_are_borne_and_one_more_ends_the_connection(stage: &Stage) {
     let cancelled = |stream: u32| frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes());
     assert_eq!(ends_behind(stage.site(), RESETS_MAX, END_STREAM, cancelled), End::Answered);
@@ -537,6 +553,7 @@ fn sixty_four_pending_resets_are_borne_and_one_more_ends_the_connection(stage: &
 }
 
 /// The client breaks a rule on each stream, so that the gateway is the one who resets it.
+// threat: HTTP/2 abuse
 fn sixty_four_provoked_resets_are_borne_and_one_more_ends_the_connection(stage: &Stage) {
     let overflown = |stream: u32| frame(WINDOW_UPDATE, 0, stream, &0x7fff_ffff_u32.to_be_bytes());
     assert_eq!(ends_behind(stage.site(), RESETS_MAX, 0, overflown), End::Answered);

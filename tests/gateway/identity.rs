@@ -91,6 +91,7 @@ const OF_PROXIES: &[&str] = &[
 ];
 
 /// In heads and in trailers, for agents and for everybody.
+// threat: Forged identity or forwarding headers
 fn nothing_that_a_client_forges_reaches_an_upstream_by_any_way(stage: &Stage) {
     const WORD: &str = "/admin-forged";
     let upstream = H2Upstream::start(H2Upstream::ok);
@@ -133,6 +134,7 @@ fn nothing_that_a_client_forges_reaches_an_upstream_by_any_way(stage: &Stage) {
 }
 
 /// A client may have hop-by-hop headers removed; ours are not among what it may name.
+// threat: Forged identity or forwarding headers
 fn forged_identity_named_in_connection_is_ours_still(stage: &Stage) {
     let (agent, key) = stage.agent(3);
     let site = stage.site();
@@ -168,6 +170,7 @@ fn the_source_of_a_tier_is_told_and_a_stake_only_where_a_vault_is_read_not_even_
     }
 }
 
+// threat: Forged identity or forwarding headers
 fn proxies_that_are_trusted_alone_say_how_a_request_came(stage: &Stage) {
     let (set, passed_on): (Vec<&str>, Vec<&str>) =
         OF_PROXIES.iter().partition(|name| !name.contains('_') && **name != "True-Client-IP");

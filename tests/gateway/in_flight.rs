@@ -84,6 +84,7 @@ fn overloads(site: &Site, limit: &str) -> f64 {
     samples.get(&format!("tiergate_overload_total{{limit=\"{limit}\",tenant=\"t\"}}"))
 }
 
+// threat: One client or tenant takes all places
 fn an_agent_at_its_cap_is_429_and_is_charged_nothing(stage: &Stage) {
     let site = limited(stage, &[("max_in_flight_per_agent", 2)]).start();
     let (path, cue) = (agents_path(), Cue::new());
@@ -108,6 +109,7 @@ fn an_agent_at_its_cap_is_429_and_is_charged_nothing(stage: &Stage) {
     assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, Some("2697")), "{answer:?}");
 }
 
+// threat: One client or tenant takes all places
 fn a_tenant_at_its_cap_has_requests_wait_and_then_503_with_retry_after(stage: &Stage) {
     let limits = [("max_in_flight", 2), ("max_queued", 1)];
     let site = limited(stage, &limits).tenant(|tenant| tenant.set("limits.queue_timeout", "10s")).start();
@@ -135,6 +137,7 @@ fn a_tenant_at_its_cap_has_requests_wait_and_then_503_with_retry_after(stage: &S
     assert_eq!(site.gateway.service.get("/readyz").status, 200);
 }
 
+// threat: One client or tenant takes all places
 fn streams_have_a_cap_of_their_own(stage: &Stage) {
     let limits = [("max_streams_per_agent", 2), ("max_in_flight_per_agent", 1)];
     let site = limited(stage, &limits).tenant(|tenant| tenant.route("/socket/*", "upgrades = true")).start();
@@ -166,6 +169,7 @@ fn streams_have_a_cap_of_their_own(stage: &Stage) {
     });
 }
 
+// threat: One client or tenant takes all places
 fn streams_of_http_2_count_one_by_one(stage: &Stage) {
     let site = limited(stage, &[("max_in_flight_per_agent", 3)]).start();
     let (path, cue) = (agents_path(), Cue::new());
@@ -194,6 +198,7 @@ fn streams_of_http_2_count_one_by_one(stage: &Stage) {
     });
 }
 
+// threat: One client or tenant takes all places
 fn strangers_leave_agents_their_room_and_one_network_leaves_others_theirs(stage: &Stage) {
     let site = limited(stage, &[("max_in_flight", 8), ("max_in_flight_public", 4)]).start();
     let path = public_path();
@@ -226,6 +231,7 @@ fn is_free_again(site: &Site, ending: &str) {
     until(&format!("there is room after {ending}"), SOON, || (site.status() == 200).then_some(()));
 }
 
+// threat: One client or tenant takes all places
 fn a_place_comes_back_however_a_request_ends(stage: &Stage) {
     let site = narrow(stage);
     let path = public_path();
@@ -296,6 +302,7 @@ fn a_place_comes_back_however_a_request_ends(stage: &Stage) {
     is_free_again(&site, "a tunnel");
 }
 
+// threat: One client or tenant takes all places
 fn a_reload_keeps_the_places_and_changes_their_number(stage: &Stage) {
     let site = limited(stage, &[("max_in_flight_public", 1)]).in_files();
     let rules = Tenant::new("t", ACME, site.upstream().address).public();

@@ -42,6 +42,7 @@ fn strange(answer: &Answer) -> Vec<&(String, String)> {
     answer.headers.iter().filter(|(_, value)| value.contains("999")).collect()
 }
 
+// threat: An upstream's own limit headers
 fn an_upstreams_own_rate_headers_do_not_survive(stage: &Stage) {
     let (_, key) = stage.agent(3);
     let site = stage.site();
@@ -70,6 +71,8 @@ fn the_headers_are_on_errors_of_the_upstream_too(stage: &Stage) {
 }
 
 /// Clients behind a trusted proxy are told apart; whoever only says that there is one is not believed.
+// threat: Forged identity or forwarding headers
+// threat: Bad signatures cause work
 fn refused_credentials_are_limited_per_client_whatever_it_says_of_itself(stage: &Stage) {
     let site = Site::of(stage).set("abuse.failures_per_minute", 5);
     let site = site.set("listen.trusted_proxies", vec![TRUSTED]).start();

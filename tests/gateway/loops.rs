@@ -63,6 +63,7 @@ fn an_upstream_sees_which_gateways_a_request_has_passed(stage: &Stage) {
     assert_eq!(upstream.only(&path).header("via"), Some("1.1 edge"));
 }
 
+// threat: A gateway forwards to itself
 fn a_request_that_has_passed_before_is_508_by_every_way_and_costs_nothing(stage: &Stage) {
     for way in ["relay", "library"] {
         let site = Site::of(stage).set("gateway.via", "edge").way(way).agent(1);
@@ -120,6 +121,7 @@ fn circle(stage: &Stage, names: [Option<&str>; 2]) -> (Site, Gateway) {
     (site, twin)
 }
 
+// threat: A gateway forwards to itself
 fn gateways_that_lead_to_each_other_forward_a_request_once_each_and_replicas_once(stage: &Stage) {
     for (names, counted) in
         [([None, None], [[1.0, 1.0], [1.0, 0.0]]), ([Some("edge"), Some("edge")], [[1.0, 0.0], [0.0, 1.0]])]
@@ -133,6 +135,7 @@ fn gateways_that_lead_to_each_other_forward_a_request_once_each_and_replicas_onc
     }
 }
 
+// threat: A gateway forwards to itself
 fn deployments_in_a_chain_are_no_loop(stage: &Stage) {
     let (site, inner) = circle(stage, [Some("edge"), Some("inner")]);
     inner.put("t.toml", &Tenant::new("t", ACME, site.upstream.address).public().text());

@@ -285,6 +285,7 @@ fn labels(samples: &Samples) -> BTreeSet<(String, String)> {
     samples.series().flat_map(labels).collect()
 }
 
+// threat: Credentials upstream, in logs, metrics or traces
 fn strangers_choose_no_label(stage: &Stage) {
     let site = Site::of(stage).agent(4).unlimited().start();
     let ask = |request: Request| {

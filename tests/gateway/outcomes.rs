@@ -70,6 +70,7 @@ fn clients_that_leave_do_not_take_an_upstream_out(stage: &Stage) {
     assert_eq!([served(one), served(other)], [10, 10], "both are in");
 }
 
+// threat: A tenant takes what is another's or shared
 fn a_flood_of_failures_is_a_few_lines_counted_in_full_and_hides_no_other_tenant(stage: &Stage) {
     let other = |upstream| Tenant::new("other", "other.test", upstream).public();
     let site = site(stage, 1).also(other).each(|tenant| tenant.set("health.eject_after", 0)).start();

@@ -47,6 +47,7 @@ const SPELLINGS: &[(&str, &str, u16, u16)] = &[
 const LIKE_AGENTS: &[&str] =
     &["/public;x/{}", "/public//{}", "/public/{}%2f", "/%70ublic/{}", "/public/{}%2e"];
 
+// threat: Gate and upstream see different paths or hosts
 fn no_spelling_of_a_path_passes_where_a_plain_one_would_not(stage: &Stage) {
     let ((_, key), site) = (stage.agent(2), stage.site());
     let (mut wrong, mut words) = (Vec::new(), Vec::new());
@@ -69,6 +70,7 @@ fn no_spelling_of_a_path_passes_where_a_plain_one_would_not(stage: &Stage) {
 }
 
 /// A tenant's API may use such paths for agents. The last is below `/public` for every reader.
+// threat: Gate and upstream see different paths or hosts
 fn with_a_credential_an_ambiguous_path_goes_through_as_it_is(stage: &Stage) {
     let ((_, key), site) = (stage.agent(4), stage.site());
     for pattern in LIKE_AGENTS.iter().chain(&["/public/%61{}"]) {

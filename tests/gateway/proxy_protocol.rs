@@ -60,6 +60,7 @@ fn told_behind(site: &Site, header: &[u8]) -> Vec<String> {
     told.collect()
 }
 
+// threat: Forged PROXY headers
 fn both_versions_name_the_client_or_else_the_balancer(stage: &Stage) {
     let site = balanced(stage).start();
     for (header, client) in [
@@ -96,6 +97,7 @@ fn turned_away_at_first(site: &Site) -> f64 {
     until("the first connection is counted", SOON, || Some(turned_away(site)).filter(|count| *count >= 1.0))
 }
 
+// threat: Forged PROXY headers
 fn a_malformed_or_missing_header_ends_the_connection(stage: &Stage) {
     let site = balanced(stage).start();
     let malformed =
@@ -112,6 +114,7 @@ fn a_malformed_or_missing_header_ends_the_connection(stage: &Stage) {
     assert_eq!(site.upstream.count_at(&path), 0);
 }
 
+// threat: Forged PROXY headers
 fn nobody_but_a_trusted_balancer_may_write_one(stage: &Stage) {
     let (site, path) = (balanced(stage).start(), public_path());
     let before = turned_away_at_first(&site);
@@ -128,6 +131,7 @@ fn nobody_but_a_trusted_balancer_may_write_one(stage: &Stage) {
     assert_eq!(site.upstream.count_at(&path), 0);
 }
 
+// threat: Forged PROXY headers
 fn it_stands_before_tls_for_both_protocols(stage: &Stage) {
     let site = balanced(stage);
     let tenant = Tenant::new("t", LISTENER, site.upstream().address).public();
@@ -149,6 +153,8 @@ fn it_stands_before_tls_for_both_protocols(stage: &Stage) {
     assert!(greeting.meet(site.tls().address).is_err(), "no handshake without a header");
 }
 
+// threat: Forged PROXY headers
+// threat: All connections or descriptors taken
 fn connections_are_counted_for_the_client_and_not_for_its_balancer(stage: &Stage) {
     let site = balanced(stage).set("listen.max_connections_per_network", 2).start();
     let serves = |header: &[u8]| {

@@ -58,6 +58,7 @@ fn is_open(site: &Site, gateway: &Gateway) {
     });
 }
 
+// threat: A failure admits somebody, or looks like an answer
 fn a_redis_that_fails_is_500_for_agents_and_nothing_to_the_public_and_spends_nothing(stage: &Stage) {
     let mut redis = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let (site, twin) = two(stage, &redis);

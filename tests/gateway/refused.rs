@@ -68,6 +68,8 @@ fn make_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
+// threat: A key of assertions is exchanged, broken or written down
+// threat: A half-applied reload, a broken next start
 fn a_refused_file_holds_up_no_other_and_its_former_version_stays(stage: &Stage) {
     let site = Site::of(stage).in_files().start();
     let gateway = &site.gateway;
@@ -106,6 +108,7 @@ fn a_refused_file_holds_up_no_other_and_its_former_version_stays(stage: &Stage) 
     until_status(gateway, ACME, 404);
 }
 
+// threat: A half-applied reload, a broken next start
 fn a_refused_configuration_file_holds_up_no_tenant(stage: &Stage) {
     let site = Site::of(stage).in_files().start();
     let gateway = &site.gateway;
@@ -126,6 +129,7 @@ fn a_refused_configuration_file_holds_up_no_tenant(stage: &Stage) {
     assert_eq!(["n0.test", "n1.test", "n2.test", ACME].map(|host| status(gateway, host)), [200; 4]);
 }
 
+// threat: A half-applied reload, a broken next start
 fn at_a_start_a_tenant_that_cannot_be_served_is_left_out_and_its_host_is_nobodys(stage: &Stage) {
     let wild = |upstream| Tenant::of("wild", &["*"], &[&format!("{upstream}")]).public();
     let tls = ListenerTls::new();
@@ -185,6 +189,7 @@ fn with_two_certificates(stage: &Stage) -> (Site, [Issued; 2]) {
     (site.only(tenants).in_files().start(), issued)
 }
 
+// threat: A half-applied reload, a broken next start
 fn a_broken_certificate_holds_up_no_other_certificate_and_no_tenant(stage: &Stage) {
     let (site, [a, b]) = with_two_certificates(stage);
     let (gateway, secure) = (&site.gateway, site.tls());
@@ -212,6 +217,7 @@ fn a_broken_certificate_holds_up_no_other_certificate_and_no_tenant(stage: &Stag
     until_refused(gateway, 0.0);
 }
 
+// threat: A half-applied reload, a broken next start
 fn a_pipe_in_the_place_of_a_file_holds_up_no_reload_and_no_start(stage: &Stage) {
     let (mut site, [a, _]) = with_two_certificates(stage);
     let tenants = site.gateway.service.folder.path().join("tenants.d");
@@ -230,6 +236,7 @@ fn a_pipe_in_the_place_of_a_file_holds_up_no_reload_and_no_start(stage: &Stage) 
     assert_eq!(["a.test", "b.test"].map(|host| status(&site.gateway, host)), [404, 200]);
 }
 
+// threat: A half-applied reload, a broken next start
 fn a_file_that_may_be_read_again_is_applied_without_a_change_or_a_signal(stage: &Stage) {
     let site = Site::of(stage).in_files();
     // As root the process could read all.
@@ -253,6 +260,7 @@ fn a_file_that_may_be_read_again_is_applied_without_a_change_or_a_signal(stage: 
     until_refused(gateway, 0.0);
 }
 
+// threat: A half-applied reload, a broken next start
 fn a_tenant_comes_into_force_while_other_files_are_written_all_the_time(stage: &Stage) {
     let site = Site::of(stage).in_files().start();
     let gateway = &site.gateway;
@@ -274,6 +282,7 @@ fn a_tenant_comes_into_force_while_other_files_are_written_all_the_time(stage: &
     });
 }
 
+// threat: A half-applied reload, a broken next start
 fn a_tenants_file_forges_no_line_of_the_log_and_fills_none(stage: &Stage) {
     let site = Site::of(stage).tls(ListenerTls::new()).in_files().start();
     let gateway = &site.gateway;
@@ -295,6 +304,7 @@ fn a_tenants_file_forges_no_line_of_the_log_and_fills_none(stage: &Stage) {
 /// A start: its name, its settings, what becomes of its files, and its exit code.
 type Start<'a> = (&'a str, Settings, &'a dyn Fn(&Service), i32);
 
+// threat: A half-applied reload, a broken next start
 fn only_the_configuration_file_ends_a_start_for_good(stage: &Stage) {
     let tls = ListenerTls::new();
     let missing = tls.files.path("missing");

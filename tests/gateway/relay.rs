@@ -230,6 +230,7 @@ fn interim_answers_pass_in_order(stage: &Stage) {
     assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut wire).status, 200);
 }
 
+// threat: Request smuggling
 fn many_requests_in_one_packet_are_answered_in_order(stage: &Stage) {
     let site = stage.site();
     let (mut packet, mut paths) = (Vec::new(), Vec::new());

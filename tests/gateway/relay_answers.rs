@@ -36,6 +36,7 @@ fn next_is_itself(site: &Site, wire: &mut Wire) {
     site.upstream.only(&next);
 }
 
+// threat: Answers of others, requests that run twice
 fn a_bodyless_request_on_a_connection_that_was_closed_goes_to_another_once(stage: &Stage) {
     let site = Site::of(stage).tenant(|tenant| tenant.set("health.eject_after", 0)).agent(2).start();
     let mut charged = 0;
@@ -58,6 +59,7 @@ fn a_bodyless_request_on_a_connection_that_was_closed_goes_to_another_once(stage
     }
 }
 
+// threat: Answers of others, requests that run twice
 fn a_request_that_may_do_something_twice_is_not_sent_again(stage: &Stage) {
     let site = patient(stage);
     let silent = || scripts::closes_first(1);

@@ -62,6 +62,7 @@ fn a_signal_reads_the_main_file_again(stage: &Stage) {
     }
 }
 
+// threat: A half-applied reload, a broken next start
 fn a_broken_file_changes_nothing_and_every_problem_is_named(stage: &Stage) {
     let site = Site::of(stage);
     let good = site.rules();
@@ -120,6 +121,7 @@ fn an_answer_under_way_ends_whole_when_its_tenant_changes_and_when_it_goes(stage
     assert_eq!(wire.chunk().unwrap(), None);
 }
 
+// threat: A fresh budget, or another tenant's
 fn a_window_outlives_a_reload(stage: &Stage) {
     let site = Site::of(stage).in_files().agent(1).start();
     assert_eq!(site.gateway.ask(&site.by_key()).status, 200);
@@ -141,6 +143,7 @@ fn gauges(gateway: &Gateway) -> [f64; 2] {
     ["last_reload_successful", "restart_required"].map(|name| samples.get(&format!("tiergate_config_{name}")))
 }
 
+// threat: A change that waits for a restart
 fn sections_that_need_a_restart_are_named_and_count_from_the_next_start_on(stage: &Stage) {
     let site = Site::of(stage).in_files().agent(2).start();
     let gateway = &site.gateway;
@@ -176,6 +179,7 @@ fn sections_that_need_a_restart_are_named_and_count_from_the_next_start_on(stage
     assert!(applied() >= started);
 }
 
+// threat: An unmounted volume looks empty
 fn a_start_that_finds_no_tenants_is_refused_unless_that_is_meant(stage: &Stage) {
     let site = Site::of(stage).in_files().start();
     let gateway = &site.gateway;
@@ -213,6 +217,7 @@ fn a_start_that_finds_no_tenants_is_refused_unless_that_is_meant(stage: &Stage) 
     is_fine("it is meant");
 }
 
+// threat: An unmounted volume looks empty
 fn a_reload_that_finds_no_tenants_is_refused_unless_that_is_meant(stage: &Stage) {
     let site = Site::of(stage).also(|upstream| Tenant::new("other", "other.test", upstream).public());
     let site = site.in_files().start();

@@ -45,6 +45,7 @@ fn go_away(code: u32) -> Vec<u8> {
     frame(GOAWAY, 0, 0, &[0_u32.to_be_bytes(), code.to_be_bytes()].concat())
 }
 
+// threat: A buried upstream, a storm of retries
 fn a_request_that_an_http_2_upstream_has_not_processed_is_sent_again(stage: &Stage) {
     for (frames, method) in [([reset(REFUSED), go_away(0)].concat(), "POST"), (go_away(0), "GET")] {
         let (site, upstream) = with_first_words(stage, frames, 1);
@@ -60,6 +61,7 @@ fn a_request_that_an_http_2_upstream_has_not_processed_is_sent_again(stage: &Sta
     assert!(upstream.seen().is_empty());
 }
 
+// threat: A buried upstream, a storm of retries
 fn a_request_that_an_http_2_upstream_may_have_processed_is_not_sent_again(stage: &Stage) {
     // CANCEL, INTERNAL_ERROR, and a goodbye for a reason (RFC 9113, section 7).
     for frames in [reset(8), reset(2), go_away(2)] {
@@ -70,6 +72,7 @@ fn a_request_that_an_http_2_upstream_may_have_processed_is_not_sent_again(stage:
     }
 }
 
+// threat: A frozen upstream of HTTP/2 swallows requests
 fn a_silent_upstream_of_http_2_ends_a_request_after_read_and_its_connection_gets_no_more(stage: &Stage) {
     for (is_http2, is_announced) in [(false, true), (false, false), (true, true), (true, false)] {
         let upstream = H2Upstream::that_first_says(Vec::new());
@@ -104,6 +107,7 @@ fn a_silent_upstream_of_http_2_ends_a_request_after_read_and_its_connection_gets
     }
 }
 
+// threat: Answers of others, requests that run twice
 fn a_request_that_may_have_been_processed_is_not_sent_twice(stage: &Stage) {
     let other = Upstream::start();
     let site = Site::of(stage).impatient();

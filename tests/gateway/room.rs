@@ -75,6 +75,7 @@ fn until_there_is_room_for(client: IpAddr, site: &Site) -> Wire {
     })
 }
 
+// threat: Slow clients hold everything
 fn a_connection_too_many_is_turned_away_and_room_comes_back(stage: &Stage) {
     let site = small(stage);
     let mut held: Vec<Wire> = (0..ROOM).map(|_| until_there_is_room(&site)).collect();
@@ -96,6 +97,7 @@ fn a_connection_too_many_is_turned_away_and_room_comes_back(stage: &Stage) {
     }
 }
 
+// threat: Slow clients hold everything
 fn streams_of_one_connection_are_no_connections(stage: &Stage) {
     let site = small(stage);
     let held: Vec<Wire> = (1..ROOM).map(|_| until_there_is_room(&site)).collect();
@@ -127,6 +129,7 @@ fn streams_of_one_connection_are_no_connections(stage: &Stage) {
     drop(held);
 }
 
+// threat: All connections or descriptors taken
 fn streams_hold_the_place_of_their_connection_when_it_is_gone(stage: &Stage) {
     let other = |upstream| Tenant::new("other", "other.test", upstream).public();
     let site = Site::of(stage).also(other).set("listen.max_connections_per_network", 2);
@@ -161,6 +164,8 @@ fn streams_hold_the_place_of_their_connection_when_it_is_gone(stage: &Stage) {
     until_there_is_room(&site);
 }
 
+// threat: Slow clients hold everything
+// threat: All connections or descriptors taken
 fn stalled_handshakes_take_up_room_like_any_connection(stage: &Stage) {
     let site = small_to_strangers(stage).set("listen.trusted_proxies", vec!["127.0.0.1"]);
     let tenant = Tenant::new("t", LISTENER, site.upstream().address).public();
@@ -186,6 +191,7 @@ fn stalled_handshakes_take_up_room_like_any_connection(stage: &Stage) {
     });
 }
 
+// threat: All connections or descriptors taken
 fn one_network_takes_three_quarters_of_a_listener_at_most(stage: &Stage) {
     let site = small_to_strangers(stage).start();
     let mut greedy: Vec<Wire> = (0..ROOM * 3 / 4).map(|_| until_there_is_room(&site)).collect();
@@ -205,6 +211,7 @@ fn one_network_takes_three_quarters_of_a_listener_at_most(stage: &Stage) {
 /// More connections than there are descriptors in the case that follows.
 const WAITING_MAX: usize = 32;
 
+// threat: Slow clients hold everything
 fn without_descriptors_new_clients_wait_nothing_fails_open_and_room_comes_back(stage: &Stage) {
     let site = Site::crowded(stage);
     let public = Request::get(ACME, &public_path());
@@ -247,6 +254,7 @@ fn without_descriptors_new_clients_wait_nothing_fails_open_and_room_comes_back(s
     site.goes_on();
 }
 
+// threat: All connections or descriptors taken
 fn without_descriptors_for_upstreams_requests_are_503_and_no_upstream_is_blamed(stage: &Stage) {
     let site = Site::of(stage).start();
     let path = public_path();
@@ -273,6 +281,7 @@ fn without_descriptors_for_upstreams_requests_are_503_and_no_upstream_is_blamed(
     assert!(!log.contains("takes no requests for a while") && !log.contains("a request of tenant"), "{log}");
 }
 
+// threat: All connections or descriptors taken
 fn the_limit_of_descriptors_is_raised_and_an_idle_process_holds_less_than_its_reserve(stage: &Stage) {
     let site = Site::of(stage).under("ulimit -S -n 128").start();
     let log = site.gateway.service.log();

@@ -21,6 +21,7 @@ pub(crate) const CASES: &[Case] = cases![
     the_target_goes_through_byte_for_byte,
 ];
 
+// threat: Gate and upstream see different paths or hosts
 fn a_host_that_is_unknown_or_none_is_refused_whatever_the_credential(stage: &Stage) {
     let (_, key) = stage.agent(4);
     let site = stage.site();
@@ -144,6 +145,7 @@ fn the_gateway_does_not_answer_the_api_and_the_api_does_not_forward(stage: &Stag
     site.is_unseen(&path);
 }
 
+// threat: Gate and upstream see different paths or hosts
 fn the_target_goes_through_byte_for_byte(stage: &Stage) {
     let site = stage.site();
     let word = unique();

@@ -38,6 +38,7 @@ fn log_of(gateway: &Gateway, ids: &[String]) -> String {
     })
 }
 
+// threat: Credentials upstream, in logs, metrics or traces
 fn no_credential_is_written_to_log_or_metrics(stage: &Stage) {
     let site = talkative(stage);
     let (gateway, key) = (&site.gateway, site.key());
@@ -87,6 +88,7 @@ fn no_credential_is_written_to_log_or_metrics(stage: &Stage) {
     }
 }
 
+// threat: Credentials upstream, in logs, metrics or traces
 fn the_access_log_holds_no_query(stage: &Stage) {
     let Site { gateway, .. } = &talkative(stage);
     let (secret, mut ids) = (unique(), Vec::new());
@@ -109,6 +111,7 @@ fn the_access_log_holds_no_query(stage: &Stage) {
     assert!(log.contains("failed at") && !log.contains(&secret), "{log}");
 }
 
+// threat: Credentials upstream, in logs, metrics or traces
 fn credentials_never_reach_the_upstream(stage: &Stage) {
     let (agent, key) = stage.agent(4);
     let site = stage.site();
@@ -138,6 +141,7 @@ fn credentials_never_reach_the_upstream(stage: &Stage) {
     }
 }
 
+// threat: Credentials upstream, in logs, metrics or traces
 fn credentials_never_reach_the_upstream_over_http_2(stage: &Stage) {
     let upstream = H2Upstream::start(H2Upstream::ok);
     let site = Site::of(stage).h2c(&upstream).agent(4).start();

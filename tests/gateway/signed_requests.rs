@@ -84,6 +84,7 @@ fn is_refused(answer: &Answer, status: u16, reason: &str) {
     );
 }
 
+// threat: A signed request is altered or sent again, or its body exchanged
 fn a_signed_request_passes_once_at_all_replicas(stage: &Stage) {
     let site = signed_only(stage).start();
     let agent = stage.world().agent(3);
@@ -111,6 +112,7 @@ fn a_signed_request_passes_once_at_all_replicas(stage: &Stage) {
     assert_eq!(site.gateway.ask(&same.request()).status, 200);
 }
 
+// threat: A signed request is altered or sent again, or its body exchanged
 fn a_signed_request_that_passed_before_a_failover_passes_nowhere_after_it(stage: &Stage) {
     let [mut master, _replica, sentinel] = Redis::start_watched();
     let url = format!("redis-sentinel://{sentinel}/service/0");
@@ -152,6 +154,7 @@ fn a_signed_request_that_passed_before_a_failover_passes_nowhere_after_it(stage:
 }
 
 /// Each byte of each part is altered in the tests of `message_signature`; here the parts are those of requests that came.
+// threat: A signed request is altered or sent again, or its body exchanged
 fn each_part_of_a_signed_request_that_is_altered_is_refused(stage: &Stage) {
     let site = signed_only(stage).tenant(|tenant| tenant.set("hosts", vec![ACME, "acme2.test"])).start();
     let (agent, other) = (stage.world().agent(4), stage.world().agent(4));
@@ -183,6 +186,7 @@ fn each_part_of_a_signed_request_that_is_altered_is_refused(stage: &Stage) {
 }
 
 /// `replayable_not_allowed`, the 22nd of the text, is for services that take signatures without a nonce somewhere.
+// threat: A signed request is altered or sent again, or its body exchanged
 fn each_refusal_has_its_name_and_status_and_reaches_no_upstream(stage: &Stage) {
     let mut relay = Relay::new(stage.world().chain().node);
     let site = signed_only(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]).start();
@@ -367,6 +371,7 @@ fn send_bodies(stage: &Stage, site: &Site, arrives: impl Fn(&Site, &str)) {
     }
 }
 
+// threat: A signed request is altered or sent again, or its body exchanged
 fn a_body_that_lies_never_arrives_whole(stage: &Stage) {
     for way in ["relay", "library"] {
         let site = signed_only(stage).way(way).unlimited().start();
@@ -376,6 +381,7 @@ fn a_body_that_lies_never_arrives_whole(stage: &Stage) {
     }
 }
 
+// threat: A signed request is altered or sent again, or its body exchanged
 fn a_body_that_is_held_reaches_the_upstream_right_or_not_at_all(stage: &Stage) {
     let held = |tenant: Tenant| tenant.set("max_body_bytes", 200_000).set("digest", "before");
     let site = signed_only(stage).tenant(held).unlimited().start();
@@ -401,6 +407,7 @@ fn a_body_that_is_held_reaches_the_upstream_right_or_not_at_all(stage: &Stage) {
     });
 }
 
+// threat: A signed request is altered or sent again, or its body exchanged
 fn a_body_that_lies_never_arrives_whole_over_http_2(stage: &Stage) {
     let upstream = H2Upstream::start(H2Upstream::ok);
     let site = signed_only(stage).h2c(&upstream).start();
@@ -448,6 +455,7 @@ fn begun(site: &Site, signing: &Signing, length: usize) -> Wire {
     wire
 }
 
+// threat: A signed request is altered or sent again, or its body exchanged
 fn no_upstream_waits_for_a_body_that_is_held(stage: &Stage) {
     let agent = stage.world().agent(4);
     for way in ["library", "relay"] {
@@ -468,6 +476,7 @@ fn no_upstream_waits_for_a_body_that_is_held(stage: &Stage) {
     }
 }
 
+// threat: A signed request is altered or sent again, or its body exchanged
 fn no_upstream_waits_for_a_body_that_is_held_over_http_2(stage: &Stage) {
     let upstream = H2Upstream::start(H2Upstream::ok);
     let to_http2 = signed_only(stage).tenant(holds).unlimited().h2c(&upstream).start();
@@ -522,6 +531,7 @@ fn no_upstream_waits_for_a_body_that_is_held_over_http_2(stage: &Stage) {
     }
 }
 
+// threat: Huge or costly heads and bodies
 fn one_agent_holds_three_quarters_of_the_memory_for_bodies(stage: &Stage) {
     const LONGEST: usize = 8 * 1024 * 1024;
     for way in ["relay", "library"] {
@@ -641,6 +651,7 @@ fn seats(tenant: &str, counts: bool) -> impl Iterator<Item = Door> {
     BY_HEADERS.into_iter().skip(if is_others { OURS } else { 0 })
 }
 
+// threat: What is signed for another service is sent on to us
 fn a_signed_request_counts_for_a_host_that_its_tenant_names_at_every_seat(stage: &Stage) {
     let site = Site::of(stage).unlimited();
     let tenants = naming(&site.upstream().address.to_string()).map(takes);

@@ -85,6 +85,7 @@ fn are_ended_in_time(times: &[Duration]) {
     assert!(times.iter().all(|time| limit.contains(time)), "{times:?}");
 }
 
+// threat: Slow clients hold everything
 fn heads_that_drip_end_in_time_and_hurt_nobody(stage: &Stage) {
     let site = Site::crowded(stage);
     let begin = b"GET /public/drip HTTP/1.1\r\nHost: acme.test\r\nX-Slow: ";
@@ -93,6 +94,7 @@ fn heads_that_drip_end_in_time_and_hurt_nobody(stage: &Stage) {
     assert_eq!(site.upstream.count_at("/public/drip"), 0);
 }
 
+// threat: Slow clients hold everything
 fn prefaces_that_drip_end_in_time_and_hurt_nobody(stage: &Stage) {
     let site = Site::crowded(stage);
     let lengths = AtomicUsize::new(0);
@@ -126,6 +128,7 @@ fn drips_along(site: &Site, path: &str, begin: &[u8], piece: &[u8]) {
     assert_eq!(site.upstream.count(|seen| seen.path() == path && seen.whole), 0);
 }
 
+// threat: Slow clients hold everything
 fn bodies_that_drip_hurt_nobody(stage: &Stage) {
     let site = Site::crowded(stage);
     let path = public_path();
@@ -141,12 +144,14 @@ fn beginning(settings: &[u8], method: &str, path: &str, flags: u8) -> Vec<u8> {
     [PREFACE.to_vec(), frame(SETTINGS, 0, 0, settings), frame(HEADERS, flags, 1, &block(&fields))].concat()
 }
 
+// threat: Slow clients hold everything
 fn bodies_that_drip_over_http_2_hurt_nobody(stage: &Stage) {
     let site = Site::crowded(stage);
     let path = public_path();
     drips_along(&site, &path, &beginning(&[], "POST", &path, END_HEADERS), &frame(DATA, 0, 1, b"x"));
 }
 
+// threat: Slow clients hold everything
 fn headers_of_http_2_that_never_end_hurt_nobody(stage: &Stage) {
     let site = Site::crowded(stage);
     let path = public_path();
@@ -209,6 +214,7 @@ impl Endless {
     }
 }
 
+// threat: Slow clients hold everything
 fn clients_that_read_no_answers_hurt_nobody(stage: &Stage) {
     let site = Site::crowded(stage);
     let path = public_path();
@@ -231,6 +237,7 @@ fn without_window(site: &Site, path: &str, clients: usize) -> Vec<Wire> {
     (0..clients).map(open).collect()
 }
 
+// threat: Slow clients hold everything
 fn clients_that_read_no_answers_over_http_2_hurt_nobody(stage: &Stage) {
     let site = Site::crowded(stage);
     let path = public_path();
@@ -276,6 +283,7 @@ fn a_connection_is_idle_between_requests_for_as_long_as_is_set_at_every_listener
 /// How long an answer that nobody reads may go on: the gateway waits a minute for each write.
 const UNREAD_WITHIN: Duration = Duration::from_secs(200);
 
+// threat: Slow clients hold everything
 fn an_answer_that_nobody_reads_ends_in_time(stage: &Stage) {
     let site = Site::crowded(stage);
     let path = public_path();
@@ -291,6 +299,7 @@ fn an_answer_that_nobody_reads_ends_in_time(stage: &Stage) {
     drop(held);
 }
 
+// threat: Slow clients hold everything
 fn a_body_that_stops_arriving_is_given_up(stage: &Stage) {
     let site = Site::crowded(stage);
     let path = public_path();
@@ -349,6 +358,7 @@ fn upload(host: &'static str, path: &str) -> Vec<u8> {
     block(&fields)
 }
 
+// threat: Slow clients hold everything
 fn a_body_of_http_2_that_stalls_is_ended_after_read_toward_any_upstream(stage: &Stage) {
     let any = AnyUpstream::start(stage);
     for host in ANY_UPSTREAM {
@@ -366,6 +376,8 @@ fn a_body_of_http_2_that_stalls_is_ended_after_read_toward_any_upstream(stage: &
     }
 }
 
+// threat: Slow clients hold everything
+// threat: A frozen upstream of HTTP/2 swallows requests
 fn a_body_of_http_2_that_goes_on_moving_is_not_ended(stage: &Stage) {
     let any = AnyUpstream::start(stage);
     for host in ANY_UPSTREAM {
@@ -388,6 +400,7 @@ fn a_body_of_http_2_that_goes_on_moving_is_not_ended(stage: &Stage) {
     }
 }
 
+// threat: Slow clients hold everything
 fn streams_that_stalled_leave_their_room_to_others(stage: &Stage) {
     let any = AnyUpstream::start(stage);
     let (host, address) = (ANY_UPSTREAM[1], any.site.gateway.address);
@@ -415,6 +428,7 @@ fn streams_that_stalled_leave_their_room_to_others(stage: &Stage) {
     until("each is counted", SOON, || (any.count(host, "abandoned") == 128.0).then_some(()));
 }
 
+// threat: Slow clients hold everything
 fn an_upload_by_the_library_is_given_up_after_read(stage: &Stage) {
     let any = AnyUpstream::start(stage);
     for host in ANY_UPSTREAM {

@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case] = cases![
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 /// Every second one on a connection that was used before.
+// threat: Request smuggling
 fn ambiguous_heads_are_400_and_closed_and_nothing_behind_them_is_forwarded(stage: &Stage) {
     let site = stage.site();
     let (mut wrong, mut words) = (Vec::new(), Vec::new());
@@ -46,6 +47,7 @@ fn ambiguous_heads_are_400_and_closed_and_nothing_behind_them_is_forwarded(stage
     site.are_unseen(&words);
 }
 
+// threat: Request smuggling
 fn pipelined_requests_are_answered_in_order_and_each_is_judged(stage: &Stage) {
     let (_, key) = stage.agent(4);
     let site = stage.site();
@@ -85,6 +87,7 @@ fn an_http_1_0_client_gets_one_answer(stage: &Stage) {
     site.is_unseen(&behind);
 }
 
+// threat: Huge or costly heads and bodies
 fn heads_have_an_end(stage: &Stage) {
     let site = stage.site();
     // A path too long to be judged is denied before that.

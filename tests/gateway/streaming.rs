@@ -65,6 +65,7 @@ fn unread_by_gateway(site: &Site) -> usize {
     queues.sum()
 }
 
+// threat: Huge or costly heads and bodies
 fn an_upload_waits_for_its_upstream_in_bounded_memory(stage: &Stage) {
     let site = Site::start(stage);
     let piece = vec![b'x'; MIB];
@@ -102,6 +103,7 @@ fn an_upload_waits_for_its_upstream_in_bounded_memory(stage: &Stage) {
     }
 }
 
+// threat: Slow clients hold everything
 fn an_answer_waits_for_its_reader_in_bounded_memory(stage: &Stage) {
     let site = Site::start(stage);
     let (path, written) = (public_path(), Arc::new(AtomicUsize::new(0)));
@@ -211,6 +213,7 @@ fn a_refused_client_is_not_told_to_continue(stage: &Stage) {
     site.is_unseen(&path);
 }
 
+// threat: Huge or costly heads and bodies
 fn a_body_at_the_cap_passes_and_one_beyond_is_413(stage: &Stage) {
     let site = Site::of(stage).tenant(|tenant| tenant.set("max_body_bytes", 1_000)).start();
     for (bytes, status) in [(0, 200), (999, 200), (1_000, 200), (1_001, 413), (10_000_000, 413)] {
@@ -233,6 +236,7 @@ fn a_body_at_the_cap_passes_and_one_beyond_is_413(stage: &Stage) {
     wire.answer().error(413, "PAYLOAD_TOO_LARGE");
 }
 
+// threat: Huge or costly heads and bodies
 fn a_chunked_body_beyond_the_cap_never_arrives_whole(stage: &Stage) {
     let site = Site::of(stage).tenant(|tenant| tenant.set("max_body_bytes", 1_000)).start();
     let chunk = [b"64\r\n".as_slice(), &[b'x'; 100], b"\r\n"].concat();

@@ -95,6 +95,7 @@ fn both_doors_speak_tls_1_2_and_1_3(stage: &Stage) {
     assert!(site.gateway.service.metrics().contains("tiergate_"));
 }
 
+// threat: Gate and upstream see different paths or hosts
 fn a_client_is_shown_the_certificate_of_the_host_that_it_names(stage: &Stage) {
     let (mut site, tls) = (Site::of(stage).only(Vec::new()), ListenerTls::new());
     let names = [("a", "a.test"), ("wide", "*.wide.test"), ("exact", "exact.wide.test")];
@@ -155,6 +156,7 @@ fn an_upstream_is_told_that_the_client_came_over_tls(stage: &Stage) {
     }
 }
 
+// threat: Request smuggling
 fn requests_over_tls_are_judged_like_any_other(stage: &Stage) {
     let (site, agent) = (stage.secure(), stage.world().agent(1));
     let (secure, key) = (site.tls(), &agent.generate(&site.gateway.service));
@@ -201,6 +203,7 @@ fn with_certificate(stage: &Stage) -> (SiteBuilder<'_>, Issued) {
     (Site::of(stage).tenant(own).tls(tls), issued)
 }
 
+// threat: A half-applied reload, a broken next start
 fn a_changed_certificate_is_shown_to_the_next_handshake_and_open_connections_go_on(stage: &Stage) {
     let (site, first) = with_certificate(stage);
     let site = site.start();
@@ -222,6 +225,7 @@ fn a_changed_certificate_is_shown_to_the_next_handshake_and_open_connections_go_
     assert_eq!(shown.certificate, secure.shown_to(LISTENER).certificate);
 }
 
+// threat: A half-applied reload, a broken next start
 fn a_broken_certificate_leaves_the_old_one_in_use_and_is_named(stage: &Stage) {
     let (site, mut used) = with_certificate(stage);
     let site = site.start();
@@ -249,6 +253,7 @@ fn a_broken_certificate_leaves_the_old_one_in_use_and_is_named(stage: &Stage) {
 }
 
 /// Tenants and certificates are often written by different hands, in either order.
+// threat: A half-applied reload, a broken next start
 fn a_certificate_that_comes_after_its_tenant_is_found(stage: &Stage) {
     let site = Site::of(stage).tls(ListenerTls::new()).start();
     let secure = site.tls();
@@ -268,6 +273,7 @@ fn a_certificate_that_comes_after_its_tenant_is_found(stage: &Stage) {
     });
 }
 
+// threat: A change that waits for a restart
 fn the_listeners_certificate_may_move_and_tls_stays_until_a_restart(stage: &Stage) {
     let (site, own) = with_certificate(stage);
     let site = site.start();
@@ -307,6 +313,7 @@ const NO_HANDSHAKES: &[&[u8]] = &[
     b"SSH-2.0-OpenSSH_9.9\r\n",
 ];
 
+// threat: Slow clients hold everything
 fn plain_text_and_garbage_hurt_nobody(stage: &Stage) {
     let site = Site::of(stage).tls(ListenerTls::new()).start();
     let (secure, upstream) = (site.tls(), &site.upstream);
@@ -344,6 +351,7 @@ fn plain_text_and_garbage_hurt_nobody(stage: &Stage) {
     assert!(count < 100, "strangers fill no log: {log}");
 }
 
+// threat: Slow clients hold everything
 fn a_stalled_handshake_ends_and_hurts_nobody(stage: &Stage) {
     let site = stage.secure();
     let secure = site.tls();
@@ -365,6 +373,7 @@ fn a_stalled_handshake_ends_and_hurts_nobody(stage: &Stage) {
     assert_eq!(site.gateway.ask(&Request::get(ACME, &public_path())).status, 200);
 }
 
+// threat: Credentials upstream, in logs, metrics or traces
 fn private_keys_are_not_written_down(stage: &Stage) {
     let site = Site::of(stage).tls(ListenerTls::new()).under("export TIERGATE__LOG__LEVEL=trace").start();
     let secure = site.tls();

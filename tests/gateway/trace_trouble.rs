@@ -72,6 +72,7 @@ fn a_collector_that_is_gone_is_named_in_the_log(stage: &Stage) {
     until("the log says so", SOON, || service.log().contains(line).then_some(()));
 }
 
+// threat: Traces of everything, or a hanging collector
 fn a_collector_that_hangs_delays_neither_requests_nor_the_end(stage: &Stage) {
     let collector = collector();
     let site = traced(stage, &collector, 1).set("shutdown.delay", "0s").start();
@@ -99,6 +100,7 @@ fn a_collector_that_hangs_delays_neither_requests_nor_the_end(stage: &Stage) {
     assert!(begun.elapsed() < EXPORT_TIME_MAX, "the end does not wait for the collector");
 }
 
+// threat: Traces of everything, or a hanging collector
 fn of_the_traces_that_clients_ask_for_few_are_continued_each_second(stage: &Stage) {
     let collector = collector();
     let site = traced(stage, &collector, 0).set("traces.continued_per_second", 1).start();
@@ -115,6 +117,7 @@ fn of_the_traces_that_clients_ask_for_few_are_continued_each_second(stage: &Stag
     assert!((1..=2 + seconds).contains(&continued), "{continued} within {seconds} s");
 }
 
+// threat: Credentials upstream, in logs, metrics or traces
 fn no_credential_is_in_a_trace(stage: &Stage) {
     let collector = collector();
     let site = traced(stage, &collector, 1).agent(4).start();

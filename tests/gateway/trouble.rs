@@ -70,6 +70,7 @@ fn is_cut(site: &Site, wire: &mut Wire, head: Answer) {
     own_answer(site);
 }
 
+// threat: A dead or broken upstream
 fn an_upstream_that_refuses_connections_is_502(stage: &Stage) {
     let nobody = free_port(own_ip());
     let site = Site::of(stage).only(vec![Tenant::new("t", ACME, nobody).public()]).start();
@@ -80,6 +81,7 @@ fn an_upstream_that_refuses_connections_is_502(stage: &Stage) {
     }
 }
 
+// threat: A dead or broken upstream
 fn an_upstream_that_hangs_before_its_answer_is_504(stage: &Stage) {
     let site = Site::of(stage).impatient().start();
     let watch = Stopwatch::start();
@@ -118,6 +120,7 @@ fn an_answer_that_hangs_in_the_middle_is_aborted_in_time(stage: &Stage) {
     }
 }
 
+// threat: Answers of others, requests that run twice
 fn an_answer_longer_than_announced_does_not_become_the_next_one(stage: &Stage) {
     let site = Site::start(stage);
     let poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
@@ -140,6 +143,7 @@ fn an_answer_longer_than_announced_does_not_become_the_next_one(stage: &Stage) {
     next_is_its_own(&site, &mut wire);
 }
 
+// threat: A dead or broken upstream
 fn a_total_time_limit_ends_a_request_that_trickles(stage: &Stage) {
     let site = Site::of(stage).tenant(|tenant| tenant.set("timeouts.total", "1s")).start();
     let path = public_path();
@@ -170,6 +174,7 @@ fn a_total_time_limit_ends_a_request_that_trickles(stage: &Stage) {
     refused(&site.gateway.ask(&Request::get(ACME, &path)), 504);
 }
 
+// threat: Answers of others, requests that run twice
 fn after_trouble_nobody_gets_anothers_bytes(stage: &Stage) {
     let site = Site::start(stage);
     let rounds = |_: &_| {

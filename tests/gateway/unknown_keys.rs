@@ -104,6 +104,7 @@ fn entries(site: &Site) -> f64 {
     samples.sum("tiergate_entries", &[])
 }
 
+// threat: Made-up keys fill memory
 fn a_flood_of_unknown_keys_leaves_memory_flat_and_a_good_agent_is_served(stage: &Stage) {
     let site = Site::crowded(stage);
     site.goes_on();
@@ -112,6 +113,7 @@ fn a_flood_of_unknown_keys_leaves_memory_flat_and_a_good_agent_is_served(stage: 
     });
 }
 
+// threat: Bad signatures cause work
 fn a_flood_of_bad_signatures_leaves_memory_flat_and_a_good_agent_is_served(stage: &Stage) {
     let site = Site::crowded(stage);
     let signature = format!("0x{}1b", "11".repeat(64));
@@ -127,6 +129,7 @@ fn a_flood_of_bad_signatures_leaves_memory_flat_and_a_good_agent_is_served(stage
 
 /// Agents behind one address, one of whom floods bad keys. The first request with each key is the first that this process
 /// hears of it.
+// threat: A neighbour's bad keys
 fn bad_keys_of_a_neighbour_refuse_no_good_key(stage: &Stage) {
     let site = limited(stage);
     let agents: Vec<Agent> = (0..NEIGHBOURS).map(|_| stage.world().agent(4)).collect();
@@ -183,6 +186,7 @@ fn is_over_budget(answer: &Answer) {
     assert!(seconds <= 60, "{seconds}");
 }
 
+// threat: Bad signatures cause work
 fn too_many_bad_credentials_of_a_client_are_429_and_its_good_ones_pass(stage: &Stage) {
     let site = limited(stage);
     let (gateway, key) = (&site.gateway, site.key());
@@ -205,6 +209,7 @@ fn too_many_bad_credentials_of_a_client_are_429_and_its_good_ones_pass(stage: &S
     assert_eq!(site.passed(), 2);
 }
 
+// threat: Bad signatures cause work
 fn the_budget_of_bad_credentials_is_one_for_both_doors_and_both_versions_of_http(stage: &Stage) {
     let site = limited(stage);
     let (gateway, agent) = (&site.gateway, site.agent());
@@ -229,6 +234,7 @@ fn the_budget_of_bad_credentials_is_one_for_both_doors_and_both_versions_of_http
     assert_eq!(statuses[budget..], [429; 8]);
 }
 
+// threat: Bad signatures cause work
 fn good_credentials_spend_nothing_of_the_budget_for_bad_ones(stage: &Stage) {
     let site = limited(stage);
     let (gateway, key) = (&site.gateway, site.key());

@@ -58,6 +58,7 @@ pub(crate) fn with_kind(request: Request, kind: &[(&str, &str)]) -> Request {
     kind.iter().fold(request, |request, (name, value)| request.with(name, value))
 }
 
+// threat: An upgrade gets around the check
 fn every_refusal_is_the_same_with_an_upgrade(stage: &Stage) {
     let site = stage.site();
     let (_, no_tier) = stage.agent(0);
@@ -92,6 +93,7 @@ fn every_refusal_is_the_same_with_an_upgrade(stage: &Stage) {
 }
 
 /// They open no tunnel, and the request behind them is judged by itself.
+// threat: An upgrade gets around the check
 fn connect_and_trace_reach_nothing(stage: &Stage) {
     let ((_, key), site, word) = (stage.agent(4), stage.site(), unique());
     let own = site.upstream.address.to_string();
@@ -121,6 +123,7 @@ fn connect_and_trace_reach_nothing(stage: &Stage) {
 }
 
 /// Whatever a route without upgrades is asked for, and h2c or an unknown protocol everywhere, is a request as any.
+// threat: An upgrade gets around the check
 fn an_upgrade_is_passed_on_by_its_route_alone_and_to_websocket_alone(stage: &Stage) {
     let ((_, key), site) = (stage.agent(4), stage.site());
     for (at, kind) in KINDS.iter().enumerate() {
@@ -179,6 +182,7 @@ pub(crate) fn talks(socket: &mut WebSocket<Patient>) {
     while socket.read().is_ok() {}
 }
 
+// threat: An upgrade gets around the check
 fn a_websocket_talks_both_ways_where_the_route_allows_it_and_spends_a_budget(stage: &Stage) {
     let (agent, key) = stage.agent(1);
     let site = stage.site();
@@ -213,6 +217,7 @@ fn an_upgrade_that_is_answered_at_once_is_not_cut_off(stage: &Stage) {
     assert_eq!(cut_off, 0, "of 100 upgrades");
 }
 
+// threat: Pages of other origins
 fn a_page_of_an_origin_that_cors_does_not_list_opens_no_websocket(stage: &Stage) {
     const PAGE: &str = "https://page.example";
     let sockets = |tenant: Tenant| {
@@ -284,6 +289,7 @@ fn a_switch_to_another_protocol_is_not_waited_for_and_the_connection_kept(stage:
     }
 }
 
+// threat: Our bytes in another's stream
 fn behind_a_switch_nothing_of_ours_is_written_and_the_log_says_why_it_ended(stage: &Stage) {
     const FRAME: &[u8] = b"\x81\x02hi";
     let socket = |tenant: Tenant| {
@@ -331,6 +337,7 @@ fn behind_a_switch_nothing_of_ours_is_written_and_the_log_says_why_it_ended(stag
     }
 }
 
+// threat: An upgrade gets around the check
 fn bytes_sent_along_with_an_upgrade_are_not_a_request(stage: &Stage) {
     let site = stage.site();
     let agents = agents_path();

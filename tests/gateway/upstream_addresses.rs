@@ -54,6 +54,7 @@ fn is_closed(gateway: &Gateway, why: &str) {
     }
 }
 
+// threat: Own listeners or cloud metadata as upstreams
 fn an_own_listener_is_no_upstream_at_check_start_and_reload(stage: &Stage) {
     let site = Site::of(stage).in_files().start();
     let gateway = &site.gateway;
@@ -82,6 +83,7 @@ fn an_own_listener_is_no_upstream_at_check_start_and_reload(stage: &Stage) {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
+// threat: Own listeners or cloud metadata as upstreams
 fn a_name_that_leads_to_an_own_listener_gets_no_request(stage: &Stage) {
     let site = Site::of(stage).in_files().start();
     let gateway = &site.gateway;
@@ -103,6 +105,7 @@ fn a_name_that_leads_to_an_own_listener_gets_no_request(stage: &Stage) {
     });
 }
 
+// threat: Own listeners or cloud metadata as upstreams
 fn the_listeners_of_the_start_are_no_upstreams_whatever_is_written_since(stage: &Stage) {
     let site = Site::of(stage).in_files().start();
     let gateway = &site.gateway;
@@ -117,6 +120,7 @@ fn the_listeners_of_the_start_are_no_upstreams_whatever_is_written_since(stage: 
     }
 }
 
+// threat: Own listeners or cloud metadata as upstreams
 fn a_link_local_address_is_no_upstream_unless_that_is_allowed(stage: &Stage) {
     let metadata: SocketAddr = "169.254.169.254:80".parse().unwrap();
     let site = Site::of(stage).in_files().start();
@@ -142,6 +146,7 @@ fn a_link_local_address_is_no_upstream_unless_that_is_allowed(stage: &Stage) {
     gateway.reread("applied");
 }
 
+// threat: A tenant takes what is another's or shared
 fn a_tenant_under_a_rule_reaches_nothing_outside_of_it(stage: &Stage) {
     let rule = |tenants: &str, hosts: &str| -> Table {
         format!("tenants = \"{tenants}\"\nhosts = [\"{hosts}\"]\nupstreams = [\"*\"]\nnetworks = [\"127.0.0.0/8\"]")

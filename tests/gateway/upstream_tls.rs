@@ -86,6 +86,7 @@ fn strange_tenant(id: &str, host: &str, terminator: &Terminator) -> Tenant {
     tenant.set("health.eject_after", 0).set("upstream_tls.server_name", UP)
 }
 
+// threat: Impostor upstreams, shared connections
 fn an_upstream_of_a_believed_authority_is_reached(stage: &Stage) {
     let (trust, site) = (Trust::new(), Site::of(stage));
     let terminator = trust.before(&site);
@@ -109,6 +110,8 @@ fn an_upstream_of_a_believed_authority_is_reached(stage: &Stage) {
 }
 
 /// Each is a tenant's own, and nobody is given a connection that only another tenant believes.
+// threat: Impostor upstreams, shared connections
+// threat: A dead or broken upstream
 fn an_upstream_that_is_not_believed_is_502_and_sees_no_request(stage: &Stage) {
     let (trust, site) = (Trust::new(), Site::of(stage));
     // It calls itself the same.
@@ -169,6 +172,7 @@ fn an_upstream_that_is_not_believed_is_502_and_sees_no_request(stage: &Stage) {
     is_upstream_timeout(&site.gateway.ask(&Request::get("stalls.test", &public_path())));
 }
 
+// threat: Impostor upstreams, shared connections
 fn an_upstream_that_wants_a_certificate_is_shown_the_tenants_own(stage: &Stage) {
     let (trust, site) = (Trust::new(), Site::of(stage));
     let clients = Authority::new("the gateways' authority");
@@ -190,6 +194,7 @@ fn an_upstream_that_wants_a_certificate_is_shown_the_tenants_own(stage: &Stage) 
     assert!(!met.is_empty() && met.iter().all(|met| met.certificate.as_ref() == Some(&shown.der)), "{met:?}");
 }
 
+// threat: Impostor upstreams, shared connections
 fn a_tenant_is_not_given_a_connection_with_anothers_certificate(stage: &Stage) {
     let trust = Trust::new();
     let clients = Authority::new("the gateways' authority");
@@ -251,6 +256,7 @@ fn http_2_is_spoken_where_the_upstream_does(stage: &Stage) {
     }
 }
 
+// threat: Impostor upstreams, shared connections
 fn a_websocket_opens_over_tls_to_the_upstream(stage: &Stage) {
     let (trust, site) = (Trust::new(), Site::of(stage));
     let clients = Authority::new("the gateways' authority");
@@ -282,6 +288,7 @@ fn a_websocket_opens_over_tls_to_the_upstream(stage: &Stage) {
     assert_eq!(site.upstream.count_at("/socket/x"), 3);
 }
 
+// threat: A half-applied reload, a broken next start
 fn changed_files_count_from_the_next_connection(stage: &Stage) {
     let (trust, site) = (Trust::new(), Site::of(stage));
     let terminator = trust.before(&site);
@@ -301,6 +308,7 @@ fn changed_files_count_from_the_next_connection(stage: &Stage) {
     is_served(&site, ACME);
 }
 
+// threat: Credentials upstream, in logs, metrics or traces
 fn private_keys_are_not_written_down(stage: &Stage) {
     let (trust, site) = (Trust::new(), Site::of(stage));
     let clients = Authority::new("the gateways' authority");

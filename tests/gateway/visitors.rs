@@ -90,6 +90,7 @@ fn exactly_the_limit(gateway: &Gateway, network: &str, path: &str) {
     over.iter().for_each(refused);
 }
 
+// threat: One visitor takes a public route
 fn a_public_route_takes_exactly_its_limit_of_each_client_network(stage: &Stage) {
     let site = limited(stage).start();
     let path = path();
@@ -108,6 +109,7 @@ fn a_public_route_takes_exactly_its_limit_of_each_client_network(stage: &Stage) 
     assert_eq!(site.gateway.service.samples().get(denials), 52.0);
 }
 
+// threat: One visitor takes a public route
 fn the_relay_and_http_2_share_the_limit_and_say_what_is_left(stage: &Stage) {
     let site = limited(stage).start();
     let path = path();
@@ -137,6 +139,7 @@ fn the_relay_and_http_2_share_the_limit_and_say_what_is_left(stage: &Stage) {
     assert_eq!((answer.status, answer.header("grpc-status")), (200, Some("8")));
 }
 
+// threat: One visitor takes a public route
 fn a_visitor_who_finds_no_place_or_no_route_is_charged_nothing(stage: &Stage) {
     let full = |tenant: Tenant| tenant.set("limits.max_in_flight_public", 1).set("limits.max_queued", 0);
     let preflights = |tenant: Tenant| tenant.set("cors.origins", vec!["https://page.example"]);
@@ -175,6 +178,7 @@ fn a_visitor_who_finds_no_place_or_no_route_is_charged_nothing(stage: &Stage) {
     passed(&next, LIMIT - 2);
 }
 
+// threat: One visitor takes a public route
 fn a_budget_of_visitors_outlives_a_reload_that_leaves_its_route(stage: &Stage) {
     let site = limited(stage).in_files().start();
     let request = Request::get(ACME, &path());
@@ -196,6 +200,7 @@ fn a_budget_of_visitors_outlives_a_reload_that_leaves_its_route(stage: &Stage) {
     passed(&site.gateway.ask(&request), LIMIT - 1);
 }
 
+// threat: One visitor takes a public route
 fn a_redis_that_fails_lets_no_visitor_of_a_limited_route_pass(stage: &Stage) {
     let redis = Redis::start(&[]);
     let site =

@@ -102,6 +102,7 @@ fn key(stage: &Stage) -> String {
     stage.service.generate(&body).success(201)["apiKey"].as_str().unwrap().to_owned()
 }
 
+// threat: The operator's page leaks
 #[test]
 fn the_page_shows_what_the_service_does_and_asks_nobody_else() {
     let Some(mut browser) = Browser::start() else { return };
@@ -177,6 +178,7 @@ fn the_page_shows_what_the_service_does_and_asks_nobody_else() {
     browser.has_kept_to(&stage.page());
 }
 
+// threat: The operator's page leaks
 #[test]
 fn the_page_says_what_a_reload_changed_and_shows_markup_as_text() {
     let Some(mut browser) = Browser::start() else { return };
@@ -310,6 +312,7 @@ fn the_page_that_dev_names_opens() {
     browser.has_kept_to(page.trim_end_matches('/'));
 }
 
+// threat: The operator's page leaks
 #[test]
 fn no_secret_is_on_the_page() {
     let mut stage = Stage::start(|settings| {
@@ -335,6 +338,7 @@ fn no_secret_is_on_the_page() {
     }
 }
 
+// threat: The operator's page leaks
 #[test]
 fn pages_of_others_can_not_read_frame_or_name_the_page() {
     let mut stage = Stage::start(|settings| settings);

@@ -278,6 +278,7 @@ fn ask(service: &Service, budget: &Budget) -> usize {
     count
 }
 
+// threat: A half-applied reload, a broken next start
 #[test]
 fn files_that_are_broken_in_turn_under_load_lose_no_request_and_admit_nobody() {
     let reloads = std::env::var("TG_RELOADS").map_or(RELOADS, |count| count.parse().unwrap());

@@ -70,11 +70,13 @@ impl<'a> Question<'a> {
     }
 }
 
+// threat: A half-applied reload, a broken next start
 #[test]
 fn reloads_under_load_mislead_no_request_and_drop_none() {
     under_load(times(RELOADS), |gateway, admin, _| gateway.reload(admin), |refused| refused == 0);
 }
 
+// threat: An unmounted volume looks empty
 #[test]
 fn a_folder_of_tenants_that_comes_and_goes_under_load_drops_nothing() {
     let lose = |gateway: &Gateway, admin: &mut Connection, turn: usize| {
@@ -118,6 +120,7 @@ fn under_load(
     });
 }
 
+// threat: A half-applied reload, a broken next start
 #[test]
 fn a_request_under_way_keeps_the_tenants_that_it_began_with() {
     let upstreams = Upstreams::start(UPSTREAMS);

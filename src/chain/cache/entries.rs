@@ -236,6 +236,7 @@ mod tests {
         usize::from(hit)
     }
 
+    // threat: An agent's data are unreadable or heavy
     #[test]
     fn heavy_agents_push_out_no_agent_that_is_in_use_however_many_and_however_often_they_ask() {
         assert!(weight_of(&heavy()) > 512 * 1_024, "{}", weight_of(&heavy()));

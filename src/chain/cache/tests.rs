@@ -95,6 +95,7 @@ fn profile(owner: Address) -> Arc<TrustProfile> {
     })
 }
 
+// threat: A neighbour's bad keys
 #[test]
 fn an_agent_whose_read_is_overtaken_by_a_block_is_known_by_its_owner_and_not_served() {
     let (cache, owner) = (cache(), Address::repeat_byte(7));

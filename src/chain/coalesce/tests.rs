@@ -54,6 +54,7 @@ fn gated(calls: usize) -> (Arc<Coalesced<u32, usize>>, Arc<AtomicUsize>, Arc<Sem
     (Arc::new(Coalesced::one_by_one(&Handle::current(), calls, &Arc::new(()), read)), count, gate)
 }
 
+// threat: Bad signatures cause work
 #[tokio::test]
 async fn a_crowd_is_served_by_two_reads_and_nobody_by_one_that_began_before_it_asked() {
     let (reads, count, gate) = gated(MANY);
@@ -75,6 +76,7 @@ async fn a_crowd_is_served_by_two_reads_and_nobody_by_one_that_began_before_it_a
     assert_eq!(count.load(Ordering::SeqCst), 2);
 }
 
+// threat: Bad signatures cause work
 #[tokio::test]
 async fn a_read_that_has_begun_goes_on_without_who_asked_and_one_that_has_not_is_forgotten() {
     let (reads, count, gate) = gated(1);
@@ -99,6 +101,7 @@ async fn a_read_that_has_begun_goes_on_without_who_asked_and_one_that_has_not_is
 }
 
 /// A worker is a thread with a runtime of its own, and may stand still while others wait.
+// threat: A busy agent stays refused after an outage
 #[test]
 fn a_worker_that_stands_still_stops_no_read_and_nobody_else_who_waits() {
     let worker = || Builder::new_current_thread().enable_time().build().unwrap();
@@ -125,6 +128,7 @@ fn a_worker_that_stands_still_stops_no_read_and_nobody_else_who_waits() {
     drop(asked);
 }
 
+// threat: Bad signatures cause work
 #[test]
 fn those_who_leave_at_once_leave_nothing_behind() {
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
@@ -190,6 +194,7 @@ fn batches(bounds: Bounds, latency: Duration) -> (Arc<Coalesced<u32, u32>>, Coun
 }
 
 /// After a reorganization: a node of 100 ms, and more agents that ask at once than it can be asked about one by one.
+// threat: A busy agent stays refused after an outage
 #[tokio::test(start_paused = true)]
 async fn thousands_of_keys_are_read_in_time_in_few_calls_and_the_first_first() {
     let (reads, counts) = batches(PINNED, millis(100));
@@ -315,6 +320,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     /// All who wait are answered within one read after the node is well, and no call is made that nobody waits for.
+    // threat: A busy agent stays refused after an outage
     #[test]
     fn the_first_answer_comes_within_one_read_after_the_node_is_well((node, askers) in schedule()) {
         let bounds = Bounds { calls: MANY, calls_unfilled: MANY, keys: 1 };

@@ -44,6 +44,7 @@ async fn node(replies: Vec<Reply>) -> TestNode {
     .await
 }
 
+// threat: A sick node
 #[tokio::test]
 async fn a_try_that_fails_is_made_again_whatever_the_failure() {
     let rpc_error = r#"{"jsonrpc":"2.0","id":ID,"error":{"code":429,"message":"compute units"}}"#;
@@ -67,6 +68,7 @@ async fn a_try_that_fails_is_made_again_whatever_the_failure() {
     }
 }
 
+// threat: A sick node
 #[tokio::test]
 async fn the_next_node_answers_when_the_first_does_not_and_the_first_is_asked_first_again() {
     let first = node(vec![Reply::Http(502, String::new()); 2]).await;
@@ -78,6 +80,7 @@ async fn the_next_node_answers_when_the_first_does_not_and_the_first_is_asked_fi
     assert_eq!((first.calls("test"), second.calls("test")), (3, 1));
 }
 
+// threat: A sick node
 #[tokio::test]
 async fn nodes_that_hang_leave_the_last_one_its_share_of_the_time() {
     let hanging = [node(vec![Reply::Hang; 9]).await, node(vec![Reply::Hang; 9]).await];
@@ -89,6 +92,7 @@ async fn nodes_that_hang_leave_the_last_one_its_share_of_the_time() {
     assert_eq!(hanging.each_ref().map(|node| node.calls("test")), [1, 1]);
 }
 
+// threat: A sick node
 #[tokio::test]
 async fn the_probe_of_a_node_that_hangs_leaves_the_next_one_its_share_of_the_time() {
     let mut replies = vec![Reply::Http(502, String::new()); 6];
@@ -106,6 +110,7 @@ async fn the_probe_of_a_node_that_hangs_leaves_the_next_one_its_share_of_the_tim
     }
 }
 
+// threat: A sick node
 #[tokio::test]
 async fn a_node_that_refuses_connections_is_unhealthy_at_once_and_costs_nothing_then() {
     let dead = TestNode::refusing();
@@ -197,6 +202,7 @@ async fn whoever_finds_no_place_in_time_gets_a_fault_and_no_node_is_asked() {
     assert_eq!(node.calls("test"), 0);
 }
 
+// threat: Strangers' requests make the only node unhealthy
 #[tokio::test]
 async fn a_strangers_input_counts_against_no_node_and_probes_none() {
     let ask = async |pool: &Pool, input| {

@@ -163,6 +163,7 @@ mod tests {
         Drops { everybody: Some(Cause { contract, topic, block: 1 }), ..Drops::default() }
     }
 
+    // threat: Cheap events empty the cache
     #[test]
     fn an_event_that_names_an_agent_drops_whoever_its_topics_name_and_nobody_else() {
         for (signature, topics) in [
@@ -191,6 +192,7 @@ mod tests {
         }
     }
 
+    // threat: Cheap events empty the cache
     #[test]
     fn an_approval_drops_nobody_however_it_is_indexed() {
         for topics in [&[1, 2, 7][..], &[1, 2], &[]] {
@@ -251,6 +253,7 @@ mod tests {
         }
     }
 
+    // threat: Cheap events empty the cache
     #[test]
     fn an_unknown_event_drops_whoever_its_topics_name_and_nobody_else() {
         assert_eq!(drops(OTHER, "SomethingElse(uint256)", &[7]), agents(&[7]));

@@ -55,6 +55,7 @@ fn steps_max() -> usize {
     std::env::var("TG_MODEL_STEPS").map_or(STEPS, |steps| steps.parse().unwrap())
 }
 
+// threat: A new owner or a reorganization is not seen
 #[test]
 fn in_no_small_world_anything_is_served_that_is_older_than_what_was_known() {
     let warm = [Named::Agent, Named::Organization, Named::Holder, Named::Nobody].map(World::warm);
@@ -66,6 +67,7 @@ fn in_no_small_world_anything_is_served_that_is_older_than_what_was_known() {
     }
 }
 
+// threat: A new owner or a reorganization is not seen
 #[test]
 fn each_rule_that_is_left_out_is_found_out() {
     for mutant in MUTANTS {

@@ -51,6 +51,7 @@ fn an_authority_needs_a_certificate_and_a_decision_has_50_ms_to_25_s() {
     check("authz.timeout", "'50ms', '25s'", "'49ms', '26s', '0s'");
 }
 
+// threat: A stranger asks in a gateway's name
 #[test]
 fn a_listener_that_anybody_may_ask_who_reaches_it_is_warned_of() {
     let warns = |keys: &[&[(&str, &str)]]| {

@@ -149,6 +149,7 @@ fn a_listener_has_both_a_certificate_and_its_key_or_neither() {
     }
 }
 
+// threat: Forged PROXY headers
 #[test]
 fn the_proxy_protocol_is_spoken_on_listeners_of_clients_by_proxies_that_are_trusted() {
     check_with(

@@ -21,6 +21,7 @@ fn headers(text: &str) -> Vec<RpcHeader<SecretSource>> {
     parse(&file(text), &[]).unwrap_or_else(|problems| panic!("{problems}")).chain.rpc_headers
 }
 
+// threat: Providers' keys in `rpcUrl`
 #[test]
 fn a_header_has_one_of_the_nodes_origins_a_name_and_a_value_that_is_not_shown_or_its_file() {
     let read = headers(

@@ -34,6 +34,7 @@ fn printed(text: &str, environment: &[(&str, &str)]) -> String {
     }
 }
 
+// threat: Providers' keys in `rpcUrl`
 #[test]
 fn a_key_in_an_rpc_url_is_in_no_debug_display_or_problem() {
     let mut accepted = 0;

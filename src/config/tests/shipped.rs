@@ -127,6 +127,7 @@ fn the_optional_registries_are_read_where_they_are_given() {
     assert_eq!(contracts.organization(), Some(address!("Dc64a140Aa3E981100a9becA4E685f962f0cF6C9")));
 }
 
+// threat: A wrong configuration runs quietly
 #[test]
 fn every_key_and_section_is_refused_by_name_under_another_name() {
     let (keys, sections) = shipped_keys_and_sections();
@@ -148,6 +149,7 @@ fn every_key_and_section_is_refused_by_name_under_another_name() {
     }
 }
 
+// threat: A wrong configuration runs quietly
 #[test]
 fn every_key_and_section_is_refused_by_its_path_with_every_wrong_type() {
     let (keys, sections) = shipped_keys_and_sections();

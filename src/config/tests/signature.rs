@@ -33,6 +33,7 @@ fn types_of_their_own_need_a_name_of_the_service_and_a_name_that_is_not_signed_i
     assert!(warned, "{:?}", survey.problems);
 }
 
+// threat: What is signed for another service is sent on to us
 #[test]
 fn a_tenant_that_lets_signatures_count_for_hosts_below_another_is_warned_unless_it_lists_them() {
     let warned = |more: &[(&'static str, &'static str)]| {

@@ -66,6 +66,7 @@ fn the_golden_vector_holds_from_separator_to_signer() {
     assert_eq!(SignatureBytes::from_bytes(SIGNATURE).recover(&DIGEST), Some(OWNER));
 }
 
+// threat: A profile for strangers, or its signature spent on a key
 #[test]
 fn the_two_types_of_message_have_the_hashes_of_their_names() {
     let hash = |text: &str| alloy::primitives::keccak256(text);
@@ -78,6 +79,7 @@ fn a_service_without_a_name_in_its_types_has_no_own_types() {
     assert!(KeyOperation::ALL.iter().all(|operation| domain().own_type(*operation).is_none()));
 }
 
+// threat: A second form of a nonce or signature
 #[test]
 fn v_may_be_0_1_27_or_28_and_nothing_else() {
     for v in 0..=u8::MAX {
@@ -92,6 +94,7 @@ fn v_may_be_0_1_27_or_28_and_nothing_else() {
     }
 }
 
+// threat: A second form of a nonce or signature
 #[test]
 fn the_malleated_twin_of_a_signature_recovers_nobody() {
     let mut twin = SIGNATURE;
@@ -102,6 +105,7 @@ fn the_malleated_twin_of_a_signature_recovers_nobody() {
     assert_eq!(SignatureBytes::from_bytes(twin).recover(&DIGEST), None);
 }
 
+// threat: A second form of a nonce or signature
 #[test]
 fn r_and_s_of_zero_or_beyond_the_order_recover_nobody() {
     for (range, value) in [
@@ -197,6 +201,7 @@ alloy::sol! {
 proptest! {
     #![proptest_config(Config { cases: Config::default().cases / 8, ..Config::default() })]
 
+    // threat: A profile for strangers, or its signature spent on a key
     #[test]
     fn the_digests_are_those_that_a_typed_data_library_computes(agent in any::<[u64; 4]>(), nonce in any::<[u64; 4]>(), timestamp in any::<u64>(), service in any::<String>()) {
         let (agent, nonce) = (U256::from_limbs(agent), U256::from_limbs(nonce));
@@ -225,6 +230,7 @@ proptest! {
         );
     }
 
+    // threat: A signature for one service, or for a verification, is spent on a key at another
     #[test]
     fn no_two_types_and_no_two_services_share_a_digest(
         services in any::<[String; 2]>(),

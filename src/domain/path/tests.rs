@@ -190,6 +190,7 @@ fn what_is_no_path_is_refused() {
     }
 }
 
+// threat: Huge or costly heads and bodies
 #[test]
 fn paths_at_their_limits_are_read_and_beyond_them_refused() {
     let path = |bytes: usize| format!("/{}", "a".repeat(bytes - 1));

@@ -108,6 +108,7 @@ proptest! {
         }
     }
 
+    // threat: A limit locks out
     #[test]
     fn whoever_waits_exactly_the_retry_after_is_admitted_and_a_microsecond_earlier_is_not(arrivals in arrivals()) {
         let mut window = Window::default();

@@ -72,6 +72,7 @@ mod tests {
         String::from_utf8(out.strip_prefix(&*vary).unwrap().to_owned()).unwrap()
     }
 
+    // threat: Shared caches
     #[test]
     fn no_shared_cache_may_store_an_agents_answer_unless_the_upstream_says_so() {
         for said in [

@@ -160,6 +160,7 @@ mod tests {
         assert_eq!(forwarded, "for=1.2.3.4, for=\"[2001:db8::1]\";host=\"api.example:8443\";proto=https");
     }
 
+    // threat: Forged identity or forwarding headers
     #[test]
     fn a_header_that_a_trusted_proxy_does_not_set_is_a_strangers_and_replaced() {
         let ours = told("192.0.2.1", &[], FORGED);

@@ -123,6 +123,7 @@ mod tests {
         names.iter().copied().filter(is_kept).map(str::to_owned).collect()
     }
 
+    // threat: Forged identity or forwarding headers
     #[test]
     fn headers_that_may_be_taken_for_ours_go_and_others_stay() {
         assert!(
@@ -145,6 +146,7 @@ mod tests {
         assert_eq!(left(&kept), kept);
     }
 
+    // threat: Forged identity or forwarding headers
     #[test]
     fn no_header_overrides_the_judged_path_or_names_a_proxy_whoever_writes_it() {
         let overriding =
@@ -154,6 +156,7 @@ mod tests {
         }
     }
 
+    // threat: Forged identity or forwarding headers
     #[test]
     fn a_trusted_proxy_alone_tells_how_a_request_came_and_only_by_the_headers_that_it_sets() {
         let told =
@@ -200,6 +203,7 @@ mod tests {
     }
 
     proptest! {
+        // threat: Forged identity or forwarding headers
         #[test]
         fn no_spelling_of_an_agent_header_survives(
             separators in "[-_.!#$%&'*+^`|~]{2}",

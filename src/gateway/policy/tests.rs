@@ -135,6 +135,7 @@ fn head() -> impl Strategy<Value = HeaderMap> {
     })
 }
 
+// threat: Huge or costly heads and bodies
 #[test]
 fn a_plain_head_is_not_refused_and_one_of_commas_is() {
     let via = via();
@@ -155,6 +156,7 @@ fn a_plain_head_is_not_refused_and_one_of_commas_is() {
 }
 
 proptest! {
+    // threat: Huge or costly heads and bodies
     #[test]
     fn a_head_costs_steps_by_its_bytes_whatever_is_in_it(fields in head()) {
         let bytes: usize = fields.all().map(|(name, value)| name.len() + value.len() + 4).sum();

@@ -227,6 +227,7 @@ mod tests {
         left
     }
 
+    // threat: A tenant takes what is another's or shared
     #[tokio::test]
     async fn of_a_full_pool_each_tenant_has_its_share_and_the_oldest_connection_goes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -283,6 +284,7 @@ mod tests {
         assert_eq!(pool.idle.lock().count, 0);
     }
 
+    // threat: Answers of others, requests that run twice
     #[tokio::test]
     async fn a_connection_that_was_closed_or_spoke_unasked_is_neither_used_nor_kept() {
         for speaks in [true, false] {

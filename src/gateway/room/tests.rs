@@ -84,6 +84,7 @@ impl Model {
 }
 
 proptest! {
+    // threat: One client or tenant takes all places
     #[test]
     fn a_place_is_given_exactly_while_its_owner_holds_less_than_its_share_and_its_cap(
         steps in proptest::collection::vec((0..2_usize, guests(), 0..100_usize, 0..3_u8), 0..200),
@@ -112,6 +113,7 @@ proptest! {
     }
 }
 
+// threat: One client or tenant takes all places
 #[test]
 fn a_lone_owner_ends_at_three_quarters_and_each_limit_has_its_name() {
     let room = Arc::new(Room::new(1_000));
@@ -208,6 +210,7 @@ fn in_simulated_time<T: Send + 'static>(case: impl Future<Output = T> + Send + '
     outcome.unwrap()
 }
 
+// threat: One client or tenant takes all places
 #[test]
 fn strangers_at_a_full_tenant_cost_a_few_polls_and_are_refused_in_time() {
     for public in [8, 100, 6] {
@@ -255,6 +258,7 @@ fn strangers_of_several_networks_get_places_in_turn_while_others_come_and_go() {
     });
 }
 
+// threat: One client or tenant takes all places
 #[tokio::test]
 async fn requests_that_wait_count_as_their_owners_and_those_that_leave_are_forgotten() {
     let (room, tenant) = (Arc::new(Room::new(1_000)), Arc::default());

@@ -62,6 +62,8 @@ fn a_request_tries_each_upstream_once() {
     assert_eq!((ports, attempt.tries, upstreams.has_another(attempt)), (vec![9_000, 9_001, 9_002], 3, false));
 }
 
+// threat: A dead address of an upstream's name fails or slows requests
+// threat: A sick upstream keeps its share
 #[test]
 fn every_address_of_every_upstream_has_its_turn_and_is_tried_before_the_next_upstream() {
     let upstreams = group(2);
@@ -87,6 +89,7 @@ fn leads_to(state: &UpstreamState, addresses: &[String]) {
     assert_eq!(state.resolved(&addresses, false), None);
 }
 
+// threat: A dead address of an upstream's name fails or slows requests
 #[test]
 fn an_address_that_could_not_be_reached_is_asked_last_and_by_one_request_when_its_time_is_over() {
     let upstreams = group(1);
@@ -120,6 +123,7 @@ fn an_address_that_could_not_be_reached_is_asked_last_and_by_one_request_when_it
     assert!(upstreams.choose(&mut Attempt::default(), 0).is_some(), "both are asked all the same");
 }
 
+// threat: A dead address of an upstream's name fails or slows requests
 #[test]
 fn an_address_is_tried_once_and_each_other_one_too_whatever_is_looked_up_meanwhile() {
     let upstreams = group(1);
@@ -141,6 +145,7 @@ fn an_address_is_tried_once_and_each_other_one_too_whatever_is_looked_up_meanwhi
     }
 }
 
+// threat: Another server at an address that a name has left gets agents' requests
 #[test]
 fn addresses_outlive_look_ups_that_fail_and_not_a_minute_of_answers_that_the_name_is_gone() {
     let upstreams = group(1);
@@ -194,6 +199,7 @@ fn an_upstream_whose_checks_fail_gets_nothing_unless_all_do() {
     assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_000, 300)]));
 }
 
+// threat: A buried upstream, a storm of retries
 #[test]
 fn weights_are_kept_exactly_and_turns_are_spread_out() {
     let upstreams = group_of(&[2, 6, 4], Balance::RoundRobin, None);
@@ -205,6 +211,7 @@ fn weights_are_kept_exactly_and_turns_are_spread_out() {
     assert!(left.len() == 2 && left[&9_002] > left[&9_000], "{left:?}");
 }
 
+// threat: A buried upstream, a storm of retries
 #[test]
 fn a_recovered_upstream_gets_a_tenth_of_its_share_at_first_and_more_with_time() {
     let upstreams = group_of(&[1, 1], Balance::RoundRobin, Some(1_000));
@@ -225,6 +232,7 @@ fn a_recovered_upstream_gets_a_tenth_of_its_share_at_first_and_more_with_time() 
     assert_eq!(share(back), 300);
 }
 
+// threat: A buried upstream, a storm of retries
 #[tokio::test]
 async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
     let upstreams = group_of(&[1, 1], Balance::LeastRequest, None);
@@ -245,6 +253,7 @@ async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
     assert_eq!(spread(&in_turn, 0).len(), 2);
 }
 
+// threat: A buried upstream, a storm of retries
 #[tokio::test(start_paused = true)]
 async fn as_many_as_allowed_wait_for_a_place_and_one_more_does_not() {
     let upstreams = group(1);
@@ -299,6 +308,7 @@ async fn requests_under_way_count_under_other_rules_and_those_that_wait_get_the_
     assert!(more.is_usable(2 * EJECT_MICROS), "nobody would find out that it is healthy again");
 }
 
+// threat: A buried upstream, a storm of retries
 #[tokio::test]
 async fn retries_stay_below_a_tenth_of_the_requests_under_way() {
     let upstreams = Arc::new(group(1));

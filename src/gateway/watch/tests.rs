@@ -100,6 +100,7 @@ fn longest_gap(begun: &[Duration], end: Duration) -> Duration {
     gaps.map(|(from, to)| to - from).max().unwrap()
 }
 
+// threat: A tenant takes what is another's or shared
 #[tokio::test(start_paused = true)]
 async fn more_upstreams_than_places_are_each_checked_and_looked_up_at_their_interval() {
     const COUNT: usize = 150;
@@ -116,6 +117,7 @@ async fn more_upstreams_than_places_are_each_checked_and_looked_up_at_their_inte
     }
 }
 
+// threat: A tenant takes what is another's or shared
 #[tokio::test(start_paused = true)]
 async fn while_more_hang_than_there_are_places_each_is_still_watched_in_its_turn() {
     const COUNT: usize = 200;
@@ -132,6 +134,7 @@ async fn while_more_hang_than_there_are_places_each_is_still_watched_in_its_turn
     assert_eq!(watch.look_ups.places.available_permits(), TASKS_MAX / 2);
 }
 
+// threat: A tenant takes what is another's or shared
 #[tokio::test(start_paused = true)]
 async fn a_tenant_whose_upstreams_all_hang_delays_no_other_tenants_checks_and_look_ups() {
     // Enough of the first tenant's for every place, and of the others' for what is left.
@@ -197,6 +200,7 @@ async fn a_check_that_panics_leaves_its_place_to_the_next_one() {
     assert!(checks.get() >= 9, "{}", checks.get());
 }
 
+// threat: Another server at an address that a name has left gets agents' requests
 #[test]
 fn the_resolvers_answer_that_a_name_is_gone_is_told_from_its_failures() {
     for (said, is_gone) in [

@@ -96,11 +96,13 @@ fn mutated(head: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8
 }
 
 proptest! {
+    // threat: Request smuggling
     #[test]
     fn requests_are_read_as_another_reader_reads_them(head in mutated(request())) {
         request_is_read_alike(&head);
     }
 
+    // threat: Answers of others, requests that run twice
     #[test]
     fn answers_are_read_as_another_reader_reads_them(head in mutated(answer())) {
         answer_is_read_alike(&head);

@@ -31,6 +31,7 @@ fn heads_that_mean_one_thing_pass() {
     }
 }
 
+// threat: Request smuggling
 #[test]
 fn heads_that_two_readers_may_read_differently_are_refused() {
     for request in heads::ambiguous("/").iter().map(String::as_str).chain([""]) {
@@ -93,6 +94,7 @@ fn a_connection_closes_with_http_1_0_or_the_option_close_in_any_line_and_spellin
     assert!(read("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").unwrap().0.closes);
 }
 
+// threat: Huge or costly heads and bodies
 #[test]
 fn more_than_nine_options_of_connection_are_refused_empty_ones_too() {
     let head = |options: &str| {

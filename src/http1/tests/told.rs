@@ -12,6 +12,7 @@ fn is_read(line: [&str; 3], fields: &[Part]) -> bool {
     read_told(line.map(str::as_bytes), fields, &mut Spans::default()).is_ok()
 }
 
+// threat: The target that is judged is not the one that is forwarded
 #[test]
 fn a_part_holds_no_other_part() {
     assert!(is_read(["GET", "/a?b", "a.test"], &[("x-note", " y\tz ")]));

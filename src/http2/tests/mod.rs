@@ -178,6 +178,7 @@ fn bytes_that_are_no_text_in_a_path_are_told() {
     assert_eq!(requests[0].1.problem, Some("the request target holds bytes that are not UTF-8"));
 }
 
+// threat: One client of a shared connection ends it for all
 #[test]
 fn what_no_trailer_has_resets_its_stream_alone() {
     let mut encoder = Encoder::default();
@@ -314,6 +315,7 @@ fn odd_request() -> impl Strategy<Value = Vec<(Field, u8)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
+    // threat: One client of a shared connection ends it for all
     #[test]
     fn requests_arrive_as_they_were_sent_or_are_refused_and_the_connection_goes_on(
         requests in vec((odd_request(), select(vec![1_u8, 0x29]), 20..20_000_usize), 1..9),

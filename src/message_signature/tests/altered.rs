@@ -77,6 +77,7 @@ fn the_port_of_the_scheme_and_capitals_are_no_other_authority() {
     assert!(spelled.is_signed(), "so are capitals of a host and the scheme's own port");
 }
 
+// threat: What is signed for another service is sent on to us
 #[test]
 fn a_signature_counts_for_a_host_that_is_named_alone() {
     for (hosts, counts) in [
@@ -138,6 +139,7 @@ fn changed(text: &str, at: usize, to: u8) -> Option<String> {
 }
 
 proptest! {
+    // threat: A signed request is altered or sent again, or its body exchanged
     #[test]
     fn one_byte_that_differs_in_any_part_is_refused(part in 0_usize..10, at in any::<usize>(), to in any::<u8>()) {
         let (mut request, mut body) = (posted(), BODY.to_owned());

@@ -86,6 +86,7 @@ impl Request {
     }
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 #[test]
 fn the_published_vectors_are_signed_by_their_key_for_their_domain() {
     for request in [vector(), former_vector()] {
@@ -94,6 +95,7 @@ fn the_published_vectors_are_signed_by_their_key_for_their_domain() {
     }
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 #[test]
 fn each_part_of_a_signed_request_that_is_altered_is_not_signed() {
     for (request, is_signed) in [
@@ -119,6 +121,7 @@ fn each_part_of_a_signed_request_that_is_altered_is_not_signed() {
     }
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 #[test]
 fn a_signature_that_lacks_what_it_needs_names_no_domain() {
     assert_eq!(current().domain().as_deref(), Some("signature-agent.test"));
@@ -172,6 +175,7 @@ fn a_signature_that_lacks_what_it_needs_names_no_domain() {
     );
 }
 
+// threat: Somebody poses as a bot, or has its directory be an inner address
 #[test]
 fn of_several_domains_the_one_under_the_signatures_label_counts() {
     let covered = r#""signature-agent";key="a" "signature-agent";key="sig2""#;

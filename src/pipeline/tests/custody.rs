@@ -99,6 +99,7 @@ impl Recorder for FullLog {
     }
 }
 
+// threat: A fault spends an owner's budget
 #[tokio::test]
 async fn faults_of_store_log_and_randomness_spend_no_budget_of_the_owner() {
     let scene = Scene::new();
@@ -135,6 +136,7 @@ async fn faults_of_store_log_and_randomness_spend_no_budget_of_the_owner() {
     assert_eq!(revoke(&scene, scene.signed()).await, "429");
 }
 
+// threat: An owner is kept from revoking
 #[tokio::test]
 async fn requests_that_prove_nothing_are_429_after_ten_an_hour_and_spend_nothing_of_the_owners() {
     let scene = Scene::new();
@@ -163,6 +165,7 @@ async fn requests_that_prove_nothing_are_429_after_ten_an_hour_and_spend_nothing
     assert_eq!(scene.pipeline.unproven.len(), 0);
 }
 
+// threat: An owner is kept from revoking
 #[tokio::test]
 async fn ten_other_changes_keep_no_owner_from_revoking_and_the_eleventh_revocation_is_429() {
     let scene = Scene::new();
@@ -194,6 +197,7 @@ async fn spent(format: SignatureFormat) -> Scene {
     scene
 }
 
+// threat: An owner is kept from revoking
 #[tokio::test]
 async fn a_client_over_its_budget_of_refused_credentials_keeps_no_owner_behind_it_from_revoking() {
     for format in [SignatureFormat::Keys, SignatureFormat::Contracts] {
@@ -223,6 +227,7 @@ async fn a_client_over_its_budget_of_refused_credentials_keeps_no_owner_behind_i
     }
 }
 
+// threat: An owner is kept from revoking
 #[tokio::test]
 async fn a_flood_of_revocations_over_budget_reads_few_owners_at_once_and_the_owner_in_it_passes() {
     let scene = spent(SignatureFormat::Keys).await;

@@ -63,6 +63,7 @@ async fn spent() -> Scene {
     scene
 }
 
+// threat: A neighbour's bad keys
 #[tokio::test]
 async fn a_known_key_is_looked_at_before_the_budget() {
     let scene = spent().await;
@@ -75,6 +76,7 @@ async fn a_known_key_is_looked_at_before_the_budget() {
     assert_eq!(scene.verdict(&key).await, "403", "and is judged as ever");
 }
 
+// threat: A neighbour's bad keys
 #[tokio::test]
 async fn a_signature_of_an_owner_who_was_seen_before_is_looked_at_before_the_budget() {
     let scene = spent().await;
@@ -90,6 +92,7 @@ async fn a_signature_of_an_owner_who_was_seen_before_is_looked_at_before_the_bud
     assert_eq!(scene.chain.all_calls(), called, "and costs no call");
 }
 
+// threat: A neighbour's bad keys
 #[tokio::test]
 async fn of_a_client_over_budget_so_many_keys_are_looked_up_at_once_and_none_is_refused_unseen() {
     let scene = spent().await;
@@ -108,6 +111,7 @@ async fn of_a_client_over_budget_so_many_keys_are_looked_up_at_once_and_none_is_
     assert_eq!(scene.store.most_look_ups.load(Ordering::SeqCst), keys.len());
 }
 
+// threat: A neighbour's bad keys
 #[tokio::test]
 async fn the_line_of_keys_that_are_looked_up_ends_at_a_number_and_at_a_time() {
     let (scene, other) = (spent().await, super::client(2));
@@ -206,6 +210,8 @@ fn accepting(stake: u64) -> Scene {
     scene
 }
 
+// threat: A contract wallet lies, burns gas, or is replayed
+// threat: A fault locks clients out
 #[tokio::test]
 async fn a_signature_that_a_contract_accepts_counts_unless_its_request_is_admitted() {
     let scene = accepting(STAKES[3]);
@@ -242,6 +248,7 @@ async fn a_signature_that_a_contract_accepts_counts_unless_its_request_is_admitt
     assert_eq!(scene.verdict(&by_contract()).await, "403", "a signature that is vouched for is looked at");
 }
 
+// threat: A contract wallet lies, burns gas, or is replayed
 #[tokio::test]
 async fn a_signature_that_a_contract_accepts_counts_if_its_request_is_given_up() {
     let scene = accepting(STAKES[3]);
@@ -264,6 +271,7 @@ async fn a_signature_that_a_contract_accepts_counts_if_its_request_is_given_up()
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "429");
 }
 
+// threat: A fault locks clients out
 #[tokio::test]
 async fn time_that_runs_out_counts_for_nobody() {
     let scene = accepting(STAKES[3]);
@@ -281,6 +289,7 @@ async fn time_that_runs_out_counts_for_nobody() {
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
 }
 
+// threat: A contract wallet lies, burns gas, or is replayed
 #[tokio::test]
 async fn contracts_are_asked_for_a_client_at_once_as_often_as_its_budget_allows() {
     let scene = accepting(0);

@@ -6,6 +6,7 @@ use super::{Reported, Scene, agent, client, verdict};
 use crate::pipeline::credential::Credential;
 use crate::pipeline::read_time::ReadTime;
 
+// threat: A failure admits somebody, or looks like an answer
 #[tokio::test]
 async fn a_store_that_fails_admits_nobody_and_recovers() {
     let scene = Scene::new();
@@ -27,6 +28,7 @@ async fn a_store_that_fails_admits_nobody_and_recovers() {
     assert_eq!(scene.verdict(&signed).await, "admitted");
 }
 
+// threat: A failure admits somebody, or looks like an answer
 #[tokio::test]
 async fn a_chain_that_fails_admits_nobody_and_recovers() {
     let scene = Scene::new();

@@ -48,6 +48,7 @@ impl Scene {
     }
 }
 
+// threat: A seller keeps the agent's key
 #[tokio::test]
 async fn a_key_ends_when_its_signer_no_longer_holds_the_agent_and_costs_a_look_a_minute_at_most() {
     let scene = scene(true);
@@ -131,6 +132,7 @@ async fn a_key_has_ended_where_the_agents_details_can_not_be_read_too() {
     }
 }
 
+// threat: A seller keeps the agent's key
 #[tokio::test]
 async fn a_key_of_nobody_known_is_refused_with_the_setting_and_admitted_without() {
     for (ends, expected) in [(true, "401 key"), (false, "admitted")] {

@@ -27,6 +27,7 @@ async fn who_waits_exactly_as_long_as_told_is_admitted() {
     }
 }
 
+// threat: A fresh budget, or another tenant's
 #[tokio::test]
 async fn each_tier_has_its_limit_and_a_change_of_tier_is_no_fresh_budget() {
     let scene = Scene::new();

@@ -102,6 +102,7 @@ async fn a_wrapped_signature_counts_where_its_account_has_code_and_is_unsupporte
     assert_eq!(keys.verdict(&message()).await, "unsupported_account");
 }
 
+// threat: Bad signatures cause work
 #[tokio::test]
 async fn each_question_to_a_known_holders_contract_costs_its_client_too() {
     let scene = Scene::with(SignatureFormat::Contracts, Some(Quota::per_minute(2)));

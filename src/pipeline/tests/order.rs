@@ -37,6 +37,7 @@ async fn keys_known_then_named_then_profile_then_tier_then_current_then_limit() 
     assert_eq!(scene.verdict(&key).await, "401 key", "before the limit");
 }
 
+// threat: "Unknown" is remembered
 #[tokio::test]
 async fn a_key_that_was_refused_before_it_was_made_passes_afterwards() {
     // Each scene makes the same keys.
@@ -138,6 +139,7 @@ async fn what_is_refused_burns_neither_nonce_nor_window() {
     assert_eq!(scene.verdict(&limited).await, "admitted", "a limited request keeps its nonce");
 }
 
+// threat: A revoked key opens again
 #[tokio::test]
 async fn a_key_that_is_revoked_between_look_up_and_admission_is_refused() {
     let scene = Scene::new();

@@ -16,6 +16,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::{Asker, Parts};
 use crate::ports::clock::Clock;
 
+// threat: A new owner or a reorganization is not seen
 #[tokio::test]
 async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner() {
     let scene = Scene::new();
@@ -63,6 +64,7 @@ async fn a_cached_profile_of_the_owner_is_good_enough() {
     assert_eq!((scene.chain.calls("holders"), scene.chain.calls("latest_profile")), (1, 0));
 }
 
+// threat: Bad signatures cause work
 #[tokio::test]
 async fn a_signature_of_the_last_owner_is_vouched_for_and_any_other_is_a_strangers() {
     let scene = Scene::new();
@@ -171,6 +173,7 @@ async fn the_owners_own_key_needs_no_consent_and_costs_the_shared_read_once_it_i
     assert_eq!(calls(&scene), [1, 1]);
 }
 
+// threat: A contract wallet lies, burns gas, or is replayed
 #[tokio::test]
 async fn a_key_that_became_the_key_of_the_new_owners_wallet_is_heard() {
     let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts, None);
@@ -181,6 +184,7 @@ async fn a_key_that_became_the_key_of_the_new_owners_wallet_is_heard() {
     assert_eq!(scene.chain.calls("ask_holders"), 1);
 }
 
+// threat: An agent's data are unreadable or heavy
 #[tokio::test]
 async fn an_agent_without_details_passes_where_they_are_not_shown_and_is_503_at_no_charge_where_they_are() {
     let mut scene = Scene::new();

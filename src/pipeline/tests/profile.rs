@@ -67,6 +67,7 @@ async fn timestamp_then_owner_then_signer_then_profile_then_key() {
     assert!(ask(&scene, 1).await.unwrap().has_key);
 }
 
+// threat: A profile for strangers, or its signature spent on a key
 #[tokio::test]
 async fn an_owner_who_sold_between_the_two_reads_sees_nothing() {
     let scene = Scene::new();

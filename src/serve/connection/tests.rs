@@ -28,6 +28,7 @@ impl AsyncRead for Endless {
     }
 }
 
+// threat: Huge or costly heads and bodies
 #[tokio::test]
 async fn an_unwanted_body_is_read_by_whole_buffers_wherever_its_head_ended() {
     for (room, head) in (0..70).flat_map(|room| [(room, 100), (room, 2_048 - room)]) {

@@ -47,6 +47,7 @@ fn crowd(
     (0..tasks).map(task).collect()
 }
 
+// threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn a_network_with_a_thousand_tasks_runs_no_longer_than_one_with_a_single_task() {
     let (turns, seen) = turns();
@@ -59,6 +60,7 @@ async fn a_network_with_a_thousand_tasks_runs_no_longer_than_one_with_a_single_t
     assert!(until_the_one_is_done.matches('m').count() <= 170, "{until_the_one_is_done}");
 }
 
+// threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn a_task_that_runs_too_long_is_made_up_for() {
     let (turns, seen) = turns();
@@ -82,6 +84,7 @@ async fn a_network_that_a_pause_of_the_machine_has_hit_does_not_make_up_for_all_
     assert!(before < 300, "{before}");
 }
 
+// threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn tasks_of_a_network_run_in_their_order_and_every_one_of_them_runs() {
     let (turns, seen) = turns();
@@ -93,6 +96,7 @@ async fn tasks_of_a_network_run_in_their_order_and_every_one_of_them_runs() {
     assert_eq!(*seen.lock().unwrap(), alphabet);
 }
 
+// threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn a_task_that_is_dropped_while_it_waits_keeps_nobody_waiting() {
     let (turns, seen) = turns();
@@ -106,6 +110,7 @@ async fn a_task_that_is_dropped_while_it_waits_keeps_nobody_waiting() {
     assert_eq!(*seen.lock().unwrap(), "flllll");
 }
 
+// threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn a_network_that_is_alone_runs_more_in_a_round_until_another_asks() {
     let (turns, seen) = turns();
@@ -133,6 +138,7 @@ async fn a_network_that_is_alone_runs_more_in_a_round_until_another_asks() {
     assert!(rounds().await * 2 > beside_others);
 }
 
+// threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn a_network_that_runs_for_less_than_its_part_of_the_time_never_waits() {
     let (turns, seen) = turns();

@@ -94,6 +94,7 @@ impl Write for Stuck {
     }
 }
 
+// threat: Nobody knows who changed a key
 #[test]
 fn a_disk_that_hangs_delays_nobody_and_the_log_counts_what_is_lost() {
     let folder = tempfile::tempdir().unwrap();
@@ -122,6 +123,7 @@ fn a_disk_that_hangs_delays_nobody_and_the_log_counts_what_is_lost() {
     drop((release, guard));
 }
 
+// threat: Nobody knows who changed a key
 #[tokio::test(start_paused = true)]
 async fn a_required_line_that_is_not_taken_in_time_counts_as_none_and_few_wait_for_it() {
     let ((given, is_given), (release, held)) = (mpsc::channel(), mpsc::channel());
@@ -150,6 +152,7 @@ async fn a_required_line_is_in_the_file_before_the_operation_is_done() {
     assert_eq!(full.kind(), io::ErrorKind::StorageFull);
 }
 
+// threat: Nobody knows who changed a key
 #[test]
 fn of_a_flood_of_strangers_ten_a_second_are_recorded_and_every_operation_of_an_owner() {
     let folder = tempfile::tempdir().unwrap();

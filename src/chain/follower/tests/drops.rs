@@ -83,6 +83,7 @@ async fn an_organization_that_changes_drops_its_members_alone() {
     assert!(details(&scene.profile(4).await.unwrap()).organizations[1].verified);
 }
 
+// threat: Cheap events empty the cache
 #[tokio::test]
 async fn a_log_that_names_nobody_drops_everybody_and_an_approval_nobody() {
     let scene = Scene::new().await;
@@ -124,6 +125,7 @@ async fn who_is_minted_is_found_at_once_and_who_is_burned_is_gone_after_one_poll
     assert_eq!(scene.profile(6).await.unwrap().holders.owner, to, "a no is not kept");
 }
 
+// threat: A new owner or a reorganization is not seen
 #[tokio::test]
 async fn reads_for_the_cache_are_pinned_to_the_followed_block() {
     let scene = Scene::new().await;
@@ -336,6 +338,7 @@ async fn after_a_beginning_active_agents_are_read_several_in_one_call() {
     }
 }
 
+// threat: An agent's data are unreadable or heavy
 #[tokio::test]
 async fn an_agent_whose_details_can_not_be_read_is_kept_without_them_until_a_log_names_it() {
     let scene = Scene::new().await;

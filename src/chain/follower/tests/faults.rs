@@ -188,6 +188,7 @@ async fn a_node_that_gives_the_logs_of_single_blocks_alone_is_followed_all_the_s
     .await;
 }
 
+// threat: Cheap events empty the cache
 #[tokio::test]
 async fn a_block_whose_logs_are_not_to_be_had_is_passed_over_with_everybody_dropped() {
     let scene = Scene::new().await;

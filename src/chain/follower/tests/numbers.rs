@@ -63,6 +63,7 @@ async fn a_number_that_changes_without_a_log_is_read_again_after_the_configured_
     assert_eq!(scene.tier(1).await, Tier::Bronze);
 }
 
+// threat: Cheap events empty the cache
 #[tokio::test]
 async fn a_number_that_changes_with_a_log_drops_the_agent_that_it_names_alone() {
     let (scene, scores) = measured("Scores", score()).await;
@@ -77,6 +78,8 @@ async fn a_number_that_changes_with_a_log_drops_the_agent_that_it_names_alone() 
     assert_eq!(scene.tier(1).await, Tier::Silver);
 }
 
+// threat: A new owner or a reorganization is not seen
+// threat: Cheap events empty the cache
 #[tokio::test]
 async fn tokens_drop_the_agents_of_those_who_hold_them_as_these_change() {
     let (scene, token) = measured("TierToken", Question::Balance { of_wallet: false }).await;

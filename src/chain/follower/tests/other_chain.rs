@@ -73,6 +73,7 @@ impl Scene {
     }
 }
 
+// threat: A node is behind or on another chain
 #[tokio::test]
 async fn a_preferred_node_that_begins_on_another_chain_is_left_out_and_the_next_is_followed() {
     for case in OTHERS {
@@ -82,6 +83,7 @@ async fn a_preferred_node_that_begins_on_another_chain_is_left_out_and_the_next_
     }
 }
 
+// threat: A node is behind or on another chain
 #[tokio::test]
 async fn a_preferred_node_that_moves_to_another_chain_is_left_out_and_the_next_is_followed() {
     for case in OTHERS {

@@ -37,6 +37,7 @@ fn read_on(tracker: &mut BlockTracker, head: Block, logs: &[Log]) -> bool {
     tracker.account(&range, head, logs)
 }
 
+// threat: A new owner or a reorganization is not seen
 #[test]
 fn a_node_that_has_less_is_behind_and_another_block_at_an_accounted_height_is_a_reorganization() {
     let mut tracker = tracker(100);
@@ -70,6 +71,7 @@ fn a_back_end_that_still_has_what_a_reorganization_took_away_is_behind() {
     assert_eq!(tracker.position(&block(2, 104)), Position::Reorganized);
 }
 
+// threat: A new owner or a reorganization is not seen
 #[test]
 fn ranges_overlap_by_16_blocks() {
     let mut tracker = tracker(100);
@@ -80,6 +82,7 @@ fn ranges_overlap_by_16_blocks() {
     assert_eq!((range.from, range.to, range.last), (141 - OVERLAP, 150, block(0, 140)));
 }
 
+// threat: A new owner or a reorganization is not seen
 #[test]
 fn logs_of_blocks_that_are_not_the_accounted_ones_are_a_reorganization() {
     let mut tracker = tracker(100);

@@ -74,6 +74,7 @@ fn nodes_that_a_read_has_yet_to_ask_share_its_time_unless_they_are_unhealthy_or_
     assert_eq!(health.untried(&tries, 0, 1_000_000), 2, "a probe is due");
 }
 
+// threat: A sick node
 #[test]
 fn an_answer_that_was_under_way_ends_no_pause_that_a_node_asked_for() {
     let mut health = Health::new(1);
@@ -82,6 +83,7 @@ fn an_answer_that_was_under_way_ends_no_pause_that_a_node_asked_for() {
     assert_eq!(health.next(&Tries::new(1, Ours, 0), 1), Next::Wait(2_000_000));
 }
 
+// threat: A sick node
 #[test]
 fn a_pause_that_a_node_asks_for_delays_it_and_sends_reads_to_the_next() {
     let limited = ReadError::RateLimited(Some(Duration::from_secs(2)));
@@ -102,6 +104,7 @@ fn a_pause_that_a_node_asks_for_delays_it_and_sends_reads_to_the_next() {
     assert_eq!(health.next(&Tries::new(2, Ours, 0), 0), Next::Wait(60_000_000), "a minute at most");
 }
 
+// threat: A sick node
 #[test]
 fn an_unhealthy_node_is_left_out_until_a_real_call_probes_it_and_has_its_place_again() {
     let mut health = Health::new(2);
@@ -149,6 +152,7 @@ fn an_answer_between_failures_keeps_a_node_healthy() {
     assert_eq!(health.next(&Tries::new(1, Ours, 0), 0), Next::Ask(0));
 }
 
+// threat: An absurd agent makes healthy nodes unhealthy
 #[test]
 fn errors_of_calls_count_against_a_node_only_where_another_one_answered() {
     for (error, is_suspect) in [

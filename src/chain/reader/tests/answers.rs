@@ -143,6 +143,7 @@ async fn an_answer_without_end_is_cut_off() {
     assert!(node.bytes_sent() < tries * (ANSWER_BYTES_MAX + in_sockets), "{} bytes", node.bytes_sent());
 }
 
+// threat: A node is behind or on another chain
 #[tokio::test]
 async fn an_answer_of_another_chain_or_of_an_older_block_is_asked_again() {
     let answers = Arc::new(AtomicU64::new(0));
@@ -165,6 +166,7 @@ async fn an_answer_of_another_chain_or_of_an_older_block_is_asked_again() {
     }
 }
 
+// threat: A node is behind or on another chain
 #[tokio::test]
 async fn a_node_that_lies_once_about_the_time_leaves_nobody_behind() {
     let has_lied = AtomicBool::new(false);
@@ -186,6 +188,7 @@ async fn a_node_that_lies_once_about_the_time_leaves_nobody_behind() {
     assert_eq!((liar.calls("eth_call"), honest.calls("eth_call")), (4, 0));
 }
 
+// threat: A node is behind or on another chain
 #[tokio::test]
 async fn nodes_that_are_behind_are_a_fault_that_says_so_and_not_unminted() {
     let is_behind = Arc::new(AtomicBool::new(false));
@@ -204,6 +207,7 @@ async fn nodes_that_are_behind_are_a_fault_that_says_so_and_not_unminted() {
     assert!(metrics.contains("kind=\"behind\""), "{metrics}");
 }
 
+// threat: An agent's data are unreadable or heavy
 #[tokio::test]
 async fn an_agent_that_can_not_be_read_costs_one_call_an_interval_and_others_are_read_beside_it() {
     let absurd = agent(0xabcd_ef01_0000);
@@ -232,6 +236,7 @@ async fn an_agent_that_can_not_be_read_costs_one_call_an_interval_and_others_are
     }
 }
 
+// threat: An agent's data are unreadable or heavy
 #[tokio::test]
 async fn the_errors_of_nodes_are_never_remembered_as_an_agents_fault() {
     let is_mended = Arc::new(AtomicBool::new(false));
@@ -247,6 +252,7 @@ async fn the_errors_of_nodes_are_never_remembered_as_an_agents_fault() {
     bench.reader.profile(agent(1), Parts::Whole).await.unwrap().unwrap();
 }
 
+// threat: A busy agent stays refused after an outage
 #[tokio::test]
 async fn an_absurd_agent_costs_those_who_are_read_with_it_few_calls() {
     let is_absurd = |call: &Call3| call.callData.ends_with(&word(7)) && Some(call.target) == ALL.stake_vault;
@@ -287,6 +293,7 @@ fn as_many_agents_as_go_with_one_call_go_with_a_creation() {
 /// How many places strangers have.
 const STRANGERS: usize = 32;
 
+// threat: Bad signatures cause work
 #[tokio::test]
 async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouched_for() {
     let gate = Arc::new(Semaphore::new(0));
@@ -329,6 +336,7 @@ async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouc
     drop(flood);
 }
 
+// threat: A sick node
 #[tokio::test]
 async fn however_many_nodes_hang_a_read_ends_in_time() {
     let nodes = [TestNode::answering(|_| Reply::Hang).await, TestNode::answering(|_| Reply::Hang).await];

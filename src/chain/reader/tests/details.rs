@@ -97,6 +97,7 @@ async fn whole(bench: &Bench) -> Result<Option<Arc<TrustProfile>>, &'static str>
     read.map_err(|fault| cause(&fault).kind())
 }
 
+// threat: An agent's data are unreadable or heavy
 #[tokio::test]
 async fn what_strangers_write_of_an_agent_hides_neither_owner_nor_stake_and_costs_one_call_more() {
     for (kind, wholes, reply) in absurd() {
@@ -122,6 +123,7 @@ async fn what_strangers_write_of_an_agent_hides_neither_owner_nor_stake_and_cost
     }
 }
 
+// threat: An agent's data are unreadable or heavy
 #[tokio::test]
 async fn an_agent_that_passes_without_details_all_the_time_has_them_an_interval_after_they_are_mended() {
     let node = Node::with(with(5, reverted(Vec::new()))).await;
@@ -137,6 +139,7 @@ async fn an_agent_that_passes_without_details_all_the_time_has_them_an_interval_
     assert!(read[13..].iter().all(|has_details| *has_details), "{read:?}");
 }
 
+// threat: An agent's data are unreadable or heavy
 #[tokio::test]
 async fn a_node_that_fails_is_not_asked_again_for_owner_and_stake() {
     for reply in [
@@ -168,6 +171,7 @@ async fn an_answer_without_details_displaces_none_that_has_them_and_agrees() {
 }
 
 /// Readiness reads some agent, to see which contracts are there.
+// threat: An agent's data are unreadable or heavy
 #[tokio::test]
 async fn no_agent_can_be_written_full_to_make_the_service_unready() {
     let node = TestNode::answering(move |request| {

@@ -81,6 +81,7 @@ async fn a_cached_profile_costs_no_call_within_its_lifetime_and_one_afterwards()
     assert_eq!(scene.node.all_calls(), 2);
 }
 
+// threat: A new owner or a reorganization is not seen
 #[tokio::test]
 async fn owners_and_latest_profiles_are_never_taken_from_the_cache() {
     let scene = DevScene::new().await;
@@ -99,6 +100,7 @@ async fn owners_and_latest_profiles_are_never_taken_from_the_cache() {
     assert_eq!(scene.node.all_calls(), 4);
 }
 
+// threat: Bad signatures cause work
 #[tokio::test]
 async fn a_thousand_askers_at_once_cost_at_most_two_calls() {
     let scene = DevScene::new().await;
@@ -124,6 +126,7 @@ async fn a_thousand_askers_at_once_cost_at_most_two_calls() {
     }
 }
 
+// threat: "Unknown" is remembered
 #[tokio::test]
 async fn strangers_are_not_cached_and_leave_nothing() {
     let scene = DevScene::new().await;
@@ -207,6 +210,7 @@ async fn without_multicall_a_profile_longer_than_a_contract_may_be_is_read_too()
     }
 }
 
+// threat: Huge or costly heads and bodies
 #[tokio::test]
 async fn a_string_as_long_as_a_novel_is_cut() {
     let scene = DevScene::new().await;

@@ -34,6 +34,7 @@ async fn owner(bench: &Bench) {
 }
 
 /// As of one back end that syncs, behind a URL of several.
+// threat: A node is behind or on another chain
 #[tokio::test]
 async fn one_undated_answer_turns_multicall_off_for_nobody() {
     let is_first = AtomicBool::new(true);
@@ -49,6 +50,7 @@ async fn one_undated_answer_turns_multicall_off_for_nobody() {
     }
 }
 
+// threat: A node is behind or on another chain
 #[tokio::test]
 async fn a_node_without_multicall_leaves_it_to_the_others_and_is_unhealthy_on_another_chain() {
     let stranger = TestNode::answering(|request| reply(request, 5, false)).await;

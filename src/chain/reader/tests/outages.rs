@@ -80,6 +80,7 @@ fn refused(asked: &[Asked], from: u64) -> usize {
     asked.iter().filter(|one| one.at >= from && !one.is_good).count()
 }
 
+// threat: A busy agent stays refused after an outage
 #[tokio::test]
 async fn a_busy_agent_is_answered_within_three_seconds_after_its_node_hung() {
     for rate in [5, 30, 100] {
@@ -96,6 +97,7 @@ async fn a_busy_agent_is_answered_within_three_seconds_after_its_node_hung() {
     }
 }
 
+// threat: A busy agent stays refused after an outage
 #[tokio::test]
 async fn a_busy_agent_is_answered_at_once_after_its_node_refused_for_six_seconds() {
     for rate in [30, 100] {
@@ -108,6 +110,7 @@ async fn a_busy_agent_is_answered_at_once_after_its_node_refused_for_six_seconds
     }
 }
 
+// threat: A busy agent stays refused after an outage
 #[tokio::test]
 async fn a_busy_agent_is_answered_by_the_second_node_within_one_read_when_the_first_hangs() {
     for rate in [30, 100] {

@@ -27,6 +27,7 @@ fn everything_shown(fault: &ChainFault) -> String {
     shown
 }
 
+// threat: Providers' keys in `rpcUrl`
 #[tokio::test]
 async fn no_part_of_a_url_is_in_a_fault() {
     let echo = format!(

@@ -39,6 +39,7 @@ fn answered(result: Result3) -> [Result3; 2] {
     [returned(ownerOfCall::abi_encode_returns(&OWNER)), result]
 }
 
+// threat: A contract wallet lies, burns gas, or is replayed
 #[tokio::test]
 async fn only_the_very_word_of_the_standard_is_consent() {
     let with = |index: usize| {
@@ -116,6 +117,7 @@ async fn without_creations(none: Reply, code: &'static str, answer: Reply) -> Te
     .await
 }
 
+// threat: Strangers' requests make the only node unhealthy
 #[tokio::test]
 async fn nodes_that_run_no_creation_are_asked_by_calls_with_to_and_count_as_healthy() {
     let zksync = Reply::Error(3, "toAddressIsNull".to_owned(), None);
@@ -212,6 +214,7 @@ mod on_the_development_chain {
         bench_with(&[scene.node.url()], (scene.registries, scene.multicall), PATIENT)
     }
 
+    // threat: A contract wallet lies, burns gas, or is replayed
     #[tokio::test]
     async fn a_wallet_is_asked_in_one_call_and_accepts_what_its_key_signed() {
         let scene = DevScene::new().await;
@@ -269,6 +272,7 @@ mod on_the_development_chain {
         }
     }
 
+    // threat: A contract wallet lies, burns gas, or is replayed
     #[tokio::test]
     async fn a_wallet_that_lies_burns_gas_or_reverts_is_no_fault_and_does_not_consent() {
         let scene = DevScene::new().await;

@@ -116,6 +116,7 @@ fn a_health_path_can_stand_in_a_request_line_and_the_path_of_a_route_is_a_patter
     );
 }
 
+// threat: Pages of other origins
 #[test]
 fn origins_are_as_browsers_write_them_or_a_star_alone() {
     let many = |count: usize| list(count, |number| format!("https://h{number}.example"));

@@ -124,6 +124,7 @@ fn pages_may_send_and_read_what_signed_requests_need_where_a_tenant_takes_them()
     assert!(usual.headers.ends_with("X-Agent-Timestamp") && usual.exposed.ends_with("X-Request-Id"));
 }
 
+// threat: A key of assertions is exchanged, broken or written down
 #[test]
 fn upstreams_get_no_assertions_unless_the_tenant_asks_and_somebody_signs() {
     assert!(!read(tenant_with(&[])).assertion);

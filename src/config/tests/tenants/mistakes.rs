@@ -12,6 +12,7 @@ fn mistakes(keys: &[(&str, &str)]) -> Vec<String> {
     problems(&file_of(vec![tenant_with(keys)]), &[])
 }
 
+// threat: A gateway forwards to itself
 #[test]
 fn no_listener_of_ours_is_an_upstream() {
     let route =
@@ -41,6 +42,7 @@ fn no_listener_of_ours_is_an_upstream() {
     );
 }
 
+// threat: A wrong configuration runs quietly
 #[test]
 fn all_mistakes_of_all_tenants_are_reported_at_once() {
     let text = r#"
@@ -287,6 +289,7 @@ proptest! {
     }
 }
 
+// threat: What is signed for another service is sent on to us
 #[test]
 fn signatures_need_a_host_that_is_named() {
     const NONE: &str = "tenants[1].signed_hosts: has to name those that agents and bots call who sign their requests; \"*\" \

@@ -48,6 +48,8 @@ fn a_tenant_within_its_rule_is_read_as_without_and_held_to_its_networks() {
     assert_eq!((load(&free)[0].networks.is_none(), &load(&free)[1]), (true, &tenants[1]));
 }
 
+// threat: What is signed for another service is sent on to us
+// threat: A tenant takes what is another's or shared
 #[test]
 fn hosts_upstreams_and_ids_outside_of_the_rule_are_refused_one_by_one() {
     let hosts = of("a-1", "a.example b.example *.example * xa.example", "v1.a.internal:80");
@@ -88,6 +90,7 @@ fn hosts_upstreams_and_ids_outside_of_the_rule_are_refused_one_by_one() {
     assert_eq!(found, expected);
 }
 
+// threat: A tenant takes what is another's or shared
 #[test]
 fn a_tenant_takes_neither_host_nor_id_from_whose_they_are() {
     // The file that comes first claims what is the second one's.
@@ -99,6 +102,7 @@ fn a_tenant_takes_neither_host_nor_id_from_whose_they_are() {
     assert!(found.len() == 1 && found[0].starts_with("tenants.d/a.toml: is a file that no "), "{found:?}");
 }
 
+// threat: A tenant takes what is another's or shared
 #[test]
 fn a_file_under_no_rule_is_refused_and_tenants_of_the_main_file_are_the_operators() {
     let main = format!("{RULES}\n[[tenants]]\n{}", tenant("anything"));
@@ -115,6 +119,7 @@ fn a_file_under_no_rule_is_refused_and_tenants_of_the_main_file_are_the_operator
     assert_eq!(home.ids(), ["anything", "b"]);
 }
 
+// threat: A tenant takes what is another's or shared
 #[cfg(unix)]
 #[test]
 fn files_lie_below_the_folders_of_the_rule_whatever_links_lead_to_them() {

@@ -38,6 +38,7 @@ fn the_same_path_and_methods_again_are_never_reached() {
     assert_eq!(reached(&[("/a*/b", &[]), ("/a*/b", &[])]), [true, false]);
 }
 
+// threat: A wrong configuration runs quietly
 #[test]
 fn a_path_in_a_folder_that_is_taken_is_never_reached() {
     assert_eq!(reached(&[("/a", &[]), ("/a/b", &[])]), [true, false]);

@@ -246,6 +246,7 @@ fn an_ambiguous_path_asks_for_all_that_any_of_its_rules_asks_for() {
     }
 }
 
+// threat: An upgrade gets around the check
 #[test]
 fn an_ambiguous_path_is_never_upgraded() {
     let tenant = tenant(Tier::Bronze, vec![with_upgrades(route("/ws", RouteAccess::Agents))]);

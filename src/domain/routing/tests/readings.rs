@@ -182,6 +182,7 @@ fn strictness(access: RouteAccess) -> u8 {
 proptest! {
     #![proptest_config(cases_times(4))]
 
+    // threat: Gate and upstream see different paths or hosts
     #[test]
     fn a_request_satisfies_the_rule_of_every_reading_of_its_path(
         routes in vec(any_route(), 0..5),

@@ -52,6 +52,8 @@ const WHOLE: [(Dialect, &[Part], &str); 3] = [
     (Dialect::Envoy, &ENVOY, "GET /public/x acme.test"),
 ];
 
+// threat: The client writes what is judged
+// threat: Two hosts in one line
 #[test]
 fn each_part_stands_once() {
     for (dialect, parts, wanted) in WHOLE {
@@ -98,6 +100,7 @@ fn a_part_is_well_formed() {
     }
 }
 
+// threat: The client writes what is judged
 #[test]
 fn a_whole_url_from_nginx_stands_alone_and_is_one() {
     let by_url = |url| asked(Dialect::Nginx, "", &[("Host", "service"), NGINX[1], ("X-Original-URL", url)]);
@@ -116,6 +119,7 @@ fn a_whole_url_from_nginx_stands_alone_and_is_one() {
     assert_eq!(asked(Dialect::Nginx, "", &[&NGINX[..2], &[url, url]].concat()), "?");
 }
 
+// threat: The target that is judged is not the one that is forwarded
 #[test]
 fn headers_of_other_dialects_and_queries_of_calls_say_nothing() {
     let others = [

@@ -57,6 +57,7 @@ async fn a_store_is_opened_for_its_own_chain_alone_and_loses_nothing_to_the_othe
     assert!(store.find(&digest(1)).await.unwrap().is_some());
 }
 
+// threat: Another chain's agent of the same number
 #[tokio::test]
 async fn a_store_of_the_development_chain_is_never_taken_over() {
     let [other_chain, other_registry, development] = others();
@@ -70,6 +71,7 @@ async fn a_store_of_the_development_chain_is_never_taken_over() {
     assert!(open(folder.path(), &development).unwrap().has_key(agent(1)).await.unwrap());
 }
 
+// threat: Another chain's agent of the same number
 #[test]
 fn a_store_of_release_0_1_belongs_to_the_chain_of_its_first_start() {
     let folder = tempfile::tempdir().unwrap();

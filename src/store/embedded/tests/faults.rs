@@ -100,6 +100,8 @@ async fn a_failed_admission_gives_its_place_back() {
     assert_eq!(by_nonce(&store, 1, 2).await, Admission::Admitted { remaining: 2_698 });
 }
 
+// threat: A sick disk
+// threat: A failure admits somebody, or looks like an answer
 #[tokio::test]
 async fn after_a_failed_key_change_every_verb_fails_for_its_agent_until_the_file_is_read_again() {
     let (platter, clock) = (Platter::with_store(), clock());
@@ -126,6 +128,7 @@ async fn after_a_failed_key_change_every_verb_fails_for_its_agent_until_the_file
 }
 
 /// Any owner can order changes while the disk is full: the keys of others go on meanwhile.
+// threat: A sick disk
 #[tokio::test]
 async fn a_failed_key_change_takes_no_other_agents_key_down() {
     let client = ClientNet::of([192, 0, 2, 1].into());

@@ -231,6 +231,7 @@ async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
     }
 }
 
+// threat: A nonce passes twice, or a stranger burns it
 #[tokio::test]
 async fn a_signature_that_was_used_under_some_settings_is_never_good_again_under_others() {
     for before in SETTINGS {

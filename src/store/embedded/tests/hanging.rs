@@ -22,6 +22,7 @@ async fn by_nonce_or_fault(store: &EmbeddedStore, nonce: u64) -> Result<Admissio
 }
 
 /// What waits for the disk holds places that key checks need.
+// threat: A sick disk
 #[tokio::test]
 async fn while_a_disk_hangs_few_wait_long_and_nobody_for_ever() {
     let (platter, clock) = (Platter::with_store(), clock());

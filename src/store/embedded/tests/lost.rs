@@ -50,6 +50,7 @@ async fn change_over_a_lost_sync(syncs: u64, are_seen: bool) -> bool {
     failed
 }
 
+// threat: A sick disk
 #[tokio::test]
 async fn pages_that_a_failed_sync_dropped_take_nothing_with_them_that_was_acknowledged() {
     for are_seen in [true, false] {
@@ -61,6 +62,7 @@ async fn pages_that_a_failed_sync_dropped_take_nothing_with_them_that_was_acknow
     }
 }
 
+// threat: A sick disk
 #[tokio::test]
 async fn a_disk_that_cannot_be_read_at_the_start_is_named_and_not_taken_for_damage() {
     let platter = Platter::with_store();

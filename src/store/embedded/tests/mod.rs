@@ -88,6 +88,7 @@ fn clock() -> Arc<SimulatedClock> {
     Arc::new(SimulatedClock::new(START_SECS))
 }
 
+// threat: A store made anew forgets
 #[tokio::test]
 async fn a_store_made_anew_takes_no_signature_that_the_lost_one_may_have_taken() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), clock());
@@ -179,6 +180,7 @@ async fn keys_endpoints_and_nonces_survive_a_restart() {
     }
 }
 
+// threat: Made-up keys fill memory
 #[tokio::test]
 async fn unknown_keys_and_refused_changes_leave_nothing_in_memory() {
     let store = on(&Platter::with_store(), &clock());

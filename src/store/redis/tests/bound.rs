@@ -45,6 +45,7 @@ async fn names(server: &RedisServer) -> BTreeSet<String> {
     redis::from_redis_value_ref(&said).unwrap()
 }
 
+// threat: Another chain's agent of the same number
 #[tokio::test]
 async fn a_redis_that_is_another_chains_is_refused_and_its_keys_open_nothing() {
     let Some(server) = RedisServer::start(&[]).await else { return };
@@ -85,6 +86,7 @@ async fn a_redis_that_is_another_chains_is_refused_and_its_keys_open_nothing() {
     assert!(now.difference(&before).all(|name| name.contains("}w:") || name.contains("}p")), "{now:?}");
 }
 
+// threat: Another chain's agent of the same number
 #[tokio::test]
 async fn of_two_deployments_that_begin_at_once_on_one_redis_one_wins() {
     let Some(server) = RedisServer::start(&[]).await else { return };
@@ -168,6 +170,7 @@ pub(super) async fn use_everything(store: &RedisStore) {
     store.probe().await.unwrap();
 }
 
+// threat: Another chain's agent of the same number
 #[tokio::test]
 async fn deployments_with_prefixes_of_their_own_share_a_redis_and_nothing_in_it() {
     let Some(server) = RedisServer::start(&[]).await else { return };

@@ -123,6 +123,7 @@ fn scene<'a>(connection: &'a mut redis::Connection, scripts: &'a Scripts) -> Sce
     scene
 }
 
+// threat: A clock step frees used nonces
 #[tokio::test]
 async fn wherever_the_clocks_of_redis_and_callers_are_stepped_no_signature_passes_twice() {
     let Some(server) = RedisServer::start(&[]).await else { return };
@@ -138,6 +139,7 @@ async fn wherever_the_clocks_of_redis_and_callers_are_stepped_no_signature_passe
     assert!(admitted.get() > 400, "{}", admitted.get());
 }
 
+// threat: A clock step frees used nonces
 #[tokio::test]
 async fn a_step_of_redis_clock_alone_frees_no_nonce_and_refuses_no_new_signature() {
     let Some(server) = RedisServer::start(&[]).await else { return };
@@ -154,6 +156,7 @@ async fn a_step_of_redis_clock_alone_frees_no_nonce_and_refuses_no_new_signature
     }
 }
 
+// threat: A clock step frees used nonces
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_of_redis_that_jumps_ahead_and_back_frees_no_nonce() {
     let folder = tempfile::tempdir().unwrap();

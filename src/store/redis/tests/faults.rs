@@ -71,6 +71,7 @@ async fn an_epoch_that_redis_has_no_memory_for_is_a_fault_and_no_end_of_the_sess
     assert_eq!(connects(&store, "connected"), 1);
 }
 
+// threat: Redis evicts
 #[tokio::test]
 async fn a_redis_that_may_evict_is_not_used_and_one_that_has_evicted_takes_no_older_signature() {
     let Some(server) = RedisServer::start(&["--maxmemory-policy", "allkeys-lru"]).await else { return };
@@ -137,6 +138,7 @@ async fn another_server_at_the_same_address_is_told_from_that_of_the_session() {
     assert_eq!(error, "another server answers at its address");
 }
 
+// threat: Redis evicts
 #[tokio::test]
 async fn a_redis_that_begins_to_evict_is_left() {
     let Some((_server, store, _)) = served(&[]).await else { return };
@@ -160,6 +162,7 @@ async fn a_redis_that_is_absent_at_the_start_is_a_fault_at_once_and_serves_when_
     assert_eq!(by_key(&store, 1).await, Some(Admission::KeyRevoked));
 }
 
+// threat: A store forgets
 #[tokio::test]
 async fn after_a_restart_signatures_that_may_have_been_used_are_refused() {
     let durable = ["--appendonly", "yes", "--appendfsync", "always"];

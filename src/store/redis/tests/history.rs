@@ -264,11 +264,13 @@ async fn a_failover_by_sentinel_undoes_only_admissions_that_the_promoted_replica
     beside(Fault::FailOver, "Sentinel", Rig::sentinel).await;
 }
 
+// threat: A store forgets
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_of_a_cluster_undoes_only_admissions_that_the_promoted_replica_had_not_received() {
     beside(Fault::FailOver, "cluster", Rig::cluster).await;
 }
 
+// threat: A store forgets
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moves_under_load_breaks_no_rule() {
     beside(Fault::Move, "slots", async || TestCluster::form().await.map(Rig::Cluster)).await;

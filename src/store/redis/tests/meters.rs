@@ -9,6 +9,7 @@ use crate::store::redis::tests::{opened, options, served};
 
 const TWO: Quota = Quota::per_hour(2);
 
+// threat: A fault spends an owner's budget
 #[tokio::test]
 async fn what_one_replica_charges_is_spent_at_the_other_and_what_it_gives_back_is_not() {
     let Some((server, one, clock)) = served(&[]).await else { return };

@@ -12,6 +12,7 @@ use crate::ports::store::{Admission, Budget, KeyBudget, KeyChange, Proof, RouteS
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::redis::tests::{SIGNED_SECS, opened, options, served};
 
+// threat: One visitor takes a public route
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_replicas_that_are_hammered_at_once_admit_exactly_the_limit_of_whatever_is_counted() {
     let Some((server, one, clock)) = served(&[]).await else { return };

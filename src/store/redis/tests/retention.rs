@@ -26,6 +26,7 @@ async fn remembered(store: &RedisStore) -> u64 {
     read(&store.servers.ask(count).await.unwrap()).unwrap()
 }
 
+// threat: A nonce passes twice, or a stranger burns it
 #[tokio::test]
 async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
     // Before it is forgotten, in the moment when it is, and after.

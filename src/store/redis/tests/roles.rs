@@ -47,6 +47,7 @@ async fn turn(connection: &mut MultiplexedConnection, other: &RedisServer) {
     say(connection, &["REPLICAOF", "NO", "ONE"]).await.unwrap();
 }
 
+// threat: A store forgets
 #[tokio::test]
 async fn a_nonce_that_a_master_lost_while_it_was_a_replica_is_refused_by_the_next_step() {
     let Some((master, replica, store)) = torn().await else { return };

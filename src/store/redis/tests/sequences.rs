@@ -162,6 +162,7 @@ where
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
+// threat: A revoked key opens again
 #[tokio::test]
 async fn both_stores_answer_every_short_sequence_as_the_rules_say() {
     let Some((server, one, clock)) = served(&[]).await else { return };

@@ -23,6 +23,7 @@ async fn pass(store: &RedisStore) -> Verdict {
     store.count(&Budget::Route((client, route)), LIMIT).await.unwrap()
 }
 
+// threat: One visitor takes a public route
 #[tokio::test]
 async fn a_flood_beyond_the_limit_does_not_reach_redis_and_leaves_nothing_there_after_two_windows() {
     let Some((_server, store, clock)) = served(&[]).await else { return };
