@@ -5,11 +5,14 @@ use std::collections::VecDeque;
 use crate::http1::fields::Problem;
 use crate::http1::lines::{is_of_urls, is_text, is_token, target_problem};
 use crate::http2::huffman::decode;
-use crate::http2::{AUTHORITY, BLOCK_BYTES_MAX, Broken, METHOD, NAME, PSEUDO, REFUSED, SCHEME, VALUE};
+use crate::http2::{AUTHORITY, Broken, METHOD, NAME, PSEUDO, REFUSED, SCHEME, VALUE};
 
 /// The longest table that we allow, and each entry's overhead, in bytes (RFC 7541, sections 4.1 and 4.2).
 const TABLE_BYTES_MAX: usize = 4_096;
 const ENTRY_BYTES: usize = 32;
+
+/// How much memory a connection keeps for texts, in bytes.
+const TEXT_BYTES: usize = 1_024;
 
 /// The lengths of the names in the table that all have, from 1 on (RFC 7541, appendix A).
 #[rustfmt::skip]
@@ -50,15 +53,17 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Reads a block; says what is wrong with it. Then `fit` is one for another reader, in whose table entries are of the
-    /// same lengths: what is wrong gets other text, and at its end it says that it is to be refused.
+    /// Reads a block, and says what is wrong with it; `found` is what is already. Then `rewritten` is a block that can be read: bad
+    /// text is other text of the same length, so that both tables stay the same, and at its end it says that it is to be
+    /// refused, or by `resets` that its stream is to be reset.
     pub(super) fn read(
         &mut self,
         block: &[u8],
-        is_trailer: bool,
-        fit: &mut Vec<u8>,
+        resets: bool,
+        mut found: Option<Problem>,
+        rewritten: &mut Vec<u8>,
     ) -> Result<Option<Problem>, Broken> {
-        let (mut rest, mut copied, mut found) = (block, block, None);
+        let (mut rest, mut copied) = (block, block);
         while let Some(first) = rest.first() {
             let field = rest;
             let (prefix, is_kept) = match first {
@@ -68,14 +73,14 @@ impl Table {
                 }
                 0x40.. => (6, true),
                 0x20.. => {
-                    // A smaller table. What it has no more nobody names.
+                    // The table gets smaller. It is always the newest part of this one.
                     integer(&mut rest, 5)?;
                     continue;
                 }
                 _ => (4, false),
             };
             let index = integer(&mut rest, prefix)?;
-            let (name, name_bytes) = if index == 0 {
+            let (mut name, mut name_bytes) = if index == 0 {
                 string(&mut rest, &mut self.text)?;
                 (Name::of(&self.text), self.text.len())
             } else {
@@ -84,28 +89,25 @@ impl Table {
             };
             let value = rest;
             string(&mut rest, &mut self.text)?;
-            let problem = name.problem(&self.text);
-            if problem.is_some() {
-                fit.extend_from_slice(until(copied, field));
-                // A name, or a value where it may be empty, is of the same length; without any byte nothing can be.
-                let whole = name_bytes + self.text.len();
-                let length = if matches!(name, Name::Bad(_)) || self.text.is_empty() {
-                    let length = name_bytes.max(1);
-                    fit.push(if is_kept { 0x40 } else { 0 });
-                    fill(fit, b'a', length);
-                    whole.checked_sub(length).ok_or(Broken)?
+            let (problem, bytes) = (name.problem(&self.text), name_bytes + self.text.len());
+            if let Some(problem) = problem {
+                rewritten.extend_from_slice(until(copied, field));
+                // The table has other names already. A method is not empty, nor is a name.
+                let is_bad = matches!(name, Name::Bad(_));
+                if is_bad && index <= STATIC.len() || !is_bad && self.text.is_empty() {
+                    name = Name::Bad(problem);
+                    name_bytes = name_bytes.max(1);
+                    rewritten.push(if is_kept { 0x40 } else { 0 });
+                    fill(rewritten, b'a', name_bytes);
                 } else {
-                    fit.extend_from_slice(until(field, value));
-                    self.text.len()
-                };
-                fill(fit, if name == Name::Path { b'/' } else { b'a' }, length);
-                copied = rest;
-                if fit.len() > BLOCK_BYTES_MAX {
-                    return Err(Broken); // Names of the table, again and again.
+                    rewritten.extend_from_slice(until(field, value));
                 }
+                let length = bytes.checked_sub(name_bytes).ok_or(Broken)?;
+                fill(rewritten, if name == Name::Path { b'/' } else { b'a' }, length);
+                copied = rest;
             }
             if is_kept {
-                let bytes = name_bytes + self.text.len() + ENTRY_BYTES;
+                let bytes = bytes + ENTRY_BYTES;
                 self.entries.push_front(Entry { name, name_bytes, bytes, problem });
                 self.bytes += bytes;
                 while self.bytes > TABLE_BYTES_MAX
@@ -116,14 +118,15 @@ impl Table {
             }
             found = found.or(problem);
         }
+        self.text.shrink_to(TEXT_BYTES);
         if let Some(problem) = found {
-            fit.extend_from_slice(copied);
-            // The library resets the stream of a trailer that is one of the connection's.
-            let (name, value) = if is_trailer { ("connection", "") } else { (REFUSED, problem) };
-            fit.push(0);
+            rewritten.extend_from_slice(copied);
+            // The library resets the stream of a block with a header of HTTP/1's connections.
+            let (name, value) = if resets { ("connection", "") } else { (REFUSED, problem) };
+            rewritten.push(0);
             for text in [name, value] {
-                fit.push(u8::try_from(text.len()).unwrap_or_default());
-                fit.extend_from_slice(text.as_bytes());
+                rewritten.push(u8::try_from(text.len()).unwrap_or_default());
+                rewritten.extend_from_slice(text.as_bytes());
             }
         }
         Ok(found)
@@ -216,18 +219,18 @@ fn string(rest: &mut &[u8], text: &mut Vec<u8>) -> Result<(), Broken> {
 }
 
 /// Writes a string of so many bytes (RFC 7541, sections 5.1 and 5.2).
-fn fill(fit: &mut Vec<u8>, byte: u8, length: usize) {
+fn fill(out: &mut Vec<u8>, byte: u8, length: usize) {
     let low = |rest: usize| u8::try_from(rest % 128).unwrap_or_default();
     if length < 127 {
-        fit.push(low(length));
+        out.push(low(length));
     } else {
-        fit.push(127);
+        out.push(127);
         let mut rest = length - 127;
         while rest >= 128 {
-            fit.push(low(rest) | 128);
+            out.push(low(rest) | 128);
             rest /= 128;
         }
-        fit.push(low(rest));
+        out.push(low(rest));
     }
-    fit.resize(fit.len() + length, byte);
+    out.resize(out.len() + length, byte);
 }

@@ -20,10 +20,10 @@ use crate::http1::lines::TARGET_PROBLEMS;
 #[derive(Debug)]
 struct Broken;
 
-/// The header that says why a request is refused. One that a client sends is a problem itself.
+/// The header that says why a request is refused, also where a client has written it.
 const REFUSED: &str = "tiergate-refused";
 
-/// The longest header block that is waited for or written, with its frames, in bytes: far beyond what the library takes.
+/// The longest header block that is waited for, with its frames, in bytes: more than the library takes.
 const BLOCK_BYTES_MAX: usize = 128 * 1024;
 
 const NAME: Problem = "a header name is not a token in lower case";
@@ -31,6 +31,7 @@ const PSEUDO: Problem = "there is a pseudo-header that requests don't have";
 const METHOD: Problem = "the method is not a token";
 const SCHEME: Problem = "the scheme is not one";
 const AUTHORITY: Problem = "the authority is not a host with a port";
+const PRIORITIES: Problem = "a stream depends on itself";
 const VALUE: Problem = "a header's value holds a control character";
 const OURS: Problem = "there is a header that the gateway alone writes";
 

@@ -83,36 +83,6 @@ impl Bounded {
         }
     }
 
-    /// Shows frames; a header block when it is whole.
-    fn poll_frames(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Extent::Frames(frames) = &mut self.extent else { return Poll::Ready(Ok(())) };
-        loop {
-            let ready = frames.next(&mut self.ahead).min(buffer.remaining());
-            if ready > 0 {
-                buffer.put_slice(self.ahead.get(..ready).unwrap_or_default());
-                self.ahead.advance(ready);
-                frames.shown(ready);
-                if self.ahead.is_empty() {
-                    // An idle connection holds no memory for it.
-                    self.ahead = BytesMut::new();
-                }
-                return Poll::Ready(Ok(()));
-            }
-            let before = buffer.filled().len();
-            ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-            let came = buffer.filled().get(before..).unwrap_or_default();
-            let is_end = came.is_empty();
-            // Most bytes of bodies need no copy.
-            let ready = if self.ahead.is_empty() { frames.until_headers(came) } else { 0 };
-            self.ahead.extend_from_slice(came.get(ready..).unwrap_or_default());
-            buffer.set_filled(before + ready);
-            frames.shown(ready);
-            if is_end || ready > 0 {
-                return Poll::Ready(Ok(()));
-            }
-        }
-    }
-
     /// The request is over: nothing more is shown, but a client that goes away is noticed.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.ahead.is_empty() {
@@ -126,6 +96,41 @@ impl Bounded {
         }
         self.ahead.extend_from_slice(piece.filled());
         Poll::Pending
+    }
+}
+
+/// Shows frames; a header block when it is whole.
+fn poll_frames(
+    frames: &mut Frames,
+    ahead: &mut BytesMut,
+    inner: &mut BufWriter<Stream>,
+    context: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    loop {
+        let ready = frames.next(ahead).min(buffer.remaining());
+        if ready > 0 {
+            buffer.put_slice(ahead.get(..ready).unwrap_or_default());
+            ahead.advance(ready);
+            frames.shown(ready);
+            if ahead.is_empty() {
+                // An idle connection holds no memory for it.
+                *ahead = BytesMut::new();
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut *inner).poll_read(context, buffer))?;
+        let came = buffer.filled().get(before..).unwrap_or_default();
+        let is_end = came.is_empty();
+        // Most bytes of bodies need no copy.
+        let ready = if ahead.is_empty() { frames.until_headers(came) } else { 0 };
+        ahead.extend_from_slice(came.get(ready..).unwrap_or_default());
+        buffer.set_filled(before + ready);
+        frames.shown(ready);
+        if is_end || ready > 0 {
+            return Poll::Ready(Ok(()));
+        }
     }
 }
 
@@ -146,8 +151,8 @@ impl AsyncRead for Bounded {
         if this.is_over() {
             return this.poll_gone(context);
         }
-        if matches!(this.extent, Extent::Frames(_)) {
-            return this.poll_frames(context, buffer);
+        if let Extent::Frames(frames) = &mut this.extent {
+            return poll_frames(frames, &mut this.ahead, &mut this.inner, context, buffer);
         }
         let most = match &this.extent {
             Extent::Bytes(left) => usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.remaining()),

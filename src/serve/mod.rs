@@ -292,7 +292,7 @@ impl<D: Door> HttpShell<D> {
     }
 }
 
-/// What keeps the library from making a request of a target with odd bytes in it.
+/// The reason why the library can make no request of a target with odd bytes in it.
 pub(crate) fn unreadable(head: &RequestHead, text: &[u8]) -> Option<Problem> {
     if head.has_odd_target { target_problem(text.get(head.target.clone())?) } else { None }
 }

@@ -20,6 +20,7 @@ use crate::gateway::authz::Authz;
 use crate::gateway::authz::original::Original;
 use crate::gateway::dialect::Dialect;
 use crate::gateway::library::door::h2_options;
+use crate::http2;
 use crate::serve::turns::Turn;
 use crate::serve::{Slot, WRITE_TIME_MAX};
 use crate::wire::errors::ErrorCause;
@@ -88,8 +89,10 @@ impl Authz {
     async fn serve(&self, stream: &mut HttpSession) -> Option<()> {
         stream.set_write_timeout(Some(WRITE_TIME_MAX));
         let head = stream.req_header();
-        let is_check =
-            head.uri.path() == CHECK && head.method == Method::POST && grpc::is_spoken(&head.headers);
+        let is_check = head.uri.path() == CHECK
+            && head.method == Method::POST
+            && grpc::is_spoken(&head.headers)
+            && http2::problem(&head.headers).is_none();
         let written = if is_check {
             let peer = stream.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
             let peer = peer.unwrap_or(IpAddr::from([0; 4]));

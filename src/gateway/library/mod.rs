@@ -41,6 +41,7 @@ use crate::gateway::refusals::End;
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
 use crate::http1::fields::Fields;
 use crate::http1::head::check_framing;
+use crate::http2;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::timer::Timer;
 use crate::tls::look::unsupported_signature;
@@ -63,7 +64,6 @@ impl std::ops::Deref for LibraryProxy {
 
 impl LibraryProxy {
     async fn let_through(&self, session: &mut Session, ctx: &mut Context) -> Result<Passage, End> {
-        check_values(session.req_header())?;
         let request = incoming(session).ok_or(ErrorCause::Internal)?;
         self.begin_trace(request.fields, ctx);
         let route = self.route(&request, ctx)?;
@@ -91,7 +91,10 @@ impl ProxyHttp for LibraryProxy {
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<()> {
-        ctx.request_id = Some(self.request_ids.of(&session.req_header().headers));
+        let fields = &session.req_header().headers;
+        let none = HeaderMap::new();
+        let theirs = if http2::problem(fields).is_some() { &none } else { fields };
+        ctx.request_id = Some(self.request_ids.of(theirs));
         session.set_read_timeout(Some(BODY_READ_TIME_MAX));
         session.set_write_timeout(Some(WRITE_TIME_MAX));
         session.set_total_drain_timeout(Some(faults::DRAIN_TIME_MAX));
@@ -110,8 +113,14 @@ impl ProxyHttp for LibraryProxy {
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
-        until_empty_end(session.as_mut()).await?;
-        match self.let_through(session, ctx).await {
+        let passed = match check_values(session.req_header()) {
+            Ok(()) => {
+                until_empty_end(session.as_mut()).await?;
+                self.let_through(session, ctx).await
+            }
+            Err(cause) => Err(cause.into()),
+        };
+        match passed {
             Ok(passage) => {
                 let read = passage.route.site.tenant.proxy.timeouts.read;
                 // A WebSocket may be silent for as long as the tenant allows.

@@ -91,8 +91,12 @@ pub(super) fn ended(
         Version::HTTP_10 => "HTTP/1.0",
         _ => "HTTP/1.1",
     };
-    let (method, target) = (request.method.as_str().as_bytes(), request.raw_path());
-    let authority = authority_of(request).unwrap_or_default();
+    let method = request.method.as_str().as_bytes();
+    let (mut target, mut authority) = (request.raw_path(), authority_of(request).unwrap_or_default());
+    if http2::problem(&request.headers).is_some() {
+        // It is not what the client has sent.
+        (target, authority) = (b"", "");
+    }
     Ended { method, target, protocol, authority, fields: &request.headers, peer, status, sent, ending }
 }
 

@@ -88,7 +88,7 @@ impl Encoder {
             let size = |table: &VecDeque<Field>| {
                 table.iter().map(|(name, value)| name.len() + value.len() + 32).sum()
             };
-            while self.table.len() > 0 && 4_096_usize < size(&self.table) {
+            while !self.table.is_empty() && 4_096_usize < size(&self.table) {
                 self.table.pop_back();
             }
         }
