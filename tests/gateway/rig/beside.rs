@@ -18,8 +18,8 @@ const ROUNDS: usize = 10;
 /// How many times as long others may wait here as at a gateway that is left alone. Some of the processors' time is the bad traffic's.
 const TIMES_MAX: u32 = 4;
 
-/// A scheduler's turn of those who have the processors.
-const TURN: Duration = Duration::from_millis(10);
+/// Some of a scheduler's turns for those who have the processors, and less than a worker that is held for 100 ms.
+const TURN: Duration = Duration::from_millis(75);
 
 /// How long a busy machine may keep one of many waiting.
 const HICCUP: Duration = Duration::from_secs(2);
