@@ -24,6 +24,7 @@ struct Seen {
     path: String,
     fields: Vec<(String, Vec<u8>)>,
     problem: Option<&'static str>,
+    is_whole: bool,
 }
 
 /// The requests of a connection by the library, and the kinds of the frames that it answered with.
@@ -54,10 +55,13 @@ async fn serve(sent: &[u8], pieces: &[usize]) -> Served {
         let mut connection: server::Connection<_, Bytes> = options.handshake(server).await.unwrap();
         while let Some(Ok((request, mut answer))) = connection.accept().await {
             let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
-            let problem = problem(request.headers());
+            let (problem, is_whole) = (problem(request.headers()), request.body().is_end_stream());
             let fields =
                 request.headers().iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
-            requests.push((answer.stream_id().into(), Seen { path, fields: fields.collect(), problem }));
+            requests.push((
+                answer.stream_id().into(),
+                Seen { path, fields: fields.collect(), problem, is_whole },
+            ));
             // It may be reset already.
             let _ = answer.send_response(Response::new(()), true);
         }
@@ -165,6 +169,7 @@ fn what_no_request_has_is_refused_by_name_and_other_streams_go_on() {
         let problems: Vec<_> = requests.iter().map(|(stream, seen)| (*stream, seen.problem)).collect();
         assert_eq!(problems, [(1, None), (3, expected), (5, expected), (7, None)], "{name} {kinds:?}");
         assert_eq!((&*requests[0].1.path, &*requests[3].1.path), ("/one", "/four"));
+        assert!(requests.iter().all(|(_, seen)| seen.is_whole), "{name}");
     }
 }
 
@@ -300,7 +305,7 @@ fn every_byte_has_the_code_of_rfc_7541() {
         assert_eq!(read, [b"before", text].concat());
     }
     // A padding of eight bits, one with a zero, and the code that means the end.
-    for code in [&[0x1f, 0xff][..], &[0x1c], &[0xff; 4], &[0xff, 0xff, 0xff, 0xfc]] {
+    for code in [&[0x1f, 0xff][..], &[0xf8, 0xff], &[0x1c], &[0xff; 4], &[0xff, 0xff, 0xff, 0xfc]] {
         assert!(matches!(decode(code, &mut Vec::new()), Err(Broken)), "{code:?}");
     }
 }

@@ -91,7 +91,7 @@ proptest! {
                 // A map of headers keeps the order of each name's values alone.
                 expected.sort_by(|one, other| one.0.cmp(&other.0));
                 seen.fields.sort_by(|one, other| one.0.cmp(&other.0));
-                prop_assert_eq!(seen, Seen { path: String::from_utf8(path.clone()).unwrap(), fields: expected, problem: None });
+                prop_assert_eq!(seen, Seen { path: String::from_utf8(path.clone()).unwrap(), fields: expected, problem: None, is_whole: true });
             } else {
                 let is_reset = kinds.contains(&(3, stream));
                 prop_assert!(seen.map_or(is_reset, |seen| seen.problem.is_some()), "{fields:?}");
