@@ -1,4 +1,4 @@
-//! What can change on the chain about an agent, by the registries that it is on, and what an answer shows once it is followed.
+//! Changes of an agent on the chain, for each set of registries, and the profile that answers show once they are followed.
 
 use alloy::primitives::{B256, I256, U256};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub(crate) struct Change<'a> {
     pub(crate) make: Box<dyn Fn() + 'a>,
     /// Asks with its signature; nobody: the owner at the beginning.
     pub(crate) asks: Option<Agent>,
-    /// Nothing where the profile is as before.
+    /// `None` where the profile is as before.
     pub(crate) shown: Option<IsShown<'a>>,
 }
 

@@ -108,7 +108,7 @@ fn a_dead_node_is_503_everywhere_and_comes_back_and_a_503_burns_neither_nonce_no
         service.signed(endpoint, &verification).is_unreadable(relay.address, "eth_call");
         service.signed(endpoint, &missing.signed()).is_unreadable(relay.address, "eth_call");
     }
-    // What needs no chain.
+    // Requests that need no chain.
     assert_eq!(service.status(&agent.text()).success(200)["hasKey"], json!(true));
     service.verify(&crate::support::agents::unknown_key(6)).error(401, "INVALID_API_KEY");
     let nobody = world.known_agent(0.try_into().unwrap(), ALICE);

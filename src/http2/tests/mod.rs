@@ -235,7 +235,7 @@ fn a_long_name_that_is_named_again_and_again_is_not_written_again() {
     assert!(frames.next(&mut ahead) < before + 4_000);
 }
 
-/// Whatever is not the client's own text must never look like it: a request is refused, reset, or the connection ends.
+/// A request with text in place of a client's own is refused or reset, or the connection ends.
 #[test]
 fn text_that_nobody_sent_is_in_no_request() {
     let usual = |path: &str| {

@@ -78,7 +78,7 @@ fn each_part_stands_once() {
     }
 }
 
-/// What a method, a host and a target may be is in the tests of `http1::told` and `domain::host`.
+/// The tests of `http1::told` and `domain::host` hold which methods, hosts and targets there are.
 #[test]
 fn a_part_is_well_formed() {
     let methods = ["", "G T", "GE\tT", "GET,POST", "G\"T", "GET /public/x HTTP/1.1"];

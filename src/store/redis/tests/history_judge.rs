@@ -104,7 +104,7 @@ impl Fullest {
     }
 }
 
-/// What passed and must not have.
+/// Admissions that no rule allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Breach {
     OverLimit(Fullest),

@@ -56,7 +56,7 @@ async fn after_a_failover_the_promoted_replica_serves_and_refuses_older_signatur
     clock.advance_secs(10);
     fail_over(&sentinel, &mut master).await;
     let after = opened(Options { wait_replicas: 0, ..options.clone() }, &clock).await;
-    // What a replica acknowledged is there, and what it replaced is not.
+    // The acknowledged keys are there, and those that they replaced are not.
     assert!(is_admitted(by_key(&after, 2).await) && !is_admitted(by_key(&after, 1).await));
     assert_eq!(after.find(&digest(2)).await.unwrap().unwrap().agent, agent(1));
     assert_eq!(after.find(&digest(1)).await.unwrap(), None);
