@@ -33,7 +33,7 @@ use crate::gateway::corridor::Passage;
 use crate::gateway::failure::Failure;
 use crate::gateway::library::bodies::{KEPT_BYTES_MAX, take_piece};
 use crate::gateway::library::patient::PatientConnector;
-use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, until_empty_end};
+use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, rewritten, until_empty_end};
 use crate::gateway::library::uploads::{keep_pace, note_when_dropped};
 use crate::gateway::observe::Ending;
 use crate::gateway::pace::Pace;
@@ -41,7 +41,6 @@ use crate::gateway::refusals::End;
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
 use crate::http1::fields::Fields;
 use crate::http1::head::check_framing;
-use crate::http2;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::timer::Timer;
 use crate::tls::look::unsupported_signature;
@@ -93,7 +92,7 @@ impl ProxyHttp for LibraryProxy {
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<()> {
         let fields = &session.req_header().headers;
         let none = HeaderMap::new();
-        let theirs = if http2::problem(fields).is_some() { &none } else { fields };
+        let theirs = if rewritten(session.req_header()).is_some() { &none } else { fields };
         ctx.request_id = Some(self.request_ids.of(theirs));
         session.set_read_timeout(Some(BODY_READ_TIME_MAX));
         session.set_write_timeout(Some(WRITE_TIME_MAX));

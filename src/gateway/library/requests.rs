@@ -15,7 +15,7 @@ use crate::gateway::corridor::Incoming;
 use crate::gateway::failure::Failure;
 use crate::gateway::library::faults::error_of;
 use crate::gateway::observe::{Ended, Ending};
-use crate::http1::fields::Fields;
+use crate::http1::fields::{Fields, Problem};
 use crate::http1::name::Name;
 use crate::http2;
 use crate::message_signature::Content;
@@ -38,6 +38,11 @@ pub(super) fn incoming(session: &mut Session) -> Option<Incoming<'_, HeaderMap>>
     })
 }
 
+/// The reason why a request of HTTP/2 holds text that its client has not sent.
+pub(super) fn rewritten(request: &RequestHeader) -> Option<Problem> {
+    if request.version == Version::HTTP_2 { http2::problem(&request.headers) } else { None }
+}
+
 /// Refuses what is malformed in HTTP/2: also blanks around values (RFC 9113, section 8.2.1).
 pub(super) fn check_values(request: &RequestHeader) -> Result<(), ErrorCause> {
     if request.version != Version::HTTP_2 {
@@ -47,7 +52,7 @@ pub(super) fn check_values(request: &RequestHeader) -> Result<(), ErrorCause> {
     let mut values = request.headers.values().map(HeaderValue::as_bytes);
     let has_blank = values.any(|value| is_blank(value.first()) || is_blank(value.last()));
     let blank = has_blank.then_some("a header's value begins or ends with a blank");
-    match http2::problem(&request.headers).or(blank) {
+    match rewritten(request).or(blank) {
         Some(problem) => Err(ErrorCause::Malformed { problem }),
         None => Ok(()),
     }
@@ -93,8 +98,7 @@ pub(super) fn ended(
     };
     let method = request.method.as_str().as_bytes();
     let (mut target, mut authority) = (request.raw_path(), authority_of(request).unwrap_or_default());
-    if http2::problem(&request.headers).is_some() {
-        // It is not what the client has sent.
+    if rewritten(request).is_some() {
         (target, authority) = (b"", "");
     }
     Ended { method, target, protocol, authority, fields: &request.headers, peer, status, sent, ending }
@@ -122,8 +126,21 @@ mod tests {
     use pingora::protocols::l4::stream::Stream;
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::{BODY_READ_TIME_MAX, ServerSession, timeout, until_empty_end};
+    use super::{
+        BODY_READ_TIME_MAX, Ending, RequestHeader, ServerSession, Version, ended, timeout, until_empty_end,
+    };
     use crate::serve::timer::Timer;
+
+    /// Over HTTP/1 a client may write the header that tells of rewritten text.
+    #[test]
+    fn the_target_of_a_rewritten_request_alone_is_not_logged() {
+        for (version, target) in [(Version::HTTP_11, "/a"), (Version::HTTP_2, "")] {
+            let mut request = RequestHeader::build(Method::GET, b"/a", None).unwrap();
+            request.set_version(version);
+            request.insert_header("tiergate-refused", "a").unwrap();
+            assert_eq!(ended(&request, None, (400, 0), Ending::Whole).target, target.as_bytes());
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn frames_without_a_byte_buy_no_time() {
