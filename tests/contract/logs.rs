@@ -278,7 +278,9 @@ fn with_a_required_audit_log_no_key_is_changed_without_a_line(world: &World) {
     service.revoke(&agent.signed()).success(200);
     // The line of the refusal may have waited for the new file.
     let late = usize::from(record(&path, 1)[0]["outcome"] == "refused");
-    let lines = record(&path, 4 + late).split_off(late);
+    let mut lines = record(&path, 4 + late).split_off(late);
+    // A change begins when its line is in the file, and is answered before the line of its end is.
+    lines.sort_by_key(|line| line["request_id"].to_string());
     let is = |line: &Value, operation: &str, outcome: &str| {
         line["operation"] == operation
             && line["outcome"] == outcome

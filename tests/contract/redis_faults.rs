@@ -277,7 +277,7 @@ fn a_replica_that_is_missing_is_shown_where_health_is_and_nothing_else_suffers(w
     let mut replica = Redis::start(&["--replicaof", master.host(), "6379"]);
     until("the replica follows", SOON, || (master.acknowledged() == 1).then_some(()));
     let settings = world.settings().set("store.redis.url", master.database());
-    let settings = settings.set("store.redis.wait_replicas", 1).set("store.redis.wait_timeout", "100ms");
+    let settings = settings.set("store.redis.wait_replicas", 1).set("store.redis.wait_timeout", "1s");
     let service = Service::start(settings);
     let missing = || service.samples().get("tiergate_store_replicas_missing");
     let agent = world.agent(4);

@@ -149,14 +149,6 @@ impl Gateway {
         Wire::over(socket.into()).unwrap()
     }
 
-    /// How much memory the process has that is no file's. The system counts it page by page, where other figures are estimates.
-    pub(crate) fn own_bytes(&self) -> usize {
-        let pid = self.service.process.as_ref().unwrap().pid;
-        let all = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
-        let line = all.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
-    }
-
     /// Waits until requests for a public path of a host are answered with this status.
     pub(crate) fn until_status(&self, host: &str, wanted: u16) {
         let status = || self.ask(&Request::get(host, &public_path())).status;
