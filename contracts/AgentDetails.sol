@@ -39,11 +39,6 @@ contract AgentDetails {
     // How many requests for validation are looked at, the newest first.
     uint256 private constant REQUESTS_MAX = 64;
 
-    // What a creation returns is taken for a contract's code, which may not be longer (EIP-170) and costs gas by the byte.
-    // What it reverts with may be longer, and costs none.
-    uint256 private constant CODE_BYTES_MAX = 24_576;
-    uint256 private constant CODE_BYTE_GAS = 250;
-
     // A registry with the zero address is not asked. No more entries of feedback than `feedbackMax` are looked at.
     constructor(
         address identity,
@@ -71,12 +66,9 @@ contract AgentDetails {
         (bool success, bytes memory data) = address(0x64).call(abi.encodeWithSignature("arbBlockNumber()"));
         results[count + 3] = Result(success, data);
         bytes memory returned = abi.encode(results);
-        bool isCode = returned.length <= CODE_BYTES_MAX && gasleft() > CODE_BYTE_GAS * returned.length;
+        // What a creation returns is taken for a contract's code, which costs gas by the byte and may not be long (EIP-170).
         assembly {
-            if iszero(isCode) {
-                revert(add(returned, 32), mload(returned))
-            }
-            return(add(returned, 32), mload(returned))
+            revert(add(returned, 32), mload(returned))
         }
     }
 

@@ -27,11 +27,6 @@ contract ListedFeedback {
         uint256 clients;
     }
 
-    // What a creation returns is taken for a contract's code, which may not be longer (EIP-170) and costs gas by the byte.
-    // What it reverts with may be longer, and costs none.
-    uint256 private constant CODE_BYTES_MAX = 24_576;
-    uint256 private constant CODE_BYTE_GAS = 250;
-
     // Kept for the answer.
     uint256 private constant ANSWER_GAS = 200_000;
 
@@ -51,12 +46,9 @@ contract ListedFeedback {
         (success, data) = address(0x64).call{gas: gasleft() / 2}(abi.encodeWithSignature("arbBlockNumber()"));
         results[count + 4] = Result(success, data);
         bytes memory returned = abi.encode(results);
-        bool isCode = returned.length <= CODE_BYTES_MAX && gasleft() > CODE_BYTE_GAS * returned.length;
+        // What a creation returns is taken for a contract's code, which costs gas by the byte and may not be long (EIP-170).
         assembly {
-            if iszero(isCode) {
-                revert(add(returned, 32), mload(returned))
-            }
-            return(add(returned, 32), mload(returned))
+            revert(add(returned, 32), mload(returned))
         }
     }
 

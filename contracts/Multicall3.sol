@@ -1,5 +1,5 @@
 // Several calls in one, with the well-known ABI of Multicall3: our own code, not the deployed one's.
-// It has what a reader needs (aggregate3, the chain's id, and the block's number and time) and nothing else.
+// It has what a reader needs (aggregate3, the chain's id, the block's number and time, and hashes of blocks) and nothing else.
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.20;
 
@@ -36,5 +36,13 @@ contract Multicall3 {
 
     function getCurrentBlockTimestamp() external view returns (uint256 timestamp) {
         return block.timestamp;
+    }
+
+    function getLastBlockHash() external view returns (bytes32 blockHash) {
+        return blockhash(block.number - 1);
+    }
+
+    function getBlockHash(uint256 blockNumber) external view returns (bytes32 blockHash) {
+        return blockhash(blockNumber);
     }
 }

@@ -13,7 +13,8 @@ use crate::app::error::StartError;
 use crate::app::source::Source;
 use crate::app::tenants::Tenants;
 use crate::app::{chain, store};
-use crate::chain::reader::{ChainReader, FIRST_AGENTS, Sight};
+use crate::chain::look::{FIRST_AGENTS, LatestState};
+use crate::chain::reader::ChainReader;
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::domain::agent_id::AgentId;
@@ -48,18 +49,16 @@ pub(crate) async fn ask(
         readers.push(chain::reader(&alone, &clock, &metrics, &Handle::current())?);
     }
     let (nodes, store, upstreams) = tokio::join!(
-        join_all(readers.iter().map(|reader| in_time(told(reader.look())))),
+        join_all(readers.iter().map(|reader| told(reader.look()))),
         in_time(store::look(settings, &clock, &metrics)),
         check_all(&table, TIME_MAX)
     );
     let mut findings = of_chain(settings, &nodes, clock.unix_seconds());
     let answering = readers.iter().zip(&nodes).find(|(_, seen)| seen.is_ok());
-    if let Some((reader, _)) = answering {
-        if settings.tiers.sources.stakes.is_some() {
-            findings.push(of_token(settings, in_time(told(reader.stake_token())).await));
-        }
+    if let Some((reader, Ok(seen))) = answering {
+        findings.extend(of_tokens(settings, reader).await);
         let graded_by = Tiers::new(settings.tiers.sources.clone(), tenants.agents.clone());
-        findings.push(of_agent(settings, &graded_by, reader, agent).await);
+        findings.push(of_agent(settings, &graded_by, reader, agent.or(seen.first_agent)).await);
     }
     let part = match &settings.store {
         StoreSettings::Embedded { path, .. } => format!("store {}", path.display()),
@@ -71,11 +70,11 @@ pub(crate) async fn ask(
 }
 
 /// The nodes, and the contracts as the first one that answers sees them.
-fn of_chain(settings: &Settings, nodes: &[Result<Sight, String>], now: u64) -> Vec<Finding> {
+fn of_chain(settings: &Settings, nodes: &[Result<LatestState, String>], now: u64) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (url, seen) in settings.chain.pool.urls.iter().zip(nodes) {
         let state = seen.as_ref().map_err(String::clone).map(
-            |Sight { chain, block, timestamp, oddities, .. }| {
+            |LatestState { chain, block, timestamp, oddities, .. }| {
                 let age_secs = now.saturating_sub(*timestamp);
                 [&[format!("chain {chain}, block {block}, {age_secs} s old")], &**oddities]
                     .concat()
@@ -91,24 +90,37 @@ fn of_chain(settings: &Settings, nodes: &[Result<Sight, String>], now: u64) -> V
     findings
 }
 
-/// The decimals of the token that the stake vault takes, beside those that are configured.
-fn of_token(settings: &Settings, token: Result<Option<(Address, u8)>, String>) -> Finding {
-    let configured = settings.tiers.token_decimals;
-    if let (Some(written), Ok(Some((token, _)))) = (settings.tiers.token, &token)
-        && written != *token
-    {
-        return ("tiers.token".to_owned(), Err(format!("is {written}, and the stake vault takes {token}")));
+/// The decimals of each token that gives tiers, beside those that are configured: of the one that the stake vault takes, and of each
+/// source. With others a tier is had for next to nothing, or by nobody.
+async fn of_tokens(settings: &Settings, reader: &ChainReader) -> Vec<Finding> {
+    let (tiers, mut findings) = (&settings.tiers, Vec::new());
+    if tiers.sources.stakes.is_some() {
+        let configured = tiers.token_decimals;
+        let (key, state) = match (in_time(told(reader.stake_token())).await, tiers.token) {
+            (Ok(Some(token)), Some(written)) if written != token => {
+                ("tiers.token", Err(format!("is {written}, and the stake vault takes {token}")))
+            }
+            (Ok(Some(token)), _) => ("tiers.token_decimals", of_token(reader, token, configured).await),
+            (Ok(None), _) => {
+                let unknown = format!("{configured}; the stake vault names no token: compare it yourself");
+                ("tiers.token_decimals", Ok(unknown))
+            }
+            (Err(fault), _) => ("tiers.token_decimals", Err(fault)),
+        };
+        findings.push((key.to_owned(), state));
     }
-    let state = token.and_then(|token| match token {
-        Some((token, decimals)) if decimals == configured => {
-            Ok(format!("{decimals}, as the token {token} says"))
-        }
-        Some((token, decimals)) => {
-            Err(format!("is {configured}, and the token {token} of the stake vault has {decimals}"))
-        }
-        None => Ok(format!("{configured}; the stake vault names no token: compare it yourself")),
-    });
-    ("tiers.token_decimals".to_owned(), state)
+    for (token, configured) in &tiers.sources.tokens {
+        findings.push(("tiers.decimals".to_owned(), of_token(reader, *token, *configured).await));
+    }
+    findings
+}
+
+async fn of_token(reader: &ChainReader, token: Address, configured: u8) -> Result<String, String> {
+    match in_time(told(reader.decimals(token))).await? {
+        Some(decimals) if decimals == configured => Ok(format!("{decimals}, as the token {token} says")),
+        Some(decimals) => Err(format!("is {configured}, and the token {token} has {decimals}")),
+        None => Ok(format!("{configured}; the token {token} says none: compare it yourself")),
+    }
 }
 
 /// The agent as verifications see it.
@@ -118,17 +130,9 @@ async fn of_agent(
     reader: &ChainReader,
     agent: Option<AgentId>,
 ) -> Finding {
-    let found = match agent {
-        Some(agent) => Ok(Some(agent)),
-        None => in_time(told(reader.first_agent())).await,
-    };
-    let agent = match found {
-        Ok(Some(agent)) => agent,
-        Ok(None) => {
-            let none = format!("none of 0 to {} is minted; --agent-id names another one", FIRST_AGENTS - 1);
-            return ("agent".to_owned(), Ok(none));
-        }
-        Err(fault) => return ("agent".to_owned(), Err(fault)),
+    let Some(agent) = agent else {
+        let none = format!("none of 0 to {} was found; --agent-id names another one", FIRST_AGENTS - 1);
+        return ("agent".to_owned(), Ok(none));
     };
     let read = in_time(told(reader.latest_profile(agent, Parts::Whole))).await;
     let state = read.and_then(|profile| {

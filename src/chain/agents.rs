@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
-use alloy::primitives::{B256, Bytes};
+use alloy::primitives::{Address, B256, Bytes};
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, join};
+use futures_util::future::{BoxFuture, join, join_all};
 use tokio::sync::Mutex;
 
-use crate::chain::answer::{Date, holder_signatures_call};
-use crate::chain::block::Block;
-use crate::chain::cache::ProfileCache;
-use crate::chain::cache::status::Ticket;
-use crate::chain::coalesce::Coalesced;
-use crate::chain::fault::lies_in_the_agent;
+use crate::chain::answer::holder_signatures_call;
+use crate::chain::block::Date;
+use crate::chain::cache::status::{Details, ReadAt, Ticket};
+use crate::chain::cache::{Known, ProfileCache};
+use crate::chain::coalesce;
+use crate::chain::fault::{ReadError, may_lie_in_one};
 use crate::chain::measures::Measures;
-use crate::chain::pool::Input;
-use crate::chain::source::{At, Source, is_refused};
+use crate::chain::measures::balance::TRANSFER;
+use crate::chain::registries::logs::Kind;
+use crate::chain::source::{At, Seen, Source, is_refused};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
+use crate::domain::measure::Question as Measured;
 use crate::domain::profile::TrustProfile;
 use crate::domain::registries::Registries;
 use crate::ports::chain::{Asked, AskedHolders, ChainFault, Parts};
@@ -25,18 +27,22 @@ use crate::ports::clock::Clock;
 
 pub(super) type Read<T> = Result<Option<T>, ChainFault>;
 
-/// A profile. Without details that were asked for, why they can't be read.
-pub(super) type Known = (Arc<TrustProfile>, Option<ChainFault>);
+/// An agent that somebody waits for.
+pub(super) type Wanted = coalesce::Wanted<(AgentId, Parts), Read<Known>>;
 
-/// Reads of profiles at followed blocks, several in one call. Apart: what decides waits for no details, which strangers write.
-pub(super) struct Pinned {
-    pub(super) gate: Coalesced<(AgentId, Block), Read<Known>>,
-    pub(super) whole: Coalesced<(AgentId, Block), Read<Known>>,
-}
+/// How long details may take, in microseconds.
+const DETAILS_MICROS: u64 = 4_000_000;
 
 /// A question: who holds the agent; and with a digest and a signature, which of them have code and accept it. The digest zero asks
 /// for code alone.
 pub(super) type Question = (AgentId, Option<(B256, Bytes)>);
+
+/// A read of agents: what was accounted for before it, when it began, and where its answer is from.
+pub(super) struct ReadAgents {
+    ticket: Ticket,
+    began_micros: u64,
+    pub(super) seen: Seen,
+}
 
 /// The agents of the registries.
 pub(super) struct Agents {
@@ -54,198 +60,111 @@ impl Agents {
         self.clock.monotonic_micros()
     }
 
-    /// The cached profile, if it has as much as is asked for, or as much as was to be had.
+    /// The contracts whose logs are of a kind, if there are any, and the event that is asked for. A registry of reputation decides
+    /// where feedback gives tiers.
+    pub(super) fn logs_of(&self, kind: Kind) -> Option<(Vec<Address>, Option<B256>)> {
+        let feedback: Vec<Address> =
+            self.measures.contracts(|of| matches!(of, Measured::Feedback(_))).collect();
+        let decides = |address: &Address| {
+            let is_ours = |ours: Option<Address>| ours == Some(*address);
+            is_ours(Some(self.registries.identity))
+                || is_ours(self.registries.stake_vault)
+                || feedback.contains(address)
+        };
+        let registries = self.registries.contracts().map(|(_, address)| address);
+        let called = self.measures.contracts(|of| matches!(of, Measured::Call { .. }));
+        let contracts: Vec<Address> = match kind {
+            Kind::All => registries.chain(called).collect(),
+            Kind::Deciding => registries.filter(decides).chain(called).collect(),
+            Kind::Details => registries.filter(|address| !decides(address)).collect(),
+            Kind::Tokens => self.measures.contracts(|of| matches!(of, Measured::Balance { .. })).collect(),
+        };
+        let event = (kind == Kind::Tokens).then_some(TRANSFER);
+        Some((contracts, event)).filter(|(contracts, _)| !contracts.is_empty())
+    }
+
     pub(super) fn cached(&self, agent: AgentId, parts: Parts) -> Option<Arc<TrustProfile>> {
-        let now = self.now();
-        let suffices = |profile: &Arc<TrustProfile>| {
-            let comes_whole = self.registries.read_parts(Parts::Gate) == Parts::Whole;
-            parts == Parts::Gate
-                || comes_whole
-                || profile.details.is_some()
-                || self.cache.fault(agent, now).is_some()
-        };
-        self.cache.get(agent, now).filter(suffices)
+        self.cache.get(agent, parts, self.now())
     }
 
-    /// The profile, without details where they can't be read.
-    pub(super) async fn profile(
-        &self,
-        (agent, parts): (AgentId, Parts),
-        pinned: &Pinned,
-    ) -> Read<Arc<TrustProfile>> {
-        let read = self.due_profile(agent, parts, pinned).await;
-        let read = self.or_gate(agent, read, self.cache.begin(agent, self.now())).await?;
-        Ok(read.map(|(profile, _)| profile))
-    }
-
-    /// The profile, from the cache if a read since has put it there.
-    async fn due_profile(&self, agent: AgentId, parts: Parts, pinned: &Pinned) -> Read<Known> {
-        if let Some(profile) = self.cached(agent, parts) {
-            return Ok(Some((profile, None)));
-        }
-        let began = self.now();
-        if let Some(fault) = self.cache.fault(agent, began) {
-            return Err(fault);
-        }
-        let ticket = self.cache.begin(agent, began);
-        let Some(block) = ticket.pinned else { return self.read_latest(agent, parts).await };
-        let reads = if parts == Parts::Gate { &pinned.gate } else { &pinned.whole };
-        match reads.get((agent, block)).await {
-            Some(Ok(Some(known))) => {
-                self.keep(agent, &ticket, &known, (block.number, began));
-                Ok(Some(known))
-            }
-            Some(Err(fault)) if lies_in_the_agent(&fault) => {
-                self.cache.keep_fault(agent, &ticket, &fault, self.now());
-                Err(fault)
-            }
-            // "Not minted" is never older than the question; and nodes may not read the state of a block by its hash.
-            Some(Ok(None) | Err(_)) | None => self.read_latest(agent, parts).await,
-        }
-    }
-
-    /// As much of the profile at the latest block as is asked for, unless it could not be read just before.
-    pub(super) async fn latest_profile(
-        self: Arc<Self>,
-        (agent, parts): (AgentId, Parts),
-    ) -> Read<Arc<TrustProfile>> {
-        let read = match (self.cache.fault(agent, self.now()), parts) {
-            (Some(fault), Parts::Whole) => return Err(fault),
-            (Some(fault), Parts::Gate) => Err(fault),
-            (None, _) => self.read_latest(agent, self.registries.read_parts(parts)).await,
-        };
-        match self.or_gate(agent, read, self.cache.begin_latest()).await? {
-            Some((_, Some(fault))) if parts == Parts::Whole => Err(fault),
-            read => Ok(read.map(|(profile, _)| profile)),
-        }
-    }
-
-    /// The agent without details, where the whole can't be read because of them: one more call. It is known to be the
-    /// details once owner and stake were read, so the fault is remembered then.
-    async fn or_gate(&self, agent: AgentId, whole: Read<Known>, mut ticket: Ticket) -> Read<Known> {
-        let may_lie_in_details = |fault: &ChainFault| {
-            fault.cause.downcast_ref().is_some_and(|it| self.registries.may_lie_in_details(it))
-        };
-        let fault = match whole {
-            Err(fault) if may_lie_in_details(&fault) => fault,
-            other => return other,
-        };
-        let began = self.now();
-        let gate = async |at| self.read(&[agent], at, Parts::Gate).await;
-        let mut read = gate(ticket.pinned.map_or(At::Latest, At::Block)).await;
-        if ticket.pinned.is_some() && read.is_err() {
-            // Nodes may not read the state of a block by its hash.
-            ticket = self.cache.begin_latest();
-            read = gate(At::Latest).await;
-        }
-        let Ok((block, mut profiles)) = read else { return Err(fault) };
-        let Some((profile, _)) = profiles.pop().flatten() else { return Err(fault) };
-        let known = (profile, Some(fault));
-        self.keep(agent, &ticket, &known, (block, began));
-        Ok(Some(known))
-    }
-
-    /// Keeps what was read at this block, and why it has no details. A cached profile that says the same stays if it has
-    /// details beside, or serves for longer.
-    fn keep(&self, agent: AgentId, ticket: &Ticket, (profile, fault): &Known, (block, began): (u64, u64)) {
-        let stays = |cached: Arc<TrustProfile>| {
-            let is_same = (cached.holders, cached.stake, cached.measured)
-                == (profile.holders, profile.stake, profile.measured);
-            let has_more = profile.details.is_none() && cached.details.is_some();
-            is_same && (has_more || (ticket.pinned.is_none() && cached.details == profile.details))
-        };
-        if !self.cache.get(agent, self.now()).is_some_and(stays) {
-            self.cache.keep(agent, ticket, (profile, block), began);
-        }
-        if let Some(fault) = fault
-            && self.cache.fault(agent, self.now()).is_none()
-        {
-            self.cache.keep_fault(agent, ticket, fault, self.now());
-        }
-    }
-
-    /// Profiles at followed blocks: those of one block in one call.
-    pub(super) async fn pinned(
-        self: Arc<Self>,
-        wanted: Vec<(AgentId, Block)>,
-        parts: Parts,
-    ) -> Vec<Read<Known>> {
-        let mut read = Vec::new();
-        for group in wanted.chunk_by(|(_, one), (_, other)| one == other) {
-            let agents: Vec<AgentId> = group.iter().map(|(agent, _)| *agent).collect();
-            if let Some((_, block)) = group.first() {
-                read.extend(self.all(&agents, (*block, parts)).await);
-            }
-        }
-        read
-    }
-
-    /// The profiles of all these agents in one call; where one of them can't be read, each half of them in a call.
-    fn all<'a>(&'a self, agents: &'a [AgentId], at: (Block, Parts)) -> BoxFuture<'a, Vec<Read<Known>>> {
+    /// Reads these agents at the latest block, and answers each as its read comes: in one call, and each by itself where that may
+    /// help.
+    pub(super) fn read(self: Arc<Self>, wanted: Vec<Wanted>) -> BoxFuture<'static, ()> {
         async move {
-            match self.read(agents, At::Block(at.0), at.1).await {
-                Ok((_, profiles)) => profiles.into_iter().map(Ok).collect(),
-                Err(fault) if agents.len() > 1 && lies_in_the_agent(&fault) => {
-                    let (some, others) = agents.split_at(agents.len() / 2);
-                    let (some, others) = join(self.all(some, at), self.all(others, at)).await;
-                    [some, others].concat()
+            let ids: Vec<AgentId> = wanted.iter().map(|one| one.key.0).collect();
+            let most = self.source.agents_max(self.registries.bytes_each() + self.measures.bytes_each());
+            if wanted.len() > most.max(1) {
+                let mut wanted = wanted;
+                let rest = wanted.split_off(wanted.len() / 2);
+                join(Arc::clone(&self).read(wanted), self.read(rest)).await;
+                return;
+            }
+            let (ticket, began_micros) = (self.cache.begin(), self.now());
+            let at = ticket.followed.map_or(At::Latest, At::Above);
+            let until = self.source.pool.deadline();
+            match self.graded(&ids, at, until).await {
+                Ok((seen, profiles)) => {
+                    let read = ReadAgents { ticket, began_micros, seen };
+                    let mut whole = Vec::new();
+                    for (one, profile) in wanted.into_iter().zip(profiles) {
+                        let (agent, parts) = one.key;
+                        match profile {
+                            Ok(None) => {
+                                self.cache.forget(agent);
+                                one.answer(Ok(None));
+                            }
+                            Ok(Some(profile)) if parts == Parts::Gate => {
+                                self.keep(one, &read, (profile, Details::Unasked), None);
+                            }
+                            Ok(Some(profile)) => match self.cache.lacking(agent, self.now()) {
+                                Some(fault) => {
+                                    self.keep(one, &read, (profile, Details::Unasked), Some(fault))
+                                }
+                                None => whole.push((one, profile)),
+                            },
+                            Err(fault) => one.answer(Err(fault)),
+                        }
+                    }
+                    self.read_details(whole, &read, until.min(self.now() + DETAILS_MICROS)).await;
                 }
-                Err(fault) => vec![Err(fault); agents.len()],
+                Err(fault) if wanted.len() > 1 && self.may_help_alone(&fault) => {
+                    let alone = |one| Arc::clone(&self).read(vec![one]);
+                    join_all(wanted.into_iter().map(alone)).await;
+                }
+                Err(fault) => wanted.into_iter().for_each(|one| one.answer(Err(fault.clone()))),
             }
         }
         .boxed()
     }
 
-    /// The profiles of these agents, with the number of the block: in one call, and details that are asked for in further
-    /// ones where the registries have them read apart.
-    async fn read(
-        &self,
-        agents: &[AgentId],
-        at: At,
-        parts: Parts,
-    ) -> Result<(u64, Vec<Option<Known>>), ChainFault> {
-        let (date, profiles) = self.graded(agents, parts, at).await?;
-        let lacks_details = |profile: &TrustProfile| parts == Parts::Whole && profile.details.is_none();
-        let lacking = agents.iter().zip(&profiles);
-        let lacking = lacking.filter(|(_, profile)| profile.as_ref().is_some_and(lacks_details));
-        let lacking: Vec<AgentId> = lacking.map(|(agent, _)| *agent).collect();
-        let mut details = self.details(&lacking, at, date).await.into_iter();
-        let mut known = |mut profile: TrustProfile| {
-            let mut fault = None;
-            if lacks_details(&profile) {
-                match details.next().unwrap_or_else(|| Err(self.source.pool.out_of_time())) {
-                    Ok(details) => profile.details = Some(details),
-                    Err(without) => fault = Some(without),
-                }
-            }
-            (Arc::new(profile), fault)
-        };
-        Ok((date.number, profiles.into_iter().map(|profile| profile.map(&mut known)).collect()))
+    /// True if each of several agents may be read by itself: the fault may lie in one of them, or it took too long while a node was
+    /// well. One that is down or limits calls would get only more of them.
+    pub(super) fn may_help_alone(&self, fault: &ChainFault) -> bool {
+        let is_slow = matches!(fault.cause.downcast_ref(), Some(ReadError::Timeout(_)));
+        may_lie_in_one(fault) || (is_slow && self.cache.is_in_touch(self.now()))
     }
 
-    /// A profile at the latest block.
-    async fn read_latest(&self, agent: AgentId, parts: Parts) -> Read<Known> {
-        let began = self.now();
-        let ticket = self.cache.begin_latest();
-        let read = self.read(&[agent], At::Latest, parts).await;
-        let (block, mut profiles) = read.inspect_err(|fault| {
-            if lies_in_the_agent(fault) {
-                self.cache.keep_fault(agent, &ticket, fault, self.now());
-            }
-        })?;
-        let known = profiles.pop().flatten();
-        match &known {
-            Some(known) => self.keep(agent, &ticket, known, (block, began)),
-            None => self.cache.forget(agent),
-        }
-        Ok(known)
+    /// Keeps what was read of an agent, and answers who waits for it.
+    pub(super) fn keep(
+        &self,
+        one: Wanted,
+        read: &ReadAgents,
+        (profile, details): (TrustProfile, Details),
+        fault: Option<Arc<ChainFault>>,
+    ) {
+        let (known, seen) = ((Arc::new(profile), fault), &read.seen);
+        let (block, is_followed) = (seen.date.number, seen.is_followed);
+        let read_at = ReadAt { block, is_followed, details, began_micros: read.began_micros };
+        self.cache.keep(one.key.0, &read.ticket, &known, read_at);
+        one.answer(Ok(Some(known)));
     }
 
     /// The holders at the latest block.
     async fn holders(&self, agent: AgentId) -> Result<(Date, Option<Holders>), ChainFault> {
         let calls = self.registries.holder_calls(agent);
         let decode = |results: Vec<_>| self.registries.read_holders(agent, &mut results.into_iter());
-        self.source.read((At::Latest, Input::Ours), &calls, decode).await
+        let (seen, holders) = self.source.read_latest(&calls, decode).await?;
+        Ok((seen.date, holders))
     }
 
     /// The answer to a question about holders.

@@ -1,10 +1,12 @@
 //! Answers that prove their age: each read is one call that also returns chain id, number and time of the block it ran
-//! on. Which answers count is decided here, and nowhere by what a node said before. Pure.
+//! on, and hashes of earlier blocks, by which it shows that it is of the followed chain. Which answers count is decided here, and
+//! nowhere by what a node said before. Pure.
 //!
 //! The calls go through Multicall3, or, where there is none, through the init code of a creation that is never sent
 //! (`contracts/Snapshot.sol`). Both return the same. So does `contracts/HolderSignatures.sol`, whose calls depend on what the
 //! ones before them returned.
 
+use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use alloy::primitives::{Address, B256, Bytes, U256, address};
@@ -13,7 +15,9 @@ use alloy::sol_types::abi::AbiDecoderConfig;
 use alloy::sol_types::{SolCall, SolValue};
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Notify;
 
+use crate::chain::block::{Block, Date};
 use crate::chain::fault::ReadError;
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::ports::clock::Clock;
@@ -28,6 +32,8 @@ sol! {
     function getChainId() external view returns (uint256 chainid);
     function getBlockNumber() external view returns (uint256 blockNumber);
     function getCurrentBlockTimestamp() external view returns (uint256 timestamp);
+    function getLastBlockHash() external view returns (bytes32 blockHash);
+    function getBlockHash(uint256 blockNumber) external view returns (bytes32 blockHash);
 
     /// Arbitrum's system contract.
     function arbBlockNumber() external view returns (uint256);
@@ -36,8 +42,11 @@ sol! {
 /// Arbitrum's `block.number` is the L1's, so its own is asked for too; elsewhere nothing answers here.
 const ARB_SYS: Address = address!("0x0000000000000000000000000000000000000064");
 
-/// How many results stand before those of the caller's calls.
+/// How many results date an answer. They stand before all others.
 const DATES: usize = 3;
+
+/// How many hashes follow them in answers to [`dated_call`].
+const HASHES: usize = 2;
 
 /// In the ABI a short answer can point to one long text a thousand times. So what is decoded of an answer is bounded too.
 pub(super) const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_limit(2 * ANSWER_BYTES_MAX);
@@ -58,29 +67,33 @@ pub(super) fn code_in(artifact: &str) -> Bytes {
 /// How far the time of a block may be ahead of ours, in seconds. Only once ours has come so far are others believed again.
 const AHEAD_SECS_MAX: u64 = 30;
 
-/// The block that an answer is about. In order of time, and of number where the time is the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Date {
-    /// In seconds since 1970.
-    pub(super) timestamp: u64,
-    pub(super) number: u64,
-}
-
-/// The call data for these calls, with those that date the answer around them; to be sent to `multicall`, or as a creation.
-/// Arbitrum's comes last: on other chains something else may stand there, and burn the gas of all that follows.
-pub(super) fn dated_call(calls: Vec<Call3>, multicall: Option<Address>) -> Bytes {
+/// The call data for these calls, with those that date the answer and show the block of this number around them; to be sent to
+/// `multicall`, or as a creation. Arbitrum's comes last: on other chains something else may stand there, and burn the gas of all
+/// that follows.
+pub(super) fn dated_call(calls: Vec<Call3>, multicall: Option<Address>, followed: u64) -> Bytes {
     let call = |target, data: Vec<u8>| Call3 { target, allowFailure: true, callData: data.into() };
     let arb_sys = call(ARB_SYS, arbBlockNumberCall {}.abi_encode());
+    let followed = U256::from(followed);
     let Some(multicall) = multicall else {
         let calls: Vec<Call3> = calls.into_iter().chain([arb_sys]).collect();
-        return [SNAPSHOT_CODE.as_ref(), &(calls,).abi_encode_params()].concat().into();
+        return [SNAPSHOT_CODE.as_ref(), &(calls, followed).abi_encode_params()].concat().into();
     };
     let dates = [
-        call(multicall, getChainIdCall {}.abi_encode()),
-        call(multicall, getBlockNumberCall {}.abi_encode()),
-        call(multicall, getCurrentBlockTimestampCall {}.abi_encode()),
+        getChainIdCall {}.abi_encode(),
+        getBlockNumberCall {}.abi_encode(),
+        getCurrentBlockTimestampCall {}.abi_encode(),
+        getLastBlockHashCall {}.abi_encode(),
+        getBlockHashCall { blockNumber: followed }.abi_encode(),
     ];
+    let dates = dates.map(|data| call(multicall, data));
     aggregate3Call { calls: dates.into_iter().chain(calls).chain([arb_sys]).collect() }.abi_encode().into()
+}
+
+/// How many agents go with one call: without Multicall3 no more than EIP-3860 lets a creation have in code, with so many bytes
+/// of calls for each.
+pub(super) fn agents_max(bytes_each: usize) -> usize {
+    const CREATION_BYTES_MAX: usize = 49_152;
+    CREATION_BYTES_MAX.saturating_sub(SNAPSHOT_CODE.len() + 1_024) / bytes_each.max(1)
 }
 
 /// The init code that reads the holders of a token in this registry, which has wallets or not, and asks each that has code
@@ -96,19 +109,56 @@ pub(super) fn holder_signatures_call(
     [HOLDER_SIGNATURES_CODE.as_ref(), &question].concat().into()
 }
 
-/// The chain id, the block and the results of the calls in what they returned.
-pub(super) fn read_dated(data: &[u8]) -> Result<(u64, Date, Vec<Result3>), ReadError> {
+/// What an answer says of itself.
+pub(super) struct Dated {
+    pub(super) chain_id: u64,
+    pub(super) date: Date,
+    /// The number is that of Arbitrum's system contract. The hashes are the L1's then.
+    is_arbitrum: bool,
+    /// Of the block before, and of the one that was named.
+    hashes: Option<[B256; HASHES]>,
+}
+
+impl Dated {
+    /// True when it ran on this block, or above it on the same chain. At its height the time and the block before tell.
+    pub(super) fn shows(&self, followed: &Block) -> bool {
+        let Date { number, timestamp } = self.date;
+        match (number.cmp(&followed.number), self.hashes) {
+            (Ordering::Less, _) | (_, None) => false,
+            (Ordering::Equal, Some([before, _])) => {
+                timestamp == followed.timestamp && (before == followed.parent || self.is_arbitrum)
+            }
+            (Ordering::Greater, Some([_, named])) => named == followed.hash || self.is_arbitrum,
+        }
+    }
+}
+
+/// What an answer says of itself, and the results of the calls. With the hashes if it is to [`dated_call`].
+pub(super) fn read_dated(data: &[u8], has_hashes: bool) -> Result<(Dated, Vec<Result3>), ReadError> {
     let undated = ReadError::Unintelligible("it does not say which block it is about");
     let Ok(mut results) = aggregate3Call::abi_decode_returns_with_config(data, DECODING) else {
         return Err(undated);
     };
     let arb_number = results.pop().as_ref().and_then(number);
-    let values = results.split_off(DATES.min(results.len()));
+    let mut values = results.split_off(DATES.min(results.len()));
     let dates: Vec<Option<u64>> = results.iter().map(number).collect();
     let &[Some(chain_id), Some(number), Some(timestamp)] = dates.as_slice() else {
         return Err(undated);
     };
-    Ok((chain_id, Date { timestamp, number: arb_number.unwrap_or(number) }, values))
+    let hashes = if has_hashes {
+        let rest = values.split_off(HASHES.min(values.len()));
+        let words: Vec<B256> = values.iter().filter_map(hash).collect();
+        values = rest;
+        words.try_into().ok()
+    } else {
+        None
+    };
+    let date = Date { timestamp, number: arb_number.unwrap_or(number) };
+    Ok((Dated { chain_id, date, is_arbitrum: arb_number.is_some(), hashes }, values))
+}
+
+fn hash(result: &Result3) -> Option<B256> {
+    result.success.then(|| B256::try_from(&result.returnData[..]).ok()).flatten()
 }
 
 fn number(result: &Result3) -> Option<u64> {
@@ -163,11 +213,13 @@ impl Floor {
 pub(super) struct SharedFloor {
     floor: Mutex<Floor>,
     clock: Arc<dyn Clock>,
+    /// Wakes who waits for a newer block.
+    raised: Notify,
 }
 
 impl SharedFloor {
     pub(super) fn new(floor: Floor, clock: Arc<dyn Clock>) -> Self {
-        Self { floor: Mutex::new(floor), clock }
+        Self { floor: Mutex::new(floor), clock, raised: Notify::new() }
     }
 
     pub(super) fn now(&self) -> Floor {
@@ -184,6 +236,18 @@ impl SharedFloor {
 
     pub(super) fn met(&self, date: Date) {
         self.floor.lock().met(date, self.clock.monotonic_micros());
+        self.raised.notify_waiters();
+    }
+
+    /// Waits until an answer has shown a newer block than this one.
+    pub(super) async fn newer(&self, date: Date) {
+        loop {
+            let raised = self.raised.notified();
+            if self.now().newest > Some(date) {
+                return;
+            }
+            raised.await;
+        }
     }
 
     /// No node has what was known.
@@ -259,8 +323,8 @@ mod tests {
         {
             let mut results: Vec<Result3> = [1, 7, NOW].map(|date| returned(word(date))).into();
             results.extend([returned(word(5)), last]);
-            let (chain, at, values) = read_dated(&aggregate3Call::abi_encode_returns(&results)).unwrap();
-            assert_eq!((chain, at, values.len()), (1, date(NOW, number), 1));
+            let (dated, values) = read_dated(&aggregate3Call::abi_encode_returns(&results), false).unwrap();
+            assert_eq!((dated.chain_id, dated.date, values.len()), (1, date(NOW, number), 1));
         }
     }
 }

@@ -4,7 +4,6 @@ use alloy::primitives::{Address, B256, Bytes, U64};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use crate::chain::answer::Date;
 use crate::chain::fault::ReadError;
 use crate::chain::pool::{Answers, Call};
 
@@ -19,6 +18,20 @@ pub(super) struct Block {
     /// By its own time, in seconds since 1970.
     #[serde(deserialize_with = "quantity")]
     pub(super) timestamp: u64,
+}
+
+/// The block that an answer is about. In order of time, and of number where the time is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Date {
+    /// In seconds since 1970.
+    pub(super) timestamp: u64,
+    pub(super) number: u64,
+}
+
+impl Block {
+    pub(super) const fn date(&self) -> Date {
+        Date { timestamp: self.timestamp, number: self.number }
+    }
 }
 
 /// A log, of its data the first word only.
@@ -39,6 +52,15 @@ pub(super) struct Log {
 /// The call for a block, by number or by name.
 pub(super) fn block_call(block: Value) -> Call {
     Call { method: "eth_getBlockByNumber", params: json!([block, false]) }
+}
+
+/// The call for the logs of contracts in these blocks; of one event alone, if it is named.
+pub(super) fn logs_call((contracts, event): &(Vec<Address>, Option<B256>), [from, to]: [u64; 2]) -> Call {
+    let mut filter = json!({ "address": contracts, "fromBlock": U64::from(from), "toBlock": U64::from(to) });
+    if let (Some(filter), Some(event)) = (filter.as_object_mut(), event) {
+        filter.insert("topics".to_owned(), json!([event]));
+    }
+    Call { method: "eth_getLogs", params: json!([filter]) }
 }
 
 /// Succeeds when the next answer, which is to [`block_call`], shows the block of an earlier answer. A node that is behind has

@@ -4,8 +4,8 @@
 //! already knows. So a key has at most one read under way, which nobody joins any more, and one that has not begun,
 //! which all join.
 //!
-//! Calls are tasks that end after [`WAIT_TIME_MAX`], and not with who asked. A read that has not begun is forgotten
-//! when all who wait for it have left.
+//! Calls are tasks that end after [`WAIT_TIME_MAX`], and not with who asked. A call answers its keys one by one. A read that has
+//! not begun is forgotten when all who wait for it have left.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -32,15 +32,45 @@ pub(super) struct Bounds {
     pub(super) keys: usize,
 }
 
-/// Reads of one kind, by key.
-pub(super) struct Coalesced<K, V>(Arc<Reads<K, V>>);
+pub(super) trait Key: Hash + Eq + Clone + Send + Sync + 'static {}
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Key for K {}
 
-struct Reads<K, V> {
+pub(super) trait Value: Clone + Send + Sync + 'static {}
+impl<V: Clone + Send + Sync + 'static> Value for V {}
+
+/// Reads of one kind, by key.
+pub(super) struct Coalesced<K: Key, V: Value>(Arc<Reads<K, V>>);
+
+struct Reads<K: Key, V: Value> {
     bounds: Bounds,
     runtime: Handle,
-    /// Has a value for each key, in order.
-    read: Box<dyn Fn(Vec<K>) -> BoxFuture<'static, Vec<V>> + Send + Sync>,
+    read: Call<K, V>,
     state: Mutex<State<K, V>>,
+}
+
+/// Answers each of these.
+type Call<K, V> = Box<dyn Fn(Vec<Wanted<K, V>>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// A key whose read has begun. Who waits for it hears nothing if this is dropped.
+pub(super) struct Wanted<K: Key, V: Value> {
+    pub(super) key: K,
+    result: watch::Sender<Option<V>>,
+    reads: Arc<Reads<K, V>>,
+}
+
+impl<K: Key, V: Value> Wanted<K, V> {
+    pub(super) fn answer(self, value: V) {
+        // Those who waited may have left.
+        let _ = self.result.send(Some(value));
+    }
+}
+
+impl<K: Key, V: Value> Drop for Wanted<K, V> {
+    fn drop(&mut self) {
+        if self.reads.state.lock().end(&self.key, &self.reads.bounds) {
+            self.reads.runtime.spawn(Arc::clone(&self.reads).call());
+        }
+    }
 }
 
 struct State<K, V> {
@@ -62,16 +92,12 @@ struct Next<V> {
     result: watch::Sender<Option<V>>,
 }
 
-impl<K, V> Coalesced<K, V>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
+impl<K: Key, V: Value> Coalesced<K, V> {
     /// Reads of several keys in one call, on this runtime.
     pub(super) fn new(
         runtime: Handle,
         bounds: Bounds,
-        read: impl Fn(Vec<K>) -> BoxFuture<'static, Vec<V>> + Send + Sync + 'static,
+        read: impl Fn(Vec<Wanted<K, V>>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
         let state = State { keys: HashMap::new(), ready: BTreeMap::new(), asked: 0, calls: 0 };
         Self(Arc::new(Reads { bounds, runtime, read: Box::new(read), state: Mutex::new(state) }))
@@ -85,8 +111,10 @@ where
         read: impl Fn(Arc<T>, K) -> F + Send + Sync + 'static,
     ) -> Self {
         let (of, bounds) = (Arc::clone(of), Bounds { calls, calls_unfilled: calls, keys: 1 });
-        Self::new(runtime.clone(), bounds, move |keys| {
-            Box::pin(join_all(keys.into_iter().map(|key| read(Arc::clone(&of), key))))
+        Self::new(runtime.clone(), bounds, move |wanted| {
+            let reads: Vec<_> =
+                wanted.into_iter().map(|one| (read(Arc::clone(&of), one.key.clone()), one)).collect();
+            Box::pin(join_all(reads.into_iter().map(async |(read, one)| one.answer(read.await))).map(drop))
         })
     }
 
@@ -102,30 +130,24 @@ where
     }
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Reads<K, V> {
+impl<K: Key, V: Value> Reads<K, V> {
     /// A call, and the next one, for as long as keys are ready.
     async fn call(self: Arc<Self>) {
-        let mut ended = Vec::new();
         loop {
-            let begun = self.state.lock().next_call(ended, &self.bounds);
+            let begun = self.state.lock().next_call(&self.bounds);
             if begun.is_empty() {
                 return;
             }
-            let (keys, results): (Vec<K>, Vec<_>) = begun.into_iter().unzip();
-            let read = async { (self.read)(keys.clone()).await };
+            let wanted = |(key, result)| Wanted { key, result, reads: Arc::clone(&self) };
+            let wanted = begun.into_iter().map(wanted).collect();
+            let read = async { (self.read)(wanted).await };
             // The log has a panic already. Those who wait notice that nothing comes.
-            let read = timeout(WAIT_TIME_MAX, AssertUnwindSafe(read).catch_unwind()).await;
-            for (result, value) in results.into_iter().zip(read.ok().and_then(Result::ok).unwrap_or_default())
-            {
-                // Those who waited may have left.
-                let _ = result.send(Some(value));
-            }
-            ended = keys;
+            let _ = timeout(WAIT_TIME_MAX, AssertUnwindSafe(read).catch_unwind()).await;
         }
     }
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> State<K, V> {
+impl<K: Key, V: Value> State<K, V> {
     /// Joins the read of this key that has not begun; true if a call has to begin for it.
     fn join(&mut self, key: &K, bounds: &Bounds) -> (watch::Receiver<Option<V>>, bool) {
         let of_key = self.keys.entry(key.clone()).or_insert(OfKey { is_under_way: false, next: None });
@@ -140,10 +162,15 @@ impl<K: Hash + Eq + Clone, V: Clone> State<K, V> {
             return (read, false);
         }
         self.ready.insert(number, key.clone());
+        (read, self.begins(bounds))
+    }
+
+    /// True if a call has to begin for a key that is ready now.
+    fn begins(&mut self, bounds: &Bounds) -> bool {
         let begins = self.calls < bounds.calls
             && (self.calls < bounds.calls_unfilled || self.ready.len() >= bounds.keys);
         self.calls += usize::from(begins);
-        (read, begins)
+        begins
     }
 
     /// Forgets the read of this key if it has not begun and nobody waits for it.
@@ -156,17 +183,20 @@ impl<K: Hash + Eq + Clone, V: Clone> State<K, V> {
         }
     }
 
-    /// A call has ended with these keys. The keys that begin now, each with where its result goes; with none the call's
-    /// task is to end.
-    fn next_call(&mut self, ended: Vec<K>, bounds: &Bounds) -> Vec<(K, watch::Sender<Option<V>>)> {
-        for key in ended {
-            let Some(of_key) = self.keys.get_mut(&key) else { continue };
-            of_key.is_under_way = false;
-            match &of_key.next {
-                Some(next) => _ = self.ready.insert(next.number, key),
-                None => _ = self.keys.remove(&key),
-            }
-        }
+    /// The read of this key has ended; true if a call has to begin for the next one.
+    fn end(&mut self, key: &K, bounds: &Bounds) -> bool {
+        let Some(of_key) = self.keys.get_mut(key) else { return false };
+        of_key.is_under_way = false;
+        let Some(next) = &of_key.next else {
+            self.keys.remove(key);
+            return false;
+        };
+        self.ready.insert(next.number, key.clone());
+        self.begins(bounds)
+    }
+
+    /// The keys that begin now, each with where its result goes; with none the call's task is to end.
+    fn next_call(&mut self, bounds: &Bounds) -> Vec<(K, watch::Sender<Option<V>>)> {
         let mut begun = Vec::new();
         let has_enough = self.calls <= bounds.calls_unfilled || self.ready.len() >= bounds.keys;
         while has_enough && begun.len() < bounds.keys {
@@ -186,13 +216,13 @@ impl<K: Hash + Eq + Clone, V: Clone> State<K, V> {
 }
 
 /// One who waits for a read.
-struct Waiting<'a, K: Hash + Eq + Clone, V: Clone> {
+struct Waiting<'a, K: Key, V: Value> {
     reads: &'a Reads<K, V>,
     key: K,
     read: Option<watch::Receiver<Option<V>>>,
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Drop for Waiting<'_, K, V> {
+impl<K: Key, V: Value> Drop for Waiting<'_, K, V> {
     fn drop(&mut self) {
         // Each lets go before it looks, so the last one sees that all have left.
         self.read = None;

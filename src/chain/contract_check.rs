@@ -11,23 +11,24 @@ use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::chain::agents::Agents;
-use crate::chain::answer::{Date, Result3};
+use crate::chain::answer::Result3;
+use crate::chain::block::Date;
 use crate::chain::cache::status::Ticket;
 use crate::chain::fault::ReadError;
-use crate::chain::measures::CONTRACT;
-use crate::chain::pool::Input;
-use crate::chain::registries::results::Found;
-use crate::chain::source::At;
+use crate::chain::registries::results::{Found, is_of_details};
 use crate::domain::agent_id::AgentId;
 use crate::ports::chain::ChainFault;
 
 /// How long after a look that found something missing comes the next.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long after a look that found a registry missing that decides nothing comes the next, in microseconds.
+const DETAILS_PAUSE_MICROS: u64 = 60_000_000;
+
 pub(super) struct ContractCheck {
     agents: Arc<Agents>,
-    /// The ticket of the look that found them all.
-    pub(super) found: Mutex<Option<Ticket>>,
+    /// The ticket of the look that found all that decide, and until when it counts: always, unless another registry can't be used.
+    pub(super) found: Mutex<Option<(Ticket, u64)>>,
     /// The problem that the log named last.
     reported: Mutex<Option<ReadError>>,
 }
@@ -35,6 +36,11 @@ pub(super) struct ContractCheck {
 impl ContractCheck {
     pub(super) fn new(agents: &Arc<Agents>) -> Self {
         Self { agents: Arc::clone(agents), found: Mutex::default(), reported: Mutex::default() }
+    }
+
+    /// True when a registry can't be used that only details are read from.
+    pub(super) fn lacks_details(&self) -> bool {
+        self.found.lock().as_ref().is_some_and(|(_, until_micros)| *until_micros < u64::MAX)
     }
 
     /// Looks until all are found, and again whenever one may have been replaced. Beside ERC-8004's a creation shows once whether
@@ -68,23 +74,34 @@ impl ContractCheck {
             let further = measures.found(results.get(own..).unwrap_or_default());
             read(registries.found(&results).into_iter().chain(further).collect())
         };
-        source.read((At::Latest, Input::Ours), &calls, found).await
+        let (seen, found) = source.read_latest(&calls, found).await?;
+        Ok((seen.date, found))
     }
 
-    /// Succeeds when all contracts were found, and those that decide who passes answer what they are asked for.
+    /// Succeeds when all contracts that decide who passes were found, and answer what they are asked for.
     pub(super) async fn check(&self) -> Result<(), ChainFault> {
-        let Agents { registries, cache, .. } = &*self.agents;
-        let counts = |found: &Ticket| !registries.has_wallets() || cache.is_current(found);
+        let Agents { registries, measures, cache, .. } = &*self.agents;
+        let now = self.agents.now();
+        let counts = |(found, until_micros): &(Ticket, u64)| {
+            now < *until_micros && (!registries.has_wallets() || cache.is_current(found))
+        };
         if self.found.lock().as_ref().is_some_and(counts) {
             return Ok(());
         }
-        let ticket = cache.begin_latest();
-        let found = self.look(all_usable).await;
+        let ticket = cache.begin();
+        let reads_feedback = measures.of_feedback().next().is_some();
+        let found = self.look(|found| all_usable(found, reads_feedback)).await;
         match &found {
-            Ok(_) => {
-                *self.found.lock() = Some(ticket);
-                if self.reported.lock().take().is_some() {
-                    tracing::info!("every configured contract is there now");
+            Ok((_, lacking)) => {
+                let until_micros = if lacking.is_some() { now + DETAILS_PAUSE_MICROS } else { u64::MAX };
+                *self.found.lock() = Some((ticket, until_micros));
+                let reported = std::mem::replace(&mut *self.reported.lock(), lacking.clone());
+                match lacking {
+                    Some(problem) if reported.as_ref() != Some(problem) => {
+                        tracing::warn!("details lack a registry: {problem}");
+                    }
+                    None if reported.is_some() => tracing::info!("every configured contract is there now"),
+                    Some(_) | None => {}
                 }
             }
             Err(fault) => {
@@ -106,14 +123,20 @@ impl ContractCheck {
     }
 }
 
-/// Fails when no verification can be answered because of the contracts. A registry of details that is another contract leaves
-/// profiles without details.
-pub(super) fn all_usable(found: Vec<Found>) -> Result<(), ReadError> {
-    let is_needed =
-        |key| ["chain.contracts.identity", "chain.contracts.stake_vault", CONTRACT].contains(&key);
-    found.into_iter().try_for_each(|(key, _, answer)| match answer {
-        Err(error @ (ReadError::NoCode(_) | ReadError::Version { .. })) => Err(error),
-        Err(error) if is_needed(key) => Err(error),
-        Ok(_) | Err(_) => Ok(()),
-    })
+/// The first problem of a registry that only details are read from. Fails when no verification can be answered because of the
+/// contracts. A registry of details that is another contract leaves profiles without details.
+pub(super) fn all_usable(found: Vec<Found>, reads_feedback: bool) -> Result<Option<ReadError>, ReadError> {
+    let mut lacking = None;
+    for (key, _, answer) in found {
+        match answer {
+            Err(error) if !is_of_details(key) || (reads_feedback && key == "chain.contracts.reputation") => {
+                return Err(error);
+            }
+            Err(error @ (ReadError::NoCode(_) | ReadError::Version { .. })) => {
+                lacking = lacking.or(Some(error));
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(lacking)
 }

@@ -1,94 +1,106 @@
 //! Details that are read apart from what decides who passes: strangers write most of them. A read of theirs that fails, or
 //! takes long, costs an agent its details alone.
 
-use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::U64;
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, join, join_all};
+use futures_util::future::{BoxFuture, join_all};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::chain::agents::Agents;
-use crate::chain::answer::Date;
-use crate::chain::block::{block_call, is_of};
-use crate::chain::fault::{ReadError, may_lie_in_one};
+use crate::chain::agents::{Agents, ReadAgents, Wanted};
+use crate::chain::answer::{Call3, Result3};
+use crate::chain::block::{Date, block_call, is_of};
+use crate::chain::cache::status::Details as Had;
+use crate::chain::fault::ReadError;
 use crate::chain::pool::{Answers, Call, Input};
 use crate::chain::registries::erc8004::{
     Answered, DetailsRead, Response, evidence, read_details, response_filter,
 };
 use crate::chain::source::At;
 use crate::domain::agent_id::AgentId;
-use crate::domain::profile::Details;
+use crate::domain::profile::{Details, TrustProfile};
 use crate::ports::chain::ChainFault;
-
-/// How long details may take, in microseconds: half the time of who waits. The rest is for what decides.
-const TIME_MAX_MICROS: u64 = 3_000_000;
 
 /// Where no node gives logs of long ago they are asked for again after this time, in microseconds.
 const HISTORY_RETRY_MICROS: u64 = 600_000_000;
 
 impl Agents {
-    /// The details of these agents at the block of an answer that was asked for at `at`, in their order. None where the
-    /// registries have them with the rest.
-    pub(super) async fn details(
-        &self,
-        agents: &[AgentId],
-        at: At,
-        date: Date,
-    ) -> Vec<Result<Details, ChainFault>> {
-        let at = if at == At::Latest { At::Dated(date) } else { at };
-        let until = self.now() + TIME_MAX_MICROS;
-        let mut all = Vec::new();
-        for (agent, read) in agents.iter().zip(self.details_at(agents, at, until).await) {
-            all.push(match read {
-                Ok(read) => self.with_evidence(*agent, read, date, until).await.map_err(without_details),
-                Err(fault) => Err(fault),
-            });
-        }
-        all
-    }
-
-    /// All of them in one call; each by itself whose share of it is too small; half of them in a call where one fails.
-    fn details_at<'a>(
+    /// Reads the details of these agents at the block of an answer, and answers each as its read comes: in one call, and each by
+    /// itself where that may help.
+    pub(super) fn read_details<'a>(
         &'a self,
-        agents: &'a [AgentId],
-        at: At,
+        wanted: Vec<(Wanted, TrustProfile)>,
+        read: &'a ReadAgents,
         until: u64,
-    ) -> BoxFuture<'a, Vec<Result<DetailsRead, ChainFault>>> {
+    ) -> BoxFuture<'a, ()> {
         async move {
-            let code = self.registries.details_code(agents).filter(|_| !agents.is_empty());
-            let Some(code) = code else { return Vec::new() };
-            let decode = |results: Vec<_>| results.iter().map(read_details).collect::<Result<Vec<_>, _>>();
-            let read = self.source.create((at, until), &code, decode).await;
-            match read {
-                Ok(all) if agents.len() > 1 => {
-                    let whole = async |(read, agent): (DetailsRead, &'a AgentId)| {
-                        let again = if read.ran_out {
-                            self.details_at(from_ref(agent), at, until).await.pop()
-                        } else {
-                            None
-                        };
-                        again.unwrap_or(Ok(read))
-                    };
-                    join_all(all.into_iter().zip(agents).map(whole)).await
-                }
-                Ok(all) => all.into_iter().map(Ok).collect(),
-                Err(fault) if agents.len() > 1 && may_lie_in_one(&fault) => {
-                    let (some, others) = agents.split_at(agents.len() / 2);
-                    let both =
-                        join(self.details_at(some, at, until), self.details_at(others, at, until)).await;
-                    [both.0, both.1].into_iter().flatten().collect()
-                }
-                Err(fault) => {
-                    let fault = without_details(fault);
-                    agents.iter().map(|_| Err(fault.clone())).collect()
-                }
+            if wanted.is_empty() {
+                return;
             }
+            let agents: Vec<AgentId> = wanted.iter().map(|(one, _)| one.key.0).collect();
+            // The rest of the time is for each alone.
+            let now = self.now();
+            let share = if agents.len() > 1 { now + until.saturating_sub(now) * 3 / 4 } else { until };
+            let details = match self.all_details(&agents, read.seen.date, share).await {
+                Err(fault) if agents.len() > 1 && self.may_help_alone(&fault) => {
+                    let alone = |one| self.read_details(vec![one], read, until);
+                    join_all(wanted.into_iter().map(alone)).await;
+                    return;
+                }
+                Ok(all) => all,
+                Err(fault) => agents.iter().map(|_| Err(fault.clone())).collect(),
+            };
+            let is_alone = agents.len() == 1;
+            let one_by_one = wanted.into_iter().zip(details).map(async |((one, mut profile), details)| {
+                if details.as_ref().is_ok_and(|details| details.ran_out) && !is_alone {
+                    return self.read_details(vec![(one, profile)], read, until).await;
+                }
+                let details = match details {
+                    Ok(details) => self.with_evidence(one.key.0, details, read.seen.date, until).await,
+                    Err(fault) => Err(fault),
+                };
+                let fault = match details {
+                    Ok(details) => {
+                        profile.details = Some(details);
+                        None
+                    }
+                    Err(fault) => Some(fault),
+                };
+                let had = if fault.is_some() { Had::Lacking } else { Had::Read };
+                self.keep(one, read, (profile, had), fault.map(|fault| Arc::new(without_details(fault))));
+            });
+            join_all(one_by_one).await;
         }
         .boxed()
+    }
+
+    /// The details of all these agents at a block, each with what went wrong with it alone.
+    async fn all_details(
+        &self,
+        agents: &[AgentId],
+        date: Date,
+        until: u64,
+    ) -> Result<Vec<Result<DetailsRead, ChainFault>>, ChainFault> {
+        let at = At::Dated(date);
+        if let Some(code) = self.registries.details_code(agents) {
+            let decode = |results: Vec<_>| results.iter().map(read_details).collect::<Result<Vec<_>, _>>();
+            let all = self.source.create((at, until), &code, decode).await?;
+            return Ok(all.into_iter().map(Ok).collect());
+        }
+        let calls: Vec<Call3> =
+            agents.iter().flat_map(|agent| self.registries.details_calls(*agent)).collect();
+        let each = calls.len() / agents.len().max(1);
+        let decode = |results: Vec<Result3>| {
+            let read = |results: &[Result3]| self.registries.read_details(&mut results.iter().cloned());
+            Ok(results.chunks(each.max(1)).map(read).collect::<Vec<_>>())
+        };
+        let (seen, all) = self.source.read((at, Input::Strangers), until, &calls, decode).await?;
+        let fault = |error: ReadError| error.at(Arc::clone(&seen.endpoint), "eth_call");
+        let read = |details| DetailsRead { details, ran_out: false, latest: None };
+        Ok(all.into_iter().map(|details| details.map(read).map_err(fault)).collect())
     }
 
     /// The details with the evidence of the latest validation, where a node has the log of it.

@@ -11,7 +11,8 @@ use crate::ports::chain::ChainFault;
 pub(super) enum ReadError {
     #[error("no answer within {0} ms")]
     Timeout(u128),
-    #[error("too many calls are in flight")]
+    /// Among those in flight, or within `chain.calls_per_second`.
+    #[error("there was no room for the call in time")]
     Busy,
     /// No connection, or it broke.
     #[error("the connection failed: {0}")]
@@ -30,6 +31,12 @@ pub(super) enum ReadError {
     /// A JSON-RPC error. The node's text is cut, printable, and without parts of the URL.
     #[error("the node answered with error {code}: {message}")]
     NodeError { code: i64, message: String },
+    /// The node does not run a call with so much gas.
+    #[error("the node refuses the gas of a call: {0}")]
+    Gas(String),
+    /// The same, of a block that the node does not have, or not yet.
+    #[error("the node lacks the block: error {code}: {message}")]
+    NoBlock { code: i64, message: String },
     /// A contract call reverted unexpectedly.
     #[error("{0} reverted")]
     Reverted(&'static str),
@@ -79,13 +86,6 @@ impl ReadError {
     pub(super) fn kind(&self) -> &'static str {
         self.into()
     }
-}
-
-/// True when what the chain holds of the agent can't be read, whichever node is asked. Never concluded from the text of an
-/// error. Nobody else shall pay for that with calls.
-pub(super) fn lies_in_the_agent(fault: &ChainFault) -> bool {
-    use ReadError::{Reverted, TooLong, Undecodable};
-    matches!(fault.cause.downcast_ref(), Some(Reverted(_) | Undecodable(_) | TooLong(_)))
 }
 
 /// True if the read may have failed because of one of several agents. A node that is down or limits calls would get only

@@ -11,10 +11,12 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use crate::chain::answer::Result3;
 use crate::chain::fault::ReadError;
 use crate::chain::pool::Pool;
 use crate::chain::reader::ChainReader;
 use crate::chain::tests::clock::{TestClock, Work, pass};
+use crate::chain::tests::results::{asked_for, created, dated, hex};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
 use crate::domain::measure::Measure;
@@ -62,6 +64,8 @@ pub(super) const ERC8004: Registries =
 pub(super) enum Reply {
     /// A JSON-RPC result.
     Result(Value),
+    /// As much of these results as a read of one agent asks for, of what decides or of details, at this block.
+    Agent(u64, Vec<Result3>),
     /// A JSON-RPC error: code, message, data.
     Error(i64, String, Option<Value>),
     /// An HTTP status and a body of any kind; `ID` in it becomes the request's id.
@@ -78,6 +82,21 @@ pub(super) enum Reply {
     Gated(Arc<Semaphore>, Box<Reply>),
     /// An answer that has no end.
     Endless,
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others stay what they are")]
+impl Reply {
+    fn to(self, request: &Value) -> Self {
+        match self {
+            Self::Agent(number, results) if request["params"][0].get("to").is_some() => {
+                Self::Result(hex(dated(number, asked_for(request, &results))))
+            }
+            Self::Agent(number, results) => Self::Result(hex(created(number, &results))),
+            Self::Late(latency, then) => Self::Late(latency, Box::new(then.to(request))),
+            Self::Gated(gate, then) => Self::Gated(gate, Box::new(then.to(request))),
+            other => other,
+        }
+    }
 }
 
 /// The chain of a node that is told nothing else, and of the development chain of tests.
@@ -162,7 +181,7 @@ impl TestNode {
 
     /// A node that is up and on the right chain, and does with everything else as `script` says.
     pub(super) async fn answering(script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start(move |request| vital(request).unwrap_or_else(|| script(request))).await
+        Self::start(move |request| vital(request).unwrap_or_else(|| script(request).to(request))).await
     }
 
     /// An address where nobody listens and nobody else can.
@@ -203,6 +222,7 @@ impl TestNode {
 }
 
 /// The reply to a batch: that of its calls, or the first that is none of JSON-RPC.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others are none")]
 fn batch(calls: &[Value], script: impl Fn(&Value) -> Reply) -> Reply {
     let mut answers = Vec::new();
     for call in calls {
@@ -212,13 +232,7 @@ fn batch(calls: &[Value], script: impl Fn(&Value) -> Reply) -> Reply {
             Reply::Http(200, body) => {
                 serde_json::from_str(&body.replace("ID", &call["id"].to_string())).unwrap()
             }
-            other @ (Reply::Http(..)
-            | Reply::CloseMidway
-            | Reply::Hang
-            | Reply::RetryAfter(_)
-            | Reply::Late(..)
-            | Reply::Gated(..)
-            | Reply::Endless) => return other,
+            other => return other,
         });
     }
     Reply::Http(200, Value::Array(answers).to_string())
@@ -281,7 +295,7 @@ async fn write_reply(
             let head = format!("HTTP/1.1 429 Status\r\nretry-after: {secs}\r\ncontent-length: 0\r\n\r\n");
             return stream.write_all(head.as_bytes()).await;
         }
-        Reply::Hang | Reply::Late(..) | Reply::Gated(..) => return Ok(()),
+        Reply::Hang | Reply::Late(..) | Reply::Gated(..) | Reply::Agent(..) => return Ok(()),
         Reply::Endless => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"result\":\"0x").await?;
             loop {
@@ -304,6 +318,12 @@ pub(super) struct Bench {
     pub(super) metrics: Metrics,
 }
 
+/// What HTTP clients need.
+pub(super) fn provide_crypto() {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(pingora::tls::install_default_crypto_provider);
+}
+
 /// A pool of these nodes, which try for so long each.
 pub(super) fn pool(
     urls: &[String],
@@ -311,8 +331,7 @@ pub(super) fn pool(
     clock: Arc<dyn Clock>,
     metrics: &Metrics,
 ) -> Pool {
-    static PROVIDER: Once = Once::new();
-    PROVIDER.call_once(pingora::tls::install_default_crypto_provider);
+    provide_crypto();
     let settings = PoolSettings {
         urls: urls.iter().map(|url| RpcUrl::parse(url).unwrap()).collect(),
         request_timeout,
@@ -348,8 +367,8 @@ pub(super) fn bench_measuring(
 }
 
 /// A reader that judges how old blocks are.
-pub(super) fn bench_judging(urls: &[String], max_head_age: Duration) -> Bench {
-    bench_of(urls, (ALL, Vec::new()), MULTICALL, (PATIENT, Some(max_head_age)))
+pub(super) fn bench_judging(urls: &[String], max_age: Duration) -> Bench {
+    bench_of(urls, (ALL, Vec::new()), MULTICALL, (PATIENT, Some(max_age)))
 }
 
 fn bench_of(
@@ -358,8 +377,7 @@ fn bench_of(
     multicall: Address,
     (request_timeout, max_head_age): (Duration, Option<Duration>),
 ) -> Bench {
-    let clock = Arc::new(TestClock::new());
-    let metrics = Metrics::new().unwrap();
+    let (clock, metrics) = (Arc::new(TestClock::new()), Metrics::new().unwrap());
     let pool = Arc::new(pool(urls, request_timeout, clock.clone(), &metrics));
     let lifetimes =
         Lifetimes { poll_interval: LIFETIME, max_staleness: STALENESS, reread_after: Some(REREAD) };
@@ -372,7 +390,6 @@ pub(super) fn agent(id: u64) -> AgentId {
     AgentId::new(U256::from(id))
 }
 
-/// The fields of a profile besides owner and stake.
 pub(super) fn details(profile: &TrustProfile) -> &Details {
     profile.details.as_ref().unwrap()
 }

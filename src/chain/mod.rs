@@ -6,6 +6,7 @@
 //! chain, and `contract_check` looks for the contracts.
 
 pub mod follower;
+pub(crate) mod look;
 pub mod pool;
 pub mod reader;
 mod registries;
@@ -18,6 +19,7 @@ mod coalesce;
 mod contract_check;
 mod details;
 mod fault;
+mod gas;
 mod graded;
 mod measures;
 mod redact;

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use alloy::primitives::{Address, B256, Bytes, U64};
 use alloy::sol_types::SolCall;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::chain::answer::{Call3, Date, Result3, SharedFloor, dated_call, getChainIdCall, read_dated};
-use crate::chain::block::{Block, block_call, is_of};
+use crate::chain::answer::{Call3, Result3, SharedFloor, agents_max, dated_call, getChainIdCall, read_dated};
+use crate::chain::block::{Block, Date, block_call, is_of};
 use crate::chain::fault::ReadError;
+use crate::chain::gas::{Gas, is_refusal};
 use crate::chain::pool::{Answers, Call, Input, Pool};
 use crate::chain::registries::identity::{is_consent, isValidSignatureCall};
 use crate::domain::holders::Holders;
@@ -21,8 +23,8 @@ use crate::ports::chain::{Asked, AskedHolders, ChainFault};
 pub(super) enum At {
     /// That of the latest block.
     Latest,
-    /// That after exactly this block (EIP-1898).
-    Block(Block),
+    /// The same; the answer says whether it is of the chain that has this block.
+    Above(Block),
     /// That after the block of an earlier answer: a second read of one profile.
     Dated(Date),
 }
@@ -36,8 +38,7 @@ pub(super) struct Source {
     pub(super) lacks_multicall: AtomicBool,
     /// No node ran a creation when that was tried, and none has run one since.
     pub(super) lacks_creations: AtomicBool,
-    /// The most gas that one call may burn.
-    pub(super) gas_cap: u64,
+    pub(super) gas: Gas,
 }
 
 /// The address of Multicall3, by its key.
@@ -50,8 +51,26 @@ const WALLET_GAS_MAX: u64 = 2_100_000;
 /// The code of a revert.
 const REVERTED: i64 = 3;
 
-/// The node that gave an answer, its block and its results.
-type Answer = (Arc<str>, Date, Vec<Result3>);
+/// A call to a contract, or a creation. Some nodes take no `null`.
+#[derive(Serialize)]
+struct Called<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<Address>,
+    input: &'a Bytes,
+    #[serde(skip_serializing_if = "U64::is_zero")]
+    gas: U64,
+}
+
+/// Where an answer is from.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    pub(super) date: Date,
+    /// It is of the chain that has the block that it was to be above.
+    pub(super) is_followed: bool,
+    pub(super) endpoint: Arc<str>,
+}
+
+type Answer = (Seen, Vec<Result3>);
 
 impl Source {
     /// The results of these calls, as `decode` understands them, with the block that they are about. An error of `decode` is
@@ -59,13 +78,15 @@ impl Source {
     pub(super) async fn read<T>(
         &self,
         (at, input): (At, Input),
+        deadline: u64,
         calls: &[Call3],
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
-    ) -> Result<(Date, T), ChainFault> {
-        let deadline = self.pool.deadline();
+    ) -> Result<(Seen, T), ChainFault> {
+        let followed = if let At::Above(block) = at { block.number } else { 0 };
         if !self.lacks_multicall.load(Ordering::Relaxed) {
             let to = Some(self.multicall);
-            match self.ask(deadline, (at, input), &dated_call(calls.to_vec(), to), to).await {
+            match self.ask(deadline, (at, input), &dated_call(calls.to_vec(), to, followed), (to, true)).await
+            {
                 Err(fault) if fault.cause.downcast_ref() == Some(&MULTICALL) => {}
                 answered => return self.conclude(at, answered?, decode),
             }
@@ -73,13 +94,22 @@ impl Source {
         // No proof: a node of another chain, or one that syncs, says the same. The creation's answer is dated, and looks too.
         let look = getChainIdCall {}.abi_encode().into();
         let look = Call3 { target: self.multicall, allowFailure: true, callData: look };
-        let data = dated_call(calls.iter().cloned().chain([look]).collect(), None);
-        let (endpoint, date, mut results) = self.ask(deadline, (at, input), &data, None).await?;
+        let data = dated_call(calls.iter().cloned().chain([look]).collect(), None, followed);
+        let (seen, mut results) = self.ask(deadline, (at, input), &data, (None, true)).await?;
         let is_absent = results.pop().is_some_and(|look| look.success && look.returnData.is_empty());
         if !self.lacks_multicall.swap(is_absent, Ordering::Relaxed) && is_absent {
             tracing::info!("there is no contract at chain.multicall: profiles are read without it");
         }
-        self.conclude(at, (endpoint, date, results), decode)
+        self.conclude(at, (seen, results), decode)
+    }
+
+    /// The same at the latest block, with nobody's input.
+    pub(super) async fn read_latest<T>(
+        &self,
+        calls: &[Call3],
+        decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
+    ) -> Result<(Seen, T), ChainFault> {
+        self.read((At::Latest, Input::Ours), self.pool.deadline(), calls, decode).await
     }
 
     /// The results of the init code of a creation that is never sent. It dates its answer by itself.
@@ -89,7 +119,7 @@ impl Source {
         code: &Bytes,
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
-        let answer = self.ask(deadline, (at, Input::Strangers), code, None).await?;
+        let answer = self.ask(deadline, (at, Input::Strangers), code, (None, false)).await?;
         self.lacks_creations.store(false, Ordering::Relaxed);
         self.conclude(at, answer, decode).map(|(_, value)| value)
     }
@@ -97,7 +127,7 @@ impl Source {
     /// A creation of nothing but its date, which shows whether nodes run any.
     pub(super) async fn try_creation(&self) -> Result<(), ChainFault> {
         let latest = (At::Latest, self.pool.deadline());
-        let tried = self.create(latest, &dated_call(Vec::new(), None), |_| Ok(())).await;
+        let tried = self.create(latest, &dated_call(Vec::new(), None, 0), |_| Ok(())).await;
         self.lacks_creations.store(tried.as_ref().is_err_and(is_refused), Ordering::Relaxed);
         tried
     }
@@ -112,11 +142,11 @@ impl Source {
     ) -> Result<AskedHolders, ChainFault> {
         let number = U64::from(date.number);
         let question = Bytes::from(isValidSignatureCall { hash: digest, signature }.abi_encode());
-        let gas = U64::from(self.gas_cap.min(WALLET_GAS_MAX));
+        let gas = U64::from(self.gas.of(Input::Strangers, self.pool.now()).min(WALLET_GAS_MAX));
         let mut calls = vec![block_call(json!(number))];
         for account in once(&holders.owner).chain(&holders.wallet) {
             calls.push(Call { method: "eth_getCode", params: json!([account, number]) });
-            let call = json!({ "to": account, "input": question, "gas": gas });
+            let call = Called { to: Some(*account), input: &question, gas };
             let call = Call { method: "eth_call", params: json!([call, number]) };
             calls.extend((!digest.is_zero()).then_some(call));
         }
@@ -139,70 +169,95 @@ impl Source {
         self.pool.ask(self.pool.deadline(), (&calls, Input::Strangers), read).await
     }
 
+    /// How many agents go with one call, of which each needs so many bytes.
+    pub(super) fn agents_max(&self, bytes_each: usize) -> usize {
+        let lacks_multicall = self.lacks_multicall.load(Ordering::Relaxed);
+        if lacks_multicall { agents_max(bytes_each) } else { usize::MAX }
+    }
+
     /// A read of nothing but its date, which proves that a node of the chain answers.
-    pub(super) async fn prove(&self, at: At) -> Result<(), ChainFault> {
-        self.read((at, Input::Ours), &[], |_| Ok(())).await.map(drop)
+    pub(super) async fn prove(&self, deadline: u64) -> Result<(), ChainFault> {
+        self.read((At::Latest, Input::Ours), deadline, &[], |_| Ok(())).await.map(drop)
     }
 
     fn conclude<T>(
         &self,
         at: At,
-        (endpoint, date, results): Answer,
+        (seen, results): Answer,
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
-    ) -> Result<(Date, T), ChainFault> {
-        if at == At::Latest {
-            self.floor.met(date);
+    ) -> Result<(Seen, T), ChainFault> {
+        if !matches!(at, At::Dated(_)) {
+            self.floor.met(seen.date);
         }
-        let value = decode(results).map_err(|error| error.at(endpoint, "eth_call"))?;
-        Ok((date, value))
+        let value = decode(results).map_err(|error| error.at(Arc::clone(&seen.endpoint), "eth_call"))?;
+        Ok((seen, value))
     }
 
-    /// The answer that counts.
+    /// The answer that counts, with as much gas as nodes take.
     async fn ask(
         &self,
         deadline: u64,
         (at, input): (At, Input),
         data: &Bytes,
-        multicall: Option<Address>,
+        (multicall, has_hashes): (Option<Address>, bool),
     ) -> Result<Answer, ChainFault> {
-        let request = [self.request(at, data, multicall)];
         let (floor, chain) = (self.floor.now(), self.pool.chain_id);
-        let read = |answers: &mut Answers<'_>| {
-            let data = returned(answers, multicall.is_none())?;
-            if data.is_empty() && multicall.is_some() {
-                return Err(MULTICALL);
-            }
-            let (reported, date, results) = read_dated(&data)?;
-            if reported != chain {
-                return Err(ReadError::WrongChain { reported, chain });
-            }
-            match at {
-                At::Latest => self.floor.accepts(&floor, date)?,
-                // Whatever stands before the nodes may have passed over the hash.
-                At::Block(block) if block.timestamp != date.timestamp => {
-                    return Err(ReadError::OtherBlock(date.number));
+        let named = self.gas.of(input, self.pool.now());
+        let mut gas = named;
+        loop {
+            let request = [request(at, &Called { to: multicall, input: data, gas: U64::from(gas) })];
+            let read = |answers: &mut Answers<'_>| {
+                let data = returned(answers, multicall.is_none()).map_err(|error| {
+                    if let ReadError::NodeError { message, .. } = &error
+                        && gas > 0
+                        && is_refusal(message)
+                    {
+                        ReadError::Gas(message.clone())
+                    } else {
+                        error
+                    }
+                })?;
+                if data.is_empty() && multicall.is_some() {
+                    return Err(MULTICALL);
                 }
-                // The number alone names no block: another one may stand there by now.
-                At::Dated(first) if first != date => return Err(ReadError::OtherBlock(date.number)),
-                At::Block(_) | At::Dated(_) => {}
+                let (dated, results) = read_dated(&data, has_hashes)?;
+                let (reported, date) = (dated.chain_id, dated.date);
+                if reported != chain {
+                    return Err(ReadError::WrongChain { reported, chain });
+                }
+                match at {
+                    At::Latest | At::Above(_) => self.floor.accepts(&floor, date)?,
+                    At::Dated(first) if date.number < first.number => {
+                        return Err(ReadError::Behind { number: date.number, newest: first.number });
+                    }
+                    // The number alone names no block: another one may stand there by now.
+                    At::Dated(first) if first != date => return Err(ReadError::OtherBlock(date.number)),
+                    At::Dated(_) => {}
+                }
+                let is_followed = matches!(at, At::Above(block) if dated.shows(&block));
+                Ok((Seen { date, is_followed, endpoint: answers.endpoint() }, results))
+            };
+            match self.pool.ask(deadline, (&request, input), read).await {
+                Err(fault) if matches!(fault.cause.downcast_ref(), Some(ReadError::Gas(_))) => {
+                    gas = Gas::less(gas);
+                }
+                answered => {
+                    if gas < named && answered.is_ok() {
+                        self.gas.took(gas, self.pool.now());
+                    }
+                    return answered;
+                }
             }
-            Ok((answers.endpoint(), date, results))
-        };
-        self.pool.ask(deadline, (&request, input), read).await
-    }
-
-    fn request(&self, at: At, data: &Bytes, multicall: Option<Address>) -> Call {
-        let mut call = json!({ "input": data, "gas": format!("{:#x}", self.gas_cap) });
-        if let (Some(call), Some(to)) = (call.as_object_mut(), multicall) {
-            call.insert("to".to_owned(), json!(to));
         }
-        let block = match at {
-            At::Latest => json!("latest"),
-            At::Block(block) => json!({ "blockHash": block.hash }),
-            At::Dated(date) => json!(U64::from(date.number)),
-        };
-        Call { method: "eth_call", params: Value::Array(vec![call, block]) }
     }
+}
+
+fn request(at: At, call: &Called<'_>) -> Call {
+    let block = match at {
+        At::Latest | At::Above(_) => json!("latest"),
+        At::Dated(date) => json!(U64::from(date.number)),
+    };
+    Call { method: "eth_call", params: Value::Array(vec![json!(call), block]) }
 }
 
 /// True when nodes answered that they don't run a creation.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::cli::{Failure, complain, say};
 use crate::config::chain::contract;
+use crate::domain::chains::facts;
 use crate::os::Os;
 use crate::ports::clock::Entropy;
 
@@ -66,6 +67,9 @@ impl Init {
         let mut text = include_str!("init.toml").to_owned();
         if self.registries == "erc8004" {
             text = text.replace(CONTRACTS[0], CONTRACTS[1]);
+            if let Some(remark) = self.chain_id.and_then(|id| facts(id).remark) {
+                text = text.replace("[chain.contracts]\n", &format!("# {remark}\n[chain.contracts]\n"));
+            }
             if self.stake_vault.is_none() {
                 text = text.replace(TIERS[0], TIERS[1]);
             }

@@ -2,13 +2,14 @@
 
 use std::num::NonZeroU32;
 
-use alloy::primitives::{Address, address};
+use alloy::primitives::Address;
 
 use crate::config::choice::choice;
 use crate::config::reader::Reader;
 use crate::config::rpc_headers;
 use crate::config::written::{Shown, quoted, valid_url};
 use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
+use crate::domain::chains::facts;
 use crate::domain::registries::{Registries, RegistrySet};
 use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::RpcUrl;
@@ -56,7 +57,10 @@ fn reading(reader: &mut Reader, chain_id: Option<u64>) -> Option<ReaderSettings>
         // Long enough for chains whose blocks are far between. None where blocks come only when somebody asks for one.
         max_head_age: reader.duration_or_none("chain.max_head_age", "10m", ["10s", "24h"]),
         gas_cap: reader.integer("chain.gas_cap", 50_000_000, &(1_000_000..=1_000_000_000)),
-        multicall: reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract),
+        multicall: {
+            let known = facts(chain_id.unwrap_or_default()).multicall;
+            reader.text("chain.multicall", &known.to_checksum(None), contract)
+        },
         lifetimes: lifetimes(reader),
         registries: registries(reader, chain_id),
     })
@@ -81,7 +85,7 @@ fn lifetimes(reader: &mut Reader) -> Option<Lifetimes> {
 fn registries(reader: &mut Reader, chain_id: Option<u64>) -> Option<Registries> {
     let kinds = choice(&[("documented", false), ("erc8004", true)]);
     let is_erc8004 = reader.text("chain.registries", "documented", kinds);
-    let known = chain_id.filter(|_| is_erc8004 == Some(true)).and_then(canonical);
+    let known = chain_id.filter(|_| is_erc8004 == Some(true)).and_then(|id| facts(id).erc8004);
     if known.is_none() {
         let advice =
             if is_erc8004 == Some(true) { "; no ERC-8004 registry is known on this chain" } else { "" };
@@ -116,23 +120,6 @@ fn set(reader: &mut Reader, is_erc8004: Option<bool>) -> Option<RegistrySet> {
         reader.report(&["chain.contracts.organization"], phrase);
     }
     feedback_max.map(|feedback_max| RegistrySet::Erc8004 { feedback_max })
-}
-
-/// Where ERC-8004's identity and reputation registry are on a chain: the same two addresses on all main networks, and two on
-/// all networks for tests.
-fn canonical(chain_id: u64) -> Option<[Address; 2]> {
-    match chain_id {
-        1 | 10 | 56 | 100 | 137 | 143 | 196 | 1_088 | 1_868 | 2_345 | 2_741 | 4_326 | 5_000 | 8_453
-        | 42_161 | 42_220 | 43_114 | 59_144 | 167_000 | 534_352 => Some([
-            address!("0x8004A169FB4a3325136EB29fA0ceB6D2e539a432"),
-            address!("0x8004BAa17C55a88189AE136b182e5fdA19dE9b63"),
-        ]),
-        84_532 | 11_155_111 => Some([
-            address!("0x8004A818BFB912233c491871b3d84c89A494BD9e"),
-            address!("0x8004B663056A597Dffe9eCcC1965A193B7388713"),
-        ]),
-        _ => None,
-    }
 }
 
 fn rpc_url(text: &str) -> Result<RpcUrl, String> {

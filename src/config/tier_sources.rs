@@ -175,6 +175,8 @@ fn source(
     let thresholds =
         amounts.and_then(|amounts| rising(reader, at("tiers.thresholds"), &amounts, decimals, 0));
     let stakes = stakes.and_then(|stakes| stakes.try_into().ok()).map(PerTier);
+    let is_token = matches!(kind, Kind::Balance) && takes.contains(&"tiers.decimals");
+    sources.tokens.extend(contract.filter(|_| is_token).map(|token| (token, decimals)));
     let asked = |contract: Option<Address>, question: Option<Question>| {
         let (contract, question, thresholds) = (contract?, question?, thresholds?);
         sources.measures.push(Measure { source: name, contract, question, thresholds });

@@ -8,6 +8,7 @@ pub mod api_key;
 pub mod binding;
 pub mod bot;
 pub mod chain_settings;
+pub mod chains;
 pub mod client;
 pub mod console;
 pub mod cors;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use alloy::primitives::U256;
+use alloy::primitives::{Address, U256};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::agent_list::AgentList;
@@ -18,6 +18,8 @@ pub struct TierSources {
     pub stakes: Option<StakeThresholds>,
     /// Further numbers on the chain.
     pub measures: Vec<Measure>,
+    /// The ERC-20 tokens among them, with the decimals that their thresholds were written in.
+    pub tokens: Vec<(Address, u8)>,
     /// The file that lists agents with their tiers.
     pub list: Option<PathBuf>,
     /// The tier of each registered agent.
@@ -79,7 +81,7 @@ impl Tiers {
     /// The grade of a registered agent: the highest that a source gives it, of equal ones the first in the order of
     /// [`TierSources`].
     pub fn grade(&self, agent: AgentId, profile: &TrustProfile) -> Grade {
-        let TierSources { stakes, measures, list, everyone } = &*self.sources;
+        let TierSources { stakes, measures, list, everyone, .. } = &*self.sources;
         let staked =
             stakes.map(|stakes| (tier_of(&stakes.0, profile.stake.unwrap_or_default()), STAKE_VAULT));
         let name = |place: u8| measures.get(usize::from(place)).map_or(STAKE_VAULT, |measure| measure.source);

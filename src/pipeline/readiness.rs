@@ -55,7 +55,7 @@ pub(crate) struct Report {
     pub(crate) age_micros: u64,
     /// True when no node gives logs, so that profiles are read again and again. Verifications are right all the same.
     pub(crate) lacks_logs: bool,
-    /// True when nodes don't run what details are read by. Verifications are right all the same.
+    /// True when details can't be read, or not all. Verifications are right all the same.
     pub(crate) lacks_details: bool,
     /// How many replicas the store lacks without which it changes no key. Verifications are right all the same.
     pub(crate) replicas_missing: u32,

@@ -123,7 +123,7 @@ pub trait Chain: Send + Sync {
     /// Succeeds when verifications can be answered: a node answers and the contracts are where they should be.
     async fn probe(&self) -> Result<(), ChainFault>;
 
-    /// True when nodes do not run what details are read by: profiles have none.
+    /// True when nodes do not run what details are read by, or a registry of details can't be used: profiles have less.
     fn lacks_details(&self) -> bool {
         false
     }

@@ -171,6 +171,11 @@ fn a_first_configuration_for_erc8004_needs_a_chain_alone_where_its_registries_ar
     assert_eq!(keys("tiers"), ["requests_per_minute", "source", "tier"]);
     assert_eq!(written["tiers"]["source"].as_str(), Some("everyone"));
 
+    let has_remark = || fs::read_to_string(&file).unwrap().contains("no feedback can give tiers");
+    assert!(!has_remark());
+    let (checked, _) = init(&["--chain-id", "2741"]);
+    assert!(checked.status.success() && has_remark(), "{checked:?}");
+
     let (checked, _) = init(&["--chain-id", "31337"]);
     assert!(
         failure(&checked, 2).contains("chain.contracts.identity: is required; no ERC-8004 registry is known")

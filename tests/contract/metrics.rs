@@ -72,8 +72,8 @@ fn rpc_store_and_cache_series_move(world: &World) {
     assert!(moved("tiergate_rpc_calls_total", &["method=\"eth_call\""]) >= 3.0);
     assert!(moved("tiergate_rpc_duration_seconds_count", &["method=\"eth_call\""]) >= 3.0);
     let failed = ["method=\"eth_call\"", "kind=\"http_status\""];
-    // Each try of the one read that fails.
-    assert!((1.0..=6.0).contains(&moved("tiergate_rpc_errors_total", &failed)));
+    // Each try of the one read that fails, and probes until its time is over.
+    assert!((1.0..=20.0).contains(&moved("tiergate_rpc_errors_total", &failed)));
     assert!(moved("tiergate_profile_cache_total", &["result=\"miss\""]) >= 1.0);
     assert_eq!(moved("tiergate_profile_cache_total", &[]), 2.0, "one look-up for each verification");
     for (verb, times) in [("find", 2.0), ("admit", 2.0), ("change_key", 1.0), ("charge", 1.0)] {

@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
 /// About what a node itself says.
 pub(crate) const NODES: &[Case<World>] = cases![
     an_address_without_code_or_of_another_contract_is_503_and_not_ready_never_404,
+    an_address_without_code_that_decides_nothing_is_ready_and_degraded,
     every_common_registry_says_unminted_in_its_own_words,
 ];
 
@@ -29,7 +30,6 @@ fn an_address_without_code_or_of_another_contract_is_503_and_not_ready_never_404
     let contracts = world.chain().contracts;
     for (key, address, says) in [
         ("chain.contracts.identity", NOWHERE, "there is no contract at the address configured as"),
-        ("chain.contracts.organization", NOWHERE, "there is no contract at the address configured as"),
         ("chain.contracts.identity", contracts.stake_vault, "it does not answer ownerOf(uint256)"),
         ("chain.contracts.stake_vault", contracts.identity, "it does not answer getStake(uint256)"),
     ] {
@@ -56,9 +56,26 @@ fn an_address_without_code_or_of_another_contract_is_503_and_not_ready_never_404
     }
 }
 
+/// Owner and stake are read all the same.
+fn an_address_without_code_that_decides_nothing_is_ready_and_degraded(world: &World) {
+    let key = "chain.contracts.organization";
+    let service = Service::start(world.settings().at(key, NOWHERE));
+    let degraded = json!({
+        "status": "ready", "checks": { "store": "ok", "chain": "ok" }, "degraded": ["chain_details"]
+    });
+    until("it says that details lack something", SOON, || {
+        (service.get("/readyz").success(200) == degraded).then_some(())
+    });
+    service.verify_signature(&world.agent(4).signed()).error(503, "RPC_ERROR");
+    let missing = Agent::on(world.chain().contracts.identity, U256::from(555_555_555_u64), ALICE);
+    service.verify_signature(&missing.signed()).error(404, "AGENT_NOT_FOUND");
+    let line = format!("details lack a registry: there is no contract at the address configured as {key}");
+    assert_eq!(service.log().lines().filter(|log| log.contains(&line)).count(), 1);
+}
+
 /// Only liveness is asked before the line is there: readiness and metrics look at the chain too.
 fn an_address_without_code_is_in_the_log_at_the_start_once_and_before_anybody_asks(world: &World) {
-    let key = "chain.contracts.reputation";
+    let key = "chain.contracts.stake_vault";
     let service = Service::start_unready(world.settings().at(key, NOWHERE));
     let line = format!("there is no contract at the address configured as {key}");
     until("the log says which", SOON, || service.log().contains(&line).then_some(()));

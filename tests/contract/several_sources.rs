@@ -253,8 +253,13 @@ fn check_names_a_source_that_has_no_code_or_lacks_the_function(world: &World) {
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         (output.status.success(), text)
     };
-    let both = [token.source("owner"), scores.source()];
+    let mut both = [token.source("owner"), scores.source()];
     let (is_well, text) = run(&both);
+    let wrong = format!("tiers.decimals: is 3, and the token {} has 18\n", token.address);
+    assert!(!is_well && text.contains(&wrong), "{text}");
+    both[0].insert("decimals".into(), 18.into());
+    let (is_well, text) = run(&both);
+    assert!(text.contains(&format!("tiers.decimals: 18, as the token {} says\n", token.address)), "{text}");
     assert!(is_well && text.contains(&token.address.to_checksum(None)), "{text}");
     assert!(text.contains(&scores.address.to_checksum(None)), "{text}");
     for (sources, contract) in [

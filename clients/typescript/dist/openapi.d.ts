@@ -510,7 +510,7 @@ export interface components {
                 /** @description Absent unless signatures are refused, because nonces may have been lost. Then: refused until, and the moment in RFC 3339 from which on they are accepted. */
                 signatures?: string;
             };
-            /** @description What works, but not as well as it should; absent when there is nothing. chain_logs: no node gives logs, so profiles are read again after each poll interval. chain_details: no node answers eth_call without to, so profiles of ERC-8004 have no details and there are no tiers by feedback. store_replicas: Redis has too few, so no key is made or replaced. */
+            /** @description What works, but not as well as it should; absent when there is nothing. chain_logs: no node gives logs, so profiles are read again after each poll interval. chain_details: no node answers eth_call without to, so profiles of ERC-8004 have no details and there are no tiers by feedback; or a registry that decides nothing has no code, or another version than can be read. store_replicas: Redis has too few, so no key is made or replaced. */
             degraded?: ("chain_logs" | "chain_details" | "store_replicas")[];
         };
         NotReady: {
@@ -530,7 +530,7 @@ export interface components {
                 /** @description Absent unless signatures are refused, because nonces may have been lost. Then: refused until, and the moment in RFC 3339 from which on they are accepted. */
                 signatures?: string;
             };
-            /** @description What works, but not as well as it should; absent when there is nothing. chain_logs: no node gives logs, so profiles are read again after each poll interval. chain_details: no node answers eth_call without to, so profiles of ERC-8004 have no details and there are no tiers by feedback. store_replicas: Redis has too few, so no key is made or replaced. */
+            /** @description What works, but not as well as it should; absent when there is nothing. chain_logs: no node gives logs, so profiles are read again after each poll interval. chain_details: no node answers eth_call without to, so profiles of ERC-8004 have no details and there are no tiers by feedback; or a registry that decides nothing has no code, or another version than can be read. store_replicas: Redis has too few, so no key is made or replaced. */
             degraded?: ("chain_logs" | "chain_details" | "store_replicas")[];
         };
         /** @description The body, the query or the HTTP request itself is not of the documented shape. */

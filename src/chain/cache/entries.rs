@@ -71,7 +71,7 @@ struct Groups {
 impl Groups {
     fn change(&self, agent: AgentId, entry: &CachedEntry, is_cached: bool) {
         let details = match entry {
-            CachedEntry::Read { profile, .. } => profile.details.as_ref(),
+            CachedEntry::Read { profile: (profile, _), .. } => profile.details.as_ref(),
             CachedEntry::Dropped { .. } => None,
         };
         let organizations = details.map_or(&[][..], |details| &details.organizations);
@@ -156,7 +156,7 @@ impl Weighter<AgentId, CachedEntry> for ByBytes {
 /// The weight of an entry in bytes: its own data, and its share of the map.
 fn weight_of(entry: &CachedEntry) -> u64 {
     let held = match entry {
-        CachedEntry::Read { profile, .. } => profile_bytes(profile),
+        CachedEntry::Read { profile: (profile, _), .. } => profile_bytes(profile),
         CachedEntry::Dropped { .. } => 0,
     };
     let bytes = size_of::<AgentId>() + size_of::<CachedEntry>() + OVERHEAD_BYTES + held;
@@ -182,6 +182,7 @@ mod tests {
 
     use super::{CACHED_BYTES_MAX, ENTRIES_MAX, Entries, Group, HEAVY_BYTES, HEAVY_BYTES_MAX, weight_of};
     use crate::chain::cache::CachedEntry;
+    use crate::chain::cache::status::Details as Had;
     use crate::domain::agent_id::AgentId;
     use crate::domain::holders::Holders;
     use crate::domain::profile::{Details, Organization, Texts, TrustProfile};
@@ -210,9 +211,10 @@ mod tests {
             texts: Texts::default(),
         };
         CachedEntry::Read {
-            profile: Arc::new(profile),
+            profile: (Arc::new(profile), None),
+            details: Had::Read,
             block: 0,
-            is_pinned: false,
+            is_followed: false,
             epoch: 0,
             began_micros: 0,
         }

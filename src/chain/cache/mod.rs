@@ -10,28 +10,25 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use quick_cache::sync::Cache;
 
 use crate::chain::block::Block;
 use crate::chain::cache::entries::{Entries, Group};
-use crate::chain::cache::status::{Entry, Status, Ticket, micros};
+use crate::chain::cache::status::{Entry, ReadAt, Status, Ticket, micros};
 use crate::chain::registries::logs::Drops;
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::Lifetimes;
 use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::ChainFault;
+use crate::ports::chain::{ChainFault, Parts};
 
-/// How many agents are remembered whose profiles can't be read. Who is pushed out costs a read.
-const FAULTS_MAX: usize = 1_024;
+/// A profile. Without details that were asked for, why they can't be read.
+pub(super) type Known = (Arc<TrustProfile>, Option<Arc<ChainFault>>);
 
-type CachedEntry = Entry<Arc<TrustProfile>>;
+type CachedEntry = Entry<Known>;
 
 /// Profiles by agent.
 pub(super) struct ProfileCache {
     entries: Entries,
-    /// Why agents can't be read because of what the chain holds of them; until when that serves.
-    faults: Cache<AgentId, (Ticket, u64, ChainFault)>,
     status: Mutex<Status>,
     /// The status as hits see it.
     published: ArcSwap<Status>,
@@ -44,6 +41,8 @@ pub(super) struct Dropped {
     pub(super) members: u64,
     pub(super) held: u64,
     pub(super) everybody: bool,
+    /// The details of all of them.
+    pub(super) details: bool,
 }
 
 impl ProfileCache {
@@ -51,20 +50,26 @@ impl ProfileCache {
     pub(super) fn new(lifetimes: Lifetimes, by_holder: bool) -> Self {
         Self {
             entries: Entries::new(by_holder),
-            faults: Cache::new(FAULTS_MAX),
             status: Mutex::default(),
             published: ArcSwap::default(),
             lifetimes,
         }
     }
 
-    /// The agent's profile, if it may still be used.
-    pub(super) fn get(&self, agent: AgentId, now_micros: u64) -> Option<Arc<TrustProfile>> {
+    /// The agent's profile, if as much of it may still be used.
+    pub(super) fn get(&self, agent: AgentId, parts: Parts, now_micros: u64) -> Option<Arc<TrustProfile>> {
         // Read before the entry: what a drop removes after this was right when the request came.
         let status = self.published.load();
         let entry = self.entries.get(agent)?;
-        let serves = status.serves(&entry, &self.lifetimes, now_micros);
-        if let Entry::Read { profile, .. } = entry { serves.then_some(profile) } else { None }
+        let serves = status.serves(&entry, parts, &self.lifetimes, now_micros);
+        if let Entry::Read { profile, .. } = entry { serves.then_some(profile.0) } else { None }
+    }
+
+    /// Why the agent has no details, if that was found out just now.
+    pub(super) fn lacking(&self, agent: AgentId, now_micros: u64) -> Option<Arc<ChainFault>> {
+        let entry = self.entries.peek(agent)?;
+        let serves = self.published.load().serves(&entry, Parts::Whole, &self.lifetimes, now_micros);
+        if let Entry::Read { profile, .. } = entry { profile.1.filter(|_| serves) } else { None }
     }
 
     /// The agent's holders at its last read. They decide who waits, and never who passes.
@@ -73,50 +78,45 @@ impl ProfileCache {
         self.entries.peek(agent).map(|entry| holders_of(&entry))
     }
 
-    /// How to read an agent now. Taken before the read begins.
-    pub(super) fn begin(&self, agent: AgentId, now_micros: u64) -> Ticket {
-        let status = self.status.lock();
-        status.begin(self.entries.peek(agent).as_ref(), now_micros)
+    /// What is accounted for now. Taken before a read begins.
+    pub(super) fn begin(&self) -> Ticket {
+        self.status.lock().begin()
     }
 
-    pub(super) fn begin_latest(&self) -> Ticket {
-        self.status.lock().begin_latest()
-    }
-
-    /// Keeps what was read at this block with this ticket, unless a log since concerns it or newer is there.
-    pub(super) fn keep(
-        &self,
-        agent: AgentId,
-        ticket: &Ticket,
-        (profile, block): (&Arc<TrustProfile>, u64),
-        began_micros: u64,
-    ) {
+    /// Keeps what was read with this ticket, unless a log since concerns it or newer is there. A profile that says the same stays if
+    /// it has details beside, or serves for longer.
+    pub(super) fn keep(&self, agent: AgentId, ticket: &Ticket, known: &Known, read: ReadAt) {
+        let profile = &known.0;
+        let now_micros = read.began_micros;
         let status = self.status.lock();
-        let known = self.entries.peek(agent);
-        let has_organizations =
-            profile.details.as_ref().is_some_and(|details| !details.organizations.is_empty());
-        let read = (Arc::clone(profile), profile.holders, block);
-        let has_other_holders = known.as_ref().is_none_or(|known| holders_of(known) != profile.holders);
-        let floors = (has_organizations, has_other_holders);
-        if let Some(entry) = status.keep(ticket, read, floors, (known.as_ref(), began_micros)) {
+        let cached = self.entries.peek(agent);
+        let has_more = |entry: &CachedEntry| match entry {
+            Entry::Read { profile: (cached, _), details, is_followed, .. } => {
+                let has_details = *details > read.details;
+                let parts = if has_details { Parts::Whole } else { Parts::Gate };
+                let is_same = (cached.holders, cached.stake, cached.measured)
+                    == (profile.holders, profile.stake, profile.measured);
+                let is_longer = *is_followed && !read.is_followed && cached.details == profile.details;
+                is_same
+                    && (has_details || is_longer)
+                    && status.serves(entry, parts, &self.lifetimes, now_micros)
+            }
+            Entry::Dropped { .. } => false,
+        };
+        if cached.as_ref().is_some_and(has_more) {
+            return;
+        }
+        let is_member = profile.details.as_ref().is_some_and(|details| !details.organizations.is_empty());
+        let is_held_anew = cached.as_ref().is_none_or(|entry| holders_of(entry) != profile.holders);
+        let kept = (known.clone(), profile.holders, read);
+        if let Some(entry) = status.keep(ticket, kept, is_member || is_held_anew, cached.as_ref()) {
             self.entries.insert(agent, entry);
         }
     }
 
-    /// Remembers for one interval that the agent can't be read because of what the chain holds of it, unless a log since may
-    /// concern it.
-    pub(super) fn keep_fault(&self, agent: AgentId, ticket: &Ticket, fault: &ChainFault, now_micros: u64) {
-        let until_micros = now_micros.saturating_add(micros(self.lifetimes.poll_interval));
-        let status = self.status.lock();
-        if status.begin_latest() == (Ticket { pinned: None, ..*ticket }) {
-            self.faults.insert(agent, (*ticket, until_micros, fault.clone()));
-        }
-    }
-
-    /// Why the agent can't be read, if that was found out just now and no log since concerns it.
-    pub(super) fn fault(&self, agent: AgentId, now_micros: u64) -> Option<ChainFault> {
-        let (ticket, until_micros, fault) = self.faults.get(&agent)?;
-        (self.published.load().is_current(&ticket) && now_micros < until_micros).then_some(fault)
+    /// True while the chain is followed.
+    pub(super) fn is_in_touch(&self, now_micros: u64) -> bool {
+        self.published.load().is_in_touch(now_micros)
     }
 
     /// True when no log concerned everybody since this ticket.
@@ -135,7 +135,6 @@ impl ProfileCache {
         let mut status = self.status.lock();
         let everybody = status.advance(block, drops.floors());
         let drop = |agent: AgentId, at: u64| {
-            self.faults.remove_if(&agent, |(ticket, ..)| ticket.followed < at);
             // An agent without an entry gets none: logs name many agents that nobody asks about.
             let dropped =
                 self.entries.peek(agent).and_then(|entry| status.dropped(&entry, holders_of(&entry), at));
@@ -150,7 +149,7 @@ impl ProfileCache {
             |of: Vec<(AgentId, u64)>| of.into_iter().filter(|(agent, at)| drop(*agent, *at)).count() as u64;
         let [agents, members, held] = [agents, members, held].map(count);
         self.published.store(Arc::new(status.clone()));
-        Dropped { agents, members, held, everybody }
+        Dropped { agents, members, held, everybody, details: drops.details > 0 }
     }
 
     /// The followed block was the head at a poll that began then.
@@ -177,7 +176,7 @@ impl ProfileCache {
 
 fn holders_of(entry: &CachedEntry) -> Holders {
     match entry {
-        Entry::Read { profile, .. } => profile.holders,
+        Entry::Read { profile, .. } => profile.0.holders,
         Entry::Dropped { holders, .. } => *holders,
     }
 }

@@ -1,9 +1,9 @@
 //! What may be cached and served, as values without IO: the followed block, entries with the block they were read at, and
 //! the rules between them. Time is an argument.
 //!
-//! A profile that was read at the followed block is kept until a log of a later block drops it, and served while the
-//! follower is in touch. A profile that was read at the latest block serves for one poll interval. A read is kept only if
-//! its block is not below the agent's floor: the block of the last log that concerned it.
+//! A profile of the followed chain is kept until a log of a later block drops it, and served while the follower is in touch: it was
+//! read at or above the block that was followed then, and its answer showed that block. Any other serves for one poll interval.
+//! A read is kept only if its block is not below the agent's floor: the block of the last log that concerned it.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::chain::block::Block;
 use crate::chain::spread;
 use crate::domain::chain_settings::Lifetimes;
 use crate::domain::holders::Holders;
+use crate::ports::chain::Parts;
 
 /// What the follower has accounted for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -21,72 +22,76 @@ pub(in crate::chain) struct Status {
     epoch: u32,
     /// The block of the last log that concerned everybody. What was read before it serves no more.
     everybody_floor: u64,
-    /// The block of the last log that concerned members of an organization.
-    organizations_floor: u64,
-    /// The block of the last log that concerned those whom somebody holds.
-    holders_floor: u64,
-    /// When what was read at the followed block serves no more; zero while nothing does.
+    /// The last block whose logs of details could not be had. Details of before serve no more.
+    details_floor: u64,
+    /// The block of the last log that concerned members of an organization, or those whom somebody holds.
+    groups_floor: u64,
+    /// When what is of the followed chain serves no more; zero while nothing does.
     in_touch_until_micros: u64,
 }
 
-/// How a read is made, and on what it stands.
+/// What was accounted for when a read began. Taken before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::chain) struct Ticket {
-    /// The block to read at; `None`: the latest.
-    pub(in crate::chain) pinned: Option<Block>,
-    /// The number of the followed block when the read began.
-    pub(in crate::chain) followed: u64,
+    pub(in crate::chain) followed: Option<Block>,
     pub(in crate::chain) epoch: u32,
 }
 
 /// What is known of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::chain) enum Entry<P> {
-    /// Its profile at a block: the followed one, if it is pinned, and else the latest.
-    Read { profile: P, block: u64, is_pinned: bool, epoch: u32, began_micros: u64 },
+    /// Its profile at a block, which is of the followed chain or not known to be.
+    Read { profile: P, details: Details, block: u64, is_followed: bool, epoch: u32, began_micros: u64 },
     /// It exists, or did. A read is kept from this block on.
     Dropped { holders: Holders, floor: u64, epoch: u32 },
 }
 
-impl Status {
-    /// How to read an agent of which this is known. An agent that is not known is read at the latest block: what it did
-    /// just before it first asked shall be seen. So is one that was shown at a later block than the followed one.
-    pub(in crate::chain) fn begin<P>(&self, entry: Option<&Entry<P>>, now_micros: u64) -> Ticket {
-        let is_in_touch = now_micros < self.in_touch_until_micros;
-        let shown = entry.map(|entry| self.block_of(entry).unwrap_or(0));
-        let pinned =
-            self.followed.filter(|block| is_in_touch && shown.is_some_and(|shown| block.number >= shown));
-        Ticket { pinned, ..self.begin_latest() }
-    }
+/// What a read has of the details, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::chain) enum Details {
+    /// They were not asked for.
+    Unasked,
+    /// They could not be had. That serves for one poll interval.
+    Lacking,
+    Read,
+}
 
-    /// The ticket of a read at the latest block.
-    pub(in crate::chain) fn begin_latest(&self) -> Ticket {
-        Ticket { pinned: None, followed: self.followed_number(), epoch: self.epoch }
+/// An answer about an agent.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::chain) struct ReadAt {
+    pub(in crate::chain) block: u64,
+    /// It showed the block that was followed when the read began.
+    pub(in crate::chain) is_followed: bool,
+    pub(in crate::chain) details: Details,
+    pub(in crate::chain) began_micros: u64,
+}
+
+impl Status {
+    pub(in crate::chain) fn begin(&self) -> Ticket {
+        Ticket { followed: self.followed, epoch: self.epoch }
     }
 
     /// The entry for a read of this block, if it may be kept: no log since is missing in it, and it is not older than what
-    /// is there. Logs concern an agent by the holders that are known of it. Where the follower went on or began anew meanwhile, it stays known that the agent exists, who held it, and
-    /// that the block was shown.
+    /// is there. Logs concern an agent by what was known of it, so a read that finds it `in_other_groups` needs more. Where the
+    /// follower went on or began anew meanwhile, it stays known that the agent exists, who held it, and that the block was shown.
     pub(in crate::chain) fn keep<P>(
         &self,
-        &Ticket { pinned, epoch, .. }: &Ticket,
-        (profile, holders, block): (P, Holders, u64),
-        (has_organizations, has_other_holders): (bool, bool),
-        (entry, began_micros): (Option<&Entry<P>>, u64),
+        ticket: &Ticket,
+        (profile, holders, read): (P, Holders, ReadAt),
+        in_other_groups: bool,
+        entry: Option<&Entry<P>>,
     ) -> Option<Entry<P>> {
-        let is_pinned = pinned.is_some();
+        let ReadAt { block, is_followed, details, began_micros } = read;
         let known = entry.and_then(|entry| self.block_of(entry)).unwrap_or(self.followed_number());
-        let shown = Entry::Dropped { holders, floor: block.max(known), epoch: self.epoch };
-        if epoch != self.epoch {
-            return (!is_pinned).then_some(shown);
-        }
-        let of_organizations = if has_organizations { self.organizations_floor } else { 0 };
-        let of_holders = if has_other_holders { self.holders_floor } else { 0 };
-        let floor = known.max(of_organizations).max(of_holders).max(self.everybody_floor);
-        if block < floor {
+        // Blocks of before a beginning do not compare.
+        let is_comparable = ticket.epoch == self.epoch;
+        let floor = if is_comparable { block.max(known) } else { known };
+        let shown = Entry::Dropped { holders, floor, epoch: self.epoch };
+        let of_groups = if in_other_groups { self.groups_floor } else { 0 };
+        if !is_comparable || block < known.max(of_groups).max(self.everybody_floor) {
             return entry.is_none().then_some(shown);
         }
-        Some(Entry::Read { profile, block, is_pinned, epoch, began_micros })
+        Some(Entry::Read { profile, details, block, is_followed, epoch: self.epoch, began_micros })
     }
 
     /// What is left of an entry when a log of block `at` names the agent, if it changes.
@@ -100,42 +105,52 @@ impl Status {
         is_older.then_some(Entry::Dropped { holders, floor: at, epoch: self.epoch })
     }
 
-    /// True when the entry may be served.
+    /// True when as much of the entry may be served.
     pub(in crate::chain) fn serves<P>(
         &self,
         entry: &Entry<P>,
+        parts: Parts,
         lifetimes: &Lifetimes,
         now_micros: u64,
     ) -> bool {
-        let &Entry::Read { block, is_pinned, epoch, began_micros, .. } = entry else { return false };
-        let age = now_micros.saturating_sub(began_micros);
-        let is_fresh = if is_pinned {
-            now_micros < self.in_touch_until_micros
-                && lifetimes.reread_after.is_none_or(|reread| age < spread(micros(reread), began_micros))
-        } else {
-            age < micros(lifetimes.poll_interval)
+        let &Entry::Read { details, block, is_followed, epoch, began_micros, .. } = entry else {
+            return false;
         };
-        is_fresh && epoch == self.epoch && block >= self.everybody_floor
+        let age = now_micros.saturating_sub(began_micros);
+        let is_new = age < micros(lifetimes.poll_interval);
+        let is_kept = || {
+            self.is_in_touch(now_micros)
+                && lifetimes.reread_after.is_none_or(|reread| age < spread(micros(reread), began_micros))
+        };
+        let has_details = || match details {
+            Details::Unasked => false,
+            Details::Lacking => is_new,
+            Details::Read => block >= self.details_floor,
+        };
+        let is_fresh = if is_followed { is_kept() } else { is_new };
+        is_fresh
+            && epoch == self.epoch
+            && block >= self.everybody_floor
+            && (parts == Parts::Gate || has_details())
     }
 
-    /// True when no log concerned everybody, or members of organizations, since this ticket.
+    pub(super) const fn is_in_touch(&self, now_micros: u64) -> bool {
+        now_micros < self.in_touch_until_micros
+    }
+
+    /// True when no log concerned everybody since this ticket.
     pub(super) fn is_current(&self, ticket: &Ticket) -> bool {
-        let floor = self.everybody_floor.max(self.organizations_floor);
-        ticket.epoch == self.epoch && ticket.followed >= floor
+        ticket.epoch == self.epoch
+            && ticket.followed.map_or(0, |followed| followed.number) >= self.everybody_floor
     }
 
     /// The logs up to this block were applied, or are about to be under the same lock. Those of which the last, if any,
-    /// concerned members of organizations, those whom somebody holds, and everybody, were of these blocks. True when everybody
-    /// is dropped.
-    pub(in crate::chain) fn advance(
-        &mut self,
-        block: Block,
-        [organizations, holders, everybody]: [u64; 3],
-    ) -> bool {
+    /// concerned groups, everybody's details, and everybody, were of these blocks. True when everybody is dropped.
+    pub(in crate::chain) fn advance(&mut self, block: Block, [groups, details, everybody]: [u64; 3]) -> bool {
         let is_news = everybody > self.everybody_floor;
         self.followed = Some(block);
-        self.holders_floor = self.holders_floor.max(holders);
-        self.organizations_floor = self.organizations_floor.max(organizations);
+        self.groups_floor = self.groups_floor.max(groups);
+        self.details_floor = self.details_floor.max(details);
         self.everybody_floor = self.everybody_floor.max(everybody);
         is_news
     }

@@ -1,7 +1,6 @@
 //! Which read answers which asker, in simulated time.
 
 use std::future::{pending, poll_fn};
-use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -14,11 +13,11 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep_until, timeout};
 
-use super::{Bounds, Coalesced};
-use crate::chain::reader::PINNED;
+use super::{Bounds, Coalesced, Key, Value, Wanted};
+use crate::chain::reader::PROFILES;
 use crate::chain::tests::clock::{now, pass, until};
 
-impl<K: Hash + Eq, V> Coalesced<K, V> {
+impl<K: Key, V: Value> Coalesced<K, V> {
     /// How many keys are waited for or read.
     fn len(&self) -> usize {
         self.0.state.lock().keys.len()
@@ -180,14 +179,17 @@ type Counts = Arc<Mutex<[usize; 3]>>;
 fn batches(bounds: Bounds, latency: Duration) -> (Arc<Coalesced<u32, u32>>, Counts) {
     let counts = Arc::new(Mutex::new([0; 3]));
     let counted = Arc::clone(&counts);
-    let read = move |keys: Vec<u32>| {
+    let read = move |wanted: Vec<Wanted<u32, u32>>| {
         let counts = Arc::clone(&counted);
         Box::pin(async move {
             let [under_way, most, all] = *counts.lock();
             *counts.lock() = [under_way + 1, most.max(under_way + 1), all + 1];
             pass(latency).await;
             counts.lock()[0] -= 1;
-            keys
+            wanted.into_iter().for_each(|one| {
+                let key = one.key;
+                one.answer(key);
+            });
         }) as _
     };
     (Arc::new(Coalesced::new(Handle::current(), bounds, read)), counts)
@@ -197,7 +199,7 @@ fn batches(bounds: Bounds, latency: Duration) -> (Arc<Coalesced<u32, u32>>, Coun
 // threat: A busy agent stays refused after an outage
 #[tokio::test(start_paused = true)]
 async fn thousands_of_keys_are_read_in_time_in_few_calls_and_the_first_first() {
-    let (reads, counts) = batches(PINNED, millis(100));
+    let (reads, counts) = batches(PROFILES, millis(100));
     let begun = now();
     let ask = |key| {
         let reads = Arc::clone(&reads);
@@ -211,7 +213,7 @@ async fn thousands_of_keys_are_read_in_time_in_few_calls_and_the_first_first() {
     assert!(answered.is_sorted(), "what is asked for first is read first");
     assert!(begun.elapsed() < millis(2_500), "{:?}", begun.elapsed());
     let [_, most, all] = *counts.lock();
-    assert_eq!((most, all), (PINNED.calls, 20_000 / PINNED.keys));
+    assert_eq!((most, all), (PROFILES.calls, 20_000 / PROFILES.keys));
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,7 +259,8 @@ async fn play(node: &Node, askers: &[Asker], bounds: Bounds) -> (Vec<Option<(u64
     let (start, node, log) = (now(), node.clone(), Arc::new(Mutex::new(Log::new())));
     let now = move || u64::try_from(start.elapsed().as_millis()).unwrap();
     let (noted, under_way) = (Arc::clone(&log), Arc::new(Mutex::new(Vec::<u32>::new())));
-    let read = move |keys: Vec<u32>| {
+    let read = move |wanted: Vec<Wanted<u32, u64>>| {
+        let keys: Vec<u32> = wanted.iter().map(|one| one.key).collect();
         let (begun, latency, is_lost) = (now(), millis(node.latency), node.loses(now()));
         let under_way = Arc::clone(&under_way);
         let mut reads = under_way.lock();
@@ -274,7 +277,8 @@ async fn play(node: &Node, askers: &[Asker], bounds: Bounds) -> (Vec<Option<(u64
                 pending::<()>().await;
             }
             pass(latency).await;
-            vec![begun; ended.0.len()]
+            drop(ended);
+            wanted.into_iter().for_each(|one| one.answer(begun));
         }) as _
     };
     let reads = Coalesced::<u32, u64>::new(Handle::current(), bounds, read);

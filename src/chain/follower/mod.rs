@@ -1,39 +1,35 @@
 //! Follows the chain: polls for its head and the registries' logs, and drops from the cache what may have changed.
 //!
-//! `tracker` decides what a head means and which logs to read, `pace` when the next poll is due, `status` is what others,
+//! `window` decides what a head means and which logs to read, `pace` when the next poll is due, `status` is what others,
 //! the log and the metrics may know. Here is the loop around them, and the only IO.
 
 mod pace;
 pub(super) mod status;
-pub(super) mod tracker;
+pub(super) mod window;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use alloy::primitives::U64;
+use alloy::primitives::{Address, U64};
 use futures_util::FutureExt;
 use serde_json::json;
+use tokio::time::{sleep, timeout};
 
 use crate::chain::agents::Agents;
-use crate::chain::answer::Date;
-use crate::chain::block::{Block, Log, block_call};
+use crate::chain::block::{Block, Log, block_call, logs_call};
 use crate::chain::contract_check::ContractCheck;
 use crate::chain::fault::ReadError;
 use crate::chain::follower::pace::Pace;
 use crate::chain::follower::status::{FollowerStatus, Mode};
-use crate::chain::follower::tracker::{BlockTracker, Position, Range};
+use crate::chain::follower::window::{PIECES_MAX, Piece, Position, Window};
 use crate::chain::pool::{Answers, Call, Input};
-use crate::chain::source::At;
 use crate::domain::chain_settings::Lifetimes;
 use crate::ports::chain::ChainFault;
 
 /// Where no logs are to be had they are asked for again after this time, in microseconds.
-const LOGS_RETRY_MICROS: u64 = 60_000_000;
-
-/// With more requests than these in one poll everybody is dropped instead.
-const LOG_REQUESTS_MAX: u32 = 32;
+const LOGS_RETRY_MICROS: u64 = 10_000_000;
 
 /// Keeps the cache in step with the chain.
 #[derive(Clone)]
@@ -47,7 +43,7 @@ pub struct Follower {
 /// The state of one task that follows.
 pub(super) struct Following<'a> {
     of: &'a Follower,
-    tracker: BlockTracker,
+    window: Window,
     pace: Pace,
     /// When the last poll that confirmed a head began, or the follower did.
     confirmed_micros: u64,
@@ -55,7 +51,7 @@ pub(super) struct Following<'a> {
     answered_micros: u64,
     /// Until then no logs are asked for: no node gives them.
     unlogged_until_micros: u64,
-    /// The poll that is under way was refused the logs of the head alone.
+    /// At the poll that is under way no node gave logs.
     lacks_logs: bool,
     /// Since the last poll with a head that counts a node had another block at a height that was accounted for.
     saw_another: AtomicBool,
@@ -69,7 +65,7 @@ impl Follower {
             let mut following = self.begin();
             loop {
                 let pause = following.poll().await;
-                tokio::time::sleep(pause).await;
+                following.rest(pause).await;
             }
         };
         self.lose_after(async { tokio::join!(poll, self.contracts.watch()) }).await;
@@ -86,7 +82,7 @@ impl Follower {
     pub(super) fn begin(&self) -> Following<'_> {
         Following {
             of: self,
-            tracker: BlockTracker::new(),
+            window: Window::new(),
             pace: Pace::new(self.lifetimes.poll_interval, self.lifetimes.max_staleness),
             confirmed_micros: self.agents.now(),
             answered_micros: 0,
@@ -117,9 +113,18 @@ impl Following<'_> {
         }
     }
 
+    /// Waits until the next poll is due: an interval, and the rest of the pause unless an answer shows a newer block meanwhile.
+    async fn rest(&self, pause: Duration) {
+        let interval = self.of.lifetimes.poll_interval;
+        sleep(interval).await;
+        if let (Some(rest), Some(last)) = (pause.checked_sub(interval), self.window.last()) {
+            let _ = timeout(rest, self.of.agents.source.floor.newer(last.date())).await;
+        }
+    }
+
     fn confirmed(&mut self, result: &str, head: &Block, asked_micros: u64) -> Duration {
         self.confirmed_micros = asked_micros;
-        self.of.agents.source.floor.met(date(head));
+        self.of.agents.source.floor.met(head.date());
         self.of.agents.cache.confirm(asked_micros);
         self.of.status.answered(result, asked_micros);
         self.of.status.follows(head.number, head.timestamp);
@@ -139,8 +144,8 @@ impl Following<'_> {
             self.of.agents.source.floor.void();
         }
         // Whatever was accounted for by then: the next head is a beginning.
-        if self.tracker.last().is_some() || self.lacks_logs {
-            self.tracker.forget();
+        if self.window.last().is_some() || self.lacks_logs {
+            self.window.forget();
             self.of.agents.cache.restart(None);
         }
         let mode = if self.lacks_logs { Mode::Unlogged } else { Mode::Lost };
@@ -153,167 +158,193 @@ impl Following<'_> {
     /// The head up to which everything is accounted for, and how; `None`: nodes answer, and logs were not asked for.
     async fn try_poll(&mut self, asked_micros: u64) -> Result<Option<(Block, &'static str)>, ChainFault> {
         if asked_micros < self.unlogged_until_micros {
-            self.of.agents.source.prove(At::Latest).await?;
+            self.of.agents.source.prove(self.of.agents.source.pool.deadline()).await?;
             return Ok(None);
         }
-        let deadline = self.of.agents.source.pool.deadline();
-        let takes_batches = AtomicBool::new(false);
-        let head = match self.head(deadline, &takes_batches).await {
+        let head = match self.head().await {
             // Nodes that take no batches give no logs, and answer single calls all the same.
-            Err(fault) if is_refusal(&fault) && !takes_batches.into_inner() => {
-                self.lacks_logs = self.of.agents.source.prove(At::Latest).await.is_ok();
+            Err(fault) if is_refusal(&fault) => {
+                self.lacks_logs =
+                    self.of.agents.source.prove(self.of.agents.source.pool.deadline()).await.is_ok();
                 return Err(fault);
             }
             answered => answered?,
         };
         *self.saw_another.get_mut() = false;
-        let mut position = self.tracker.position(&head);
-        for _ in 0..LOG_REQUESTS_MAX {
-            let (Position::Ahead, Some(range)) = (position, self.tracker.range(&head)) else { break };
-            match self.read(&range, &head, deadline).await {
-                Ok(Some((block, logs))) if self.tracker.account(&range, block, &logs) => {
+        let mut position = self.window.position(&head);
+        if position == Position::Ahead {
+            match self.read_on(&head).await? {
+                Some(Ok((logs, lost))) if self.window.account(head, &logs, &lost) => {
                     let mut drops = self.of.agents.registries.drops(&logs);
                     self.of.agents.measures.add_drops(&logs, &mut drops);
-                    let dropped = self.of.agents.cache.advance(block, &drops);
-                    self.of.agents.source.floor.met(date(&block));
-                    self.of.status.dropped(&dropped, drops.everybody, asked_micros);
-                    position = self.tracker.position(&head);
+                    lost.iter().for_each(|piece| drops.add_lost(piece.kind, piece.to));
+                    let dropped = self.of.agents.cache.advance(head, &drops);
+                    self.of.status.dropped(&dropped, &drops, asked_micros);
+                    position = Position::Same;
                 }
-                Ok(_) => position = Position::Reorganized,
-                // Fewer blocks may do.
-                Err(fault) if range.from < range.to && is_refusal(&fault) => self.tracker.shrink(&range),
-                // Strangers can fill a block with logs. Following begins anew behind it.
-                Err(fault) if range.to < head.number && is_too_long(&fault) => break,
-                Err(fault) => return Err(fault),
+                Some(_) => position = Position::Reorganized,
+                None => {}
             }
         }
-        let why = match position {
-            Position::Same | Position::Behind => return Ok(Some((head, "followed"))),
-            Position::Ahead | Position::First | Position::Reorganized => position,
-        };
-        self.begin_at(head, why, deadline).await?;
-        self.of.status.restarted(why, head.number);
+        if matches!(position, Position::Same | Position::Behind) {
+            return Ok(Some((head, "followed")));
+        }
+        self.try_logs(&head).await?;
+        self.window.begin(head, position == Position::Reorganized);
+        self.of.agents.cache.restart(Some(head));
+        self.of.status.restarted(position, head.number);
         Ok(Some((head, "restarted")))
     }
 
     /// The head of a node that is on the right chain, and not behind.
-    async fn head(&self, deadline: u64, takes_batches: &AtomicBool) -> Result<Block, ChainFault> {
-        let floor = self.of.agents.source.floor.now();
+    async fn head(&self) -> Result<Block, ChainFault> {
+        let (source, floor) = (&self.of.agents.source, self.of.agents.source.floor.now());
         let read = |answers: &mut Answers<'_>| {
-            takes_batches.store(true, Ordering::Relaxed);
-            self.right_chain(answers)?;
+            let (reported, chain) = (answers.next::<U64>()?.to(), source.pool.chain_id);
+            if reported != chain {
+                return Err(ReadError::WrongChain { reported, chain });
+            }
             let head: Block = answers.next()?;
-            let accepted = self.of.agents.source.floor.accepts(&floor, date(&head));
-            let behind = match self.tracker.last() {
-                Some(last) if self.tracker.position(&head) == Position::Behind => {
+            let accepted = source.floor.accepts(&floor, head.date());
+            let behind = match self.window.last() {
+                Some(last) if self.window.position(&head) == Position::Behind => {
                     Err(ReadError::Behind { number: head.number, newest: last.number })
                 }
                 Some(_) | None => Ok(()),
             };
             accepted.and(behind).inspect_err(|_| {
-                let is_another = self.tracker.contradicts(head.number, head.hash);
-                let is_news = is_another && !self.tracker.has_abandoned(head.hash);
+                let is_another = self.window.contradicts(head.number, head.hash);
+                let is_news = is_another && !self.window.has_abandoned(head.hash);
                 self.saw_another.fetch_or(is_news, Ordering::Relaxed);
             })?;
             Ok(head)
         };
-        let calls = [chain_call(), block_call(json!("latest"))];
-        self.of.agents.source.pool.ask(deadline, (&calls, Input::Ours), read).await
+        let calls = [Call { method: "eth_chainId", params: json!([]) }, block_call(json!("latest"))];
+        source.pool.ask(source.pool.deadline(), (&calls, Input::Follower), read).await
     }
 
-    /// Succeeds when the next answer, which is to [`chain_call`], names the right chain.
-    fn right_chain(&self, answers: &mut Answers<'_>) -> Result<(), ReadError> {
-        let (reported, chain) = (answers.next::<U64>()?.to(), self.of.agents.source.pool.chain_id);
-        if reported == chain { Ok(()) } else { Err(ReadError::WrongChain { reported, chain }) }
+    /// The logs up to this head, with the pieces that can't be had. `Err`: the chain was reorganized. `None`: there is more than
+    /// one poll reads.
+    async fn read_on(&mut self, head: &Block) -> Result<Option<Result<Found, Reorganized>>, ChainFault> {
+        let has = |kind| self.of.agents.logs_of(kind).is_some();
+        let Some(mut pieces) = self.window.pieces(head, has) else { return Ok(None) };
+        let mut last = self.window.last().copied().filter(|last| last.hash != head.parent);
+        let deadline = self.of.agents.source.pool.deadline();
+        let (mut logs, mut lost, mut widest) = (Vec::new(), Vec::new(), 0);
+        let (mut alone, mut is_given, mut is_refused) = (0, false, false);
+        for _ in 0..2 * PIECES_MAX {
+            // A request has three calls at most: providers take no more of who does not pay.
+            let count = if last.is_some() || alone > 0 { 1 } else { 2 };
+            let asked: Vec<Piece> = pieces.drain(..count.min(pieces.len())).collect();
+            let Some(first) = asked.first() else {
+                let now = self.of.agents.now();
+                match is_refused {
+                    true if lost.is_empty() => self.window.shrink(widest, now),
+                    true => {}
+                    false => self.window.grow(now),
+                }
+                return Ok(Some(Ok((logs, lost))));
+            };
+            alone = usize::saturating_sub(alone, 1);
+            match self.read(&asked, head, last.as_ref(), deadline).await {
+                Ok(Some(more)) => {
+                    logs.extend(more);
+                    widest = asked.iter().map(Piece::blocks).max().unwrap_or_default().max(widest);
+                    (last, is_given) = (None, true);
+                }
+                Ok(None) => return Ok(Some(Err(Reorganized))),
+                Err(fault) if is_refusal(&fault) => {
+                    is_refused = true;
+                    if asked.len() > 1 {
+                        alone = asked.len();
+                        asked.into_iter().rev().for_each(|piece| pieces.push_front(piece));
+                    } else if let Some(parts) = first.parts() {
+                        parts.into_iter().rev().for_each(|part| pieces.push_front(part));
+                    } else {
+                        lost.push(*first);
+                        if !std::mem::replace(&mut is_given, true) {
+                            self.try_logs(head).await?;
+                        }
+                    }
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(None)
     }
 
-    /// Begins anew at this head, when a node gives its logs.
-    async fn begin_at(&mut self, head: Block, why: Position, deadline: u64) -> Result<(), ChainFault> {
-        let range = Range { from: head.number, to: head.number, last: head };
-        let begun = self.read(&range, &head, deadline).await;
-        self.lacks_logs = begun.as_ref().is_err_and(is_refusal);
-        begun?;
-        self.tracker.begin(head, why == Position::Reorganized);
-        self.of.agents.cache.restart(Some(head));
-        Ok(())
-    }
-
-    /// The logs of a range, complete by construction: the same back end shows in one request that it has the last block, and
-    /// the followed one unless that is the parent. `None`: it has another one in that one's place. The head's hash proves
-    /// which chain a node is on; where the last block is another one, or following begins, the chain's id is asked for too.
+    /// The logs of these pieces: the back end that gives them shows in the same request that it has the head, and this block if
+    /// one is named. `None`: it has another one in that one's place.
     async fn read(
         &self,
-        range: &Range,
+        pieces: &[Piece],
         head: &Block,
+        last: Option<&Block>,
         deadline: u64,
-    ) -> Result<Option<(Block, Vec<Log>)>, ChainFault> {
-        let Range { from, to, last } = *range;
-        let is_to_head = to == head.number;
-        let blocks = match from == head.number {
-            true => json!({ "blockHash": head.hash }),
-            false => json!({ "fromBlock": U64::from(from), "toBlock": U64::from(to) }),
-        };
-        let mut filters = self.of.agents.registries.log_filters(&blocks);
-        filters.extend(self.of.agents.measures.log_filters(&blocks));
-        let (is_beginning, is_next) = (last.number == to, is_to_head && head.parent == last.hash);
-        let is_of_unknown_chain = is_beginning || !is_to_head;
-        let mut calls = Vec::new();
-        if is_of_unknown_chain {
-            calls.push(chain_call());
-        }
-        calls.push(block_call(json!(U64::from(to))));
-        if !is_beginning && !is_next {
-            calls.push(block_call(json!(U64::from(last.number))));
-        }
-        calls.extend(filters.iter().map(|filter| Call { method: "eth_getLogs", params: json!([filter]) }));
+    ) -> Result<Option<Vec<Log>>, ChainFault> {
+        let blocks = [head].into_iter().chain(last).map(|block| block_call(json!(U64::from(block.number))));
+        let logs = pieces.iter().filter_map(|Piece { kind, from, to }| {
+            Some(logs_call(&self.of.agents.logs_of(*kind)?, [*from, *to]))
+        });
+        let calls: Vec<Call> = blocks.chain(logs).collect();
         let read = |answers: &mut Answers<'_>| {
-            if is_of_unknown_chain {
-                self.right_chain(answers)?;
-            }
-            let behind = ReadError::Behind { number: last.number, newest: to };
-            let mut shown = |number: u64| {
+            let mut shown = |wanted: &Block| {
                 let block: Option<Block> = answers.next()?;
-                block.filter(|block| block.number == number).ok_or_else(|| behind.clone())
+                let behind = ReadError::Behind { number: wanted.number, newest: head.number };
+                block.filter(|block| block.number == wanted.number).ok_or(behind)
             };
-            let block = shown(to)?;
-            if is_to_head && block.hash != head.hash {
-                return Err(behind);
+            if shown(head)?.hash != head.hash {
+                return Err(ReadError::Behind { number: head.number, newest: head.number });
             }
-            if !is_beginning && !is_next && shown(last.number)?.hash != last.hash {
+            if let Some(last) = last
+                && shown(last)?.hash != last.hash
+            {
                 return Ok(None);
             }
-            let mut logs: Vec<Log> = Vec::new();
-            for _ in &filters {
-                logs.extend(answers.next::<Vec<Log>>()?);
+            let mut logs = Vec::new();
+            for Piece { from, to, .. } in pieces {
+                let more: Vec<Log> = answers.next()?;
+                if more.iter().any(|log| !(from..=to).contains(&&log.block_number)) {
+                    return Err(ReadError::Unintelligible("it has logs of other blocks than asked for"));
+                }
+                logs.extend(more);
             }
-            if logs.iter().any(|log| !(from..=to).contains(&log.block_number)) {
-                return Err(ReadError::Unintelligible("it has logs of other blocks than asked for"));
-            }
-            Ok(Some((block, logs)))
+            Ok(Some(logs))
         };
-        self.of.agents.source.pool.ask(deadline, (&calls, Input::Ours), read).await
+        self.of.agents.source.pool.ask(deadline, (&calls, Input::Follower), read).await
+    }
+
+    /// Fails where a node of this head gives no logs at all: it is asked for those of an account that has none, in the block before.
+    async fn try_logs(&mut self, head: &Block) -> Result<(), ChainFault> {
+        let before = [head.number.saturating_sub(1); 2];
+        let calls =
+            [block_call(json!(U64::from(head.number))), logs_call(&(vec![Address::ZERO], None), before)];
+        let read = |answers: &mut Answers<'_>| {
+            let block: Option<Block> = answers.next()?;
+            if block.is_none_or(|block| block.hash != head.hash) {
+                return Err(ReadError::Behind { number: head.number, newest: head.number });
+            }
+            answers.next::<Vec<Log>>().map(drop)
+        };
+        let pool = &self.of.agents.source.pool;
+        let given = pool.ask(pool.deadline(), (&calls, Input::Follower), read).await;
+        self.lacks_logs = given.as_ref().is_err_and(is_refusal);
+        given
     }
 }
 
-fn chain_call() -> Call {
-    Call { method: "eth_chainId", params: json!([]) }
-}
+/// Logs, and the pieces that could not be had.
+type Found = (Vec<Log>, Vec<Piece>);
 
-fn date(block: &Block) -> Date {
-    Date { timestamp: block.timestamp, number: block.number }
-}
-
-/// True when an answer was longer than any may be.
-fn is_too_long(fault: &ChainFault) -> bool {
-    matches!(fault.cause.downcast_ref(), Some(ReadError::TooLong(_)))
-}
+/// Another block is in the place of the followed one.
+struct Reorganized;
 
 /// True when the nodes answered that they can't or won't.
 fn is_refusal(fault: &ChainFault) -> bool {
     use ReadError::{HttpStatus, NodeError, TooLong, Unintelligible};
     matches!(
         fault.cause.downcast_ref(),
-        Some(NodeError { .. } | TooLong(_) | HttpStatus(_) | Unintelligible(_))
+        Some(NodeError { .. } | TooLong(_) | HttpStatus(..500) | Unintelligible(_))
     )
 }
 

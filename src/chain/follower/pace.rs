@@ -1,4 +1,4 @@
-//! When the next poll is due: after the chain's own block time, bounded by `chain.poll_interval` below and by what
+//! When the next poll is due: after the chain's own block time where that is steady, bounded by `chain.poll_interval` below and by what
 //! `chain.max_staleness` allows above. Pure.
 
 use std::collections::VecDeque;
@@ -11,6 +11,9 @@ const BLOCKS: usize = 5;
 
 /// Chains with shorter block times, and those that make blocks on demand, are polled each interval.
 const BLOCK_MILLIS_MIN: u64 = 2_000;
+
+/// Blocks' times are in whole seconds.
+const SECOND_MILLIS: u64 = 1_000;
 
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -57,8 +60,10 @@ impl Pace {
         let gaps = pairs.map(|((before, earlier, _), (number, later, _))| {
             later.saturating_sub(*earlier) / number.saturating_sub(*before).max(1)
         });
-        let block_millis = gaps.min().filter(|_| self.heads.len() == BLOCKS)?;
-        if block_millis < BLOCK_MILLIS_MIN.max(self.interval_millis) {
+        let gaps: Vec<u64> = gaps.collect();
+        let block_millis = *gaps.iter().min().filter(|_| self.heads.len() == BLOCKS)?;
+        let is_steady = gaps.iter().all(|gap| gap - block_millis <= SECOND_MILLIS);
+        if !is_steady || block_millis < BLOCK_MILLIS_MIN.max(self.interval_millis) {
             return None;
         }
         // Blocks come that long after their own time at least.
@@ -118,6 +123,20 @@ mod tests {
         for (block_secs, interval_millis) in [(1, 1_000), (1, 250), (2, 3_000)] {
             let (polls, _) = run(block_secs, interval_millis, |_| 100);
             assert_eq!(polls, 600_000 / interval_millis, "{block_secs}");
+        }
+    }
+
+    #[test]
+    fn a_chain_whose_blocks_come_at_irregular_times_is_polled_each_interval() {
+        let mut pace = Pace::new(Duration::from_secs(1), Duration::from_secs(600));
+        let mut now = 1_000_000_000;
+        for (number, gap_secs) in [12, 12, 12, 12, 12, 30, 12, 12, 12, 12, 12].into_iter().enumerate() {
+            now += gap_secs * 1_000;
+            let block =
+                Block { number: number as u64, hash: B256::ZERO, parent: B256::ZERO, timestamp: now / 1_000 };
+            pace.saw(&block, now);
+            let is_steady = number == 4 || number >= 9;
+            assert_eq!(pace.pause(now) > Duration::from_secs(2), is_steady, "block {number}");
         }
     }
 }

@@ -7,8 +7,8 @@ use strum::VariantArray;
 
 use crate::chain::cache::Dropped;
 use crate::chain::cache::status::micros;
-use crate::chain::follower::tracker::Position;
-use crate::chain::registries::logs::Cause;
+use crate::chain::follower::window::Position;
+use crate::chain::registries::logs::{Cause, Drops};
 use crate::ports::chain::ChainFault;
 use crate::telemetry::metrics::Metrics;
 
@@ -116,18 +116,25 @@ impl FollowerStatus {
         }
     }
 
-    pub(super) fn dropped(&self, dropped: &Dropped, cause: Option<Cause>, now_micros: u64) {
+    pub(super) fn dropped(&self, dropped: &Dropped, drops: &Drops, now_micros: u64) {
         self.count_drops("agent", dropped.agents);
         self.count_drops("organization", dropped.members);
         self.count_drops("holder", dropped.held);
-        let Some(Cause { contract, topic, block }) = cause.filter(|_| dropped.everybody) else { return };
-        self.count_drops("unknown_log", 1);
+        self.count_drops("details", u64::from(dropped.details));
+        let Some(Cause { log, block }) = drops.everybody.filter(|_| dropped.everybody) else { return };
+        self.count_drops(if log.is_some() { "unknown_log" } else { "lost_logs" }, 1);
         let mut state = self.state.lock();
-        if now_micros >= state.quiet_until_micros {
-            state.quiet_until_micros = now_micros.saturating_add(EVERYBODY_LINE_EVERY_MICROS);
-            tracing::warn!(
+        if now_micros < state.quiet_until_micros {
+            return;
+        }
+        state.quiet_until_micros = now_micros.saturating_add(EVERYBODY_LINE_EVERY_MICROS);
+        match log {
+            Some((contract, topic)) => tracing::warn!(
                 %contract, ?topic, block, "a log may concern anybody: every cached profile is read anew"
-            );
+            ),
+            None => {
+                tracing::warn!(block, "the logs of a block can't be had: every cached profile is read anew");
+            }
         }
     }
 

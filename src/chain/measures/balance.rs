@@ -32,9 +32,12 @@ pub(super) fn found(result: &Result3) -> Result<&'static str, ReadError> {
     answers::<balanceOfCall>(CONTRACT, result)
 }
 
-/// A transfer concerns those between whom it is.
+/// A transfer concerns those between whom it is. One of nothing, or to oneself, changes no balance: anybody can make a thousand of
+/// these, each from an owner who agreed to nothing.
 pub(super) fn add_drops(log: &Log, drops: &mut Drops) {
     match log.topics.as_slice() {
+        [TRANSFER, from, to, ..] if from == to => {}
+        [TRANSFER, _, _] if log.first_word == Some(B256::ZERO) => {}
         [TRANSFER, from, to, ..] => {
             for holder in [from, to] {
                 add(&mut drops.holders, Address::from_word(*holder), log.block_number);

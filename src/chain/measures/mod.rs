@@ -10,11 +10,11 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use alloy::primitives::{Address, U256};
-use serde_json::{Value, json};
 
 use crate::chain::answer::{Call3, Result3};
 use crate::chain::block::Log;
 use crate::chain::fault::ReadError;
+use crate::chain::registries::CALL_BYTES;
 use crate::chain::registries::logs::Drops;
 use crate::chain::registries::results::{Found, TOO_FEW};
 use crate::domain::agent_id::AgentId;
@@ -79,21 +79,14 @@ impl Measures {
         Ok((Some(TrustProfile { measured, ..profile }), true))
     }
 
-    /// The filters of all logs in these blocks that concern agents: of tokens their transfers alone.
-    pub(super) fn log_filters(&self, blocks: &Value) -> Vec<Value> {
-        let filter = |topics: Option<Value>, is_of: fn(&Question) -> bool| {
-            let of = self.0.iter().filter(|measure| is_of(&measure.question));
-            let addresses: Vec<Address> = of.map(|measure| measure.contract).collect();
-            let mut filter = blocks.clone();
-            if let Some(filter) = filter.as_object_mut() {
-                filter.insert("address".to_owned(), json!(addresses));
-                filter.extend(topics.map(|topics| ("topics".to_owned(), topics)));
-            }
-            (!addresses.is_empty()).then_some(filter)
-        };
-        let transfers = filter(Some(json!([balance::TRANSFER])), |of| matches!(of, Question::Balance { .. }));
-        let others = filter(None, |of| matches!(of, Question::Call { .. }));
-        transfers.into_iter().chain(others).collect()
+    /// How many bytes the calls for one agent are, at most.
+    pub(super) fn bytes_each(&self) -> usize {
+        CALL_BYTES * self.called().count()
+    }
+
+    /// The contracts of these questions.
+    pub(super) fn contracts(&self, of: fn(&Question) -> bool) -> impl Iterator<Item = Address> {
+        self.0.iter().filter(move |measure| of(&measure.question)).map(|measure| measure.contract)
     }
 
     /// Adds whom these logs concern.

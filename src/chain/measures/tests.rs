@@ -2,7 +2,6 @@
 
 use alloy::primitives::{Address, B256, I256, U256, keccak256};
 use alloy::sol_types::SolValue;
-use serde_json::json;
 
 use super::balance::TRANSFER;
 use super::feedback::{self, Sum};
@@ -191,14 +190,22 @@ fn drops(log: Log) -> Drops {
     drops
 }
 
+// threat: Cheap events empty the cache
 #[test]
-fn a_transfer_concerns_those_between_whom_it_is() {
+fn a_transfer_concerns_those_between_whom_it_is_and_one_of_nothing_or_to_oneself_nobody() {
     let between = [OWNER, WALLET].map(|holder| holder.into_word());
     let both = Drops { holders: [(OWNER, 5), (WALLET, 5)].into(), ..Drops::default() };
     let one = Some(B256::from(U256::ONE));
     assert_eq!(drops(log(TOKEN, TRANSFER, &between, one)), both);
     let of_nft = [between[0], between[1], B256::ZERO];
     assert_eq!(drops(log(TOKEN, TRANSFER, &of_nft, None)), both);
+    assert_eq!(drops(log(TOKEN, TRANSFER, &of_nft, Some(B256::ZERO))), both, "its value is a topic");
+    assert_eq!(drops(log(TOKEN, TRANSFER, &between, None)), both, "it may be of something");
+    let (zero, own) = (Some(B256::ZERO), [between[0], between[0], B256::ZERO]);
+    for (fields, value) in [(&between[..], zero), (&own[..2], one), (&own, None)] {
+        let of_nothing = drops(log(TOKEN, TRANSFER, fields, value));
+        assert_eq!(of_nothing, Drops::default(), "{fields:?} {value:?}");
+    }
     assert_eq!(drops(log(OWNER, TRANSFER, &between, one)), Drops::default(), "of another contract");
     assert_eq!(drops(log(TOKEN, keccak256("Other()"), &between, one)), Drops::default());
     assert!(drops(log(TOKEN, TRANSFER, &[], one)).everybody.is_some(), "it names nobody in a topic");
@@ -215,17 +222,4 @@ fn a_log_of_a_contract_that_is_called_concerns_the_agents_it_names_and_never_eve
     assert_eq!(drops(log(SCORES, event, &[seven.into(), none.into()], None)), named(&[seven, none]));
     assert_eq!(drops(log(SCORES, event, &[most.into()], None)), named(&[most]));
     assert_eq!(drops(log(SCORES, event, &[], Some(seven.into()))), named(&[]));
-}
-
-#[test]
-fn of_tokens_transfers_alone_are_asked_for_and_nothing_where_nothing_is_configured() {
-    let blocks = json!({ "fromBlock": "0x1", "toBlock": "0x2" });
-    assert_eq!(
-        all().log_filters(&blocks),
-        [
-            json!({ "fromBlock": "0x1", "toBlock": "0x2", "address": [TOKEN, TOKEN], "topics": [TRANSFER] }),
-            json!({ "fromBlock": "0x1", "toBlock": "0x2", "address": [SCORES] }),
-        ]
-    );
-    assert!(Measures::new(Vec::new()).log_filters(&blocks).is_empty());
 }

@@ -5,13 +5,15 @@
 mod health;
 mod node;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
-use self::health::{Health, Next, Tries, is_the_nodes};
+use self::health::{Health, Tries, is_behind, is_the_nodes};
 use self::node::Node;
 pub(super) use self::node::{ANSWER_BYTES_MAX, Answers, Call};
 use crate::chain::fault::ReadError;
@@ -40,7 +42,11 @@ const READ_TIME_MAX: Duration = Duration::from_millis(5_900);
 /// Whose input a read has. A node's health counts what this service asks for; a stranger's bad input counts against nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
+    /// What the follower asks for. It needs no place, and goes first where `chain.calls_per_second` are used up.
+    Follower,
     Ours,
+    /// The same for several agents, each of whom may be asked about alone: a node that does not answer in time is not asked again.
+    Group,
     /// An agent's code, texts or signature may be what a node fails at.
     Strangers,
 }
@@ -49,7 +55,11 @@ pub(super) enum Input {
 pub struct Pool {
     nodes: Vec<Arc<Node>>,
     health: Mutex<Health>,
+    /// Wakes reads that wait for a probe when it is over.
+    probed: Notify,
     pub(super) chain_id: u64,
+    /// How many calls a node gets in a second, if that is limited.
+    pub(super) rate: Option<u32>,
     places: Semaphore,
     request_timeout: Duration,
     clock: Arc<dyn Clock>,
@@ -74,7 +84,9 @@ impl Pool {
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             health: Mutex::new(Health::new(nodes.len())),
+            probed: Notify::new(),
             chain_id: settings.chain_id,
+            rate: settings.calls_per_second.map(NonZeroU32::get),
             places: Semaphore::new(PLACES_MAX),
             request_timeout: settings.request_timeout,
             nodes,
@@ -91,76 +103,87 @@ impl Pool {
     /// Sends these calls as one request until `read` makes something of the answers: to the same node again after a short
     /// pause, then to the next one, until the deadline. `read` also judges whether the answer counts. A node that hangs is
     /// waited for no longer than leaves those that were not asked yet as much.
-    pub(super) async fn ask<T>(
-        &self,
+    pub(super) async fn ask<'a, T>(
+        &'a self,
         deadline: u64,
         (calls, input): (&[Call], Input),
         read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
+        let read = &read;
+        let request = |node: &'a Node, limit, is_again| async move {
+            let wrote_data = node.writes_data();
+            let answers = node.send(limit, calls, is_again).await;
+            let answer = answers.and_then(|mut answers| read(&mut answers));
+            if input != Input::Strangers && method_of(calls) == "eth_call" {
+                node.called(wrote_data, answer.as_ref().err());
+            }
+            answer
+        };
         let (limit, mut last) = (self.left(deadline), None);
-        let tries = self.try_nodes(deadline, (calls, input), read, &mut last);
-        let (node, error) = match tokio::time::timeout(limit, tries).await {
+        let tries = self.try_nodes(deadline, (calls, input), request, &mut last);
+        let (node, error) = match timeout(limit, tries).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(failed)) => failed,
-            Err(_) => last.unwrap_or((0, ReadError::Timeout(limit.as_millis()))),
+            Err(_) => {
+                let unhealthy = || self.health.lock().unhealthy().map(|(_, why)| why);
+                last.or_else(unhealthy).unwrap_or((0, ReadError::Timeout(limit.as_millis())))
+            }
         };
         Err(self.fault(node, method_of(calls), error))
     }
 
-    async fn try_nodes<T>(
-        &self,
+    /// `request` asks a node once, within a time limit: again or not.
+    async fn try_nodes<'a, T, F: Future<Output = Result<T, ReadError>>>(
+        &'a self,
         deadline: u64,
         (calls, input): (&[Call], Input),
-        read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
+        request: impl Fn(&'a Node, Duration, bool) -> F,
         last: &mut Option<(usize, ReadError)>,
     ) -> Result<T, (usize, ReadError)> {
         const BUSY: (usize, ReadError) = (0, ReadError::Busy);
-        let _place = self.places.acquire().await.map_err(|_| BUSY)?;
-        let mut tries = Tries::new(self.nodes.len(), input, self.now());
+        // A call that begins later is not worth waiting for.
+        let answer_time = self.request_timeout.min(self.left(deadline) / 2);
+        let until = deadline.saturating_sub(answer_time.as_micros() as u64);
+        let place = async || self.places.acquire().await.map_err(|_| BUSY);
+        let (_place, turn_until, probes_until) = match input {
+            Input::Follower => (None, deadline, until),
+            Input::Ours | Input::Group => (Some(place().await?), until, until),
+            Input::Strangers => (Some(place().await?), until, 0),
+        };
+        let mut tries = Tries::new(self.nodes.len(), has_logs(calls), (self.now(), probes_until));
+        tries.is_of_group = input == Input::Group;
         loop {
-            let next = self.health.lock().next(&tries, self.now());
-            let node = match next {
-                Next::Ask(node) => node,
-                Next::Wait(until_micros) if until_micros > deadline => {
-                    return Err(last.take().unwrap_or((0, ReadError::RateLimited(None))));
-                }
-                Next::Wait(until_micros) => {
-                    tokio::time::sleep(Duration::from_micros(until_micros.saturating_sub(self.now()))).await;
-                    continue;
-                }
-                Next::GiveUp(unhealthy) => {
-                    let unhealthy = || unhealthy.map(|(node, cause)| (node, ReadError::Unhealthy(cause)));
-                    return Err(last.take().or_else(unhealthy).unwrap_or(BUSY));
-                }
-            };
+            let probed = self.probed.notified();
+            let now = self.now();
+            let next = self.health.lock().next(&tries, now);
+            let Some((node, from_micros)) = next else { return Err(last.take().unwrap_or(BUSY)) };
+            if from_micros > now {
+                let _ = timeout(self.left(from_micros.min(deadline)), probed).await;
+                continue;
+            }
             let asked = self.nodes.get(node).ok_or(BUSY)?;
-            let others = self.health.lock().untried(&tries, node, self.now());
+            let turn = asked.await_turn(calls.len(), input);
+            if timeout(self.left(turn_until), turn).await.is_err() {
+                return Err(last.take().unwrap_or((node, ReadError::Busy)));
+            }
+            let began = self.now();
+            let Some(others) = self.health.lock().begin(node, &mut tries, began) else { continue };
             // A share among more would be shorter than a slow node takes.
             let limit = self.request_timeout.min(self.left(deadline) / (others.min(2) + 1));
-            let wrote_data = asked.writes_data();
-            let answers = asked.send(limit, calls, last.is_some()).await;
-            let answer = answers.and_then(|mut answers| read(&mut answers));
-            if input == Input::Ours && method_of(calls) == "eth_call" {
-                asked.called(wrote_data, answer.as_ref().err());
-            }
-            match answer {
+            match request(asked, limit, last.is_some()).await {
                 Ok(value) => {
-                    if input == Input::Ours {
+                    if input != Input::Strangers {
                         self.succeeded(node, &tries, last.as_ref());
                     }
                     return Ok(value);
                 }
-                // The caller has another way. It is no fault of the node, and no proof that the node is well: where this
-                // was its probe, the other way is.
-                Err(error @ ReadError::NoCode(_)) => {
-                    self.health.lock().probe_from(node, self.now());
-                    return Err((node, error));
-                }
+                // The caller has another way. It is no fault of the node, and no proof that the node is well.
+                Err(error @ (ReadError::NoCode(_) | ReadError::Gas(_))) => return Err((node, error)),
                 Err(error) => {
-                    self.failed((node, input), &error, method_of(calls));
+                    self.failed((node, input), &error, (calls, began));
                     tries.failed(node, &error, self.now());
                     // The first one says most, but that a node is behind says more.
-                    if last.is_none() || matches!(error, ReadError::Behind { .. }) {
+                    if last.is_none() || is_behind(&error) {
                         *last = Some((node, error));
                     }
                 }
@@ -171,29 +194,32 @@ impl Pool {
     fn succeeded(&self, node: usize, tries: &Tries, last: Option<&(usize, ReadError)>) {
         if self.health.lock().succeeded(node) {
             self.report(node, None);
+            self.probed.notify_waiters();
         }
         let Some((_, error)) = last else { return };
-        tries.suspects(node).for_each(|suspect| self.count_failure(suspect, error));
+        tries.suspects(node).for_each(|suspect| self.count_failure(suspect, error, tries.began_micros));
     }
 
     /// Notes that a node failed to answer.
-    fn failed(&self, (node, input): (usize, Input), error: &ReadError, method: &str) {
+    fn failed(&self, (node, input): (usize, Input), error: &ReadError, (calls, began): (&[Call], u64)) {
+        let method = method_of(calls);
         self.metrics.rpc_errors.with_label_values(&[method, error.kind()]).inc();
-        if let ReadError::RateLimited(pause) = error {
-            self.health.lock().limited(node, *pause, self.now());
+        if let ReadError::RateLimited(Some(pause)) = error {
+            self.health.lock().limited(node, *pause, has_logs(calls), self.now());
         }
         // Reads of an agent may be slow because of the agent. Reads of the head can't.
         let is_of_head = method == "eth_getBlockByNumber";
         let is_slow = is_of_head && matches!(error, ReadError::Timeout(_));
-        if input == Input::Ours && (is_the_nodes(error) || is_slow) {
-            self.count_failure(node, error);
+        if input != Input::Strangers && (is_the_nodes(error) || is_slow) {
+            self.count_failure(node, error, began);
         }
     }
 
-    fn count_failure(&self, node: usize, error: &ReadError) {
-        if self.health.lock().failed(node, error, self.now()) {
+    fn count_failure(&self, node: usize, error: &ReadError, began_micros: u64) {
+        if self.health.lock().failed(node, error, (began_micros, self.now())) {
             self.report(node, Some(error));
         }
+        self.probed.notify_waiters();
     }
 
     /// Tells that a node is healthy again, or no more.
@@ -222,13 +248,17 @@ impl Pool {
         error.at(endpoint, method)
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.clock.monotonic_micros()
     }
 
     fn left(&self, deadline: u64) -> Duration {
         Duration::from_micros(deadline.saturating_sub(self.now()))
     }
+}
+
+fn has_logs(calls: &[Call]) -> bool {
+    calls.iter().any(|call| call.method == "eth_getLogs")
 }
 
 /// The method that a request is counted under.

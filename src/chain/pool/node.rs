@@ -12,15 +12,16 @@ use std::time::Duration;
 use alloy::rpc::json_rpc::{ErrorPayload, Id, Request};
 use http::StatusCode;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::Mutex;
+use tokio::time::sleep;
 use url::Url;
 
 use crate::chain::fault::ReadError;
-use crate::chain::pool::{IDLE_MAX, method_of};
+use crate::chain::pool::{IDLE_MAX, Input, has_logs, method_of};
 use crate::chain::redact::Secrets;
 use crate::domain::chain_settings::PoolSettings;
 use crate::domain::quota::Quota;
@@ -39,14 +40,24 @@ pub(in crate::chain) const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// The longest answer with logs, in bytes. The follower asks for one at a time.
 const LOGS_BYTES_MAX: usize = 8 * ANSWER_BYTES_MAX;
 
-/// JSON-RPC error codes by which nodes limit rates: HTTP's own, "limit exceeded" of EIP-1474, and those of providers.
-const RATE_LIMIT_CODES: [i64; 9] =
-    [429, LIMIT_EXCEEDED_CODE, -32_007, -32_012, -32_016, -32_029, -32_055, -32_090, BATCH_LIMIT_CODE];
+/// Codes that are about the rate of calls whatever the text says.
+const RATE_CODES: [i64; 8] = [429, -32_007, -32_009, -32_024, -32_029, -32_055, -32_090, 15];
 
+/// "Limit exceeded" of EIP-1474: the rate, or too many logs.
 const LIMIT_EXCEEDED_CODE: i64 = -32_005;
 
-/// A provider's code for more calls in one request than it gives away.
-const BATCH_LIMIT_CODE: i64 = 31;
+/// Texts about the rate, in lower case: their codes mean other things elsewhere.
+const RATE_TEXTS: &str = "rate limit|too many requests|request limit|compute units|credits|over capacity";
+
+/// Texts about more blocks or logs than a provider gives.
+const LOGS_TEXTS: &str = "range|results|logs matched|too many blocks|requested blocks|too large|too big";
+
+/// proxyd's "block is out of range".
+const OUT_OF_RANGE_CODE: i64 = -32_019;
+
+/// Texts about a block that the node lacks, of geth and reth, anvil, zksync-era, Monad, Alchemy and others.
+const BLOCK_TEXTS: &str = "header not found|header for hash not found|unknown block|block not found|\
+    beyond current head|blockoutofrange|t exist yet|requested not found|not processed yet";
 
 const NOT_EVERY_CALL: ReadError = ReadError::Unintelligible("it does not answer every call");
 
@@ -73,6 +84,7 @@ struct Response {
 pub(in crate::chain) struct Answers<'a> {
     node: &'a Node,
     answers: std::vec::IntoIter<NodeAnswer>,
+    has_logs: bool,
 }
 
 impl Answers<'_> {
@@ -90,7 +102,7 @@ impl Answers<'_> {
 
     /// A node's error as we keep it.
     pub(in crate::chain) fn error(&self, payload: &ErrorPayload) -> ReadError {
-        self.node.error(payload)
+        self.node.error(payload, self.has_logs)
     }
 
     pub(in crate::chain) fn endpoint(&self) -> Arc<str> {
@@ -104,8 +116,8 @@ pub(super) struct Node {
     http: reqwest::Client,
     /// Makes a connection for each request. Behind a kept one may be a back end that lags or is gone.
     http_anew: reqwest::Client,
-    /// `chain.calls_per_second`, and the calls of the last second.
-    rate: Option<(Quota, Mutex<Window>)>,
+    /// `chain.calls_per_second`, the line of readers, and the calls of the last second. Both locks are fair.
+    rate: Option<(Quota, Mutex<()>, Mutex<Window>)>,
     url: Url,
     /// The provider's headers, marked as sensitive.
     headers: HeaderMap,
@@ -156,10 +168,11 @@ impl Node {
         };
         metrics.rpc_node_healthy.with_label_values(&[&name]).set(1);
         let quota = |calls: NonZeroU32| Quota { limit: calls.get(), window_micros: 1_000_000 };
+        let rate = settings.calls_per_second.map(|calls| (quota(calls), Mutex::default(), Mutex::default()));
         Ok(Self {
             http,
             http_anew: client(0)?,
-            rate: settings.calls_per_second.map(|calls| (quota(calls), Mutex::default())),
+            rate,
             url: url.reveal().clone(),
             headers: ours.filter_map(written).collect(),
             endpoint: Arc::from(url.origin()),
@@ -173,8 +186,8 @@ impl Node {
         })
     }
 
-    fn error(&self, payload: &ErrorPayload) -> ReadError {
-        ReadError::NodeError { code: payload.code, message: self.secrets.strip(&payload.message) }
+    fn error(&self, payload: &ErrorPayload, has_logs: bool) -> ReadError {
+        judge(payload, self.secrets.strip(&payload.message), has_logs)
     }
 
     /// Sends these calls as one request within the time limit, and counts them. `is_again`: after a try that failed.
@@ -184,7 +197,6 @@ impl Node {
         calls: &[Call],
         is_again: bool,
     ) -> Result<Answers<'_>, ReadError> {
-        self.await_rate(calls.len()).await;
         let limited = within(limit, async {
             for call in calls {
                 self.metrics.rpc_calls.with_label_values(&[call.method]).inc();
@@ -197,7 +209,7 @@ impl Node {
             answers
         });
         let answers = limited.await.unwrap_or(Err(ReadError::Timeout(limit.as_millis())))?;
-        Ok(Answers { node: self, answers: answers.into_iter() })
+        Ok(Answers { node: self, answers: answers.into_iter(), has_logs: has_logs(calls) })
     }
 
     /// A call to a contract, with its data under this name, was answered or not. Until one is, each that the node may not have
@@ -217,13 +229,24 @@ impl Node {
         self.writes_data.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many calls are within `chain.calls_per_second`.
-    async fn await_rate(&self, calls: usize) {
-        let Some((quota, window)) = &self.rate else { return };
-        let call = || window.lock().admit(*quota, self.clock.monotonic_micros());
-        for _ in 0..calls {
-            while let Verdict::Limited { retry_after_micros } = call() {
-                tokio::time::sleep(Duration::from_micros(retry_after_micros)).await;
+    /// Waits until so many calls are within `chain.calls_per_second`: readers in the order in which they came, the follower
+    /// before them, and an eighth is its alone. Given up before, it costs no call, unless there are more than fit into a second.
+    pub(super) async fn await_turn(&self, calls: usize, input: Input) {
+        let Some((quota, line, window)) = &self.rate else { return };
+        let (_first, reserved) = match input {
+            Input::Follower => (None, 0),
+            Input::Ours | Input::Group | Input::Strangers => (Some(line.lock().await), quota.limit / 8),
+        };
+        let now = || self.clock.monotonic_micros();
+        let mut recent = window.lock().await;
+        for further in (0..calls as u32).rev() {
+            // Room for all of them, so that none is counted before.
+            let room = Quota { limit: quota.limit.saturating_sub(further + reserved).max(1), ..*quota };
+            while let Verdict::Limited { retry_after_micros } = recent.admit(room, now()) {
+                // Nobody goes before the follower.
+                let held = (input == Input::Follower).then_some(recent);
+                sleep(Duration::from_micros(retry_after_micros)).await;
+                recent = if let Some(held) = held { held } else { window.lock().await };
             }
         }
     }
@@ -249,7 +272,7 @@ impl Node {
         {
             return Err(ReadError::RateLimited(pause));
         }
-        let has_logs = calls.iter().any(|call| call.method == "eth_getLogs");
+        let has_logs = has_logs(calls);
         let body = self.body(answer, if has_logs { LOGS_BYTES_MAX } else { ANSWER_BYTES_MAX }).await?;
         let refused = || ReadError::HttpStatus(status.as_u16());
         let single = |_| serde_json::from_slice(&body).map(|response| vec![response]);
@@ -262,12 +285,14 @@ impl Node {
         for response in responses {
             let place = (0..calls.len()).find(|index| response.id == Some(id_of(*index)));
             let answer = match response.error {
-                Some(error) if is_rate_limit(&error, has_logs) => {
-                    return Err(ReadError::RateLimited(asked_pause(&error)));
+                Some(error) => {
+                    let refusal = self.error(&error, has_logs);
+                    // A node that could not read the ids, or takes no batches, reports its error without one.
+                    if response.id.is_none() || matches!(refusal, ReadError::RateLimited(_)) {
+                        return Err(refusal);
+                    }
+                    Err(error)
                 }
-                // A node that could not read the ids, or takes no batches, reports its error without one.
-                Some(error) if response.id.is_none() => return Err(self.error(&error)),
-                Some(error) => Err(error),
                 None if !status.is_success() => return Err(refused()),
                 None => Ok(response.result),
             };
@@ -322,10 +347,21 @@ fn basic_authentication(http: &reqwest::Client, url: &RpcUrl) -> Option<String> 
     request.headers().get(AUTHORIZATION)?.to_str().ok().map(str::to_owned)
 }
 
-/// Where logs are asked for, "limit exceeded" is about the number of logs, and fewer blocks need fewer calls.
-fn is_rate_limit(error: &ErrorPayload, has_logs: bool) -> bool {
-    let may_be_of_logs = [LIMIT_EXCEEDED_CODE, BATCH_LIMIT_CODE].contains(&error.code);
-    RATE_LIMIT_CODES.contains(&error.code) && !(has_logs && may_be_of_logs)
+/// What an error is. Codes mean many things: texts about reverts, blocks and logs count before those about the rate.
+fn judge(payload: &ErrorPayload, message: String, has_logs: bool) -> ReadError {
+    let (code, text) = (payload.code, payload.message.to_lowercase());
+    let says = |texts: &str| texts.split('|').any(|part| text.contains(part));
+    // Anybody may have written what a contract reverts with.
+    let is_the_nodes = !says("revert");
+    let is_of_rate =
+        RATE_CODES.contains(&code) || says(RATE_TEXTS) || (code == LIMIT_EXCEEDED_CODE && !has_logs);
+    if is_the_nodes && (code == OUT_OF_RANGE_CODE || says(BLOCK_TEXTS)) {
+        ReadError::NoBlock { code, message }
+    } else if is_the_nodes && is_of_rate && !(has_logs && says(LOGS_TEXTS)) {
+        ReadError::RateLimited(asked_pause(payload))
+    } else {
+        ReadError::NodeError { code, message }
+    }
 }
 
 /// For how long an error asks to be left alone, as some providers write it.
@@ -339,3 +375,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let secs = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(secs))
 }
+
+#[cfg(test)]
+mod tests;

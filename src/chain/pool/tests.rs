@@ -1,16 +1,19 @@
 //! The pool against nodes over HTTP.
 
+mod arrivals;
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{Call, Input, PLACES_MAX, Pool};
 use crate::chain::fault::ReadError;
-use crate::chain::fixture::{CHAIN_ID, PATIENT, Reply, TestNode, cause, pool};
-use crate::chain::tests::clock::TestClock;
+use crate::chain::fixture::{CHAIN_ID, PATIENT, Reply, TestNode, cause, pool, provide_crypto};
+use crate::chain::tests::clock::{TestClock, until};
 use crate::domain::chain_settings::PoolSettings;
 use crate::domain::rpc_url::RpcUrl;
 use crate::ports::chain::ChainFault;
@@ -112,13 +115,64 @@ async fn the_probe_of_a_node_that_hangs_leaves_the_next_one_its_share_of_the_tim
 
 // threat: A sick node
 #[tokio::test]
-async fn a_node_that_refuses_connections_is_unhealthy_at_once_and_costs_nothing_then() {
+async fn a_dead_node_is_unhealthy_at_once_costs_a_probe_a_second_then_and_reads_say_why_they_fail() {
     let dead = TestNode::refusing();
-    let (pool, _) = pool_of(&[&dead]);
-    let fault = ask(&pool, 1).await.unwrap_err();
+    let (pool, clock) = pool_of(&[&dead]);
+    let short = clock.monotonic_micros() + 700_000;
+    let ask = async |deadline, input| pool.ask(deadline, (&calls(1), input), |_| Ok(())).await.unwrap_err();
+    let fault = ask(short, Input::Ours).await;
     assert_eq!((cause(&fault).kind(), &*fault.endpoint), ("connection", &*dead.url()));
-    let fault = ask(&pool, 1).await.unwrap_err();
-    assert_eq!(cause(&fault).kind(), "unhealthy");
+    let fault = ask(pool.deadline(), Input::Strangers).await;
+    assert_eq!(cause(&fault), &pool.health.lock().unhealthy().unwrap().1.1);
+    let begun = clock.monotonic_micros();
+    let fault = ask(pool.deadline(), Input::Ours).await;
+    assert_eq!(cause(&fault).kind(), "connection");
+    assert!(clock.monotonic_micros() - begun >= 5_900_000, "it waits for a node");
+    let tried = pool.metrics.rpc_calls.with_label_values(&["test"]).get();
+    assert!((5 + 3..=5 + 9).contains(&tried), "{tried}");
+}
+
+/// 1 if the node is healthy.
+fn healthy(pool: &Pool, node: &TestNode) -> i64 {
+    pool.metrics.rpc_node_healthy.with_label_values(&[&node.url()]).get()
+}
+
+// threat: A sick node
+#[tokio::test]
+async fn calls_in_flight_that_fail_at_once_refuse_nobody() {
+    for count in [5, 50, 100] {
+        let late = |reply| Reply::Late(Duration::from_millis(50), Box::new(reply));
+        let node = node(vec![late(Reply::Http(502, String::new())); count]).await;
+        let (pool, clock) = pool_of(&[&node]);
+        let begun = clock.monotonic_micros();
+        join_all((0..count).map(async |_| ask(&pool, 1).await.unwrap())).await;
+        assert!(clock.monotonic_micros() - begun < 1_000_000, "{count}");
+        assert_eq!(healthy(&pool, &node), 1);
+    }
+}
+
+// threat: A sick node
+#[tokio::test]
+async fn reads_of_an_unhealthy_node_are_answered_as_soon_as_one_probe_is() {
+    let mut replies = vec![Reply::Http(502, String::new()); 6];
+    replies.push(Reply::Hang);
+    let node = node(replies).await;
+    let clock = Arc::new(TestClock::new());
+    let pool = pool(&[node.url()], Duration::from_secs(1), clock.clone(), &Metrics::new().unwrap());
+    let read = async |input| {
+        pool.ask(pool.deadline(), (&calls(1), input), |answers| answers.next::<Value>()).await.unwrap();
+        clock.monotonic_micros()
+    };
+    let begun = clock.monotonic_micros();
+    let (_, answered) = tokio::join!(read(Input::Ours), async {
+        until(|| healthy(&pool, &node) == 0).await;
+        join_all((0..40).map(|n| read(if n < 20 { Input::Ours } else { Input::Strangers }))).await
+    });
+    // It is unhealthy within 300 ms. A second later a probe fails, then one hangs, two seconds later one is answered.
+    let last = answered.iter().max().unwrap() - begun;
+    assert!((3_000_000..4_500_000).contains(&last), "{last}");
+    assert!(answered.iter().all(|time| time - begun >= last - 100_000), "{answered:?}");
+    assert_eq!(node.calls("test"), 8 + 40);
 }
 
 #[tokio::test]
@@ -136,7 +190,7 @@ async fn a_batch_is_answered_as_one_and_in_any_order() {
 fn pool_at_rate(node: &TestNode, rate: u32, request_timeout: Duration) -> (Pool, Arc<TestClock>) {
     let clock = Arc::new(TestClock::new());
     let metrics = Metrics::new().unwrap();
-    drop(pool(&[], PATIENT, clock.clone(), &metrics));
+    provide_crypto();
     let settings = PoolSettings {
         urls: vec![RpcUrl::parse(&node.url()).unwrap()],
         request_timeout,
@@ -175,7 +229,7 @@ async fn nodes_are_reached_through_a_proxy_where_one_is_configured() {
     let proxy = node(Vec::new()).await;
     let clock = Arc::new(TestClock::new());
     let metrics = Metrics::new().unwrap();
-    drop(pool(&[], PATIENT, clock.clone(), &metrics));
+    provide_crypto();
     let settings = PoolSettings {
         urls: vec![RpcUrl::parse("http://node.invalid/").unwrap()],
         request_timeout: PATIENT,
@@ -189,7 +243,7 @@ async fn nodes_are_reached_through_a_proxy_where_one_is_configured() {
 }
 
 #[tokio::test]
-async fn whoever_finds_no_place_in_time_gets_a_fault_and_no_node_is_asked() {
+async fn whoever_finds_no_place_in_time_gets_a_fault_and_asks_no_node_but_the_follower_needs_none() {
     let node = node(Vec::new()).await;
     let (pool, clock) = pool_of(&[&node]);
     let mut held = Vec::new();
@@ -200,6 +254,7 @@ async fn whoever_finds_no_place_in_time_gets_a_fault_and_no_node_is_asked() {
     let fault = pool.ask(deadline, (&calls(1), Input::Ours), |_| Ok(())).await.unwrap_err();
     assert!(matches!(cause(&fault), ReadError::Timeout(_)));
     assert_eq!(node.calls("test"), 0);
+    pool.ask(pool.deadline(), (&calls(1), Input::Follower), |_| Ok(())).await.unwrap();
 }
 
 // threat: Strangers' requests make the only node unhealthy
@@ -216,8 +271,8 @@ async fn a_strangers_input_counts_against_no_node_and_probes_none() {
             assert_ne!(cause(&ask(&pool, Input::Strangers).await.unwrap_err()).kind(), "unhealthy");
         }
         assert_eq!(node.calls("test"), 12);
-        ask(&pool, Input::Ours).await.unwrap_err();
-        clock.advance(Duration::from_secs(3));
+        let short = clock.monotonic_micros() + 500_000;
+        pool.ask(short, (&calls(1), Input::Ours), |_| Ok(())).await.unwrap_err();
         assert_eq!(cause(&ask(&pool, Input::Strangers).await.unwrap_err()).kind(), "unhealthy");
         assert_eq!(node.calls("test"), 17, "unhealthy by our own read");
         ask(&pool, Input::Ours).await.unwrap();
@@ -246,8 +301,8 @@ async fn what_a_node_writes_as_null_beside_result_or_error_is_not_there() {
 }
 
 #[tokio::test]
-async fn limits_by_providers_codes_count_against_no_node_unless_they_may_be_of_logs() {
-    for (code, status) in [(-32_090, 200), (31, 500), (-32_005, 429)] {
+async fn limits_by_providers_codes_count_against_no_node_unless_they_are_of_logs() {
+    for (code, status) in [(-32_090, 200), (15, 500), (-32_005, 429)] {
         let error = format!(r#"{{"id":ID,"error":{{"code":{code},"message":"limit"}}}}"#);
         let replies = vec![Reply::Http(status, error); 20];
         let (first, second) = (node(replies).await, node(Vec::new()).await);
@@ -257,8 +312,8 @@ async fn limits_by_providers_codes_count_against_no_node_unless_they_may_be_of_l
             assert_eq!(first.calls("test"), 2 * reads, "{code}: it is asked first");
         }
     }
-    let error = r#"{"id":ID,"error":{"code":31,"message":"batch"}}"#;
-    let node = TestNode::always(Reply::Http(500, error.to_owned())).await;
+    let error = r#"{"id":ID,"error":{"code":-32005,"message":"limit exceeded"}}"#;
+    let node = TestNode::always(Reply::Http(200, error.to_owned())).await;
     let calls = [Call { method: "eth_getLogs", params: json!([]) }];
     let (pool, _) = pool_of(&[&node]);
     let read = pool.ask(pool.deadline(), (&calls, Input::Ours), |answers| answers.next::<Value>());

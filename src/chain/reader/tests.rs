@@ -6,7 +6,23 @@ mod details;
 mod development;
 #[cfg(feature = "dev-chain")]
 mod erc8004;
+mod gas;
+mod look;
 mod multicall;
 mod outages;
 mod secrets;
 mod wallets;
+
+use futures_util::future::join_all;
+
+use crate::chain::agents::Read;
+use crate::chain::cache::Known;
+use crate::chain::fixture::Bench;
+use crate::domain::agent_id::AgentId;
+use crate::ports::chain::Parts;
+
+/// Reads agents that are asked for at once.
+async fn together(bench: &Bench, agents: &[AgentId], parts: Parts) -> Vec<Read<Known>> {
+    let read = agents.iter().map(|agent| bench.reader.profiles.get((*agent, parts)));
+    join_all(read).await.into_iter().map(|read| bench.reader.ended(read)).collect()
+}

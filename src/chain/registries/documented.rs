@@ -8,16 +8,13 @@ use crate::chain::answer::{Call3, Result3};
 use crate::chain::fault::ReadError;
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::registries::identity::{
-    self, Approval, ApprovalForAll, MetadataUpdate, Transfer, ownerOfCall, read_owner, tokenURICall,
+    Approval, ApprovalForAll, MetadataUpdate, Transfer, ownerOfCall, tokenURICall,
 };
 use crate::chain::registries::logs::Events;
 use crate::chain::registries::results::{CHAIN_TEXT_BYTES_MAX, Found, Judge, answers, call, cut, decode};
-use crate::chain::registries::stake_vault::{self, Staked, Unstaked, getStakeCall};
+use crate::chain::registries::stake_vault::{Staked, Unstaked, getStakeCall};
 use crate::domain::agent_id::AgentId;
-use crate::domain::holders::Holders;
-use crate::domain::profile::{
-    Details, LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
-};
+use crate::domain::profile::{Details, LatestValidation, Organization, Reputation, Validation};
 use crate::domain::registries::Registries;
 
 sol! {
@@ -75,21 +72,11 @@ const _: () = assert!(
     "a large profile must fit into one answer, in hex"
 );
 
-/// The functions of details.
-pub(super) const DETAILS: [&str; 4] = [
-    tokenURICall::SIGNATURE,
-    getReputationCall::SIGNATURE,
-    getValidationCall::SIGNATURE,
-    getAgentOrganizationsCall::SIGNATURE,
-];
-
-/// The calls for a whole profile.
-pub(super) fn profile_calls(on: &Registries, organization: Option<Address>, agent: AgentId) -> Vec<Call3> {
+/// The calls for the details.
+pub(super) fn details_calls(on: &Registries, organization: Option<Address>, agent: AgentId) -> Vec<Call3> {
     let id = agent.token_id();
     let calls = [
-        Some(identity::owner_call(on.identity, agent)),
         Some(call(on.identity, tokenURICall { tokenId: id }.abi_encode())),
-        on.stake_vault.map(|vault| stake_vault::stake_call(vault, agent)),
         on.reputation.map(|to| call(to, getReputationCall { agentId: id }.abi_encode())),
         on.validation.map(|to| call(to, getValidationCall { agentId: id }.abi_encode())),
         organization.map(|to| call(to, getAgentOrganizationsCall { agentId: id }.abi_encode())),
@@ -97,35 +84,20 @@ pub(super) fn profile_calls(on: &Registries, organization: Option<Address>, agen
     calls.into_iter().flatten().collect()
 }
 
-/// The profile in the results of [`profile_calls`]; `None` when the agent is not minted.
-pub(super) fn read_profile(
+/// The details in the results of [`details_calls`].
+pub(super) fn read_details(
     on: &Registries,
-    organization: Option<Address>,
-    agent: AgentId,
     results: &mut impl Iterator<Item = Result3>,
-) -> Result<Option<TrustProfile>, ReadError> {
-    // The identity registry is asked twice.
-    let mut results = results.take(on.contracts().count() + 1).collect::<Vec<_>>().into_iter();
-    let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
-    let results = &mut results;
-    let metadata_uri = cut(decode::<tokenURICall>("chain.contracts.identity", results)?);
-    let stake = stake_vault::read_stake(on, results)?;
-    let details = Details {
-        metadata_uri,
+) -> Result<Details, ReadError> {
+    Ok(Details {
+        metadata_uri: cut(decode::<tokenURICall>("chain.contracts.identity", results)?),
         reputation: on.reputation.map(|_| reputation(results)).transpose()?.unwrap_or_default(),
         validation: on.validation.map(|_| validation(results)).transpose()?.unwrap_or_default(),
-        organizations: organization.map(|_| organizations(results)).transpose()?.unwrap_or_default(),
-    };
-    Ok(Some(TrustProfile {
-        holders: Holders::owned_by(owner),
-        stake,
-        measured: None,
-        details: Some(details),
-        texts: Texts::default(),
-    }))
+        organizations: on.organization().map(|_| organizations(results)).transpose()?.unwrap_or_default(),
+    })
 }
 
-/// Each registry in the results of [`profile_calls`] about any agent.
+/// Each registry in the results of the calls for a whole profile of any agent.
 pub(super) fn found(on: &Registries, organization: Option<Address>, results: &[Result3]) -> Vec<Found> {
     let answers: [(bool, Judge); 5] = [
         (true, answers::<ownerOfCall>),
@@ -135,8 +107,9 @@ pub(super) fn found(on: &Registries, organization: Option<Address>, results: &[R
         (organization.is_some(), answers::<getAgentOrganizationsCall>),
     ];
     let answers = answers.into_iter().filter(|(is_configured, _)| *is_configured);
-    // The second call is the identity registry's too.
-    let by_contract = results.iter().enumerate().filter(|(index, _)| *index != 1);
+    // The identity registry is asked for a text too, before the registries of details.
+    let text = 1 + usize::from(on.stake_vault.is_some());
+    let by_contract = results.iter().enumerate().filter(|(index, _)| *index != text);
     on.contracts()
         .zip(answers)
         .zip(by_contract)

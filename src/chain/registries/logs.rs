@@ -15,6 +15,19 @@ use crate::domain::agent_id::AgentId;
 /// of their administration have only these, or nothing, in topics.
 const PLAUSIBLE_BITS_MAX: usize = 64;
 
+/// Which logs are asked for together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::chain) enum Kind {
+    /// Those of all contracts but tokens.
+    All,
+    /// Those of contracts that decide who passes.
+    Deciding,
+    /// Those of contracts that only the profile shows.
+    Details,
+    /// Transfers of tokens that give tiers.
+    Tokens,
+}
+
 /// Whom the events of a set name, each by its signature.
 pub(super) struct Events {
     /// Those that change no field of a profile. Anybody may cause them for next to nothing.
@@ -53,12 +66,11 @@ fn concerned(log: &Log, events: &Events) -> Option<Vec<U256>> {
     Some(numbers()).filter(|numbers| numbers.iter().any(is_plausible))
 }
 
-/// A log that concerned everybody.
+/// A log that concerned everybody, or a block whose logs can't be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::chain) struct Cause {
-    pub(in crate::chain) contract: Address,
-    /// The event's signature, if it has one.
-    pub(in crate::chain) topic: Option<B256>,
+    /// The log's contract, and the event's signature if it has one.
+    pub(in crate::chain) log: Option<(Address, Option<B256>)>,
     pub(in crate::chain) block: u64,
 }
 
@@ -72,6 +84,8 @@ pub(in crate::chain) struct Drops {
     pub(in crate::chain) holders: HashMap<Address, u64>,
     /// Everybody, and why.
     pub(in crate::chain) everybody: Option<Cause>,
+    /// The details of everybody; 0 for none.
+    pub(in crate::chain) details: u64,
 }
 
 /// Notes the latest block.
@@ -104,11 +118,10 @@ impl Drops {
         drops
     }
 
-    /// The last blocks with logs that concerned members of organizations, those whom somebody holds, and everybody; 0 for none.
+    /// The last blocks with logs that concerned groups, everybody's details, and everybody; 0 for none.
     pub(in crate::chain) fn floors(&self) -> [u64; 3] {
-        let organizations = self.organizations.values().max().copied();
-        let holders = self.holders.values().max().copied();
-        [organizations, holders, self.everybody.map(|cause| cause.block)].map(Option::unwrap_or_default)
+        let groups = self.organizations.values().chain(self.holders.values()).max().copied();
+        [groups.unwrap_or_default(), self.details, self.everybody.map_or(0, |cause| cause.block)]
     }
 
     /// Adds those whose ids a topic may be. Whoever can cause the log at will drops nobody else.
@@ -119,9 +132,20 @@ impl Drops {
     }
 
     pub(in crate::chain) fn add_everybody(&mut self, log: &Log) {
-        let block = log.block_number;
-        let cause = Cause { contract: log.address, topic: log.topics.first().copied(), block };
-        self.everybody = self.everybody.filter(|other| other.block > block).or(Some(cause));
+        let log_of = (log.address, log.topics.first().copied());
+        self.add_cause(Cause { log: Some(log_of), block: log.block_number });
+    }
+
+    /// Adds those whom the logs of a block may concern, of which those of a kind can't be had.
+    pub(in crate::chain) fn add_lost(&mut self, kind: Kind, block: u64) {
+        match kind {
+            Kind::Details => self.details = self.details.max(block),
+            Kind::All | Kind::Deciding | Kind::Tokens => self.add_cause(Cause { log: None, block }),
+        }
+    }
+
+    fn add_cause(&mut self, cause: Cause) {
+        self.everybody = self.everybody.filter(|other| other.block > cause.block).or(Some(cause));
     }
 }
 
@@ -160,7 +184,7 @@ mod tests {
     }
 
     fn everybody(contract: Address, topic: Option<B256>) -> Drops {
-        Drops { everybody: Some(Cause { contract, topic, block: 1 }), ..Drops::default() }
+        Drops { everybody: Some(Cause { log: Some((contract, topic)), block: 1 }), ..Drops::default() }
     }
 
     // threat: Cheap events empty the cache

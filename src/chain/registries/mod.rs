@@ -4,8 +4,7 @@
 //! the configured set is chosen. `documented` is the documented ABI, `erc8004` that of ERC-8004. `identity` is what all sets have in common,
 //! `stake_vault` is where the tier comes from, `logs` are the rules that hold for the logs of any set.
 
-use alloy::primitives::{Address, Bytes};
-use serde_json::{Value, json};
+use alloy::primitives::{Bytes, U256};
 
 use crate::chain::answer::{Call3, Result3};
 use crate::chain::block::Log;
@@ -16,9 +15,9 @@ use crate::chain::registries::results::{Found, TOO_FEW};
 use crate::chain::registries::stake_vault::{read_stake, stake_call};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
-use crate::domain::profile::{Texts, TrustProfile};
+use crate::domain::profile::{Details, Texts, TrustProfile};
 use crate::domain::registries::{Registries, RegistrySet};
-use crate::ports::chain::{AskedHolders, Parts};
+use crate::ports::chain::AskedHolders;
 
 pub(super) mod documented;
 pub(super) mod erc8004;
@@ -26,6 +25,9 @@ pub(super) mod identity;
 pub(super) mod logs;
 pub(super) mod results;
 pub(super) mod stake_vault;
+
+/// A call of an agent's id among others, in the ABI.
+pub(super) const CALL_BYTES: usize = 7 * 32;
 
 impl Registries {
     /// Whom these logs concern.
@@ -38,40 +40,42 @@ impl Registries {
         }
     }
 
-    /// The filters of all logs in these blocks that concern agents.
-    pub(in crate::chain) fn log_filters(&self, blocks: &Value) -> Vec<Value> {
-        let addresses: Vec<Address> = self.contracts().map(|(_, address)| address).collect();
-        let mut filter = blocks.clone();
-        if let Some(filter) = filter.as_object_mut() {
-            filter.insert("address".to_owned(), json!(addresses));
-        }
-        vec![filter]
-    }
-
-    /// The calls for a profile, without details where these are not asked for or are read apart.
-    pub(in crate::chain) fn profile_calls(&self, agent: AgentId, parts: Parts) -> Vec<Call3> {
-        if let (RegistrySet::Documented { organization }, Parts::Whole) = (self.set, parts) {
-            return documented::profile_calls(self, organization, agent);
-        }
+    /// The calls for what decides: holders and stake.
+    pub(in crate::chain) fn gate_calls(&self, agent: AgentId) -> Vec<Call3> {
         let stake = self.stake_vault.map(|vault| stake_call(vault, agent));
         self.holder_calls(agent).into_iter().chain(stake).collect()
     }
 
-    /// The profile in the results of [`Self::profile_calls`]; `None` when the agent is not minted.
-    pub(in crate::chain) fn read_profile(
+    /// How many bytes these are in a call, at most.
+    pub(in crate::chain) fn bytes_each(&self) -> usize {
+        CALL_BYTES * self.gate_calls(AgentId::new(U256::ZERO)).len()
+    }
+
+    /// The profile without details in the results of [`Self::gate_calls`]; `None` when the agent is not minted.
+    pub(in crate::chain) fn read_gate(
         &self,
         agent: AgentId,
-        parts: Parts,
         results: &mut impl Iterator<Item = Result3>,
     ) -> Result<Option<TrustProfile>, ReadError> {
-        if let (RegistrySet::Documented { organization }, Parts::Whole) = (self.set, parts) {
-            return documented::read_profile(self, organization, agent, results);
-        }
-        let count = self.profile_calls(agent, parts).len();
-        let mut results = results.take(count).collect::<Vec<_>>().into_iter();
-        let Some(holders) = self.read_holders(agent, &mut results)? else { return Ok(None) };
-        let stake = read_stake(self, &mut results)?;
+        let Some(holders) = self.read_holders(agent, results)? else { return Ok(None) };
+        let stake = read_stake(self, results)?;
         Ok(Some(TrustProfile { holders, stake, measured: None, details: None, texts: Texts::default() }))
+    }
+
+    /// The calls for the details, where they are calls.
+    pub(in crate::chain) fn details_calls(&self, agent: AgentId) -> Vec<Call3> {
+        match self.set {
+            RegistrySet::Documented { organization } => documented::details_calls(self, organization, agent),
+            RegistrySet::Erc8004 { .. } => Vec::new(),
+        }
+    }
+
+    /// The details in the results of [`Self::details_calls`].
+    pub(in crate::chain) fn read_details(
+        &self,
+        results: &mut impl Iterator<Item = Result3>,
+    ) -> Result<Details, ReadError> {
+        documented::read_details(self, results)
     }
 
     /// The calls for the holders.
@@ -126,7 +130,10 @@ impl Registries {
     /// The calls that show of each contract whether it is the right one; the agent is any one.
     pub(in crate::chain) fn check_calls(&self, agent: AgentId) -> Vec<Call3> {
         match self.set {
-            RegistrySet::Documented { .. } => self.profile_calls(agent, Parts::Whole),
+            RegistrySet::Documented { organization } => {
+                let details = documented::details_calls(self, organization, agent);
+                self.gate_calls(agent).into_iter().chain(details).collect()
+            }
             RegistrySet::Erc8004 { .. } => erc8004::check_calls(self, agent),
         }
     }
@@ -136,26 +143,6 @@ impl Registries {
         match self.set {
             RegistrySet::Documented { organization } => documented::found(self, organization, results),
             RegistrySet::Erc8004 { .. } => erc8004::found(self, results),
-        }
-    }
-
-    /// As much as one read has of an agent where so much is asked for.
-    pub(in crate::chain) const fn read_parts(&self, parts: Parts) -> Parts {
-        match self.set {
-            RegistrySet::Documented { .. } => Parts::Whole,
-            RegistrySet::Erc8004 { .. } => parts,
-        }
-    }
-
-    /// True when a whole profile may have failed because of its details alone: owner and stake may be had by themselves.
-    pub(in crate::chain) fn may_lie_in_details(&self, error: &ReadError) -> bool {
-        use ReadError::{NoDetails, NodeError, Reverted, TooLong, Undecodable};
-        match self.set {
-            RegistrySet::Erc8004 { .. } => matches!(error, NoDetails(_)),
-            RegistrySet::Documented { .. } => {
-                matches!(error, TooLong(_) | NodeError { .. })
-                    || matches!(error, Reverted(call) | Undecodable(call) if documented::DETAILS.contains(call))
-            }
         }
     }
 }

@@ -15,6 +15,12 @@ pub(in crate::chain) const TOO_FEW: ReadError = ReadError::Unintelligible("it ha
 /// A registry's key and address, and the function that it answers.
 pub(in crate::chain) type Found = (&'static str, Address, Result<&'static str, ReadError>);
 
+/// True for the key of a registry that only details are read from.
+pub(in crate::chain) fn is_of_details(key: &str) -> bool {
+    ["chain.contracts.reputation", "chain.contracts.validation", "chain.contracts.organization"]
+        .contains(&key)
+}
+
 /// Says which function a registry answers, by its key and a result.
 pub(super) type Judge = fn(&'static str, &Result3) -> Result<&'static str, ReadError>;
 

@@ -59,13 +59,13 @@ pub(in crate::chain) fn read_token(results: &[Result3]) -> Option<Address> {
 }
 
 /// The call for a token's decimals.
-pub(in crate::chain) fn decimals_calls(token: Address) -> Vec<Call3> {
-    vec![call(token, decimalsCall {}.abi_encode())]
+pub(in crate::chain) fn decimals_call(token: Address) -> Call3 {
+    call(token, decimalsCall {}.abi_encode())
 }
 
-/// The decimals in the result of [`decimals_calls`].
-pub(in crate::chain) fn read_decimals(results: &[Result3]) -> Option<u8> {
-    word(results.first()?)?.try_into().ok()
+/// The decimals in the result of [`decimals_call`].
+pub(in crate::chain) fn read_decimals(result: &Result3) -> Option<u8> {
+    word(result)?.try_into().ok()
 }
 
 fn word(result: &Result3) -> Option<U256> {

@@ -23,12 +23,12 @@ pub(super) enum Mutant {
     NoOverlap,
     /// Logs drop nothing.
     NoDrops,
-    /// A read at the latest block is kept like one at the followed block.
-    LatestKeptForGood,
+    /// A read of any fork is kept as one of the followed chain.
+    AnyForkIsFollowed,
+    /// A block whose logs can't be had drops nobody.
+    KeepWhatIsLost,
     /// A node that has less is taken for a rollback.
     LessIsARollback,
-    /// An agent is read at the followed block although it was shown at a later one.
-    OlderThanShown,
     /// A reorganization leaves what was cached.
     KeepInReorganization,
     /// What was read at the followed block serves although the chain is not followed any more.
@@ -67,13 +67,16 @@ pub(super) enum Action {
         head: usize,
         logs: usize,
     },
+    /// Head and logs come from one back end, which does not give those of the head.
+    PollLosing {
+        back_end: usize,
+    },
     BeginRead {
         back_end: usize,
-        latest: bool,
     },
     EndRead,
-    /// A read at the latest block while another one may be under way.
-    ReadLatest {
+    /// A read while another one is under way.
+    ReadBeside {
         back_end: usize,
     },
     LoseTouch,

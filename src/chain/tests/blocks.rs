@@ -3,7 +3,7 @@
 use alloy::primitives::{Address, B256, U256};
 use alloy::sol_types::SolEvent;
 
-use crate::chain::answer::Date;
+use crate::chain::block::Date;
 use crate::chain::block::{Block, Log};
 use crate::chain::fixture::ALL;
 use crate::chain::measures::Measures;

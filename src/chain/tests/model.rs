@@ -1,7 +1,7 @@
 //! The promise as a model: all that can happen in small worlds, in every order.
 //!
 //! A world has one agent, whose state has a version, a chain that grows and is reorganized, and two back ends behind one
-//! URL that each have some of it, logs perhaps later than their blocks. A log names the agent, its organization, its holder or nobody. Tracker, floor and status are the product's own; reads and polls take their answers from
+//! URL that each have some of it, logs perhaps later than their blocks. A log names the agent, its organization, its holder or nobody. Window, floor and status are the product's own; reads and polls take their answers from
 //! either back end at each step. Checked in every state: nothing is served that is older than what was known when it was
 //! asked for. Each mutant leaves out one rule, and must be found out.
 
@@ -19,9 +19,9 @@ const MUTANTS: [Mutant; 12] = [
     Mutant::LogsWithoutProof,
     Mutant::NoOverlap,
     Mutant::NoDrops,
-    Mutant::LatestKeptForGood,
+    Mutant::AnyForkIsFollowed,
+    Mutant::KeepWhatIsLost,
     Mutant::LessIsARollback,
-    Mutant::OlderThanShown,
     Mutant::KeepInReorganization,
     Mutant::KeepOutOfTouch,
 ];

@@ -49,10 +49,31 @@ pub(in crate::chain) fn aggregate_at(
     (chain, number, timestamp): (u64, u64, u64),
     results: &[Result3],
 ) -> Vec<u8> {
+    let hashes = [returned(word(0)), returned(word(0))];
+    created_at((chain, number, timestamp), &[&hashes, results].concat())
+}
+
+/// What a creation that dates itself returns for these results.
+pub(in crate::chain) fn created(number: u64, results: &[Result3]) -> Vec<u8> {
+    created_at((CHAIN_ID, number, 1_700_000_000), results)
+}
+
+/// The same at a time, on a chain.
+pub(in crate::chain) fn created_at(
+    (chain, number, timestamp): (u64, u64, u64),
+    results: &[Result3],
+) -> Vec<u8> {
     let dates = [chain, number, timestamp].map(|date| returned(word(date)));
-    let all: Vec<Result3> =
-        dates.into_iter().chain(results.iter().cloned()).chain([returned(Vec::new())]).collect();
+    let all = [&dates, results, &[returned(Vec::new())]].concat();
     aggregate3Call::abi_encode_returns(&all)
+}
+
+/// The results, of those for an agent of whom everything is known, that a request asks for.
+pub(in crate::chain) fn asked_for<'a>(request: &Value, results: &'a [Result3]) -> &'a [Result3] {
+    let call: String = tokenURICall::SELECTOR.iter().map(|byte| format!("{byte:02x}")).collect();
+    let is_of_details = request["params"][0]["input"].as_str().is_some_and(|input| input.contains(&call));
+    let (gate, details) = results.split_at(results.len().min(2));
+    if is_of_details { details } else { gate }
 }
 
 /// The same at the usual block.
@@ -60,13 +81,13 @@ pub(in crate::chain) fn aggregate(results: &[Result3]) -> Vec<u8> {
     dated(HEAD, results)
 }
 
-/// The results of the inner calls for an agent of whom everything is known.
+/// The results of the inner calls for an agent of whom everything is known: two of what decides, and of details.
 pub(in crate::chain) fn results() -> Vec<Result3> {
     let organization = OrganizationRow { orgId: U256::from(9), name: "org".into(), verified: true };
     vec![
         returned(ownerOfCall::abi_encode_returns(&OWNER)),
-        returned(tokenURICall::abi_encode_returns(&"ipfs://card".to_owned())),
         returned(word(5)),
+        returned(tokenURICall::abi_encode_returns(&"ipfs://card".to_owned())),
         returned(reputation(U256::from(2))),
         returned(validation(U256::from(3))),
         returned(organizations(vec![organization])),

@@ -1,18 +1,19 @@
-//! The worlds of the model: an agent, a chain, two back ends, and the product's own tracker, floor and status.
+//! The worlds of the model: an agent, a chain, two back ends, and the product's own window, floor and status.
 
 use std::time::Duration;
 
 use alloy::primitives::U256;
 
 use crate::chain::answer::Floor;
-use crate::chain::block::Log;
-use crate::chain::cache::status::{Entry, Status, Ticket};
-use crate::chain::follower::tracker::{BlockTracker, Position, Range};
-use crate::chain::registries::logs::Drops;
+use crate::chain::block::{Block, Log};
+use crate::chain::cache::status::{Details, Entry, ReadAt, Status, Ticket};
+use crate::chain::follower::window::{Piece, Position, Window};
+use crate::chain::registries::logs::{Drops, Kind};
 use crate::chain::tests::actions::{Action, BLOCKS_MAX, HEIGHT_MAX, Mutant, Named, REORGS_MAX, TICKS_MAX};
 use crate::chain::tests::blocks::{BackEnd, Blocks, HELD, ORGANIZATION, drops};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::Lifetimes;
+use crate::ports::chain::Parts;
 
 const LIFETIMES: Lifetimes = Lifetimes {
     poll_interval: Duration::from_micros(10),
@@ -31,6 +32,7 @@ struct Flight {
     ticket: Ticket,
     began_micros: u64,
     made: usize,
+    is_followed: bool,
     /// No lower block may be shown: what was known when it began.
     known: u64,
 }
@@ -45,7 +47,7 @@ pub(super) struct World {
     reorgs: u8,
     ticks: u8,
     now_micros: u64,
-    tracker: BlockTracker,
+    window: Window,
     floor: Floor,
     status: Status,
     /// The block that a profile was read at is its value.
@@ -71,7 +73,7 @@ impl World {
             reorgs: 0,
             ticks: 0,
             now_micros: 1,
-            tracker: BlockTracker::new(),
+            window: Window::new(),
             floor: FLOOR,
             status: Status::default(),
             entry: None,
@@ -92,17 +94,18 @@ impl World {
             Action::CatchUp { back_end: 0, with_logs: true },
             Action::CatchUp { back_end: 1, with_logs: true },
             Action::Poll { head: 0, logs: 0 },
-            Action::BeginRead { back_end: 0, latest: true },
+            Action::BeginRead { back_end: 0 },
             Action::EndRead,
             Action::Tick,
-            Action::BeginRead { back_end: 0, latest: false },
-            Action::EndRead,
         ] {
             world.step(action, None);
         }
-        assert!(matches!(world.entry, Some(Entry::Read { is_pinned: true, .. })) && world.broken.is_none());
+        assert!(matches!(world.entry, Some(Entry::Read { is_followed: true, .. })) && world.broken.is_none());
         let entry = world.entry.as_ref().unwrap();
-        assert!(world.status.serves(entry, &LIFETIMES, world.now_micros), "what was just read serves");
+        assert!(
+            world.status.serves(entry, Parts::Gate, &LIFETIMES, world.now_micros),
+            "what was read of the followed chain serves for longer than an interval"
+        );
         Self { ticks: 0, ..world }
     }
 
@@ -137,9 +140,9 @@ impl World {
         for one in [0, 1] {
             actions.extend([true, false].map(|with_logs| Action::CatchUp { back_end: one, with_logs }));
             actions.extend([0, 1].map(|logs| Action::Poll { head: one, logs }));
-            actions.extend([true, false].map(|latest| Action::BeginRead { back_end: one, latest }));
+            actions.extend([Action::PollLosing { back_end: one }, Action::BeginRead { back_end: one }]);
             if self.flight.is_some() {
-                actions.push(Action::ReadLatest { back_end: one });
+                actions.push(Action::ReadBeside { back_end: one });
             }
         }
         actions
@@ -158,20 +161,23 @@ impl World {
                     BackEnd { head: self.head, logs: if with_logs { height } else { height - 1 } };
             }
             Action::Poll { head, logs } => {
-                self.poll(self.back_ends[head].head, self.back_ends[logs], mutant);
+                self.poll(self.back_ends[head].head, (self.back_ends[logs], false), mutant);
             }
-            Action::BeginRead { back_end, latest } => {
-                self.begin_read(self.back_ends[back_end].head, latest, mutant);
+            Action::PollLosing { back_end } => {
+                self.poll(self.back_ends[back_end].head, (self.back_ends[back_end], true), mutant);
+            }
+            Action::BeginRead { back_end } => {
+                self.begin_read(self.back_ends[back_end].head, mutant);
             }
             Action::EndRead => self.end_read(mutant),
-            Action::ReadLatest { back_end } => {
+            Action::ReadBeside { back_end } => {
                 let under_way = self.flight.take();
-                self.begin_read(self.back_ends[back_end].head, true, mutant);
+                self.begin_read(self.back_ends[back_end].head, mutant);
                 self.end_read(mutant);
                 self.flight = under_way;
             }
             Action::LoseTouch => {
-                self.tracker.forget();
+                self.window.forget();
                 if mutant != Some(Mutant::KeepOutOfTouch) {
                     self.status.restart(None);
                 }
@@ -187,7 +193,7 @@ impl World {
 
     /// The followed block.
     fn followed(&self) -> Option<usize> {
-        let last = self.tracker.last()?;
+        let last = self.window.last()?;
         (0..self.blocks.len()).find(|made| self.blocks.block(*made).hash == last.hash)
     }
 
@@ -207,16 +213,16 @@ impl World {
         accepts
     }
 
-    fn poll(&mut self, head: usize, logs: BackEnd, mutant: Option<Mutant>) {
+    fn poll(&mut self, head: usize, logs: (BackEnd, bool), mutant: Option<Mutant>) {
         let block = self.blocks.block(head);
-        match self.tracker.position(&block) {
+        match self.window.position(&block) {
             Position::Behind if mutant == Some(Mutant::LessIsARollback) => self.reorganize(head, mutant),
             Position::Behind => self.ignored(head),
             Position::Same | Position::Ahead | Position::First | Position::Reorganized
                 if !self.accepts(head, mutant) => {}
             Position::Same => self.confirm(head),
             Position::First => {
-                self.tracker.begin(block, false);
+                self.window.begin(block, false);
                 self.status.restart(Some(block));
                 self.confirm(head);
             }
@@ -246,7 +252,7 @@ impl World {
             }
             self.left |= 1 << followed;
         }
-        self.tracker.begin(block, true);
+        self.window.begin(block, true);
         if mutant != Some(Mutant::KeepInReorganization) {
             self.status.restart(Some(block));
         } else {
@@ -256,32 +262,39 @@ impl World {
         self.confirm(head);
     }
 
-    fn account(&mut self, head: usize, back_end: BackEnd, mutant: Option<Mutant>) {
+    /// The logs of the head may be lost: too many, or too long.
+    fn account(&mut self, head: usize, (back_end, is_lost): (BackEnd, bool), mutant: Option<Mutant>) {
         let block = self.blocks.block(head);
-        let mut range = self.tracker.range(&block).unwrap();
+        let last = *self.window.last().unwrap();
+        let mut pieces = self.window.pieces(&block, |_| false).unwrap();
         if mutant == Some(Mutant::NoOverlap) {
-            range = Range { from: range.last.number + 1, ..range };
+            pieces = [Piece { kind: Kind::Deciding, from: last.number + 1, to: block.number }].into();
         }
         let has = |made: usize| self.blocks.chain(back_end.head).any(|other| other == made);
         if mutant != Some(Mutant::LogsWithoutProof) && !has(head) {
             return;
         }
-        if !self.blocks.chain(head).any(|made| self.blocks.block(made).hash == range.last.hash) {
+        if !self.blocks.chain(head).any(|made| self.blocks.block(made).hash == last.hash) {
             return self.reorganize(head, mutant);
         }
-        let in_range = |made: &usize| (range.from..=range.to).contains(&self.blocks[*made].height);
-        let lacks_logs = back_end.logs < range.to;
+        let in_range = |height: u64| pieces.iter().any(|piece| (piece.from..=piece.to).contains(&height));
+        let is_had = |height: u64| height <= back_end.logs && !(is_lost && height == block.number);
         let logs: Vec<Log> = self
             .blocks
             .chain(back_end.head)
-            .filter(|made| in_range(made) && self.blocks[*made].height <= back_end.logs)
+            .filter(|made| in_range(self.blocks[*made].height) && is_had(self.blocks[*made].height))
             .filter_map(|made| self.blocks.log(made, self.named))
             .collect();
-        if !self.tracker.account(&range, block, &logs) {
+        let lost = Piece { kind: Kind::Deciding, from: block.number, to: block.number };
+        let lost: &[Piece] = if is_lost { &[lost] } else { &[] };
+        if !self.window.account(block, &logs, lost) {
             return self.reorganize(head, mutant);
         }
-        self.lacks_logs = lacks_logs;
-        let drops = drops(&logs);
+        self.lacks_logs = !is_lost && back_end.logs < block.number;
+        let mut drops = drops(&logs);
+        if mutant != Some(Mutant::KeepWhatIsLost) {
+            lost.iter().for_each(|piece| drops.add_lost(piece.kind, piece.to));
+        }
         self.status.advance(block, drops.floors());
         if mutant != Some(Mutant::NoDrops) {
             self.apply(&drops);
@@ -298,7 +311,7 @@ impl World {
         for at in [by_id, by_organization, by_holder].into_iter().flatten() {
             let Some(entry) = &self.entry else { return };
             let Some(dropped) = self.status.dropped(entry, HELD, *at) else { continue };
-            let current = self.status.begin_latest().epoch;
+            let current = self.status.begin().epoch;
             if matches!(entry, Entry::Read { block, epoch, .. } if block >= at && *epoch == current) {
                 self.broken = Some("a profile is dropped that has the change");
             }
@@ -312,75 +325,63 @@ impl World {
         self.status.confirm(self.now_micros, STALENESS_MICROS);
     }
 
-    fn begin_read(&mut self, back_end: usize, latest: bool, mutant: Option<Mutant>) {
-        let mut ticket = if latest {
-            self.status.begin_latest()
-        } else {
-            self.status.begin(self.entry.as_ref(), self.now_micros)
-        };
-        if mutant == Some(Mutant::OlderThanShown) && !latest {
-            let never_shown = Entry::<usize>::Dropped { holders: HELD, floor: 0, epoch: u32::MAX };
-            ticket = self.status.begin(Some(&never_shown), self.now_micros);
+    fn begin_read(&mut self, made: usize, mutant: Option<Mutant>) {
+        if !self.accepts(made, mutant) {
+            return;
         }
-        let made = match ticket.pinned {
-            Some(pinned) => {
-                self.blocks.chain(back_end).find(|made| self.blocks.block(*made).hash == pinned.hash)
-            }
-            None => self.accepts(back_end, mutant).then_some(back_end),
+        let ticket = self.status.begin();
+        let shows = |followed: &Block| {
+            self.blocks.chain(made).any(|ours| self.blocks.block(ours).hash == followed.hash)
         };
-        let known = if ticket.pinned.is_some() { self.shown } else { self.known };
-        if let Some(made) = made {
-            self.flight = Some(Flight { ticket, began_micros: self.now_micros, made, known });
-        }
+        let is_any = mutant == Some(Mutant::AnyForkIsFollowed);
+        let is_followed = ticket.followed.as_ref().is_some_and(|followed| is_any || shows(followed));
+        let (began_micros, known) = (self.now_micros, self.known);
+        self.flight = Some(Flight { ticket, began_micros, made, is_followed, known });
     }
 
     fn end_read(&mut self, mutant: Option<Mutant>) {
-        let Some(Flight { mut ticket, began_micros, made, known }) = self.flight.take() else { return };
+        let Some(Flight { mut ticket, began_micros, made, is_followed, known }) = self.flight.take() else {
+            return;
+        };
         let height = self.blocks[made].height;
         if height < known {
             self.broken = Some("a read shows an older block than was known when it began");
         }
-        let mut block = height;
-        let is_pinned_there = ticket.pinned.is_some_and(|at| Some(&at) == self.tracker.last())
-            && ticket.epoch == self.status.begin_latest().epoch;
+        let is_of_this_epoch = ticket.epoch == self.status.begin().epoch;
+        let is_of_now = is_of_this_epoch && self.followed() == Some(made);
         if mutant == Some(Mutant::KeepAcrossRestart) {
-            ticket = Ticket { pinned: ticket.pinned, ..self.status.begin_latest() };
+            ticket = self.status.begin();
         }
-        if mutant == Some(Mutant::KeepAfterDrop) {
-            block = u64::MAX;
-        }
-        let mut kept = ticket;
-        if mutant == Some(Mutant::LatestKeptForGood) {
-            kept.pinned = kept.pinned.or(Some(self.blocks.block(made)));
-        }
-        let has_organizations = self.named == Named::Organization;
-        let read = ((made, HELD, block), (self.entry.as_ref(), began_micros));
-        match self.status.keep(&kept, read.0, (has_organizations, self.entry.is_none()), read.1) {
-            Some(shown @ Entry::Dropped { .. }) => self.entry = Some(shown),
-            Some(Entry::Read { profile, is_pinned, epoch, .. }) => {
-                self.entry = Some(Entry::Read { profile, block: height, is_pinned, epoch, began_micros });
+        let block = if mutant == Some(Mutant::KeepAfterDrop) { u64::MAX } else { height };
+        let in_other_groups = self.named == Named::Organization || self.entry.is_none();
+        let read = ReadAt { block, is_followed, details: Details::Unasked, began_micros };
+        match self.status.keep(&ticket, (made, HELD, read), in_other_groups, self.entry.as_ref()) {
+            Some(Entry::Read { profile, details, is_followed, epoch, .. }) => {
+                let block = height;
+                self.entry = Some(Entry::Read { profile, details, block, is_followed, epoch, began_micros });
             }
-            _ if is_pinned_there && self.shown <= height => {
+            Some(shown) => self.entry = Some(shown),
+            None if is_of_now && self.shown <= height => {
                 self.broken = Some("a read at the followed block is not kept");
             }
-            _ => {}
+            None => {}
         }
-        if ticket.pinned.is_none() {
-            self.floor.met(self.blocks.date(made), self.now_micros);
-            self.known = self.known.max(height);
+        self.floor.met(self.blocks.date(made), self.now_micros);
+        self.known = self.known.max(height);
+        if is_of_this_epoch {
+            self.shown = self.shown.max(height);
         }
-        self.shown = self.shown.max(height);
     }
 
     /// What a hit would serve now.
     fn check(&mut self) {
         let Some(entry) = &self.entry else { return };
-        let &Entry::Read { profile: made, is_pinned, block, .. } = entry else { return };
-        if !self.status.serves(entry, &LIFETIMES, self.now_micros) {
+        let &Entry::Read { profile: made, is_followed, block, .. } = entry else { return };
+        if !self.status.serves(entry, Parts::Gate, &LIFETIMES, self.now_micros) {
             return;
         }
         let Some(followed) = self.followed() else {
-            if is_pinned {
+            if is_followed {
                 self.broken = Some("what was read at a followed block serves although none is followed");
             }
             return;
@@ -388,10 +389,12 @@ impl World {
         if block < self.shown {
             self.broken = Some("the cache serves an older block than was shown");
         }
-        // What was read at the latest block may be newer than what is followed, or of a fork that is no more.
-        let is_comparable = self.blocks.chain(followed).any(|ours| ours == made) || is_pinned;
-        if is_comparable && !self.lacks_logs && self.blocks[followed].version != self.blocks[made].version {
-            self.broken = Some("the cache serves another state than that of the followed block");
+        let is_below = self.blocks.chain(followed).any(|ours| ours == made);
+        if is_followed && !is_below && !self.blocks.chain(made).any(|ours| ours == followed) {
+            self.broken = Some("the cache serves a state of another fork for longer than an interval");
+        }
+        if is_below && !self.lacks_logs && self.blocks[followed].version != self.blocks[made].version {
+            self.broken = Some("the cache serves an older state than that of the followed block");
         }
     }
 }

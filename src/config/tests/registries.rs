@@ -51,6 +51,23 @@ fn erc8004_on_an_unknown_chain_or_without_a_source_of_tiers_or_with_organization
 }
 
 #[test]
+fn multicall3_is_where_it_is_known_to_be_on_the_chain_unless_it_is_written() {
+    let vault = format!("stake_vault = \"{VAULT}\"\nidentity = \"{VAULT}\"\n");
+    let multicall = |text: &str| parse(text, &[]).unwrap().chain.reading.multicall;
+    for (chain_id, known) in [
+        (8_453, address!("cA11bde05977b3631167028862bE2a173976CA11")),
+        (31_337, address!("cA11bde05977b3631167028862bE2a173976CA11")),
+        (2_741, address!("Aa4De41dba0Ca5dCBb288b7cC6b708F3aaC759E7")),
+        (324, address!("F9cda624FBC7e059355ce98a31693d299FACd963")),
+    ] {
+        let text = on_chain(chain_id, &vault);
+        assert_eq!(multicall(&text), known, "{chain_id}");
+        let written = text.replace("[chain]\n", &format!("[chain]\nmulticall = \"{VAULT}\"\n"));
+        assert_eq!(multicall(&written).to_string(), VAULT, "{chain_id}");
+    }
+}
+
+#[test]
 fn the_documented_registries_are_the_default_wherever_erc8004_is_too() {
     assert_eq!(registries(MINIMAL).set, RegistrySet::Documented { organization: None });
 }

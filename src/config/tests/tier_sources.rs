@@ -35,8 +35,9 @@ fn sources(keys: &[Keys<'_>]) -> TierSources {
 }
 
 fn measures(keys: &[Keys<'_>]) -> Vec<Measure> {
-    let TierSources { stakes, measures, list, everyone } = sources(keys);
+    let TierSources { stakes, measures, list, everyone, tokens } = sources(keys);
     assert_eq!((stakes, list, everyone), (None, None, None));
+    assert_eq!(tokens.len(), measures.iter().filter(|measure| measure.source == "erc20").count());
     measures
 }
 
@@ -65,6 +66,7 @@ fn a_balance_is_the_owners_or_the_wallets_in_the_decimals_of_the_token() {
     let balance = |of_wallet| Question::Balance { of_wallet };
     let measure = |source, question, thresholds| Measure { source, contract: CONTRACT, question, thresholds };
     assert_eq!(measures(&keys), [measure("erc20", balance(false), units([5, 5, 120]))]);
+    assert_eq!(sources(&keys).tokens, [(CONTRACT, 1)]);
     let of_wallet = [&ERC8004[..], &ERC20, &[("tiers.of", "'agent_wallet'")]];
     let one_token = units([1_000_000_000_000_000_000]);
     assert_eq!(measures(&of_wallet), [measure("erc20", balance(true), one_token)], "18 decimals");

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alloy::primitives::{B256, U64, U256};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Scene;
 use crate::chain::fixture::{LIFETIME, Reply, details};
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::fixture::{Identity, Registries, START_SECONDS, result};
+use crate::dev::fixture::{Identity, Registries, result};
 use crate::ports::chain::{Chain, Parts};
 
 #[tokio::test]
@@ -125,41 +125,6 @@ async fn who_is_minted_is_found_at_once_and_who_is_burned_is_gone_after_one_poll
     assert_eq!(scene.profile(6).await.unwrap().holders.owner, to, "a no is not kept");
 }
 
-// threat: A new owner or a reorganization is not seen
-#[tokio::test]
-async fn reads_for_the_cache_are_pinned_to_the_followed_block() {
-    let scene = Scene::new().await;
-    let mut following = scene.follower.begin();
-    following.poll().await;
-    scene.profile(1).await.unwrap();
-    assert_eq!(scene.node.last_call()["params"][1], json!("latest"), "who was never seen");
-    scene.bench.clock.advance(LIFETIME);
-    scene.tick(&mut following).await;
-    let head: Value = result(&scene.chain, "eth_getBlockByNumber", json!(["latest", false]));
-    scene.profile(1).await.unwrap();
-    assert_eq!(scene.node.last_call()["params"][1], json!({ "blockHash": head["hash"] }));
-}
-
-#[tokio::test]
-async fn where_no_node_knows_the_followed_block_the_latest_is_read_and_serves_one_interval() {
-    let scene = Scene::new().await;
-    let mut following = scene.follower.begin();
-    following.poll().await;
-    scene.play(|request| {
-        let is_pinned = request["params"][1].get("blockHash").is_some();
-        is_pinned.then(|| Reply::Error(-32_000, "header not found".to_owned(), None))
-    });
-    scene.profile(1).await.unwrap();
-    scene.bench.clock.advance(LIFETIME);
-    scene.tick(&mut following).await;
-    let before = scene.node.calls("eth_call");
-    scene.profile(1).await.unwrap();
-    assert!(scene.node.calls("eth_call") > before + 1);
-    assert!(scene.is_cached(1).await);
-    scene.bench.clock.advance(LIFETIME);
-    assert!(!scene.is_cached(1).await);
-}
-
 #[tokio::test]
 async fn a_later_owner_read_at_the_latest_block_takes_the_place_of_the_cached_one() {
     let scene = Scene::new().await;
@@ -252,61 +217,44 @@ async fn a_stuck_back_end_voids_nothing_while_another_one_shows_what_is_known() 
     assert_eq!(scene.follower.agents.source.floor.now(), floor);
 }
 
-/// Caches these agents at the followed block, and has a log drop everybody.
-async fn drop_everybody(scene: &Scene, following: &mut super::Following<'_>, agents: u64) {
+// threat: A new owner or a reorganization is not seen
+#[tokio::test]
+async fn a_read_is_kept_if_its_answer_shows_the_followed_block_and_else_serves_one_interval() {
+    let scene = Scene::new().await;
+    let mut following = scene.follower.begin();
     following.poll().await;
-    for agent in 1..=agents {
-        scene.warm(following, agent).await;
-    }
-    scene.emit_unknown();
-    scene.tick(following).await;
-}
-
-fn names_a_block_by_its_hash(request: &Value) -> bool {
-    request["params"][1].get("blockHash").is_some()
-}
-
-#[tokio::test]
-async fn where_states_by_block_hash_are_refused_a_crowd_is_read_at_the_latest_block() {
-    let scene = Scene::new().await;
-    let mut following = scene.follower.begin();
-    drop_everybody(&scene, &mut following, 5).await;
-    scene.play(|request| {
-        let refusal = || Reply::Error(-32_602, "invalid argument 1".to_owned(), None);
-        names_a_block_by_its_hash(request).then(refusal)
-    });
-    let before = scene.node.calls("eth_call");
-    let read = |agent| {
-        let reader = Arc::clone(&scene.bench.reader);
-        tokio::spawn(async move { Chain::profile(&*reader, super::id(agent), Parts::Whole).await })
+    let is_kept = async |scene: &Scene, following: &mut super::Following<'_>| {
+        scene.emit_unknown();
+        scene.tick(following).await;
+        scene.profile(1).await.unwrap();
+        scene.bench.clock.advance(LIFETIME);
+        scene.tick(following).await;
+        scene.is_cached(1).await
     };
-    for read in (1..=5).map(read).collect::<Vec<_>>() {
-        read.await.unwrap().unwrap().unwrap();
-    }
-    // Three tries for each of at most five calls, and one of each agent's own.
-    let calls = scene.node.calls("eth_call") - before;
-    assert!(calls <= 3 * 5 + 5, "{calls}");
-}
-
-#[tokio::test]
-async fn a_state_of_another_block_than_was_asked_for_is_not_kept_as_its_own() {
-    let scene = Scene::new().await;
-    let mut following = scene.follower.begin();
-    drop_everybody(&scene, &mut following, 1).await;
-    scene.clock.set(START_SECONDS + 100);
-    scene.transfer(1, SAMPLE_ACCOUNTS[8].address);
-    let chain = Arc::clone(&scene.chain);
-    // The hash is passed over.
-    scene.play(move |request| {
-        let mut latest = request.clone();
-        latest["params"][1] = json!("latest");
-        let answer = || chain.answer(latest.to_string().as_bytes());
-        names_a_block_by_its_hash(request).then(|| Reply::Http(200, String::from_utf8(answer()).unwrap()))
+    assert!(is_kept(&scene, &mut following).await, "at the followed block");
+    scene.play({
+        let chain = Arc::clone(&scene.chain);
+        // One that is not followed yet.
+        move |request| {
+            let is_read = request["method"] == "eth_call";
+            is_read.then(|| chain.answer(br#"{"jsonrpc":"2.0","id":1,"method":"evm_mine"}"#));
+            None
+        }
     });
-    assert_eq!(scene.profile(1).await.unwrap().holders.owner, SAMPLE_ACCOUNTS[8].address);
-    assert!(scene.is_cached(1).await);
-    scene.bench.clock.advance(LIFETIME);
-    assert!(!scene.is_cached(1).await, "it was read at the latest block");
+    assert!(is_kept(&scene, &mut following).await, "above it");
+    let (get_last, get_named) = ("27e86d6e", "ee82ac5e");
+    scene.play({
+        let chain = Arc::clone(&scene.chain);
+        move |request| {
+            let input = request["params"][0]["input"].as_str()?;
+            // Another function's answer is no block's hash.
+            let mut other = request.clone();
+            other["params"][0]["input"] =
+                json!(input.replace(get_last, "a8b0574e").replace(get_named, "a8b0574e"));
+            Some(Reply::Http(200, String::from_utf8(chain.answer(other.to_string().as_bytes())).unwrap()))
+        }
+    });
+    assert!(!is_kept(&scene, &mut following).await, "of another chain, for all that is shown");
 }
 
 #[tokio::test]
@@ -340,7 +288,7 @@ async fn after_a_beginning_active_agents_are_read_several_in_one_call() {
 
 // threat: An agent's data are unreadable or heavy
 #[tokio::test]
-async fn an_agent_whose_details_can_not_be_read_is_kept_without_them_until_a_log_names_it() {
+async fn an_agent_whose_details_can_not_be_read_is_asked_for_them_once_an_interval() {
     let scene = Scene::new().await;
     let mut following = scene.follower.begin();
     following.poll().await;
@@ -353,7 +301,7 @@ async fn an_agent_whose_details_can_not_be_read_is_kept_without_them_until_a_log
     for _ in 0..5 {
         scene.bench.clock.advance(LIFETIME);
         scene.tick(&mut following).await;
-        assert!(scene.is_cached(4).await);
+        assert!(!scene.is_cached(4).await && scene.is_cached(4).await);
     }
     assert_eq!(scene.profile(4).await.unwrap().details, None);
     scene.play(|_| None);
@@ -362,18 +310,4 @@ async fn an_agent_whose_details_can_not_be_read_is_kept_without_them_until_a_log
     scene.tick(&mut following).await;
     let read = scene.profile(4).await.unwrap();
     assert_eq!((read.holders.owner, details(&read).organizations.len()), (to, 2));
-}
-
-#[tokio::test]
-async fn where_states_by_block_hash_are_refused_an_agent_passes_without_its_details_too() {
-    let scene = Scene::new().await;
-    drop_everybody(&scene, &mut scene.follower.begin(), 5).await;
-    scene.play(|request| {
-        if names_a_block_by_its_hash(request) {
-            return Some(Reply::Error(-32_602, "invalid argument 1".to_owned(), None));
-        }
-        let is_whole = request["params"][0]["input"].as_str()?.contains("c87b56dd");
-        is_whole.then(|| Reply::Result(json!(format!("0x{}", "0".repeat(ANSWER_BYTES_MAX)))))
-    });
-    assert_eq!(scene.profile(4).await.unwrap().details, None);
 }

@@ -1,18 +1,24 @@
 //! What becomes of the cache when nodes fail the follower.
 
+use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use alloy::primitives::{U64, U256};
 use futures_util::FutureExt;
-use serde_json::json;
+use futures_util::future::join;
+use serde_json::{Value, json};
 
 use super::Scene;
 use crate::chain::fixture::{LIFETIME, REREAD, Reply, STALENESS, cause};
 use crate::chain::follower::LOGS_RETRY_MICROS;
-use crate::dev::fixture::{Registries, result};
+use crate::chain::tests::clock::{now, pass};
+use crate::dev::fixture::{Registries, START_SECONDS, result};
 use crate::domain::agent_id::AgentId;
-use crate::ports::chain::{Chain, Parts};
+use crate::ports::chain::{Asker, Chain, Parts};
+use crate::ports::clock::Clock;
 
 fn stake(scene: &Scene) {
     let call = Registries::stakeCall { agentId: U256::from(1), amount: U256::from(1) };
@@ -20,7 +26,7 @@ fn stake(scene: &Scene) {
 }
 
 #[tokio::test]
-async fn a_node_without_logs_leaves_profiles_one_interval_and_is_asked_again_after_a_minute() {
+async fn a_node_without_logs_leaves_profiles_one_interval_and_is_asked_again_after_a_while() {
     let scene = Scene::new().await;
     let mut following = scene.follower.begin();
     following.poll().await;
@@ -30,10 +36,8 @@ async fn a_node_without_logs_leaves_profiles_one_interval_and_is_asked_again_aft
     scene.tick(&mut following).await;
     assert!(scene.is_cached(1).await && scene.mode() == "following", "a failed poll alone says nothing");
     scene.fall_silent();
-    for mode in ["lost", "unlogged"] {
-        scene.tick(&mut following).await;
-        assert_eq!((scene.mode(), scene.bench.reader.lacks_logs()), (mode, mode == "unlogged"));
-    }
+    scene.tick(&mut following).await;
+    assert_eq!((scene.mode(), scene.bench.reader.lacks_logs()), ("unlogged", true));
     assert!(!scene.is_cached(1).await, "what was read at the followed block is gone");
     scene.bench.clock.advance(LIFETIME);
     assert!(!scene.is_cached(1).await);
@@ -61,12 +65,14 @@ async fn silence_ends_the_service_of_cached_profiles_and_the_next_answer_resumes
     let mut following = scene.follower.begin();
     following.poll().await;
     scene.warm(&mut following, 1).await;
-    scene.refuse("eth_getBlockByNumber", -32_603, "internal error");
+    let refused = || Reply::Error(-32_603, "internal error".to_owned(), None);
+    scene.play(move |request| (request["method"] == "eth_getBlockByNumber").then(refused));
     scene.tick(&mut following).await;
     assert_eq!((scene.mode(), scene.polls("failed")), ("following", 1));
     assert!(scene.is_cached(1).await, "a failed poll alone says nothing");
     scene.fall_silent();
     assert!(!scene.is_cached(1).await);
+    scene.play(move |_| Some(refused()));
     scene.tick(&mut following).await;
     assert_eq!(scene.mode(), "lost");
     scene.play(|_| None);
@@ -124,7 +130,8 @@ async fn a_lone_node_that_hangs_is_left_out_for_the_questions_about_its_head_and
     for _ in 0..2 {
         scene.tick(&mut following).await;
     }
-    assert_eq!(cause(&read().await).kind(), "unhealthy");
+    let healthy = scene.bench.metrics.rpc_node_healthy.with_label_values(&[&scene.node.url()]);
+    assert_eq!(healthy.get(), 0);
 }
 
 #[tokio::test]
@@ -146,8 +153,25 @@ async fn a_probe_asks_nobody_while_the_follower_is_answered() {
     scene.bench.reader.probe().await.unwrap_err();
 }
 
+// threat: A new owner or a reorganization is not seen
+#[tokio::test]
+async fn an_answer_of_a_newer_block_ends_the_followers_pause() {
+    let scene = Scene::new().await;
+    let mut following = scene.follower.begin();
+    following.poll().await;
+    let begun = now();
+    let sold = async {
+        pass(3 * LIFETIME).await;
+        scene.clock.set(START_SECONDS + 100);
+        stake(&scene);
+        scene.bench.reader.holders(AgentId::new(U256::ONE), Asker::Stranger).await.unwrap().unwrap();
+    };
+    join(following.rest(Duration::from_secs(60)), sold).await;
+    assert!((3 * LIFETIME..4 * LIFETIME).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+}
+
 /// Follows twenty stakes through a node that plays a trick.
-async fn follows(trick: impl Fn(&serde_json::Value) -> Option<Reply> + Send + 'static) {
+async fn follows(trick: impl Fn(&Value) -> Option<Reply> + Send + 'static) {
     let scene = Scene::new().await;
     let mut following = scene.follower.begin();
     following.poll().await;
@@ -167,13 +191,8 @@ async fn follows(trick: impl Fn(&serde_json::Value) -> Option<Reply> + Send + 's
 #[tokio::test]
 async fn a_node_that_gives_few_logs_at_once_is_followed_all_the_same() {
     follows(|request| {
-        let number = |name: &str| {
-            let text = request["params"][0][name].as_str()?;
-            u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
-        };
-        let blocks = number("toBlock")? - number("fromBlock")? + 1;
         let message = "limited, whatever the words".to_owned();
-        (blocks > 3).then_some(Reply::Error(-32_005, message, None))
+        (asked(request)?.1.count() > 3).then_some(Reply::Error(-32_005, message, None))
     })
     .await;
 }
@@ -186,32 +205,6 @@ async fn a_node_that_gives_the_logs_of_single_blocks_alone_is_followed_all_the_s
         is_range.then(|| Reply::Error(-32_601, "no such method".to_owned(), None))
     })
     .await;
-}
-
-// threat: Cheap events empty the cache
-#[tokio::test]
-async fn a_block_whose_logs_are_not_to_be_had_is_passed_over_with_everybody_dropped() {
-    let scene = Scene::new().await;
-    let mut following = scene.follower.begin();
-    following.poll().await;
-    scene.warm(&mut following, 1).await;
-    stake(&scene);
-    let huge = result(&scene.chain, "eth_blockNumber", json!([]));
-    let huge = result(&scene.chain, "eth_getBlockByNumber", json!([huge, false]));
-    scene.play(move |request| {
-        let filter = &request["params"][0];
-        let is_huge = filter.get("fromBlock").is_some() || filter["blockHash"] == huge["hash"];
-        (request["method"] == "eth_getLogs" && is_huge)
-            .then(|| Reply::Error(-32_005, "more than 10000 results".to_owned(), None))
-    });
-    scene.tick(&mut following).await;
-    scene.fall_silent();
-    stake(&scene);
-    scene.tick(&mut following).await;
-    assert_eq!(scene.mode(), "lost");
-    scene.tick(&mut following).await;
-    assert_eq!((scene.mode(), scene.polls("restarted")), ("following", 2));
-    assert!(!scene.is_cached(1).await);
 }
 
 #[tokio::test]
@@ -243,26 +236,107 @@ async fn a_profile_that_no_log_names_is_read_again_after_the_configured_time() {
     assert!(!scene.is_cached(1).await);
 }
 
+/// The contracts and the blocks that a call for logs asks about.
+fn asked(request: &Value) -> Option<(String, RangeInclusive<u64>)> {
+    let filter = &request["params"][0];
+    let number = |name: &str| u64::from_str_radix(filter[name].as_str()?.trim_start_matches("0x"), 16).ok();
+    Some((filter["address"].to_string(), number("fromBlock")?..=number("toBlock")?))
+}
+
+fn head(scene: &Scene) -> u64 {
+    serde_json::from_value::<U64>(result(&scene.chain, "eth_blockNumber", json!([]))).unwrap().to()
+}
+
+/// Strangers write such blocks.
+// threat: Cheap events empty the cache
 #[tokio::test]
-async fn a_block_with_more_logs_than_an_answer_holds_drops_everybody_and_ends_nothing() {
-    let scene = Scene::new().await;
-    let mut following = scene.follower.begin();
-    following.poll().await;
-    scene.warm(&mut following, 1).await;
-    stake(&scene);
-    let full: U64 = serde_json::from_value(result(&scene.chain, "eth_blockNumber", json!([]))).unwrap();
-    scene.play(move |request| {
-        let [from, to] = ["fromBlock", "toBlock"].map(|name| request["params"][0][name].as_str());
-        let number = |text: Option<&str>| text.and_then(|text| text.parse::<U64>().ok());
-        let holds_it = number(from)? <= full && full <= number(to)?;
-        holds_it.then(|| Reply::Result("x".repeat(9 * 1024 * 1024).into()))
-    });
-    stake(&scene);
-    stake(&scene);
-    let restarts = scene.polls("restarted");
-    scene.tick(&mut following).await;
-    assert_eq!((scene.polls("restarted"), scene.mode()), (restarts + 1, "following"));
-    assert!(!scene.is_cached(1).await, "what it changed is read again");
-    scene.warm(&mut following, 1).await;
-    assert!(scene.is_cached(1).await);
+async fn a_block_whose_logs_can_not_be_had_drops_those_whom_they_may_concern_and_following_goes_on() {
+    let too_long = || Reply::Result("x".repeat(9 * 1024 * 1024).into());
+    let too_many = || Reply::Error(-32_005, "query returned more than 10000 results".to_owned(), None);
+    let lost: [fn() -> Reply; 2] = [too_long, too_many];
+    for (reply, are_details) in lost.into_iter().flat_map(|reply| [(reply, true), (reply, false)]) {
+        let scene = Scene::new().await;
+        let mut following = scene.follower.begin();
+        following.poll().await;
+        scene.warm(&mut following, 1).await;
+        for _ in 0..20 {
+            stake(&scene);
+            scene.tick(&mut following).await;
+        }
+        scene.profile(1).await.unwrap();
+        let contract =
+            if are_details { scene.registries.reputation.unwrap() } else { scene.registries.identity };
+        let (contract, full) = (format!("{contract:?}").to_lowercase(), head(&scene) + 1);
+        scene.play(move |request| {
+            let (contracts, blocks) = asked(request)?;
+            (blocks.contains(&full) && contracts.to_lowercase().contains(&contract)).then(reply)
+        });
+        // In the same poll a change that is to be seen, and one that is not.
+        let other = Registries::stakeCall { agentId: U256::from(2), amount: U256::from(1) };
+        scene.call(scene.registries.stake_vault.unwrap(), &other);
+        let calls = scene.node.calls("eth_getLogs");
+        scene.tick(&mut following).await;
+        let spent = scene.node.calls("eth_getLogs") - calls;
+        assert!((5..40).contains(&spent), "{spent}");
+        let drops = (scene.dropped("details"), scene.dropped("lost_logs"));
+        assert_eq!((scene.mode(), drops), ("following", if are_details { (1, 0) } else { (0, 1) }));
+        let gate = scene.node.calls("eth_call");
+        let read = scene.bench.reader.profile(AgentId::new(U256::ONE), Parts::Gate).await.unwrap();
+        assert!(read.is_some() && scene.node.calls("eth_call") == gate + usize::from(!are_details));
+        assert!(!scene.is_cached(1).await && scene.is_cached(1).await, "details are read again");
+        // The block is behind the window's floor: it is not asked for again.
+        let calls = scene.node.calls("eth_getLogs");
+        stake(&scene);
+        scene.tick(&mut following).await;
+        assert!(scene.node.calls("eth_getLogs") - calls <= 2);
+        assert_eq!((scene.mode(), scene.polls("restarted")), ("following", 1));
+    }
+}
+
+/// The first refusals are not for ever.
+// threat: A new owner or a reorganization is not seen
+#[tokio::test]
+async fn a_log_that_comes_a_block_late_is_seen_after_refusals_of_every_kind() {
+    let refusals = [
+        (Duration::from_millis(500), Reply::Error(-32_603, "internal error".to_owned(), None)),
+        (Duration::from_secs(3_600), Reply::Error(-32_600, "up to a 10 block range".to_owned(), None)),
+    ];
+    for (time, refusal) in refusals {
+        let scene = Scene::new().await;
+        let mut following = scene.follower.begin();
+        following.poll().await;
+        scene.warm(&mut following, 1).await;
+        for _ in 0..20 {
+            stake(&scene);
+        }
+        let (clock, until) = (Arc::clone(&scene.bench.clock), scene.bench.clock.monotonic_micros());
+        let until = until + u64::try_from(time.as_micros()).unwrap();
+        let hidden = Arc::new(AtomicU64::new(u64::MAX));
+        let (chain, hides) = (Arc::clone(&scene.chain), Arc::clone(&hidden));
+        scene.play(move |request| {
+            let (_, blocks) = asked(request)?;
+            if clock.monotonic_micros() < until && blocks.clone().count() > 10 {
+                return Some(refusal.clone());
+            }
+            let mut logs: Value =
+                serde_json::from_slice(&chain.answer(request.to_string().as_bytes())).unwrap();
+            let hidden = format!("{:#x}", hides.load(Ordering::SeqCst));
+            logs["result"].as_array_mut()?.retain(|log| log["blockNumber"] != hidden);
+            Some(Reply::Http(200, logs.to_string()))
+        });
+        for _ in 0..3 {
+            scene.tick(&mut following).await;
+            scene.bench.clock.advance(LIFETIME);
+        }
+        scene.profile(1).await.unwrap();
+        let before = scene.profile(1).await.unwrap().stake;
+        hidden.store(head(&scene) + 1, Ordering::SeqCst);
+        stake(&scene);
+        scene.tick(&mut following).await;
+        assert_eq!(scene.profile(1).await.unwrap().stake, before, "its log is not there yet");
+        hidden.store(u64::MAX, Ordering::SeqCst);
+        scene.chain.answer(br#"{"jsonrpc":"2.0","id":1,"method":"evm_mine"}"#);
+        scene.tick(&mut following).await;
+        assert_eq!(scene.profile(1).await.unwrap().stake, before.map(|stake| stake + U256::ONE));
+    }
 }

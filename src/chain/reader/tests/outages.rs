@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::chain::fixture::{ALL, Bench, HEAD, OWNER, Reply, TestNode, agent, bench};
 use crate::chain::tests::clock::TestClock;
-use crate::chain::tests::results::{dated, hex, results};
+use crate::chain::tests::results::results;
 use crate::domain::holders::Holders;
 use crate::ports::chain::{Asker, Chain};
 use crate::ports::clock::Clock;
@@ -30,7 +30,7 @@ struct Asked {
 }
 
 fn good() -> Reply {
-    Reply::Late(LATENCY, Box::new(Reply::Result(hex(dated(HEAD, &results())))))
+    Reply::Late(LATENCY, Box::new(Reply::Agent(HEAD, results())))
 }
 
 /// A node that fails with this reply until then, in milliseconds.

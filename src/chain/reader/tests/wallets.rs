@@ -14,7 +14,7 @@ use crate::chain::fixture::{
     ALL, Bench, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
 };
 use crate::chain::registries::identity::ownerOfCall;
-use crate::chain::tests::results::{aggregate_of, dated, hex, returned, reverted};
+use crate::chain::tests::results::{created, created_at, dated, hex, returned, reverted};
 use crate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault};
 
 const DIGEST: B256 = B256::repeat_byte(0xd1);
@@ -54,7 +54,7 @@ async fn only_the_very_word_of_the_standard_is_consent() {
         refusals.into_iter().map(|result| (result, false)).chain([(returned(consent()), true)])
     {
         let (shown, has_code) = (format!("{result:?}"), !result.returnData.is_empty());
-        let answer = hex(dated(HEAD, &answered(result)));
+        let answer = hex(created(HEAD, &answered(result)));
         let node = TestNode::answering(move |_| Reply::Result(answer.clone())).await;
         let bench = bench(&[node.url()], ALL, PATIENT);
         let asked = ask(&bench, 1, &[7; 65]).await.unwrap();
@@ -65,12 +65,12 @@ async fn only_the_very_word_of_the_standard_is_consent() {
 #[tokio::test]
 async fn an_answer_of_another_chain_or_of_an_older_block_is_asked_again_and_one_that_is_short_is_a_fault() {
     let count = Arc::new(AtomicU64::new(0));
-    let good = |number| Reply::Result(hex(dated(number, &answered(returned(consent())))));
+    let good = |number| Reply::Result(hex(created(number, &answered(returned(consent())))));
     let node = TestNode::answering(move |_| match count.fetch_add(1, Ordering::SeqCst) {
         0 | 3 => good(HEAD),
         1 => good(HEAD - 1),
-        2 => Reply::Result(hex(aggregate_of(5, HEAD + 1, &answered(returned(consent()))))),
-        4 => Reply::Result(hex(dated(HEAD, &answered(returned(consent()))[..1]))),
+        2 => Reply::Result(hex(created_at((5, HEAD + 1, 1_700_000_000), &answered(returned(consent()))))),
+        4 => Reply::Result(hex(created(HEAD, &answered(returned(consent()))[..1]))),
         _ => good(HEAD - 1),
     })
     .await;

@@ -17,7 +17,6 @@ use crate::chain::registries::logs::Drops;
 use crate::chain::tests::results::{not_minted, returned, reverted, word};
 use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::Parts;
 
 const WALLET: Address = address!("0x0000000000000000000000000000000000000077");
 
@@ -42,7 +41,7 @@ fn with(index: usize, result: Result3) -> Vec<Result3> {
 }
 
 fn read(results: &[Result3]) -> Result<Option<TrustProfile>, ReadError> {
-    ERC8004.read_profile(agent(1), Parts::Whole, &mut results.iter().cloned())
+    ERC8004.read_gate(agent(1), &mut results.iter().cloned())
 }
 
 #[test]
@@ -52,14 +51,6 @@ fn owner_wallet_and_stake_are_read_and_the_zero_address_is_no_wallet() {
         assert_eq!(profile.holders, Holders { owner: OWNER, wallet: known });
         assert_eq!((profile.stake, profile.details), (Some(U256::from(5)), None));
     }
-}
-
-#[test]
-fn of_several_agents_each_has_its_own_results_also_after_one_that_is_not_minted() {
-    let mut results = [with(1, reverted(not_minted())), gate(WALLET)].concat().into_iter();
-    assert_eq!(ERC8004.read_profile(agent(1), Parts::Whole, &mut results), Ok(None));
-    assert!(ERC8004.read_profile(agent(2), Parts::Whole, &mut results).unwrap().is_some());
-    assert!(results.next().is_none());
 }
 
 #[test]
@@ -88,29 +79,31 @@ fn another_version_or_none_is_a_fault_and_never_a_missing_agent() {
 }
 
 #[test]
-fn whatever_is_unclear_of_what_decides_is_a_fault_that_lies_in_no_details() {
+fn whatever_is_unclear_of_what_decides_is_a_fault() {
     for index in 0..4 {
         for result in [reverted(Vec::new()), returned(Vec::new()), returned(vec![0xff; 31])] {
-            let fault = read(&with(index, result)).unwrap_err();
-            assert!(!ERC8004.may_lie_in_details(&fault), "{index}: {fault}");
+            read(&with(index, result)).unwrap_err();
         }
     }
 }
 
 #[test]
-fn a_registry_of_another_version_makes_the_service_unready_whichever_it_is() {
+fn a_registry_of_another_version_makes_the_service_unready_where_it_decides_and_else_is_named() {
     let good = || vec![version("2.0.0"), returned(word(0)), version("2.0.0"), version("2.3.1")];
     assert_eq!(ERC8004.check_calls(agent(1)).len(), good().len());
-    assert_eq!(all_usable(ERC8004.found(&good())), Ok(()));
-    for (index, key) in [
-        (0, "chain.contracts.identity"),
-        (2, "chain.contracts.reputation"),
-        (3, "chain.contracts.validation"),
+    assert_eq!(all_usable(ERC8004.found(&good()), true), Ok(None));
+    for (index, key, reads_feedback, decides) in [
+        (0, "chain.contracts.identity", false, true),
+        (2, "chain.contracts.reputation", false, false),
+        (2, "chain.contracts.reputation", true, true),
+        (3, "chain.contracts.validation", true, false),
     ] {
         let with = |result| {
             let mut results = good();
             results[index] = result;
-            all_usable(ERC8004.found(&results)).unwrap_err()
+            let found = all_usable(ERC8004.found(&results), reads_feedback);
+            assert_eq!(found.is_err(), decides, "{key}");
+            found.map_or_else(|error| error, Option::unwrap)
         };
         assert_eq!(with(version("1.1.0")), ReadError::Version { key, version: "1.1.0".into() });
         assert_eq!(with(reverted(Vec::new())), ReadError::Version { key, version: "none".into() });
