@@ -153,8 +153,9 @@ impl Agents {
         fault: Option<Arc<ChainFault>>,
     ) {
         let (known, seen) = ((Arc::new(profile), fault), &read.seen);
-        let (block, is_followed) = (seen.date.number, seen.is_followed);
-        let read_at = ReadAt { block, is_followed, details, began_micros: read.began_micros };
+        let (began_micros, is_followed) = (read.began_micros, seen.is_followed);
+        let (date, before) = (seen.date, seen.before);
+        let read_at = ReadAt { date, before, is_followed, details, began_micros };
         self.cache.keep(one.key.0, &read.ticket, &known, read_at);
         one.answer(Ok(Some(known)));
     }

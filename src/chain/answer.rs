@@ -120,6 +120,11 @@ pub(super) struct Dated {
 }
 
 impl Dated {
+    /// The hash of the block before, where it is the chain's own.
+    pub(super) fn before(&self) -> Option<B256> {
+        self.hashes.filter(|_| !self.is_arbitrum).map(|[before, _]| before)
+    }
+
     /// True when it ran on this block, or above it on the same chain. At its height the time and the block before tell.
     pub(super) fn shows(&self, followed: &Block) -> bool {
         let Date { number, timestamp } = self.date;

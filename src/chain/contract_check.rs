@@ -15,7 +15,9 @@ use crate::chain::answer::Result3;
 use crate::chain::block::Date;
 use crate::chain::cache::status::Ticket;
 use crate::chain::fault::ReadError;
+use crate::chain::pool::Input;
 use crate::chain::registries::results::{Found, is_of_details};
+use crate::chain::source::At;
 use crate::domain::agent_id::AgentId;
 use crate::ports::chain::ChainFault;
 
@@ -49,7 +51,7 @@ impl ContractCheck {
         let Agents { registries, source, .. } = &*self.agents;
         let mut is_tried = !registries.has_wallets();
         loop {
-            if self.check().await.is_ok() && !is_tried {
+            if self.check(source.pool.deadline()).await.is_ok() && !is_tried {
                 is_tried = true;
                 if let Err(fault) = source.try_creation().await {
                     tracing::warn!("details and tiers by feedback can't be read: {fault}");
@@ -63,6 +65,7 @@ impl ContractCheck {
     /// time: of one that is known strangers could write more than can be read.
     pub(super) async fn look<T>(
         &self,
+        deadline: u64,
         read: impl FnOnce(Vec<Found>) -> Result<T, ReadError>,
     ) -> Result<(Date, T), ChainFault> {
         let Agents { registries, measures, source, .. } = &*self.agents;
@@ -74,12 +77,12 @@ impl ContractCheck {
             let further = measures.found(results.get(own..).unwrap_or_default());
             read(registries.found(&results).into_iter().chain(further).collect())
         };
-        let (seen, found) = source.read_latest(&calls, found).await?;
+        let (seen, found) = source.read((At::Latest, Input::Ours), deadline, &calls, found).await?;
         Ok((seen.date, found))
     }
 
     /// Succeeds when all contracts that decide who passes were found, and answer what they are asked for.
-    pub(super) async fn check(&self) -> Result<(), ChainFault> {
+    pub(super) async fn check(&self, deadline: u64) -> Result<(), ChainFault> {
         let Agents { registries, measures, cache, .. } = &*self.agents;
         let now = self.agents.now();
         let counts = |(found, until_micros): &(Ticket, u64)| {
@@ -90,7 +93,7 @@ impl ContractCheck {
         }
         let ticket = cache.begin();
         let reads_feedback = measures.of_feedback().next().is_some();
-        let found = self.look(|found| all_usable(found, reads_feedback)).await;
+        let found = self.look(deadline, |found| all_usable(found, reads_feedback)).await;
         match &found {
             Ok((_, lacking)) => {
                 let until_micros = if lacking.is_some() { now + DETAILS_PAUSE_MICROS } else { u64::MAX };

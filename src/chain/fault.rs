@@ -34,7 +34,7 @@ pub(super) enum ReadError {
     /// The node does not run a call with so much gas.
     #[error("the node refuses the gas of a call: {0}")]
     Gas(String),
-    /// The same, of a block that the node does not have, or not yet.
+    /// A JSON-RPC error about a block that the node does not have, or not yet.
     #[error("the node lacks the block: error {code}: {message}")]
     NoBlock { code: i64, message: String },
     /// A contract call reverted unexpectedly.

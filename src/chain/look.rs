@@ -44,7 +44,7 @@ impl ChainReader {
         let Agents { measures, source, .. } = &*self.agents;
         let shown = |(key, address, answer): Found| (key, address, answer.map_err(|error| error.to_string()));
         let read = |found: Vec<Found>| Ok(found.into_iter().map(shown).collect());
-        let (date, contracts) = self.follower.contracts.look(read).await?;
+        let (date, contracts) = self.follower.contracts.look(source.pool.deadline(), read).await?;
         let (logs, first, creation) = join!(self.log_oddity(), self.first_agent(), source.try_creation());
         if measures.of_feedback().next().is_some() {
             creation.clone()?;

@@ -1,9 +1,9 @@
 //! Reads agents from the registries over JSON-RPC (contract, "What the service does").
 //!
 //! Must not know the pipeline, the listeners or the store. Flow: `reader` (the port) → `coalesce` (who waits for which
-//! read) → `agents` (the reads, and what is cached of them) → `graded` (all that decides) → `registries` and `measures` (calls and their decoding) → `answer` (dates
+//! read) → `agents` (the reads, and what is cached of them) → `graded` (all that decides) and `details` → `source` (dated reads, with as much `gas` as nodes take) → `registries` and `measures` (calls and their decoding) → `answer` (dates
 //! each answer and judges it) → `pool` (which node, until when). Beside it `follower` keeps the cache in step with the
-//! chain, and `contract_check` looks for the contracts.
+//! chain, `contract_check` looks for the contracts, and `look` is what `check --online` asks.
 
 pub mod follower;
 pub(crate) mod look;

@@ -46,6 +46,8 @@ const PROBE_MICROS: u64 = 1_500_000;
 pub struct ChainReader {
     pub(super) agents: Arc<Agents>,
     pub(super) follower: Follower,
+    /// Apart: who needs no details waits for no call that reads some.
+    gates: Coalesced<(AgentId, Parts), Read<Known>>,
     profiles: Coalesced<(AgentId, Parts), Read<Known>>,
     /// Apart: nobody who is vouched for waits for a read that waits among strangers.
     vouched: Coalesced<Question, Read<AskedHolders>>,
@@ -86,12 +88,16 @@ impl ChainReader {
         let status = Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics));
         let follower = Follower { agents: Arc::clone(&agents), contracts, status, lifetimes };
 
-        let read = Arc::clone(&agents);
         let most = agents.source.pool.rate.map_or(PROFILES.calls, |rate| (rate / RATE_SHARE) as usize);
         let calls = most.clamp(PROFILES.calls_unfilled, PROFILES.calls);
-        let profiles = Bounds { calls, ..PROFILES };
+        let reads = || {
+            let of = Arc::clone(&agents);
+            let read = move |wanted| Arc::clone(&of).read(wanted);
+            Coalesced::new(runtime.clone(), Bounds { calls, ..PROFILES }, read)
+        };
         Self {
-            profiles: Coalesced::new(runtime.clone(), profiles, move |wanted| Arc::clone(&read).read(wanted)),
+            gates: reads(),
+            profiles: reads(),
             vouched: Coalesced::one_by_one(runtime, PLACES_MAX, &agents, Agents::answer),
             strangers: Coalesced::one_by_one(runtime, STRANGERS_MAX, &agents, Agents::answer),
             probes: Coalesced::one_by_one(runtime, 1, &Arc::new(follower.clone()), probe),
@@ -123,6 +129,10 @@ impl ChainReader {
         self.ended(timeout(WAIT_TIME_MAX, reads.get(question)).await.ok().flatten())
     }
 
+    const fn reads(&self, parts: Parts) -> &Coalesced<(AgentId, Parts), Read<Known>> {
+        if matches!(parts, Parts::Gate) { &self.gates } else { &self.profiles }
+    }
+
     /// The result of a read that somebody waited for.
     fn ended<T>(&self, read: Option<Result<T, ChainFault>>) -> Result<T, ChainFault> {
         read.unwrap_or_else(|| Err(self.out_of_time()))
@@ -134,7 +144,7 @@ async fn probe(follower: Arc<Follower>, (): ()) -> Result<(), ChainFault> {
     let Follower { agents, contracts, status, .. } = &*follower;
     // Contracts that were found are not looked at again while somebody waits.
     if contracts.found.lock().is_none() {
-        contracts.check().await?;
+        contracts.check(agents.now() + PROBE_MICROS).await?;
     }
     let (is_answered, behind) = status.last_poll(agents.now());
     match behind {
@@ -152,12 +162,12 @@ impl Chain for ChainReader {
             return Either::Left(ready(Ok(Some(profile))));
         }
         self.misses.inc();
-        let read = async move { self.ended(self.profiles.get((agent, parts)).await) };
+        let read = async move { self.ended(self.reads(parts).get((agent, parts)).await) };
         Either::Right(Box::pin(async move { Ok(read.await?.map(|(profile, _)| profile)) }))
     }
 
     async fn latest_profile(&self, agent: AgentId, parts: Parts) -> Read<Arc<TrustProfile>> {
-        match self.ended(self.profiles.get((agent, parts)).await)? {
+        match self.ended(self.reads(parts).get((agent, parts)).await)? {
             Some((_, Some(fault))) if parts == Parts::Whole => Err((*fault).clone()),
             read => Ok(read.map(|(profile, _)| profile)),
         }

@@ -67,6 +67,8 @@ pub(super) struct Seen {
     pub(super) date: Date,
     /// It is of the chain that has the block that it was to be above.
     pub(super) is_followed: bool,
+    /// The hash of the block before, where it is known.
+    pub(super) before: Option<B256>,
     pub(super) endpoint: Arc<str>,
 }
 
@@ -235,7 +237,8 @@ impl Source {
                     At::Dated(_) => {}
                 }
                 let is_followed = matches!(at, At::Above(block) if dated.shows(&block));
-                Ok((Seen { date, is_followed, endpoint: answers.endpoint() }, results))
+                let (before, endpoint) = (dated.before(), answers.endpoint());
+                Ok((Seen { date, is_followed, before, endpoint }, results))
             };
             match self.pool.ask(deadline, (&request, input), read).await {
                 Err(fault) if matches!(fault.cause.downcast_ref(), Some(ReadError::Gas(_))) => {

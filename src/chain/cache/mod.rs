@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::chain::block::Block;
 use crate::chain::cache::entries::{Entries, Group};
-use crate::chain::cache::status::{Entry, ReadAt, Status, Ticket, micros};
+use crate::chain::cache::status::{Entry, ReadAt, Shown, Status, Ticket, micros};
 use crate::chain::registries::logs::Drops;
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::Lifetimes;
@@ -88,7 +88,9 @@ impl ProfileCache {
     pub(super) fn keep(&self, agent: AgentId, ticket: &Ticket, known: &Known, read: ReadAt) {
         let profile = &known.0;
         let now_micros = read.began_micros;
-        let status = self.status.lock();
+        let mut status = self.status.lock();
+        let is_followed = status.confirms(ticket, &read);
+        let read = ReadAt { is_followed, ..read };
         let cached = self.entries.peek(agent);
         let has_more = |entry: &CachedEntry| match entry {
             Entry::Read { profile: (cached, _), details, is_followed, .. } => {
@@ -122,6 +124,11 @@ impl ProfileCache {
     /// True when no log concerned everybody since this ticket.
     pub(super) fn is_current(&self, ticket: &Ticket) -> bool {
         self.published.load().is_current(ticket)
+    }
+
+    /// The blocks that kept reads are of, above the followed one and up to this height.
+    pub(super) fn shown(&self, number: u64) -> Vec<Shown> {
+        self.status.lock().shown(number)
     }
 
     /// Forgets an agent that does not exist.

@@ -2,12 +2,15 @@
 //! the rules between them. Time is an argument.
 //!
 //! A profile of the followed chain is kept until a log of a later block drops it, and served while the follower is in touch: it was
-//! read at or above the block that was followed then, and its answer showed that block. Any other serves for one poll interval.
+//! read at the block that was followed then, or above it where its answer showed that block and the follower looks, when it gets
+//! there, if the block is still of its chain. Any other serves for one poll interval.
 //! A read is kept only if its block is not below the agent's floor: the block of the last log that concerned it.
 
 use std::time::Duration;
 
-use crate::chain::block::Block;
+use alloy::primitives::B256;
+
+use crate::chain::block::{Block, Date};
 use crate::chain::spread;
 use crate::domain::chain_settings::Lifetimes;
 use crate::domain::holders::Holders;
@@ -28,7 +31,15 @@ pub(in crate::chain) struct Status {
     groups_floor: u64,
     /// When what is of the followed chain serves no more; zero while nothing does.
     in_touch_until_micros: u64,
+    /// The blocks above the followed one that kept reads are of: the follower looks if they are of its chain when it gets there.
+    shown: Vec<Shown>,
 }
+
+/// A block by its date and the hash of the one before.
+pub(in crate::chain) type Shown = (Date, B256);
+
+/// No reads of more blocks above the followed one are kept.
+const SHOWN_MAX: usize = 16;
 
 /// What was accounted for when a read began. Taken before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,7 +70,9 @@ pub(in crate::chain) enum Details {
 /// An answer about an agent.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::chain) struct ReadAt {
-    pub(in crate::chain) block: u64,
+    pub(in crate::chain) date: Date,
+    /// The hash of the block before, where it is known.
+    pub(in crate::chain) before: Option<B256>,
     /// It showed the block that was followed when the read began.
     pub(in crate::chain) is_followed: bool,
     pub(in crate::chain) details: Details,
@@ -69,6 +82,34 @@ pub(in crate::chain) struct ReadAt {
 impl Status {
     pub(in crate::chain) fn begin(&self) -> Ticket {
         Ticket { followed: self.followed, epoch: self.epoch }
+    }
+
+    /// True if a read is of the followed chain, or will be found out if it is not.
+    pub(in crate::chain) fn confirms(&mut self, ticket: &Ticket, read: &ReadAt) -> bool {
+        let (Some(then), Some(now)) = (ticket.followed, self.followed) else { return false };
+        if ticket.epoch != self.epoch {
+            return false;
+        }
+        let (Date { timestamp, number }, Some(before)) = (read.date, read.before) else {
+            return read.is_followed;
+        };
+        if !read.is_followed || number == then.number || number < now.number {
+            return read.is_followed && number == then.number;
+        }
+        if number == now.number {
+            return timestamp == now.timestamp && before == now.parent;
+        }
+        let shown = (read.date, before);
+        let is_noted = self.shown.contains(&shown);
+        if !is_noted && self.shown.len() < SHOWN_MAX {
+            self.shown.push(shown);
+        }
+        is_noted || self.shown.last() == Some(&shown)
+    }
+
+    /// The blocks that were shown above the followed one, up to this height.
+    pub(in crate::chain) fn shown(&self, number: u64) -> Vec<Shown> {
+        self.shown.iter().filter(|(date, _)| date.number <= number).copied().collect()
     }
 
     /// The entry for a read of this block, if it may be kept: no log since is missing in it, and it is not older than what
@@ -81,7 +122,7 @@ impl Status {
         in_other_groups: bool,
         entry: Option<&Entry<P>>,
     ) -> Option<Entry<P>> {
-        let ReadAt { block, is_followed, details, began_micros } = read;
+        let ReadAt { date: Date { number: block, .. }, is_followed, details, began_micros, .. } = read;
         let known = entry.and_then(|entry| self.block_of(entry)).unwrap_or(self.followed_number());
         // Blocks of before a beginning do not compare.
         let is_comparable = ticket.epoch == self.epoch;
@@ -127,7 +168,7 @@ impl Status {
             Details::Lacking => is_new,
             Details::Read => block >= self.details_floor,
         };
-        let is_fresh = if is_followed { is_kept() } else { is_new };
+        let is_fresh = is_new || (is_followed && is_kept());
         is_fresh
             && epoch == self.epoch
             && block >= self.everybody_floor
@@ -149,6 +190,7 @@ impl Status {
     pub(in crate::chain) fn advance(&mut self, block: Block, [groups, details, everybody]: [u64; 3]) -> bool {
         let is_news = everybody > self.everybody_floor;
         self.followed = Some(block);
+        self.shown.retain(|(date, _)| date.number > block.number);
         self.groups_floor = self.groups_floor.max(groups);
         self.details_floor = self.details_floor.max(details);
         self.everybody_floor = self.everybody_floor.max(everybody);

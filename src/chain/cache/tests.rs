@@ -7,7 +7,7 @@ use alloy::primitives::{Address, B256, U256};
 
 use super::status::{Details, Entry, ReadAt, Status, Ticket};
 use super::{Known, ProfileCache};
-use crate::chain::block::Block;
+use crate::chain::block::{Block, Date};
 use crate::chain::registries::logs::Drops;
 use crate::domain;
 use crate::domain::agent_id::AgentId;
@@ -33,7 +33,8 @@ const NOBODY: Holders = Holders::owned_by(Address::ZERO);
 
 /// A read of what decides at a block of the followed chain.
 fn at(block: u64) -> ReadAt {
-    ReadAt { block, is_followed: true, details: Details::Unasked, began_micros: 0 }
+    let (date, before) = (Date { timestamp: 0, number: block }, Some(B256::ZERO));
+    ReadAt { date, before, is_followed: true, details: Details::Unasked, began_micros: 0 }
 }
 
 /// A profile with this owner.

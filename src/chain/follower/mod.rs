@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::chain::agents::Agents;
 use crate::chain::block::{Block, Log, block_call, logs_call};
+use crate::chain::cache::status::Shown;
 use crate::chain::contract_check::ContractCheck;
 use crate::chain::fault::ReadError;
 use crate::chain::follower::pace::Pace;
@@ -186,7 +187,7 @@ impl Following<'_> {
                 None => {}
             }
         }
-        if matches!(position, Position::Same | Position::Behind) {
+        if position == Position::Same {
             return Ok(Some((head, "followed")));
         }
         self.try_logs(&head).await?;
@@ -230,6 +231,11 @@ impl Following<'_> {
         let Some(mut pieces) = self.window.pieces(head, has) else { return Ok(None) };
         let mut last = self.window.last().copied().filter(|last| last.hash != head.parent);
         let deadline = self.of.agents.source.pool.deadline();
+        for shown in self.of.agents.cache.shown(head.number).chunks(2) {
+            if !self.is_of_chain(shown, head, deadline).await? {
+                return Ok(Some(Err(Reorganized)));
+            }
+        }
         let (mut logs, mut lost, mut widest) = (Vec::new(), Vec::new(), 0);
         let (mut alone, mut is_given, mut is_refused) = (0, false, false);
         for _ in 0..2 * PIECES_MAX {
@@ -254,7 +260,7 @@ impl Following<'_> {
                 }
                 Ok(None) => return Ok(Some(Err(Reorganized))),
                 Err(fault) if is_refusal(&fault) => {
-                    is_refused = true;
+                    is_refused |= first.blocks() > 1;
                     if asked.len() > 1 {
                         alone = asked.len();
                         asked.into_iter().rev().for_each(|piece| pieces.push_front(piece));
@@ -267,10 +273,32 @@ impl Following<'_> {
                         }
                     }
                 }
-                Err(fault) => return Err(fault),
+                Err(fault) => {
+                    // The next poll asks for less.
+                    if matches!(fault.cause.downcast_ref(), Some(ReadError::Timeout(_))) {
+                        self.window.shrink(first.blocks() / 2, self.of.agents.now());
+                    }
+                    return Err(fault);
+                }
             }
         }
         Ok(None)
+    }
+
+    /// True if the chain of this head has these blocks, of which reads were kept.
+    async fn is_of_chain(&self, shown: &[Shown], head: &Block, deadline: u64) -> Result<bool, ChainFault> {
+        let numbers = [head.number].into_iter().chain(shown.iter().map(|(date, _)| date.number));
+        let calls: Vec<Call> = numbers.map(|number| block_call(json!(U64::from(number)))).collect();
+        let read = |answers: &mut Answers<'_>| {
+            has_block(answers, head)?;
+            let mut is_of_chain = true;
+            for (date, before) in shown {
+                let block: Option<Block> = answers.next()?;
+                is_of_chain &= block.is_some_and(|block| (block.date(), block.parent) == (*date, *before));
+            }
+            Ok(is_of_chain)
+        };
+        self.of.agents.source.pool.ask(deadline, (&calls, Input::Follower), read).await
     }
 
     /// The logs of these pieces: the back end that gives them shows in the same request that it has the head, and this block if
@@ -288,16 +316,9 @@ impl Following<'_> {
         });
         let calls: Vec<Call> = blocks.chain(logs).collect();
         let read = |answers: &mut Answers<'_>| {
-            let mut shown = |wanted: &Block| {
-                let block: Option<Block> = answers.next()?;
-                let behind = ReadError::Behind { number: wanted.number, newest: head.number };
-                block.filter(|block| block.number == wanted.number).ok_or(behind)
-            };
-            if shown(head)?.hash != head.hash {
-                return Err(ReadError::Behind { number: head.number, newest: head.number });
-            }
+            has_block(answers, head)?;
             if let Some(last) = last
-                && shown(last)?.hash != last.hash
+                && answers.next::<Option<Block>>()?.is_none_or(|block| block.hash != last.hash)
             {
                 return Ok(None);
             }
@@ -320,10 +341,7 @@ impl Following<'_> {
         let calls =
             [block_call(json!(U64::from(head.number))), logs_call(&(vec![Address::ZERO], None), before)];
         let read = |answers: &mut Answers<'_>| {
-            let block: Option<Block> = answers.next()?;
-            if block.is_none_or(|block| block.hash != head.hash) {
-                return Err(ReadError::Behind { number: head.number, newest: head.number });
-            }
+            has_block(answers, head)?;
             answers.next::<Vec<Log>>().map(drop)
         };
         let pool = &self.of.agents.source.pool;
@@ -338,6 +356,13 @@ type Found = (Vec<Log>, Vec<Piece>);
 
 /// Another block is in the place of the followed one.
 struct Reorganized;
+
+/// Succeeds when the next answer, which is to a call for a block of this number, shows that the back end has it.
+fn has_block(answers: &mut Answers<'_>, head: &Block) -> Result<(), ReadError> {
+    let behind = ReadError::Behind { number: head.number, newest: head.number };
+    let block: Option<Block> = answers.next()?;
+    if block.is_some_and(|block| block.hash == head.hash) { Ok(()) } else { Err(behind) }
+}
 
 /// True when the nodes answered that they can't or won't.
 fn is_refusal(fault: &ChainFault) -> bool {

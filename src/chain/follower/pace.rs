@@ -69,12 +69,8 @@ impl Pace {
         // Blocks come that long after their own time at least.
         let lag = self.heads.iter().map(|(.., lag)| *lag).min()?;
         let due = self.heads.back()?.1 + block_millis + lag;
-        match unix_millis.checked_sub(due).map(|late| late % block_millis) {
-            None => Some(due - unix_millis),
-            Some(late) if late < 2 * self.interval_millis => None,
-            // It was left out; the next one is due.
-            Some(late) => Some(block_millis - late),
-        }
+        // One that is late may come at any time.
+        due.checked_sub(unix_millis)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The accounted-for blocks, as a value without IO: what a head means, and which blocks' logs to read.
 //!
-//! Logs may come later than their block. So each poll reads those of the last [`OVERLAP`] blocks again, in pieces where a node
+//! Logs may come later than their block. So each poll with a new head reads those of the last [`OVERLAP`] blocks again, in pieces where a node
 //! gives less at once. Logs of a block at or below a floor say nothing new: everybody was dropped there.
 //!
 //! A rollback is a head that is not higher than the followed block and of a later time. A node that has less is behind.

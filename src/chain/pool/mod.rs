@@ -27,7 +27,7 @@ use crate::telemetry::metrics::Metrics;
 /// Calls under way at once, over all nodes.
 pub(crate) const PLACES_MAX: usize = 128;
 
-/// How many of these strangers may hold: so many of their reads are under way at once. The rest is never theirs.
+/// How many reads of holders for strangers are under way at once.
 pub(in crate::chain) const STRANGERS_MAX: usize = PLACES_MAX / 4;
 
 /// The most connections to a node that wait unused for the next call.

@@ -23,6 +23,6 @@ use crate::ports::chain::Parts;
 
 /// Reads agents that are asked for at once.
 async fn together(bench: &Bench, agents: &[AgentId], parts: Parts) -> Vec<Read<Known>> {
-    let read = agents.iter().map(|agent| bench.reader.profiles.get((*agent, parts)));
+    let read = agents.iter().map(|agent| bench.reader.reads(parts).get((*agent, parts)));
     join_all(read).await.into_iter().map(|read| bench.reader.ended(read)).collect()
 }

@@ -1,4 +1,4 @@
-//! The documented registries: calls of a whole profile, their decoding, and events.
+//! The documented registries: calls for details, their decoding, and events.
 
 use alloy::primitives::{Address, U256};
 use alloy::sol;

@@ -25,6 +25,8 @@ pub(super) enum Mutant {
     NoDrops,
     /// A read of any fork is kept as one of the followed chain.
     AnyForkIsFollowed,
+    /// That a block above the followed one is of its chain is believed.
+    ShownIsBelieved,
     /// A block whose logs can't be had drops nobody.
     KeepWhatIsLost,
     /// A node that has less is taken for a rollback.

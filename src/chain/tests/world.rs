@@ -6,7 +6,7 @@ use alloy::primitives::U256;
 
 use crate::chain::answer::Floor;
 use crate::chain::block::{Block, Log};
-use crate::chain::cache::status::{Details, Entry, ReadAt, Status, Ticket};
+use crate::chain::cache::status::{Details, Entry, ReadAt, Shown, Status, Ticket};
 use crate::chain::follower::window::{Piece, Position, Window};
 use crate::chain::registries::logs::{Drops, Kind};
 use crate::chain::tests::actions::{Action, BLOCKS_MAX, HEIGHT_MAX, Mutant, Named, REORGS_MAX, TICKS_MAX};
@@ -107,6 +107,24 @@ impl World {
             "what was read of the followed chain serves for longer than an interval"
         );
         Self { ticks: 0, ..world }
+    }
+
+    /// The agent was read above the followed block.
+    pub(super) fn above(named: Named) -> Self {
+        let mut world = Self::warm(named);
+        world.entry = None;
+        for action in [
+            Action::Grow { changes: false },
+            Action::CatchUp { back_end: 0, with_logs: true },
+            Action::BeginRead { back_end: 0 },
+            Action::EndRead,
+            Action::Tick,
+        ] {
+            world.step(action, None);
+        }
+        let entry = world.entry.as_ref().unwrap();
+        assert!(world.status.serves(entry, Parts::Gate, &LIFETIMES, world.now_micros), "{world:?}");
+        world
     }
 
     /// A log of the followed block, which is the head of one back end, has dropped the agent.
@@ -266,6 +284,14 @@ impl World {
     fn account(&mut self, head: usize, (back_end, is_lost): (BackEnd, bool), mutant: Option<Mutant>) {
         let block = self.blocks.block(head);
         let last = *self.window.last().unwrap();
+        let is_of_chain = |(date, before): &Shown| {
+            let of = |made| (self.blocks.date(made), self.blocks.block(made).parent) == (*date, *before);
+            self.blocks.chain(head).any(of)
+        };
+        if mutant != Some(Mutant::ShownIsBelieved) && !self.status.shown(block.number).iter().all(is_of_chain)
+        {
+            return self.reorganize(head, mutant);
+        }
         let mut pieces = self.window.pieces(&block, |_| false).unwrap();
         if mutant == Some(Mutant::NoOverlap) {
             pieces = [Piece { kind: Kind::Deciding, from: last.number + 1, to: block.number }].into();
@@ -352,9 +378,14 @@ impl World {
         if mutant == Some(Mutant::KeepAcrossRestart) {
             ticket = self.status.begin();
         }
-        let block = if mutant == Some(Mutant::KeepAfterDrop) { u64::MAX } else { height };
+        let mut date = self.blocks.date(made);
+        if mutant == Some(Mutant::KeepAfterDrop) {
+            date.number = u64::MAX;
+        }
         let in_other_groups = self.named == Named::Organization || self.entry.is_none();
-        let read = ReadAt { block, is_followed, details: Details::Unasked, began_micros };
+        let before = Some(self.blocks.block(made).parent);
+        let mut read = ReadAt { date, before, is_followed, details: Details::Unasked, began_micros };
+        read.is_followed = self.status.confirms(&ticket, &read);
         match self.status.keep(&ticket, (made, HELD, read), in_other_groups, self.entry.as_ref()) {
             Some(Entry::Read { profile, details, is_followed, epoch, .. }) => {
                 let block = height;
@@ -390,7 +421,9 @@ impl World {
             self.broken = Some("the cache serves an older block than was shown");
         }
         let is_below = self.blocks.chain(followed).any(|ours| ours == made);
-        if is_followed && !is_below && !self.blocks.chain(made).any(|ours| ours == followed) {
+        // Of what is above the follower finds out when it gets there.
+        let is_above = block > self.blocks[followed].height;
+        if is_followed && !is_below && !is_above {
             self.broken = Some("the cache serves a state of another fork for longer than an interval");
         }
         if is_below && !self.lacks_logs && self.blocks[followed].version != self.blocks[made].version {

@@ -171,7 +171,7 @@ async fn no_agent_can_be_written_full_to_make_the_service_unready() {
     let bench = bench(&[node.url()], ALL, PATIENT);
     assert_eq!(whole(&bench).await, Err("too_long"));
     bench.reader.probe().await.unwrap();
-    let contracts = bench.reader.follower.contracts.look(|found| Ok(found.len())).await;
+    let contracts = bench.reader.follower.contracts.look(u64::MAX, |found| Ok(found.len())).await;
     assert_eq!(contracts.unwrap().1, 5);
     assert!(bench.reader.holders(agent(1), Asker::Stranger).await.is_ok());
 }

@@ -258,7 +258,7 @@ async fn a_registry_that_is_upgraded_to_another_version_says_nothing_from_the_ne
     let mut following = follower.begin();
     following.poll().await;
     let probe = async || scene.bench.reader.probe().await.map_err(|fault| cause(&fault).clone());
-    let look = async || _ = follower.contracts.check().await;
+    let look = async || _ = follower.contracts.check(u64::MAX).await;
     assert_eq!(probe().await, Ok(()));
     let calls = scene.dev.node.calls("eth_call");
     look().await;
