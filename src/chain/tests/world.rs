@@ -1,5 +1,7 @@
 //! The worlds of the model: an agent, a chain, two back ends, and the product's own window, floor and status.
 
+mod first;
+
 use std::time::Duration;
 
 use alloy::primitives::U256;
@@ -84,61 +86,6 @@ impl World {
             lacks_logs: false,
             broken: None,
         }
-    }
-
-    /// The agent's profile is cached at the followed block, which is the head of all.
-    pub(super) fn warm(named: Named) -> Self {
-        let mut world = Self::new(named);
-        for action in [
-            Action::Grow { changes: true },
-            Action::CatchUp { back_end: 0, with_logs: true },
-            Action::CatchUp { back_end: 1, with_logs: true },
-            Action::Poll { head: 0, logs: 0 },
-            Action::BeginRead { back_end: 0 },
-            Action::EndRead,
-            Action::Tick,
-        ] {
-            world.step(action, None);
-        }
-        assert!(matches!(world.entry, Some(Entry::Read { is_followed: true, .. })) && world.broken.is_none());
-        let entry = world.entry.as_ref().unwrap();
-        assert!(
-            world.status.serves(entry, Parts::Gate, &LIFETIMES, world.now_micros),
-            "what was read of the followed chain serves for longer than an interval"
-        );
-        Self { ticks: 0, ..world }
-    }
-
-    /// The agent was read above the followed block.
-    pub(super) fn above(named: Named) -> Self {
-        let mut world = Self::warm(named);
-        world.entry = None;
-        for action in [
-            Action::Grow { changes: false },
-            Action::CatchUp { back_end: 0, with_logs: true },
-            Action::BeginRead { back_end: 0 },
-            Action::EndRead,
-            Action::Tick,
-        ] {
-            world.step(action, None);
-        }
-        let entry = world.entry.as_ref().unwrap();
-        assert!(world.status.serves(entry, Parts::Gate, &LIFETIMES, world.now_micros), "{world:?}");
-        world
-    }
-
-    /// A log of the followed block, which is the head of one back end, has dropped the agent.
-    pub(super) fn dropped(named: Named) -> Self {
-        let mut world = Self::warm(named);
-        for action in [
-            Action::Grow { changes: true },
-            Action::CatchUp { back_end: 0, with_logs: true },
-            Action::Poll { head: 0, logs: 0 },
-        ] {
-            world.step(action, None);
-        }
-        assert!(matches!(world.entry, Some(Entry::Dropped { .. })));
-        world
     }
 
     pub(super) fn actions(&self) -> Vec<Action> {
