@@ -109,7 +109,7 @@ pub(super) fn holder_signatures_call(
     [HOLDER_SIGNATURES_CODE.as_ref(), &question].concat().into()
 }
 
-/// What an answer says of itself.
+/// The chain and the block of an answer, by its own words.
 pub(super) struct Dated {
     pub(super) chain_id: u64,
     pub(super) date: Date,
@@ -138,7 +138,7 @@ impl Dated {
     }
 }
 
-/// What an answer says of itself, and the results of the calls. With the hashes if it is to [`dated_call`].
+/// The chain and the block of an answer, and the results of the calls. With the hashes if it is to [`dated_call`].
 pub(super) fn read_dated(data: &[u8], has_hashes: bool) -> Result<(Dated, Vec<Result3>), ReadError> {
     let undated = ReadError::Unintelligible("it does not say which block it is about");
     let Ok(mut results) = aggregate3Call::abi_decode_returns_with_config(data, DECODING) else {

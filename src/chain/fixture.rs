@@ -318,7 +318,7 @@ pub(super) struct Bench {
     pub(super) metrics: Metrics,
 }
 
-/// What HTTP clients need.
+/// HTTP clients need it.
 pub(super) fn provide_crypto() {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(pingora::tls::install_default_crypto_provider);

@@ -78,7 +78,7 @@ impl ProfileCache {
         self.entries.peek(agent).map(|entry| holders_of(&entry))
     }
 
-    /// What is accounted for now. Taken before a read begins.
+    /// The ticket of a read that begins now.
     pub(super) fn begin(&self) -> Ticket {
         self.status.lock().begin()
     }

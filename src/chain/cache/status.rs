@@ -41,7 +41,7 @@ pub(in crate::chain) type Shown = (Date, B256);
 /// No reads of more blocks above the followed one are kept.
 const SHOWN_MAX: usize = 16;
 
-/// What was accounted for when a read began. Taken before.
+/// The followed block and the epoch when a read began. It is taken before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::chain) struct Ticket {
     pub(in crate::chain) followed: Option<Block>,
@@ -57,7 +57,7 @@ pub(in crate::chain) enum Entry<P> {
     Dropped { holders: Holders, floor: u64, epoch: u32 },
 }
 
-/// What a read has of the details, least first.
+/// How much a read has of the details, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::chain) enum Details {
     /// They were not asked for.

@@ -1,4 +1,4 @@
-//! What is kept, and for how long it serves.
+//! The cache keeps reads, and serves each for as long as it may.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -274,8 +274,9 @@ impl Following<'_> {
                     }
                 }
                 Err(fault) => {
-                    // The next poll asks for less.
-                    if matches!(fault.cause.downcast_ref(), Some(ReadError::Timeout(_))) {
+                    // The next poll asks for less. One block says nothing of ranges.
+                    let is_slow = matches!(fault.cause.downcast_ref(), Some(ReadError::Timeout(_)));
+                    if is_slow && first.blocks() > 1 {
                         self.window.shrink(first.blocks() / 2, self.of.agents.now());
                     }
                     return Err(fault);
