@@ -198,6 +198,20 @@ async fn a_node_that_gives_few_logs_at_once_is_followed_all_the_same() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_slow_at_the_logs_of_many_blocks_is_asked_for_fewer() {
+    let scene = Scene::with_timeout(Duration::from_millis(200)).await;
+    let mut following = scene.follower.begin();
+    following.poll().await;
+    scene.play(|request| (asked(request)?.1.count() > 4).then_some(Reply::Hang));
+    for _ in 0..40 {
+        stake(&scene);
+        scene.tick(&mut following).await;
+    }
+    assert_eq!(scene.mode(), "following");
+    assert!((1..=4).contains(&scene.polls("failed")), "{}", scene.polls("failed"));
+}
+
+#[tokio::test]
 async fn a_node_that_gives_the_logs_of_single_blocks_alone_is_followed_all_the_same() {
     follows(|request| {
         let filter = &request["params"][0];
