@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 /// Runs the child beside a reader of a pipe that closes when the test's process is gone, and kills it then. How the child
 /// ended stands beside its log.
 const SCRIPT: &str = r#"log=$1; shift
+rm -f "$log.status"
 "$@" >>"$log" 2>&1 & child=$!
 echo $child
 exec 3<&0
