@@ -100,9 +100,8 @@ impl Agents {
                 return;
             }
             let (ticket, began_micros) = (self.cache.begin(), self.now());
-            let at = ticket.followed.map_or(At::Latest, At::Above);
             let until = self.source.pool.deadline();
-            match self.graded(&ids, at, until).await {
+            match self.graded(&ids, At::Latest(ticket.followed), until).await {
                 Ok((seen, profiles)) => {
                     let read = ReadAgents { ticket, began_micros, seen };
                     let mut whole = Vec::new();
@@ -180,7 +179,7 @@ impl Agents {
         };
         let registry = (self.registries.identity, self.registries.has_wallets());
         let code = holder_signatures_call(registry, agent.token_id(), digest, &signature);
-        let latest = (At::Latest, self.source.pool.deadline());
+        let latest = (At::Latest(None), self.source.pool.deadline());
         let decode = |results| self.registries.read_asked_holders(agent, results);
         match self.source.create(latest, &code, decode).await {
             // A stranger's signature may be what an ordinary node fails at.

@@ -77,7 +77,7 @@ impl ContractCheck {
             let further = measures.found(results.get(own..).unwrap_or_default());
             read(registries.found(&results).into_iter().chain(further).collect())
         };
-        let (seen, found) = source.read((At::Latest, Input::Ours), deadline, &calls, found).await?;
+        let (seen, found) = source.read((At::Latest(None), Input::Ours), deadline, &calls, found).await?;
         Ok((seen.date, found))
     }
 

@@ -52,8 +52,7 @@ impl ChainReader {
         let group =
             |fault: &ChainFault| format!("no read of {FIRST_AGENTS} agents in a call: {}", fault.cause);
         let creation = creation.err().map(|fault| format!("no eth_call without `to`: {}", fault.cause));
-        let data = source.pool.writes_data().then(|| "calls with `data`, not `input`".to_owned());
-        let oddities = [logs?, first.as_ref().err().map(group), creation, data];
+        let oddities = [logs?, first.as_ref().err().map(group), creation];
         Ok(LatestState {
             chain: source.pool.chain_id,
             block: date.number,

@@ -21,10 +21,8 @@ use crate::ports::chain::{Asked, AskedHolders, ChainFault};
 /// The state that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum At {
-    /// That of the latest block.
-    Latest,
-    /// The same; the answer says whether it is of the chain that has this block.
-    Above(Block),
+    /// That of the latest block. Of this one, if it is known, the answer says whether it is of the same chain.
+    Latest(Option<Block>),
     /// That after the block of an earlier answer: a second read of one profile.
     Dated(Date),
 }
@@ -51,12 +49,12 @@ const WALLET_GAS_MAX: u64 = 2_100_000;
 /// The code of a revert.
 const REVERTED: i64 = 3;
 
-/// A call to a contract, or a creation. Some nodes take no `null`.
+/// A call to a contract, or a creation. Some nodes take no `null`, and some no `input`, the newer name of `data`.
 #[derive(Serialize)]
 struct Called<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<Address>,
-    input: &'a Bytes,
+    data: &'a Bytes,
     #[serde(skip_serializing_if = "U64::is_zero")]
     gas: U64,
 }
@@ -84,7 +82,7 @@ impl Source {
         calls: &[Call3],
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<(Seen, T), ChainFault> {
-        let followed = if let At::Above(block) = at { block.number } else { 0 };
+        let followed = if let At::Latest(Some(block)) = at { block.number } else { 0 };
         if !self.lacks_multicall.load(Ordering::Relaxed) {
             let to = Some(self.multicall);
             match self.ask(deadline, (at, input), &dated_call(calls.to_vec(), to, followed), (to, true)).await
@@ -111,7 +109,7 @@ impl Source {
         calls: &[Call3],
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<(Seen, T), ChainFault> {
-        self.read((At::Latest, Input::Ours), self.pool.deadline(), calls, decode).await
+        self.read((At::Latest(None), Input::Ours), self.pool.deadline(), calls, decode).await
     }
 
     /// The results of the init code of a creation that is never sent. It dates its answer by itself.
@@ -128,7 +126,7 @@ impl Source {
 
     /// A creation of nothing but its date, which shows whether nodes run any.
     pub(super) async fn try_creation(&self) -> Result<(), ChainFault> {
-        let latest = (At::Latest, self.pool.deadline());
+        let latest = (At::Latest(None), self.pool.deadline());
         let tried = self.create(latest, &dated_call(Vec::new(), None, 0), |_| Ok(())).await;
         self.lacks_creations.store(tried.as_ref().is_err_and(is_refused), Ordering::Relaxed);
         tried
@@ -148,7 +146,7 @@ impl Source {
         let mut calls = vec![block_call(json!(number))];
         for account in once(&holders.owner).chain(&holders.wallet) {
             calls.push(Call { method: "eth_getCode", params: json!([account, number]) });
-            let call = Called { to: Some(*account), input: &question, gas };
+            let call = Called { to: Some(*account), data: &question, gas };
             let call = Call { method: "eth_call", params: json!([call, number]) };
             calls.extend((!digest.is_zero()).then_some(call));
         }
@@ -179,7 +177,7 @@ impl Source {
 
     /// A read of nothing but its date, which proves that a node of the chain answers.
     pub(super) async fn prove(&self, deadline: u64) -> Result<(), ChainFault> {
-        self.read((At::Latest, Input::Ours), deadline, &[], |_| Ok(())).await.map(drop)
+        self.read((At::Latest(None), Input::Ours), deadline, &[], |_| Ok(())).await.map(drop)
     }
 
     fn conclude<T>(
@@ -203,11 +201,11 @@ impl Source {
         data: &Bytes,
         (multicall, has_hashes): (Option<Address>, bool),
     ) -> Result<Answer, ChainFault> {
-        let (floor, chain) = (self.floor.now(), self.pool.chain_id);
+        let (newest, chain) = (self.floor.newest(), self.pool.chain_id);
         let named = self.gas.of(input, self.pool.now());
         let mut gas = named;
         loop {
-            let request = [request(at, &Called { to: multicall, input: data, gas: U64::from(gas) })];
+            let request = [request(at, &Called { to: multicall, data, gas: U64::from(gas) })];
             let read = |answers: &mut Answers<'_>| {
                 let data = returned(answers, multicall.is_none()).map_err(|error| {
                     if let ReadError::NodeError { message, .. } = &error
@@ -228,7 +226,7 @@ impl Source {
                     return Err(ReadError::WrongChain { reported, chain });
                 }
                 match at {
-                    At::Latest | At::Above(_) => self.floor.accepts(&floor, date)?,
+                    At::Latest(_) => self.floor.accepts(newest, date)?,
                     At::Dated(first) if date.number < first.number => {
                         return Err(ReadError::Behind { number: date.number, newest: first.number });
                     }
@@ -236,7 +234,7 @@ impl Source {
                     At::Dated(first) if first != date => return Err(ReadError::OtherBlock(date.number)),
                     At::Dated(_) => {}
                 }
-                let is_followed = matches!(at, At::Above(block) if dated.shows(&block));
+                let is_followed = matches!(at, At::Latest(Some(block)) if dated.shows(&block));
                 let (before, endpoint) = (dated.before(), answers.endpoint());
                 Ok((Seen { date, is_followed, before, endpoint }, results))
             };
@@ -257,7 +255,7 @@ impl Source {
 
 fn request(at: At, call: &Called<'_>) -> Call {
     let block = match at {
-        At::Latest | At::Above(_) => json!("latest"),
+        At::Latest(_) => json!("latest"),
         At::Dated(date) => json!(U64::from(date.number)),
     };
     Call { method: "eth_call", params: Value::Array(vec![json!(call), block]) }

@@ -29,8 +29,8 @@ pub(crate) enum Behaviour {
     Refuse(&'static str, i64),
     /// Answers calls without `to` with these members, and all others as the real node does.
     RefuseCreations(Value),
-    /// Reads the data of calls in this member alone, and refuses `{blockHash}` where it says so.
-    Peculiar(&'static str, bool),
+    /// Reads the data of calls in `data` alone, and refuses `{blockHash}`.
+    Peculiar,
     /// Answers with these members in place of `result`, with the call's own id.
     Members(Value),
     /// Stands for several back ends, of which some lag.
@@ -205,13 +205,13 @@ fn converse(stream: TcpStream, node: SocketAddr, state: &State, stopped: &Atomic
                 }
                 ask(node, asked)
             })?,
-            Behaviour::Peculiar(field, takes_hash) => each(&call, |asked| {
+            Behaviour::Peculiar => each(&call, |asked| {
                 let (call, block) = (&asked["params"][0], &asked["params"][1]);
                 let error =
                     |code, why| Ok(json!({ "error": { "code": code, "message": why, "data": "0x" } }));
                 match asked["method"] == json!("eth_call") {
-                    true if !takes_hash && block.is_object() => error(-32_602, "no block number"),
-                    true if call[field].is_null() => error(3, "execution reverted"),
+                    true if block.is_object() => error(-32_602, "no block number"),
+                    true if call["data"].is_null() => error(3, "execution reverted"),
                     _ => ask(node, asked),
                 }
             })?,

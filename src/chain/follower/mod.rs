@@ -29,8 +29,8 @@ use crate::chain::pool::{Answers, Call, Input};
 use crate::domain::chain_settings::Lifetimes;
 use crate::ports::chain::ChainFault;
 
-/// Where no logs are to be had they are asked for again after this time, in microseconds.
-const LOGS_RETRY_MICROS: u64 = 10_000_000;
+/// Where no logs are to be had they are asked for again after this time.
+const LOGS_RETRY: Duration = Duration::from_secs(10);
 
 /// Keeps the cache in step with the chain.
 #[derive(Clone)]
@@ -48,10 +48,6 @@ pub(super) struct Following<'a> {
     pace: Pace,
     /// When the last poll that confirmed a head began, or the follower did.
     confirmed_micros: u64,
-    /// When the last poll began that was answered, and asked for no logs.
-    answered_micros: u64,
-    /// Until then no logs are asked for: no node gives them.
-    unlogged_until_micros: u64,
     /// At the poll that is under way no node gave logs.
     lacks_logs: bool,
     /// Since the last poll with a head that counts a node had another block at a height that was accounted for.
@@ -86,8 +82,6 @@ impl Follower {
             window: Window::new(),
             pace: Pace::new(self.lifetimes.poll_interval, self.lifetimes.max_staleness),
             confirmed_micros: self.agents.now(),
-            answered_micros: 0,
-            unlogged_until_micros: 0,
             lacks_logs: false,
             saw_another: AtomicBool::new(false),
         }
@@ -100,17 +94,8 @@ impl Following<'_> {
         let asked = self.of.agents.now();
         self.lacks_logs = false;
         match self.try_poll(asked).await {
-            Ok(Some((head, result))) => self.confirmed(result, &head, asked),
-            Ok(None) => {
-                self.answered_micros = asked;
-                self.of.status.enter(Mode::Unlogged);
-                self.of.status.answered("unlogged", asked);
-                self.of.lifetimes.poll_interval
-            }
-            Err(fault) => {
-                self.failed(&fault);
-                self.of.lifetimes.poll_interval
-            }
+            Ok((head, result)) => self.confirmed(result, &head, asked),
+            Err(fault) => self.failed(&fault),
         }
     }
 
@@ -118,8 +103,10 @@ impl Following<'_> {
     async fn rest(&self, pause: Duration) {
         let interval = self.of.lifetimes.poll_interval;
         sleep(interval).await;
-        if let (Some(rest), Some(last)) = (pause.checked_sub(interval), self.window.last()) {
-            let _ = timeout(rest, self.of.agents.source.floor.newer(last.date())).await;
+        let Some(rest) = pause.checked_sub(interval) else { return };
+        match self.window.last() {
+            Some(last) => _ = timeout(rest, self.of.agents.source.floor.newer(last.date())).await,
+            None => sleep(rest).await,
         }
     }
 
@@ -133,35 +120,29 @@ impl Following<'_> {
         self.pace.pause(self.of.agents.clock.unix_millis())
     }
 
-    fn failed(&mut self, fault: &ChainFault) {
-        let now = self.of.agents.now();
-        self.of.status.failed(fault.is_behind.then(|| fault.clone()));
-        let answered_micros = if self.lacks_logs { 0 } else { self.answered_micros };
-        let silent_micros = now.saturating_sub(self.confirmed_micros.max(answered_micros));
+    fn failed(&mut self, fault: &ChainFault) -> Duration {
+        let interval = self.of.lifetimes.poll_interval;
+        self.of.status.failed((fault.is_behind && !self.lacks_logs).then(|| fault.clone()));
+        let silent_micros = self.of.agents.now().saturating_sub(self.confirmed_micros);
         if silent_micros < self.of.status.staleness_micros {
-            return;
+            return interval;
         }
         if std::mem::take(self.saw_another.get_mut()) && fault.is_behind {
             self.of.agents.source.floor.void();
         }
         // Whatever was accounted for by then: the next head is a beginning.
-        if self.window.last().is_some() || self.lacks_logs {
+        if self.window.last().is_some() {
             self.window.forget();
             self.of.agents.cache.restart(None);
         }
-        let mode = if self.lacks_logs { Mode::Unlogged } else { Mode::Lost };
-        if self.lacks_logs {
-            self.unlogged_until_micros = now.saturating_add(LOGS_RETRY_MICROS);
-        }
+        let (mode, pause) =
+            if self.lacks_logs { (Mode::Unlogged, interval.max(LOGS_RETRY)) } else { (Mode::Lost, interval) };
         self.of.status.stopped(mode, silent_micros, fault);
+        pause
     }
 
-    /// The head up to which everything is accounted for, and how; `None`: nodes answer, and logs were not asked for.
-    async fn try_poll(&mut self, asked_micros: u64) -> Result<Option<(Block, &'static str)>, ChainFault> {
-        if asked_micros < self.unlogged_until_micros {
-            self.of.agents.source.prove(self.of.agents.source.pool.deadline()).await?;
-            return Ok(None);
-        }
+    /// The head up to which everything is accounted for, and how.
+    async fn try_poll(&mut self, asked_micros: u64) -> Result<(Block, &'static str), ChainFault> {
         let head = match self.head().await {
             // Nodes that take no batches give no logs, and answer single calls all the same.
             Err(fault) if is_refusal(&fault) => {
@@ -174,39 +155,39 @@ impl Following<'_> {
         *self.saw_another.get_mut() = false;
         let mut position = self.window.position(&head);
         if position == Position::Ahead {
-            match self.read_on(&head).await? {
-                Some(Ok((logs, lost))) if self.window.account(head, &logs, &lost) => {
+            position = match self.read_on(&head).await? {
+                Ok((logs, lost)) if self.window.account(head, &logs, &lost) => {
                     let mut drops = self.of.agents.registries.drops(&logs);
                     self.of.agents.measures.add_drops(&logs, &mut drops);
                     lost.iter().for_each(|piece| drops.add_lost(piece.kind, piece.to));
                     let dropped = self.of.agents.cache.advance(head, &drops);
                     self.of.status.dropped(&dropped, &drops, asked_micros);
-                    position = Position::Same;
+                    Position::Same
                 }
-                Some(_) => position = Position::Reorganized,
-                None => {}
-            }
+                Ok(_) => Position::Reorganized,
+                Err(position) => position,
+            };
         }
         if position == Position::Same {
-            return Ok(Some((head, "followed")));
+            return Ok((head, "followed"));
         }
         self.try_logs(&head).await?;
         self.window.begin(head, position == Position::Reorganized);
         self.of.agents.cache.restart(Some(head));
         self.of.status.restarted(position, head.number);
-        Ok(Some((head, "restarted")))
+        Ok((head, "restarted"))
     }
 
     /// The head of a node that is on the right chain, and not behind.
     async fn head(&self) -> Result<Block, ChainFault> {
-        let (source, floor) = (&self.of.agents.source, self.of.agents.source.floor.now());
+        let (source, newest) = (&self.of.agents.source, self.of.agents.source.floor.newest());
         let read = |answers: &mut Answers<'_>| {
             let (reported, chain) = (answers.next::<U64>()?.to(), source.pool.chain_id);
             if reported != chain {
                 return Err(ReadError::WrongChain { reported, chain });
             }
             let head: Block = answers.next()?;
-            let accepted = source.floor.accepts(&floor, head.date());
+            let accepted = source.floor.accepts(newest, head.date());
             let behind = match self.window.last() {
                 Some(last) if self.window.position(&head) == Position::Behind => {
                     Err(ReadError::Behind { number: head.number, newest: last.number })
@@ -224,66 +205,57 @@ impl Following<'_> {
         source.pool.ask(source.pool.deadline(), (&calls, Input::Follower), read).await
     }
 
-    /// The logs up to this head, with the pieces that can't be had. `Err`: the chain was reorganized. `None`: there is more than
-    /// one poll reads.
-    async fn read_on(&mut self, head: &Block) -> Result<Option<Result<Found, Reorganized>>, ChainFault> {
+    /// The logs up to this head, with the pieces that can't be had. Where following can't go on: what the head is instead, and
+    /// `Ahead` of more than one poll reads.
+    async fn read_on(&mut self, head: &Block) -> Result<Result<Found, Position>, ChainFault> {
         let has = |kind| self.of.agents.logs_of(kind).is_some();
-        let Some(mut pieces) = self.window.pieces(head, has) else { return Ok(None) };
+        let Some(mut pieces) = self.window.pieces(head, has) else { return Ok(Err(Position::Ahead)) };
         let mut last = self.window.last().copied().filter(|last| last.hash != head.parent);
         let deadline = self.of.agents.source.pool.deadline();
         for shown in self.of.agents.cache.shown(head.number).chunks(2) {
             if !self.is_of_chain(shown, head, deadline).await? {
-                return Ok(Some(Err(Reorganized)));
+                return Ok(Err(Position::Reorganized));
             }
         }
-        let (mut logs, mut lost, mut widest) = (Vec::new(), Vec::new(), 0);
-        let (mut alone, mut is_given, mut is_refused) = (0, false, false);
+        let (mut logs, mut lost, mut widest, mut is_refused) = (Vec::new(), Vec::new(), 0, false);
         for _ in 0..2 * PIECES_MAX {
-            // A request has three calls at most: providers take no more of who does not pay.
-            let count = if last.is_some() || alone > 0 { 1 } else { 2 };
-            let asked: Vec<Piece> = pieces.drain(..count.min(pieces.len())).collect();
-            let Some(first) = asked.first() else {
+            let Some(piece) = pieces.pop_front() else {
                 let now = self.of.agents.now();
                 match is_refused {
                     true if lost.is_empty() => self.window.shrink(widest, now),
                     true => {}
                     false => self.window.grow(now),
                 }
-                return Ok(Some(Ok((logs, lost))));
+                return Ok(Ok((logs, lost)));
             };
-            alone = usize::saturating_sub(alone, 1);
-            match self.read(&asked, head, last.as_ref(), deadline).await {
+            match self.read(piece, head, last.as_ref(), deadline).await {
                 Ok(Some(more)) => {
                     logs.extend(more);
-                    widest = asked.iter().map(Piece::blocks).max().unwrap_or_default().max(widest);
-                    (last, is_given) = (None, true);
+                    (last, widest) = (None, piece.blocks().max(widest));
                 }
-                Ok(None) => return Ok(Some(Err(Reorganized))),
+                Ok(None) => return Ok(Err(Position::Reorganized)),
                 Err(fault) if is_refusal(&fault) => {
-                    is_refused |= first.blocks() > 1;
-                    if asked.len() > 1 {
-                        alone = asked.len();
-                        asked.into_iter().rev().for_each(|piece| pieces.push_front(piece));
-                    } else if let Some(parts) = first.parts() {
+                    is_refused |= piece.blocks() > 1;
+                    if let Some(parts) = piece.parts() {
                         parts.into_iter().rev().for_each(|part| pieces.push_front(part));
-                    } else {
-                        lost.push(*first);
-                        if !std::mem::replace(&mut is_given, true) {
-                            self.try_logs(head).await?;
-                        }
+                        continue;
                     }
+                    if widest == 0 && lost.is_empty() {
+                        self.try_logs(head).await?;
+                    }
+                    lost.push(piece);
                 }
                 Err(fault) => {
                     // The next poll asks for less. One block says nothing of ranges.
                     let is_slow = matches!(fault.cause.downcast_ref(), Some(ReadError::Timeout(_)));
-                    if is_slow && first.blocks() > 1 {
-                        self.window.shrink(first.blocks() / 2, self.of.agents.now());
+                    if is_slow && piece.blocks() > 1 {
+                        self.window.shrink(piece.blocks() / 2, self.of.agents.now());
                     }
                     return Err(fault);
                 }
             }
         }
-        Ok(None)
+        Ok(Err(Position::Ahead))
     }
 
     /// True if the chain of this head has these blocks, of which reads were kept.
@@ -302,19 +274,18 @@ impl Following<'_> {
         self.of.agents.source.pool.ask(deadline, (&calls, Input::Follower), read).await
     }
 
-    /// The logs of these pieces: the back end that gives them shows in the same request that it has the head, and this block if
-    /// one is named. `None`: it has another one in that one's place.
+    /// The logs of a piece: the back end that gives them shows in the same request that it has the head, and this block if
+    /// one is named. `None`: it has another one in that one's place. These are three calls at most: providers take no more of
+    /// who does not pay.
     async fn read(
         &self,
-        pieces: &[Piece],
+        Piece { kind, from, to }: Piece,
         head: &Block,
         last: Option<&Block>,
         deadline: u64,
     ) -> Result<Option<Vec<Log>>, ChainFault> {
         let blocks = [head].into_iter().chain(last).map(|block| block_call(json!(U64::from(block.number))));
-        let logs = pieces.iter().filter_map(|Piece { kind, from, to }| {
-            Some(logs_call(&self.of.agents.logs_of(*kind)?, [*from, *to]))
-        });
+        let logs = self.of.agents.logs_of(kind).map(|of| logs_call(&of, [from, to]));
         let calls: Vec<Call> = blocks.chain(logs).collect();
         let read = |answers: &mut Answers<'_>| {
             has_block(answers, head)?;
@@ -323,20 +294,16 @@ impl Following<'_> {
             {
                 return Ok(None);
             }
-            let mut logs = Vec::new();
-            for Piece { from, to, .. } in pieces {
-                let more: Vec<Log> = answers.next()?;
-                if more.iter().any(|log| !(from..=to).contains(&&log.block_number)) {
-                    return Err(ReadError::Unintelligible("it has logs of other blocks than asked for"));
-                }
-                logs.extend(more);
+            let logs: Vec<Log> = answers.next()?;
+            if logs.iter().any(|log| !(from..=to).contains(&log.block_number)) {
+                return Err(ReadError::Unintelligible("it has logs of other blocks than asked for"));
             }
             Ok(Some(logs))
         };
         self.of.agents.source.pool.ask(deadline, (&calls, Input::Follower), read).await
     }
 
-    /// Fails where a node of this head gives no logs at all: it is asked for those of an account that has none, in the block before.
+    /// Fails where no node of this head gives any logs: it is asked for those of an account that has none, in the block before.
     async fn try_logs(&mut self, head: &Block) -> Result<(), ChainFault> {
         let before = [head.number.saturating_sub(1); 2];
         let calls =
@@ -347,16 +314,14 @@ impl Following<'_> {
         };
         let pool = &self.of.agents.source.pool;
         let given = pool.ask(pool.deadline(), (&calls, Input::Follower), read).await;
-        self.lacks_logs = given.as_ref().is_err_and(is_refusal);
+        // Another node may have been behind, or on another chain.
+        self.lacks_logs = given.is_err();
         given
     }
 }
 
 /// Logs, and the pieces that could not be had.
 type Found = (Vec<Log>, Vec<Piece>);
-
-/// Another block is in the place of the followed one.
-struct Reorganized;
 
 /// Succeeds when the next answer, which is to a call for a block of this number, shows that the back end has it.
 fn has_block(answers: &mut Answers<'_>, head: &Block) -> Result<(), ReadError> {

@@ -111,13 +111,7 @@ impl Pool {
     ) -> Result<T, ChainFault> {
         let read = &read;
         let request = |node: &'a Node, limit, is_again| async move {
-            let wrote_data = node.writes_data();
-            let answers = node.send(limit, calls, is_again).await;
-            let answer = answers.and_then(|mut answers| read(&mut answers));
-            if input != Input::Strangers && method_of(calls) == "eth_call" {
-                node.called(wrote_data, answer.as_ref().err());
-            }
-            answer
+            node.send(limit, calls, is_again).await.and_then(|mut answers| read(&mut answers))
         };
         let (limit, mut last) = (self.left(deadline), None);
         let tries = self.try_nodes(deadline, (calls, input), request, &mut last);
@@ -230,11 +224,6 @@ impl Pool {
             None => tracing::info!(node, "RPC node healthy"),
             Some(error) => tracing::warn!(node, "RPC node unhealthy: {error}"),
         }
-    }
-
-    /// True if a node gets the data of calls as `data`.
-    pub(super) fn writes_data(&self) -> bool {
-        self.nodes.iter().any(|node| node.writes_data())
     }
 
     /// The fault of a read that was given up from without.

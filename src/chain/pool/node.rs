@@ -3,10 +3,9 @@
 //! Knows no method and no contract. A JSON-RPC error is an answer here, whatever its HTTP status is, unless it limits our
 //! rate; the caller judges it.
 
-use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use alloy::rpc::json_rpc::{ErrorPayload, Id, Request};
@@ -127,10 +126,6 @@ pub(super) struct Node {
     pub(super) name: String,
     secrets: Secrets,
     next_id: AtomicU64,
-    /// A call to a contract was answered.
-    is_understood: AtomicBool,
-    /// The data of such calls go as `data`, their former name, and not as `input`.
-    writes_data: AtomicBool,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
 }
@@ -179,8 +174,6 @@ impl Node {
             name,
             secrets,
             next_id: AtomicU64::new(1),
-            is_understood: AtomicBool::default(),
-            writes_data: AtomicBool::default(),
             clock,
             metrics,
         })
@@ -212,23 +205,6 @@ impl Node {
         Ok(Answers { node: self, answers: answers.into_iter(), has_logs: has_logs(calls) })
     }
 
-    /// A call to a contract, with its data under this name, was answered or not. Until one is, each that the node may not have
-    /// read is followed by one with its data under the other name.
-    pub(super) fn called(&self, wrote_data: bool, error: Option<&ReadError>) {
-        use ReadError::{NoCreation, NodeError};
-        if error.is_none() {
-            self.is_understood.store(true, Ordering::Relaxed);
-        } else if !self.is_understood.load(Ordering::Relaxed)
-            && matches!(error, Some(NodeError { .. } | NoCreation))
-        {
-            self.writes_data.store(!wrote_data, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn writes_data(&self) -> bool {
-        self.writes_data.load(Ordering::Relaxed)
-    }
-
     /// Waits until so many calls are within `chain.calls_per_second`: readers in the order in which they came, the follower
     /// before them, and an eighth is its alone. Given up before, it costs no call, unless there are more than fit into a second.
     pub(super) async fn await_turn(&self, calls: usize, input: Input) {
@@ -257,7 +233,7 @@ impl Node {
         let requests: Vec<_> = calls
             .iter()
             .enumerate()
-            .map(|(index, call)| Request::new(call.method, id_of(index), self.params(call)))
+            .map(|(index, call)| Request::new(call.method, id_of(index), &call.params))
             .collect();
         let written = match requests.as_slice() {
             [single] => serde_json::to_vec(single),
@@ -300,18 +276,6 @@ impl Node {
             *slot.ok_or(ReadError::Unintelligible("it belongs to another call"))? = Some(answer);
         }
         answers.into_iter().collect::<Option<_>>().ok_or(NOT_EVERY_CALL)
-    }
-
-    /// The parameters as this node reads them.
-    fn params<'a>(&self, call: &'a Call) -> Cow<'a, Value> {
-        let mut params = Cow::Borrowed(&call.params);
-        if self.writes_data()
-            && let Some(call) = params.to_mut().get_mut(0).and_then(Value::as_object_mut)
-            && let Some(input) = call.remove("input")
-        {
-            call.insert("data".to_owned(), input);
-        }
-        params
     }
 
     async fn body(&self, mut answer: reqwest::Response, bytes_max: usize) -> Result<Vec<u8>, ReadError> {

@@ -319,30 +319,3 @@ async fn limits_by_providers_codes_count_against_no_node_unless_they_are_of_logs
     let read = pool.ask(pool.deadline(), (&calls, Input::Ours), |answers| answers.next::<Value>());
     assert_eq!(cause(&read.await.unwrap_err()).kind(), "node_error", "fewer blocks may do");
 }
-
-#[tokio::test]
-async fn a_node_that_reads_data_alone_is_found_out_by_its_first_answer_and_stays_so() {
-    let call = |field: &str| {
-        vec![Call { method: "eth_call", params: json!([{ field: "0x01", "to": "0x02" }, "latest"]) }]
-    };
-    let names = ["input", "data"];
-    for understood in names {
-        let node = TestNode::answering(move |request| match request["params"][0].get(understood) {
-            Some(_) => Reply::Result(json!(7)),
-            None => Reply::Error(3, "execution reverted".to_owned(), Some(json!("0x"))),
-        })
-        .await;
-        let (pool, _) = pool_of(&[&node]);
-        let ask = async |calls: Vec<Call>| {
-            pool.ask(pool.deadline(), (&calls, Input::Ours), |answers| answers.next::<Value>()).await
-        };
-        ask(call("input")).await.unwrap();
-        assert_eq!(
-            (pool.writes_data(), node.calls("eth_call")),
-            (understood == "data", names.iter().position(|name| *name == understood).unwrap() + 1)
-        );
-        // Errors of what was understood change nothing.
-        ask(call("neither")).await.unwrap_err();
-        assert_eq!(pool.writes_data(), understood == "data");
-    }
-}

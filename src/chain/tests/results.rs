@@ -71,7 +71,7 @@ pub(in crate::chain) fn created_at(
 /// The results, of those for an agent of whom everything is known, that a request asks for.
 pub(in crate::chain) fn asked_for<'a>(request: &Value, results: &'a [Result3]) -> &'a [Result3] {
     let call: String = tokenURICall::SELECTOR.iter().map(|byte| format!("{byte:02x}")).collect();
-    let is_of_details = request["params"][0]["input"].as_str().is_some_and(|input| input.contains(&call));
+    let is_of_details = request["params"][0]["data"].as_str().is_some_and(|input| input.contains(&call));
     let (gate, details) = results.split_at(results.len().min(2));
     if is_of_details { details } else { gate }
 }

@@ -208,13 +208,13 @@ async fn a_stuck_back_end_voids_nothing_while_another_one_shows_what_is_known() 
         _ => None,
     });
     scene.profile(1).await.unwrap();
-    let floor = scene.follower.agents.source.floor.now();
+    let floor = scene.follower.agents.source.floor.newest();
     for _ in 0..3 {
         scene.tick(&mut following).await;
         scene.fall_silent();
     }
-    assert_eq!(scene.mode(), "lost");
-    assert_eq!(scene.follower.agents.source.floor.now(), floor);
+    assert_eq!(scene.mode(), "unlogged");
+    assert_eq!(scene.follower.agents.source.floor.newest(), floor);
 }
 
 // threat: A new owner or a reorganization is not seen
@@ -246,10 +246,10 @@ async fn a_read_is_kept_if_its_answer_shows_the_followed_block_and_else_serves_o
     scene.play({
         let chain = Arc::clone(&scene.chain);
         move |request| {
-            let input = request["params"][0]["input"].as_str()?;
+            let input = request["params"][0]["data"].as_str()?;
             // Another function's answer is no block's hash.
             let mut other = request.clone();
-            other["params"][0]["input"] =
+            other["params"][0]["data"] =
                 json!(input.replace(get_last, "a8b0574e").replace(get_named, "a8b0574e"));
             Some(Reply::Http(200, String::from_utf8(chain.answer(other.to_string().as_bytes())).unwrap()))
         }
@@ -294,7 +294,7 @@ async fn an_agent_whose_details_can_not_be_read_is_asked_for_them_once_an_interv
     following.poll().await;
     let token_uri = "c87b56dd";
     scene.play(move |request| {
-        let is_whole = request["params"][0]["input"].as_str()?.contains(token_uri);
+        let is_whole = request["params"][0]["data"].as_str()?.contains(token_uri);
         is_whole.then(|| Reply::Result(json!(format!("0x{}", "0".repeat(ANSWER_BYTES_MAX)))))
     });
     scene.warm(&mut following, 4).await;

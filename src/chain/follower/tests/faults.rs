@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Scene;
 use crate::chain::fixture::{LIFETIME, REREAD, Reply, STALENESS, cause};
-use crate::chain::follower::LOGS_RETRY_MICROS;
+use crate::chain::follower::LOGS_RETRY;
 use crate::chain::tests::clock::{now, pass};
 use crate::dev::fixture::{Registries, START_SECONDS, result};
 use crate::domain::agent_id::AgentId;
@@ -36,23 +36,17 @@ async fn a_node_without_logs_leaves_profiles_one_interval_and_is_asked_again_aft
     scene.tick(&mut following).await;
     assert!(scene.is_cached(1).await && scene.mode() == "following", "a failed poll alone says nothing");
     scene.fall_silent();
-    scene.tick(&mut following).await;
+    assert_eq!(following.poll().await, LOGS_RETRY, "it is asked for logs again after a while");
     assert_eq!((scene.mode(), scene.bench.reader.lacks_logs()), ("unlogged", true));
     assert!(!scene.is_cached(1).await, "what was read at the followed block is gone");
     scene.bench.clock.advance(LIFETIME);
     assert!(!scene.is_cached(1).await);
     assert!(scene.bench.reader.probe().await.is_ok(), "it is ready all the same");
 
-    let asked = scene.node.calls("eth_getLogs");
-    for _ in 0..10 {
-        scene.tick(&mut following).await;
-    }
-    assert_eq!((scene.node.calls("eth_getLogs"), scene.mode()), (asked, "unlogged"));
-    scene.refuse("eth_call", -32_603, "internal error");
-    scene.tick(&mut following).await;
-    assert_eq!(scene.mode(), "unlogged", "a failed poll alone says nothing");
     scene.play(|_| None);
-    scene.bench.clock.advance(Duration::from_micros(LOGS_RETRY_MICROS));
+    let begun = now();
+    following.rest(LOGS_RETRY).await;
+    assert!(begun.elapsed() >= LOGS_RETRY, "whatever reads show meanwhile");
     scene.tick(&mut following).await;
     assert_eq!((scene.mode(), scene.bench.reader.lacks_logs()), ("following", false));
     scene.warm(&mut following, 1).await;

@@ -235,7 +235,7 @@ async fn the_errors_of_nodes_are_never_remembered_as_an_agents_fault() {
 async fn an_absurd_agent_costs_those_who_are_read_with_it_no_call() {
     let is_absurd = |call: &Call3| call.callData.ends_with(&word(7)) && Some(call.target) == ALL.stake_vault;
     let node = TestNode::answering(move |request| {
-        let input: Bytes = serde_json::from_value(request["params"][0]["input"].clone()).unwrap();
+        let input: Bytes = serde_json::from_value(request["params"][0]["data"].clone()).unwrap();
         let asked = aggregate3Call::abi_decode(&input).unwrap().calls;
         let asked = &asked[5..asked.len() - 1];
         let mut answers: Vec<_> = results()[..2].iter().cloned().cycle().take(asked.len()).collect();

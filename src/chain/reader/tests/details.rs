@@ -20,7 +20,7 @@ use crate::ports::chain::{Asker, Chain, Parts};
 
 fn asks(request: &Value, call: &[u8]) -> bool {
     let call: String = call.iter().map(|byte| format!("{byte:02x}")).collect();
-    request["params"][0]["input"].as_str().is_some_and(|input| input.contains(&call))
+    request["params"][0]["data"].as_str().is_some_and(|input| input.contains(&call))
 }
 
 fn asks_for_details(request: &Value) -> bool {

@@ -29,7 +29,7 @@ fn answer(request: &Value, limits: Limits) -> Reply {
             refused("block range is too large")
         }
         "eth_getLogs" => Reply::Result(json!([])),
-        _ if params["input"].as_str().unwrap().len() > limits.call_bytes => refused("too long"),
+        _ if params["data"].as_str().unwrap().len() > limits.call_bytes => refused("too long"),
         _ => Reply::Result(hex(aggregate(&results()))),
     }
 }

@@ -161,7 +161,7 @@ async fn an_error_of_a_node_that_runs_creations_is_a_fault_and_leads_to_no_furth
     let node = TestNode::answering(|request| {
         let call = &request["params"][0];
         assert!(call["to"].is_null(), "{request}");
-        let is_trial = call["input"].as_str().unwrap().len() < 8_000;
+        let is_trial = call["data"].as_str().unwrap().len() < 8_000;
         let trial = Reply::Result(hex(dated(HEAD, &[])));
         if is_trial { trial } else { Reply::Error(-32_000, "out of gas".to_owned(), None) }
     })

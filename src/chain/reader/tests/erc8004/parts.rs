@@ -92,7 +92,7 @@ async fn validations_that_are_too_many_to_be_counted_are_counted_among_the_newes
         scene.on.answer(chain, account(REVIEWER), hash(number), (100, ""));
     }
     for (gas, count) in [(50_000_000, 3), (4_000_000, 2)] {
-        let call = json!({ "input": scene.registries.details_code(&[agent]), "gas": U64::from(gas) });
+        let call = json!({ "data": scene.registries.details_code(&[agent]), "gas": U64::from(gas) });
         let reverted = error(chain, "eth_call", json!([call, "latest"]));
         let answer: Bytes = serde_json::from_value(reverted["data"].clone()).unwrap();
         let (_, results) = read_dated(&answer, false).unwrap();
