@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use alloy::primitives::Address;
-use arc_swap::ArcSwapOption;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quick_cache::sync::{Cache, EntryAction, EntryResult};
@@ -31,9 +30,6 @@ const KEPT_MAX: usize = 16_384;
 
 /// The key set where nobody signs.
 pub(crate) const NO_KEYS: &str = r#"{"keys":[]}"#;
-
-/// The issuer in force; `None`: no assertion is signed.
-pub(crate) type LiveIssuer = ArcSwapOption<Issuer>;
 
 /// Chain and registry, which each assertion names, and the sources of its time and its random id.
 #[derive(Clone)]

@@ -15,7 +15,7 @@ use alloy::signers::local::PrivateKeySigner;
 use tiergate::chain::pool::Pool;
 use tiergate::chain::reader::ChainReader;
 use tiergate::domain::agent_id::AgentId;
-use tiergate::domain::agent_list::AgentList;
+use tiergate::domain::agent_list::Agents;
 use tiergate::domain::api_key::{ApiKey, ApiKeyFormat};
 use tiergate::domain::binding::Binding;
 use tiergate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
@@ -206,9 +206,15 @@ pub(crate) fn domain() -> SigningDomain {
 }
 
 pub(crate) fn access() -> Access {
+    let token = U256::from(10).pow(U256::from(18));
+    let stakes = PerTier([1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token));
     Access {
         scope: Scope::Api,
         min_tier: Tier::Bronze,
+        tiers: Tiers::new(
+            TierSources { stakes: Some(stakes), ..TierSources::default() },
+            Arc::new(Agents::new()),
+        ),
         quotas: PerTier([NO_LIMIT; 4]),
         denies_endpoint_mismatch: false,
         parts: Parts::Whole,
@@ -216,16 +222,10 @@ pub(crate) fn access() -> Access {
 }
 
 pub(crate) fn rules() -> Rules {
-    let token = U256::from(10).pow(U256::from(18));
-    let stakes = PerTier([1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token));
     Rules {
         signing_domain: domain(),
         signature_format: SignatureFormat::Keys,
         freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
-        tiers: Tiers::new(
-            TierSources { stakes: Some(stakes), ..TierSources::default() },
-            AgentList::default(),
-        ),
         key_format: ApiKeyFormat::new("svc_live_v1_"),
         keys_end_with_signer: false,
         agent_wallet: false,

@@ -42,7 +42,7 @@ impl Api {
                 Ok(discovery.rules(&LocalRules { gateway_url, quotas: &access.quotas, tenant: None }))
             }
             Endpoint::KeySet => {
-                let issuer = self.rules.issuer.load();
+                let issuer = (self.rules.issuer)();
                 Ok(key_set(issuer.as_ref().map_or(NO_KEYS, |issuer| issuer.key_set())))
             }
             Endpoint::Docs => Ok(docs::answer()),
@@ -89,7 +89,7 @@ impl Api {
     async fn read_profile(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let read = parse_profile_read(request.body, self.pipeline.signature_format())?;
         notes.agent = Some(read.agent);
-        let profile = self.pipeline.owner_profile(request.client, &read).await?;
+        let profile = self.pipeline.owner_profile(request.client, &read, &self.rules.access.tiers).await?;
         notes.shown(&profile);
         Ok(owner_profile(&profile, UnixSeconds(self.clock.unix_seconds())))
     }

@@ -21,7 +21,7 @@ use crate::api::console::Console;
 use crate::api::observe::{LISTENER, Observer};
 use crate::api::record::{Entry, Notes};
 use crate::api::routes::{Audience, Endpoint};
-use crate::assertion::LiveIssuer;
+use crate::assertion::Issuer;
 use crate::domain::client::ClientNet;
 use crate::domain::console::ConsoleSettings;
 use crate::domain::tier::Tier;
@@ -64,8 +64,8 @@ pub(crate) struct ApiRules {
     pub(crate) console: ConsoleSettings,
     /// The chain of the signatures.
     pub(crate) signing_chain_id: u64,
-    /// The issuer of assertions, whose public keys are shown.
-    pub(crate) issuer: Arc<LiveIssuer>,
+    /// Gives the issuer of assertions in force, whose public keys are shown.
+    pub(crate) issuer: Box<dyn Fn() -> Option<Arc<Issuer>> + Send + Sync>,
     /// Networks of proxies that are believed.
     pub(crate) trusted_proxies: Vec<IpNet>,
     /// Takes key operations; `None`: they are not recorded.

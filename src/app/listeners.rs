@@ -62,6 +62,7 @@ impl App {
             scope: Scope::Api,
             min_tier: Tier::Bronze,
             quotas: settings.tiers.requests_per_minute,
+            tiers: self.tenants.tiers(),
             denies_endpoint_mismatch: false,
             parts: Parts::Whole,
         };
@@ -71,7 +72,7 @@ impl App {
             discovery: Arc::clone(&self.discovery),
             console: settings.console.clone(),
             signing_chain_id: settings.signature.chain_id,
-            issuer: Arc::clone(&self.tenants.issuer),
+            issuer: self.tenants.issuer(),
             trusted_proxies: settings.listen.client_proxies(),
             audit: self.audit.clone(),
             tracer: self.tracer.clone(),
@@ -114,9 +115,9 @@ impl App {
         }
         let secrets = authz.secret_file.as_deref().map(|path| tenant_secrets(path, |_| true));
         let secrets = secrets.transpose().map_err(StartError::from)?;
-        let tls = self.tenants.authz_certificates.as_ref().map(|store| {
+        let tls = self.tenants.certificates(|table| table.authz_certificates.as_ref()).map(|shown| {
             let ca = authz.client_ca.as_deref();
-            server_config(store, Protocols::Http1OrHttp2, ca).map_err(|problems| problems.join("; "))
+            server_config(shown, Protocols::Http1OrHttp2, ca).map_err(|problems| problems.join("; "))
         });
         let gateway = self.gateway(NAME, ASKED_MAX, Some(authz.timeout), settings)?;
         let authz = Arc::new(Authz::new(gateway, secrets));

@@ -43,9 +43,7 @@ use crate::chain::follower::Follower;
 use crate::chain::reader::ChainReader;
 use crate::config::traces::TraceSettings;
 use crate::config::{Loaded, Settings};
-use crate::domain::agent_list::AgentList;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
-use crate::domain::tiers::Tiers;
 use crate::gateway::watch::resolve_new_names;
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
@@ -124,7 +122,7 @@ impl App {
         let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
         let readiness = Arc::new(readiness);
         let ports = Ports { chain, store, clock: Arc::clone(&clock), entropy: Arc::new(os) };
-        let pipeline = Arc::new(Pipeline::new(ports, rules(settings, tenants.agents.clone())));
+        let pipeline = Arc::new(Pipeline::new(ports, rules(settings)));
         metrics.count_entries("failing_clients", &pipeline, Pipeline::failing_clients);
         let overview = Arc::new(Overview::new(Arc::clone(&tenants), loaded, Arc::clone(&clock)));
         let reloader = Reloader::new(
@@ -143,7 +141,7 @@ impl App {
         });
         let untraced = |why| format!("cannot trace requests: {why}");
         let tracer = tracer.transpose().map_err(untraced)?.map(Arc::new);
-        let certificates = tenants.certificates.clone();
+        let certificates = tenants.certificates(|table| table.certificates.as_ref());
         let lifecycle = Lifecycle::new(settings.shutdown, Some(Arc::clone(&readiness)), handover, early);
         let idle = settings.listen.idle;
         let process = Process::new(clock, metrics, certificates, descriptors.idle, idle, lifecycle);
@@ -225,7 +223,7 @@ pub(crate) fn signing_domain(settings: &Settings) -> Eip712Domain {
     }
 }
 
-fn rules(settings: &Settings, list: AgentList) -> Rules {
+fn rules(settings: &Settings) -> Rules {
     let signing_domain = SigningDomain::new(signing_domain(settings));
     Rules {
         signing_domain: match settings.key_service() {
@@ -235,7 +233,6 @@ fn rules(settings: &Settings, list: AgentList) -> Rules {
         signature_format: settings.signature.format,
         agent_wallet: settings.signature.agent_wallet,
         freshness: settings.signature.freshness,
-        tiers: Tiers::new(settings.tiers.sources.clone(), list),
         key_format: settings.keys.format.clone(),
         keys_end_with_signer: settings.keys_end_with_signer(),
         key_management: settings.keys.requests_per_hour,

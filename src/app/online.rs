@@ -57,7 +57,7 @@ pub(crate) async fn ask(
     let answering = readers.iter().zip(&nodes).find(|(_, seen)| seen.is_ok());
     if let Some((reader, Ok(seen))) = answering {
         findings.extend(of_tokens(settings, reader).await);
-        let graded_by = Tiers::new(settings.tiers.sources.clone(), tenants.agents.clone());
+        let graded_by = tenants.tiers();
         findings.push(of_agent(settings, &graded_by, reader, agent.or(seen.first_agent)).await);
     }
     let part = match &settings.store {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::server::configuration::ServerConf;
+use rustls::server::ResolvesServerCert;
 use socket2::Socket;
 use tokio::runtime::Builder;
 
@@ -22,7 +23,6 @@ use crate::serve::worker::{Gates, adopt, bound, take_connections};
 use crate::serve::{Door, HttpShell, Limits};
 use crate::supervision::keep_going;
 use crate::telemetry::metrics::Metrics;
-use crate::tls::certificates::CertificateStore;
 use crate::tls::listener::{Protocols, ServerTls, server_config};
 
 /// How many addresses of upstreams one request may try. Tenants set a lower limit of upstreams of their own.
@@ -48,7 +48,7 @@ pub(super) struct Process {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     /// For listeners that speak TLS; nothing: none does.
-    certificates: Option<Arc<CertificateStore>>,
+    certificates: Option<Arc<dyn ResolvesServerCert>>,
 }
 
 /// A thread of listeners, which does not run yet.
@@ -112,7 +112,7 @@ impl Process {
     pub(super) fn new(
         clock: Arc<dyn Clock>,
         metrics: Metrics,
-        certificates: Option<Arc<CertificateStore>>,
+        certificates: Option<Arc<dyn ResolvesServerCert>>,
         upstreams_idle_max: usize,
         idle: Duration,
         lifecycle: Lifecycle,
@@ -165,7 +165,7 @@ impl Process {
     ) -> Result<(), StartError> {
         let tls = match listening.tls {
             Some(Tls::Shared(protocols)) => {
-                let shared = self.certificates.as_ref().map(|store| server_config(store, protocols, None));
+                let shared = self.certificates.clone().map(|shown| server_config(shown, protocols, None));
                 shared.transpose().map_err(|problems| problems.join("; "))?
             }
             Some(Tls::Own(tls)) => Some(tls),

@@ -2,29 +2,35 @@
 //! place in one step.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rustls::server::ResolvesServerCert;
 use tokio::runtime::Handle;
 
 use crate::addresses::AddressRules;
 use crate::app::error::StartError;
 use crate::app::source::{Fingerprint, Source};
-use crate::assertion::{Facts, Issuer, LiveIssuer};
+use crate::assertion::{Facts, Issuer};
 use crate::config::problem::Problem;
 use crate::config::tenants::has_folder;
+use crate::config::tiers::TierSettings;
 use crate::config::{Beside, Loaded, Refused, Settings};
-use crate::domain::agent_list::AgentList;
+use crate::domain::agent_id::AgentId;
+use crate::domain::agent_list::{AgentList, Agents};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::Tenant;
+use crate::domain::tier::Tier;
+use crate::domain::tiers::Tiers;
 use crate::files::Seen;
 use crate::gateway::site::SiteBuilder;
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::watch::resolve_new_names;
 use crate::ports::clock::{Clock, Entropy};
 use crate::telemetry::metrics::{Metrics, NO_TENANT};
-use crate::tls::certificates::{CertificateStore, Table as CertificateTable};
+use crate::tls::certificates::{self, Certificates};
 use crate::tls::shelf::{Reading, Shelf};
 use crate::tls::upstream::UpstreamIdentity;
 
@@ -35,17 +41,9 @@ pub(crate) struct Tenants {
     at_start: Settings,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
-    /// Routes requests.
+    /// Everything that requests, handshakes and assertions ask for. A reload replaces it in one step.
     pub(super) table: Arc<LiveTable>,
-    /// The certificates that clients are shown; `None` when no listener speaks TLS.
-    pub(super) certificates: Option<Arc<CertificateStore>>,
-    /// The certificates of the listener for other gateways; `None` in the clear.
-    pub(super) authz_certificates: Option<Arc<CertificateStore>>,
     facts: Facts,
-    /// The issuer of assertions, if there is one.
-    pub(super) issuer: Arc<LiveIssuer>,
-    /// The agents that the operator lists.
-    pub(super) agents: AgentList,
     in_force: Mutex<InForce>,
     /// Every file with a certificate, a key or agents that was named by what was last read.
     certificate_files: Mutex<Vec<PathBuf>>,
@@ -111,7 +109,7 @@ impl<'a> Look<'a> {
 
 impl Beside for Look<'_> {
     fn of_file(&mut self, settings: &Settings) -> Vec<Problem> {
-        self.has_tls = settings.listen.tls.is_some();
+        self.has_tls = self.at_start.unwrap_or(settings).listen.tls.is_some();
         let Some(at_start) = self.at_start else { return Vec::new() };
         let pairs = [("listen.tls", &settings.listen.tls), ("authz.tls", &settings.authz.tls)];
         let certificates = pairs.into_iter().flat_map(|(key, pair)| {
@@ -144,23 +142,14 @@ impl Tenants {
         entropy: Arc<dyn Entropy>,
         metrics: &Metrics,
     ) -> Result<Self, StartError> {
-        let addresses = settings.addresses();
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
-        let unusable = |problems: Vec<String>| {
-            format!("certificates, keys or lists of agents can't be used:\n  {}", problems.join("\n  "))
-        };
         let (chain_id, registry) = (settings.chain.pool.chain_id, settings.chain.reading.registries.identity);
         let facts = Facts { chain_id, registry, clock: Arc::clone(clock), entropy };
-        let issuer = issuer(settings, &mut reading, &facts, None).map_err(unusable)?;
-        let agents = AgentList::default();
-        if let Some(file) = &settings.tiers.sources.list {
-            agents.replace(reading.agents(file).map_err(unusable)?);
-        }
-        let quotas = settings.tiers.requests_per_minute;
-        let builder = SiteBuilder { quotas, metrics, addresses: &addresses, issuer: issuer.clone() };
-        let built = build(settings, &mut reading, &builder, &Table::default());
-        let (table, [certificates, authz_certificates]) = built.map_err(unusable)?;
+        let built = build([settings; 2], &mut reading, &facts, metrics, &Table::default());
+        let table = built.map_err(|problems| {
+            format!("certificates, keys or lists of agents can't be used:\n  {}", problems.join("\n  "))
+        })?;
         let (shelf, seen) = reading.finish();
         show(metrics, &certificates_of(settings, &shelf));
         let at_start = Settings { tenants: Vec::new(), ..settings.clone() };
@@ -171,14 +160,31 @@ impl Tenants {
             clock: Arc::clone(clock),
             metrics: metrics.clone(),
             table: Arc::new(LiveTable::from_pointee(table)),
-            certificates: certificates.map(|table| Arc::new(CertificateStore::new(table))),
-            authz_certificates: authz_certificates.map(|table| Arc::new(CertificateStore::new(table))),
             facts,
-            issuer: Arc::new(LiveIssuer::new(issuer)),
-            agents,
             in_force: Mutex::new(InForce { settings: settings.clone(), shelf }),
             certificate_files: Mutex::new(seen.into_files()),
         })
+    }
+
+    /// The certificates of a listener that speaks TLS, as each handshake finds them.
+    pub(super) fn certificates(
+        &self,
+        of: fn(&Table) -> Option<&Certificates>,
+    ) -> Option<Arc<dyn ResolvesServerCert>> {
+        of(&self.table.load())?;
+        let table = Arc::clone(&self.table);
+        Some(Arc::new(certificates::InForce(move |name: Option<&str>| Some(of(&table.load())?.find(name)))))
+    }
+
+    /// What gives agents their tiers, with the list that is in force whenever an agent is graded.
+    pub(super) fn tiers(&self) -> Tiers {
+        Tiers::new(self.at_start.tiers.sources.clone(), Arc::new(ListInForce(Arc::clone(&self.table))))
+    }
+
+    /// Gives the issuer of assertions in force.
+    pub(super) fn issuer(&self) -> Box<dyn Fn() -> Option<Arc<Issuer>> + Send + Sync> {
+        let table = Arc::clone(&self.table);
+        Box::new(move || table.load().issuer.clone())
     }
 
     /// Reads everything again and puts in force what can be used. Or says why nothing has changed, and in each
@@ -190,13 +196,13 @@ impl Tenants {
         let mut look = Look {
             reading: Reading::new(shelf, self.now()),
             at_start: Some(&self.at_start),
-            has_tls: former.listen.tls.is_some(),
+            has_tls: self.at_start.listen.tls.is_some(),
         };
         let survey = self.source.over(Some(former), &mut look);
         survey.problems.log_warnings();
         let mut reading = look.reading;
         let loaded = survey.loaded.ok_or_else(|| survey.problems.to_string());
-        let applied = loaded.and_then(|loaded| self.replace(loaded, &mut reading));
+        let applied = loaded.and_then(|loaded| self.replace(loaded, former, &mut reading));
         let (new, seen) = reading.finish();
         let read = [configuration, Fingerprint::of(&seen)];
         *self.certificate_files.lock() = seen.into_files();
@@ -210,34 +216,28 @@ impl Tenants {
         (applied, read)
     }
 
-    fn replace(&self, mut loaded: Loaded, reading: &mut Reading<'_>) -> Result<Applied, String> {
-        let (settings, former) = (&loaded.settings, self.table.load_full());
-        // The listeners are those of the start, whatever is written now.
-        let addresses =
-            AddressRules { allow_link_local: settings.gateway.allow_link_local, ..self.at_start.addresses() };
-        let quotas = self.at_start.tiers.requests_per_minute;
-        let told = |problems: Vec<String>| problems.join("; ");
-        let issuer = issuer(settings, reading, &self.facts, self.issuer.load_full()).map_err(told)?;
-        // Which file it is counts from the start.
-        let list = self.at_start.tiers.sources.list.as_ref();
-        let agents = list.map(|file| reading.agents(file)).transpose().map_err(told)?;
-        let metrics = &self.metrics;
-        let builder = SiteBuilder { quotas, metrics, addresses: &addresses, issuer: issuer.clone() };
-        let (table, certificates) = build(settings, reading, &builder, &former).map_err(told)?;
+    /// Builds everything beside what is in force, and replaces it in one step.
+    fn replace(
+        &self,
+        mut loaded: Loaded,
+        former: &Settings,
+        reading: &mut Reading<'_>,
+    ) -> Result<Applied, String> {
+        let settings = &mut loaded.settings;
+        let sections_that_wait = self.at_start.sections_that_differ(settings);
+        // A listener speaks TLS from the start to the end, whatever is written now: with the pair of now, or else the former one.
+        for (now, former) in
+            [(&mut settings.listen.tls, &former.listen.tls), (&mut settings.authz.tls, &former.authz.tls)]
+        {
+            *now = former.as_ref().map(|former| now.take().unwrap_or_else(|| former.clone()));
+        }
+        let former = self.table.load_full();
+        let built = build([&self.at_start, settings], reading, &self.facts, &self.metrics, &former);
+        let table = built.map_err(|problems| problems.join("; "))?;
         Handle::current().block_on(resolve_new_names(&table));
-        for (store, table) in [&self.certificates, &self.authz_certificates].into_iter().zip(certificates) {
-            if let (Some(store), Some(table)) = (store, table) {
-                store.table.store(Arc::new(table));
-            }
-        }
-        self.issuer.store(issuer);
-        if let Some(agents) = agents {
-            self.agents.replace(agents);
-        }
         self.table.store(Arc::new(table));
         self.table.load().end_series_of(&former);
         let tenants = changes(&former, &self.table.load());
-        let sections_that_wait = self.at_start.sections_that_differ(settings);
         let kept = reading.kept.iter().map(|(file, problems)| Refused::new(&**file, problems, true));
         loaded.refused.extend(kept);
         Ok(Applied { tenants, sections_that_wait, loaded, has_other_certificates: false })
@@ -331,25 +331,30 @@ fn issuer(
     Ok(Some(same.unwrap_or_else(|| Arc::new(Issuer::new(&rules.name, keys, facts.clone())))))
 }
 
-/// Reads certificates and keys and builds everything before anything is replaced.
+/// Reads certificates, keys and lists, and builds everything that these settings put in force. Of those of the start it has
+/// what counts until the end of the process.
 fn build(
-    settings: &Settings,
+    [at_start, settings]: [&Settings; 2],
     reading: &mut Reading<'_>,
-    builder: &SiteBuilder<'_>,
+    facts: &Facts,
+    metrics: &Metrics,
     former: &Table,
-) -> Result<(Table, [Option<CertificateTable>; 2]), Vec<String>> {
+) -> Result<Table, Vec<String>> {
     let Settings { tenants, unserved_hosts, .. } = settings;
+    let issuer = issuer(settings, reading, facts, former.issuer.clone())?;
+    let TierSettings { sources, requests_per_minute: quotas, .. } = &at_start.tiers;
+    let agents = sources.list.as_ref().map(|file| reading.agents(file)).transpose()?.unwrap_or_default();
     let shown = settings.listen.tls.as_ref().map(|pair| {
         let tenants = tenants.iter().map(|tenant| &**tenant);
-        CertificateTable::load(pair, tenants, unserved_hosts, reading)
+        Certificates::load(pair, tenants, unserved_hosts, reading)
     });
-    let to_gateways = settings.authz.tls.as_ref().map(|pair| CertificateTable::load(pair, [], &[], reading));
+    let to_gateways = settings.authz.tls.as_ref().map(|pair| Certificates::load(pair, [], &[], reading));
     let mut problems = Vec::new();
-    let certificates = [shown, to_gateways]
+    let [certificates, authz_certificates] = [shown, to_gateways]
         .map(|loaded| loaded.and_then(|loaded| loaded.map_err(|found| problems.extend(found)).ok()));
     let mut equipped = Vec::with_capacity(tenants.len());
     for tenant in tenants {
-        if tenant.assertion && builder.issuer.is_none() {
+        if tenant.assertion && issuer.is_none() {
             problems.push(format!("tenant {}: nobody signs its assertions", tenant.id));
         }
         match UpstreamIdentity::load(&tenant.proxy.upstream_tls, reading) {
@@ -362,6 +367,30 @@ fn build(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let table = Table::new(equipped, unserved_hosts, builder, former);
-    Ok((table.map_err(|twice| vec![twice.to_string()])?, certificates))
+    let allow_link_local = settings.gateway.allow_link_local;
+    let addresses = &AddressRules { allow_link_local, ..at_start.addresses() };
+    let tiers = &Tiers::new(sources.clone(), Arc::<Agents>::clone(&agents));
+    let builder = SiteBuilder { quotas: *quotas, tiers, metrics, addresses, issuer };
+    let table = Table::new(equipped, unserved_hosts, &builder, former);
+    let mut table = table.map_err(|twice| vec![twice.to_string()])?;
+    (table.agents, table.certificates, table.authz_certificates) = (agents, certificates, authz_certificates);
+    Ok(table)
 }
+
+/// The list of agents in force.
+struct ListInForce(Arc<LiveTable>);
+
+impl fmt::Debug for ListInForce {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("ListInForce")
+    }
+}
+
+impl AgentList for ListInForce {
+    fn tier_of(&self, agent: AgentId) -> Tier {
+        self.0.load().agents.tier_of(agent)
+    }
+}
+
+#[cfg(test)]
+mod tests;

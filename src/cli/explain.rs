@@ -19,7 +19,6 @@ use crate::cli::{ConfigFile, Failure, secret};
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::domain::agent_id::AgentId;
-use crate::domain::agent_list::AgentList;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::denial::Denial;
 use crate::domain::host::{HostPattern, of_authority};
@@ -108,11 +107,9 @@ impl Explain {
             let no_key = |_| Failure::new(format!("{} holds no API key", file.display()));
             headers.insert("x-api-key", key.map_err(no_key)?);
         }
-        let (sources, list) = (&settings.tiers.sources, AgentList::default());
-        if let Some(file) = &sources.list {
-            list.replace(Arc::new(files::agents(file).map_err(Failure::new)?));
-        }
-        let tiers = Tiers::new(sources.clone(), list);
+        let sources = &settings.tiers.sources;
+        let list = sources.list.as_deref().map(files::agents).transpose().map_err(Failure::new)?;
+        let tiers = Tiers::new(sources.clone(), Arc::new(list.unwrap_or_default()));
         let mut case = Case { request: &self, settings, tiers, chain, store, found: Map::new() };
         match wait_for("the chain and the store", case.decide(&headers))? {
             Ok(decision) => case.add("decision", decision),
@@ -279,11 +276,11 @@ impl<'a> Case<'a> {
         let grade = self.tiers.grade(agent, &profile);
         self.add("tier", grade.tier.number());
         self.add("tierSource", grade.source);
-        let access = access(tenant, self.settings.tiers.requests_per_minute, min_tier);
+        let access = access(tenant, self.settings.tiers.requests_per_minute, &self.tiers, min_tier);
         if access.denies_endpoint_mismatch {
             self.add("origin", "must be the one declared for the key, which is not looked at here");
         }
-        Ok(judge(&self.tiers, &access, agent, &profile).map_err(Refusal::from)?.1)
+        Ok(judge(&access, agent, &profile).map_err(Refusal::from)?.1)
     }
 }
 

@@ -1,9 +1,7 @@
 //! Agents that an operator lists with their tiers, one a line.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-
-use arc_swap::ArcSwap;
+use std::fmt::Debug;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::tier::{Tier, passing_tier};
@@ -14,19 +12,15 @@ pub const AGENTS_MAX: usize = 1_000_000;
 /// Listed agents with their tiers.
 pub type Agents = HashMap<AgentId, Tier>;
 
-/// The list in force. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub struct AgentList(Arc<ArcSwap<Agents>>);
-
-impl AgentList {
+/// A list of agents, or the one that is in force whenever it is asked.
+pub trait AgentList: Debug + Send + Sync {
     /// The tier of an agent: 0 if it is not listed.
-    pub fn tier_of(&self, agent: AgentId) -> Tier {
-        self.0.load().get(&agent).copied().unwrap_or(Tier::Unverified)
-    }
+    fn tier_of(&self, agent: AgentId) -> Tier;
+}
 
-    /// Puts a list in force.
-    pub fn replace(&self, agents: Arc<Agents>) {
-        self.0.store(agents);
+impl AgentList for Agents {
+    fn tier_of(&self, agent: AgentId) -> Tier {
+        self.get(&agent).copied().unwrap_or(Tier::Unverified)
     }
 }
 
@@ -57,8 +51,6 @@ pub fn parse(text: &str, agents_max: usize) -> Result<Agents, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use alloy::primitives::U256;
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
@@ -125,16 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn clones_see_the_list_that_comes_into_force_and_agents_that_are_not_listed_have_tier_0() {
-        let list = AgentList::default();
-        let seen = list.clone();
-        for (listed, tier) in [
-            (&[][..], Tier::Unverified),
-            (&[(1, Tier::Gold)], Tier::Gold),
-            (&[(2, Tier::Gold)], Tier::Unverified),
-        ] {
-            list.replace(Arc::new(agents(listed)));
-            assert_eq!(seen.tier_of(AgentId::new(U256::ONE)), tier);
+    fn agents_that_are_not_listed_have_tier_0() {
+        for (listed, tier) in [(&[][..], Tier::Unverified), (&[(1, Tier::Gold)], Tier::Gold)] {
+            assert_eq!(agents(listed).tier_of(AgentId::new(U256::ONE)), tier);
         }
     }
 

@@ -39,7 +39,7 @@ pub struct Grade {
 #[derive(Debug, Clone)]
 pub struct Tiers {
     sources: Arc<TierSources>,
-    list: AgentList,
+    list: Arc<dyn AgentList>,
 }
 
 impl TierSources {
@@ -69,8 +69,13 @@ const EVERYONE: &str = "everyone";
 
 impl Tiers {
     /// Grades by these sources, and this list where that is one of them.
-    pub fn new(sources: TierSources, list: AgentList) -> Self {
+    pub fn new(sources: TierSources, list: Arc<dyn AgentList>) -> Self {
         Self { sources: Arc::new(sources), list }
+    }
+
+    /// Grades by the same sources and another list.
+    pub fn with(&self, list: Arc<dyn AgentList>) -> Self {
+        Self { sources: Arc::clone(&self.sources), list }
     }
 
     /// The sources.
@@ -97,11 +102,13 @@ impl Tiers {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use alloy::primitives::{Address, U256};
 
     use super::{Grade, TierSources, Tiers};
     use crate::domain::agent_id::AgentId;
-    use crate::domain::agent_list::AgentList;
+    use crate::domain::agent_list::Agents;
     use crate::domain::holders::Holders;
     use crate::domain::measure::{Measure, Question};
     use crate::domain::profile::{Texts, TrustProfile};
@@ -113,7 +120,7 @@ mod tests {
         let holders = Holders::owned_by(Address::ZERO);
         let stake = stake.map(U256::from);
         let profile = TrustProfile { holders, stake, measured, details: None, texts: Texts::default() };
-        Tiers::new(sources.clone(), AgentList::default()).grade(AGENT, &profile)
+        Tiers::new(sources.clone(), Arc::new(Agents::new())).grade(AGENT, &profile)
     }
 
     fn vault() -> TierSources {

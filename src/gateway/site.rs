@@ -14,6 +14,7 @@ use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
 use crate::domain::tenant::{OnMismatch, Route, RouteAccess, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
+use crate::domain::tiers::Tiers;
 use crate::domain::upstream::{Upstream, UpstreamScheme};
 use crate::gateway::counters::{Routes, SiteCounters};
 use crate::gateway::discovery::Shown;
@@ -78,6 +79,8 @@ pub(super) struct VisitorLimit {
 pub(crate) struct SiteBuilder<'a> {
     /// The limits of tenants that have none of their own.
     pub(crate) quotas: PerTier<Quota>,
+    /// What gives agents their tiers, with the list of this configuration.
+    pub(crate) tiers: &'a Tiers,
     /// Where sites count.
     pub(crate) metrics: &'a Metrics,
     /// The addresses that upstreams may have.
@@ -106,7 +109,7 @@ impl Site {
         let route_upstreams = tenant.routes.iter().map(|route| own(&route.upstreams)).collect();
         let quotas = tenant.requests_per_minute.unwrap_or(builder.quotas);
         let limits = quotas.0.map(|quota| quota.limit);
-        let accesses = PASSING_TIERS.map(|min_tier| access(&tenant, builder.quotas, min_tier));
+        let accesses = PASSING_TIERS.map(|min_tier| access(&tenant, builder.quotas, builder.tiers, min_tier));
         let counters = former.map(|former| Arc::clone(&former.counters));
         let counters = counters.unwrap_or_else(|| Arc::new(SiteCounters::new(builder.metrics, &tenant.id)));
         let routes = Routes::new(builder.metrics, &tenant, former.map(|former| &former.routes));
@@ -193,8 +196,9 @@ impl Site {
 }
 
 /// The rules for agents of a tenant where this is the lowest tier. `quotas` are those of the service.
-pub(crate) fn access(tenant: &Tenant, quotas: PerTier<Quota>, min_tier: Tier) -> Access {
+pub(crate) fn access(tenant: &Tenant, quotas: PerTier<Quota>, tiers: &Tiers, min_tier: Tier) -> Access {
     Access {
+        tiers: tiers.clone(),
         scope: Scope::Tenant(Arc::clone(&tenant.id)),
         min_tier,
         quotas: tenant.requests_per_minute.unwrap_or(quotas),

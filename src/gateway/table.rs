@@ -1,15 +1,19 @@
-//! Every tenant by host, as one value that is replaced as a whole when the configuration is read again.
+//! Everything in force that requests, handshakes and assertions ask for: one value, replaced as a whole when the configuration is
+//! read again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use crate::assertion::Issuer;
+use crate::domain::agent_list::Agents;
 use crate::domain::host::HostPattern;
 use crate::domain::host_map::{DuplicateHost, HostMap};
 use crate::domain::tenant::Tenant;
 use crate::gateway::site::{Site, SiteBuilder};
 use crate::telemetry::metrics::Families;
+use crate::tls::certificates::Certificates;
 use crate::tls::upstream::UpstreamIdentity;
 
 #[derive(Default)]
@@ -18,9 +22,17 @@ pub(crate) struct Table {
     hosts: HostMap<Option<Arc<Site>>>,
     pub(crate) sites: Vec<Arc<Site>>,
     ids: HashMap<Arc<str>, Arc<Site>>,
+    /// The issuer of assertions, if there is one. Sites have it too.
+    pub(crate) issuer: Option<Arc<Issuer>>,
+    /// The agents that the operator lists. Sites have them too.
+    pub(crate) agents: Arc<Agents>,
+    /// The certificates that clients are shown; `None` when no listener speaks TLS.
+    pub(crate) certificates: Option<Certificates>,
+    /// The certificate of the listener for other gateways; `None` in the clear.
+    pub(crate) authz_certificates: Option<Certificates>,
 }
 
-/// The table that requests are routed by. A request that has been routed keeps its tenant to its end.
+/// The table in force. A request that has been routed keeps its tenant to its end.
 pub(crate) type LiveTable = ArcSwap<Table>;
 
 impl Table {
@@ -44,7 +56,7 @@ impl Table {
         let entries = served.chain(unserved.iter().map(|host| (host.clone(), None)));
         let hosts = HostMap::new(entries)?;
         let ids = sites.iter().map(|site| (Arc::clone(&site.tenant.id), Arc::clone(site))).collect();
-        Ok(Self { hosts, sites, ids })
+        Ok(Self { hosts, sites, ids, issuer: builder.issuer.clone(), ..Self::default() })
     }
 
     /// The tenant whose host an authority names.

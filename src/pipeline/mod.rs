@@ -72,8 +72,6 @@ pub struct Rules {
     pub agent_wallet: bool,
     /// How old or how far ahead a signature may be.
     pub freshness: Freshness,
-    /// What gives agents their tiers.
-    pub tiers: Tiers,
     /// The form of API keys.
     pub key_format: ApiKeyFormat,
     /// True if a key is good only while the account that signed for it holds the agent.
@@ -92,6 +90,8 @@ pub struct Access {
     pub scope: Scope,
     /// The lowest tier that is admitted. Tier 0 never is.
     pub min_tier: Tier,
+    /// What gives agents their tiers.
+    pub tiers: Tiers,
     /// Each tier's quota.
     pub quotas: PerTier<Quota>,
     /// True if an agent is refused whose origin is not the one declared for its key.

@@ -9,7 +9,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::{Allowance, Quota};
-use crate::domain::tiers::Grade;
+use crate::domain::tiers::{Grade, Tiers};
 use crate::pipeline::Pipeline;
 use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::ProfileRead;
@@ -52,15 +52,21 @@ impl Pipeline {
         &self,
         client: ClientNet,
         read: &ProfileRead,
+        tiers: &Tiers,
     ) -> Result<OwnerProfile, Refusal> {
         let signed = self.profile_read(read);
         let deposit = self.check_budget(client, &signed)?; // 429
-        let outcome = self.read_for_owner(client, &signed).await;
+        let outcome = self.read_for_owner(client, &signed, tiers).await;
         self.failures.note(client, deposit, &outcome);
         outcome
     }
 
-    async fn read_for_owner(&self, client: ClientNet, signed: &Signed<'_>) -> Result<OwnerProfile, Refusal> {
+    async fn read_for_owner(
+        &self,
+        client: ClientNet,
+        signed: &Signed<'_>,
+        tiers: &Tiers,
+    ) -> Result<OwnerProfile, Refusal> {
         let reader = (client, signed.agent);
         let now = || self.ports.clock.monotonic_micros();
         allowance(READS, Some(signed.agent), self.profile_reads.peek(&reader, READS, now))?; // 429
@@ -71,7 +77,7 @@ impl Pipeline {
         let signers = (Some(proof.by.signer), None);
         let profile = self.profile_of(agent, signers, (Parts::Whole, read_time)).await?; // 404, 401, 503
         let seen = self.ports.store.status(client, agent, self.rules.key_management).await?; // 500
-        let grade = self.rules.tiers.grade(agent, &profile);
+        let grade = tiers.grade(agent, &profile);
         Ok(OwnerProfile { agent, profile, grade, has_key: seen.has_key, allowance })
     }
 }

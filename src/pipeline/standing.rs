@@ -12,7 +12,7 @@ use crate::domain::endpoint;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::tier::Tier;
-use crate::domain::tiers::{Grade, Tiers};
+use crate::domain::tiers::Grade;
 use crate::pipeline::credential::Ask;
 use crate::pipeline::failures::Deposit;
 use crate::pipeline::principal::Principal;
@@ -83,7 +83,7 @@ impl Pipeline {
         profile: &TrustProfile,
         ask: &Ask<'_>,
     ) -> Result<(Grade, Quota, bool), Refusal> {
-        let (grade, quota) = judge(&self.rules.tiers, ask.access, principal.agent(), profile)?;
+        let (grade, quota) = judge(ask.access, principal.agent(), profile)?;
         let endpoint_mismatch = endpoint::mismatch(principal.declared_origin.as_ref(), ask.origin.as_ref());
         if endpoint_mismatch && ask.access.denies_endpoint_mismatch {
             return Err(Denial::EndpointMismatch { agent: principal.agent() }.into());
@@ -131,18 +131,13 @@ impl Pipeline {
 
 /// The grade of a registered agent with this profile, and the quota of its tier.
 /// Error: [`Denial::TierBlocked`] below the lowest tier that passes.
-pub fn judge(
-    tiers: &Tiers,
-    access: &Access,
-    agent: AgentId,
-    profile: &TrustProfile,
-) -> Result<(Grade, Quota), Denial> {
-    let grade = tiers.grade(agent, profile);
+pub fn judge(access: &Access, agent: AgentId, profile: &TrustProfile) -> Result<(Grade, Quota), Denial> {
+    let grade = access.tiers.grade(agent, profile);
     let current = grade.tier;
     if let Some(quota) = access.quotas.get(current).filter(|_| current >= access.min_tier) {
         return Ok((grade, quota));
     }
     let required = access.min_tier.max(Tier::Bronze);
-    let required_stake = tiers.sources().stake_of(required);
+    let required_stake = access.tiers.sources().stake_of(required);
     Err(Denial::TierBlocked { agent, current, required, required_stake })
 }

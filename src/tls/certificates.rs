@@ -1,13 +1,12 @@
 //! Which certificate a client is shown: that of the tenant whose host it names (SNI, RFC 6066, section 3), or the
 //! listener's own.
 //!
-//! The whole table is replaced at once. Handshakes under way keep the one that they have begun with.
+//! Each handshake asks for those in force once, and keeps them.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -18,12 +17,12 @@ use crate::tls::look::is_for;
 use crate::tls::shelf::Reading;
 
 /// Certificates by host, loaded and checked. It has no `Debug`: there are private keys in it.
-pub(crate) struct Table {
+pub(crate) struct Certificates {
     default: Arc<CertifiedKey>,
     by_host: HostMap<Arc<CertifiedKey>>,
 }
 
-impl Table {
+impl Certificates {
     /// The listener's certificate and those of all tenants. `unserved` are hosts of tenants that are not among them: their
     /// clients are shown the listener's. Or every problem, with the path of its file.
     pub(crate) fn load<'a>(
@@ -61,33 +60,27 @@ impl Table {
         }
     }
 
-    fn find(&self, server_name: Option<&str>) -> Arc<CertifiedKey> {
+    /// The certificate for a client that names this host, or none.
+    pub(crate) fn find(&self, server_name: Option<&str>) -> Arc<CertifiedKey> {
         server_name.and_then(|name| self.by_host.find(name)).unwrap_or(&self.default).clone()
     }
 }
 
-/// The certificates that are in use, for the listeners' TLS.
-pub(crate) struct CertificateStore {
-    /// The certificates from the next handshake on.
-    pub(crate) table: ArcSwap<Table>,
-}
+/// Finds the certificate in force for each handshake, by the name that the client sends.
+pub(crate) struct InForce<F>(pub(crate) F);
 
-impl CertificateStore {
-    /// Begins with a table.
-    pub(crate) fn new(table: Table) -> Self {
-        Self { table: ArcSwap::from_pointee(table) }
-    }
-}
-
-impl fmt::Debug for CertificateStore {
+impl<F> fmt::Debug for InForce<F> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("CertificateStore").finish_non_exhaustive()
+        out.debug_struct("InForce").finish_non_exhaustive()
     }
 }
 
-impl ResolvesServerCert for CertificateStore {
+impl<F> ResolvesServerCert for InForce<F>
+where
+    F: Fn(Option<&str>) -> Option<Arc<CertifiedKey>> + Send + Sync,
+{
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.table.load().find(hello.server_name()))
+        (self.0)(hello.server_name())
     }
 }
 
@@ -97,7 +90,7 @@ mod tests {
 
     use rustls::pki_types::CertificateDer;
 
-    use super::{CertificateStore, Table};
+    use super::{Certificates, InForce};
     use crate::domain::tenant::{KeyPair, Tenant};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, shown, tenant};
     use crate::tls::shelf::{Reading, Shelf};
@@ -105,13 +98,14 @@ mod tests {
     fn load<'a>(
         default: &KeyPair,
         tenants: impl IntoIterator<Item = &'a Tenant>,
-    ) -> Result<Table, Vec<String>> {
-        Table::load(default, tenants, &[], &mut Reading::new(&Shelf::default(), NOW))
+    ) -> Result<Certificates, Vec<String>> {
+        Certificates::load(default, tenants, &[], &mut Reading::new(&Shelf::default(), NOW))
     }
 
     /// What the server shows to a client that asks for a name, or for none.
-    fn certificate(store: &Arc<CertificateStore>, name: Option<&str>) -> CertificateDer<'static> {
-        shown(store.clone(), name)
+    fn certificate(table: &Arc<Certificates>, name: Option<&str>) -> CertificateDer<'static> {
+        let table = Arc::clone(table);
+        shown(Arc::new(InForce(move |name: Option<&str>| Some(table.find(name)))), name)
     }
 
     #[test]
@@ -126,7 +120,7 @@ mod tests {
             tenant("*.c.b.example", Some(pair(&deep))),
             tenant("own.b.example", None),
         ];
-        let store = Arc::new(CertificateStore::new(load(&pair(&default), &tenants).unwrap()));
+        let store = Arc::new(load(&pair(&default), &tenants).unwrap());
         for (name, expected) in [
             (Some("a.example"), &exact),
             (Some("A.Example"), &exact),
@@ -141,22 +135,6 @@ mod tests {
         ] {
             assert_eq!(certificate(&store, name), expected.0.cert_der, "{name:?}");
         }
-    }
-
-    #[test]
-    fn a_replaced_table_serves_the_next_handshake() {
-        let (folder, old, new) = (Folder::new(), SelfSigned::new("a.example"), SelfSigned::new("a.example"));
-        let load = || load(&folder.pair("d"), &[tenant("a.example", Some(folder.pair("a")))]);
-        folder.pair_of("d", &old.cert_pem, &old.key_pem);
-        folder.pair_of("a", &old.cert_pem, &old.key_pem);
-        let store = Arc::new(CertificateStore::new(load().unwrap()));
-        assert_eq!(certificate(&store, Some("a.example")), old.cert_der);
-
-        folder.pair_of("a", &new.cert_pem, &new.key_pem);
-        assert_eq!(certificate(&store, Some("a.example")), old.cert_der, "nothing is read on its own");
-        store.table.store(Arc::new(load().unwrap()));
-        assert_eq!(certificate(&store, Some("a.example")), new.cert_der);
-        assert_eq!(certificate(&store, None), old.cert_der);
     }
 
     #[test]
@@ -200,6 +178,7 @@ mod tests {
     fn nothing_secret_is_shown_when_debugged() {
         let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
         let table = load(&folder.pair_of("a", &own.cert_pem, &own.key_pem), []).unwrap();
-        assert_eq!(format!("{:?}", CertificateStore::new(table)), "CertificateStore { .. }");
+        let in_force = InForce(move |name: Option<&str>| Some(table.find(name)));
+        assert_eq!(format!("{in_force:?}"), "InForce { .. }");
     }
 }

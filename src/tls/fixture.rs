@@ -26,22 +26,22 @@ use crate::domain::host::HostPattern;
 use crate::domain::tenant::{KeyPair, Tenant};
 
 /// The first and the last second of a test's certificates: the years 2020 to 2039.
-pub(super) const NOT_BEFORE: u64 = 1_577_836_800;
-pub(super) const NOT_AFTER: u64 = 2_208_988_800;
-pub(super) const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+pub(crate) const NOT_BEFORE: u64 = 1_577_836_800;
+pub(crate) const NOT_AFTER: u64 = 2_208_988_800;
+pub(crate) const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
 
 /// How long a peer is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A certificate that vouches for itself, with its key.
-pub(super) struct SelfSigned {
-    pub(super) cert_pem: String,
-    pub(super) cert_der: CertificateDer<'static>,
-    pub(super) key_pem: String,
+pub(crate) struct SelfSigned {
+    pub(crate) cert_pem: String,
+    pub(crate) cert_der: CertificateDer<'static>,
+    pub(crate) key_pem: String,
 }
 
 impl SelfSigned {
-    pub(super) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let key = GeneratedKey::generate().unwrap();
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2040, 1, 1));
@@ -51,25 +51,25 @@ impl SelfSigned {
 }
 
 /// Where a test keeps its files, until it ends.
-pub(super) struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
-    pub(super) fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::write(&path, text).unwrap();
         path
     }
 
     /// The paths of `name.crt` and `name.key`.
-    pub(super) fn pair(&self, name: &str) -> KeyPair {
+    pub(crate) fn pair(&self, name: &str) -> KeyPair {
         KeyPair {
             cert: self.path().join(format!("{name}.crt")),
             key: self.path().join(format!("{name}.key")),
@@ -77,20 +77,20 @@ impl Folder {
     }
 
     /// The same, with something in them.
-    pub(super) fn pair_of(&self, name: &str, cert: &str, key: &str) -> KeyPair {
+    pub(crate) fn pair_of(&self, name: &str, cert: &str, key: &str) -> KeyPair {
         self.write(&format!("{name}.crt"), cert);
         self.write(&format!("{name}.key"), key);
         self.pair(name)
     }
 }
 
-pub(super) fn tenant(host: &str, tls: Option<KeyPair>) -> Tenant {
+pub(crate) fn tenant(host: &str, tls: Option<KeyPair>) -> Tenant {
     let hosts = vec![HostPattern::parse(host).unwrap()];
     Tenant { id: host.into(), hosts, tls, ..fixture::tenant() }
 }
 
 /// The certificate that a server shows in a whole handshake over a pair of sockets; without a name the client sends none.
-pub(super) fn shown(
+pub(crate) fn shown(
     certificates: Arc<dyn ResolvesServerCert>,
     name: Option<&str>,
 ) -> CertificateDer<'static> {
@@ -127,7 +127,7 @@ pub(super) fn shown(
 }
 
 /// A client that believes everybody, with this version and these sessions.
-pub(super) fn client(
+pub(crate) fn client(
     sessions: Arc<dyn ClientSessionStore>,
     version: &'static SupportedProtocolVersion,
 ) -> Arc<ClientConfig> {
@@ -142,7 +142,7 @@ pub(super) fn client(
 }
 
 /// Shakes hands, and says in which way that was.
-pub(super) fn handshake(server: &Arc<ServerConfig>, client: &Arc<ClientConfig>, name: &str) -> HandshakeKind {
+pub(crate) fn handshake(server: &Arc<ServerConfig>, client: &Arc<ClientConfig>, name: &str) -> HandshakeKind {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut client = ClientConnection::new(Arc::clone(client), name).unwrap();
     let mut server = ServerConnection::new(Arc::clone(server)).unwrap();
@@ -169,7 +169,7 @@ pub(super) fn handshake(server: &Arc<ServerConfig>, client: &Arc<ClientConfig>, 
 }
 
 /// Waits for one client that must show a certificate, and says which it was; nothing when the handshake fails.
-pub(super) fn upstream(
+pub(crate) fn upstream(
     own: &SelfSigned,
     believed: &SelfSigned,
 ) -> (SocketAddr, JoinHandle<Option<CertificateDer<'static>>>) {

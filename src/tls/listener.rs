@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use rustls::crypto::ring::Ticketer;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::tls::certificates::CertificateStore;
 use crate::tls::pem;
 
 /// What a listener offers over TLS.
@@ -26,15 +25,14 @@ pub(crate) enum Protocols {
 /// The TLS of a listener.
 pub(crate) type ServerTls = Arc<ServerConfig>;
 
-/// A listener's TLS, with the certificates of this store. With `client_ca` clients must show a certificate of these authorities.
+/// A listener's TLS, with these certificates. With `client_ca` clients must show a certificate of these authorities.
 pub(crate) fn server_config(
-    store: &Arc<CertificateStore>,
+    certificates: Arc<dyn ResolvesServerCert>,
     protocols: Protocols,
     client_ca: Option<&Path>,
 ) -> Result<ServerTls, Vec<String>> {
     pingora::tls::install_default_crypto_provider();
     let builder = ServerConfig::builder_with_protocol_versions(&[&TLS13, &TLS12]);
-    let certificates: Arc<CertificateStore> = Arc::clone(store);
     let builder = match client_ca {
         Some(ca) => builder.with_client_cert_verifier(client_verifier(ca)?),
         None => builder.with_no_client_auth(),
@@ -75,7 +73,7 @@ mod tests {
     use rustls::{ClientConfig, HandshakeKind, NamedGroup, ServerConfig, SupportedProtocolVersion};
 
     use super::{Protocols, server_config};
-    use crate::tls::certificates::{CertificateStore, Table};
+    use crate::tls::certificates::{Certificates, InForce};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, client, handshake, tenant};
     use crate::tls::shelf::{Reading, Shelf};
 
@@ -126,9 +124,9 @@ mod tests {
         let pair = folder.pair_of("a", &own.cert_pem, &own.key_pem);
         let tenants = ["a.example", "b.example"].map(|host| tenant(host, Some(pair.clone())));
         let shelf = Shelf::default();
-        let table = Table::load(&pair, &tenants, &[], &mut Reading::new(&shelf, NOW)).unwrap();
-        let store = Arc::new(CertificateStore::new(table));
-        (folder, server_config(&store, Protocols::Http1, None).unwrap())
+        let table = Certificates::load(&pair, &tenants, &[], &mut Reading::new(&shelf, NOW)).unwrap();
+        let in_force = InForce(move |name: Option<&str>| Some(table.find(name)));
+        (folder, server_config(Arc::new(in_force), Protocols::Http1, None).unwrap())
     }
 
     const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];

@@ -14,4 +14,4 @@ pub(crate) mod upstream;
 mod pem;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;

@@ -289,15 +289,20 @@ fn the_listeners_certificate_may_move_and_tls_stays_until_a_restart(stage: &Stag
     secure.until_shown(LISTENER, &moved);
     secure.until_shown("a.test", &own);
     assert_eq!(restart_required(), 0.0);
-    // Without TLS in the file nothing of it changes.
+    // Without TLS in the file the listener goes on with it, and with the pair that it has, which is still looked at.
     let mut table: toml::Table = text.parse().unwrap();
     table["listen"].as_table_mut().unwrap().remove("tls").unwrap();
     table["tenants"][0].as_table_mut().unwrap().remove("tls").unwrap();
     std::fs::write(&file, table.to_string()).unwrap();
     until("it is read", SOON, || (restart_required() == 1.0).then_some(()));
-    for (name, shown) in [(LISTENER, &moved), ("a.test", &own)] {
-        assert_eq!(secure.shown_to(name).certificate, shown.der);
-    }
+    assert_eq!(secure.shown_to(LISTENER).certificate, moved.der);
+    let renewed = secure.authority.issue(LISTENER);
+    secure.files.put_pair("moved", &renewed);
+    secure.until_shown(LISTENER, &renewed);
+    let samples = site.gateway.service.samples();
+    let expiry =
+        samples.get("tiergate_certificate_expiry_timestamp_seconds{kind=\"listener\",tenant=\"(none)\"}");
+    assert!(expiry > 0.0, "an alert tells of its end");
     assert_eq!(site.gateway.ask(&Request::get("a.test", &public_path())).status, 200);
 }
 

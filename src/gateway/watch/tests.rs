@@ -10,10 +10,12 @@ use tokio::time::{Instant, timeout};
 
 use super::{Kind, RESOLVE_EVERY, TASKS_MAX, UnderWay, Watch, says_gone};
 use crate::addresses::AddressRules;
+use crate::domain::agent_list::Agents;
 use crate::domain::fixture;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::Tenant;
 use crate::domain::tier::PerTier;
+use crate::domain::tiers::{TierSources, Tiers};
 use crate::domain::upstream::Upstream;
 use crate::gateway::site::{Site, SiteBuilder};
 use crate::gateway::table::{LiveTable, Table};
@@ -66,7 +68,9 @@ fn watch_of(upstreams: &[usize]) -> Watch {
         (Arc::new(tenant), UpstreamIdentity { ca: None, client: None, pool: 0 })
     });
     let addresses = AddressRules::default();
-    let builder = SiteBuilder { quotas, metrics: &metrics, addresses: &addresses, issuer: None };
+    let tiers = Tiers::new(TierSources::default(), Arc::new(Agents::new()));
+    let builder =
+        SiteBuilder { quotas, metrics: &metrics, addresses: &addresses, issuer: None, tiers: &tiers };
     let table = Table::new(tenants, &[], &builder, &Table::default());
     let clock = Arc::new(RuntimeClock(Timer::now()));
     Watch::new(Arc::new(LiveTable::from_pointee(table.unwrap_or_default())), clock)

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 
 use self::scripted::{Counting, Reported, ScriptedChain, TamperedStore};
 use crate::domain::agent_id::AgentId;
-use crate::domain::agent_list::AgentList;
+use crate::domain::agent_list::Agents;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::binding::Binding;
 use crate::domain::client::ClientNet;
@@ -145,10 +145,6 @@ impl Scene {
             signing_domain: domain(),
             signature_format,
             freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
-            tiers: Tiers::new(
-                TierSources { stakes: Some(PerTier(STAKES.map(U256::from))), ..TierSources::default() },
-                AgentList::default(),
-            ),
             key_format: ApiKeyFormat::new("svc_live_v1_"),
             keys_end_with_signer: false,
             agent_wallet: false,
@@ -166,6 +162,10 @@ impl Scene {
             access: Access {
                 scope: Scope::Api,
                 min_tier: Tier::Bronze,
+                tiers: Tiers::new(
+                    TierSources { stakes: Some(PerTier(STAKES.map(U256::from))), ..TierSources::default() },
+                    Arc::new(Agents::new()),
+                ),
                 quotas,
                 denies_endpoint_mismatch: false,
                 parts: Parts::Whole,

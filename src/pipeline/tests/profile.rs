@@ -32,7 +32,7 @@ async fn ask(scene: &Scene, number: u8) -> Result<OwnerProfile, Refusal> {
 
 async fn ask_from(scene: &Scene, client: ClientNet, number: u8) -> Result<OwnerProfile, Refusal> {
     let now = scene.clock.unix_seconds();
-    scene.pipeline.owner_profile(client, &read(number, agent(7), now)).await
+    scene.pipeline.owner_profile(client, &read(number, agent(7), now), &scene.access.tiers).await
 }
 
 fn own(scene: &Scene, owner: Address) {
@@ -44,10 +44,12 @@ async fn timestamp_then_owner_then_signer_then_profile_then_key() {
     let scene = Scene::new();
     *scene.chain.owner.lock() = Reported::Down;
     for at in [START_SECS - 301, START_SECS + 61] {
-        let refused = scene.pipeline.owner_profile(client(1), &read(2, agent(7), at)).await;
+        let refused =
+            scene.pipeline.owner_profile(client(1), &read(2, agent(7), at), &scene.access.tiers).await;
         assert_eq!(verdict(&refused), "400 replay");
     }
-    let nobody = scene.pipeline.owner_profile(client(1), &read(1, agent(0), START_SECS)).await;
+    let nobody =
+        scene.pipeline.owner_profile(client(1), &read(1, agent(0), START_SECS), &scene.access.tiers).await;
     assert_eq!(verdict(&nobody), "404");
     assert_eq!(scene.chain.all_calls(), 0, "neither costs a call");
     assert_eq!(verdict(&ask(&scene, 2).await), "503");
@@ -94,7 +96,7 @@ async fn sixty_reads_a_minute_for_each_client_and_agent_and_then_no_call() {
     assert_eq!(verdict(&refused), "429");
     assert_eq!((scene.chain.all_calls(), scene.store.calls("status")), before, "a full window costs no call");
     assert_eq!(verdict(&ask_from(&scene, client(2), 1).await), "admitted", "another client");
-    let other = scene.pipeline.owner_profile(client(1), &read(1, agent(8), now)).await;
+    let other = scene.pipeline.owner_profile(client(1), &read(1, agent(8), now), &scene.access.tiers).await;
     assert_eq!(verdict(&other), "admitted", "another agent");
     let secs = retry_after(refused);
     scene.clock.advance_secs(secs - 1);

@@ -53,7 +53,7 @@ impl Scene {
         let signature =
             SignatureBytes::from_bytes(signer(number).sign_hash_sync(&digest).unwrap().as_bytes());
         let read = ProfileRead { agent, signed_at, signature };
-        verdict(&self.pipeline.owner_profile(super::client(1), &read).await)
+        verdict(&self.pipeline.owner_profile(super::client(1), &read, &self.access.tiers).await)
     }
 }
 

@@ -1,0 +1,153 @@
+//! A reload is one step for whoever asks for several parts of it.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use alloy::primitives::{Address, U256};
+
+use super::Tenants;
+use crate::app::source::Source;
+use crate::assertion::Issuer;
+use crate::config::Nobody;
+use crate::domain::agent_id::AgentId;
+use crate::domain::holders::Holders;
+use crate::domain::profile::{Texts, TrustProfile};
+use crate::domain::tier::Tier;
+use crate::os::Os;
+use crate::ports::clock::Clock;
+use crate::telemetry::metrics::Metrics;
+use crate::tls::fixture::{Folder, NOW, SelfSigned, shown};
+use crate::tls::shelf::{Reading, Shelf};
+
+/// How often everything is exchanged.
+const GENERATIONS: usize = 300;
+
+/// One reading in so many shakes hands.
+const HANDSHAKE_EVERY: usize = 64;
+
+const HOST: &str = "a.example";
+
+/// Writes everything that a reload reads, each part as it is in one generation. The files of certificates and keys are written
+/// before, and a generation names its own.
+fn write(folder: &Folder, generation: usize) {
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let agents = (0..=generation).fold(String::new(), |mut list, id| {
+        let _ = writeln!(list, "{id} 1");
+        list
+    });
+    folder.write("agents", &agents);
+    let text = format!(
+        r#"
+        [chain]
+        chain_id = 8004
+        contracts.identity = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
+        [tiers]
+        source = "list"
+        file = "{agents}"
+        [listen]
+        gateway = ["127.0.0.1:8081"]
+        tls.cert = "{cert}"
+        tls.key = "{key}"
+        [assertion]
+        issuer = "tiergate"
+        key_file = "{key}"
+        [[tenants]]
+        id = "a"
+        hosts = ["{HOST}"]
+        upstreams = ["127.0.0.1:9000"]
+        assertion = true
+        max_body_bytes = {number}
+        "#,
+        agents = at("agents"),
+        cert = at(&format!("{generation}.crt")),
+        key = at(&format!("{generation}.key")),
+        number = generation + 1,
+    );
+    folder.write("tiergate.toml", &text);
+}
+
+// threat: A half-applied reload, a broken next start
+#[test]
+fn certificates_keys_agents_and_tenants_change_in_one_step() {
+    let folder = Folder::new();
+    let pairs: Vec<SelfSigned> = (0..GENERATIONS).map(|_| SelfSigned::new(HOST)).collect();
+    for (number, own) in pairs.iter().enumerate() {
+        folder.pair_of(&number.to_string(), &own.cert_pem, &own.key_pem);
+    }
+    write(&folder, 0);
+    let source = Source::alone(&folder.path().join("tiergate.toml"));
+    let settings = source.over(None, &mut Nobody).whole().unwrap().settings;
+    let clock: Arc<dyn Clock> = Arc::new(Os::new());
+    let metrics = Metrics::new().unwrap();
+    let tenants = Tenants::new(source, &settings, &clock, Arc::new(Os::new()), &metrics).unwrap();
+    let key_sets: HashMap<String, usize> = (0..GENERATIONS)
+        .map(|number| {
+            let keys =
+                Reading::new(&Shelf::default(), NOW).signing_keys(&folder.pair(&number.to_string()).key);
+            (Issuer::new("tiergate", keys.unwrap(), tenants.facts.clone()).key_set().to_owned(), number)
+        })
+        .collect();
+    let of_certificate = |der: &[u8]| pairs.iter().position(|own| *own.cert_der == *der).unwrap();
+
+    let by_table = |_| {
+        let table = tenants.table.load();
+        usize::try_from(table.tenants().next().unwrap().proxy.body_bytes_max.unwrap()).unwrap() - 1
+    };
+    let by_certificate =
+        |_| of_certificate(&tenants.table.load().certificates.as_ref().unwrap().find(Some(HOST)).cert[0]);
+    let resolver = tenants.certificates(|table| table.certificates.as_ref()).unwrap();
+    let (issuer, tiers) = (tenants.issuer(), tenants.tiers());
+    let by_handshake = |_| of_certificate(&shown(resolver.clone(), Some(HOST)));
+    let by_key_set = |_| key_sets[issuer().unwrap().key_set()];
+    let (holders, texts) = (Holders::owned_by(Address::ZERO), Texts::default());
+    let profile = TrustProfile { holders, stake: None, measured: None, details: None, texts };
+    // The last one that is listed, of those from the generation on that was seen before.
+    let by_agents = |seen: usize| {
+        let is_listed =
+            |id: &usize| tiers.grade(AgentId::new(U256::from(*id)), &profile).tier == Tier::Bronze;
+        (seen..GENERATIONS).take_while(is_listed).last().unwrap_or(seen.saturating_sub(1))
+    };
+    let parts: [&(dyn Fn(usize) -> usize + Sync); 4] = [&by_certificate, &by_key_set, &by_agents, &by_table];
+
+    let is_over = AtomicBool::new(false);
+    let mixed: Vec<String> = thread::scope(|scope| {
+        let readers = (0..2_usize).map(|reader| {
+            let (is_over, parts, by_handshake) = (&is_over, &parts, &by_handshake);
+            scope.spawn(move || {
+                let mut mixed = Vec::new();
+                let mut seen = 0;
+                for turn in reader.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // Any two parts, one after the other: the later one is never older.
+                    let pair = [turn % 4, turn / 4 % 4];
+                    for at in pair {
+                        let is_handshake = at == 0 && turn.is_multiple_of(HANDSHAKE_EVERY);
+                        let now = if is_handshake { by_handshake(seen) } else { parts[at](seen) };
+                        if now < seen {
+                            mixed.push(format!("part {at} is of {now} after {seen}"));
+                        }
+                        seen = seen.max(now);
+                    }
+                }
+                mixed
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        for generation in 1..GENERATIONS {
+            write(&folder, generation);
+            let applied = tenants.load_and_replace().0;
+            assert!(applied.is_ok_and(|applied| applied.loaded.refused.is_empty()));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect()
+    });
+    assert_eq!(mixed, Vec::<String>::new(), "of {GENERATIONS} reloads");
+    assert_eq!(parts.map(|part| part(GENERATIONS - 1)), [GENERATIONS - 1; 4]);
+}
