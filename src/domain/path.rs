@@ -52,6 +52,11 @@ impl PathPattern {
         &self.text
     }
 
+    /// The same for all patterns that are one: a final slash means nothing without a `*`.
+    pub fn normal(&self) -> &str {
+        self.text.strip_suffix('/').filter(|path| !path.contains('*')).unwrap_or(&self.text)
+    }
+
     /// Whether the pattern takes a path.
     pub fn matches(&self, path: &[u8]) -> bool {
         let pattern = self.text.as_bytes();

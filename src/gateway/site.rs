@@ -229,9 +229,11 @@ pub(crate) fn denied(tenant: &Tenant, decision: Decision, path: &[u8]) -> ErrorC
     ErrorCause::MethodNotAllowed { allow: Vec::from_iter(methods).join(", ").into() }
 }
 
-/// A route is known by what it takes: whatever else a reload changes, its clients' budgets stay.
+/// A route is known by what it takes, however that is written: whatever else a reload changes, its clients' budgets stay.
 fn visitor_limits(tenant: &Tenant, route: &Route) -> [Option<Arc<VisitorLimit>>; 2] {
-    let name = || format!("{}{} {}", tenant.id, route.path.as_str(), route.methods.join(",")).into();
+    let methods: BTreeSet<&str> = route.methods.iter().map(|method| &**method).collect();
+    let methods = Vec::from_iter(methods).join(",");
+    let name = || format!("{}{} {methods}", tenant.id, route.path.normal()).into();
     [route.requests_per_minute, route.bot_requests_per_minute].map(|quota| {
         let (quota, scope) = (quota?, RouteScope(name()));
         let headers = QuotaHeaders::new(OF_CLIENT, quota.limit);

@@ -192,12 +192,19 @@ fn a_budget_of_visitors_outlives_a_reload_that_leaves_its_route(stage: &Stage) {
     site.gateway.reread("applied");
     assert_eq!(site.gateway.ask(&request).allowance(), (LIMIT - 1, 0));
     site.gateway.ask(&request).is_limited(Value::Null, Value::Null, LIMIT - 1);
-    // Other methods are another route.
-    let tenant = Tenant::new("t", ACME, site.upstream.address);
-    let tenant = tenant.route("/limited/*", &format!("methods = [\"GET\"]\n{}", rules(LIMIT)));
-    site.gateway.put("t.toml", &tenant.text());
-    site.gateway.reread("applied");
-    passed(&site.gateway.ask(&request), LIMIT - 1);
+    // Other methods are another route, and the same ones in another order are not, nor is a final slash.
+    for (path, methods, left) in [
+        ("/limited", r#"["GET", "POST"]"#, LIMIT - 1),
+        ("/limited", r#"["POST", "GET"]"#, LIMIT - 2),
+        ("/limited/", r#"["POST", "GET"]"#, LIMIT - 3),
+        ("/limited", r#"["GET"]"#, LIMIT - 1),
+    ] {
+        let tenant = Tenant::new("t", ACME, site.upstream.address);
+        let tenant = tenant.route(path, &format!("methods = {methods}\n{}", rules(LIMIT)));
+        site.gateway.put("t.toml", &tenant.text());
+        site.gateway.reread("applied");
+        passed(&site.gateway.ask(&request), left);
+    }
 }
 
 // threat: One visitor takes a public route

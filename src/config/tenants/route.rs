@@ -100,7 +100,7 @@ struct TakenMethods {
 impl Taken {
     /// Takes them for the route that is being read; the numbers of those before it that have left nothing of them.
     fn take(&mut self, path: &PathPattern, methods: &[Box<str>]) -> Option<BTreeSet<usize>> {
-        let path = normal(path.as_str());
+        let path = path.normal();
         let hiding: Vec<&TakenMethods> = wider(path).filter_map(|wide| self.paths.get(&wide)).collect();
         let all = hiding.iter().find_map(|taken| taken.all);
         let taker = |method| hiding.iter().find_map(|taken| taken.some.get(method).copied());
@@ -116,11 +116,6 @@ impl Taken {
         }
         nothing_left
     }
-}
-
-/// A final slash means nothing in a pattern without `*`.
-fn normal(path: &str) -> &str {
-    path.strip_suffix('/').filter(|path| !path.contains('*')).unwrap_or(path)
 }
 
 /// Patterns that take whatever this one takes: itself, and the folders that it stands in, without and with a final
