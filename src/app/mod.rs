@@ -233,6 +233,7 @@ fn rules(settings: &Settings) -> Rules {
         signature_format: settings.signature.format,
         agent_wallet: settings.signature.agent_wallet,
         freshness: settings.signature.freshness,
+        contract_max_age_secs: settings.signature.contract_max_age.as_secs(),
         key_format: settings.keys.format.clone(),
         keys_end_with_signer: settings.keys_end_with_signer(),
         key_management: settings.keys.requests_per_hour,

@@ -45,18 +45,31 @@ settings! {
         agent_wallet: bool = reader.boolean("signature.agent_wallet", false),
         /// How old or how far ahead a timestamp may be.
         freshness: Freshness = freshness(reader),
+        /// How old a change of a key may be that a contract signs as an own type; shorter than `max_age`: no older than any.
+        contract_max_age: Duration = reader.duration("signature.contract_max_age", "0s", ["0s", "24h"]),
         /// For how long a used nonce is remembered; never shorter than the span of `freshness`, at most 366 days.
         nonce_retention: Duration = reader.duration("signature.nonce_retention", "15m", ["0s", "366days"]),
     } then {
-        let window = freshness.map(|freshness| Duration::from_secs(freshness.span_secs()));
+        let window = freshness.zip(contract_max_age).map(|(freshness, contracts)| {
+            let max_age_secs = freshness.max_age_secs.max(contracts.as_secs());
+            Duration::from_secs(Freshness { max_age_secs, ..freshness }.span_secs())
+        });
         if let Some((retention, window)) = nonce_retention.zip(window).filter(|(kept, window)| kept < window) {
+            let is_contracts = contract_max_age > freshness.map(|freshness| Duration::from_secs(freshness.max_age_secs));
+            let max_age = if is_contracts { "contract_max_age" } else { "max_age" };
             let phrase = format!(
-                "nonce_retention is {}, shorter than max_age and max_ahead together; write at least {}",
+                "nonce_retention is {}, shorter than {max_age} and max_ahead together; write at least {}",
                 format_duration(retention),
                 format_duration(window),
             );
-            let paths = ["signature.nonce_retention", "signature.max_age", "signature.max_ahead"];
-            reader.report(&paths, phrase);
+            let max_age = if is_contracts { "signature.contract_max_age" } else { "signature.max_age" };
+            reader.report(&["signature.nonce_retention", max_age, "signature.max_ahead"], phrase);
+        }
+        let has_none = has_own_types.zip(format).is_some_and(|(own, format)| !own || !format.has_contracts());
+        if contract_max_age.is_some_and(|age| !age.is_zero()) && has_none {
+            let phrase = "is for changes of keys that contracts sign as types of their own; signature.contracts = true and \
+                          signature.key_operations = \"own_types\" have them";
+            reader.warn(&["signature.contract_max_age"], phrase);
         }
     }
 }

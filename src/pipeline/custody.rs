@@ -3,7 +3,7 @@
 //! Requests that the owner signed have hourly budgets that nobody else can spend, counted over all processes that share the
 //! store: generate and rotate one that counts revocations too, revocations one of their own, so that no other request keeps
 //! an owner from revoking; a fault of ours spends none of them. Others are counted apart, within this process, once their
-//! proof has failed. The nonce is used in the same atomic step that changes the key, so a request that comes to nothing
+//! proof has failed or is a replay, which anybody can send. The nonce is used in the same atomic step that changes the key, so a request that comes to nothing
 //! burns none.
 
 use std::sync::OnceLock;
@@ -162,13 +162,14 @@ impl Pipeline {
             Err(denial) => return Err(denial.into()), // 429
         };
         let proof = self.prove(&signed).await; // 400 timestamp, 404, 401, 503
-        let is_proven = proof.is_ok();
+        let mut is_proven = proof.is_ok();
         let outcome = match proof {
             Ok(proof) => {
                 let mut counted = Vec::new();
                 let outcome = self.change_proven_key(order, &proof, budget, change, &mut counted).await;
+                is_proven = !is_replay(&outcome);
                 let is_fault = matches!(&outcome, Err(refusal) if !matches!(refusal, Refusal::Denied(_)));
-                for budget in counted.into_iter().filter(|_| is_fault) {
+                for budget in counted.into_iter().filter(|_| is_fault || !is_proven) {
                     self.ports.store.give_back(client, signed.agent, budget).await;
                 }
                 outcome
@@ -233,4 +234,9 @@ impl Pipeline {
             KeyChanged::NonceRefused(refused) => Err(nonce_denial(refused, agent, nonce).into()),
         }
     }
+}
+
+/// True if anybody who saw the signature before could have sent it.
+fn is_replay<T>(outcome: &Result<T, Refusal>) -> bool {
+    matches!(outcome, Err(Refusal::Denied(Denial::ReplayDetected { .. } | Denial::NonceForgotten { .. })))
 }

@@ -72,6 +72,8 @@ pub struct Rules {
     pub agent_wallet: bool,
     /// How old or how far ahead a signature may be.
     pub freshness: Freshness,
+    /// How many seconds old a change of a key may be that is signed as an own type and that a contract accepts.
+    pub contract_max_age_secs: u64,
     /// The form of API keys.
     pub key_format: ApiKeyFormat,
     /// True if a key is good only while the account that signed for it holds the agent.

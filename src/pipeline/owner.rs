@@ -8,7 +8,7 @@ use alloy::primitives::{Address, B256};
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::{KeyOperation, OwnType};
-use crate::domain::freshness::UnixSeconds;
+use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::holders::Holders;
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::SignatureBytes;
@@ -124,8 +124,10 @@ impl Pipeline {
     pub(super) async fn prove(&self, signed: &Signed<'_>) -> Result<HolderProof, Refusal> {
         let Signed { agent, nonce, digest, ref own_type, signature, .. } = *signed;
         let (ports, asks_contracts) = (&self.ports, self.rules.signature_format.has_contracts());
-        if !self.is_fresh(signed) {
-            return Err(Denial::TimestampRefused { agent, nonce }.into());
+        let too_old = || Refusal::from(Denial::TimestampRefused { agent, nonce });
+        let is_late = !self.is_fresh(signed);
+        if is_late && !self.is_fresh_for_contracts(signed) {
+            return Err(too_old());
         }
         if ports.chain.reserves(agent) {
             return Err(Denial::AgentNotFound { agent }.into());
@@ -137,7 +139,7 @@ impl Pipeline {
         let time = ReadTime::begin(ports);
         let not_found = Denial::AgentNotFound { agent };
         // Reads of the holders alone are shared by all who wait for them.
-        if is_vouched || !asks_contracts {
+        if !is_late && (is_vouched || !asks_contracts) {
             let holders = ports.chain.holders(agent, asker).await?.ok_or_else(|| not_found.clone())?;
             if let Some(signer) = recovered_signer.filter(|signer| self.may_act(&holders, *signer)) {
                 return Ok(HolderProof { agent, by: Signatory { owner: holders.owner, signer } });
@@ -152,6 +154,7 @@ impl Pipeline {
         let (owner, holders) = (asked.owner.address, asked.holders());
         let mut heard = asked.iter().filter(|one| self.may_act(&holders, one.address));
         match heard.find(|one| one.accepts || recovered_signer == Some(one.address)) {
+            Some(one) if is_late && !one.accepts => Err(too_old()),
             Some(one) => Ok(HolderProof { agent, by: Signatory { owner, signer: one.address } }),
             None => Err(self.bad_signature(agent, owner, recovered_signer, own_type.clone())),
         }
@@ -171,5 +174,15 @@ impl Pipeline {
 
     fn is_fresh(&self, signed: &Signed<'_>) -> bool {
         self.rules.freshness.accepts(signed.signed_at, UnixSeconds(self.ports.clock.unix_seconds()))
+    }
+
+    /// True if a contract may accept the message by its age: it names the service and the operation, and its owners sign one
+    /// after the other.
+    fn is_fresh_for_contracts(&self, signed: &Signed<'_>) -> bool {
+        let max_age_secs = self.rules.contract_max_age_secs;
+        let freshness = Freshness { max_age_secs, ..self.rules.freshness };
+        self.rules.signature_format.has_contracts()
+            && signed.own_type.is_some()
+            && freshness.accepts(signed.signed_at, UnixSeconds(self.ports.clock.unix_seconds()))
     }
 }

@@ -250,6 +250,7 @@ fn a_signing_domain_has_name_version_and_chain_id_and_its_window_is_whole_second
     check("signature.chain_id", "1, 9_223_372_036_854_775_807", "0, -1");
     let beyond = "'0s', '999ms', '1500ms', '24h 1s', '24h 1ns', 300, 1.5, '300'";
     check("signature.max_age", "'1s', '1m 30s', '24h'", beyond);
+    check("signature.contract_max_age", "'0s', '14m'", "'24h 1ns', 300, '300', ''");
     check("signature.max_ahead", "'0s', '1s', '1h'", "'1ms', '1h 1s', '1h 1ns', 0, '0'");
 }
 

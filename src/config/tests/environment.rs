@@ -79,6 +79,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     // Refused where registries have no wallets.
     ("signature.agent_wallet", "false", "false", "yes"),
     ("signature.chain_id", "5", "5", "9223372036854775808"),
+    ("signature.contract_max_age", "5m", "\"5m\"", "25h"),
     ("signature.contracts", "true", "true", "yes"),
     ("signature.domain_name", "true", "\"true\"", ""),
     ("signature.domain_version", "2", "\"2\"", ""),

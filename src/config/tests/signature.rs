@@ -33,6 +33,35 @@ fn types_of_their_own_need_a_name_of_the_service_and_a_name_that_is_not_signed_i
     assert!(warned, "{:?}", survey.problems);
 }
 
+#[test]
+fn contracts_alone_sign_for_longer_and_nonces_are_kept_for_as_long() {
+    let with = |keys: &[(&str, &str)]| {
+        let name = ("signature.service_name", "\"Hafen\"");
+        let found =
+            parse(&minimal_with(&[&[("signature.contract_max_age", "\"24h\""), name], keys].concat()), &[]);
+        found
+            .map(|settings| settings.signature.contract_max_age.as_secs())
+            .map_err(|problems| errors(&problems))
+    };
+    let (own, contracts) = (("signature.key_operations", "\"own_types\""), ("signature.contracts", "true"));
+    let kept = |text| ("signature.nonce_retention", text);
+    assert_eq!(with(&[own, contracts, kept("\"24h 1m\"")]), Ok(86_400));
+    assert_eq!(
+        with(&[own, contracts, kept("\"24h 59s\"")]).unwrap_err(),
+        [
+            "signature.nonce_retention: nonce_retention is 1day 59s, shorter than contract_max_age and max_ahead together; write at least 1day 1m"
+        ]
+    );
+    for keys in [&[own][..], &[contracts], &[own, contracts]] {
+        let name = ("signature.service_name", "\"Hafen\"");
+        let older = [("signature.contract_max_age", "\"6m\""), name];
+        let lines = warnings(&[&older, keys]).into_iter();
+        let warned =
+            lines.filter(|line| line.starts_with("signature.contract_max_age: is for changes")).count();
+        assert_eq!(warned, usize::from(keys.len() < 2), "{keys:?}");
+    }
+}
+
 // threat: What is signed for another service is sent on to us
 #[test]
 fn a_tenant_that_lets_signatures_count_for_hosts_below_another_is_warned_unless_it_lists_them() {

@@ -62,9 +62,9 @@ async fn window_then_owner_then_signer_then_budget_then_nonce_then_key() {
     assert_eq!(generate(&scene, &foreign).await, "401 signature", "before the nonce");
     assert_eq!(generate(&scene, &used).await, "400 replay", "before the key that exists");
     assert_eq!(generate(&scene, &scene.signed()).await, "409");
-    assert_eq!(left(&scene).await, 10 - 3, "the owner's");
+    assert_eq!(left(&scene).await, 10 - 2, "the owner's, but for the replay");
 
-    for _ in 0..7 {
+    for _ in 0..8 {
         assert_eq!(generate(&scene, &scene.signed()).await, "409");
     }
     assert_eq!(generate(&scene, &used).await, "429", "before the nonce");
@@ -87,6 +87,26 @@ async fn every_proven_request_counts_unless_a_fault_of_ours_ends_it() {
     let other_agent = scene.pipeline.key_status(client(1), agent(8)).await.unwrap();
     let other_client = scene.pipeline.key_status(client(2), agent(7)).await.unwrap();
     assert_eq!((other_agent.allowance.remaining, other_client.allowance.remaining), (10, 10));
+}
+
+// threat: A used signature is sent again
+#[tokio::test]
+async fn a_replay_of_a_used_signature_spends_no_budget_of_the_owner_and_is_429_after_ten_an_hour() {
+    let scene = Scene::new();
+    let (rotated, revoked) = (scene.signed(), scene.signed());
+    assert_eq!(rotate(&scene, rotated.clone()).await, "admitted");
+    assert_eq!(revoke(&scene, revoked.clone()).await, "admitted");
+    for expected in [["400 replay"; 2]; 5].into_iter().chain([["429"; 2]; 10]) {
+        let replayed = [rotate(&scene, revoked.clone()).await, revoke(&scene, rotated.clone()).await];
+        assert_eq!((replayed, left(&scene).await), (expected, 8));
+    }
+    for _ in 0..8 {
+        assert_eq!(rotate(&scene, scene.signed()).await, "admitted");
+    }
+    for _ in 0..9 {
+        assert_eq!(revoke(&scene, scene.signed()).await, "admitted");
+    }
+    assert_eq!(revoke(&scene, scene.signed()).await, "429");
 }
 
 /// A line of the audit log can't be written.

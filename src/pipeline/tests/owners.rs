@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use alloy::primitives::Address;
+use alloy::signers::SignerSync;
 
 use super::{LIMITS, Reported, STAKES, START_SECS, Scene, agent, profile, signer, verdict};
 use crate::domain::denial::Denial;
+use crate::domain::eip712::KeyOperation;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
@@ -207,4 +209,58 @@ async fn an_agent_without_details_passes_where_they_are_not_shown_and_is_503_at_
     *scene.chain.latest.lock() = whole;
     scene.clock.advance_secs(60);
     assert_eq!(scene.verdict(&credentials[1]).await, "admitted", "its nonce is unused");
+}
+
+/// A change of a key of this kind that `signer(number)` signed at this time, as an own type or as a verification.
+fn change_by(scene: &Scene, number: u8, own: bool, at: u64) -> SignedRequest {
+    let signed = scene.signed_by(&signer(number), agent(7), at);
+    let domain = super::domain().with_own_types("Hafen");
+    let own_type = domain.own_type(KeyOperation::Rotate).filter(|_| own);
+    let Some(own_type) = own_type else { return signed };
+    let digest = domain.own_digest(&own_type, signed.agent, signed.nonce, signed.signed_at);
+    let signature = signer(number).sign_hash_sync(&digest).unwrap().as_bytes();
+    SignedRequest { signature: SignatureBytes::from_bytes(signature), ..signed }
+}
+
+// threat: An old signature of a key is taken because a contract's may be older
+#[tokio::test]
+async fn only_own_types_that_a_contract_accepts_may_be_older_than_others() {
+    let aged = |format, own: bool, age_secs| {
+        let scene = Scene::under(format, None, |rules| {
+            rules.contract_max_age_secs = 86_400;
+            if own {
+                rules.signing_domain = super::domain().with_own_types("Hafen");
+            }
+        });
+        scene.clock.advance_secs(age_secs);
+        scene
+    };
+    let rotated = async |scene: &Scene, number, own| {
+        let signed = change_by(scene, number, own, START_SECS);
+        verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await)
+    };
+    let (keys, contracts) = (SignatureFormat::Keys, SignatureFormat::Contracts);
+    for (format, own, age_secs, accepts, expected) in [
+        (contracts, true, 86_400, true, "admitted"),
+        (contracts, true, 86_401, true, "400 replay"),
+        (contracts, false, 301, true, "400 replay"),
+        (contracts, true, 301, false, "401 signature"),
+        (keys, true, 301, true, "400 replay"),
+    ] {
+        let scene = aged(format, own, age_secs);
+        scene.chain.accepts.store(accepts, Ordering::SeqCst);
+        assert_eq!(rotated(&scene, 9, own).await, expected, "{own} {age_secs} {accepts}");
+    }
+    // The owner's own key, seen or not: nobody gathers signatures for it.
+    let scene = aged(contracts, true, 301);
+    for last in [None, Some(signer(1).address())] {
+        *scene.chain.last_owner.lock() = last;
+        assert_eq!(rotated(&scene, 1, true).await, "400 replay");
+    }
+    scene.chain.accepts.store(true, Ordering::SeqCst);
+    let signed = change_by(&scene, 9, true, START_SECS);
+    assert_eq!(verdict(&scene.pipeline.rotate_key(scene.order(signed.clone()), None).await), "admitted");
+    assert_eq!(verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await), "400 replay", "once");
+    let read = Credential::Signature(scene.signed_by(&signer(1), agent(7), START_SECS));
+    assert_eq!(scene.verdict(&read).await, "400 replay", "a verification is no change of a key");
 }
