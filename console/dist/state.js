@@ -1,6 +1,6 @@
 import { Tiergate } from "./client/index.js";
 export const SERVICE = new URL(".", document.baseURI);
-export const service = new Tiergate(SERVICE, { retries: 0, serviceName: true });
+export const service = new Tiergate(SERVICE, { retries: 0, serviceName: true, allowHttp: SERVICE.hostname });
 export const state = {
     settings: null,
     signing: null,

@@ -25,14 +25,14 @@ export function time(unixSeconds) {
     return new Date(unixSeconds * 1_000).toLocaleTimeString("en-GB");
 }
 const WORDS = {
-    VALIDATION_ERROR: ({ details, message }) => {
+    VALIDATION_ERROR: ({ details, said }) => {
         if (details.field === "declaredEndpoint")
             return "The URL of your application must be a whole one, such as https://app.example. Cancel, correct it and try again.";
         if (details.field === "signature")
             return "The service does not take a signature of this form. Paste the whole signature: 0x and its hex digits.";
         if (details.field === "apiKey")
             return "This is no API key. Paste the whole key, from its first letter to its last.";
-        return `The service did not understand the request: ${message}. Load the page again and try once more.`;
+        return `The service did not understand the request: ${said}. Load the page again and try once more.`;
     },
     REPLAY_DETECTED: ({ details, timestamp = Date.now(), retryAfter }) => {
         const off = Math.round((Date.now() - timestamp) / 1_000);
@@ -89,10 +89,10 @@ export function explain(error, on) {
         return `This page failed: ${String(error)}. Load it again.`;
     const words = WORDS[error.errorType];
     try {
-        return words ? words(error, on) : `The service refused: ${error.message}`;
+        return words ? words(error, on) : `The service refused: ${error.said}`;
     }
     catch {
-        return `The service refused: ${error.message}`;
+        return `The service refused: ${error.said}`;
     }
 }
 const WALLET = {

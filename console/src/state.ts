@@ -22,8 +22,8 @@ export type Asked = Exclude<keyof Operations, "verify">;
 /** The address of the API, which may lie below a prefix. */
 export const SERVICE = new URL(".", document.baseURI);
 
-/** Limits are counted down and shown, so the client waits for none. The owner reads the service's name here and in the wallet. */
-export const service = new Tiergate(SERVICE, { retries: 0, serviceName: true });
+/** Limits are counted down and shown, so the client waits for none. The owner reads the service's name here and in the wallet. The page came by http, too. */
+export const service = new Tiergate(SERVICE, { retries: 0, serviceName: true, allowHttp: SERVICE.hostname });
 
 export const state = {
   settings: null as Settings | null,

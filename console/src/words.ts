@@ -49,11 +49,11 @@ type Words = { [T in ErrorType]: (error: TiergateError<T>, on: Circumstances) =>
 
 /** The meaning of each error here, and advice. */
 const WORDS: Words = {
-  VALIDATION_ERROR: ({ details, message }) => {
+  VALIDATION_ERROR: ({ details, said }) => {
     if (details.field === "declaredEndpoint") return "The URL of your application must be a whole one, such as https://app.example. Cancel, correct it and try again.";
     if (details.field === "signature") return "The service does not take a signature of this form. Paste the whole signature: 0x and its hex digits.";
     if (details.field === "apiKey") return "This is no API key. Paste the whole key, from its first letter to its last.";
-    return `The service did not understand the request: ${message}. Load the page again and try once more.`;
+    return `The service did not understand the request: ${said}. Load the page again and try once more.`;
   },
   REPLAY_DETECTED: ({ details, timestamp = Date.now(), retryAfter }) => {
     const off = Math.round((Date.now() - timestamp) / 1_000);
@@ -109,10 +109,10 @@ export function explain(error: unknown, on: Circumstances): string {
   if (!(error instanceof TiergateError)) return `This page failed: ${String(error)}. Load it again.`;
   const words = WORDS[error.errorType as keyof Words] as ((error: TiergateError, on: Circumstances) => string) | undefined;
   try {
-    return words ? words(error, on) : `The service refused: ${error.message}`;
+    return words ? words(error, on) : `The service refused: ${error.said}`;
   } catch {
     // Details that are not as documented.
-    return `The service refused: ${error.message}`;
+    return `The service refused: ${error.said}`;
   }
 }
 

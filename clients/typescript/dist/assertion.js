@@ -1,6 +1,7 @@
 // For servers behind the gateway that check its assertions instead of believing their network. Needs the package jose.
 import { createRemoteJWKSet, errors, jwtVerify } from "jose";
 import { addressOf } from "./errors.js";
+import { want } from "./options.js";
 /** How long an assertion may be good for, in seconds. */
 const LIFE_MAX = 60;
 /** How far the clocks of gateway and server may be apart, in seconds. */
@@ -16,10 +17,11 @@ export function assertionKeys(url) {
 }
 /** Verifies the value of `X-Agent-Assertion`. Throws an error of jose unless it is this issuer's, for this tenant and of now. */
 export async function verifyAssertion(assertion, rules) {
+    want(typeof rules === "object" && rules !== null, "The rules are no object with keys, issuer and tenant");
     const { keys, issuer, tenant } = rules;
     // Without a value jose would not compare it.
-    if (!issuer || !tenant)
-        throw new TypeError("An issuer and a tenant are needed");
+    want(!!issuer && !!tenant, "An issuer and a tenant are needed");
+    want(typeof keys === "function", "The keys are not those of assertionKeys");
     if (!assertion)
         throw new errors.JWTInvalid("There is no assertion");
     const { payload } = await jwtVerify(assertion, keys, {

@@ -32,8 +32,10 @@ export interface Operations {
 export interface TiergateOptions extends RetryOptions {
     /** Used instead of the global `fetch`. */
     fetch?: typeof fetch;
-    /** Seconds to wait for each answer; 30 unless set. */
-    timeout?: number;
+    /** Milliseconds to wait for each answer; 30,000 unless set. */
+    timeoutMs?: number;
+    /** The host that may be asked by plain http though it is not this machine, because the way to it is safe. */
+    allowHttp?: string;
     /** Parts of the domain that are known beforehand. They win over the service's. */
     domain?: Partial<Domain>;
     /**
@@ -60,7 +62,10 @@ export declare class Tiergate {
     private readonly base;
     private kept;
     private readonly clock;
-    /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
+    /**
+     * `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of https, or has a
+     * login. Plain http is for this machine, and for the host that `allowHttp` names.
+     */
     constructor(url: string | URL, options?: TiergateOptions);
     /** Returns what owners sign and the tiers. Kept for five minutes. */
     signing(options?: CallOptions): Promise<Signing>;

@@ -1,6 +1,7 @@
 // The client of the verification API.
 import { Clock } from "./clock.js";
-import { TiergateError, addressOf, bodyOf } from "./errors.js";
+import { TiergateError, addressForSecrets, bodyOf } from "./errors.js";
+import { USER_AGENT, checkOptions, want } from "./options.js";
 import { Patience, isRefusedForNow } from "./retry.js";
 import { decimal, sign, typedDataOf } from "./signing.js";
 const AGENT = { agentId: "string", owner: "string", trustTier: "number" };
@@ -27,6 +28,7 @@ const TYPES = {
 };
 /** Ends the message of an error after which a key may have been changed. */
 const KEY_UNSURE = ": the key may have been changed. Ask keys.status; if there is a key that you have not seen, rotate it";
+const OPTIONS = ["fetch", "timeoutMs", "allowHttp", "domain", "serviceName", "retries", "maxWaitMs", "onRetry"];
 /** The service may change its domain: it allows five minutes. */
 const SIGNING_KEPT_MS = 300_000;
 /**
@@ -39,14 +41,14 @@ export class Tiergate {
     base;
     kept;
     clock = new Clock();
-    /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
+    /**
+     * `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of https, or has a
+     * login. Plain http is for this machine, and for the host that `allowHttp` names.
+     */
     constructor(url, options = {}) {
-        const { timeout = 30 } = options;
-        // Its own error would tell the number that another text makes.
-        if (typeof timeout !== "number" || !(timeout >= 0))
-            throw new TypeError("The timeout is no number of seconds");
+        checkOptions(options, OPTIONS);
         this.#options = options;
-        const { origin, pathname } = addressOf(url);
+        const { origin, pathname } = addressForSecrets(url, options.allowHttp);
         this.base = (origin + pathname).replace(/\/*$/, "/");
     }
     /** Returns what owners sign and the tiers. Kept for five minutes. */
@@ -59,10 +61,11 @@ export class Tiergate {
     }
     /** Verifies an agent by its API key. */
     async verify(credential, options = {}) {
-        if (typeof credential !== "object")
-            throw new TypeError("The credential is no object with an apiKey");
-        const { agentId, ...rest } = credential;
-        const body = agentId === undefined ? rest : { ...rest, agentId: decimal(agentId) };
+        want(typeof Object(credential).apiKey === "string", "The credential is no object with an apiKey as text");
+        const { agentId, apiKey, ...rest } = credential;
+        // Files end with a line's end.
+        const key = { ...rest, apiKey: apiKey.trim() };
+        const body = agentId === undefined ? key : { ...key, agentId: decimal(agentId) };
         return this.request("POST", "verify", VERIFIED, body, options);
     }
     /** Verifies an agent by its owner's signature. */
@@ -90,6 +93,7 @@ export class Tiergate {
     /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
     async typedData(agentId, operation, options = {}) {
         const id = decimal(agentId);
+        want(Object.hasOwn(TYPES, operation), `The operation is none of ${Object.keys(TYPES).join(", ")}`);
         const signing = await this.signing(options);
         const [usualType, ownType] = TYPES[operation];
         const service = ownType && this.serviceName(signing);
@@ -110,6 +114,9 @@ export class Tiergate {
     }
     /** Sends an operation with the signature that was made of its typed data. Once it is refused for its timestamp, {@link typedData} has the service's time. */
     async send(operation, typedData, signature, options = {}) {
+        want(Object.hasOwn(TYPES, operation), `The operation is none of ${Object.keys(TYPES).join(", ")}`);
+        want(typeof Object(typedData).message === "object", "The typed data has no message");
+        want(typeof signature === "string", "The signature is no text");
         try {
             return await this.sent(operation, typedData, signature, options, new Patience(this.#options));
         }
@@ -130,6 +137,7 @@ export class Tiergate {
         return this.clock.correct(error);
     }
     async signed(operation, agentId, signer, options) {
+        checkOptions(options, operation === "generate" || operation === "rotate" ? ["signal", "declaredEndpoint"] : ["signal"]);
         const patience = new Patience(this.#options);
         const once = async () => {
             const typedData = await this.typedData(agentId, operation, options);
@@ -157,15 +165,14 @@ export class Tiergate {
                 return await this.once(method, path, shape, body, signal);
             }
             catch (error) {
-                if (!isRefusedForNow(error) || !(await patience.wait(error.retryAfter, signal)))
+                if (!isRefusedForNow(error) || !(await patience.wait(error.status, error, error.retryAfter, signal)))
                     throw error;
             }
         }
     }
     async once(method, path, shape, body, signal) {
-        if (signal !== undefined && typeof signal !== "object")
-            throw new TypeError("The signal is no AbortSignal");
-        const timeout = AbortSignal.timeout((this.#options.timeout ?? 30) * 1000);
+        want(signal === undefined || typeof signal === "object", "The signal is no AbortSignal");
+        const timeout = AbortSignal.timeout(this.#options.timeoutMs ?? 30_000);
         const init = {
             method,
             // A redirect would take the credential elsewhere. The service sends none.
@@ -173,8 +180,10 @@ export class Tiergate {
             signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
         };
         const unsure = method !== "GET" && path.startsWith("keys") ? KEY_UNSURE : "";
+        const headers = new Headers(USER_AGENT ? { "user-agent": USER_AGENT } : {});
         if (body)
-            Object.assign(init, { headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+            headers.set("content-type", "application/json");
+        Object.assign(init, { headers }, body && { body: JSON.stringify(body) });
         try {
             const response = await (this.#options.fetch ?? fetch)(this.base + path, init);
             const answer = await bodyOf(response, shape, unsure);

@@ -1,19 +1,25 @@
 // What agents show to the gateway.
 import { Clock } from "./clock.js";
 import { coverageAsked, coverageOf, signedBy } from "./erc8128.js";
+import { runtime, want } from "./options.js";
 import { decimal, sign } from "./signing.js";
 /** Checks a credential, and returns what shows it: in requests of a method, with this body. No error shows a part of it. */
 export function showingOf(credential) {
-    if (typeof credential !== "object" || credential === null) {
-        throw new TypeError("The credential is no object with an apiKey, a signer or an account");
-    }
-    if ("apiKey" in credential) {
+    const isOne = typeof credential === "object" && credential !== null;
+    const kinds = ["apiKey", "apiKeyFile", "signer", "account"];
+    const given = isOne && kinds.some((kind) => kind in credential);
+    want(given, "The credential is no object with an apiKey, an apiKeyFile, a signer or an account");
+    if ("apiKey" in credential || "apiKeyFile" in credential) {
         const { bearer = false } = credential;
-        const apiKey = headerValue(credential.apiKey, "API key");
-        return () => new Key(apiKey, bearer);
+        want(typeof bearer === "boolean", "The credential's bearer is neither true nor false");
+        const keys = "apiKey" in credential ? keysOf(credential.apiKey) : new Keys(() => readKey(credential.apiKeyFile));
+        return () => new Key(keys, bearer);
     }
-    if ("signer" in credential)
+    if ("signer" in credential) {
+        decimal(credential.agentId);
+        want(typeof Object(credential.service).typedData === "function", "The credential's service is no Tiergate");
         return () => new OwnersSignature(credential);
+    }
     const { account } = credential;
     const agentId = decimal(credential.agentId);
     const chainId = /^[0-9]{1,78}$/.test(String(credential.chainId)) ? BigInt(credential.chainId) : 0n;
@@ -25,11 +31,58 @@ export function showingOf(credential) {
     const clock = new Clock();
     return (method, body) => new RequestSignature(agentId, account, chainId, clock, method, body);
 }
+function keysOf(source) {
+    if (typeof source === "function")
+        return new Keys(async () => headerValue(await source(), "API key"));
+    const key = headerValue(source, "API key");
+    return new Keys(async () => key);
+}
+/** The key as a file has it. Errors don't name the file: it may be a key in the wrong place. */
+async function readKey(file) {
+    // Bundlers for browsers must not look for it.
+    const files = "node:fs/promises";
+    const { readFile, stat } = await import(files);
+    let text;
+    try {
+        text = await readFile(file, "utf8");
+        const { mode } = await stat(file);
+        const isOpen = runtime?.platform !== "win32" && (mode & 0o077) !== 0;
+        if (isOpen)
+            console.warn("tiergate: others than its owner can use the file of the API key: chmod 600");
+    }
+    catch (error) {
+        throw new TypeError(`The file of the API key can't be read (${error.code ?? "malformed name"})`);
+    }
+    return headerValue(text, "API key in the file");
+}
+/** Where a key comes from, and the key that came last, for all requests. */
+class Keys {
+    ask;
+    kept;
+    constructor(ask) {
+        this.ask = ask;
+    }
+    current() {
+        const asked = (this.kept ??= this.ask());
+        asked.catch(() => {
+            if (this.kept === asked)
+                this.kept = undefined;
+        });
+        return asked;
+    }
+    /** Asks once more, unless another request has since this one was shown. True if the key is another now. */
+    async differsFrom(shown) {
+        if (this.kept === shown)
+            this.kept = undefined;
+        return (await this.current()) !== (await shown);
+    }
+}
 class Key {
-    apiKey;
+    keys;
     bearer;
-    constructor(apiKey, bearer) {
-        this.apiKey = apiKey;
+    shown;
+    constructor(keys, bearer) {
+        this.keys = keys;
         this.bearer = bearer;
     }
     async show(_url, headers) {
@@ -38,10 +91,13 @@ class Key {
             const other = this.bearer ? "without bearer" : "with bearer";
             throw new TypeError(`The request has an ${name} of its own: show the agent's key ${other}`);
         }
-        headers.set(name, this.bearer ? `Bearer ${this.apiKey}` : this.apiKey);
+        this.shown = this.keys.current();
+        const key = await this.shown;
+        headers.set(name, this.bearer ? `Bearer ${key}` : key);
     }
-    learnsFrom() {
-        return false;
+    async learnsFrom(_response, error) {
+        const isRefused = error !== null && error.status === 401 && error.is("INVALID_API_KEY");
+        return isRefused && this.shown !== undefined && this.keys.differsFrom(this.shown);
     }
 }
 class OwnersSignature {
@@ -109,6 +165,7 @@ class RequestSignature {
 }
 /** Refuses a secret that no header takes here: errors of `Headers` quote their values. */
 function headerValue(secret, name) {
+    want(typeof secret === "string", `The ${name} is no text`);
     const value = secret.trim();
     if (!/^[!-~]+$/.test(value))
         throw new TypeError(`The ${name} is empty, or has other characters than those of ASCII`);

@@ -52,9 +52,16 @@ export interface ErrorDetails {
 }
 /** The types of the service's errors, and two of the client's own. */
 export type ErrorType = keyof ErrorDetails;
-/** A request that failed. `message` is the service's, for people. */
+/** More about a failed request. */
+export interface Further extends ErrorOptions {
+    /** The request's id in the service's log. */
+    requestId?: string | undefined;
+}
+/** A request that failed. `message` has the service's sentence, type, status and request id; `said` is the sentence alone. */
 export declare class TiergateError<T extends ErrorType = ErrorType> extends Error {
     readonly errorType: T;
+    /** The service's sentence, for people. */
+    readonly said: string;
     /** The HTTP status; 0 if no answer came. */
     readonly status: number;
     readonly details: ErrorDetails[T];
@@ -65,7 +72,11 @@ export declare class TiergateError<T extends ErrorType = ErrorType> extends Erro
     /** Why a signed request (ERC-8128) was refused. */
     readonly reason?: string | undefined;
     readonly name = "TiergateError";
-    constructor(errorType: T, message: string, 
+    /** The request's id in the service's log. */
+    readonly requestId: string | undefined;
+    constructor(errorType: T, 
+    /** The service's sentence, for people. */
+    said: string, 
     /** The HTTP status; 0 if no answer came. */
     status: number, details: ErrorDetails[T], 
     /** Seconds to wait before the next try, if the service named them. */
@@ -73,7 +84,7 @@ export declare class TiergateError<T extends ErrorType = ErrorType> extends Erro
     /** The service's clock in Unix milliseconds. */
     timestamp?: number | undefined, 
     /** Why a signed request (ERC-8128) was refused. */
-    reason?: string | undefined, options?: ErrorOptions);
+    reason?: string | undefined, further?: Further);
     /** True if it is of this type. `details` has the type's fields then. */
     is<U extends ErrorType>(errorType: U): this is TiergateError<U>;
 }
@@ -92,6 +103,11 @@ export declare function errorOf(response: Response): Promise<TiergateError | nul
 export declare const REDIRECTS: number[];
 /** Reads the address of a service or gateway, or throws. The error has no part of it: it may hold a password. */
 export declare function addressOf(url: string | URL): URL;
+/**
+ * Reads the address that keys and signatures go to. By plain http everybody on the way reads them, so that it has to be this
+ * machine, or the host that `allowHttp` names.
+ */
+export declare function addressForSecrets(url: string | URL, allowHttp: string | undefined): URL;
 /** The seconds of `Retry-After`. Tiergate never sends a date. */
 export declare function retryAfter(headers: Headers): number | undefined;
 export {};

@@ -1,14 +1,20 @@
 // Errors: one class, told apart by `errorType`.
-/** A request that failed. `message` is the service's, for people. */
+import { want } from "./options.js";
+/** A request that failed. `message` has the service's sentence, type, status and request id; `said` is the sentence alone. */
 export class TiergateError extends Error {
     errorType;
+    said;
     status;
     details;
     retryAfter;
     timestamp;
     reason;
     name = "TiergateError";
-    constructor(errorType, message, 
+    /** The request's id in the service's log. */
+    requestId;
+    constructor(errorType, 
+    /** The service's sentence, for people. */
+    said, 
     /** The HTTP status; 0 if no answer came. */
     status, details, 
     /** Seconds to wait before the next try, if the service named them. */
@@ -16,14 +22,17 @@ export class TiergateError extends Error {
     /** The service's clock in Unix milliseconds. */
     timestamp, 
     /** Why a signed request (ERC-8128) was refused. */
-    reason, options) {
-        super(message, options);
+    reason, further = {}) {
+        const facts = [errorType, status > 0 && `status ${status}`, further.requestId && `request ${further.requestId}`];
+        super(`${said} (${facts.filter(Boolean).join(", ")}; see docs/errors.md)`, further);
         this.errorType = errorType;
+        this.said = said;
         this.status = status;
         this.details = details;
         this.retryAfter = retryAfter;
         this.timestamp = timestamp;
         this.reason = reason;
+        this.requestId = further.requestId;
     }
     /** True if it is of this type. `details` has the type's fields then. */
     is(errorType) {
@@ -48,7 +57,9 @@ export async function bodyOf(response, shape, unsure) {
     const isRedirect = response.type === "opaqueredirect" || REDIRECTS.includes(status);
     const message = isRedirect ? redirectOf(response) : `Status ${status}, but no answer of Tiergate`;
     const mayBeDone = response.ok || status >= 500;
-    throw new TiergateError("UNEXPECTED_ANSWER", mayBeDone ? message + unsure : message, status, {});
+    const further = { requestId: requestIdOf(response.headers) };
+    const said = mayBeDone ? message + unsure : message;
+    throw new TiergateError("UNEXPECTED_ANSWER", said, status, {}, undefined, undefined, undefined, further);
 }
 function has(value, shape) {
     if (!isObject(value))
@@ -75,6 +86,7 @@ function redirectOf({ headers, status, url }) {
 }
 /** Reads the error of the gateway or the API in an answer; `null` if it has none. The answer's body stays readable. */
 export async function errorOf(response) {
+    want(typeof response === "object" && response !== null && "headers" in response, "This is no Response");
     if (response.ok)
         return null;
     const body = parse(await beginningOf(response));
@@ -107,7 +119,12 @@ function errorIn(body, { ok, status, headers }) {
         return null;
     const type = errorType;
     const known = (isObject(details) ? details : {});
-    return new TiergateError(type, error, status, known, retryAfter(headers), timestamp, typeof reason === "string" ? reason : undefined);
+    const why = typeof reason === "string" ? reason : undefined;
+    return new TiergateError(type, error, status, known, retryAfter(headers), timestamp, why, { requestId: requestIdOf(headers) });
+}
+function requestIdOf(headers) {
+    const id = headers.get("x-request-id") ?? "";
+    return /^[!-~]{1,128}$/.test(id) ? id : undefined;
 }
 /** Statuses that name another address. */
 export const REDIRECTS = [301, 302, 303, 307, 308];
@@ -119,6 +136,18 @@ export function addressOf(url) {
             return address;
     }
     throw new TypeError("The address must be an http or https URL without user name and password");
+}
+/**
+ * Reads the address that keys and signatures go to. By plain http everybody on the way reads them, so that it has to be this
+ * machine, or the host that `allowHttp` names.
+ */
+export function addressForSecrets(url, allowHttp) {
+    const address = addressOf(url);
+    const { protocol, hostname } = address;
+    const isThisMachine = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(hostname);
+    const isSafe = protocol === "https:" || isThisMachine || hostname === allowHttp?.toLowerCase();
+    want(isSafe, "Keys and signatures go by https: others could read them on the way. If the way is safe, name the host as allowHttp");
+    return address;
 }
 /** The seconds of `Retry-After`. Tiergate never sends a date. */
 export function retryAfter(headers) {

@@ -1,32 +1,46 @@
 // A `fetch` for APIs behind the gateway.
 import { showingOf } from "./credential.js";
-import { REDIRECTS, addressOf, errorOf, retryAfter } from "./errors.js";
+import { REDIRECTS, addressForSecrets, errorOf, retryAfter } from "./errors.js";
+import { USER_AGENT, checkOptions } from "./options.js";
 import { Patience, isRefusedForNow } from "./retry.js";
+const OPTIONS = ["fetch", "allowHttp", "retries", "maxWaitMs", "onRetry"];
+/** Bodies of a `Request` that are longer are not repeated, in bytes. */
+const REPEATED_BYTES_MAX = 1024 * 1024;
 const REDIRECTS_MAX = 20;
 /** Headers of the caller that are for one origin only. */
 const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization", "x-api-key"];
 /**
- * Returns a `fetch` that shows the agent's credential to the gateway, and to no other origin. Relative URLs are the
- * gateway's. Unless their body is a stream, requests are repeated that got 429 with `Retry-After`, or that the gateway
+ * Returns a `fetch` that shows the agent's credential to the gateway, and to no other origin. Relative URLs are
+ * below the gateway's address: `x` is below its path, `/x` below its origin. Unless their body is a stream, or a `Request`'s of more
+ * than 1 MiB, requests are repeated that got 429 with `Retry-After`, or that the gateway
  * refused before it forwarded them: after a wait for 503 (`OVERLOADED`, `RPC_ERROR`, or signatures that can't be verified now),
- * and once for a time, signed by the service's clock, or for an `Accept-Signature`. Follows redirects of GET and HEAD only, without the credential once they
+ * and once for a time, signed by the service's clock, for an `Accept-Signature`, or for a key that
+ * was rotated. Follows redirects of GET and HEAD only, without the credential once they
  * have left the gateway. Throws a `TypeError` if the gateway's address or the credential is malformed; the `fetch` does if the
  * request has a header that the credential is shown in, or a stream for a body whose digest is to be signed.
  */
 export function agentFetch(gateway, credential, options = {}) {
-    const base = addressOf(gateway);
+    checkOptions(options, OPTIONS);
+    const base = addressForSecrets(gateway, options.allowHttp);
+    const below = new URL(base.pathname.replace(/\/?$/, "/"), base);
     const show = showingOf(credential);
+    const others = new Set();
     return async (input, init = {}) => {
         const request = input instanceof Request ? input : undefined;
         const { method = "GET", headers: given, redirect = "follow", signal } = { ...pick(request), ...init };
         const isBodyless = /^(get|head)$/i.test(method);
         const patience = new Patience(options);
         const own = headersOf(given);
-        let url = addressIn(request ? request.url : input, base);
+        let url = addressIn(request ? request.url : input, below);
         // Another origin must not choose a request that the agent is charged for, so it does not return with a redirect.
         let isShown = url.origin === base.origin;
+        if (!isShown && !others.has(url.origin)) {
+            others.add(url.origin);
+            console.warn(`tiergate: ${url.origin} is not the gateway ${base.origin}: requests to it carry no credential`);
+        }
         let isCorrected = false;
-        const whole = isShown && "account" in credential ? await wholeBody(isBodyless ? undefined : request, init.body) : undefined;
+        const withBody = isBodyless ? undefined : request;
+        const whole = !isShown ? undefined : "account" in credential ? await wholeBody(withBody, init.body) : await shortBody(withBody, init.body);
         // A form has another boundary each time it is encoded.
         if (whole?.type && !own.has("content-type"))
             own.set("content-type", whole.type);
@@ -34,6 +48,8 @@ export function agentFetch(gateway, credential, options = {}) {
         const showing = show(method, whole?.body ?? new ArrayBuffer(0));
         for (let redirects = 0;;) {
             const headers = new Headers(own);
+            if (isShown && USER_AGENT && !headers.has("user-agent"))
+                headers.set("user-agent", USER_AGENT);
             if (isShown)
                 await showing.show(url, headers, signal ?? undefined);
             const target = request && redirects > 0 ? new Request(url, request) : (request ?? url);
@@ -56,16 +72,18 @@ export function agentFetch(gateway, credential, options = {}) {
                 url = next;
             }
             else {
+                const error = isShown ? await refusalOf(response) : null;
+                // What a stream's refusal tells is for the next request.
+                const isLearned = isShown && !isCorrected && (await showing.learnsFrom(response, error));
                 if (!isRepeatable)
                     return response;
-                const error = isShown ? await refusalOf(response) : null;
-                if (isShown && !isCorrected && showing.learnsFrom(response, error)) {
+                if (isLearned) {
                     isCorrected = true;
                 }
                 else {
                     const seconds = retryAfter(response.headers);
                     const mayRepeat = response.status === 429 ? seconds !== undefined : isRefusedForNow(error);
-                    if (!mayRepeat || !(await patience.wait(seconds, signal)))
+                    if (!mayRepeat || !(await patience.wait(response.status, error, seconds, signal)))
                         return response;
                 }
             }
@@ -80,9 +98,9 @@ export function agentFetch(gateway, credential, options = {}) {
 async function refusalOf(response) {
     const { headers, status } = response;
     const isJson = /^application\/json\b/.test(headers.get("content-type") ?? "");
-    const isOfApi = headers.has("x-ratelimit-limit");
-    const mayBeRefusal = [400, 503].includes(status) || (status === 401 && headers.has("accept-signature"));
-    return isJson && !isOfApi && mayBeRefusal ? errorOf(response) : null;
+    // The gateway's own 429 has a limit, too.
+    const isOfApi = headers.has("x-ratelimit-limit") && status !== 429;
+    return isJson && !isOfApi && [400, 401, 429, 503].includes(status) ? errorOf(response) : null;
 }
 /**
  * The body as `fetch` would send it, in memory, and its type; `undefined` if there is none. A stream is refused: it is signed
@@ -99,6 +117,25 @@ async function wholeBody(request, given) {
     if (request && request.body !== null)
         return { body: await request.arrayBuffer(), type: null };
     return undefined;
+}
+/** The body of a `Request`, in memory; `undefined` if there is none, or it is longer than what is repeated. */
+async function shortBody(request, given) {
+    if (given != null || !request?.body)
+        return undefined;
+    const pieces = [];
+    const reader = request.clone().body.getReader();
+    for (let bytes = 0;;) {
+        const { done, value } = await reader.read();
+        if (done)
+            break;
+        bytes += value.length;
+        if (bytes > REPEATED_BYTES_MAX) {
+            reader.cancel().catch(() => { });
+            return undefined;
+        }
+        pieces.push(value);
+    }
+    return { body: await new Blob(pieces).arrayBuffer(), type: null };
 }
 /** Errors of `Headers` and `URL` quote what they can't take. It may hold a secret. */
 function headersOf(given) {

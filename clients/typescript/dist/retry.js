@@ -2,21 +2,24 @@
 import { TiergateError } from "./errors.js";
 /** Counts the tries of one call. */
 export class Patience {
-    left;
-    seconds;
-    step = 0.5;
-    constructor({ retries = 2, maxWait = 60 }) {
-        this.left = retries;
-        this.seconds = maxWait;
+    options;
+    attempt = 1;
+    leftMs;
+    stepMs = 500;
+    constructor(options) {
+        this.options = options;
+        this.leftMs = options.maxWaitMs ?? 60_000;
     }
     /** Waits, and returns true; or returns false if the call is to fail. Without `retryAfter` waits grow from half a second. */
-    async wait(retryAfter, signal) {
-        const wait = retryAfter ?? (this.step *= 2) * (0.5 + Math.random() / 2);
-        if (this.left === 0 || wait > this.seconds)
+    async wait(status, error, retryAfter, signal) {
+        const { retries = 2, onRetry } = this.options;
+        const waitMs = retryAfter === undefined ? (this.stepMs *= 2) * (0.5 + Math.random() / 2) : retryAfter * 1000;
+        if (this.attempt > retries || waitMs > this.leftMs)
             return false;
-        this.left -= 1;
-        this.seconds -= wait;
-        await sleep(wait * 1000, signal);
+        this.attempt += 1;
+        this.leftMs -= waitMs;
+        onRetry?.({ waitMs, attempt: this.attempt, status, error });
+        await sleep(waitMs, signal);
         return true;
     }
 }

@@ -13,21 +13,24 @@ export interface Agent {
 }
 /** Headers of fetch, or of Node. */
 export type HeadersLike = Headers | Record<string, string | string[] | undefined>;
-/** Reads the gateway's headers; `null` if one is missing or malformed. */
+/** Reads the gateway's headers; `null` if one is missing or malformed, which {@link agentProblem} names. */
 export declare function agentOf(headers: HeadersLike): Agent | null;
+/** Names the header that is missing or malformed, for the server's log; `null` where there is an agent. */
+export declare function agentProblem(headers: HeadersLike): string | null;
 /** The agents that a server lets in. */
 export interface AgentRules {
     /** The lowest tier that passes; 1 unless set. */
     minTier?: Agent["trustTier"];
+    /** Told which header of a request is missing or malformed; `console.warn` unless set. The agent is not told. */
+    log?: (problem: string) => void;
 }
 interface ExpressResponse {
     locals: Record<string, unknown>;
-    set(headers: Record<string, string>): unknown;
     status(code: number): {
         json(body: unknown): unknown;
     };
 }
-/** Middleware of Express: 401 or 403, or the agent in `res.locals.agent`. */
+/** Middleware of Express: 403, or the agent in `res.locals.agent`. */
 export declare function expressAgent(rules?: AgentRules): (request: {
     headers: Record<string, string | string[] | undefined>;
 }, response: ExpressResponse, next: () => void) => void;
@@ -37,6 +40,6 @@ interface HonoContext {
     };
     set(name: "agent", agent: Agent): void;
 }
-/** Middleware of Hono: 401 or 403, or the agent in `c.var.agent` (`new Hono<{ Variables: { agent: Agent } }>()`). */
+/** Middleware of Hono: 403, or the agent in `c.var.agent` (`new Hono<{ Variables: { agent: Agent } }>()`). */
 export declare function honoAgent(rules?: AgentRules): (context: HonoContext, next: () => Promise<void>) => Promise<Response | void>;
 export {};

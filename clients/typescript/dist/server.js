@@ -1,71 +1,89 @@
 // For servers behind the gateway: who calls. The headers are true only if nobody but the gateway can reach the server.
-/** Reads the gateway's headers; `null` if one is missing or malformed. */
+import { want } from "./options.js";
+/** Reads the gateway's headers; `null` if one is missing or malformed, which {@link agentProblem} names. */
 export function agentOf(headers) {
-    const named = (name) => (headers instanceof Headers ? headers.get(name) : headers[name]) ?? undefined;
-    const get = (name, pattern) => {
-        const value = named(name);
-        return typeof value === "string" && pattern.test(value) ? value : null;
-    };
-    // Absent, or well-formed.
-    const some = (name, pattern) => (named(name) === undefined ? undefined : get(name, pattern));
-    const agentId = get("x-agent-id", /^\d{1,78}$/);
-    const owner = get("x-agent-owner", /^0x[0-9a-fA-F]{40}$/);
-    const trustTier = get("x-agent-tier", /^[1-4]$/);
-    const stakedAmount = some("x-agent-staked-amount", /^\d{1,78}$/);
-    const tierSource = some("x-agent-tier-source", /^[a-z0-9_]{1,32}$/);
-    const mismatch = get("x-agent-endpoint-mismatch", /^(true|false)$/);
-    if (!agentId || !owner || !trustTier || !mismatch)
-        return null;
-    // One of them is there always.
-    if (stakedAmount === null || tierSource === null || !(stakedAmount ?? tierSource))
-        return null;
+    const read = readAgent(headers);
+    return typeof read === "string" ? null : read;
+}
+/** Names the header that is missing or malformed, for the server's log; `null` where there is an agent. */
+export function agentProblem(headers) {
+    const read = readAgent(headers);
+    return typeof read === "string" ? read : null;
+}
+/** The forms of the gateway's headers. Of the last two one is there always. */
+const FORMS = {
+    "x-agent-id": /^\d{1,78}$/,
+    "x-agent-owner": /^0x[0-9a-fA-F]{40}$/,
+    "x-agent-tier": /^[1-4]$/,
+    "x-agent-endpoint-mismatch": /^(true|false)$/,
+    "x-agent-staked-amount": /^\d{1,78}$/,
+    "x-agent-tier-source": /^[a-z0-9_]{1,32}$/,
+};
+/** The agent, or what is wrong. It has no part of a header: that may be a key in the wrong place. */
+function readAgent(headers) {
+    want(typeof headers === "object" && headers !== null, "The headers are neither those of fetch nor those of Node");
+    const found = {};
+    for (const [name, form] of Object.entries(FORMS)) {
+        const value = (headers instanceof Headers ? headers.get(name) : headers[name]) ?? undefined;
+        if (value === undefined)
+            continue;
+        if (typeof value !== "string" || !form.test(value))
+            return `${name} is malformed, or there twice`;
+        found[name] = value;
+    }
+    const { "x-agent-staked-amount": stakedAmount, "x-agent-tier-source": tierSource, ...always } = found;
+    const missing = Object.keys(FORMS).slice(0, 4).filter((name) => !(name in always));
+    if (missing.length > 0)
+        return `${missing.join(", ")} ${missing.length === 1 ? "is" : "are"} missing`;
+    if (stakedAmount === undefined && tierSource === undefined)
+        return "x-agent-staked-amount and x-agent-tier-source are missing";
     return {
-        agentId,
-        owner: owner,
-        trustTier: Number(trustTier),
+        agentId: always["x-agent-id"],
+        owner: always["x-agent-owner"],
+        trustTier: Number(always["x-agent-tier"]),
         ...(stakedAmount !== undefined && { stakedAmount }),
         ...(tierSource !== undefined && { tierSource }),
-        endpointMismatch: mismatch === "true",
+        endpointMismatch: always["x-agent-endpoint-mismatch"] === "true",
     };
 }
-function check(headers, { minTier = 1 }) {
-    const agent = agentOf(headers);
-    if (agent && agent.trustTier >= minTier)
-        return { agent };
+function checkRules(rules) {
+    want([undefined, 1, 2, 3, 4].includes(Object(rules).minTier), "The rule minTier is not 1, 2, 3 or 4");
+}
+/** The agent, or the body of a 403. The agent can't mend a missing header, so that it must not hear of its key. */
+function check(headers, { minTier = 1, log = console.warn }) {
+    const agent = readAgent(headers);
     const timestamp = Date.now();
-    if (!agent) {
+    if (typeof agent === "string") {
+        log(`tiergate: a request has not come through the gateway as an agent's: ${agent}`);
         const error = "The request has not come through the gateway as an agent's";
-        const body = { error, errorType: "INVALID_API_KEY", details: { agentId: null }, timestamp };
-        const headers = { "WWW-Authenticate": 'Bearer realm="agents"' };
-        return { refusal: { status: 401, headers, body } };
+        return { refusal: { error, errorType: "FORBIDDEN", details: {}, timestamp } };
     }
+    if (agent.trustTier >= minTier)
+        return { agent };
     const details = { agentId: agent.agentId, currentTier: agent.trustTier, requiredTier: minTier };
     const error = "The agent does not have the tier that is required";
-    const body = { error, errorType: "TIER_BLOCKED", details, timestamp };
-    return { refusal: { status: 403, headers: {}, body } };
+    return { refusal: { error, errorType: "TIER_BLOCKED", details, timestamp } };
 }
-/** Middleware of Express: 401 or 403, or the agent in `res.locals.agent`. */
+/** Middleware of Express: 403, or the agent in `res.locals.agent`. */
 export function expressAgent(rules = {}) {
+    checkRules(rules);
     return (request, response, next) => {
         const checked = check(request.headers, rules);
         if ("refusal" in checked) {
-            const { status, headers, body } = checked.refusal;
-            response.set(headers);
-            response.status(status).json(body);
+            response.status(403).json(checked.refusal);
             return;
         }
         response.locals["agent"] = checked.agent;
         next();
     };
 }
-/** Middleware of Hono: 401 or 403, or the agent in `c.var.agent` (`new Hono<{ Variables: { agent: Agent } }>()`). */
+/** Middleware of Hono: 403, or the agent in `c.var.agent` (`new Hono<{ Variables: { agent: Agent } }>()`). */
 export function honoAgent(rules = {}) {
+    checkRules(rules);
     return async (context, next) => {
         const checked = check(context.req.raw.headers, rules);
-        if ("refusal" in checked) {
-            const { status, headers, body } = checked.refusal;
-            return Response.json(body, { status, headers });
-        }
+        if ("refusal" in checked)
+            return Response.json(checked.refusal, { status: 403 });
         context.set("agent", checked.agent);
         await next();
     };

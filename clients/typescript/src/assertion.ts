@@ -2,6 +2,7 @@
 
 import { createRemoteJWKSet, errors, jwtVerify, type JWTVerifyGetKey } from "jose";
 import { addressOf } from "./errors.js";
+import { want } from "./options.js";
 
 /** How long an assertion may be good for, in seconds. */
 const LIFE_MAX = 60;
@@ -46,9 +47,11 @@ export function assertionKeys(url: string | URL): ReturnType<typeof createRemote
 
 /** Verifies the value of `X-Agent-Assertion`. Throws an error of jose unless it is this issuer's, for this tenant and of now. */
 export async function verifyAssertion(assertion: string | null | undefined, rules: AssertionRules): Promise<Assertion> {
+  want(typeof rules === "object" && rules !== null, "The rules are no object with keys, issuer and tenant");
   const { keys, issuer, tenant } = rules;
   // Without a value jose would not compare it.
-  if (!issuer || !tenant) throw new TypeError("An issuer and a tenant are needed");
+  want(!!issuer && !!tenant, "An issuer and a tenant are needed");
+  want(typeof keys === "function", "The keys are not those of assertionKeys");
   if (!assertion) throw new errors.JWTInvalid("There is no assertion");
   const { payload } = await jwtVerify<Claims>(assertion, keys, {
     algorithms: ["ES256"],

@@ -1,8 +1,9 @@
 // The client of the verification API.
 
 import { Clock } from "./clock.js";
-import { TiergateError, addressOf, bodyOf, type Shape } from "./errors.js";
+import { TiergateError, addressForSecrets, bodyOf, type Shape } from "./errors.js";
 import type { components } from "./openapi.js";
+import { USER_AGENT, checkOptions, want } from "./options.js";
 import { Patience, isRefusedForNow, type RetryOptions } from "./retry.js";
 import { decimal, sign, typedDataOf, type Domain, type PrimaryType, type Signer, type TypedData } from "./signing.js";
 
@@ -62,8 +63,10 @@ const TYPES: Record<keyof Operations, readonly [PrimaryType, PrimaryType?]> = {
 export interface TiergateOptions extends RetryOptions {
   /** Used instead of the global `fetch`. */
   fetch?: typeof fetch;
-  /** Seconds to wait for each answer; 30 unless set. */
-  timeout?: number;
+  /** Milliseconds to wait for each answer; 30,000 unless set. */
+  timeoutMs?: number;
+  /** The host that may be asked by plain http though it is not this machine, because the way to it is safe. */
+  allowHttp?: string;
   /** Parts of the domain that are known beforehand. They win over the service's. */
   domain?: Partial<Domain>;
   /**
@@ -87,6 +90,8 @@ export interface KeyOptions extends CallOptions {
 /** Ends the message of an error after which a key may have been changed. */
 const KEY_UNSURE = ": the key may have been changed. Ask keys.status; if there is a key that you have not seen, rotate it";
 
+const OPTIONS = ["fetch", "timeoutMs", "allowHttp", "domain", "serviceName", "retries", "maxWaitMs", "onRetry"];
+
 /** The service may change its domain: it allows five minutes. */
 const SIGNING_KEPT_MS = 300_000;
 
@@ -101,16 +106,17 @@ export class Tiergate {
   private kept: { signing: Signing; until: number } | undefined;
   private readonly clock = new Clock();
 
-  /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
+  /**
+   * `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of https, or has a
+   * login. Plain http is for this machine, and for the host that `allowHttp` names.
+   */
   constructor(
     url: string | URL,
     options: TiergateOptions = {},
   ) {
-    const { timeout = 30 } = options;
-    // Its own error would tell the number that another text makes.
-    if (typeof timeout !== "number" || !(timeout >= 0)) throw new TypeError("The timeout is no number of seconds");
+    checkOptions(options, OPTIONS);
     this.#options = options;
-    const { origin, pathname } = addressOf(url);
+    const { origin, pathname } = addressForSecrets(url, options.allowHttp);
     this.base = (origin + pathname).replace(/\/*$/, "/");
   }
 
@@ -127,9 +133,11 @@ export class Tiergate {
     credential: { apiKey: string; agentId?: AgentId; origin?: string },
     options: CallOptions = {},
   ): Promise<Answer<VerificationResult>> {
-    if (typeof credential !== "object") throw new TypeError("The credential is no object with an apiKey");
-    const { agentId, ...rest } = credential;
-    const body = agentId === undefined ? rest : { ...rest, agentId: decimal(agentId) };
+    want(typeof Object(credential).apiKey === "string", "The credential is no object with an apiKey as text");
+    const { agentId, apiKey, ...rest } = credential;
+    // Files end with a line's end.
+    const key = { ...rest, apiKey: apiKey.trim() };
+    const body = agentId === undefined ? key : { ...key, agentId: decimal(agentId) };
     return this.request("POST", "verify", VERIFIED, body, options);
   }
 
@@ -164,6 +172,7 @@ export class Tiergate {
   /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
   async typedData(agentId: AgentId, operation: keyof Operations, options: CallOptions = {}): Promise<TypedData> {
     const id = decimal(agentId);
+    want(Object.hasOwn(TYPES, operation), `The operation is none of ${Object.keys(TYPES).join(", ")}`);
     const signing = await this.signing(options);
     const [usualType, ownType] = TYPES[operation];
     const service = ownType && this.serviceName(signing);
@@ -189,6 +198,9 @@ export class Tiergate {
     signature: string,
     options: KeyOptions = {},
   ): Promise<Answer<Operations[O]>> {
+    want(Object.hasOwn(TYPES, operation), `The operation is none of ${Object.keys(TYPES).join(", ")}`);
+    want(typeof Object(typedData).message === "object", "The typed data has no message");
+    want(typeof signature === "string", "The signature is no text");
     try {
       return await this.sent(operation, typedData, signature, options, new Patience(this.#options));
     } catch (error) {
@@ -216,6 +228,7 @@ export class Tiergate {
     signer: Signer,
     options: KeyOptions,
   ): Promise<Answer<Operations[O]>> {
+    checkOptions(options, operation === "generate" || operation === "rotate" ? ["signal", "declaredEndpoint"] : ["signal"]);
     const patience = new Patience(this.#options);
     const once = async () => {
       const typedData = await this.typedData(agentId, operation, options);
@@ -255,7 +268,7 @@ export class Tiergate {
       try {
         return await this.once(method, path, shape, body, signal);
       } catch (error) {
-        if (!isRefusedForNow(error) || !(await patience.wait(error.retryAfter, signal))) throw error;
+        if (!isRefusedForNow(error) || !(await patience.wait(error.status, error, error.retryAfter, signal))) throw error;
       }
     }
   }
@@ -267,8 +280,8 @@ export class Tiergate {
     body: object | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Answer<T>> {
-    if (signal !== undefined && typeof signal !== "object") throw new TypeError("The signal is no AbortSignal");
-    const timeout = AbortSignal.timeout((this.#options.timeout ?? 30) * 1000);
+    want(signal === undefined || typeof signal === "object", "The signal is no AbortSignal");
+    const timeout = AbortSignal.timeout(this.#options.timeoutMs ?? 30_000);
     const init: RequestInit = {
       method,
       // A redirect would take the credential elsewhere. The service sends none.
@@ -276,7 +289,9 @@ export class Tiergate {
       signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
     };
     const unsure = method !== "GET" && path.startsWith("keys") ? KEY_UNSURE : "";
-    if (body) Object.assign(init, { headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+    const headers = new Headers(USER_AGENT ? { "user-agent": USER_AGENT } : {});
+    if (body) headers.set("content-type", "application/json");
+    Object.assign(init, { headers }, body && { body: JSON.stringify(body) });
     try {
       const response = await (this.#options.fetch ?? fetch)(this.base + path, init);
       const answer = await bodyOf(response, shape, unsure);

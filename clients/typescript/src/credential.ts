@@ -4,15 +4,21 @@ import type { AgentId, Tiergate } from "./client.js";
 import { Clock } from "./clock.js";
 import { coverageAsked, coverageOf, signedBy, type Coverage, type MessageSigner, type Outgoing } from "./erc8128.js";
 import type { TiergateError } from "./errors.js";
+import { runtime, want } from "./options.js";
 import { decimal, sign, type Signer } from "./signing.js";
 
+/** An agent's key: as text, or a function that gets it, from a store of secrets for example. */
+export type KeySource = string | (() => string | Promise<string>);
+
 /**
- * An agent's key; or its owner's signer and the service that tells what is signed; or an account that signs whole requests,
+ * An agent's key, or a file (of Node) that has it; or its owner's signer and the service that tells what is signed; or an account that signs whole requests,
  * with their method, address and body, by ERC-8128. `chainId` is that of the gateway's registries. The key is shown as
- * `X-API-Key`, with `bearer` as `Authorization: Bearer`, for APIs with an `X-API-Key` of their own.
+ * `X-API-Key`, with `bearer` as `Authorization: Bearer`, for APIs with an `X-API-Key` of their own. Function and file are asked
+ * once, and once more when the gateway refuses the key: it may have been rotated.
  */
 export type Credential =
-  | { apiKey: string; bearer?: boolean }
+  | { apiKey: KeySource; bearer?: boolean }
+  | { apiKeyFile: string | URL; bearer?: boolean }
   | { agentId: AgentId; signer: Signer; service: Tiergate }
   | { agentId: AgentId; account: MessageSigner; chainId: number | bigint };
 
@@ -21,20 +27,26 @@ export interface Showing {
   /** Writes what one try shows into its headers. A signature is good for one try. */
   show(url: URL, headers: Headers, signal: AbortSignal | undefined): Promise<void>;
   /** True if a refusal tells what the next try has to show instead. */
-  learnsFrom(response: Response, error: TiergateError | null): boolean;
+  learnsFrom(response: Response, error: TiergateError | null): boolean | Promise<boolean>;
 }
 
 /** Checks a credential, and returns what shows it: in requests of a method, with this body. No error shows a part of it. */
 export function showingOf(credential: Credential): (method: string, body: ArrayBuffer) => Showing {
-  if (typeof credential !== "object" || credential === null) {
-    throw new TypeError("The credential is no object with an apiKey, a signer or an account");
-  }
-  if ("apiKey" in credential) {
+  const isOne = typeof credential === "object" && credential !== null;
+  const kinds = ["apiKey", "apiKeyFile", "signer", "account"];
+  const given = isOne && kinds.some((kind) => kind in credential);
+  want(given, "The credential is no object with an apiKey, an apiKeyFile, a signer or an account");
+  if ("apiKey" in credential || "apiKeyFile" in credential) {
     const { bearer = false } = credential;
-    const apiKey = headerValue(credential.apiKey, "API key");
-    return () => new Key(apiKey, bearer);
+    want(typeof bearer === "boolean", "The credential's bearer is neither true nor false");
+    const keys = "apiKey" in credential ? keysOf(credential.apiKey) : new Keys(() => readKey(credential.apiKeyFile));
+    return () => new Key(keys, bearer);
   }
-  if ("signer" in credential) return () => new OwnersSignature(credential);
+  if ("signer" in credential) {
+    decimal(credential.agentId);
+    want(typeof Object(credential.service).typedData === "function", "The credential's service is no Tiergate");
+    return () => new OwnersSignature(credential);
+  }
   const { account } = credential;
   const agentId = decimal(credential.agentId);
   const chainId = /^[0-9]{1,78}$/.test(String(credential.chainId)) ? BigInt(credential.chainId) : 0n;
@@ -46,9 +58,55 @@ export function showingOf(credential: Credential): (method: string, body: ArrayB
   return (method, body) => new RequestSignature(agentId, account, chainId, clock, method, body);
 }
 
+function keysOf(source: KeySource): Keys {
+  if (typeof source === "function") return new Keys(async () => headerValue(await source(), "API key"));
+  const key = headerValue(source, "API key");
+  return new Keys(async () => key);
+}
+
+/** The key as a file has it. Errors don't name the file: it may be a key in the wrong place. */
+async function readKey(file: string | URL): Promise<string> {
+  // Bundlers for browsers must not look for it.
+  const files = "node:fs/promises";
+  const { readFile, stat } = await import(files);
+  let text: string;
+  try {
+    text = await readFile(file, "utf8");
+    const { mode } = await stat(file);
+    const isOpen = runtime?.platform !== "win32" && (mode & 0o077) !== 0;
+    if (isOpen) console.warn("tiergate: others than its owner can use the file of the API key: chmod 600");
+  } catch (error) {
+    throw new TypeError(`The file of the API key can't be read (${(error as { code?: string }).code ?? "malformed name"})`);
+  }
+  return headerValue(text, "API key in the file");
+}
+
+/** Where a key comes from, and the key that came last, for all requests. */
+class Keys {
+  private kept: Promise<string> | undefined;
+
+  constructor(private readonly ask: () => Promise<string>) {}
+
+  current(): Promise<string> {
+    const asked = (this.kept ??= this.ask());
+    asked.catch(() => {
+      if (this.kept === asked) this.kept = undefined;
+    });
+    return asked;
+  }
+
+  /** Asks once more, unless another request has since this one was shown. True if the key is another now. */
+  async differsFrom(shown: Promise<string>): Promise<boolean> {
+    if (this.kept === shown) this.kept = undefined;
+    return (await this.current()) !== (await shown);
+  }
+}
+
 class Key implements Showing {
+  private shown: Promise<string> | undefined;
+
   constructor(
-    private readonly apiKey: string,
+    private readonly keys: Keys,
     private readonly bearer: boolean,
   ) {}
 
@@ -58,11 +116,14 @@ class Key implements Showing {
       const other = this.bearer ? "without bearer" : "with bearer";
       throw new TypeError(`The request has an ${name} of its own: show the agent's key ${other}`);
     }
-    headers.set(name, this.bearer ? `Bearer ${this.apiKey}` : this.apiKey);
+    this.shown = this.keys.current();
+    const key = await this.shown;
+    headers.set(name, this.bearer ? `Bearer ${key}` : key);
   }
 
-  learnsFrom(): boolean {
-    return false;
+  async learnsFrom(_response: Response, error: TiergateError | null): Promise<boolean> {
+    const isRefused = error !== null && error.status === 401 && error.is("INVALID_API_KEY");
+    return isRefused && this.shown !== undefined && this.keys.differsFrom(this.shown);
   }
 }
 
@@ -125,7 +186,8 @@ class RequestSignature implements Showing {
 }
 
 /** Refuses a secret that no header takes here: errors of `Headers` quote their values. */
-function headerValue(secret: string, name: string): string {
+function headerValue(secret: unknown, name: string): string {
+  want(typeof secret === "string", `The ${name} is no text`);
   const value = secret.trim();
   if (!/^[!-~]+$/.test(value)) throw new TypeError(`The ${name} is empty, or has other characters than those of ASCII`);
   return value;

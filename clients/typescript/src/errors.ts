@@ -1,6 +1,7 @@
 // Errors: one class, told apart by `errorType`.
 
 import type { components } from "./openapi.js";
+import { want } from "./options.js";
 
 type Schemas = components["schemas"];
 
@@ -47,13 +48,22 @@ export interface ErrorDetails {
 /** The types of the service's errors, and two of the client's own. */
 export type ErrorType = keyof ErrorDetails;
 
-/** A request that failed. `message` is the service's, for people. */
+/** More about a failed request. */
+export interface Further extends ErrorOptions {
+  /** The request's id in the service's log. */
+  requestId?: string | undefined;
+}
+
+/** A request that failed. `message` has the service's sentence, type, status and request id; `said` is the sentence alone. */
 export class TiergateError<T extends ErrorType = ErrorType> extends Error {
   override readonly name = "TiergateError";
+  /** The request's id in the service's log. */
+  readonly requestId: string | undefined;
 
   constructor(
     readonly errorType: T,
-    message: string,
+    /** The service's sentence, for people. */
+    readonly said: string,
     /** The HTTP status; 0 if no answer came. */
     readonly status: number,
     readonly details: ErrorDetails[T],
@@ -63,9 +73,11 @@ export class TiergateError<T extends ErrorType = ErrorType> extends Error {
     readonly timestamp?: number,
     /** Why a signed request (ERC-8128) was refused. */
     readonly reason?: string,
-    options?: ErrorOptions,
+    further: Further = {},
   ) {
-    super(message, options);
+    const facts = [errorType, status > 0 && `status ${status}`, further.requestId && `request ${further.requestId}`];
+    super(`${said} (${facts.filter(Boolean).join(", ")}; see docs/errors.md)`, further);
+    this.requestId = further.requestId;
   }
 
   /** True if it is of this type. `details` has the type's fields then. */
@@ -95,7 +107,9 @@ export async function bodyOf(response: Response, shape: Shape, unsure: string): 
   const isRedirect = response.type === "opaqueredirect" || REDIRECTS.includes(status);
   const message = isRedirect ? redirectOf(response) : `Status ${status}, but no answer of Tiergate`;
   const mayBeDone = response.ok || status >= 500;
-  throw new TiergateError("UNEXPECTED_ANSWER", mayBeDone ? message + unsure : message, status, {});
+  const further = { requestId: requestIdOf(response.headers) };
+  const said = mayBeDone ? message + unsure : message;
+  throw new TiergateError("UNEXPECTED_ANSWER", said, status, {}, undefined, undefined, undefined, further);
 }
 
 function has(value: unknown, shape: Shape): boolean {
@@ -121,6 +135,7 @@ function redirectOf({ headers, status, url }: Response): string {
 
 /** Reads the error of the gateway or the API in an answer; `null` if it has none. The answer's body stays readable. */
 export async function errorOf(response: Response): Promise<TiergateError | null> {
+  want(typeof response === "object" && response !== null && "headers" in response, "This is no Response");
   if (response.ok) return null;
   const body = parse(await beginningOf(response));
   return isObject(body) ? errorIn(body, response) : null;
@@ -153,7 +168,13 @@ function errorIn(body: Record<string, unknown>, { ok, status, headers }: Respons
   if (ok || typeof error !== "string" || typeof errorType !== "string" || typeof timestamp !== "number") return null;
   const type = errorType as ErrorType;
   const known = (isObject(details) ? details : {}) as ErrorDetails[ErrorType];
-  return new TiergateError(type, error, status, known, retryAfter(headers), timestamp, typeof reason === "string" ? reason : undefined);
+  const why = typeof reason === "string" ? reason : undefined;
+  return new TiergateError(type, error, status, known, retryAfter(headers), timestamp, why, { requestId: requestIdOf(headers) });
+}
+
+function requestIdOf(headers: Headers): string | undefined {
+  const id = headers.get("x-request-id") ?? "";
+  return /^[!-~]{1,128}$/.test(id) ? id : undefined;
 }
 
 /** Statuses that name another address. */
@@ -166,6 +187,19 @@ export function addressOf(url: string | URL): URL {
     if (/^https?:$/.test(address.protocol) && !address.username && !address.password) return address;
   }
   throw new TypeError("The address must be an http or https URL without user name and password");
+}
+
+/**
+ * Reads the address that keys and signatures go to. By plain http everybody on the way reads them, so that it has to be this
+ * machine, or the host that `allowHttp` names.
+ */
+export function addressForSecrets(url: string | URL, allowHttp: string | undefined): URL {
+  const address = addressOf(url);
+  const { protocol, hostname } = address;
+  const isThisMachine = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(hostname);
+  const isSafe = protocol === "https:" || isThisMachine || hostname === allowHttp?.toLowerCase();
+  want(isSafe, "Keys and signatures go by https: others could read them on the way. If the way is safe, name the host as allowHttp");
+  return address;
 }
 
 /** The seconds of `Retry-After`. Tiergate never sends a date. */

@@ -6,28 +6,47 @@ import { TiergateError } from "./errors.js";
 export interface RetryOptions {
   /** Tries after the first one; 2 unless set. */
   retries?: number;
-  /** The most seconds that one call waits between its tries, in all; 60 unless set. A longer `Retry-After` is not waited for. */
-  maxWait?: number;
+  /** The most milliseconds that one call waits between its tries, in all; 60,000 unless set. A longer `Retry-After` is not waited for. */
+  maxWaitMs?: number;
+  /** Called before each wait. */
+  onRetry?: (retry: Retry) => void;
+}
+
+/** A wait before another try. */
+export interface Retry {
+  waitMs: number;
+  /** The number of the try that follows: 2 for the first repetition. */
+  attempt: number;
+  /** The HTTP status of the refusal. */
+  status: number;
+  /** The refusal, where it has the form of Tiergate's. */
+  error: TiergateError | null;
 }
 
 /** Counts the tries of one call. */
 export class Patience {
-  private left: number;
-  private seconds: number;
-  private step = 0.5;
+  private attempt = 1;
+  private leftMs: number;
+  private stepMs = 500;
 
-  constructor({ retries = 2, maxWait = 60 }: RetryOptions) {
-    this.left = retries;
-    this.seconds = maxWait;
+  constructor(private readonly options: RetryOptions) {
+    this.leftMs = options.maxWaitMs ?? 60_000;
   }
 
   /** Waits, and returns true; or returns false if the call is to fail. Without `retryAfter` waits grow from half a second. */
-  async wait(retryAfter: number | undefined, signal: AbortSignal | null | undefined): Promise<boolean> {
-    const wait = retryAfter ?? (this.step *= 2) * (0.5 + Math.random() / 2);
-    if (this.left === 0 || wait > this.seconds) return false;
-    this.left -= 1;
-    this.seconds -= wait;
-    await sleep(wait * 1000, signal);
+  async wait(
+    status: number,
+    error: TiergateError | null,
+    retryAfter: number | undefined,
+    signal: AbortSignal | null | undefined,
+  ): Promise<boolean> {
+    const { retries = 2, onRetry } = this.options;
+    const waitMs = retryAfter === undefined ? (this.stepMs *= 2) * (0.5 + Math.random() / 2) : retryAfter * 1000;
+    if (this.attempt > retries || waitMs > this.leftMs) return false;
+    this.attempt += 1;
+    this.leftMs -= waitMs;
+    onRetry?.({ waitMs, attempt: this.attempt, status, error });
+    await sleep(waitMs, signal);
     return true;
   }
 }

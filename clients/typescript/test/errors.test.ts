@@ -250,7 +250,7 @@ describe("of the client", { concurrency: true, timeout: 60_000 }, () => {
     test(`UNEXPECTED_ANSWER if a field that ${name}() is asked for is missing or of another type`, async () => {
       const answered = (body: object) => {
         const respond: typeof fetch = async (url) => Response.json(String(url).endsWith("tiergate") && name !== "signing" ? RIGHT : body);
-        return call(new Tiergate("http://service.example", { fetch: respond }));
+        return call(new Tiergate("https://service.example", { fetch: respond }));
       };
       await answered(RIGHT);
       for (const field of fields) {

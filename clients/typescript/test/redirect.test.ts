@@ -86,10 +86,10 @@ describe("agentFetch", { timeout: 60_000 }, () => {
     const headers = { authorization: "a", cookie: "b", "proxy-authorization": "c", host: "d", accept: "e" };
     const scripted: typeof fetch = async (_input, init) => {
       sent.push(new Headers(init?.headers));
-      return sent.length === 2 ? new Response() : new Response(null, { status: 302, headers: { location: "http://two.example" } });
+      return sent.length === 2 ? new Response() : new Response(null, { status: 302, headers: { location: "https://two.example" } });
     };
-    await agentFetch("http://one.example", { apiKey }, { fetch: scripted })("/", { headers });
-    assert.deepEqual([...sent[0]!.keys()].sort(), [...Object.keys(headers), "x-api-key"].sort());
+    await agentFetch("https://one.example", { apiKey }, { fetch: scripted })("/", { headers });
+    assert.deepEqual([...sent[0]!.keys()].sort(), [...Object.keys(headers), "user-agent", "x-api-key"].sort());
     assert.deepEqual([...sent[1]!.keys()], ["accept"]);
   });
 

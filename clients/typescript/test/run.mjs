@@ -1,5 +1,5 @@
 // Runs the tests as a user of the package would: packs it, installs it into an empty folder without network, compiles the
-// tests and the examples of the README against it, and runs them with Node. viem, ethers, Express and Hono come from
+// tests and the examples of the README against it, and runs them with Node; and installs it from the clone by the README's own command. viem, ethers, Express and Hono come from
 // tools/. TEST_SERVICE describes the service: see tests/clients/mod.rs.
 
 import { spawnSync } from "node:child_process";
@@ -27,6 +27,14 @@ try {
   run("npm", ["install", ...quiet, join(folder, packed[0].filename)], app);
   run(process.execPath, ["--input-type=module", "-e", "await import('tiergate'); await import('tiergate/server');"], app);
 
+  // As the README prints it, from a clone whose packages are not there.
+  const own = join(folder, "own");
+  mkdirSync(own);
+  const words = readme().match(/^npm install (.*)$/m)[1].split(" ");
+  const places = { "./clients/typescript": client, jose: join(tools, "jose") };
+  run("npm", ["install", ...quiet, ...words.map((word) => places[word] ?? word)], own);
+  run(process.execPath, ["--input-type=module", "-e", "await import('tiergate/assertion');"], own);
+
   symlinkSync(tools, join(folder, "node_modules"));
   for (const name of readdirSync(here)) if (name.endsWith(".ts")) cpSync(join(here, name), join(app, "test", name));
   examples().forEach((text, at) => writeFileSync(join(app, "test", `example-${at}.ts`), `export {};\n${text}`));
@@ -44,8 +52,11 @@ try {
 process.exit(status ?? 1);
 
 function examples() {
-  const readme = readFileSync(join(client, "README.md"), "utf8");
-  return [...readme.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, text]) => text);
+  return [...readme().matchAll(/^```ts\n(.*?)^```$/gms)].map(([, text]) => text);
+}
+
+function readme() {
+  return readFileSync(join(client, "README.md"), "utf8");
 }
 
 function run(program, args, cwd) {

@@ -48,6 +48,8 @@ test("no argument of the client is shown by an error, an answer or an inspection
     (canary) => canary,
     (canary) => ({ apiKey: canary }),
     (canary) => ({ apiKey: "k", bearer: canary }),
+    (canary) => ({ apiKey: () => canary }),
+    (canary) => ({ apiKeyFile: canary }),
     (canary) => ({ agentId: canary, signer: owner, service: at() }),
     (canary) => ({ agentId: "4", signer: canary, service: at() }),
     (canary) => ({ agentId: "4", signer: async () => canary, service: at() }),
@@ -106,7 +108,7 @@ test("no argument of the client is shown by an error, an answer or an inspection
     entrances[`${call} signed as`] = (canary) => at()[call]("4", async () => canary);
     entrances[`${call} until`] = (canary) => at()[call]("4", owner, { signal: canary });
   }
-  for (const option of ["fetch", "timeout", "retries", "maxWait", "domain", "serviceName"]) {
+  for (const option of ["fetch", "timeoutMs", "allowHttp", "onRetry", "retries", "maxWaitMs", "domain", "serviceName"]) {
     entrances[`option ${option}`] = (canary) => at({ [option]: canary });
     entrances[`client with ${option}`] = (canary) => at({ [option]: canary }).verify({ apiKey: "k" });
     entrances[`fetch with ${option}`] = (canary) => agentFetch(server.url, { apiKey: "k" }, { [option]: canary })("/");

@@ -33,7 +33,7 @@ const OPERATIONS = {
 /** A client of a service with this domain, and the requests that it made. */
 function clientOf(domain: Domain, serviceName?: string): { client: Tiergate; sent: Record<string, unknown>[] } {
   const sent: Record<string, unknown>[] = [];
-  const client = new Tiergate("http://service.example", {
+  const client = new Tiergate("https://service.example", {
     retries: 0,
     ...(serviceName !== undefined && { serviceName }),
     fetch: async (_url, init) => {
@@ -153,7 +153,7 @@ test("every kind of signer signs the whole request, and its owner is recovered f
 test("a service can't have other types signed, and no other domain than the one that is known", async () => {
   const domain = vectors.signatures[0]!.domain;
   const Permit = [{ name: "spender", type: "address" }];
-  const client = new Tiergate("http://service.example", {
+  const client = new Tiergate("https://service.example", {
     fetch: async () => Response.json({ domain, types: { Permit }, primaryType: "Permit" }),
     domain: { chainId: 1 },
   });
@@ -165,7 +165,7 @@ test("a service can't have other types signed, and no other domain than the one 
 
 test("a change of a key is signed for the client's own URL or the name that is known, whatever the service says", async () => {
   const { domain } = vectors.signatures[0]!;
-  const of = (keyOperations: unknown, serviceName?: string | true, url = "http://service.example/") => {
+  const of = (keyOperations: unknown, serviceName?: string | true, url = "https://service.example/") => {
     const fetch = async () => Response.json({ ...RIGHT, domain, keyOperations });
     return new Tiergate(url, { fetch, ...(serviceName !== undefined && { serviceName }) });
   };
@@ -175,11 +175,11 @@ test("a change of a key is signed for the client's own URL or the name that is k
   };
   const named = (service: unknown) => ({ service, rotate: { primaryType: "Permit" } });
   for (const older of [null, undefined, {}]) assert.deepEqual(await signedBy(of(older)), ["Verification", undefined]);
-  for (const url of ["http://service.example", "HTTP://SERVICE.example:80/", "http://service.example/a/b/"]) {
-    const name = url.includes("a/b") ? "http://service.example/a/b" : "http://service.example";
+  for (const url of ["https://service.example", "HTTPS://SERVICE.example:443/", "https://service.example/a/b/"]) {
+    const name = url.includes("a/b") ? "https://service.example/a/b" : "https://service.example";
     assert.deepEqual(await signedBy(of(named(name), undefined, url)), ["RotateKey", name]);
   }
-  for (const other of ["https://service.example", "http://service.example/", "http://service.example.evil.example", "Hafen", "", 5]) {
+  for (const other of ["http://service.example", "https://service.example/", "https://service.example.evil.example", "Hafen", "", 5]) {
     await assert.rejects(signedBy(of(named(other))), { name: "TypeError", message: /calls itself/ });
     assert.equal((await of(named(other)).typedData("4", "verify")).primaryType, "Verification");
   }

@@ -5,7 +5,7 @@ import { describe, test, type TestContext } from "node:test";
 import { Tiergate, agentFetch } from "tiergate";
 import { RIGHT, owner, refused } from "./service.js";
 
-const url = "http://service.example";
+const url = "https://service.example";
 const apiKey = "svc_live_v1_x";
 
 /** A refusal; the service sends `Retry-After` with most. */
@@ -95,7 +95,7 @@ describe("waits", { timeout: 60_000 }, () => {
     }
   });
 
-  type Call = (options: { fetch: typeof fetch; maxWait: number }, signal: AbortSignal) => Promise<unknown>;
+  type Call = (options: { fetch: typeof fetch; maxWaitMs: number }, signal: AbortSignal) => Promise<unknown>;
   const calls: [string, Call][] = [
     ["the client", (options, signal) => new Tiergate(url, options).keys.status("4", { signal })],
     ["agentFetch", (options, signal) => agentFetch(url, { apiKey }, options)("/", { signal })],
@@ -106,7 +106,7 @@ describe("waits", { timeout: 60_000 }, () => {
       // These timers never end by themselves.
       const timer = context.mock.method(globalThis, "setTimeout", () => 0);
       const abort = new AbortController();
-      const waiting = call({ fetch, maxWait: 1e6 }, abort.signal);
+      const waiting = call({ fetch, maxWaitMs: 2e9 }, abort.signal);
       while (timer.mock.callCount() === 0) await new Promise(setImmediate);
       const reason = new Error("stop");
       abort.abort(reason);

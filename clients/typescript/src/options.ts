@@ -1,0 +1,47 @@
+// What callers give: each wrong argument is named, and none is shown, for it may be a key in the wrong place.
+
+/** The version of this package. */
+export const VERSION = "0.1.0";
+
+/** Throws a `TypeError` that names what is wrong. */
+export function want(isRight: boolean, sentence: string): asserts isRight {
+  if (!isRight) throw new TypeError(sentence);
+}
+
+const isFunction = (value: unknown) => typeof value === "function";
+const isNumber = (value: unknown) => typeof value === "number" && value >= 0 && value <= 2 ** 31 - 1;
+
+/** What each option has to be. A timer takes no more milliseconds. */
+const RIGHT: Record<string, readonly [(value: unknown) => boolean, string]> = {
+  fetch: [isFunction, "a function"],
+  retries: [(value) => isNumber(value) && Number.isInteger(value), "a number of tries"],
+  timeoutMs: [isNumber, "a number of milliseconds"],
+  maxWaitMs: [isNumber, "a number of milliseconds"],
+  onRetry: [isFunction, "a function"],
+  allowHttp: [(value) => typeof value === "string", "the name of a host"],
+  domain: [(value) => typeof value === "object", "an object"],
+  serviceName: [(value) => typeof value === "string" || value === true, "a name, or true"],
+  signal: [(value) => typeof value === "object", "an AbortSignal"],
+  declaredEndpoint: [(value) => typeof value === "string", "a URL as text"],
+};
+
+/** Checks an object of options, which has these names alone. */
+export function checkOptions(options: unknown, names: readonly string[]): void {
+  want(typeof options === "object" && options !== null, `The options are no object with ${names.join(", ")}`);
+  for (const [name, value] of Object.entries(options)) {
+    want(names.includes(name), `There is an unknown option. Known are ${names.join(", ")}`);
+    const [isRight, kind] = RIGHT[name]!;
+    want(value === undefined || isRight(value), `The option ${name} is not ${kind}`);
+  }
+}
+
+interface Process {
+  versions?: { node?: string };
+  platform?: string;
+}
+
+/** That of Node and what is like it. Browsers have none. */
+export const runtime: Process | undefined = (globalThis as { process?: Process }).process;
+
+/** Names this package in requests. Other origins ask a browser's gateway for leave to send it, so browsers send their own. */
+export const USER_AGENT = runtime?.versions?.node ? `tiergate-typescript/${VERSION}` : undefined;
