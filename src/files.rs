@@ -87,11 +87,15 @@ pub(crate) fn bytes(path: &Path, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>,
 
 /// The text that a command is given at a path, which may be a pipe.
 pub(crate) fn text_or_pipe(path: &Path, bytes_max: usize) -> Result<Zeroizing<String>, String> {
-    let file = File::open(path).map_err(unreadable)?;
-    as_text(&whole(file, bytes_max, bytes_max)?)
+    text_from(File::open(path).map_err(unreadable)?, bytes_max)
 }
 
-fn whole(file: File, expected: usize, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, String> {
+/// The text that is read to its end.
+pub(crate) fn text_from(from: impl Read, bytes_max: usize) -> Result<Zeroizing<String>, String> {
+    as_text(&whole(from, bytes_max, bytes_max)?)
+}
+
+fn whole(file: impl Read, expected: usize, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, String> {
     // A buffer that grows leaves copies behind that are not wiped.
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected.min(bytes_max) + 1));
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use reqwest::Url;
+use serde_json::json;
 
 use crate::app::descriptors::Descriptors;
 use crate::app::named_files;
@@ -10,7 +11,7 @@ use crate::app::online::{self, Finding};
 use crate::app::source::Source;
 use crate::app::store;
 use crate::app::tenants::{Look, emptiness};
-use crate::cli::client::wait_for;
+use crate::cli::client::{address, wait_for};
 use crate::cli::output::Output;
 use crate::cli::{ConfigFile, Failure, complain, report, say, through};
 use crate::config::problem::{Problem, Problems};
@@ -37,7 +38,7 @@ pub(super) struct Check {
     agent_id: Option<AgentId>,
     /// A URL of another gateway that asks this service: a request goes there with identity headers that a client made up, and
     /// its answer must not show them. Take a public route whose upstream shows the headers of its requests.
-    #[arg(long, value_name = "URL", requires = "online")]
+    #[arg(long, value_name = "URL", requires = "online", value_parser = address)]
     through: Option<Url>,
     /// How to print the problems. As JSON, `--online` adds healthy parts with the severity `info`.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
@@ -115,14 +116,26 @@ fn well(findings: &[Finding]) -> Result<(), Failure> {
 #[derive(clap::Subcommand)]
 pub(super) enum Config {
     /// Print every value that is in force with this file and environment, and where it comes from. Secrets are blanked.
-    Show(ConfigFile),
+    Show {
+        #[command(flatten)]
+        file: ConfigFile,
+        /// How to print it.
+        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+        output: Output,
+    },
 }
 
 impl Config {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let Self::Show(ConfigFile { config }) = self;
+        let Self::Show { file: ConfigFile { config }, output } = self;
         let loaded = Source::at(&config).survey(usize::MAX).whole();
         let values = loaded.map_err(|problems| unusable(&config, &problems))?.values;
+        if output == Output::Json {
+            let typed = |text: &str| format!("it = {text}").parse::<toml::Table>().ok()?.remove("it");
+            let object =
+                |it: &Value| json!({ "key": it.key, "value": typed(&it.value), "origin": it.origin });
+            return output.print(&values.iter().map(object).collect::<serde_json::Value>());
+        }
         let lengths = values.iter().map(|value| value.key.len() + value.value.len());
         let width = lengths.filter(|len| *len < 60).max();
         for Value { key, value: text, origin } in values {
@@ -189,7 +202,9 @@ fn survey(source: &Source) -> (Survey, Problems) {
 
 fn unusable(config: &Path, problems: &Problems) -> Failure {
     let (list, count) = (report::listed(problems), counted(problems.0.len(), "problem"));
-    Failure::unusable(format!("the configuration {} can't be used: {count}\n\n{list}", config.display()))
+    let next = if config.exists() { "" } else { "; `tiergate init` writes one, and --config names another" };
+    let config = config.display();
+    Failure::unusable(format!("the configuration {config} can't be used: {count}\n\n{list}{next}"))
 }
 
 fn counted(count: usize, name: &str) -> String {

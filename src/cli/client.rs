@@ -1,18 +1,19 @@
 //! One request to a running service.
 
 use std::io::{self, IsTerminal as _};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, ClientBuilder, Method, StatusCode, Url};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use crate::cli::output::{Output, lines, shown};
-use crate::cli::{Failure, complain, say};
+use crate::cli::{Failure, complain};
 use crate::files::{self, PEM_BYTES_MAX};
 use crate::tls::look::handshake_failure;
 
@@ -27,10 +28,14 @@ const USUAL_URL: &str = "http://127.0.0.1:8080";
 
 /// The flag for the service's address.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Service")]
 pub(super) struct Service {
     /// The service's base address [default: http://127.0.0.1:8080].
-    #[arg(long, value_name = "URL", env = "TIERGATE_URL")]
+    #[arg(long, value_name = "URL", env = "TIERGATE_URL", value_parser = address)]
     pub(super) url: Option<Url>,
+    /// Send keys and signatures by plain http to this host too, and not to this machine alone.
+    #[arg(long, value_name = "HOST", env = "TIERGATE_ALLOW_HTTP")]
+    allow_http: Option<String>,
     /// File with the authorities (PEM) that are believed about the service's certificate, and no others.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -45,6 +50,7 @@ impl Service {
     fn client(&self) -> Result<ClientBuilder, Failure> {
         // A request that waits for its connection is known not to be sent.
         let client = ClientBuilder::new().connect_timeout(TIME_MAX / 2).timeout(TIME_MAX);
+        let client = if self.is_own_machine() { client.no_proxy() } else { client };
         let Some(ca) = &self.ca else { return Ok(client) };
         let unusable = |why: &str| Failure::unusable(format!("{} {why}", ca.display()));
         let pem = files::bytes(ca, PEM_BYTES_MAX).map_err(|why| unusable(&why))?;
@@ -54,7 +60,26 @@ impl Service {
         }
     }
 
-    /// Sends one request. An error answer is a failure that says what the service said, and if a key may have been changed.
+    fn is_own_machine(&self) -> bool {
+        let host = self.url.as_ref().map_or(Some("localhost"), Url::host_str).unwrap_or_default();
+        let ip = host.trim_matches(['[', ']']).parse().map(|ip: IpAddr| ip.to_canonical());
+        host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+    }
+
+    /// Refuses to show a key or a signature to everybody on the way.
+    fn check_way(&self, has_credential: bool) -> Result<(), Failure> {
+        let url = self.url.as_ref().filter(|url| has_credential && url.scheme() == "http");
+        let Some(url) = url else { return Ok(()) };
+        let host = url.host_str().unwrap_or_default();
+        if self.is_own_machine() || self.allow_http.as_deref() == Some(host) {
+            return Ok(());
+        }
+        let ways = format!("use https, or allow it with --allow-http {host}");
+        Err(Failure::unusable(format!("others could read keys and signatures on the way to {url}: {ways}")))
+    }
+
+    /// Sends one request; each body holds a credential. An error answer is a failure that says what the service said, and if
+    /// a key may have been changed.
     pub(super) fn ask(
         &self,
         output: Output,
@@ -62,17 +87,20 @@ impl Service {
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, Failure> {
+        self.check_way(body.is_some())?;
         let (client, base) = (self.client()?, self.base());
         let changes_key = method != Method::GET && path.starts_with("/keys");
         let told = if method == Method::DELETE { "success" } else { "apiKey" };
-        let failed = |message, is_unsure| {
+        let failed = |message: String, answer: Option<Value>, error_type, is_unsure| {
+            let answer = answer.unwrap_or_else(|| json!({ "error": message, "errorType": error_type }));
+            let told = if output == Output::Json { output.print(&answer) } else { Ok(()) };
             let failure = Failure::new(message);
-            if changes_key && is_unsure { failure.with_key_unsure() } else { failure }
+            told.err().unwrap_or(if changes_key && is_unsure { failure.with_key_unsure() } else { failure })
         };
         let answer = exchange(client, method, &format!("{base}{path}"), body);
         let (status, text) = answer.map_err(|(cause, was_sent)| {
             let trouble = if was_sent { "no answer from" } else { "cannot reach" };
-            failed(format!("{trouble} {base}: {cause}"), was_sent)
+            failed(format!("{trouble} {base}: {cause}"), None, "NO_ANSWER", was_sent)
         })?;
         let answer: Value = serde_json::from_str(&text).unwrap_or_default();
         let is_told = answer.get(told).is_some_and(|told| *told == true || told.as_str() > Some(""));
@@ -82,15 +110,21 @@ impl Service {
         let field = |name: &str, otherwise| answer.get(name).and_then(Value::as_str).unwrap_or(otherwise);
         let (error, error_type) = (field("error", "no answer of Tiergate"), field("errorType", "unknown"));
         let mut message = shown(&format!("{} {error_type}: {error}", status.as_u16()));
-        if output == Output::Json {
-            say(format_args!("{text}"))?;
-        } else if let Some(details) = answer.get("details") {
+        if let Some(details) = answer.get("details") {
             message.extend(lines(details).map(|line| format!("\n  {line}")));
         }
         // These two say that nothing was changed; a server in front of the service may say anything else.
         let is_unchanged = matches!(error_type, "RPC_ERROR" | "OVERLOADED");
-        Err(failed(message, status.is_success() || (status.is_server_error() && !is_unchanged)))
+        let is_unsure = status.is_success() || (status.is_server_error() && !is_unchanged);
+        let ours = answer.get("errorType").map(|_| answer.clone());
+        Err(failed(message, ours, "UNEXPECTED_ANSWER", is_unsure))
     }
+}
+
+/// An address with its scheme.
+pub(super) fn address(text: &str) -> Result<Url, &'static str> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or("write all of it, such as https://keys.example or http://127.0.0.1:8080")
 }
 
 /// Sends one request and reads the answer. Error: the cause, and true if the service may have got the request.

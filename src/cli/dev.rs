@@ -2,7 +2,9 @@
 //! in one process, and what to paste next.
 
 use std::collections::{BTreeSet, HashMap};
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
@@ -199,7 +201,9 @@ fn not_started(error: StartError) -> Failure {
 /// The configuration and the sample owners' keys, as files.
 fn write_files(folder: &Path, deployment: &Deployed, values: &Value) -> io::Result<()> {
     for agent in &deployment.agents {
-        fs::write(folder.join(format!("agent-{}.key", agent.id)), agent.key)?;
+        let file = folder.join(format!("agent-{}.key", agent.id));
+        let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(file)?;
+        file.write_all(agent.key.as_bytes())?;
     }
     fs::create_dir(folder.join("tenants.d"))?;
     for (name, text) in [

@@ -10,10 +10,12 @@ use crate::cli::typed_data::Request;
 use crate::cli::{Failure, complain, say, secret};
 use crate::domain::freshness::Freshness;
 use crate::domain::signature::SignatureFormat;
+use crate::files::{self, SECRET_BYTES_MAX};
 use crate::wire::answers::rfc3339;
 
 /// The flags of both steps.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Signing elsewhere, in two steps")]
 pub(super) struct Elsewhere {
     /// Print the typed data (EIP-712) for a wallet, a Ledger or a Safe to sign, and send nothing.
     #[arg(long, conflicts_with_all = ["owner_key_file", "password_file"])]
@@ -40,16 +42,15 @@ impl Elsewhere {
         let Some((file, signature)) = self.signed.as_ref().zip(self.signature.as_ref()) else {
             return Ok(None);
         };
-        let (text, file) = (secret::text(file)?, file.display().to_string());
+        let (read, file) = (files::text_or_pipe(file, SECRET_BYTES_MAX), file.display().to_string());
+        let text = read.map_err(|why| format!("{file}: {why}"))?;
         let typed = serde_json::from_str(&text).map_err(|why| format!("{file} is not JSON: {why}"))?;
         let request = Request::read(&typed).ok_or_else(|| {
             Failure::new(format!("{file} is not what --typed-data prints: its types or fields differ"))
         })?;
-        let line = secret::line(signature, "Paste the signature: ")?;
-        let place = signature.to_string_lossy();
-        let signature = Zeroizing::new(line.trim().to_owned());
+        let (text, place) = (secret::text(signature, "Paste the signature: ")?, secret::place(signature));
+        let signature = Zeroizing::new(text.trim().to_owned());
         if let Err(problem) = SignatureFormat::Contracts.parse(&signature) {
-            let place = if place == "-" { "standard input" } else { &place };
             return Err(Failure::new(format!("{place} does not hold a signature: it {problem}")));
         }
         Ok(Some(Signed { file, request, signature }))

@@ -70,9 +70,12 @@ pub(super) struct Explain {
     /// The agent that sends it, with a good credential.
     #[arg(long, value_name = "N", value_parser = AgentId::parse, conflicts_with = "api_key_file")]
     agent_id: Option<AgentId>,
-    /// File with the API key that it shows. The key is looked up in a store in Redis, and in no other.
+    /// File with the API key that it shows; - is standard input. The key is looked up in a store in Redis, and in no other.
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
+    /// Fail with exit code 1 unless the request is admitted (or public), or refused.
+    #[arg(long, value_name = "DECISION", value_parser = ["admit", "refuse"])]
+    expect: Option<String>,
     /// How to print the answer.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
@@ -103,7 +106,7 @@ impl Explain {
         // They hold the key if there is one.
         let mut headers = HeaderMap::new();
         if let Some(file) = &self.api_key_file {
-            let key = HeaderValue::from_str(secret::text(file)?.trim());
+            let key = HeaderValue::from_str(secret::read(Some(file), "api-key", "")?.trim());
             let no_key = |_| Failure::new(format!("{} holds no API key", file.display()));
             headers.insert("x-api-key", key.map_err(no_key)?);
         }
@@ -115,7 +118,12 @@ impl Explain {
             Ok(decision) => case.add("decision", decision),
             Err(cause) => case.add_refusal(&cause),
         }
-        self.output.print(&case.found.into())
+        let decision = case.found.get("decision").and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.output.print(&case.found.into())?;
+        match (self.expect.as_deref(), &*decision) {
+            (None, _) | (Some("admit"), "admitted" | "public") | (Some("refuse"), "refused") => Ok(()),
+            (Some(wanted), _) => Err(format!("expected is {wanted}, but the decision is {decision}").into()),
+        }
     }
 }
 

@@ -89,7 +89,8 @@ impl Init {
         text = text.replace("\"NAME\"", &toml::Value::from(name).to_string());
         let file = self.file.display();
         let written = File::create_new(&self.file).and_then(|mut file| file.write_all(text.as_bytes()));
-        written.map_err(|cause| format!("cannot create {file}: {cause}"))?;
+        let next = "one that exists is left alone: name another";
+        written.map_err(|cause| format!("cannot create {file}: {cause}; {next}"))?;
         say(format_args!("{file}: written. Look through it, and try it with: tiergate check --config {file}"))
     }
 }

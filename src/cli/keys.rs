@@ -17,12 +17,16 @@ use crate::domain::eip712::KeyOperation;
 #[derive(clap::Subcommand)]
 pub(super) enum Keys {
     /// Make the agent's API key and print it, once, or keep it in a file.
+    #[command(after_help = include_str!("help/generate.txt"))]
     Generate(NewKey),
     /// Replace the agent's API key; the old one is invalid at once.
+    #[command(after_help = include_str!("help/rotate.txt"))]
     Rotate(NewKey),
     /// Revoke the agent's API key.
+    #[command(after_help = include_str!("help/revoke.txt"))]
     Revoke(Change),
     /// Say whether the agent has an API key.
+    #[command(after_help = include_str!("help/status.txt"))]
     Status(Status),
 }
 
@@ -70,7 +74,7 @@ impl Keys {
             Self::Generate(new) => new.send(KeyOperation::Generate),
             Self::Rotate(new) => new.send(KeyOperation::Rotate),
             Self::Revoke(Change { signing, output }) => {
-                let body = signing.body(Some(KeyOperation::Revoke))?;
+                let body = signing.body(output, Some(KeyOperation::Revoke))?;
                 let Some(body) = body else { return Ok(()) };
                 output.print(&signing.service.ask(output, Method::DELETE, "/keys", Some(body))?)
             }
@@ -85,7 +89,7 @@ impl Keys {
 impl NewKey {
     fn send(self, operation: KeyOperation) -> Result<(), Failure> {
         let Self { change: Change { signing, output }, declared_endpoint, out } = self;
-        let Some(body) = signing.body(Some(operation))? else { return Ok(()) };
+        let Some(body) = signing.body(output, Some(operation))? else { return Ok(()) };
         let path = format!("/keys/{}", operation.name());
         let body = with(body, "declaredEndpoint", declared_endpoint);
         let replaces = operation == KeyOperation::Rotate;

@@ -1,11 +1,16 @@
 //! `tiergate completions` and `tiergate man`: made from the commands as they are.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::cli::{Cli, Failure, say};
+
+/// The section about variables, most of which no flag of the first page tells.
+const ENVIRONMENT: &[u8] = include_bytes!("help/environment.roff");
 
 /// Prints completions.
 pub(super) fn completions(shell: Shell) -> Result<(), Failure> {
@@ -19,10 +24,12 @@ pub(super) fn pages(folder: Option<&Path>) -> Result<(), Failure> {
     let Some(folder) = folder else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+        page.extend(ENVIRONMENT);
         return print(&page);
     };
-    let written =
-        std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+        .and_then(|()| File::options().append(true).open(folder.join("tiergate.1"))?.write_all(ENVIRONMENT));
     written.map_err(|cause| Failure::new(format!("cannot write to {}: {cause}", folder.display())))
 }
 

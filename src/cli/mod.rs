@@ -38,7 +38,7 @@ use crate::caught::is_catching;
 
 /// A gateway that lets verified on-chain agents through.
 #[derive(Parser)]
-#[command(name = "tiergate", version = VERSION, about, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "tiergate", version = VERSION, about, max_term_width = 100, after_help = include_str!("help/exit-codes.txt"))]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -96,14 +96,6 @@ const BAD_CONFIGURATION: u8 = 2;
 
 /// The exit code after a change of a key whose outcome, or whose key, is lost.
 const KEY_UNSURE: u8 = 3;
-
-const EXIT_CODES: &str = "\
-Exit codes:
-  0    done; `run`: stopped by a signal
-  1    failed: the service refuses, is not healthy, can't be reached, or can't start and may later
-  2    the arguments or the configuration can't be used; `run`: the configuration file itself
-  3    `keys`: the answer is lost, and the key may have been changed
-  101  internal error; please report it";
 
 /// Why a command failed: a sentence for people, and the exit code.
 #[derive(Debug)]

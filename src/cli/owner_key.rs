@@ -16,12 +16,13 @@ const PASSWORD_VARIABLE: &str = "TIERGATE_KEYSTORE_PASSWORD";
 
 /// The flags for the owner's private key.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Owner's key")]
 pub(super) struct OwnerKey {
-    /// File with the owner's private key: in hex, or an encrypted keystore (Web3 secret storage). Without it the key is
-    /// read from TIERGATE_OWNER_KEY.
+    /// File with the owner's private key: in hex, or an encrypted keystore (Web3 secret storage); - is standard
+    /// input. Without it the key is read from TIERGATE_OWNER_KEY.
     #[arg(long, value_name = "FILE")]
     owner_key_file: Option<PathBuf>,
-    /// File with the keystore's password. Without it the password is read from TIERGATE_KEYSTORE_PASSWORD, or asked for at
+    /// File with the keystore's password; - is standard input. Without it the password is read from TIERGATE_KEYSTORE_PASSWORD, or asked for at
     /// the terminal.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
@@ -32,7 +33,7 @@ impl OwnerKey {
     pub(super) fn signer(&self) -> Result<PrivateKeySigner, Failure> {
         let text = secret::read(self.owner_key_file.as_deref(), "owner-key", KEY_VARIABLE)?;
         let text = text.trim();
-        let place = self.owner_key_file.as_ref().map_or(KEY_VARIABLE.into(), |file| file.to_string_lossy());
+        let place = self.owner_key_file.as_deref().map_or(KEY_VARIABLE.into(), secret::place);
         let unusable = |problem: &str| Failure::new(format!("{place}: {problem}"));
         if text.starts_with('{') {
             let keystore = Keystore::parse(text).map_err(unusable)?;

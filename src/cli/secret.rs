@@ -1,48 +1,68 @@
 //! Secrets: from a file or the environment, and into a file. Never in an argument, where every user of the machine could
 //! read them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use zeroize::Zeroizing;
 
-use crate::cli::{Failure, KEY_UNSURE};
+use crate::cli::{Failure, KEY_UNSURE, complain};
 use crate::domain::api_key::{ApiKeyFormat, KEY_HEX_DIGITS};
 use crate::files::{self, SECRET_BYTES_MAX};
 
+/// The path that stands for standard input.
+const STDIN: &str = "-";
+
+/// Rights to read for others than a file's owner.
+const READABLE_BY_OTHERS: u32 = 0o044;
+
+/// True once standard input was read: it holds one secret.
+static IS_STDIN_READ: AtomicBool = AtomicBool::new(false);
+
 /// Reads the secret in the file that `--NAME-file` names, or in a variable when none is named.
 pub(super) fn read(file: Option<&Path>, name: &str, variable: &str) -> Result<Zeroizing<String>, Failure> {
-    match file {
-        Some(file) => text(file),
-        None => std::env::var(variable).map(Zeroizing::new).map_err(|_| {
-            Failure::new(format!("no {name}: name its file with --{name}-file, or set {variable}"))
-        }),
+    let Some(file) = file else {
+        let nowhere = format!("no {name}: name its file with --{name}-file, or set {variable}");
+        return std::env::var(variable).map(Zeroizing::new).map_err(|_| nowhere.into());
+    };
+    let text = text(file, &format!("Paste the {name}: "))?;
+    let is_shared = |found: fs::Metadata| found.is_file() && found.mode() & READABLE_BY_OTHERS != 0;
+    // A keystore is encrypted.
+    if !text.starts_with('{') && file.metadata().is_ok_and(is_shared) {
+        let file = file.display();
+        complain(format_args!("warning: others may read {file}; keep it from them: chmod 600 {file}"));
     }
+    Ok(text)
 }
 
-/// Reads a file.
-pub(super) fn text(file: &Path) -> Result<Zeroizing<String>, Failure> {
-    files::text_or_pipe(file, SECRET_BYTES_MAX)
-        .map_err(|problem| Failure::new(format!("{}: {problem}", file.display())))
+/// The place of a secret, for people.
+pub(super) fn place(file: &Path) -> Cow<'_, str> {
+    if file == Path::new(STDIN) { "standard input".into() } else { file.to_string_lossy() }
 }
 
-/// Reads a file, or for `-` a line of standard input. A terminal asks for it, does not show it and takes any length.
-pub(super) fn line(file: &Path, prompt: &str) -> Result<Zeroizing<String>, Failure> {
-    if file != Path::new("-") {
-        return text(file);
+/// Reads a file, or for `-` standard input. A terminal asks for it, does not show it and takes any length.
+pub(super) fn text(file: &Path, prompt: &str) -> Result<Zeroizing<String>, Failure> {
+    let place = place(file);
+    let failure = |problem: String| Failure::new(format!("{place}: {problem}"));
+    if file != Path::new(STDIN) {
+        let next = "name a file that you can read, or - for standard input";
+        return files::text_or_pipe(file, SECRET_BYTES_MAX).map_err(|why| failure(format!("{why}; {next}")));
+    }
+    if IS_STDIN_READ.swap(true, Ordering::Relaxed) {
+        return Err(Failure::unusable("standard input holds one secret: name a file for the other"));
     }
     if io::stdin().is_terminal() {
         return Ok(Zeroizing::new(rpassword::prompt_password(prompt)?));
     }
-    let mut line = Zeroizing::new(String::with_capacity(SECRET_BYTES_MAX));
-    io::stdin().lock().take(SECRET_BYTES_MAX as u64).read_line(&mut line)?;
-    Ok(line)
+    files::text_from(io::stdin().lock(), SECRET_BYTES_MAX).map_err(failure)
 }
 
 /// A file for an API key that is not made yet, under a name of its own until it holds the key. Without one it goes again.

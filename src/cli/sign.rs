@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::cli::output::with;
+use crate::cli::output::{Output, with};
 use crate::cli::sign_request::headers;
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, say};
@@ -13,6 +13,7 @@ use crate::wire::credentials::SIGNATURE_HEADERS;
 /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the gateway
 /// takes; or sign a whole request by ERC-8128 with --request.
 #[derive(clap::Args)]
+#[command(after_help = include_str!("help/sign.txt"))]
 pub(super) struct Sign {
     #[command(flatten)]
     signing: Signing,
@@ -51,7 +52,7 @@ impl Sign {
                 .try_for_each(|line| say(format_args!("{line}")));
         }
         let change = KeyOperation::ALL.into_iter().find(|operation| operation.name() == self.purpose);
-        let Some(body) = self.signing.body(change)? else { return Ok(()) };
+        let Some(body) = self.signing.body(Output::Text, change)? else { return Ok(()) };
         if self.headers {
             let field = |name: &str| body.get(name).map(ToString::to_string).unwrap_or_default();
             for (header, name) in

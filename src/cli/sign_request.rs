@@ -11,8 +11,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use crate::cli::Failure;
 use crate::cli::signing::Signing;
+use crate::cli::{Failure, client};
 use crate::files;
 use crate::message_signature::signing::Unsigned;
 use crate::message_signature::{Content, Message};
@@ -73,8 +73,7 @@ pub(super) fn headers(
 /// The address, and the part of it that is sent in the request line. Others than those in normal form are refused: programs
 /// differ in how they send them.
 fn address(text: &str) -> Result<(Url, String), Failure> {
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    let url = url.filter(|url| url.username().is_empty() && url.password().is_none());
+    let url = client::address(text).ok().filter(|url| url.username().is_empty() && url.password().is_none());
     let url = url.ok_or_else(|| Failure::unusable("the URL of --request is none of http or https"))?;
     let is_normal = url.fragment().is_none() && (url.as_str() == text || url.as_str() == format!("{text}/"));
     if !is_normal {

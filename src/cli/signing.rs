@@ -43,29 +43,29 @@ pub(super) struct Signing {
     #[command(flatten)]
     owner_key: OwnerKey,
     /// The identity registry's address. Without --url the service is not asked for the rest of the domain.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, help_heading = "Signed data", value_name = "ADDRESS")]
     registry: Option<Address>,
     /// The EIP-712 domain's chain id [default: as the service says].
-    #[arg(long, value_name = "N")]
+    #[arg(long, help_heading = "Signed data", value_name = "N")]
     chain_id: Option<u64>,
     /// The EIP-712 domain's name [default: as the service says].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = "Signed data", value_name = "NAME")]
     domain_name: Option<String>,
     /// The EIP-712 domain's version [default: as the service says].
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, help_heading = "Signed data", value_name = "VERSION")]
     domain_version: Option<String>,
     /// The service's name, where changes of keys are signed as types of their own [default: as the service says, if that is
     /// its address].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = "Signed data", value_name = "NAME")]
     service_name: Option<String>,
     /// The service's configuration file, for its domain. Without --url the service is not asked for it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = "Signed data", value_name = "FILE")]
     config: Option<PathBuf>,
     /// The nonce [default: a random one].
-    #[arg(long, value_name = "N", value_parser = Nonce::parse)]
+    #[arg(long, help_heading = "Signed data", value_name = "N", value_parser = Nonce::parse)]
     nonce: Option<Nonce>,
     /// The timestamp in seconds since the Unix epoch [default: now].
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, help_heading = "Signed data", value_name = "SECONDS")]
     timestamp: Option<u64>,
     #[command(flatten)]
     elsewhere: Elsewhere,
@@ -74,15 +74,15 @@ pub(super) struct Signing {
 impl Signing {
     /// The fields `agentId`, `signature`, `nonce` and `timestamp` of a request for the agent, to verify it or to change its
     /// key; `None` after the typed data is printed for another to sign.
-    pub(super) fn body(&self, change: Option<KeyOperation>) -> Result<Option<Value>, Failure> {
+    pub(super) fn body(&self, to: Output, change: Option<KeyOperation>) -> Result<Option<Value>, Failure> {
         if let Some(signed) = self.elsewhere.signed()? {
-            self.check(&signed, change)?;
+            self.check(&signed, to, change)?;
             return Ok(Some(signed.request.body(&signed.signature)));
         }
         let agent = self.agent_id.ok_or_else(|| Failure::unusable("name the agent with --agent-id"))?;
         let os = Os::new();
         let signer = (!self.elsewhere.typed_data).then(|| self.owner_key.signer()).transpose()?;
-        let (purpose, window) = self.purpose(change)?;
+        let (purpose, window) = self.purpose(to, change)?;
         let random = Nonce::new(U256::from_be_bytes(os.key_bytes()?));
         let nonce = self.nonce.unwrap_or(random);
         let timestamp = UnixSeconds(self.timestamp.unwrap_or_else(|| os.unix_seconds()));
@@ -101,13 +101,13 @@ impl Signing {
         let signer = self.owner_key.signer()?;
         let chain_id = match self.chain_id {
             Some(chain_id) => chain_id,
-            None => self.purpose(None)?.0.domain.chain_id,
+            None => self.purpose(Output::Text, None)?.0.domain.chain_id,
         };
         Ok((agent, signer, chain_id))
     }
 
     /// Compares what was signed elsewhere with the arguments, the service's domain and the clock.
-    fn check(&self, signed: &Signed, change: Option<KeyOperation>) -> Result<(), Failure> {
+    fn check(&self, signed: &Signed, output: Output, change: Option<KeyOperation>) -> Result<(), Failure> {
         let Signed { file, request, signature } = signed;
         for (flag, given, signed) in [
             ("--agent-id", self.agent_id.map(|agent| agent.to_string()), request.agent.to_string()),
@@ -118,7 +118,7 @@ impl Signing {
                 return Err(Failure::new(format!("{flag} is {given}, but {file} is for {signed}")));
             }
         }
-        let (expected, window) = self.purpose(change)?;
+        let (expected, window) = self.purpose(output, change)?;
         if expected != request.purpose {
             let domain = &request.purpose;
             let advice = "name its service with --url, or give that domain's flags again";
@@ -144,9 +144,13 @@ impl Signing {
 
     /// The given values, and for the rest those of the file, of the service, or the usual ones; and for how long the
     /// service takes a timestamp, if it is asked.
-    fn purpose(&self, change: Option<KeyOperation>) -> Result<(Purpose, Option<Freshness>), Failure> {
+    fn purpose(
+        &self,
+        output: Output,
+        change: Option<KeyOperation>,
+    ) -> Result<(Purpose, Option<Freshness>), Failure> {
         let is_asked = self.service.url.is_some() || (self.registry.is_none() && self.config.is_none());
-        let (reported, window) = is_asked.then(|| self.reported()).transpose()?.unzip();
+        let (reported, window) = is_asked.then(|| self.reported(output)).transpose()?.unzip();
         let (base, name) = match (&self.config, &reported) {
             (Some(config), _) => {
                 let settings = load(&Source::at(config))?;
@@ -190,8 +194,8 @@ impl Signing {
 
     /// The domain that the service names, its own name where changes of keys have types of their own, and its window of
     /// timestamps.
-    fn reported(&self) -> Result<((Eip712Domain, Option<String>), Freshness), Failure> {
-        let answer = self.service.ask(Output::Text, Method::GET, "/.well-known/tiergate", None);
+    fn reported(&self, output: Output) -> Result<((Eip712Domain, Option<String>), Freshness), Failure> {
+        let answer = self.service.ask(output, Method::GET, "/.well-known/tiergate", None);
         let reported = answer.and_then(|answer| {
             let problem = "its types are not those that this program signs";
             let secs = |name: &str| answer.get(name)?.as_u64();

@@ -14,12 +14,13 @@ const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";
 
 /// Verify an agent at a running service.
 #[derive(clap::Args)]
+#[command(after_help = include_str!("help/verify.txt"))]
 #[command(mut_arg("agent_id", |id| id.help("The agent's id: with an API key, the agent that the key must belong to")))]
 #[command(mut_group("agent", |agent| agent.required(false)))]
 #[command(mut_group("OwnerKey", |owner_key| owner_key.requires("by_signature")))]
 #[command(mut_group("Elsewhere", |elsewhere| elsewhere.requires("by_signature")))]
 pub(super) struct Verify {
-    /// File with the API key. Without it the key is read from TIERGATE_API_KEY.
+    /// File with the API key; - is standard input. Without it the key is read from TIERGATE_API_KEY.
     #[arg(long, value_name = "FILE", conflicts_with = "by_signature")]
     api_key_file: Option<PathBuf>,
     /// The application origin to compare with the endpoint declared for the key.
@@ -39,7 +40,7 @@ impl Verify {
     /// Asks the service and prints its answer.
     pub(super) fn run(self) -> Result<(), Failure> {
         let (path, body) = if self.by_signature {
-            ("/verify/signature", self.signing.body(None)?)
+            ("/verify/signature", self.signing.body(self.output, None)?)
         } else {
             let key = secret::read(self.api_key_file.as_deref(), "api-key", API_KEY_VARIABLE)?;
             let body = json!({ "apiKey": key.trim() });

@@ -1,6 +1,7 @@
 //! Encrypted keystores in the place of raw keys, and where their passwords come from.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use super::terminal::typed_in_secret;
@@ -15,7 +16,7 @@ pub(crate) const KEY: &str = "4c0883a69102937d6231471b5dbb6204fe5129617082792ae4
 const SIGN: [&str; 9] =
     ["sign", "--agent-id", "4", "--registry", REGISTRY, "--nonce", "7", "--timestamp", "1700000000"];
 
-fn keystore(kind: &str) -> String {
+pub(super) fn keystore(kind: &str) -> String {
     format!("{}/tests/fixtures/keystore-{kind}.json", env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -35,6 +36,7 @@ fn a_keystore_signs_like_its_key_with_a_password_from_a_file_or_a_variable() {
     let folder = tempfile::tempdir().unwrap();
     let password = folder.path().join("password");
     fs::write(&password, format!("{PASSWORD}\n")).unwrap();
+    fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
     let password = password.to_str().unwrap();
     for kind in ["scrypt", "pbkdf2"] {
         let file = keystore(kind);

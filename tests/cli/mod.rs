@@ -1,11 +1,15 @@
 //! The command line as a newcomer types it: what it prints works as printed, and what goes wrong is one sentence.
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 
 #[cfg(feature = "dev-chain")]
 mod dev;
+#[cfg(feature = "dev-chain")]
+mod examples;
 mod files;
+mod given;
 mod keystore;
 #[cfg(feature = "dev-chain")]
 mod lost;
@@ -47,6 +51,15 @@ fn command_of(program: &str, args: &[&str]) -> Command {
         .env_remove("TIERGATE_KEYSTORE_PASSWORD")
         .env_remove("TIERGATE_API_KEY");
     command
+}
+
+/// Runs a command with text on standard input.
+fn piped(mut command: Command, text: &str) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // One that does not read it may have ended.
+    let _ = child.stdin.take().unwrap().write_all(text.as_bytes());
+    child.wait_with_output().unwrap()
 }
 
 /// Without a name of the service's own there is a warning.

@@ -1,8 +1,7 @@
 //! An owner whose key is in a wallet: one run prints the typed data, something else signs it, the next run sends it.
 
 use std::fs;
-use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use alloy::hex;
 use alloy::signers::SignerSync as _;
@@ -13,7 +12,7 @@ use serde_json::Value;
 use super::dev::Dev;
 use super::owner::{Elsewhere, quiet};
 use super::terminal::typed_in_secret;
-use super::{REGISTRY, command, failure, tiergate};
+use super::{REGISTRY, command, failure, piped, tiergate};
 
 const SECOND_STEP: [&str; 4] = ["--signed", "request.json", "--signature", "signature"];
 
@@ -39,14 +38,6 @@ pub(super) fn sent(output: &Output) -> String {
     let said = failure(output, 0);
     assert_eq!(said.lines().count(), 1, "{said}");
     said
-}
-
-/// Runs a command with text on standard input.
-fn piped(mut command: Command, text: &str) -> Output {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
 }
 
 #[test]

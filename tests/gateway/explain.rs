@@ -232,6 +232,24 @@ fn explain_names_what_shadows_and_is_shadowed(stage: &Stage) {
     }
     let text = String::from_utf8(explain(site, ACME, "/x", &[]).stdout).unwrap();
     assert!(text.lines().any(|line| line == "errorType      INVALID_API_KEY"), "{text}");
+    for (path, expected, code) in [
+        ("/x", "refuse", 0),
+        ("/x", "admit", 1),
+        ("/public/x", "admit", 0),
+        ("/public/x", "refuse", 1),
+        ("/.well-known/tiergate", "admit", 1),
+        ("/.well-known/tiergate", "refuse", 1),
+    ] {
+        let output = explain(site, ACME, path, &["--expect", expected]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{path} {expected}: {said}");
+        assert_eq!(
+            said.contains(&format!("expected is {expected}, but the decision is ")),
+            code == 1,
+            "{said}"
+        );
+        assert!(String::from_utf8(output.stdout).unwrap().contains("decision  "), "{path}");
+    }
 }
 
 fn explain_says_when_the_chain_cannot_be_read(stage: &Stage) {
