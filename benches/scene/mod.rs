@@ -226,6 +226,7 @@ pub(crate) fn rules() -> Rules {
         signing_domain: domain(),
         signature_format: SignatureFormat::Keys,
         freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
+        contract_max_age_secs: 0,
         key_format: ApiKeyFormat::new("svc_live_v1_"),
         keys_end_with_signer: false,
         agent_wallet: false,
