@@ -12,7 +12,7 @@ use crate::chain::block::Date;
 use crate::chain::cache::status::{Details, ReadAt, Ticket};
 use crate::chain::cache::{Known, ProfileCache};
 use crate::chain::coalesce;
-use crate::chain::fault::{ReadError, may_lie_in_one};
+use crate::chain::fault::{ReadError, is_refusal};
 use crate::chain::measures::Measures;
 use crate::chain::measures::balance::TRANSFER;
 use crate::chain::registries::logs::Kind;
@@ -92,7 +92,11 @@ impl Agents {
     pub(super) fn read(self: Arc<Self>, wanted: Vec<Wanted>) -> BoxFuture<'static, ()> {
         async move {
             let ids: Vec<AgentId> = wanted.iter().map(|one| one.key.0).collect();
-            let most = self.source.agents_max(self.registries.bytes_each() + self.measures.bytes_each());
+            let nobody = Holders::owned_by(Address::ZERO);
+            let calls = |agent: &AgentId| {
+                self.registries.gate_calls(*agent).len() + self.measures.calls(*agent, nobody).count()
+            };
+            let most = self.source.agents_max(ids.first().map_or(0, calls));
             if wanted.len() > most.max(1) {
                 let mut wanted = wanted;
                 let rest = wanted.split_off(wanted.len() / 2);
@@ -140,7 +144,7 @@ impl Agents {
     /// well. One that is down or limits calls would get only more of them.
     pub(super) fn may_help_alone(&self, fault: &ChainFault) -> bool {
         let is_slow = matches!(fault.cause.downcast_ref(), Some(ReadError::Timeout(_)));
-        may_lie_in_one(fault) || (is_slow && self.cache.is_in_touch(self.now()))
+        is_refusal(fault) || (is_slow && self.cache.is_in_touch(self.now()))
     }
 
     /// Keeps what was read of an agent, and answers who waits for it.

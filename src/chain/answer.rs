@@ -89,11 +89,11 @@ pub(super) fn dated_call(calls: Vec<Call3>, multicall: Option<Address>, followed
     aggregate3Call { calls: dates.into_iter().chain(calls).chain([arb_sys]).collect() }.abi_encode().into()
 }
 
-/// How many agents go with one call: without Multicall3 no more than EIP-3860 lets a creation have in code, with so many bytes
-/// of calls for each.
-pub(super) fn agents_max(bytes_each: usize) -> usize {
+/// How many calls of an agent's id go with one creation: without Multicall3 no more than EIP-3860 lets one have in code.
+pub(super) fn calls_max() -> usize {
     const CREATION_BYTES_MAX: usize = 49_152;
-    CREATION_BYTES_MAX.saturating_sub(SNAPSHOT_CODE.len() + 1_024) / bytes_each.max(1)
+    const CALL_BYTES: usize = 7 * 32;
+    CREATION_BYTES_MAX.saturating_sub(SNAPSHOT_CODE.len() + 1_024) / CALL_BYTES
 }
 
 /// The init code that reads the holders of a token in this registry, which has wallets or not, and asks each that has code

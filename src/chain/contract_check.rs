@@ -1,6 +1,6 @@
 //! Looks for the configured contracts: an address without code answers every call with success and no data, and another
-//! contract answers none, so that is found out before anybody asks. Contracts that were found are not looked for again, unless
-//! they have versions and one of them may have been replaced in its place.
+//! contract answers none, so that is found out before anybody asks. Contracts that were found are looked for again each minute if
+//! they have versions, and one of them may be replaced in its place.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -11,12 +11,11 @@ use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::chain::agents::Agents;
-use crate::chain::answer::Result3;
+use crate::chain::answer::{Call3, Result3};
 use crate::chain::block::Date;
-use crate::chain::cache::status::Ticket;
 use crate::chain::fault::ReadError;
 use crate::chain::pool::Input;
-use crate::chain::registries::results::{Found, is_of_details};
+use crate::chain::registries::results::{Check, Found, found, is_of_details};
 use crate::chain::source::At;
 use crate::domain::agent_id::AgentId;
 use crate::ports::chain::ChainFault;
@@ -24,13 +23,13 @@ use crate::ports::chain::ChainFault;
 /// How long after a look that found something missing comes the next.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long after a look that found a registry missing that decides nothing comes the next, in microseconds.
-const DETAILS_PAUSE_MICROS: u64 = 60_000_000;
+/// For how long a look counts that may soon find something else, in microseconds.
+const COUNTS_MICROS: u64 = 60_000_000;
 
 pub(super) struct ContractCheck {
     agents: Arc<Agents>,
-    /// The ticket of the look that found all that decide, and until when it counts: always, unless another registry can't be used.
-    pub(super) found: Mutex<Option<(Ticket, u64)>>,
+    /// Until when the last look counts, if it found all that decide.
+    pub(super) found: Mutex<Option<u64>>,
     /// The problem that the log named last.
     reported: Mutex<Option<ReadError>>,
 }
@@ -42,7 +41,7 @@ impl ContractCheck {
 
     /// True when a registry can't be used that only details are read from.
     pub(super) fn lacks_details(&self) -> bool {
-        self.found.lock().as_ref().is_some_and(|(_, until_micros)| *until_micros < u64::MAX)
+        self.found.lock().is_some() && self.reported.lock().is_some()
     }
 
     /// Looks until all are found, and again whenever one may have been replaced. Beside ERC-8004's a creation shows once whether
@@ -70,34 +69,27 @@ impl ContractCheck {
     ) -> Result<(Date, T), ChainFault> {
         let Agents { registries, measures, source, .. } = &*self.agents;
         let somebody = AgentId::new(U256::from(RandomState::default().hash_one(())));
-        let mut calls = registries.check_calls(somebody);
-        let own = calls.len();
-        calls.extend(measures.check_calls(somebody));
-        let found = |results: Vec<Result3>| {
-            let further = measures.found(results.get(own..).unwrap_or_default());
-            read(registries.found(&results).into_iter().chain(further).collect())
-        };
+        let checks = registries.checks(somebody).into_iter().chain(measures.checks(somebody));
+        let checks: Vec<Check> = checks.collect();
+        let calls: Vec<Call3> = checks.iter().map(|check| check.call.clone()).collect();
+        let found = |results: Vec<Result3>| read(found(&checks, &results));
         let (seen, found) = source.read((At::Latest(None), Input::Ours), deadline, &calls, found).await?;
         Ok((seen.date, found))
     }
 
     /// Succeeds when all contracts that decide who passes were found, and answer what they are asked for.
     pub(super) async fn check(&self, deadline: u64) -> Result<(), ChainFault> {
-        let Agents { registries, measures, cache, .. } = &*self.agents;
+        let Agents { registries, measures, .. } = &*self.agents;
         let now = self.agents.now();
-        let counts = |(found, until_micros): &(Ticket, u64)| {
-            now < *until_micros && (!registries.has_wallets() || cache.is_current(found))
-        };
-        if self.found.lock().as_ref().is_some_and(counts) {
+        if self.found.lock().is_some_and(|until_micros| now < until_micros) {
             return Ok(());
         }
-        let ticket = cache.begin();
         let reads_feedback = measures.of_feedback().next().is_some();
         let found = self.look(deadline, |found| all_usable(found, reads_feedback)).await;
         match &found {
             Ok((_, lacking)) => {
-                let until_micros = if lacking.is_some() { now + DETAILS_PAUSE_MICROS } else { u64::MAX };
-                *self.found.lock() = Some((ticket, until_micros));
+                let is_for_good = lacking.is_none() && !registries.has_wallets();
+                *self.found.lock() = Some(if is_for_good { u64::MAX } else { now + COUNTS_MICROS });
                 let reported = std::mem::replace(&mut *self.reported.lock(), lacking.clone());
                 match lacking {
                     Some(problem) if reported.as_ref() != Some(problem) => {

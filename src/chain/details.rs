@@ -16,6 +16,7 @@ use crate::chain::block::{Date, block_call, is_of};
 use crate::chain::cache::status::Details as Had;
 use crate::chain::fault::ReadError;
 use crate::chain::pool::{Answers, Call, Input};
+use crate::chain::registries::documented;
 use crate::chain::registries::erc8004::{
     Answered, DetailsRead, Response, evidence, read_details, response_filter,
 };
@@ -94,7 +95,9 @@ impl Agents {
             agents.iter().flat_map(|agent| self.registries.details_calls(*agent)).collect();
         let each = calls.len() / agents.len().max(1);
         let decode = |results: Vec<Result3>| {
-            let read = |results: &[Result3]| self.registries.read_details(&mut results.iter().cloned());
+            let read = |results: &[Result3]| {
+                documented::read_details(&self.registries, &mut results.iter().cloned())
+            };
             Ok(results.chunks(each.max(1)).map(read).collect::<Vec<_>>())
         };
         let (seen, all) = self.source.read((at, Input::Strangers), until, &calls, decode).await?;

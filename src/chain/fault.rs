@@ -82,15 +82,20 @@ impl ReadError {
         ChainFault { endpoint, method, is_behind, cause: Arc::new(self) }
     }
 
+    /// True when the node answered that it can't or won't: it may do less. One that is down or limits calls would get only more of
+    /// them.
+    pub(super) const fn is_refusal(&self) -> bool {
+        use ReadError::{HttpStatus, NodeError, TooLong, Unintelligible};
+        matches!(self, NodeError { .. } | TooLong(_) | HttpStatus(..500) | Unintelligible(_))
+    }
+
     /// The metric's label.
     pub(super) fn kind(&self) -> &'static str {
         self.into()
     }
 }
 
-/// True if the read may have failed because of one of several agents. A node that is down or limits calls would get only
-/// more of them.
-pub(super) fn may_lie_in_one(fault: &ChainFault) -> bool {
-    use ReadError::{NodeError, TooLong, Unintelligible};
-    matches!(fault.cause.downcast_ref(), Some(TooLong(_) | NodeError { .. } | Unintelligible(_)))
+/// See [`ReadError::is_refusal`].
+pub(super) fn is_refusal(fault: &ChainFault) -> bool {
+    fault.cause.downcast_ref().is_some_and(ReadError::is_refusal)
 }

@@ -9,7 +9,7 @@ use alloy::sol_types::SolCall;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::chain::answer::{Call3, Result3, SharedFloor, agents_max, dated_call, getChainIdCall, read_dated};
+use crate::chain::answer::{Call3, Result3, SharedFloor, calls_max, dated_call, getChainIdCall, read_dated};
 use crate::chain::block::{Block, Date, block_call, is_of};
 use crate::chain::fault::ReadError;
 use crate::chain::gas::{Gas, is_refusal};
@@ -169,10 +169,10 @@ impl Source {
         self.pool.ask(self.pool.deadline(), (&calls, Input::Strangers), read).await
     }
 
-    /// How many agents go with one call, of which each needs so many bytes.
-    pub(super) fn agents_max(&self, bytes_each: usize) -> usize {
+    /// How many agents go with one call, of which each needs so many inner calls.
+    pub(super) fn agents_max(&self, calls_each: usize) -> usize {
         let lacks_multicall = self.lacks_multicall.load(Ordering::Relaxed);
-        if lacks_multicall { agents_max(bytes_each) } else { usize::MAX }
+        if lacks_multicall { calls_max() / calls_each.max(1) } else { usize::MAX }
     }
 
     /// A read of nothing but its date, which proves that a node of the chain answers.

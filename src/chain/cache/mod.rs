@@ -121,11 +121,6 @@ impl ProfileCache {
         self.published.load().is_in_touch(now_micros)
     }
 
-    /// True when no log concerned everybody since this ticket.
-    pub(super) fn is_current(&self, ticket: &Ticket) -> bool {
-        self.published.load().is_current(ticket)
-    }
-
     /// The blocks that kept reads are of, above the followed one and up to this height.
     pub(super) fn shown(&self, number: u64) -> Vec<Shown> {
         self.status.lock().shown(number)

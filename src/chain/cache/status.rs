@@ -179,12 +179,6 @@ impl Status {
         now_micros < self.in_touch_until_micros
     }
 
-    /// True when no log concerned everybody since this ticket.
-    pub(super) fn is_current(&self, ticket: &Ticket) -> bool {
-        ticket.epoch == self.epoch
-            && ticket.followed.map_or(0, |followed| followed.number) >= self.everybody_floor
-    }
-
     /// The logs up to this block were applied, or are about to be under the same lock. Those of which the last, if any,
     /// concerned groups, everybody's details, and everybody, were of these blocks. True when everybody is dropped.
     pub(in crate::chain) fn advance(&mut self, block: Block, [groups, details, everybody]: [u64; 3]) -> bool {

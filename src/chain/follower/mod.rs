@@ -21,7 +21,7 @@ use crate::chain::agents::Agents;
 use crate::chain::block::{Block, Log, block_call, logs_call};
 use crate::chain::cache::status::Shown;
 use crate::chain::contract_check::ContractCheck;
-use crate::chain::fault::ReadError;
+use crate::chain::fault::{ReadError, is_refusal};
 use crate::chain::follower::pace::Pace;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::follower::window::{PIECES_MAX, Piece, Position, Window};
@@ -328,15 +328,6 @@ fn has_block(answers: &mut Answers<'_>, head: &Block) -> Result<(), ReadError> {
     let behind = ReadError::Behind { number: head.number, newest: head.number };
     let block: Option<Block> = answers.next()?;
     if block.is_some_and(|block| block.hash == head.hash) { Ok(()) } else { Err(behind) }
-}
-
-/// True when the nodes answered that they can't or won't.
-fn is_refusal(fault: &ChainFault) -> bool {
-    use ReadError::{HttpStatus, NodeError, TooLong, Unintelligible};
-    matches!(
-        fault.cause.downcast_ref(),
-        Some(NodeError { .. } | TooLong(_) | HttpStatus(..500) | Unintelligible(_))
-    )
 }
 
 #[cfg(feature = "dev-chain")]

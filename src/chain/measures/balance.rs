@@ -9,7 +9,7 @@ use crate::chain::block::Log;
 use crate::chain::fault::ReadError;
 use crate::chain::measures::CONTRACT;
 use crate::chain::registries::logs::{Drops, add};
-use crate::chain::registries::results::{self, answers, decode};
+use crate::chain::registries::results::{self, decode};
 
 sol! {
     function balanceOf(address account) external view returns (uint256);
@@ -26,10 +26,6 @@ pub(super) fn call(token: Address, account: Address) -> Call3 {
 
 pub(super) fn number(result: Result3) -> Result<U256, ReadError> {
     decode::<balanceOfCall>(CONTRACT, &mut std::iter::once(result))
-}
-
-pub(super) fn found(result: &Result3) -> Result<&'static str, ReadError> {
-    answers::<balanceOfCall>(CONTRACT, result)
 }
 
 /// A transfer concerns those between whom it is. One of nothing, or to oneself, changes no balance: anybody can make a thousand of

@@ -28,11 +28,11 @@ pub(super) fn number(result: Result3) -> Result<U256, ReadError> {
 }
 
 /// A function that reverts with a reason is there, and does not know the agent.
-pub(super) fn found(result: &Result3) -> Result<&'static str, ReadError> {
+pub(super) fn found(key: &'static str, result: &Result3) -> Result<&'static str, ReadError> {
     let says_why = !result.success && !result.returnData.is_empty();
     match number(result.clone()) {
         Err(error @ ReadError::NoCode(_)) => Err(error),
-        Err(_) if !says_why => Err(ReadError::OtherContract { key: CONTRACT, function: FUNCTION }),
+        Err(_) if !says_why => Err(ReadError::OtherContract { key, function: FUNCTION }),
         Ok(_) | Err(_) => Ok(FUNCTION),
     }
 }

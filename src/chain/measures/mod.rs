@@ -14,9 +14,8 @@ use alloy::primitives::{Address, U256};
 use crate::chain::answer::{Call3, Result3};
 use crate::chain::block::Log;
 use crate::chain::fault::ReadError;
-use crate::chain::registries::CALL_BYTES;
 use crate::chain::registries::logs::Drops;
-use crate::chain::registries::results::{Found, TOO_FEW};
+use crate::chain::registries::results::{Check, Judge, TOO_FEW, answers};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
 use crate::domain::measure::{Feedback, Measure, Question};
@@ -79,11 +78,6 @@ impl Measures {
         Ok((Some(TrustProfile { measured, ..profile }), true))
     }
 
-    /// How many bytes the calls for one agent are, at most.
-    pub(super) fn bytes_each(&self) -> usize {
-        CALL_BYTES * self.called().count()
-    }
-
     /// The contracts of these questions.
     pub(super) fn contracts(&self, of: fn(&Question) -> bool) -> impl Iterator<Item = Address> {
         self.0.iter().filter(move |measure| of(&measure.question)).map(|measure| measure.contract)
@@ -103,22 +97,18 @@ impl Measures {
         }
     }
 
-    /// The calls that show of each contract whether it is the right one; the agent is any one.
-    pub(super) fn check_calls(&self, agent: AgentId) -> impl Iterator<Item = Call3> {
+    /// A question to each contract that shows whether it is the right one; the agent is any one.
+    pub(super) fn checks(&self, agent: AgentId) -> impl Iterator<Item = Check> {
         let anybody = Address::from_word(U256::MAX.into());
-        self.calls(agent, Holders { owner: anybody, wallet: Some(anybody) })
-    }
-
-    /// Each contract in the results of [`Self::check_calls`].
-    pub(super) fn found(&self, results: &[Result3]) -> impl Iterator<Item = Found> {
-        self.called().zip(results).filter_map(|((measure, _), result)| {
-            let answer = match measure.question {
-                Question::Balance { .. } => balance::found(result),
-                Question::Call { .. } => function::found(result),
+        let holders = Holders { owner: anybody, wallet: Some(anybody) };
+        self.0.iter().filter_map(move |measure| {
+            let judge: Judge = match measure.question {
+                Question::Balance { .. } => answers::<balance::balanceOfCall>,
+                Question::Call { .. } => function::found,
                 // The registries' own check has it.
                 Question::Feedback(_) => return None,
             };
-            Some((CONTRACT, measure.contract, answer))
+            Some(Check { key: CONTRACT, call: measure.call(agent, holders)?, judge })
         })
     }
 }

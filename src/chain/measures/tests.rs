@@ -100,9 +100,13 @@ fn a_function_returns_one_word_and_anything_else_is_no_number() {
     for other in [vec![0; 31], vec![0; 33], vec![0; 64]] {
         assert_eq!(function::number(returned(other)), Err(ReadError::Undecodable("tiers.function")));
     }
-    assert_eq!(function::found(&reverted(vec![1])), Ok("tiers.function"), "it does not know the agent");
+    assert_eq!(
+        function::found("tiers.contract", &reverted(vec![1])),
+        Ok("tiers.function"),
+        "it does not know the agent"
+    );
     for absent in [reverted(Vec::new()), returned(vec![0; 31])] {
-        assert!(matches!(function::found(&absent), Err(ReadError::OtherContract { .. })));
+        assert!(matches!(function::found("tiers.contract", &absent), Err(ReadError::OtherContract { .. })));
     }
 }
 

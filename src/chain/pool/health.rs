@@ -115,7 +115,7 @@ impl Tries {
         // These cost the node or us more than others.
         let is_dear = matches!(error, ReadError::Timeout(_) | ReadError::NodeError { .. });
         tried.failed_tries += if is_passing { 0 } else { 1 + u32::from(is_dear) };
-        let is_too_much = (self.has_logs && matches!(error, ReadError::NodeError { .. }))
+        let is_too_much = (self.has_logs && error.is_refusal())
             || (self.is_of_group && matches!(error, ReadError::Timeout(_)));
         if is_too_much || matches!(error, ReadError::TooLong(_) | ReadError::NoCreation) {
             // It would be the same again. Less is asked for.

@@ -204,7 +204,9 @@ impl Pool {
         // Reads of an agent may be slow because of the agent. Reads of the head can't.
         let is_of_head = method == "eth_getBlockByNumber";
         let is_slow = is_of_head && matches!(error, ReadError::Timeout(_));
-        if input != Input::Strangers && (is_the_nodes(error) || is_slow) {
+        // Of too many logs a node, or what stands before it, may say so by any answer.
+        let is_of_logs = has_logs(calls) && error.is_refusal();
+        if input != Input::Strangers && !is_of_logs && (is_the_nodes(error) || is_slow) {
             self.count_failure(node, error, began);
         }
     }

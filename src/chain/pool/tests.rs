@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{Call, Input, PLACES_MAX, Pool};
-use crate::chain::fault::ReadError;
+use crate::chain::fault::{ReadError, is_refusal};
 use crate::chain::fixture::{CHAIN_ID, PATIENT, Reply, TestNode, cause, pool, provide_crypto};
 use crate::chain::tests::clock::{TestClock, until};
 use crate::domain::chain_settings::PoolSettings;
@@ -318,4 +318,20 @@ async fn limits_by_providers_codes_count_against_no_node_unless_they_are_of_logs
     let (pool, _) = pool_of(&[&node]);
     let read = pool.ask(pool.deadline(), (&calls, Input::Ours), |answers| answers.next::<Value>());
     assert_eq!(cause(&read.await.unwrap_err()).kind(), "node_error", "fewer blocks may do");
+}
+
+#[tokio::test]
+async fn a_node_that_refuses_logs_by_any_answer_is_asked_once_and_stays_healthy() {
+    for (status, body) in [(413, ""), (200, "<html>"), (400, "{}")] {
+        let node = TestNode::always(Reply::Http(status, body.to_owned())).await;
+        let calls = [Call { method: "eth_getLogs", params: json!([]) }];
+        let (pool, _) = pool_of(&[&node]);
+        for asked in 1..10 {
+            let read =
+                pool.ask(pool.deadline(), (&calls, Input::Follower), |answers| answers.next::<Value>());
+            assert!(is_refusal(&read.await.unwrap_err()), "{body}");
+            assert_eq!(node.calls("eth_getLogs"), asked, "less is asked for, and not the same again");
+        }
+        assert_eq!(pool.metrics.rpc_node_healthy.with_label_values(&[&node.url()]).get(), 1, "{body}");
+    }
 }

@@ -11,7 +11,7 @@ use crate::chain::registries::identity::{
     Approval, ApprovalForAll, MetadataUpdate, Transfer, ownerOfCall, tokenURICall,
 };
 use crate::chain::registries::logs::Events;
-use crate::chain::registries::results::{CHAIN_TEXT_BYTES_MAX, Found, Judge, answers, call, cut, decode};
+use crate::chain::registries::results::{CHAIN_TEXT_BYTES_MAX, Check, Judge, answers, call, cut, decode};
 use crate::chain::registries::stake_vault::{Staked, Unstaked, getStakeCall};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::{Details, LatestValidation, Organization, Reputation, Validation};
@@ -85,7 +85,7 @@ pub(super) fn details_calls(on: &Registries, organization: Option<Address>, agen
 }
 
 /// The details in the results of [`details_calls`].
-pub(super) fn read_details(
+pub(in crate::chain) fn read_details(
     on: &Registries,
     results: &mut impl Iterator<Item = Result3>,
 ) -> Result<Details, ReadError> {
@@ -97,24 +97,21 @@ pub(super) fn read_details(
     })
 }
 
-/// Each registry in the results of the calls for a whole profile of any agent.
-pub(super) fn found(on: &Registries, organization: Option<Address>, results: &[Result3]) -> Vec<Found> {
-    let answers: [(bool, Judge); 5] = [
-        (true, answers::<ownerOfCall>),
-        (on.stake_vault.is_some(), answers::<getStakeCall>),
-        (on.reputation.is_some(), answers::<getReputationCall>),
-        (on.validation.is_some(), answers::<getValidationCall>),
-        (organization.is_some(), answers::<getAgentOrganizationsCall>),
-    ];
-    let answers = answers.into_iter().filter(|(is_configured, _)| *is_configured);
-    // The identity registry is asked for a text too, before the registries of details.
-    let text = 1 + usize::from(on.stake_vault.is_some());
-    let by_contract = results.iter().enumerate().filter(|(index, _)| *index != text);
-    on.contracts()
-        .zip(answers)
-        .zip(by_contract)
-        .map(|(((key, address), (_, answers)), (_, result))| (key, address, answers(key, result)))
-        .collect()
+/// A question to each registry, about any agent.
+pub(super) fn checks(on: &Registries, organization: Option<Address>, agent: AgentId) -> Vec<Check> {
+    let judge = |key| -> Judge {
+        match key {
+            "chain.contracts.identity" => answers::<ownerOfCall>,
+            "chain.contracts.stake_vault" => answers::<getStakeCall>,
+            "chain.contracts.reputation" => answers::<getReputationCall>,
+            "chain.contracts.validation" => answers::<getValidationCall>,
+            _ => answers::<getAgentOrganizationsCall>,
+        }
+    };
+    // The identity registry need not be asked for a text too.
+    let details = details_calls(on, organization, agent).into_iter().skip(1);
+    let calls = on.gate_calls(agent).into_iter().chain(details);
+    on.contracts().zip(calls).map(|((key, _), call)| Check { key, call, judge: judge(key) }).collect()
 }
 
 fn reputation(results: &mut impl Iterator<Item = Result3>) -> Result<Reputation, ReadError> {

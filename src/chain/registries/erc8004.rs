@@ -17,7 +17,7 @@ use crate::chain::registries::identity::{
     self, Approval, ApprovalForAll, MetadataUpdate, Transfer, read_owner,
 };
 use crate::chain::registries::logs::Events;
-use crate::chain::registries::results::{Found, TOO_FEW, answers, call, cut, decode};
+use crate::chain::registries::results::{Check, TOO_FEW, answers, call, cut, decode};
 use crate::chain::registries::stake_vault::{Staked, Unstaked, getStakeCall, stake_call};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
@@ -117,22 +117,13 @@ pub(super) fn read_wallet(results: &mut impl Iterator<Item = Result3>) -> Result
     Ok(Some(wallet).filter(|wallet| !wallet.is_zero()))
 }
 
-/// The calls that show of each contract whether it is the right one.
-pub(super) fn check_calls(on: &Registries, agent: AgentId) -> Vec<Call3> {
-    let check = |(_, address)| match Some(address) == on.stake_vault {
-        true => stake_call(address, agent),
-        false => version_call(address),
+/// A question to each contract, about any agent.
+pub(super) fn checks(on: &Registries, agent: AgentId) -> Vec<Check> {
+    let check = |(key, address)| match Some(address) == on.stake_vault {
+        true => Check { key, call: stake_call(address, agent), judge: answers::<getStakeCall> },
+        false => Check { key, call: version_call(address), judge: is_version_2 },
     };
     on.contracts().map(check).collect()
-}
-
-/// Each contract in the results of [`check_calls`].
-pub(super) fn found(on: &Registries, results: &[Result3]) -> Vec<Found> {
-    let judge = |((key, address), result)| match Some(address) == on.stake_vault {
-        true => (key, address, answers::<getStakeCall>(key, result)),
-        false => (key, address, is_version_2(key, result)),
-    };
-    on.contracts().zip(results).map(judge).collect()
 }
 
 /// Fails if the identity registry is none that is read, by its answer to `getVersion`.

@@ -4,18 +4,18 @@
 //! the configured set is chosen. `documented` is the documented ABI, `erc8004` that of ERC-8004. `identity` is what all sets have in common,
 //! `stake_vault` is where the tier comes from, `logs` are the rules that hold for the logs of any set.
 
-use alloy::primitives::{Bytes, U256};
+use alloy::primitives::Bytes;
 
 use crate::chain::answer::{Call3, Result3};
 use crate::chain::block::Log;
 use crate::chain::fault::ReadError;
 use crate::chain::registries::identity::{asked, owner_call, read_owner};
 use crate::chain::registries::logs::Drops;
-use crate::chain::registries::results::{Found, TOO_FEW};
+use crate::chain::registries::results::{Check, TOO_FEW};
 use crate::chain::registries::stake_vault::{read_stake, stake_call};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
-use crate::domain::profile::{Details, Texts, TrustProfile};
+use crate::domain::profile::{Texts, TrustProfile};
 use crate::domain::registries::{Registries, RegistrySet};
 use crate::ports::chain::AskedHolders;
 
@@ -25,9 +25,6 @@ pub(super) mod identity;
 pub(super) mod logs;
 pub(super) mod results;
 pub(super) mod stake_vault;
-
-/// A call of an agent's id among others, in the ABI.
-pub(super) const CALL_BYTES: usize = 7 * 32;
 
 impl Registries {
     /// Whom these logs concern.
@@ -44,11 +41,6 @@ impl Registries {
     pub(in crate::chain) fn gate_calls(&self, agent: AgentId) -> Vec<Call3> {
         let stake = self.stake_vault.map(|vault| stake_call(vault, agent));
         self.holder_calls(agent).into_iter().chain(stake).collect()
-    }
-
-    /// How many bytes these are in a call, at most.
-    pub(in crate::chain) fn bytes_each(&self) -> usize {
-        CALL_BYTES * self.gate_calls(AgentId::new(U256::ZERO)).len()
     }
 
     /// The profile without details in the results of [`Self::gate_calls`]; `None` when the agent is not minted.
@@ -68,14 +60,6 @@ impl Registries {
             RegistrySet::Documented { organization } => documented::details_calls(self, organization, agent),
             RegistrySet::Erc8004 { .. } => Vec::new(),
         }
-    }
-
-    /// The details in the results of [`Self::details_calls`].
-    pub(in crate::chain) fn read_details(
-        &self,
-        results: &mut impl Iterator<Item = Result3>,
-    ) -> Result<Details, ReadError> {
-        documented::read_details(self, results)
     }
 
     /// The calls for the holders.
@@ -127,22 +111,11 @@ impl Registries {
         }
     }
 
-    /// The calls that show of each contract whether it is the right one; the agent is any one.
-    pub(in crate::chain) fn check_calls(&self, agent: AgentId) -> Vec<Call3> {
+    /// A question to each contract that shows whether it is the right one; the agent is any one.
+    pub(in crate::chain) fn checks(&self, agent: AgentId) -> Vec<Check> {
         match self.set {
-            RegistrySet::Documented { organization } => {
-                let details = documented::details_calls(self, organization, agent);
-                self.gate_calls(agent).into_iter().chain(details).collect()
-            }
-            RegistrySet::Erc8004 { .. } => erc8004::check_calls(self, agent),
-        }
-    }
-
-    /// Each registry in the results of [`Self::check_calls`].
-    pub(in crate::chain) fn found(&self, results: &[Result3]) -> Vec<Found> {
-        match self.set {
-            RegistrySet::Documented { organization } => documented::found(self, organization, results),
-            RegistrySet::Erc8004 { .. } => erc8004::found(self, results),
+            RegistrySet::Documented { organization } => documented::checks(self, organization, agent),
+            RegistrySet::Erc8004 { .. } => erc8004::checks(self, agent),
         }
     }
 }

@@ -12,8 +12,14 @@ pub(super) const CHAIN_TEXT_BYTES_MAX: usize = 16 * 1024;
 /// The error of an answer with fewer results than calls.
 pub(in crate::chain) const TOO_FEW: ReadError = ReadError::Unintelligible("it has too few results");
 
-/// A registry's key and address, and the function that it answers.
+/// A contract's key and address, and the function that it answers.
 pub(in crate::chain) type Found = (&'static str, Address, Result<&'static str, ReadError>);
+
+/// Each contract by the results of these questions.
+pub(in crate::chain) fn found(checks: &[Check], results: &[Result3]) -> Vec<Found> {
+    let judged = checks.iter().zip(results);
+    judged.map(|(of, result)| (of.key, of.call.target, (of.judge)(of.key, result))).collect()
+}
 
 /// True for the key of a registry that only details are read from.
 pub(in crate::chain) fn is_of_details(key: &str) -> bool {
@@ -21,8 +27,15 @@ pub(in crate::chain) fn is_of_details(key: &str) -> bool {
         .contains(&key)
 }
 
-/// Says which function a registry answers, by its key and a result.
-pub(super) type Judge = fn(&'static str, &Result3) -> Result<&'static str, ReadError>;
+/// A question to a contract that shows whether it is the one that its key means.
+pub(in crate::chain) struct Check {
+    pub(in crate::chain) key: &'static str,
+    pub(in crate::chain) call: Call3,
+    pub(in crate::chain) judge: Judge,
+}
+
+/// Says which function a contract answers, by its key and a result.
+pub(in crate::chain) type Judge = fn(&'static str, &Result3) -> Result<&'static str, ReadError>;
 
 /// A call that may fail.
 pub(in crate::chain) fn call(target: Address, data: Vec<u8>) -> Call3 {

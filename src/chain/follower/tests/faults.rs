@@ -184,11 +184,11 @@ async fn follows(trick: impl Fn(&Value) -> Option<Reply> + Send + 'static) {
 
 #[tokio::test]
 async fn a_node_that_gives_few_logs_at_once_is_followed_all_the_same() {
-    follows(|request| {
-        let message = "limited, whatever the words".to_owned();
-        (asked(request)?.1.count() > 3).then_some(Reply::Error(-32_005, message, None))
-    })
-    .await;
+    let error = || Reply::Error(-32_005, "limited, whatever the words".to_owned(), None);
+    let refusals: [fn() -> Reply; 2] = [error, || Reply::Http(413, String::new())];
+    for refusal in refusals {
+        follows(move |request| (asked(request)?.1.count() > 3).then(refusal)).await;
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::together;
-use crate::chain::answer::{Call3, agents_max, aggregate3Call, dated_call};
+use crate::chain::answer::{Call3, aggregate3Call, calls_max, dated_call};
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, CHAIN_ID, ERC8004, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
@@ -289,7 +289,7 @@ async fn those_who_are_read_with_a_heavy_agent_are_read_alone_while_the_node_is_
 #[test]
 fn as_many_agents_as_go_with_one_call_go_with_a_creation() {
     for registries in [ALL, ERC8004] {
-        let most = agents_max(registries.bytes_each());
+        let most = calls_max() / registries.gate_calls(agent(1)).len();
         let calls = (0..most as u64).flat_map(|id| registries.gate_calls(agent(id))).collect();
         let length = dated_call(calls, None, u64::MAX).len();
         assert!((40_000..=49_152).contains(&length) && most >= 32, "{length} bytes of {most} agents");

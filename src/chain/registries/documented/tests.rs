@@ -3,7 +3,7 @@
 use alloy::primitives::{Address, Bytes, U256};
 use alloy::sol_types::{SolCall, SolError};
 
-use super::{OrganizationRow, getValidationCall, getValidationReturn, tokenURICall};
+use super::{OrganizationRow, getValidationCall, getValidationReturn, read_details, tokenURICall};
 use crate::chain::answer::{Result3, read_dated};
 use crate::chain::contract_check::all_usable;
 use crate::chain::fault::ReadError;
@@ -11,6 +11,7 @@ use crate::chain::fixture::{ALL, OWNER, agent, details};
 use crate::chain::registries::identity::{
     ERC721NonexistentToken, Error, OwnerQueryForNonexistentToken, TokenDoesNotExist, read_owner,
 };
+use crate::chain::registries::results::{self, Found};
 use crate::chain::tests::results::{
     aggregate, not_minted, organizations, reputation, results, returned, reverted, validation, word,
 };
@@ -20,7 +21,7 @@ use crate::domain::registries::{Registries, RegistrySet};
 fn read_on(registries: Registries, results: &[Result3]) -> Result<Option<TrustProfile>, ReadError> {
     let results = &mut results.iter().cloned();
     let Some(profile) = registries.read_gate(agent(1), results)? else { return Ok(None) };
-    Ok(Some(TrustProfile { details: Some(registries.read_details(results)?), ..profile }))
+    Ok(Some(TrustProfile { details: Some(read_details(&registries, results)?), ..profile }))
 }
 
 fn calls(registries: Registries) -> usize {
@@ -131,7 +132,7 @@ fn a_call_that_fails_or_gives_nothing_is_a_fault_whichever_it_is() {
         let empty = with(index, returned(Vec::new()));
         let Err(ReadError::NoCode(key)) = read_on(ALL, &empty) else { panic!("{name}") };
         // The contract check does not look at a second call of the same registry.
-        let (missing, found) = (ReadError::NoCode(key), all_usable(ALL.found(&empty), false));
+        let (missing, found) = (ReadError::NoCode(key), all_usable(found(&empty), false));
         let expected = match index {
             0 | 1 => Err(missing),
             2 => Ok(None),
@@ -144,14 +145,20 @@ fn a_call_that_fails_or_gives_nothing_is_a_fault_whichever_it_is() {
     // A revert that says something of another call says nothing of the owner.
     assert_eq!(read_on(ALL, &with(1, reverted(not_minted()))), Err(ReadError::Reverted("getStake(uint256)")));
     assert!(matches!(read_on(ALL, &results()[..5]), Err(ReadError::Unintelligible(_))));
-    assert_eq!(all_usable(ALL.found(&results()), false), Ok(None));
+    assert_eq!(all_usable(found(&results()), false), Ok(None));
+}
+
+/// Each registry by these results, of which that of the text is not asked for.
+fn found(results: &[Result3]) -> Vec<Found> {
+    let mut results = results.to_vec();
+    results.remove(2);
+    results::found(&ALL.checks(agent(1)), &results)
 }
 
 #[test]
 fn a_contract_without_the_function_is_another_one_and_one_that_says_why_it_reverts_is_not() {
     let others = |results: &[Result3]| {
-        let found = ALL.found(results).into_iter().filter_map(|(_, _, answer)| answer.err());
-        found.collect::<Vec<_>>()
+        found(results).into_iter().filter_map(|(_, _, answer)| answer.err()).collect::<Vec<_>>()
     };
     assert_eq!(others(&results()), []);
     for (index, key, function) in [
@@ -167,7 +174,7 @@ fn a_contract_without_the_function_is_another_one_and_one_that_says_why_it_rever
             assert_eq!(others(&results), std::slice::from_ref(&other));
             // Without details verifications are answered.
             assert_eq!(
-                all_usable(ALL.found(&results), false).err(),
+                all_usable(found(&results), false).err(),
                 (index < 2).then_some(other.clone()),
                 "{key}"
             );
