@@ -42,7 +42,7 @@ pub(crate) struct Tenants {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     /// Everything that requests, handshakes and assertions ask for. A reload replaces it in one step.
-    pub(super) table: Arc<LiveTable>,
+    pub(crate) table: Arc<LiveTable>,
     facts: Facts,
     in_force: Mutex<InForce>,
     /// Every file with a certificate, a key or agents that was named by what was last read.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use tokio::time::sleep;
 
 use crate::app::source::Source;
+use crate::app::tenants::Tenants;
 use crate::app::{chain, store};
 use crate::cli::check::load;
 use crate::cli::client::wait_for;
@@ -22,17 +23,15 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::denial::Denial;
 use crate::domain::host::{HostPattern, of_authority};
-use crate::domain::host_map::HostMap;
 use crate::domain::path::Reading;
 use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
-use crate::domain::tier::Tier;
-use crate::domain::tiers::Tiers;
-use crate::files;
-use crate::gateway::discovery::{Document, check_login, document_at, is_named};
-use crate::gateway::site::{access, check_method, denied};
+use crate::gateway::rule::Incoming;
+use crate::gateway::site::Site;
+use crate::gateway::table::Table;
 use crate::os::Os;
+use crate::pipeline::Access;
 use crate::pipeline::credential::Credential;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::standing::judge;
@@ -40,7 +39,7 @@ use crate::ports::chain::{Chain, Parts};
 use crate::ports::clock::Clock;
 use crate::ports::store::{KeyOwner, Store};
 use crate::telemetry::metrics::Metrics;
-use crate::wire::credentials::{credential_of, shows_credential};
+use crate::wire::credentials::credential_of;
 use crate::wire::errors::ErrorCause;
 
 /// How much of a limit is left is known to those who count.
@@ -70,6 +69,9 @@ pub(super) struct Explain {
     /// The agent that sends it, with a good credential.
     #[arg(long, value_name = "N", value_parser = AgentId::parse, conflicts_with = "api_key_file")]
     agent_id: Option<AgentId>,
+    /// The domain of the bot that sends it, with a good signature.
+    #[arg(long, value_name = "DOMAIN", conflicts_with_all = ["agent_id", "api_key_file"])]
+    bot: Option<String>,
     /// File with the API key that it shows; - is standard input. The key is looked up in a store in Redis, and in no other.
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
@@ -85,7 +87,7 @@ pub(super) struct Explain {
 struct Case<'a> {
     request: &'a Explain,
     settings: &'a Settings,
-    tiers: Tiers,
+    table: Arc<Table>,
     chain: &'a dyn Chain,
     store: Option<&'a dyn Store>,
     found: Map<String, Value>,
@@ -94,7 +96,8 @@ struct Case<'a> {
 impl Explain {
     /// Prints the decision, and everything that it follows from.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let settings = &load(&Source::at(&self.file.config))?;
+        let source = Source::at(&self.file.config);
+        let settings = &load(&source)?;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;
         let threads = chain::start_threads(1)?;
@@ -110,10 +113,13 @@ impl Explain {
             let no_key = |_| Failure::new(format!("{} holds no API key", file.display()));
             headers.insert("x-api-key", key.map_err(no_key)?);
         }
-        let sources = &settings.tiers.sources;
-        let list = sources.list.as_deref().map(files::agents).transpose().map_err(Failure::new)?;
-        let tiers = Tiers::new(sources.clone(), Arc::new(list.unwrap_or_default()));
-        let mut case = Case { request: &self, settings, tiers, chain, store, found: Map::new() };
+        if self.agent_id.is_some() {
+            // Its credential counts as a good one, whatever it is.
+            headers.insert("signature", HeaderValue::from_static("supposed"));
+        }
+        let tenants = Tenants::new(source, settings, &clock, Arc::new(Os::new()), &metrics)?;
+        let table = tenants.table.load_full();
+        let mut case = Case { request: &self, settings, table, chain, store, found: Map::new() };
         match wait_for("the chain and the store", case.decide(&headers))? {
             Ok(decision) => case.add("decision", decision),
             Err(cause) => case.add_refusal(&cause),
@@ -152,25 +158,29 @@ impl<'a> Case<'a> {
 
     /// The decision in a word.
     async fn decide(&mut self, headers: &HeaderMap) -> Result<&'static str, ErrorCause> {
-        let tenant = self.tenant()?;
-        check_method(&self.request.method)?;
-        let decision = self.route(tenant);
-        let path = self.request.path.split('?').next().unwrap_or_default().as_bytes();
-        let is_named = || of_authority(&self.request.host).is_some_and(|host| is_named(tenant, &host));
-        let is_ours = self.request.tenant.is_none();
-        match document_at(tenant, decision.access, &self.request.method, path) {
-            Some(Document::Rules | Document::KeySet | Document::SignedRequests) if is_ours => {
-                return Ok("described");
-            }
-            Some(Document::Metadata(_)) if is_named() => return Ok("described"),
-            Some(_) | None => {}
+        let request = self.request;
+        let (site, host) = (self.site()?, request.tenant.is_none().then_some(&*request.host));
+        let incoming = Incoming::supposed(&request.method, &request.path, host, headers);
+        let (decision, checked) = site.rule(&incoming, &self.settings.keys.format)?;
+        let tenant = &site.tenant;
+        self.add_route(tenant, decision, incoming.path());
+        if checked?.is_some() {
+            return Ok("described");
         }
-        let shows =
-            || self.request.agent_id.is_some() || shows_credential(headers, &self.settings.keys.format);
-        check_login(tenant, decision, (&self.request.method, path), shows)?;
         let quota = match decision.access {
-            RouteAccess::Deny => return Err(denied(tenant, decision, path)),
-            RouteAccess::Public => decision.route.and_then(|at| tenant.routes.get(at)?.requests_per_minute),
+            RouteAccess::Deny => return Err(site.denied(decision, incoming.path())),
+            RouteAccess::Public => {
+                let [limit, of_bots] = site.visitor_limits(decision.route);
+                let is_listed = |domain: &&String| self.settings.web_bot_auth.reach(domain).is_some();
+                let bot = request.bot.as_ref().filter(is_listed).and(of_bots);
+                if request.bot.is_some() {
+                    self.add(
+                        "bot",
+                        if bot.is_some() { "known" } else { "a stranger: nobody reads its keys here" },
+                    );
+                }
+                bot.or(limit).map(|limit| limit.quota)
+            }
             RouteAccess::Agents => {
                 let accepted = tenant.credentials;
                 let kinds = [
@@ -185,10 +195,6 @@ impl<'a> Case<'a> {
                 let (agent, signer) = match self.request.agent_id {
                     Some(agent) => (agent, None),
                     None => {
-                        if accepted.has_messages() && headers.contains_key("signature-input") {
-                            self.add("agent", "unknown: a signed request is for the running service alone");
-                            return Ok("unknown");
-                        }
                         let formats = (&self.settings.keys.format, self.settings.signature.format);
                         let credential = credential_of(headers, formats, accepted, || None)?;
                         let (Credential::Key { digest, .. }, Some(store)) = (credential, self.store) else {
@@ -202,7 +208,7 @@ impl<'a> Case<'a> {
                         (owner.agent, self.settings.keys_end_with_signer().then_some(owner.signer))
                     }
                 };
-                Some(self.judged(tenant, decision.min_tier, agent, signer).await?)
+                Some(self.judged(site.access(decision.min_tier), agent, signer).await?)
             }
         };
         if let Some(quota) = quota {
@@ -212,31 +218,28 @@ impl<'a> Case<'a> {
         Ok(if decision.access == RouteAccess::Public { "public" } else { "admitted" })
     }
 
-    fn tenant(&mut self) -> Result<&'a Tenant, ErrorCause> {
+    fn site(&mut self) -> Result<Arc<Site>, ErrorCause> {
+        let table = Arc::clone(&self.table);
         if let Some(id) = &self.request.tenant {
-            let found = self.settings.tenants.iter().find(|tenant| *tenant.id == **id);
             self.add("tenant", &**id);
-            return found.map(|tenant| &**tenant).ok_or(ErrorCause::NotFound);
+            return table.named(id).cloned().ok_or(ErrorCause::NotFound);
         }
-        let of = |tenant: &'a Arc<Tenant>| tenant.hosts.iter().map(move |host| (host, &**tenant));
-        let all: Vec<(&HostPattern, &Tenant)> = self.settings.tenants.iter().flat_map(of).collect();
-        let find = |among: &[(&'a HostPattern, &'a Tenant)]| {
-            let hosts = HostMap::new(among.iter().map(|one| (one.0.clone(), *one))).unwrap_or_default();
-            hosts.find(&self.request.host).copied()
-        };
-        let (host, tenant) = find(&all).ok_or(ErrorCause::UnknownHost)?;
-        let others = all.iter().filter(|one| one.0 != host && find(&[**one]).is_some());
-        let others: Vec<_> = others.map(|(host, tenant)| format!("{host} of {}", tenant.id)).collect();
-        self.add("tenant", &*tenant.id);
-        self.add("host", host.to_string());
+        let host = of_authority(&self.request.host).ok_or(ErrorCause::UnknownHost)?;
+        let site = table.find(&host).ok_or(ErrorCause::UnknownHost)?;
+        let host = HostPattern::Exact((*host).into());
+        let all = table.tenants().flat_map(|tenant| tenant.hosts.iter().map(move |own| (own, tenant)));
+        let mut taking: Vec<_> = all.filter(|(own, _)| own.covers(&host)).collect();
+        // Of two that take one host, one takes all that the other takes.
+        taking.sort_by(|(one, _), (other, _)| one.covers(other).cmp(&other.covers(one)));
+        let mut taking = taking.into_iter();
+        self.add("tenant", &*site.tenant.id);
+        self.add("host", taking.next().map(|(host, _)| host.to_string()));
         self.add("hostWhy", "the most precise that matches");
-        self.add("otherHosts", others);
-        Ok(tenant)
+        self.add("otherHosts", taking.map(|(host, of)| format!("{host} of {}", of.id)).collect::<Vec<_>>());
+        Ok(Arc::clone(site))
     }
 
-    fn route(&mut self, tenant: &Tenant) -> Decision {
-        let path = self.request.path.split('?').next().unwrap_or_default().as_bytes();
-        let decision = routing::decide(tenant, &self.request.method, path);
+    fn add_route(&mut self, tenant: &Tenant, decision: Decision, path: &[u8]) {
         let (reading, candidates) = routing::candidates(tenant, &self.request.method, path);
         let taken = decision.route.and_then(|at| tenant.routes.get(at));
         let why = match reading {
@@ -253,14 +256,12 @@ impl<'a> Case<'a> {
         self.add("route", taken.map_or("none".to_owned(), written));
         self.add("routeWhy", why);
         self.add("otherRoutes", others.map(written).collect::<Vec<_>>());
-        decision
     }
 
     /// The quota of an agent, if its tier suffices and, where keys end with who signed for them, its key's signer may act for it.
     async fn judged(
         &mut self,
-        tenant: &Tenant,
-        min_tier: Tier,
+        access: &Access,
         agent: AgentId,
         key_signer: Option<Option<Address>>,
     ) -> Result<Quota, ErrorCause> {
@@ -280,15 +281,15 @@ impl<'a> Case<'a> {
             }
         }
         self.add("stake", profile.stake_text());
-        self.add("minStake", self.tiers.sources().stake_of(min_tier).map(|stake| stake.to_string()));
-        let grade = self.tiers.grade(agent, &profile);
+        let min_stake = access.tiers.sources().stake_of(access.min_tier);
+        self.add("minStake", min_stake.map(|stake| stake.to_string()));
+        let grade = access.tiers.grade(agent, &profile);
         self.add("tier", grade.tier.number());
         self.add("tierSource", grade.source);
-        let access = access(tenant, self.settings.tiers.requests_per_minute, &self.tiers, min_tier);
         if access.denies_endpoint_mismatch {
             self.add("origin", "must be the one declared for the key, which is not looked at here");
         }
-        Ok(judge(&access, agent, &profile).map_err(Refusal::from)?.1)
+        Ok(judge(access, agent, &profile).map_err(Refusal::from)?.1)
     }
 }
 

@@ -10,12 +10,12 @@ use crate::domain::routing::Decision;
 use crate::domain::tenant::{DigestCheck, RouteAccess};
 use crate::gateway::Gateway;
 use crate::gateway::checked_body::CheckedBody;
-use crate::gateway::dialect::Dialect;
 use crate::gateway::held::HeldRoom;
 use crate::gateway::notes::Notes;
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
-use crate::gateway::site::{Site, VisitorLimit, denied};
+use crate::gateway::rule::Incoming;
+use crate::gateway::site::{Site, VisitorLimit};
 use crate::gateway::upstreams::Upstreams;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
@@ -29,23 +29,6 @@ use crate::ports::store::RouteScope;
 use crate::wire::client_ip::client_of;
 use crate::wire::credentials::{credential_of, origin_of};
 use crate::wire::errors::ErrorCause;
-
-/// A request as the corridor reads it, whatever protocol it came by.
-pub(super) struct Incoming<'a, F> {
-    pub(super) method: &'a str,
-    /// Path and query, as they are forwarded.
-    pub(super) target: &'a [u8],
-    /// The host that it is for, as it was written; `None` where there is none.
-    pub(super) authority: Option<&'a str>,
-    pub(super) fields: &'a F,
-    /// The address that it came from.
-    pub(super) peer: IpAddr,
-    /// True if it came over TLS.
-    pub(super) is_tls: bool,
-    pub(super) content: Content,
-    /// How another gateway asks about it that forwards it itself; `None`: it is ours to forward.
-    pub(super) dialect: Option<Dialect>,
-}
 
 /// The tenant of a request, and the tenant's rule for it.
 pub(super) struct Route {
@@ -71,13 +54,6 @@ pub(super) enum Caller {
     Anyone,
     /// Anybody, of a client that has so much left on the route; and the client's domain, if it has proven one.
     Visitor(Arc<VisitorLimit>, Allowance, Option<Box<str>>),
-}
-
-impl<F> Incoming<'_, F> {
-    /// The path, without the query.
-    pub(super) fn path(&self) -> &[u8] {
-        path_of(self.target)
-    }
 }
 
 impl Route {
@@ -119,7 +95,7 @@ impl Gateway {
     ) -> Result<Passage, ErrorCause> {
         notes.step("route", &self.clock);
         if route.decision.access == RouteAccess::Deny {
-            return Err(denied(&route.site.tenant, route.decision, request.path())); // 403, 405
+            return Err(route.site.denied(route.decision, request.path())); // 403, 405
         }
         check_length(request.fields, &route.site)?; // 413
         let client = client_of(request.peer, request.fields, &self.rules.client_proxies);
@@ -231,11 +207,6 @@ impl Gateway {
 fn overloaded(site: &Site, full: Full) -> ErrorCause {
     site.counters.overloaded(full.into());
     ErrorCause::Overloaded
-}
-
-/// The path of a request target, without the query.
-pub(super) fn path_of(target: &[u8]) -> &[u8] {
-    target.split(|byte| *byte == b'?').next().unwrap_or_default()
 }
 
 /// The length that a body announces.

@@ -28,7 +28,7 @@ pub(crate) enum Document<'a> {
 }
 
 /// The document that the gateway has at this path for the tenant. Routes that let everybody or nobody pass come first.
-pub(crate) fn document_at<'a>(
+pub(super) fn document_at<'a>(
     tenant: &Tenant,
     access: RouteAccess,
     method: &str,
@@ -50,7 +50,7 @@ pub(crate) fn document_at<'a>(
 }
 
 /// Refuses a client that looks for OAuth, or registers there without a credential of ours, where no route takes its request.
-pub(crate) fn check_login(
+pub(super) fn check_login(
     tenant: &Tenant,
     decision: Decision,
     (method, path): (&str, &[u8]),
@@ -66,7 +66,7 @@ pub(crate) fn check_login(
 }
 
 /// True if the tenant's configuration names this host, which is in normal form, and not only a wildcard that takes it.
-pub(crate) fn is_named(tenant: &Tenant, host: &str) -> bool {
+pub(super) fn is_named(tenant: &Tenant, host: &str) -> bool {
     tenant.hosts.iter().any(|pattern| matches!(pattern, HostPattern::Exact(name) if **name == *host))
 }
 

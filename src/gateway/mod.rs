@@ -8,6 +8,7 @@ pub(crate) mod library;
 pub(crate) mod policy;
 pub(crate) mod relay;
 pub(crate) mod room;
+pub(crate) mod rule;
 pub(crate) mod site;
 pub(crate) mod table;
 pub(crate) mod watch;
@@ -41,9 +42,8 @@ use pingora::server::ShutdownWatch;
 use crate::bots::Bots;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::context::Context;
-use crate::gateway::corridor::{Incoming, Passage, Route};
+use crate::gateway::corridor::{Passage, Route};
 use crate::gateway::dialect::Dialect;
-use crate::gateway::discovery::check_login;
 use crate::gateway::held::Memory;
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
@@ -55,7 +55,8 @@ use crate::gateway::relay::Relay;
 use crate::gateway::relay::pool::Pool;
 use crate::gateway::relay::rules::incoming;
 use crate::gateway::room::Room;
-use crate::gateway::site::{Site, check_method};
+use crate::gateway::rule::Incoming;
+use crate::gateway::site::Site;
 use crate::gateway::table::LiveTable;
 use crate::gateway::upstreams::state::micros;
 use crate::http1::fields::{FIELDS_MAX, Fields};
@@ -71,7 +72,6 @@ use crate::serve::{Door, Slot};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
 use crate::wire::client_ip::is_trusted;
-use crate::wire::credentials::shows_credential;
 use crate::wire::discovery::Discovery;
 use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestIds;
@@ -225,36 +225,15 @@ impl Gateway {
         if request.dialect.is_none() && self.via.has_passed(request.fields) {
             return Err(ErrorCause::Loop.into()); // 508
         }
-        let has_cors = site.tenant.cors.is_some();
-        check_method(request.method)?; // 405
-        let decision = site.decide(request.method, request.path());
-        let route = Route { site, decision };
+        let (decision, checked) = site.rule(request, self.pipeline.key_format())?; // 405
         ctx.decision = Some(decision);
-        let shows = || shows_credential(request.fields, self.pipeline.key_format());
-        check_login(&route.site.tenant, route.decision, (request.method, request.path()), shows)?; // 404
         ctx.has_documents = request.dialect.is_none();
-        if ctx.has_documents
-            && let Some(document) = self.document(request, &route)
+        if let Some(document) = checked? // 403, 404
+            && let Some(answer) = self.document(document, request, &site)
         {
-            return Err(End::Document(Box::new(document)));
+            return Err(End::Document(Box::new(answer)));
         }
-        let protocols = || {
-            let values = [Name::Upgrade, Name::AuthzUpgrade].map(|name| request.fields.values(name));
-            values.into_iter().flatten().filter(|protocol| !protocol.is_empty())
-        };
-        let passes = |protocol: &[u8]| route.decision.upgrades && protocol.eq_ignore_ascii_case(b"websocket");
-        // Another gateway would pass it on. Ours takes it away.
-        if request.dialect.is_some() && !protocols().all(passes) {
-            return Err(ErrorCause::Forbidden.into()); // 403
-        }
-        // Browsers ask no leave for a WebSocket, and let the page read it.
-        let is_socket =
-            if request.dialect.is_some() { protocols().next().is_some() } else { request.fields.upgrades() };
-        let is_socket = route.decision.upgrades && is_socket;
-        if has_cors && is_socket && request.fields.has(Name::Origin) && ctx.origin.is_none() {
-            return Err(ErrorCause::OtherSite.into()); // 403
-        }
-        Ok(route)
+        Ok(Route { site, decision })
     }
 
     /// Writes the headers of a forwarded request that are ours: who calls, how the request came, and its id.

@@ -9,7 +9,7 @@ use crate::domain::signed_message::MessageRefusal;
 use crate::domain::tenant::Tenant;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
-use crate::gateway::corridor::Incoming;
+use crate::gateway::rule::Incoming;
 use crate::http1::fields::Fields;
 use crate::message_signature::Message;
 use crate::message_signature::candidates::Candidates;

@@ -12,7 +12,7 @@ use crate::addresses::AddressRules;
 use crate::assertion::Issuer;
 use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
-use crate::domain::tenant::{OnMismatch, Route, RouteAccess, Tenant};
+use crate::domain::tenant::{OnMismatch, Route, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
 use crate::domain::tiers::Tiers;
 use crate::domain::upstream::{Upstream, UpstreamScheme};
@@ -28,11 +28,7 @@ use crate::ports::clock::NoEntropy;
 use crate::ports::store::{RouteScope, Scope};
 use crate::telemetry::metrics::Metrics;
 use crate::tls::upstream::UpstreamIdentity;
-use crate::wire::errors::ErrorCause;
 use crate::wire::headers::{OF_AGENT, OF_CLIENT, QuotaHeaders};
-
-/// The methods that a refused one is answered with. Others of the kind are forwarded too.
-const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// How many streams share one connection to an upstream that speaks HTTP/2.
 const H2_STREAMS_MAX: usize = 100;
@@ -69,9 +65,9 @@ pub(crate) struct Site {
 }
 
 /// The limit of a public route for each client, or for each bot.
-pub(super) struct VisitorLimit {
+pub(crate) struct VisitorLimit {
     pub(super) scope: RouteScope,
-    pub(super) quota: Quota,
+    pub(crate) quota: Quota,
     pub(super) headers: QuotaHeaders,
 }
 
@@ -144,7 +140,7 @@ impl Site {
     }
 
     /// The rules for agents where this is the lowest tier.
-    pub(super) fn access(&self, min_tier: Tier) -> &Access {
+    pub(crate) fn access(&self, min_tier: Tier) -> &Access {
         of_tier(&self.accesses, min_tier)
     }
 
@@ -165,7 +161,7 @@ impl Site {
     }
 
     /// The limits of a route: for each client, and for each bot.
-    pub(super) fn visitor_limits(&self, route: Option<usize>) -> [Option<&Arc<VisitorLimit>>; 2] {
+    pub(crate) fn visitor_limits(&self, route: Option<usize>) -> [Option<&Arc<VisitorLimit>>; 2] {
         let limits = route.and_then(|route| self.visitor_limits.get(route));
         limits.map_or([None; 2], |limits| limits.each_ref().map(Option::as_ref))
     }
@@ -196,7 +192,7 @@ impl Site {
 }
 
 /// The rules for agents of a tenant where this is the lowest tier. `quotas` are those of the service.
-pub(crate) fn access(tenant: &Tenant, quotas: PerTier<Quota>, tiers: &Tiers, min_tier: Tier) -> Access {
+fn access(tenant: &Tenant, quotas: PerTier<Quota>, tiers: &Tiers, min_tier: Tier) -> Access {
     Access {
         tiers: tiers.clone(),
         scope: Scope::Tenant(Arc::clone(&tenant.id)),
@@ -205,28 +201,6 @@ pub(crate) fn access(tenant: &Tenant, quotas: PerTier<Quota>, tiers: &Tiers, min
         denies_endpoint_mismatch: tenant.on_endpoint_mismatch == OnMismatch::Deny,
         parts: Parts::Gate,
     }
-}
-
-/// Refuses methods that no tenant gets. A method in small letters is the same method for some servers and another one for
-/// our rules.
-pub(crate) fn check_method(method: &str) -> Result<(), ErrorCause> {
-    let is_capital = !method.bytes().any(|byte| byte.is_ascii_lowercase());
-    if routing::NEVER_FORWARDED.contains(&method) || !is_capital {
-        return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED.into() });
-    }
-    Ok(())
-}
-
-/// The refusal of a denied request: 405 where earlier routes let somebody pass at its path by other methods, else 403.
-pub(crate) fn denied(tenant: &Tenant, decision: Decision, path: &[u8]) -> ErrorCause {
-    let before = decision.route.and_then(|at| tenant.routes.get(..at)).unwrap_or_default();
-    let at_path = before.iter().filter(|route| route.path.matches(path));
-    let mut methods: BTreeSet<&str> = at_path.flat_map(|route| &route.methods).map(|own| &**own).collect();
-    methods.retain(|own| routing::decide(tenant, own, path).access != RouteAccess::Deny);
-    if methods.is_empty() {
-        return ErrorCause::Forbidden;
-    }
-    ErrorCause::MethodNotAllowed { allow: Vec::from_iter(methods).join(", ").into() }
 }
 
 /// A route is known by what it takes, however that is written: whatever else a reload changes, its clients' budgets stay.

@@ -60,12 +60,12 @@ impl Table {
     }
 
     /// The tenant whose host an authority names.
-    pub(super) fn find(&self, authority: &str) -> Option<&Arc<Site>> {
+    pub(crate) fn find(&self, authority: &str) -> Option<&Arc<Site>> {
         self.hosts.find(authority)?.as_ref()
     }
 
     /// The tenant of this id.
-    pub(super) fn named(&self, id: &str) -> Option<&Arc<Site>> {
+    pub(crate) fn named(&self, id: &str) -> Option<&Arc<Site>> {
         self.ids.get(id)
     }
 

@@ -7,9 +7,9 @@ use http::HeaderValue;
 use crate::domain::host;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
-use crate::gateway::corridor::{Incoming, Route};
-use crate::gateway::discovery::{Document, document_at, is_named, resource};
+use crate::gateway::discovery::{Document, is_named, resource};
 use crate::gateway::refusals::End;
+use crate::gateway::rule::Incoming;
 use crate::gateway::site::Site;
 use crate::http1::fields::Fields;
 use crate::message_signature::profile::Terms;
@@ -19,9 +19,12 @@ use crate::wire::errors::ErrorCause;
 
 impl Gateway {
     /// The document that a routed request asks for.
-    pub(super) fn document<F: Fields>(&self, request: &Incoming<'_, F>, route: &Route) -> Option<Answer> {
-        let (site, access) = (&route.site, route.decision.access);
-        let document = document_at(&site.tenant, access, request.method, request.path())?;
+    pub(super) fn document<F: Fields>(
+        &self,
+        document: Document<'_>,
+        request: &Incoming<'_, F>,
+        site: &Site,
+    ) -> Option<Answer> {
         let origin = self.origin(request, site);
         let tenant = TenantRules { min_tier: site.tenant.min_tier, credentials: site.tenant.credentials };
         let gateway_url = origin.as_deref();

@@ -33,12 +33,12 @@ pub(crate) const IN_WORDS: &[Case] = cases![
 const OTHER: &str = "other.acme.test";
 
 fn site(stage: &Stage) -> Site {
-    let site = Site::of(stage).tenant(|tenant| {
+    let site = Site::of(stage).set("web_bot_auth.private_domains", vec!["known.test"]).tenant(|tenant| {
         tenant
             .route("/denied/*", "access = \"deny\"")
             .route("/gold/special", "min_tier = 3\nmethods = [\"POST\"]")
             .route("/gold/*", "min_tier = 3")
-            .route("/few/*", "access = \"public\"\nrequests_per_minute = 7")
+            .route("/few/*", "access = \"public\"\nrequests_per_minute = 7\nbot_requests_per_minute = 30")
             .route("/*/special", "min_tier = 2")
             .route("/posted", "methods = [\"POST\"]")
             .route("/posted", "access = \"deny\"")
@@ -112,7 +112,10 @@ fn explain_decides_as_the_gateway_does(stage: &Stage) {
             }
         }
     }
-    assert_eq!(explained(site, ACME, "/few/x", &[])["limit"], 7);
+    for (bot, limit) in [(None, 7), (Some("known.test"), 30), (Some("stranger.test"), 7)] {
+        let by: Vec<&str> = bot.iter().flat_map(|bot| ["--bot", bot]).collect();
+        assert_eq!(explained(site, ACME, "/few/x", &by)["limit"], limit, "{bot:?}");
+    }
     let gold = explained(site, ACME, "/gold/x", &["--agent-id", &agents[1].text()]);
     assert_eq!((&gold["tier"], &gold["minTier"]), (&1.into(), &3.into()), "{gold}");
     assert_eq!((&gold["route"], &gold["tenant"]), (&"/gold/*".into(), &"t".into()), "{gold}");

@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 
 use crate::domain::host;
-use crate::gateway::corridor::Incoming;
 use crate::gateway::dialect::Dialect;
+use crate::gateway::rule::Incoming;
 use crate::http1::fields::{Fields, SpanFields, Spans, TOO_MANY_FIELDS};
 use crate::http1::head::RequestHead;
 use crate::http1::told::read_told;

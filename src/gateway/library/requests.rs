@@ -11,10 +11,10 @@ use pingora::proxy::Session;
 use tokio::time::timeout;
 
 use crate::gateway::BODY_READ_TIME_MAX;
-use crate::gateway::corridor::Incoming;
 use crate::gateway::failure::Failure;
 use crate::gateway::library::faults::error_of;
 use crate::gateway::observe::{Ended, Ending};
+use crate::gateway::rule::Incoming;
 use crate::http1::fields::{Fields, Problem};
 use crate::http1::name::Name;
 use crate::http2;
