@@ -1,8 +1,10 @@
-//! Which version of each file counts: the offered one, the one in force, or none.
+//! Which version of each file counts: the new one, the one in force, or neither.
 //!
-//! No two tenants have an id or a host in common: these are claims. Of several files that make one, the file keeps it that has
-//! it in force, else the configuration file before those of `tenants.d`, else none. All others are refused whole: their
-//! former versions stay in force. It depends on no order of files.
+//! No two tenants have an id or a host in common: these are claims. Files that have one in common, in either version, are judged
+//! together. While no two of them make one claim, the new version of each counts, also where a host goes from one file to
+//! another. Else each claim stays with the file that has it in force, and a new one is the configuration file's, or nobody's where
+//! two files of `tenants.d` make it: a file that wants what another has, or gives up what another wants, is refused whole, and
+//! its former version stays in force. It depends on no order of files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,16 +18,18 @@ use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::Tenant;
 
+/// Why a file is refused that others have a claim of.
+const WAITS: &str = "it changes hands once no two files claim what these have";
+
 /// How many problems of its claims one file has, at most.
 const PROBLEMS_MAX: usize = 20;
 
 /// The version of a file that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stand {
-    Now,
-    Before,
-    /// Neither.
-    Out,
+enum Version {
+    New,
+    InForce,
+    Neither,
 }
 
 /// A configuration of which the version of each file is chosen.
@@ -66,16 +70,26 @@ impl<'a> Claim<'a> {
 }
 
 impl File {
+    /// The version that counts unless claims forbid it. One that can't be served claims its hosts all the same.
+    const fn wanted(&self) -> Version {
+        match (&self.offered, &self.in_force) {
+            (Some(_), Some(_)) if self.problems.is_empty() => Version::New,
+            (_, Some(_)) => Version::InForce,
+            (Some(_), None) => Version::New,
+            (None, None) => Version::Neither,
+        }
+    }
+
     /// True for a file that can be used, or whose former version is in force.
     fn is_usable(&self) -> bool {
         (self.offered.is_some() && self.problems.is_empty()) || self.in_force.is_some()
     }
 
-    /// Every claim of a version, with its tenant if it stands there now.
-    fn claims(&self, stand: Stand) -> impl Iterator<Item = (Claim<'_>, Option<&Claimant>)> {
-        let now = self.offered.iter().flatten().filter(move |_| stand == Stand::Now);
+    /// Every claim of a version, with its tenant if it is new.
+    fn claims(&self, version: Version) -> impl Iterator<Item = (Claim<'_>, Option<&Claimant>)> {
+        let now = self.offered.iter().flatten().filter(move |_| version == Version::New);
         let now = now.map(|claimant| (&claimant.tenant, Some(claimant)));
-        let before = self.in_force.iter().flatten().filter(move |_| stand == Stand::Before);
+        let before = self.in_force.iter().flatten().filter(move |_| version == Version::InForce);
         let all = now.chain(before.map(|tenant| (tenant, None)));
         all.flat_map(|(tenant, claimant)| Claim::all(tenant).map(move |claim| (claim, claimant)))
     }
@@ -110,17 +124,17 @@ pub(super) fn choose(
 
     let mut chosen = Chosen::default();
     let (mut served, mut names, mut unserved) = (Vec::new(), Vec::new(), Vec::new());
-    let stands = settle(&files);
-    let is_main_used = stands.first().is_some_and(|(stand, _)| *stand == Stand::Now);
-    for (file, (stand, claims)) in files.iter().zip(stands) {
+    let versions = settle(&files);
+    let is_main_used = versions.first().is_some_and(|(version, _)| *version == Version::New);
+    for (file, (version, claims)) in files.iter().zip(versions) {
         let offered = file.offered.iter().flatten();
         let mut serve = |tenant: &Arc<Tenant>| {
             served.push(Arc::clone(tenant));
             names.extend((!file.is_main).then(|| Arc::clone(&file.name)));
         };
-        match stand {
-            Stand::Before => file.in_force.iter().flatten().for_each(serve),
-            Stand::Now if file.problems.is_empty() => {
+        match version {
+            Version::InForce => file.in_force.iter().flatten().for_each(serve),
+            Version::New if file.problems.is_empty() => {
                 for (Claimant { tenant, problems, .. }, number) in offered.zip(1_usize..) {
                     if problems.is_empty() {
                         serve(tenant);
@@ -130,13 +144,13 @@ pub(super) fn choose(
                     }
                 }
             }
-            Stand::Now | Stand::Out => {
+            Version::New | Version::Neither => {
                 unserved.extend(offered.flat_map(|claimant| claimant.tenant.hosts.iter().cloned()));
             }
         }
         let problems: Vec<Problem> = file.problems.iter().chain(&claims).cloned().collect();
         if !problems.is_empty() {
-            let refused = refused(&file.name, &problems, stand == Stand::Before);
+            let refused = refused(&file.name, &problems, version == Version::InForce);
             chosen.refused.push(Refused { is_main: file.is_main, ..refused });
         }
         if file.is_main {
@@ -196,68 +210,85 @@ fn lost(before: usize) -> String {
 }
 
 /// The files that make a claim, by their place in the list, each with the tenant that does.
-type Claimants<'a> = BTreeMap<usize, Option<&'a Claimant>>;
+type Makers<'a> = BTreeMap<usize, Option<&'a Claimant>>;
+
+/// Files that are judged together: each, by its place in the list, leads to an earlier one, the first of them to itself.
+struct Groups(Vec<usize>);
+
+impl Groups {
+    fn first(&self, mut at: usize) -> usize {
+        while let Some(before) = self.0.get(at).filter(|before| **before != at) {
+            at = *before;
+        }
+        at
+    }
+
+    /// The first of both.
+    fn join(&mut self, one: usize, other: usize) -> usize {
+        let (one, other) = (self.first(one), self.first(other));
+        let first = one.min(other);
+        for at in [one, other] {
+            self.0.get_mut(at).into_iter().for_each(|before| *before = first);
+        }
+        first
+    }
+}
 
 /// The version of each file that counts, and the problems of those that don't for what they claim.
-fn settle(files: &[File]) -> Vec<(Stand, Vec<Problem>)> {
-    let first = |file: &File| match (&file.offered, &file.in_force) {
-        (Some(_), Some(_)) if !file.problems.is_empty() => Stand::Before,
-        (Some(_), _) => Stand::Now,
-        (None, Some(_)) => Stand::Before,
-        (None, None) => Stand::Out,
-    };
-    let mut stands: Vec<(Stand, Vec<Problem>)> = files.iter().map(|file| (first(file), Vec::new())).collect();
+fn settle(files: &[File]) -> Vec<(Version, Vec<Problem>)> {
     let mut owners: HashMap<Claim<'_>, usize> = HashMap::new();
-    let mut claimants: HashMap<Claim<'_>, Claimants<'_>> = HashMap::new();
-    for (at, (file, (stand, _))) in files.iter().zip(&stands).enumerate() {
-        owners.extend(file.claims(Stand::Before).map(|(claim, _)| (claim, at)));
-        for (claim, claimant) in file.claims(*stand) {
-            claimants.entry(claim).or_default().insert(at, claimant);
+    let mut makers: HashMap<Claim<'_>, Makers<'_>> = HashMap::new();
+    for (at, file) in files.iter().enumerate() {
+        owners.extend(file.claims(Version::InForce).map(|(claim, _)| (claim, at)));
+        for (claim, claimant) in file.claims(file.wanted()) {
+            makers.entry(claim).or_default().insert(at, claimant);
         }
     }
-    let mut contested: Vec<Claim<'_>> =
-        claimants.iter().filter(|(_, who)| who.len() > 1).map(|(claim, _)| *claim).collect();
-    // Each round refuses at least one file, and each file is refused once.
-    while !contested.is_empty() {
-        contested.sort_unstable();
-        contested.dedup();
-        let mut refused = BTreeSet::new();
-        for claim in contested.drain(..) {
-            let Some(who) = claimants.get(&claim).filter(|who| who.len() > 1) else { continue };
-            let main = who.keys().find(|at| files.get(**at).is_some_and(|file| file.is_main));
-            let keeper = owners.get(&claim).filter(|at| who.contains_key(at)).or(main);
-            for (at, claimant) in who.iter().filter(|(at, _)| Some(*at) != keeper) {
-                let Some((Stand::Now, problems)) = stands.get_mut(*at) else { continue };
-                refused.insert(*at);
-                let other = keeper.or_else(|| who.keys().find(|other| *other != at));
-                let other = other.filter(|_| problems.len() < PROBLEMS_MAX).zip(*claimant);
-                problems.extend(other.and_then(|(other, claimant)| {
-                    let name = who.get(other).copied().flatten().map(|other| &*other.table);
-                    let name = name.or_else(|| files.get(*other).map(|file| &*file.name));
-                    claim.problem(claimant, name.unwrap_or_default())
-                }));
-            }
-        }
-        for at in refused {
-            let (Some(file), Some((stand, _))) = (files.get(at), stands.get_mut(at)) else { continue };
-            for (claim, _) in file.claims(Stand::Now) {
-                claimants.entry(claim).or_default().remove(&at);
-            }
-            *stand = if file.in_force.is_some() { Stand::Before } else { Stand::Out };
-            for (claim, claimant) in file.claims(*stand) {
-                claimants.entry(claim).or_default().insert(at, claimant);
-                contested.push(claim);
-            }
-        }
+    let mut groups = Groups((0..files.len()).collect());
+    for (claim, who) in &makers {
+        who.keys().chain(owners.get(claim)).fold(None, |one, at| Some(groups.join(one.unwrap_or(*at), *at)));
     }
-    stands
+    let disputed = makers.values().filter(|who| who.len() > 1).filter_map(|who| who.keys().next());
+    let disputed: HashSet<usize> = disputed.map(|at| groups.first(*at)).collect();
+    let judged = |(at, file): (usize, &File)| {
+        if !disputed.contains(&groups.first(at)) || file.wanted() != Version::New {
+            return (file.wanted(), Vec::new());
+        }
+        let (mut is_refused, mut problems) = (false, Vec::new());
+        let own = file.claims(Version::New).chain(file.claims(Version::InForce));
+        for (claim, claimant) in own {
+            let Some(who) = makers.get(&claim) else { continue };
+            let is_new =
+                || who.keys().find(|at| who.len() == 1 || files.get(**at).is_some_and(|file| file.is_main));
+            let keeper = owners.get(&claim).or_else(is_new);
+            let other = keeper.filter(|keeper| **keeper != at);
+            let other = other.or_else(|| who.keys().find(|other| **other != at));
+            if keeper == Some(&at) && who.contains_key(&at) {
+                continue;
+            }
+            is_refused = true;
+            let name = other.and_then(|other| Some((who.get(other).copied().flatten(), files.get(*other)?)));
+            let name = name.map(|(of, file)| of.map_or(&*file.name, |of| &*of.table)).unwrap_or_default();
+            problems.extend(match claimant {
+                Some(claimant) => claim.problem(claimant, name),
+                None => Some(Problem::new(
+                    &file.name,
+                    format!("gives up an id or a host that {name} claims; {WAITS}"),
+                )),
+            });
+        }
+        problems.truncate(PROBLEMS_MAX);
+        let refused = if file.in_force.is_some() { Version::InForce } else { Version::Neither };
+        (if is_refused { refused } else { Version::New }, problems)
+    };
+    files.iter().enumerate().map(judged).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::{Claimant, File, Stand, settle};
+    use super::{Claimant, File, Version, settle};
     use crate::config::problem::Problem;
     use crate::domain::fixture;
     use crate::domain::host::HostPattern;
@@ -271,7 +302,7 @@ mod tests {
     }
 
     /// Files as they were and are; one that begins with ! can't be served.
-    fn stands(files: &[[&str; 2]]) -> Vec<Stand> {
+    fn versions(files: &[[&str; 2]]) -> Vec<Version> {
         let claimant =
             |tenant| Claimant { tenant, table: "f".into(), places: Vec::new(), problems: Vec::new() };
         let file = |[before, now]: &[&str; 2]| File {
@@ -283,9 +314,9 @@ mod tests {
             in_force: version(before),
         };
         let read: Vec<File> = files.iter().map(file).collect();
-        let forward: Vec<Stand> = settle(&read).into_iter().map(|(stand, _)| stand).collect();
+        let forward: Vec<Version> = settle(&read).into_iter().map(|(version, _)| version).collect();
         let read: Vec<File> = files.iter().rev().map(file).collect();
-        let mut backward: Vec<Stand> = settle(&read).into_iter().map(|(stand, _)| stand).collect();
+        let mut backward: Vec<Version> = settle(&read).into_iter().map(|(version, _)| version).collect();
         backward.reverse();
         assert_eq!(forward, backward, "the order of files counts for nothing");
         forward
@@ -294,25 +325,29 @@ mod tests {
     // threat: A half-applied reload, a broken next start
     #[test]
     fn the_file_in_force_keeps_its_host_and_of_newcomers_none_has_it() {
-        use Stand::{Before, Now, Out};
+        use Version::{InForce, Neither, New};
         for (files, expected) in [
             // Nobody claims what another does, also where a host changes hands.
-            (&[["a x", "a y"], ["b y", "b x"]][..], &[Now, Now][..]),
-            (&[["a x", "a x y"], ["", "b x"]], &[Now, Out]),
-            (&[["a x", ""], ["", "b x"]], &[Before, Out]),
-            (&[["a x", "a z"], ["", "b x"]], &[Now, Now]),
-            (&[["b y", "b y x"], ["a x", "a x"]], &[Before, Now]),
-            (&[["", "a x"], ["", "b x"]], &[Out, Out]),
-            (&[["", "a x"], ["", "b x y"], ["", "c y"]], &[Out, Out, Out]),
-            (&[["", "a x"], ["", "a y"]], &[Out, Out]),
+            (&[["a x", "a y"], ["b y", "b x"]][..], &[New, New][..]),
+            (&[["a x", "a x y"], ["", "b x"]], &[New, Neither]),
+            (&[["a x", ""], ["", "b x"]], &[InForce, Neither]),
+            (&[["a x", "a z"], ["", "b x"]], &[New, New]),
+            (&[["b y", "b y x"], ["a x", "a x"]], &[InForce, New]),
+            (&[["", "a x"], ["", "b x"]], &[Neither, Neither]),
+            (&[["", "a x"], ["", "b x y"], ["", "c y"]], &[Neither, Neither, Neither]),
+            (&[["", "a x"], ["", "a y"]], &[Neither, Neither]),
             // One that can't be served claims its host all the same, and its former version serves.
-            (&[["", "!a x"], ["", "b x"]], &[Out, Out]),
-            (&[["a y", "!a x"], ["", "b x"]], &[Before, Now]),
-            // A refused file takes back what it would have given up.
-            (&[["a x", "a y"], ["b y", "b y"], ["", "c x"]], &[Before, Now, Out]),
-            (&[["a x", "a y"], ["b y", "b z"], ["c z", "c z"]], &[Before, Before, Now]),
+            (&[["", "!a x"], ["", "b x"]], &[Neither, Neither]),
+            (&[["a y", "!a x"], ["", "b x"]], &[InForce, New]),
+            // Strangers who claim one host hold up nobody else.
+            (&[["a x", "a z"], ["", "b x"], ["", "c q"], ["", "d q"]], &[New, New, Neither, Neither]),
+            // Where two files claim one host, theirs don't change hands, and each keeps what it would have given up.
+            (&[["a x", "a z"], ["", "b x"], ["", "c x"]], &[InForce, Neither, Neither]),
+            (&[["a x", "a y"], ["b y", "b x q"], ["", "c q"]], &[InForce, InForce, Neither]),
+            (&[["a x", "a y"], ["b y", "b y"], ["", "c x"]], &[InForce, New, Neither]),
+            (&[["a x", "a y"], ["b y", "b z"], ["c z", "c z"]], &[InForce, InForce, New]),
         ] {
-            assert_eq!(stands(files), expected, "{files:?}");
+            assert_eq!(versions(files), expected, "{files:?}");
         }
     }
 }
