@@ -432,17 +432,16 @@ def test_the_dependency_of_fastapi_gives_the_agent_or_refuses_in_the_contracts_f
     assert ask(app, "/me", SEEN).json() == 7
     assert ask(app, "/gold", SEEN | {"x-agent-tier": "3"}).json() == 3
 
-    stranger = ask(app, "/me", {})
-    assert (stranger.status_code, stranger.headers["www-authenticate"]) == (401, 'Bearer realm="agents"')
-    with pytest.raises(errors.InvalidApiKey):
-        raise_for_error(stranger)
+    # Its key is not what is wrong.
+    with pytest.raises(errors.Forbidden):
+        raise_for_error(ask(app, "/me", {}))
     with pytest.raises(errors.TierBlocked) as refused:
         raise_for_error(ask(app, "/gold", SEEN))
     assert refused.value.details == {"agentId": "7", "currentTier": 2, "requiredTier": 3}
 
 
 def test_the_dependency_refuses_without_the_handler_too() -> None:
-    assert ask(server(), "/me", {}).status_code == 401
+    assert ask(server(), "/me", {}).status_code == 403
     assert ask(server(), "/gold", SEEN).status_code == 403
 
 

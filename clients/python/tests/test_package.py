@@ -48,7 +48,7 @@ def test_the_examples_of_the_readme_run(
     upstream.answers = [(200, {}, b"")]
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(examples) == 7
+    assert len(examples) == 9
     names: dict[str, object] = {}
     for example in examples:
         for ours, real in [
@@ -60,7 +60,7 @@ def test_the_examples_of_the_readme_run(
         exec(compile(example, "README.md", "exec", dont_inherit=True), names)
     app = names["app"]
     assert isinstance(app, FastAPI)
-    assert ask(app, "/forecast", {}).status_code == 401
+    assert ask(app, "/forecast", {}).status_code == 403
     assert isinstance(names["service"], Tiergate)
     with pytest.raises(jwt.InvalidTokenError):
         cast(Callable[[dict[str, str]], object], names["caller"])({})

@@ -7,6 +7,7 @@ import logging
 import re
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -78,6 +79,7 @@ def test_no_argument_is_shown_by_an_error_an_answer_or_a_log(
         "retries": lambda it: at(retries=it).verify("k"),
         "max_wait": lambda it: at(max_wait=it).verify("k"),
         "timeout": lambda it: at(timeout=it).verify("k"),
+        "allow_http": lambda it: at(allow_http=it).verify("k"),
         "api_key": lambda it: at().verify(it, 4),
         "agent_id": lambda it: at().verify("k", it),
         "origin": lambda it: at().verify("k", None, it),
@@ -94,6 +96,8 @@ def test_no_argument_is_shown_by_an_error_an_answer_or_a_log(
         "gateway": lambda it: tiergate.GatewayAuth(it, tiergate.by_key("k")),
         "credential": lambda it: ask(it),
         "by_key": lambda it: ask(tiergate.by_key(it)),
+        "by_key called": lambda it: ask(tiergate.by_key(lambda: it)),
+        "by_key read": lambda it: ask(tiergate.by_key(Path(it))),
         "by_key inspected": lambda it: tiergate.by_key(it),
         "bearer": lambda it: ask(tiergate.by_key(it, bearer=True)),
         "requests": lambda it: ask_by_requests(tiergate.by_key(it)),
@@ -111,6 +115,8 @@ def test_no_argument_is_shown_by_an_error_an_answer_or_a_log(
         "token": lambda it: verify_assertion(f"{it}.{it}.{it}", keys, issuer="a", tenant="b"),
         "keys": lambda it: verify_assertion("a.b.c", it, issuer="a", tenant="b"),
         "issuer": lambda it: verify_assertion("a.b.c", keys, issuer=it, tenant=it),
+        "agent_problem": lambda it: tiergate.agent_problem(it),
+        "explain": lambda it: tiergate.explain(it),
         "agent_of": lambda it: tiergate.agent_of(it),
         "require_agent": lambda it: require_agent(it),
         "raise_for_error": lambda it: tiergate.raise_for_error(it),

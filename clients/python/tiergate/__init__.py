@@ -18,8 +18,10 @@ from .answers import (
 from .client import AsyncTiergate, Tiergate
 from .erc8128 import MessageAccount
 from .errors import TiergateError, raise_for_error
-from .gateway import Agent, GatewayAuth, agent_of, by_key, by_message_signature, by_signature
+from .explain import explain
+from .gateway import Agent, GatewayAuth, agent_of, agent_problem, by_key, by_message_signature, by_signature
 from .signing import AgentId, Signed, Signer, TypedData
+from .version import VERSION as __version__
 
 __all__ = [
     "Agent",
@@ -44,10 +46,13 @@ __all__ = [
     "TypedData",
     "Validation",
     "Verification",
+    "__version__",
     "agent_of",
+    "agent_problem",
     "by_key",
     "by_message_signature",
     "by_signature",
     "errors",
+    "explain",
     "raise_for_error",
 ]

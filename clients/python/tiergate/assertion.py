@@ -47,6 +47,8 @@ def verify_assertion(assertion: str | None, keys: PyJWKClient, *, issuer: str, t
     # Without a value PyJWT would not compare it.
     if not issuer or not tenant:
         raise ValueError("an issuer and a tenant are needed")
+    if not isinstance(keys, PyJWKClient):
+        raise ValueError("the keys are not those of assertion_keys")
     if not assertion:
         raise jwt.InvalidTokenError("there is no assertion")
     # An error of encoding would have it whole.

@@ -19,9 +19,10 @@ import httpx
 
 from . import errors, libraries, signing
 from .answers import Domain, IssuedKey, KeyStatus, Profile, RateLimit, RevokedKey, Signing, Verification, read
-from .retry import REFUSED_FOR_NOW, Patience
+from .retry import REFUSED_FOR_NOW, Patience, check_numbers
 from .signing import PRIMARY_TYPES, AgentId, Clock, Operation, Signed, Signer, TypedData, decimal
-from .urls import parse
+from .urls import parse_for_secrets
+from .version import USER_AGENT
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,8 +31,6 @@ T = TypeVar("T")
 _SIGNING_KEPT = 300.0
 #: Eight times what the service reads of the chain in one answer.
 _ANSWER_BYTES_MAX = 8 * 1024 * 1024
-#: More tries or seconds are a mistake, and sockets quote a number that they can't take.
-_NUMBER_MAX = 1_000_000
 _KEY_OPERATIONS = {"/keys/generate", "/keys/rotate", "/keys"}
 _CHARGED = {"/verify", "/verify/signature"}
 #: Ends the message of an error after which a key may have been changed.
@@ -50,12 +49,15 @@ class _Service(ABC):
         retries: int,
         max_wait: float,
         timeout: float,
+        allow_http: str | None,
     ) -> None:
-        for name, number in {"retries": retries, "max_wait": max_wait, "timeout": timeout}.items():
-            if not isinstance(number, (int, float)) or not (0 <= number <= _NUMBER_MAX):
-                raise ValueError(f"{name} is no number, negative or too large")
+        check_numbers(retries=retries, max_wait=max_wait, timeout=timeout)
+        if domain is not None and not isinstance(domain, Domain):
+            raise ValueError("domain is no Domain")
+        if service_name is not None and not isinstance(service_name, str):
+            raise ValueError("service_name is no text")
         self.keys = AsyncKeys(self)
-        self._url = str(parse(url)).rstrip("/")
+        self._url = str(parse_for_secrets(url, allow_http)).rstrip("/")
         self._domain = domain
         self._service_name = service_name
         self._retries = retries
@@ -83,10 +85,12 @@ class _Service(ABC):
     async def verify(
         self, api_key: str, agent_id: AgentId | None = None, origin: str | None = None
     ) -> Verification:
-        """Verifies an agent by its API key."""
+        """Verifies an agent by its API key. Blanks around it are removed: files end in one."""
+        if not isinstance(api_key, str):
+            raise ValueError("the API key is no text")
         number = None if agent_id is None else decimal(agent_id)
         return await self._call(
-            Verification, "POST", "/verify", {"apiKey": api_key, "agentId": number, "origin": origin}
+            Verification, "POST", "/verify", {"apiKey": api_key.strip(), "agentId": number, "origin": origin}
         )
 
     async def verify_signature(self, agent_id: AgentId, signer: Signer | Signed) -> Verification:
@@ -161,13 +165,14 @@ class _Service(ABC):
                     raise
                 is_corrected = True
             except REFUSED_FOR_NOW as error:
-                wait = patience.wait(error.retry_after)
+                wait = patience.wait(error.retry_after, error)
                 if wait is None:
                     raise
                 await self._sleep(wait)
             except errors.NotTiergate as error:
                 if path in _KEY_OPERATIONS and error.status not in range(300, 500):
-                    raise errors.OutcomeUnknown(f"{error}{_KEY_UNSURE}", status=error.status) from None
+                    said = f"{error.said}{_KEY_UNSURE}"
+                    raise errors.OutcomeUnknown(said, status=error.status, request_id=error.request_id) from None
                 raise
             except libraries.REQUEST_ERRORS as error:
                 unknown = path in _KEY_OPERATIONS | _CHARGED and not isinstance(error, libraries.NOT_SENT)
@@ -210,7 +215,8 @@ def _read(kind: type[T], answer: _Answer) -> T:
 
 
 def _not_tiergate(why: str, answer: _Answer) -> errors.NotTiergate:
-    return errors.NotTiergate(f"the answer is not one of Tiergate: {why}", status=answer.status_code)
+    said, request_id = f"the answer is not one of Tiergate: {why}", errors.request_id_of(answer.headers)
+    return errors.NotTiergate(said, status=answer.status_code, request_id=request_id)
 
 
 class AsyncKeys:
@@ -246,7 +252,7 @@ class AsyncKeys:
 
 def _request(method: str, url: str, body: dict[str, Any] | None) -> dict[str, Any]:
     # A redirect would take the credential elsewhere. The service sends none.
-    headers = {"Accept-Encoding": "identity"}
+    headers = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT}
     content = None
     if body is not None:
         headers["Content-Type"] = "application/json"
@@ -260,8 +266,9 @@ class AsyncTiergate(_Service):
 
     `http`, a client of httpx or httpx2, is used instead of one of its own. `domain` is signed instead of the one that the
     service names, and changes of keys for `service_name`, as types of their own. Without both, a service with own types must
-    have its URL as name. `retries` and `max_wait` (seconds, in all) bound the repetitions of one call, `timeout` (seconds) each
-    request with its answer. Signers that block are asked in a thread.
+    have its URL as name. Plain http is for this machine, and for the host that `allow_http` names. `retries` and `max_wait`
+    (seconds, in all) bound the repetitions of one call, `timeout` (seconds) each request with its answer. Signers that block are
+    asked in a thread.
     """
 
     def __init__(
@@ -274,9 +281,16 @@ class AsyncTiergate(_Service):
         retries: int = 2,
         max_wait: float = 60.0,
         timeout: float = 30.0,
+        allow_http: str | None = None,
     ) -> None:
         super().__init__(
-            url, domain=domain, service_name=service_name, retries=retries, max_wait=max_wait, timeout=timeout
+            url,
+            domain=domain,
+            service_name=service_name,
+            retries=retries,
+            max_wait=max_wait,
+            timeout=timeout,
+            allow_http=allow_http,
         )
         self._http = http or httpx.AsyncClient(timeout=timeout)
         self._owned = http is None
@@ -364,8 +378,9 @@ class Tiergate:
 
     `http`, a client of httpx or httpx2, is used instead of one of its own. `domain` is signed instead of the one that the
     service names, and changes of keys for `service_name`, as types of their own. Without both, a service with own types must
-    have its URL as name. `retries` and `max_wait` (seconds, in all) bound the repetitions of one call. `timeout` (seconds) bounds
-    each wait for the network, unless `http` has its own; an answer whose pieces arrive for longer is given up.
+    have its URL as name. Plain http is for this machine, and for the host that `allow_http` names. `retries` and `max_wait`
+    (seconds, in all) bound the repetitions of one call. `timeout` (seconds) bounds each wait for the network, unless `http` has
+    its own; an answer whose pieces arrive for longer is given up.
     """
 
     def __init__(
@@ -378,9 +393,16 @@ class Tiergate:
         retries: int = 2,
         max_wait: float = 60.0,
         timeout: float = 30.0,
+        allow_http: str | None = None,
     ) -> None:
         self._calls = _Blocking(
-            url, domain=domain, service_name=service_name, retries=retries, max_wait=max_wait, timeout=timeout
+            url,
+            domain=domain,
+            service_name=service_name,
+            retries=retries,
+            max_wait=max_wait,
+            timeout=timeout,
+            allow_http=allow_http,
         )
         self._calls.http = http or httpx.Client(timeout=timeout)
         self._owned = http is None

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 class TiergateError(Exception):
-    """The base of all errors."""
+    """The base of all errors. Its text has the service's sentence, type, status and request id; `said` is the sentence alone."""
 
     error_type: str | None = None
 
@@ -22,9 +22,21 @@ class TiergateError(Exception):
         retry_after: int | None = None,
         timestamp: int | None = None,
         reason: str | None = None,
+        request_id: str | None = None,
+        error_type: str | None = None,
     ) -> None:
-        super().__init__(message)
+        self.error_type = error_type or type(self).error_type
+        facts = [
+            self.error_type or type(self).__name__,
+            *([f"status {status}"] if status else []),
+            *([f"request {request_id}"] if request_id else []),
+        ]
+        super().__init__(f"{message} ({', '.join(facts)}; see docs/errors.md)")
+        #: The service's sentence, for people.
+        self.said = message
         self.status = status
+        #: The request's id in the service's log.
+        self.request_id = request_id
         self.details = details or {}
         #: Seconds to wait, where the service says so.
         self.retry_after = retry_after
@@ -187,6 +199,12 @@ def retry_after_of(headers: Mapping[str, str]) -> int | None:
     return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
 
 
+def request_id_of(headers: Mapping[str, str]) -> str | None:
+    """Returns the request's id in the log of the service."""
+    text = headers.get("x-request-id", "")
+    return text if re.fullmatch("[!-~]{1,128}", text) else None
+
+
 def error_of(response: Response) -> Refused | None:
     """Reads an error in the contract's form; `None` if the response is something else."""
     if response.status_code < 400:
@@ -199,19 +217,21 @@ def error_of(response: Response) -> Refused | None:
         return None
     if not isinstance(message, str) or not isinstance(error_type, str) or type(timestamp) is not int:
         return None
-    error = Refused.known.get(error_type, Refused)(
+    return Refused.known.get(error_type, Refused)(
         message,
         status=response.status_code,
         details=details if isinstance(details, dict) else None,
         retry_after=retry_after_of(response.headers),
         timestamp=timestamp,
         reason=reason if isinstance(reason, str) else None,
+        request_id=request_id_of(response.headers),
+        error_type=error_type,
     )
-    error.error_type = error_type
-    return error
 
 
 def raise_for_error(response: Response) -> None:
     """Raises the gateway's refusal; the upstream's own answers pass, errors too."""
+    if not hasattr(response, "status_code"):
+        raise ValueError("this is no response of httpx or requests")
     if error := error_of(response):
         raise error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -10,34 +9,25 @@ from fastapi import HTTPException
 from fastapi.responses import JSONResponse
 from starlette.requests import HTTPConnection, Request
 
-from .gateway import Agent, agent_of
+from .gateway import Agent, refusal_of
 
 
 class AgentRefused(HTTPException):
-    """401 or 403. `detail` is the contract's error."""
+    """403. `detail` is the contract's error."""
 
 
 def require_agent(min_tier: int = 1) -> Callable[[HTTPConnection], Coroutine[Any, Any, Agent]]:
-    """Returns a dependency that gives the gateway's agent, or refuses as the gateway does."""
+    """Returns a dependency that gives the gateway's agent, or refuses with 403. The log has the header that is missing."""
+    if min_tier not in (1, 2, 3, 4):
+        raise ValueError("min_tier is not 1, 2, 3 or 4")
 
     async def dependency(connection: HTTPConnection) -> Agent:
-        agent = agent_of(connection.headers)
-        if agent is None:
-            message = "The request has not come through the gateway as an agent's"
-            raise _refused(401, "INVALID_API_KEY", message, {"agentId": None})
-        if agent.trust_tier < min_tier:
-            message = "The agent does not have the tier that is required"
-            tiers = {"currentTier": agent.trust_tier, "requiredTier": min_tier}
-            raise _refused(403, "TIER_BLOCKED", message, {"agentId": str(agent.agent_id), **tiers})
-        return agent
+        agent = refusal_of(connection.headers, min_tier)
+        if isinstance(agent, Agent):
+            return agent
+        raise AgentRefused(403, agent)
 
     return dependency
-
-
-def _refused(status: int, error_type: str, message: str, details: dict[str, Any]) -> AgentRefused:
-    body = {"error": message, "errorType": error_type, "details": details, "timestamp": int(time.time() * 1000)}
-    headers = {"WWW-Authenticate": 'Bearer realm="agents"'} if status == 401 else None
-    return AgentRefused(status, body, headers)
 
 
 async def agent_refused(_: Request, error: Exception) -> JSONResponse:

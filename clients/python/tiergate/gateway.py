@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, Union
 
 import anyio
 import httpx
@@ -16,9 +20,10 @@ from . import erc8128, errors, libraries, signing
 from .answers import Domain
 from .client import AsyncTiergate, Tiergate
 from .erc8128 import Coverage, MessageAccount, Outgoing
-from .retry import REFUSED_FOR_NOW, Patience
+from .retry import REFUSED_FOR_NOW, Patience, check_numbers
 from .signing import AgentId, Clock, Signed, Signer, TypedData
-from .urls import origin_of, parse
+from .urls import origin_of, parse_for_secrets
+from .version import LOGGER, USER_AGENT
 
 
 class Credential(ABC):
@@ -43,13 +48,78 @@ class Credential(ABC):
         """Returns what an `Accept-Signature` asks for, if another request may succeed with it."""
         return None
 
+    def renew(self, shown: Mapping[str, str]) -> bool:
+        """Asks once more for a key that was refused. True if it is another now. May block."""
+        return False
+
+    async def renew_async(self, shown: Mapping[str, str]) -> bool:
+        """The same without blocking the event loop."""
+        return False
+
+
+KeySource = Union[str, Path, Callable[[], Union[str, Awaitable[str]]]]
+"""An agent's key; or its file; or a callable that gets it, asynchronous if need be."""
+
 
 class _Key(Credential):
-    def __init__(self, name: str, value: str) -> None:
-        self._headers = {name: value}
+    def __init__(self, source: KeySource, bearer: bool) -> None:
+        if not isinstance(source, (str, Path)) and not callable(source):
+            raise ValueError("the key is neither text, nor a Path, nor callable")
+        self._source, self._bearer = source, bearer
+        self._kept = _sendable("key", source) if isinstance(source, str) else None
+        self._lock = threading.Lock()
 
     def headers(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
-        return self._headers
+        with self._lock:
+            self._kept = self._kept or self._ask()
+        return self._shown(self._kept)
+
+    async def headers_async(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
+        self._kept = self._kept or await self._ask_async()
+        return self._shown(self._kept)
+
+    def renew(self, shown: Mapping[str, str]) -> bool:
+        with self._lock:
+            # Another request may have asked since.
+            if self._kept is None or self._shown(self._kept) == shown:
+                self._kept = self._ask()
+        return self._shown(self._kept) != shown
+
+    async def renew_async(self, shown: Mapping[str, str]) -> bool:
+        if self._kept is None or self._shown(self._kept) == shown:
+            self._kept = await self._ask_async()
+        return self._shown(self._kept) != shown
+
+    def _ask(self) -> str:
+        key = self._source
+        if isinstance(key, Path):
+            return _read_key(key)
+        found = key if isinstance(key, str) else key()
+        if inspect.iscoroutine(found):
+            found.close()
+            raise ValueError("an asynchronous source of a key needs an asynchronous client")
+        return _sendable("key", found)
+
+    async def _ask_async(self) -> str:
+        source = self._source
+        if inspect.iscoroutinefunction(source) or inspect.iscoroutinefunction(getattr(source, "__call__", None)):
+            return _sendable("key", await source())  # type: ignore[operator, misc]
+        return await signing.in_thread(self._ask)
+
+    def _shown(self, key: str) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {key}"} if self._bearer else {"X-API-Key": key}
+
+
+def _read_key(file: Path) -> str:
+    """Returns the key in a file. Errors don't name the file: it may be a key in the wrong place."""
+    try:
+        text, mode = file.read_bytes().decode("latin-1"), file.stat().st_mode
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "malformed name"
+        raise ValueError(f"the key's file can't be read: {why}") from None
+    if os.name == "posix" and mode & 0o077:
+        LOGGER.warning("others than its owner can use the file of the API key: chmod 600")
+    return _sendable("key in the file", text)
 
 
 class _Signature(Credential):
@@ -91,7 +161,7 @@ class _MessageSignature(Credential):
     def __init__(self, agent_id: AgentId, account: MessageAccount, chain_id: int) -> None:
         self._agent_id, self._account, self._chain_id = signing.decimal(agent_id), account, chain_id
         self._clock = Clock()
-        if chain_id <= 0:
+        if type(chain_id) is not int or chain_id <= 0:
             raise ValueError("the chain's id is no positive number")
 
     def headers(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
@@ -116,18 +186,21 @@ class _MessageSignature(Credential):
         return replace(request, fields={**request.fields, "x-agent-id": self._agent_id})
 
 
-def by_key(api_key: str, *, bearer: bool = False) -> Credential:
-    """Shows the agent's API key. Blanks around it are removed: files end in one.
+def by_key(api_key: KeySource, *, bearer: bool = False) -> Credential:
+    """Shows the agent's API key: text, a `Path` of a file, or a callable that gets it. Blanks around it are removed.
+
+    File and callable are asked once, and once more when the gateway refuses the key: it may have been rotated.
 
     As `X-API-Key`; with `bearer` as `Authorization: Bearer`, for APIs with an `X-API-Key` of their own.
     """
-    key = _sendable("key", api_key)
-    return _Key("Authorization", f"Bearer {key}") if bearer else _Key("X-API-Key", key)
+    return _Key(api_key, bearer)
 
 
 def by_signature(agent_id: AgentId, signer: Signer, service: Tiergate | AsyncTiergate | Domain) -> Credential:
     """Signs each request as the agent's owner, for the domain that the service names, or for this one."""
-    return _Signature(agent_id, signer, service)
+    if not isinstance(service, (Tiergate, AsyncTiergate, Domain)):
+        raise ValueError("the service is neither a Tiergate, nor an AsyncTiergate, nor a Domain")
+    return _Signature(signing.decimal(agent_id), signer, service)
 
 
 def by_message_signature(agent_id: AgentId, account: MessageAccount, chain_id: int) -> Credential:
@@ -139,7 +212,9 @@ def by_message_signature(agent_id: AgentId, account: MessageAccount, chain_id: i
     return _MessageSignature(agent_id, account, chain_id)
 
 
-def _sendable(name: str, value: str) -> str:
+def _sendable(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"the {name} is no text")
     # HTTP libraries quote what they can't send.
     if not re.fullmatch("[!-~]+", value.strip()):
         raise ValueError(f"the {name} has characters that no header can have")
@@ -165,6 +240,8 @@ class Repeating:
 
     def __init__(self, credential: Credential, retries: int, max_wait: float) -> None:
         self._credential = credential
+        #: What the last try has shown.
+        self.shown: Mapping[str, str] = {}
         self._patience = Patience(retries, max_wait)
         self._is_corrected = False
         #: Shown in the next try. It holds for one request, not for a redirect of it.
@@ -175,23 +252,32 @@ class Repeating:
         is_json = headers.get("content-type", "").startswith("application/json")
         length = headers.get("content-length", "")
         is_short = re.fullmatch("[0-9]{1,5}", length) is not None and int(length) <= _ERROR_BYTES_MAX
-        # The gateway writes the agent's limit into what comes from the API.
-        is_refusal = is_json and is_short and "x-ratelimit-limit" not in headers
-        return is_refusal and (status == 503 or status in (400, 401) and self._credential.is_timed)
+        # The gateway writes the agent's limit into what comes from the API, and into its own 429.
+        is_refusal = is_json and is_short and ("x-ratelimit-limit" not in headers or status == 429)
+        return is_refusal and (status in (401, 429, 503) or status == 400 and self._credential.is_timed)
+
+    def asks_for_key(self, error: errors.TiergateError | None) -> bool:
+        """True if the key has to be asked for once more: `renew` says if it is another."""
+        return not self._is_corrected and isinstance(error, errors.InvalidApiKey)
 
     def wait(
-        self, status: int, headers: Mapping[str, str], error: errors.TiergateError | None, request: Outgoing
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        error: errors.TiergateError | None,
+        request: Outgoing,
+        is_renewed: bool,
     ) -> float | None:
         """Returns the seconds after which the request is sent again, or `None`."""
         if not self._is_corrected:
             is_asked = self._is_asked(status, headers, request)
-            self._is_corrected = self._credential.correct_clock(error) or is_asked
+            self._is_corrected = self._credential.correct_clock(error) or is_asked or is_renewed
             if self._is_corrected:
                 return 0.0
         retry_after = errors.retry_after_of(headers)
         is_unverified = error is not None and error.reason == "signature_verification_unavailable"
         if status == 429 and retry_after is not None or isinstance(error, REFUSED_FOR_NOW) or is_unverified:
-            return self._patience.wait(retry_after)
+            return self._patience.wait(retry_after, error or f"status {status}")
         return None
 
     def _is_asked(self, status: int, headers: Mapping[str, str], request: Outgoing) -> bool:
@@ -226,6 +312,9 @@ class _Blocking:
     async def headers(self, credential: Credential, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
         return credential.headers(request, asked)
 
+    async def renew(self, credential: Credential, shown: Mapping[str, str]) -> bool:
+        return credential.renew(shown)
+
     async def read(self, response: Any) -> None:
         response.read()
 
@@ -237,11 +326,51 @@ class _Async(_Blocking):
     async def headers(self, credential: Credential, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
         return await credential.headers_async(request, asked)
 
+    async def renew(self, credential: Credential, shown: Mapping[str, str]) -> bool:
+        return await credential.renew_async(shown)
+
     async def read(self, response: Any) -> None:
         await response.aread()
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)
+
+
+class Gateway:
+    """The gateway that a credential is for, and how it is asked."""
+
+    def __init__(
+        self, gateway: str, credential: Credential, retries: int, max_wait: float, allow_http: str | None
+    ) -> None:
+        if not isinstance(credential, Credential):
+            raise ValueError("the credential is not one of by_key, by_signature or by_message_signature")
+        check_numbers(retries=retries, max_wait=max_wait)
+        self.credential = credential
+        self._origin = origin_of(parse_for_secrets(gateway, allow_http))
+        self._bounds = retries, max_wait
+        self._others: set[object] = set()
+
+    def repeating(self) -> Repeating:
+        return Repeating(self.credential, *self._bounds)
+
+    def is_at(self, url: Any) -> bool:
+        """True for a URL of the gateway."""
+        return origin_of(url) == self._origin
+
+    def note(self, url: Any) -> None:
+        """Tells once that requests to another origin carry no credential."""
+        origin = origin_of(url)
+        if origin != self._origin and origin not in self._others:
+            self._others.add(origin)
+            there, gateway = (f"{scheme}://{host}{f':{port}' if port else ''}" for scheme, host, port in (origin, self._origin))
+            LOGGER.warning("%s is not the gateway %s: requests to it carry no credential", there, gateway)
+
+
+def name_client(headers: Any) -> None:
+    """Names this package before the library's own name. A caller's stays alone."""
+    library = headers.get("user-agent", "")
+    if isinstance(library, str) and re.match("python-(httpx2?|requests)/", library):
+        headers["User-Agent"] = f"{USER_AGENT} {library}"
 
 
 class GatewayAuth(libraries.Auth):
@@ -251,14 +380,21 @@ class GatewayAuth(libraries.Auth):
     copy headers in another way send none.
 
     Unless the body is a stream, requests are repeated that got 429 with `Retry-After`, or that the gateway refused before
-    it forwarded them: after a wait for 503, and once for a time, signed by the gateway's clock, or for an
-    `Accept-Signature`. `retries` and `max_wait` (seconds, in all) bound that.
+    it forwarded them: after a wait for 503, and once for a time, signed by the gateway's clock, for an `Accept-Signature`,
+    or for a key that was rotated. `retries` and `max_wait` (seconds, in all) bound that. Plain http is for this machine, and for
+    the host that `allow_http` names.
     """
 
-    def __init__(self, gateway: str, credential: Credential, *, retries: int = 2, max_wait: float = 60.0) -> None:
-        self._origin = origin_of(parse(gateway))
-        self._credential = credential
-        self._bounds = retries, max_wait
+    def __init__(
+        self,
+        gateway: str,
+        credential: Credential,
+        *,
+        retries: int = 2,
+        max_wait: float = 60.0,
+        allow_http: str | None = None,
+    ) -> None:
+        self._gateway = Gateway(gateway, credential, retries, max_wait, allow_http)
 
     def auth_flow(self, request: Any) -> Generator[Any, Any, None]:
         return self.sync_auth_flow(request)
@@ -278,10 +414,11 @@ class GatewayAuth(libraries.Auth):
         return self._flow(request, _Async())
 
     async def _flow(self, request: Any, io: _Blocking) -> AsyncGenerator[Any, Any]:
-        repeating = Repeating(self._credential, *self._bounds)
+        self._gateway.note(request.url)
+        repeating = self._gateway.repeating()
         response = yield await self._with_credential(request, repeating, io)
         # Another origin must not choose what the credential is for.
-        while all(origin_of(each.request.url) == self._origin for each in [*response.history, response]):
+        while all(self._gateway.is_at(each.request.url) for each in [*response.history, response]):
             # A redirect within the gateway has come without the credential.
             is_bare = response.request is not request
             request = response.request
@@ -291,30 +428,33 @@ class GatewayAuth(libraries.Auth):
                 return
             response = yield await self._with_credential(request, repeating, io)
 
-    @staticmethod
-    async def _waits(repeating: Repeating, response: Any, io: _Blocking) -> bool:
+    async def _waits(self, repeating: Repeating, response: Any, io: _Blocking) -> bool:
         status, headers = response.status_code, response.headers
-        error = None
+        error, is_renewed = None, False
+        if repeating.reads(status, headers):
+            await io.read(response)
+            error = errors.error_of(response)
+        # After a stream the key is for the next request.
+        if repeating.asks_for_key(error):
+            is_renewed = await io.renew(self._gateway.credential, repeating.shown)
         try:
             response.request.content
         except RuntimeError:
             # A stream that is sent.
             return False
-        if repeating.reads(status, headers):
-            await io.read(response)
-            error = errors.error_of(response)
-        wait = repeating.wait(status, headers, error, _outgoing(response.request))
+        wait = repeating.wait(status, headers, error, _outgoing(response.request), is_renewed)
         if wait is None:
             return False
         await io.sleep(wait)
         return True
 
     async def _with_credential(self, request: Any, repeating: Repeating, io: _Blocking) -> Any:
-        if origin_of(request.url) == self._origin:
-            shown = await io.headers(self._credential, _outgoing(request), repeating.asked)
-            refuse_conflict(request.headers, shown)
+        if self._gateway.is_at(request.url):
+            name_client(request.headers)
+            repeating.shown = await io.headers(self._gateway.credential, _outgoing(request), repeating.asked)
+            refuse_conflict(request.headers, repeating.shown)
             kind = next(kind for kind in _SENT if isinstance(request.headers, kind))
-            request.headers = _SENT[kind](request.headers, shown)
+            request.headers = _SENT[kind](request.headers, repeating.shown)
         return request
 
 
@@ -359,25 +499,69 @@ _HEADERS = {
 _SOURCES = {"x-agent-staked-amount", "x-agent-tier-source"}
 
 
-def agent_of(headers: Mapping[str, str]) -> Agent | None:
-    """Reads the gateway's headers; `None` if one is missing, malformed or there twice.
+class HeadersLike(Protocol):
+    """Headers of any library: their names and values."""
+
+    def items(self) -> Iterable[tuple[str, str]]: ...
+
+
+def agent_of(headers: HeadersLike) -> Agent | None:
+    """Reads the gateway's headers; `None` if one is missing, malformed or there twice, which `agent_problem` names.
 
     Believe it only if the gateway alone can reach the server: the headers are not signed.
     """
+    found = _read(headers)
+    return found if isinstance(found, Agent) else None
+
+
+def agent_problem(headers: HeadersLike) -> str | None:
+    """Names the header that is missing, malformed or there twice, for the server's log; `None` where there is an agent."""
+    found = _read(headers)
+    return found if isinstance(found, str) else None
+
+
+def refusal_of(headers: HeadersLike, min_tier: int) -> Agent | dict[str, Any]:
+    """Returns the agent, or the body of a 403.
+
+    The agent can't mend a missing header, so that it must not hear of its key. The log has which one it is.
+    """
+    found = _read(headers)
+    error: dict[str, Any]
+    if isinstance(found, str):
+        LOGGER.warning("a request has not come through the gateway as an agent's: %s", found)
+        message = "The request has not come through the gateway as an agent's"
+        error = {"error": message, "errorType": "FORBIDDEN", "details": {}}
+    elif found.trust_tier < min_tier:
+        tiers = {"currentTier": found.trust_tier, "requiredTier": min_tier}
+        message = "The agent does not have the tier that is required"
+        details = {"agentId": str(found.agent_id), **tiers}
+        error = {"error": message, "errorType": "TIER_BLOCKED", "details": details}
+    else:
+        return found
+    return error | {"timestamp": int(time.time() * 1000)}
+
+
+def _read(headers: HeadersLike) -> Agent | str:
+    if not hasattr(headers, "items"):
+        raise ValueError("these are no headers")
     values: dict[str, str] = {}
     for name, value in headers.items():
         # A header that is there twice is malformed.
         values[name.lower()] = "" if name.lower() in values else value
-    found = {name: values[name] for name, form in _HEADERS.items() if re.fullmatch(form, values.get(name, ""))}
-    there = values.keys() & _HEADERS.keys()
-    if found.keys() != there or not there >= _HEADERS.keys() - _SOURCES or not there & _SOURCES:
-        return None
-    stake = found.get("x-agent-staked-amount")
+    for name in values.keys() & _HEADERS.keys():
+        if not re.fullmatch(_HEADERS[name], values[name]):
+            return f"{name} is malformed, or there twice"
+    missing = [name for name in _HEADERS if name not in values and name not in _SOURCES]
+    if missing:
+        return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+    if not values.keys() & _SOURCES:
+        return "x-agent-staked-amount and x-agent-tier-source are missing"
+    stake = values.get("x-agent-staked-amount")
     return Agent(
-        agent_id=int(found["x-agent-id"]),
-        owner=found["x-agent-owner"],
-        trust_tier=int(found["x-agent-tier"]),
-        endpoint_mismatch=found["x-agent-endpoint-mismatch"] == "true",
+        agent_id=int(values["x-agent-id"]),
+        owner=values["x-agent-owner"],
+        trust_tier=int(values["x-agent-tier"]),
+        endpoint_mismatch=values["x-agent-endpoint-mismatch"] == "true",
         staked_amount=None if stake is None else int(stake),
-        tier_source=found.get("x-agent-tier-source"),
+        tier_source=values.get("x-agent-tier-source"),
     )

@@ -13,8 +13,7 @@ from requests.utils import rewind_body
 
 from . import errors
 from .erc8128 import Outgoing, fields_of
-from .gateway import Credential, Repeating, refuse_conflict
-from .urls import origin_of, parse
+from .gateway import Credential, Gateway, Repeating, name_client, refuse_conflict
 
 
 class GatewayAuth(AuthBase):
@@ -23,19 +22,28 @@ class GatewayAuth(AuthBase):
     Repeats what that of httpx repeats.
     """
 
-    def __init__(self, gateway: str, credential: Credential, *, retries: int = 2, max_wait: float = 60.0) -> None:
-        self._origin = origin_of(parse(gateway))
-        self._credential = credential
-        self._bounds = retries, max_wait
+    def __init__(
+        self,
+        gateway: str,
+        credential: Credential,
+        *,
+        retries: int = 2,
+        max_wait: float = 60.0,
+        allow_http: str | None = None,
+    ) -> None:
+        self._gateway = Gateway(gateway, credential, retries, max_wait, allow_http)
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        if origin_of(request.url or "") != self._origin:
+        if not self._gateway.is_at(request.url or ""):
+            self._gateway.note(request.url or "")
             return request
+        credential = self._gateway.credential
+        name_client(request.headers)
         if isinstance(request.body, str):
             # Versions of urllib3 differ in how they encode it.
             request.body = request.body.encode()
-        repeating = Repeating(self._credential, *self._bounds)
-        shown = self._credential.headers(_outgoing(request), None)
+        repeating = self._gateway.repeating()
+        repeating.shown = shown = credential.headers(_outgoing(request), None)
         refuse_conflict(request.headers, shown)
         request.headers.update(shown)
         has_strayed = False
@@ -48,18 +56,19 @@ class GatewayAuth(AuthBase):
             sent = response.request
             # A redirect within the gateway has come without the credential.
             is_bare = sent is not request
-            has_strayed = is_bare and (has_strayed or origin_of(sent.url or "") != self._origin)
+            has_strayed = is_bare and (has_strayed or not self._gateway.is_at(sent.url or ""))
             if is_bare:
                 repeating.asked = None
             # Another origin must not choose what the credential is for.
             while not has_strayed:
-                wait = 0.0 if is_bare and response.status_code == 401 else _wait(repeating, response)
+                wait = 0.0 if is_bare and response.status_code == 401 else _wait(credential, repeating, response)
                 again = sent.copy()
                 if wait is None or not _rewinds(again):
                     break
                 response.content  # Frees the connection.
                 time.sleep(wait)
-                again.headers.update(self._credential.headers(_outgoing(again), repeating.asked))
+                repeating.shown = credential.headers(_outgoing(again), repeating.asked)
+                again.headers.update(repeating.shown)
                 result: requests.Response = response.connection.send(again, **options)
                 result.history = [*response.history, response]
                 response, is_bare = result, False
@@ -69,10 +78,11 @@ class GatewayAuth(AuthBase):
         return request
 
 
-def _wait(repeating: Repeating, response: requests.Response) -> float | None:
+def _wait(credential: Credential, repeating: Repeating, response: requests.Response) -> float | None:
     status, headers = response.status_code, response.headers
     error = errors.error_of(response) if repeating.reads(status, headers) else None
-    return repeating.wait(status, headers, error, _outgoing(response.request))
+    is_renewed = repeating.asks_for_key(error) and credential.renew(repeating.shown)
+    return repeating.wait(status, headers, error, _outgoing(response.request), is_renewed)
 
 
 def _outgoing(request: requests.PreparedRequest) -> Outgoing:

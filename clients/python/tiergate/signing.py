@@ -187,5 +187,7 @@ async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
 def _ask(signer: Signer, data: TypedData) -> str | Awaitable[str]:
     if callable(signer):
         return signer(data)
+    if not hasattr(signer, "sign_typed_data"):
+        raise ValueError("the signer is neither an account of eth-account, nor callable, nor a Signed")
     signature = signer.sign_typed_data(full_message=dict(data)).signature
     return "0x" + bytes(signature).hex()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 
 from .libraries import URL
@@ -16,6 +18,22 @@ def parse(url: str) -> httpx.URL:
     is_web = parsed.scheme in ("http", "https") and parsed.host and (parsed.port or 0) < 65_536
     if not is_web or parsed.userinfo:
         raise ValueError("not a URL of http or https without a login")
+    return parsed
+
+
+def parse_for_secrets(url: str, allow_http: str | None) -> httpx.URL:
+    """Parses the URL that keys and signatures go to.
+
+    By plain http everybody on the way reads them, so that it has to be this machine, or the host that `allow_http` names.
+    """
+    parsed = parse(url)
+    if allow_http is not None and not isinstance(allow_http, str):
+        raise ValueError("allow_http is not the name of a host")
+    is_this_machine = re.fullmatch(r"localhost|127(\.[0-9]{1,3}){3}|::1", parsed.host)
+    is_named = allow_http and parsed.host == allow_http.lower()
+    if parsed.scheme != "https" and not is_this_machine and not is_named:
+        advice = "If the way is safe, name the host as allow_http"
+        raise ValueError(f"keys and signatures go by https: others could read them on the way. {advice}")
     return parsed
 
 
