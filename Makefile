@@ -87,12 +87,17 @@ peers: ## Measure beside nginx, haproxy and Envoy; ONLY=base for a part
 instructions: ## Count the instructions and allocations of a request; fails when they grew
 	@scripts/instructions
 
-integrations: ## Before a release: run examples/integrate whole, also AgentKit (1.2 GB) and Axum
-	@scripts/need cmake node npm python3
+integrations: ## Before a release: run examples/integrate whole, also AgentKit (1.2 GB), other frameworks and Axum
+	@scripts/need cmake node npm pip3 python3
 	@scripts/test-servers
 	cargo build --features dev-chain
-	@mkdir -p target/integrations && cp tools/agentkit/*.json target/integrations
+	@mkdir -p target/integrations/frameworks && cp tools/agentkit/*.json target/integrations
+	@cp tools/frameworks/*.json target/integrations/frameworks
 	npm ci --prefix target/integrations --ignore-scripts --no-audit --no-fund --loglevel=error
+	npm ci --prefix target/integrations/frameworks --ignore-scripts --no-audit --no-fund --loglevel=error
+	python3 -m venv --clear --without-pip target/integrations/python
+	pip3 --python target/integrations/python/bin/python install --quiet --disable-pip-version-check --no-deps \
+	    --only-binary :all: --require-hashes -r tools/frameworks/python.txt
 	scripts/integrations --all target/integrations target/debug/tiergate
 
 contracts: ## Compile the Solidity registries again

@@ -1,10 +1,4 @@
-// An API with Express that asks for tier 2.
-import express from "express";
-import { expressAgent } from "tiergate/server";
+// Serves the app.
+import { app } from "./express_app.mjs";
 
-const app = express();
-app.get("/forecast", expressAgent({ minTier: 2 }), (_request, response) => {
-  const { agentId, trustTier } = response.locals.agent;
-  response.json({ weather: "sunny", agentId, trustTier });
-});
 app.listen(9001, "127.0.0.1");

@@ -3,17 +3,21 @@ from pathlib import Path
 
 import httpx
 from langchain.agents import create_agent
-from tiergate import GatewayAuth, by_key, raise_for_error
+from tiergate import GatewayAuth, by_key, explain, raise_for_error
 
 gateway = "http://127.0.0.1:8000"
-http = httpx.Client(base_url=gateway, auth=GatewayAuth(gateway, by_key(Path("api.key").read_text())))
+# A conversation bears no long wait: the model is told how long it would be.
+http = httpx.Client(base_url=gateway, auth=GatewayAuth(gateway, by_key(Path("api.key")), max_wait=5))
 
 
 def forecast(city: str) -> str:
     """Gets the weather forecast of a city."""
-    response = http.get("/forecast", params={"city": city})
-    raise_for_error(response)
-    return response.text
+    try:
+        response = http.get("/forecast", params={"city": city})
+        raise_for_error(response)
+        return response.text
+    except Exception as error:
+        return explain(error)
 
 
 agent = create_agent("openai:gpt-5-mini", tools=[forecast])

@@ -1,11 +1,10 @@
 // A client of MCP with the official SDK.
-import { readFileSync } from "node:fs";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { agentFetch } from "tiergate";
 
 const gateway = "http://127.0.0.1:8001";
-const fetch = agentFetch(gateway, { apiKey: readFileSync("service.key", "utf8").trim() });
+const fetch = agentFetch(gateway, { apiKeyFile: "service.key" });
 const client = new Client({ name: "agent", version: "1.0.0" });
 await client.connect(new StreamableHTTPClientTransport(new URL(`${gateway}/mcp`), { fetch }));
 const onprogress = ({ progress, total }) => console.log("progress", progress, total);

@@ -15,7 +15,7 @@ async def progress(done: float, total: float | None, _: str | None) -> None:
 
 
 async def main() -> None:
-    auth = GatewayAuth(gateway, by_key(Path("service.key").read_text()))
+    auth = GatewayAuth(gateway, by_key(Path("service.key")))
     for mode in ("auto", "legacy"):
         async with httpx2.AsyncClient(auth=auth, timeout=60) as http:
             async with Client(streamable_http_client(f"{gateway}/mcp", http_client=http), mode=mode) as client:

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +171,18 @@ def test_a_key_is_verified_as_its_file_has_it(script: Script) -> None:
     with Tiergate(script.url) as client, pytest.raises(errors.InvalidApiKey):
         client.verify("svc_live_v1_x\r\n")
     assert json.loads(script.seen[0][3])["apiKey"] == "svc_live_v1_x"
+
+
+class Werkzeug:
+    """Flask's headers: no Mapping, and `items` takes an argument of its own."""
+
+    def items(self, lower: bool = False) -> Iterable[tuple[str, str]]:
+        return iter((name.lower() if lower else name.title(), value) for name, value in SEEN.items())
+
+
+def test_headers_of_any_library_are_typed_and_read() -> None:
+    agent = agent_of(Werkzeug())
+    assert agent is not None and agent.agent_id == 7 and agent_problem(Werkzeug()) is None
 
 
 def test_a_server_s_missing_header_is_named_to_its_log() -> None:

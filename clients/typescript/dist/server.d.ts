@@ -34,6 +34,15 @@ interface ExpressResponse {
 export declare function expressAgent(rules?: AgentRules): (request: {
     headers: Record<string, string | string[] | undefined>;
 }, response: ExpressResponse, next: () => void) => void;
+/** A `preHandler` of Fastify: 403, or the agent in `request.agent`. */
+export declare function fastifyAgent(rules?: AgentRules): (request: {
+    headers: Record<string, string | string[] | undefined>;
+    agent?: Agent;
+}, reply: {
+    code(status: number): {
+        send(body: unknown): unknown;
+    };
+}) => Promise<unknown>;
 interface HonoContext {
     req: {
         raw: Request;

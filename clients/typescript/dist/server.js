@@ -77,6 +77,17 @@ export function expressAgent(rules = {}) {
         next();
     };
 }
+/** A `preHandler` of Fastify: 403, or the agent in `request.agent`. */
+export function fastifyAgent(rules = {}) {
+    checkRules(rules);
+    return async (request, reply) => {
+        const checked = check(request.headers, rules);
+        if ("refusal" in checked)
+            return reply.code(403).send(checked.refusal);
+        request.agent = checked.agent;
+        return undefined;
+    };
+}
 /** Middleware of Hono: 403, or the agent in `c.var.agent` (`new Hono<{ Variables: { agent: Agent } }>()`). */
 export function honoAgent(rules = {}) {
     checkRules(rules);

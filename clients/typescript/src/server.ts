@@ -122,6 +122,20 @@ export function expressAgent(rules: AgentRules = {}) {
   };
 }
 
+/** A `preHandler` of Fastify: 403, or the agent in `request.agent`. */
+export function fastifyAgent(rules: AgentRules = {}) {
+  checkRules(rules);
+  return async (
+    request: { headers: Record<string, string | string[] | undefined>; agent?: Agent },
+    reply: { code(status: number): { send(body: unknown): unknown } },
+  ): Promise<unknown> => {
+    const checked = check(request.headers, rules);
+    if ("refusal" in checked) return reply.code(403).send(checked.refusal);
+    request.agent = checked.agent;
+    return undefined;
+  };
+}
+
 interface HonoContext {
   req: { raw: Request };
   set(name: "agent", agent: Agent): void;

@@ -7,7 +7,7 @@ import { after, before, describe, test } from "node:test";
 import express from "express";
 import { Hono } from "hono";
 import { Tiergate, agentFetch, errorOf } from "tiergate";
-import { agentOf, agentProblem, expressAgent, honoAgent, type Agent } from "tiergate/server";
+import { agentOf, agentProblem, expressAgent, fastifyAgent, honoAgent, type Agent } from "tiergate/server";
 import { agent as anAgent, owner, refused, service, stranger } from "./service.js";
 
 const tiergate = new Tiergate(service.api, { retries: 0 });
@@ -150,6 +150,20 @@ test("headers are an agent's only if all are there and well-formed", () => {
       if (!isFine) assert.ok(problem?.includes(`${name} ${value === undefined ? "" : "is malformed"}`.trim()), String(problem));
     }
   }
+});
+
+test("Fastify's hook gives the agent, or refuses with 403", async () => {
+  const { agentHeaders } = await import("tiergate/testing");
+  const answered = async (headers: Record<string, string>) => {
+    const request: { headers: Record<string, string>; agent?: Agent } = { headers };
+    let [status, sent] = [0, {} as { errorType?: string }];
+    const reply = { code: (code: number) => ((status = code), { send: (body: object) => ((sent = body), reply) }) };
+    const passed = await fastifyAgent({ minTier: 2, log })(request, reply as never);
+    return [status, sent.errorType, request.agent?.agentId, passed === undefined];
+  };
+  assert.deepEqual(await answered(agentHeaders({ agentId: "7", trustTier: 2 })), [0, undefined, "7", true]);
+  assert.deepEqual(await answered(agentHeaders({ trustTier: 1 })), [403, "TIER_BLOCKED", undefined, false]);
+  assert.deepEqual(await answered({}), [403, "FORBIDDEN", undefined, false]);
 });
 
 test("the source of the tier is told beside the stake, or instead of it where no stake is read", () => {

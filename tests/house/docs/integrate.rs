@@ -12,10 +12,15 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_tiergate");
 const PAGE_SECONDS: &str = "200";
 
 #[test]
-fn the_examples_run_and_print_what_their_page_says() {
-    for path in ["tools/servers/integrations/bin/python", "tools/node_modules/@modelcontextprotocol/sdk"] {
-        if !root().join(path).exists() {
-            return skip(path);
+fn the_examples_run_over_the_packed_clients_and_print_what_their_page_says() {
+    let tools = [
+        "servers/integrations/bin/python",
+        "servers/python-clients/bin/python",
+        "node_modules/@modelcontextprotocol/sdk",
+    ];
+    for path in tools.map(|tool| format!("tools/{tool}")) {
+        if !root().join(&path).exists() {
+            return skip(&path);
         }
     }
     let ip = loopback::own_ip().to_string();
@@ -28,5 +33,5 @@ fn the_examples_run_and_print_what_their_page_says() {
     let (status, out, err) = (output.status, text(&output.stdout), text(&output.stderr));
     assert!(status.success(), "{status} (124: not within {PAGE_SECONDS} s)\n{out}{err}");
     // The page has not lost its blocks.
-    assert!(out.matches("ok ").count() >= 14, "{out}");
+    assert!(out.matches("ok ").count() >= 16, "{out}");
 }
