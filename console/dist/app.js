@@ -1,6 +1,6 @@
 import { startAgent } from "./agent.js";
 import { startConnect } from "./connect.js";
-import { write } from "./dom.js";
+import { say, show, write } from "./dom.js";
 import { startFirst } from "./first.js";
 import { startKeys } from "./keys.js";
 import { startSign } from "./sign.js";
@@ -24,5 +24,6 @@ try {
     startAgent();
 }
 catch (error) {
-    write("outcome", explain(error, { agent: "" }));
+    say(explain(error, { agent: "" }), true);
 }
+show(false, "unloaded");

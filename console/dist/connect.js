@@ -1,4 +1,5 @@
-import { byId, make, on, say, show, write } from "./dom.js";
+import { byId, copies, make, on, say, show, write } from "./dom.js";
+import { agentsOf } from "./agents.js";
 import { change, state, whenChanged } from "./state.js";
 import { Connection, DEVELOPMENT, developmentWallet, discover } from "./wallet.js";
 import { explain } from "./words.js";
@@ -12,6 +13,7 @@ export function startConnect() {
         say("Disconnected. The page no longer sees your account.");
         byId("wallets").querySelector("button")?.focus();
     });
+    copies(byId("copy-address"), () => location.href);
     byId("wallet-accounts").addEventListener("change", () => choose(byId("wallet-accounts").value));
     whenChanged(draw);
 }
@@ -34,7 +36,9 @@ function list(wallets) {
         byId("wallets").append(item);
     }
     items.forEach((item, id) => (item.hidden = !wallets.some((wallet) => wallet.id === id)));
-    show(wallets.length === 0, "no-wallet");
+    const isPhone = matchMedia("(pointer: coarse)").matches;
+    show(wallets.length === 0 && !isPhone, "no-wallet");
+    show(wallets.length === 0 && isPhone, "no-wallet-phone");
 }
 function button(wallet) {
     const button = make("button", "");
@@ -86,7 +90,30 @@ async function connect(wallet, button) {
             button.focus();
     }
 }
+let listed = null;
+async function listAgents() {
+    const { connection, signing } = state;
+    const account = connection?.account ?? null;
+    const key = connection && `${account} ${connection.chainId}`;
+    if (key === listed)
+        return;
+    listed = key;
+    show(false, "own-agents");
+    if (!connection || !account || !signing)
+        return;
+    const agents = await agentsOf(connection, account, signing);
+    if (listed !== key || agents.length === 0)
+        return;
+    byId("own-list").replaceChildren(...agents.map((agent) => {
+        const choose = make("button", "", agent);
+        choose.type = "submit";
+        choose.addEventListener("click", () => (byId("agent").value = agent));
+        return make("li", "", choose);
+    }));
+    show(true, "own-agents");
+}
 function draw() {
+    void listAgents();
     const { connection, settings } = state;
     show(connection === null, "wallet-off");
     show(connection !== null, "wallet-on");

@@ -32,12 +32,14 @@ export function on(id, run) {
 }
 const OUTCOME_MS = 10_000;
 let fading = 0;
-export function say(text) {
+export function say(text, isFailure = false) {
     if (byId("sign").open)
         return write("sign-wait", text);
     byId("outcome").textContent = text;
-    byId("outcome").className = "";
+    byId("outcome").className = isFailure ? "failed" : "";
     clearTimeout(fading);
+    if (isFailure)
+        return;
     fading = setTimeout(() => (byId("outcome").className = "past"), OUTCOME_MS);
 }
 export function complain(field, problemId, problem) {
@@ -52,7 +54,7 @@ export function copies(button, text) {
     button.addEventListener("click", async () => {
         const outcome = (await copy(text(), button)) ? "Copied" : "Select and copy it by hand";
         button.textContent = outcome;
-        say(`${outcome}.`);
+        say(`${outcome}.`, outcome !== "Copied");
         setTimeout(() => (button.textContent = label), 2_000);
     });
 }

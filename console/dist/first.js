@@ -3,10 +3,10 @@ import { byId, complain, countDown, describe, on, show, write } from "./dom.js";
 import { snippet } from "./elsewhere.js";
 import { SERVICE, state, whenChanged } from "./state.js";
 import { duration, explain } from "./words.js";
-const NO_KEY = "svc_live_v1_YOUR_KEY";
+const VARIABLE = "TIERGATE_API_KEY";
 const BODY_CHARACTERS_MAX = 4_000;
 const HEADERS = ["content-type", "x-ratelimit-limit", "x-ratelimit-remaining", "retry-after", "x-request-id"];
-let shown;
+let shown = null;
 let stopWaiting = () => { };
 export function startFirst() {
     const gateway = state.settings?.gateway ?? null;
@@ -14,6 +14,8 @@ export function startFirst() {
     write("first-words", gateway
         ? `Send the key in X-API-Key with each request to ${gateway.url}.`
         : "Services verify the agent by its key with one call. Behind a gateway, send the key in X-API-Key with each request.");
+    const texts = gateway ? throughGateway(gateway) : byVerification();
+    byId("snippets").replaceChildren(snippet("The key in a variable", `read -r -s ${VARIABLE} && export ${VARIABLE}`, "h3"), ...texts.map(([title, text]) => snippet(title, text, "h3")));
     on("try-form", tryIt);
     whenChanged(draw);
     window.addEventListener("pagehide", () => {
@@ -28,29 +30,28 @@ function draw() {
         return;
     shown = key;
     field().value = key ?? "";
-    const gateway = state.settings?.gateway;
-    const texts = gateway ? throughGateway(gateway, key ?? NO_KEY) : byVerification(key ?? NO_KEY);
-    byId("snippets").replaceChildren(...texts.map(([title, text]) => snippet(title, text, "h3")));
 }
-function throughGateway({ url, path }, key) {
+function throughGateway({ url, path }) {
     const whole = url + path;
     return [
-        ["curl", `curl -i -H ${shell(`X-API-Key: ${key}`)} ${shell(whole)}`],
-        ["TypeScript", `const answer = await fetch(${quoted(whole)}, { headers: { "X-API-Key": ${quoted(key)} }, redirect: "error" });\nconsole.log(answer.status, await answer.text());`],
-        ["Python", python(`Request(${quoted(whole)})\nrequest.add_unredirected_header("X-API-Key", ${quoted(key)})`)],
+        ["curl", `printf 'X-API-Key: %s' "$${VARIABLE}" | curl -i -H @- ${shell(whole)}`],
+        ["TypeScript", typescript(whole, `headers: { "X-API-Key": process.env[${quoted(VARIABLE)}] }`)],
+        ["Python", python("os", `Request(${quoted(whole)})\nrequest.add_unredirected_header("X-API-Key", os.environ[${quoted(VARIABLE)}])`)],
     ];
 }
-function byVerification(key) {
+function byVerification() {
     const url = `${SERVICE.href}verify`;
-    const body = JSON.stringify({ apiKey: key });
     return [
-        ["curl", `curl -i -d ${shell(body)} ${shell(url)}`],
-        ["TypeScript", `const answer = await fetch(${quoted(url)}, { method: "POST", body: ${quoted(body)}, redirect: "error" });\nconsole.log(answer.status, await answer.text());`],
-        ["Python", python(`Request(${quoted(url)}, data=${quoted(body)}.encode())`)],
+        ["curl", `printf '{"apiKey":"%s"}' "$${VARIABLE}" | curl -i -d @- ${shell(url)}`],
+        ["TypeScript", typescript(url, `method: "POST", body: JSON.stringify({ apiKey: process.env[${quoted(VARIABLE)}] })`)],
+        ["Python", python("json, os", `Request(${quoted(url)}, data=json.dumps({"apiKey": os.environ[${quoted(VARIABLE)}]}).encode())`)],
     ];
 }
-function python(request) {
-    return (`from urllib.request import Request, urlopen\n\nrequest = ${request}\n` +
+function typescript(url, options) {
+    return `const answer = await fetch(${quoted(url)}, { ${options}, redirect: "error" });\nconsole.log(answer.status, await answer.text());`;
+}
+function python(modules, request) {
+    return (`import ${modules}\nfrom urllib.request import Request, urlopen\n\nrequest = ${request}\n` +
         "with urlopen(request) as answer:\n    print(answer.status, answer.read().decode())");
 }
 const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;

@@ -3,7 +3,7 @@ import { byId, complain, copies, countDown, describe, make, on, say, show, write
 import { commandsFor } from "./elsewhere.js";
 import { change, isStranger, learn, service, state, whenChanged } from "./state.js";
 import { WalletError } from "./wallet.js";
-import { duration, explain, time } from "./words.js";
+import { NO_CONTRACTS, duration, explain, time } from "./words.js";
 const SECONDS_TO_CONFIRM = 60;
 const ACCOUNT_SIGNATURE = /^0x[0-9a-f]{130}$/i;
 const CONTRACT_SIGNATURE = /^0x([0-9a-f]{2}){65,4096}$/i;
@@ -177,7 +177,8 @@ async function usePasted() {
     const takesContracts = state.signing?.contractSignatures === true;
     if (!(takesContracts ? CONTRACT_SIGNATURE : ACCOUNT_SIGNATURE).test(signature)) {
         const form = takesContracts ? "0x and at least 130 hex digits" : "0x and 130 hex digits";
-        complain(field, "signature-problem", `A signature is ${form}; this is something else. Paste all of it, and nothing else.`);
+        const next = CONTRACT_SIGNATURE.test(signature) ? NO_CONTRACTS : "Paste all of it, and nothing else.";
+        complain(field, "signature-problem", `A signature is ${form}; this is something else. ${next}`);
         field.focus();
         return;
     }
@@ -191,12 +192,14 @@ async function usePasted() {
 async function send(current, typedData, signature, account) {
     if (open !== current)
         return;
+    if (!state.signing?.contractSignatures && !ACCOUNT_SIGNATURE.test(signature))
+        return problem(`The wallet gave another signature than an account's. ${NO_CONTRACTS}`);
     current.isSending = true;
     try {
         end(await service.send(current.operation, typedData, signature, current.options));
     }
     catch (error) {
-        await refused(current, error, account);
+        await refused(current, error, account, signature);
         if (!dialog().open)
             end(null);
     }
@@ -204,8 +207,8 @@ async function send(current, typedData, signature, account) {
         current.isSending = false;
     }
 }
-async function refused(current, error, account) {
-    const words = explain(error, { agent: current.agent, account, owner: state.owner, change: changeOf(current) });
+async function refused(current, error, account, signature) {
+    const words = explain(error, { agent: current.agent, account, owner: state.owner, change: changeOf(current), signature });
     if (error instanceof TiergateError) {
         if (error.is("SIGNATURE_INVALID"))
             learn(current.agent, { owner: error.details.owner, ...(state.owner !== error.details.owner && { profile: null }) });
@@ -220,7 +223,7 @@ async function refused(current, error, account) {
     if (dialog().open)
         problem(words);
     else
-        say(words);
+        say(words, true);
 }
 const changeOf = (current) => (makesKey(current) ? "made" : current.operation === "revoke" ? "revoked" : null);
 const makesKey = ({ operation }) => operation === "generate" || operation === "rotate";

@@ -3,7 +3,7 @@
 
 import { startAgent } from "./agent.js";
 import { startConnect } from "./connect.js";
-import { write } from "./dom.js";
+import { say, show, write } from "./dom.js";
 import { startFirst } from "./first.js";
 import { startKeys } from "./keys.js";
 import { startSign } from "./sign.js";
@@ -25,5 +25,6 @@ try {
   change({});
   startAgent();
 } catch (error) {
-  write("outcome", explain(error, { agent: "" }));
+  say(explain(error, { agent: "" }), true);
 }
+show(false, "unloaded");

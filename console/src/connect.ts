@@ -1,6 +1,7 @@
 // Step 1: the wallet.
 
-import { byId, make, on, say, show, write } from "./dom.js";
+import { byId, copies, make, on, say, show, write } from "./dom.js";
+import { agentsOf } from "./agents.js";
 import { change, state, whenChanged } from "./state.js";
 import { Connection, DEVELOPMENT, developmentWallet, discover, type Found } from "./wallet.js";
 import { explain } from "./words.js";
@@ -16,6 +17,7 @@ export function startConnect(): void {
     say("Disconnected. The page no longer sees your account.");
     byId("wallets").querySelector("button")?.focus();
   });
+  copies(byId<HTMLButtonElement>("copy-address"), () => location.href);
   byId("wallet-accounts").addEventListener("change", () => choose(byId<HTMLSelectElement>("wallet-accounts").value));
   whenChanged(draw);
 }
@@ -44,7 +46,10 @@ function list(wallets: Found[]): void {
     byId("wallets").append(item);
   }
   items.forEach((item, id) => (item.hidden = !wallets.some((wallet) => wallet.id === id)));
-  show(wallets.length === 0, "no-wallet");
+  // Phones have wallets with a browser, and no browser with wallets.
+  const isPhone = matchMedia("(pointer: coarse)").matches;
+  show(wallets.length === 0 && !isPhone, "no-wallet");
+  show(wallets.length === 0 && isPhone, "no-wallet-phone");
 }
 
 function button(wallet: Found): HTMLButtonElement {
@@ -97,7 +102,33 @@ async function connect(wallet: Found, button: HTMLButtonElement): Promise<void> 
   }
 }
 
+/** The account whose agents are listed. */
+let listed: string | null = null;
+
+/** Lists the agents of the connected account, where its wallet's node tells them. */
+async function listAgents(): Promise<void> {
+  const { connection, signing } = state;
+  const account = connection?.account ?? null;
+  const key = connection && `${account} ${connection.chainId}`;
+  if (key === listed) return;
+  listed = key;
+  show(false, "own-agents");
+  if (!connection || !account || !signing) return;
+  const agents = await agentsOf(connection, account, signing);
+  if (listed !== key || agents.length === 0) return;
+  byId("own-list").replaceChildren(
+    ...agents.map((agent) => {
+      const choose = make("button", "", agent);
+      choose.type = "submit";
+      choose.addEventListener("click", () => (byId<HTMLInputElement>("agent").value = agent));
+      return make("li", "", choose);
+    }),
+  );
+  show(true, "own-agents");
+}
+
 function draw(): void {
+  void listAgents();
   const { connection, settings } = state;
   show(connection === null, "wallet-off");
   show(connection !== null, "wallet-on");

@@ -50,13 +50,17 @@ export function on(id: string, run: () => unknown): void {
 const OUTCOME_MS = 10_000;
 let fading = 0;
 
-/** Says how something ended, also to screen readers: in the dialog if it is open, since it covers the page. */
-export function say(text: string): void {
+/**
+ * Says how something ended, also to screen readers: in the dialog if it is open, since it covers the page. A failure stays in
+ * sight.
+ */
+export function say(text: string, isFailure = false): void {
   if (byId<HTMLDialogElement>("sign").open) return write("sign-wait", text);
   // Replaced also by the same text: it happened again.
   byId("outcome").textContent = text;
-  byId("outcome").className = "";
+  byId("outcome").className = isFailure ? "failed" : "";
   clearTimeout(fading);
+  if (isFailure) return;
   fading = setTimeout(() => (byId("outcome").className = "past"), OUTCOME_MS);
 }
 
@@ -73,7 +77,7 @@ export function copies(button: HTMLButtonElement, text: () => string): void {
   button.addEventListener("click", async () => {
     const outcome = (await copy(text(), button)) ? "Copied" : "Select and copy it by hand";
     button.textContent = outcome;
-    say(`${outcome}.`);
+    say(`${outcome}.`, outcome !== "Copied");
     setTimeout(() => (button.textContent = label), 2_000);
   });
 }

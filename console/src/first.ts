@@ -6,8 +6,8 @@ import { snippet } from "./elsewhere.js";
 import { SERVICE, state, whenChanged } from "./state.js";
 import { duration, explain } from "./words.js";
 
-/** Stands where the key is not on the screen. */
-const NO_KEY = "svc_live_v1_YOUR_KEY";
+/** The variable that the programs read the key from: what is typed is kept in histories, and arguments are seen by all. */
+const VARIABLE = "TIERGATE_API_KEY";
 
 /** More of an answer is not shown. */
 const BODY_CHARACTERS_MAX = 4_000;
@@ -15,8 +15,8 @@ const BODY_CHARACTERS_MAX = 4_000;
 /** Headers that pages of another origin may read at the gateway. */
 const HEADERS = ["content-type", "x-ratelimit-limit", "x-ratelimit-remaining", "retry-after", "x-request-id"];
 
-/** The key in the commands; `undefined` before they are written. */
-let shown: string | null | undefined;
+/** The key in the field. */
+let shown: string | null = null;
 let stopWaiting = () => {};
 
 export function startFirst(): void {
@@ -27,6 +27,11 @@ export function startFirst(): void {
     gateway
       ? `Send the key in X-API-Key with each request to ${gateway.url}.`
       : "Services verify the agent by its key with one call. Behind a gateway, send the key in X-API-Key with each request.",
+  );
+  const texts = gateway ? throughGateway(gateway) : byVerification();
+  byId("snippets").replaceChildren(
+    snippet("The key in a variable", `read -r -s ${VARIABLE} && export ${VARIABLE}`, "h3"),
+    ...texts.map(([title, text]) => snippet(title, text, "h3")),
   );
   on("try-form", tryIt);
   whenChanged(draw);
@@ -43,9 +48,6 @@ function draw(): void {
   if (key === shown) return;
   shown = key;
   field().value = key ?? "";
-  const gateway = state.settings?.gateway;
-  const texts = gateway ? throughGateway(gateway, key ?? NO_KEY) : byVerification(key ?? NO_KEY);
-  byId("snippets").replaceChildren(...texts.map(([title, text]) => snippet(title, text, "h3")));
 }
 
 type Snippets = [title: string, text: string][];
@@ -54,28 +56,31 @@ type Snippets = [title: string, text: string][];
  * They need nothing that is to be installed. None shows the key to the server that a redirect names: curl follows none, and
  * of fetch and urllib that is said.
  */
-function throughGateway({ url, path }: { url: string; path: string }, key: string): Snippets {
+function throughGateway({ url, path }: { url: string; path: string }): Snippets {
   const whole = url + path;
   return [
-    ["curl", `curl -i -H ${shell(`X-API-Key: ${key}`)} ${shell(whole)}`],
-    ["TypeScript", `const answer = await fetch(${quoted(whole)}, { headers: { "X-API-Key": ${quoted(key)} }, redirect: "error" });\nconsole.log(answer.status, await answer.text());`],
-    ["Python", python(`Request(${quoted(whole)})\nrequest.add_unredirected_header("X-API-Key", ${quoted(key)})`)],
+    ["curl", `printf 'X-API-Key: %s' "$${VARIABLE}" | curl -i -H @- ${shell(whole)}`],
+    ["TypeScript", typescript(whole, `headers: { "X-API-Key": process.env[${quoted(VARIABLE)}] }`)],
+    ["Python", python("os", `Request(${quoted(whole)})\nrequest.add_unredirected_header("X-API-Key", os.environ[${quoted(VARIABLE)}])`)],
   ];
 }
 
-function byVerification(key: string): Snippets {
+function byVerification(): Snippets {
   const url = `${SERVICE.href}verify`;
-  const body = JSON.stringify({ apiKey: key });
   return [
-    ["curl", `curl -i -d ${shell(body)} ${shell(url)}`],
-    ["TypeScript", `const answer = await fetch(${quoted(url)}, { method: "POST", body: ${quoted(body)}, redirect: "error" });\nconsole.log(answer.status, await answer.text());`],
-    ["Python", python(`Request(${quoted(url)}, data=${quoted(body)}.encode())`)],
+    ["curl", `printf '{"apiKey":"%s"}' "$${VARIABLE}" | curl -i -d @- ${shell(url)}`],
+    ["TypeScript", typescript(url, `method: "POST", body: JSON.stringify({ apiKey: process.env[${quoted(VARIABLE)}] })`)],
+    ["Python", python("json, os", `Request(${quoted(url)}, data=json.dumps({"apiKey": os.environ[${quoted(VARIABLE)}]}).encode())`)],
   ];
 }
 
-function python(request: string): string {
+function typescript(url: string, options: string): string {
+  return `const answer = await fetch(${quoted(url)}, { ${options}, redirect: "error" });\nconsole.log(answer.status, await answer.text());`;
+}
+
+function python(modules: string, request: string): string {
   return (
-    `from urllib.request import Request, urlopen\n\nrequest = ${request}\n` +
+    `import ${modules}\nfrom urllib.request import Request, urlopen\n\nrequest = ${request}\n` +
     "with urlopen(request) as answer:\n    print(answer.status, answer.read().decode())"
   );
 }

@@ -5,7 +5,7 @@ import { byId, complain, copies, countDown, describe, make, on, say, show, write
 import { commandsFor } from "./elsewhere.js";
 import { change, isStranger, learn, service, state, whenChanged, type Asked } from "./state.js";
 import { WalletError } from "./wallet.js";
-import { duration, explain, time } from "./words.js";
+import { NO_CONTRACTS, duration, explain, time } from "./words.js";
 
 /** A request that is nearly too old is made anew before a wallet is asked. */
 const SECONDS_TO_CONFIRM = 60;
@@ -206,7 +206,8 @@ async function usePasted(): Promise<void> {
   const takesContracts = state.signing?.contractSignatures === true;
   if (!(takesContracts ? CONTRACT_SIGNATURE : ACCOUNT_SIGNATURE).test(signature)) {
     const form = takesContracts ? "0x and at least 130 hex digits" : "0x and 130 hex digits";
-    complain(field, "signature-problem", `A signature is ${form}; this is something else. Paste all of it, and nothing else.`);
+    const next = CONTRACT_SIGNATURE.test(signature) ? NO_CONTRACTS : "Paste all of it, and nothing else.";
+    complain(field, "signature-problem", `A signature is ${form}; this is something else. ${next}`);
     field.focus();
     return;
   }
@@ -220,19 +221,20 @@ async function usePasted(): Promise<void> {
 async function send(current: Open, typedData: TypedData, signature: string, account: string | null): Promise<void> {
   // The owner may have cancelled meanwhile.
   if (open !== current) return;
+  if (!state.signing?.contractSignatures && !ACCOUNT_SIGNATURE.test(signature)) return problem(`The wallet gave another signature than an account's. ${NO_CONTRACTS}`);
   current.isSending = true;
   try {
     end(await service.send(current.operation, typedData, signature, current.options));
   } catch (error) {
-    await refused(current, error, account);
+    await refused(current, error, account, signature);
     if (!dialog().open) end(null);
   } finally {
     current.isSending = false;
   }
 }
 
-async function refused(current: Open, error: unknown, account: string | null): Promise<void> {
-  const words = explain(error, { agent: current.agent, account, owner: state.owner, change: changeOf(current) });
+async function refused(current: Open, error: unknown, account: string | null, signature: string): Promise<void> {
+  const words = explain(error, { agent: current.agent, account, owner: state.owner, change: changeOf(current), signature });
   if (error instanceof TiergateError) {
     if (error.is("SIGNATURE_INVALID")) learn(current.agent, { owner: error.details.owner, ...(state.owner !== error.details.owner && { profile: null }) });
     if (error.is("KEY_ALREADY_EXISTS")) learn(current.agent, { hasKey: true });
@@ -242,7 +244,7 @@ async function refused(current: Open, error: unknown, account: string | null): P
     if (!error.is("RATE_LIMITED") && !error.is("RPC_ERROR") && !error.is("OVERLOADED") && !error.is("SIGNATURE_INVALID")) await renew();
   }
   if (dialog().open) problem(words);
-  else say(words);
+  else say(words, true);
 }
 
 const changeOf = (current: Open) => (makesKey(current) ? "made" : current.operation === "revoke" ? "revoked" : null);

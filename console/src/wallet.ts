@@ -173,7 +173,8 @@ export class Connection {
     this.account = this.accounts[0] ?? null;
   }
 
-  private async ask(method: string, params?: unknown[]): Promise<unknown> {
+  /** Asks the wallet, or the node behind it. */
+  async ask(method: string, params?: unknown[]): Promise<unknown> {
     try {
       return await this.wallet.provider.request(params ? { method, params } : { method });
     } catch (error) {

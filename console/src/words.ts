@@ -43,14 +43,17 @@ export interface Circumstances {
   owner?: string | null;
   /** The fate that the agent's key might have had. */
   change?: "made" | "revoked" | null;
+  /** The signature that was refused. */
+  signature?: string;
 }
 
 type Words = { [T in ErrorType]: (error: TiergateError<T>, on: Circumstances) => string };
 
 /** The meaning of each error here, and advice. */
 const WORDS: Words = {
-  VALIDATION_ERROR: ({ details, said }) => {
+  VALIDATION_ERROR: ({ details, said }, { account }) => {
     if (details.field === "declaredEndpoint") return "The URL of your application must be a whole one, such as https://app.example. Cancel, correct it and try again.";
+    if (details.field === "signature" && account) return `The service does not take a signature of the form that the wallet gave. ${state.signing?.contractSignatures ? "Sign with another account or elsewhere." : NO_CONTRACTS}`;
     if (details.field === "signature") return "The service does not take a signature of this form. Paste the whole signature: 0x and its hex digits.";
     if (details.field === "apiKey") return "This is no API key. Paste the whole key, from its first letter to its last.";
     return `The service did not understand the request: ${said}. Load the page again and try once more.`;
@@ -65,10 +68,11 @@ const WORDS: Words = {
     return "This signature was used before or is too old. Sign the new request.";
   },
   INVALID_API_KEY: () => "This key is not valid: it was replaced or revoked, or it was never one of this service. Use the agent's current key; if it is lost, replace it above.",
-  SIGNATURE_INVALID: ({ details }, { agent, account, owner }) => {
+  SIGNATURE_INVALID: ({ details }, { agent, account, owner, signature }) => {
     const now = details.owner;
     if (owner && !sameAddress(owner, now)) return `Agent ${agent} was transferred while this page was open. It belongs to ${now} now, and only that account can sign for it.`;
-    if (account && sameAddress(account, now)) return `The connected account owns agent ${agent}, but the signature is of something else. Sign the request that stands here, without changes.`;
+    if (signature?.toLowerCase().endsWith(NOT_DEPLOYED) && (!account || sameAddress(account, now))) return `The signature is of a contract account that is not deployed yet on the chain of the agents, and only a deployed one can be asked if it signed. Send any transaction with the account there, then sign again.`;
+    if (account && sameAddress(account, now)) return `The connected account owns agent ${agent}, but the signature is of something else. Sign the request that stands here, without changes. ${state.signing?.contractSignatures ? "A contract account, such as a Safe, must be deployed on the chain of the agents." : NO_CONTRACTS}`;
     if (account) return `The connected account ${account} is not the owner of agent ${agent}. Choose the account ${now} in your wallet and sign again.`;
     return `This signature is not by the owner of agent ${agent}. Sign this very request with the account ${now}.`;
   },
@@ -94,6 +98,12 @@ const WORDS: Words = {
   UNEXPECTED_ANSWER: ({ status }, on) => `Something in front of the service answered (status ${status}). ${advice(on, "Load the page again")}; if it goes on, tell the operator.`,
   NO_ANSWER: (_, on) => `No answer came. ${advice(on, "Check your connection and try again")}.`,
 };
+
+/** The end of signatures of contract accounts that are not deployed (ERC-6492). */
+const NOT_DEPLOYED = "6492".repeat(16);
+
+/** Said to contract accounts where the service asks none. */
+export const NO_CONTRACTS = "If the account is a contract, such as a Safe or a smart wallet: this service takes signatures of plain accounts only. Its operator can allow contracts (signature.contracts).";
 
 /** Advice after an error that leaves open if the request was carried out. */
 const advice = ({ change }: Circumstances, otherwise: string) => (change ? CHANGED[change] : otherwise);

@@ -20,6 +20,7 @@ const INDEX: &str = include_str!("../../console/index.html");
 const FILES: &[(&str, &str)] = &[
     ("style.css", include_str!("../../console/style.css")),
     ("agent.js", include_str!("../../console/dist/agent.js")),
+    ("agents.js", include_str!("../../console/dist/agents.js")),
     ("app.js", include_str!("../../console/dist/app.js")),
     ("client/client.js", include_str!("../../clients/typescript/dist/client.js")),
     ("client/clock.js", include_str!("../../clients/typescript/dist/clock.js")),
@@ -131,6 +132,14 @@ mod tests {
             };
             assert_eq!(*text, fs::read_to_string(file(&path)).unwrap(), "{name}");
             assert_ne!(kind_of(name), "application/octet-stream", "{name}");
+            let folder = name.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
+            for named in text.split("from \"./").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+                let named = format!("{folder}{named}");
+                assert!(
+                    FILES.iter().any(|(name, _)| *name == named),
+                    "{name} imports {named}, which is not served"
+                );
+            }
         }
         let bytes = INDEX.len() + FILES.iter().map(|(_, text)| text.len()).sum::<usize>();
         assert!(bytes < PAGE_BYTES_MAX, "{bytes} bytes");

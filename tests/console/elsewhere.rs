@@ -1,6 +1,10 @@
 //! Signing without a wallet of the browser, and deployments without gateway and public node.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 
 use alloy::primitives::U256;
 use serde_json::{Value, json};
@@ -216,10 +220,75 @@ fn without_gateway_and_public_node_a_contract_wallet_signs_elsewhere_and_its_key
     stage.has_kept_to_itself();
 }
 
+#[test]
+fn the_commands_for_the_command_line_are_typed_as_the_page_shows_them() {
+    let Some(mut stage) = Stage::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let owner_key = folder.path().join("owner.key");
+    fs::write(&owner_key, BOB.key).unwrap();
+    fs::set_permissions(owner_key, fs::Permissions::from_mode(0o600)).unwrap();
+    let programs = Path::new(env!("CARGO_BIN_EXE_tiergate")).parent().unwrap();
+    stage.open("2");
+    for (operation, has_key) in [("generate", true), ("rotate", true), ("revoke", false)] {
+        stage.ask(&format!("#{operation}"));
+        let texts = "[...document.querySelectorAll('#commands pre')].map((pre) => pre.textContent)";
+        let texts: Vec<String> = serde_json::from_value(stage.browser.until(texts)).unwrap();
+        let typed = texts.iter().find(|text| text.starts_with("tiergate ")).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", typed]).current_dir(folder.path());
+        let output = shell.env("PATH", format!("{}:/usr/bin:/bin", programs.display())).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{typed}: {output:?}");
+        let status = stage.call("GET", "/keys/status?agentId=2", None).success(200);
+        assert_eq!(status["hasKey"], has_key, "{typed}");
+        stage.cancel();
+        stage.open("2");
+    }
+}
+
+// threat: An owner signs unawares, or revokes by a slip
+#[test]
+fn a_contract_account_hears_that_contracts_are_off_or_that_it_is_not_deployed() {
+    let tail = "5a".repeat(65);
+    for (takes_contracts, wraps, words) in [
+        (false, false, "If the account is a contract"),
+        (true, true, "not deployed yet on the chain of the agents"),
+        (true, false, "must be deployed on the chain of the agents"),
+    ] {
+        let Some(mut browser) = Browser::start() else { return };
+        let mut contract = wallet(&[ALICE]);
+        contract["tail"] = json!(tail);
+        contract["wraps"] = json!(wraps);
+        browser.command("wallet", contract);
+        let chain = Chain::dev();
+        let agent = chain.mint(ALICE, "ipfs://card").to_string();
+        let settings = Settings::new(chain.node, &chain.contracts)
+            .set("console.enabled", true)
+            .set("signature.contracts", takes_contracts);
+        let mut stage = Stage::over(browser, Service::start(settings), chain);
+        stage.open(&agent);
+        stage.connect();
+        stage.ask("#generate");
+        stage.is_refused(words);
+        let said = stage.browser.until("document.getElementById('sign-problem').textContent");
+        assert!(!said.as_str().unwrap().contains("whole signature"), "{said}");
+        stage.cancel();
+        if takes_contracts {
+            continue;
+        }
+        stage.ask("#generate");
+        stage.browser.click("#elsewhere summary");
+        let typed = typed_data(&mut stage);
+        let longer = format!("{}{tail}", signed_elsewhere(&stage, &typed, ALICE));
+        stage.browser.write("#signature", &longer);
+        stage.browser.click("#signature-use");
+        stage.text("signature-problem", words);
+    }
+}
+
 /// Runs the programs that the page shows.
 fn works_as_shown(stage: &mut Stage, agent: &str, key: &str) {
     let texts = snippets(stage);
-    for printed in run(&texts) {
+    for printed in run(&texts, key) {
         assert!(printed.contains("200") && printed.contains(&format!("\"{agent}\"")), "{printed}");
     }
     show_the_key_to_no_other_server(&texts, key);

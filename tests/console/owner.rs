@@ -58,7 +58,8 @@ fn an_owner_reads_the_agent_and_makes_copies_tries_replaces_and_revokes_its_key(
         stage.text("snippets", language);
     }
     let snippets = stage.browser.until("document.getElementById('snippets').textContent");
-    assert_eq!(snippets.as_str().unwrap().matches(&key).count(), 3);
+    // They end in histories and in lists of processes.
+    assert!(!snippets.as_str().unwrap().contains(&key));
     redirects::show_the_key_to_no_other_server(&redirects::snippets(&mut stage), &key);
 
     is_limited_after_one_request(&mut stage, &key);

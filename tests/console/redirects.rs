@@ -2,41 +2,47 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use super::stage::Stage;
 use crate::support::process::own_ip;
 
-/// The programs for curl, TypeScript and Python, as the page shows them.
-pub(crate) fn snippets(stage: &mut Stage) -> [String; 3] {
+/// The command that puts the key into a variable, and the programs for curl, TypeScript and Python, as the page shows them.
+pub(crate) fn snippets(stage: &mut Stage) -> [String; 4] {
     let texts = "[...document.querySelectorAll('#snippets pre')].map((pre) => pre.textContent)";
     serde_json::from_value(stage.browser.until(texts)).unwrap()
 }
 
-/// Runs them; gives what each printed.
-pub(crate) fn run([shell, typescript, python]: &[String; 3]) -> [String; 3] {
+/// Runs them; gives what each printed. The key is pasted where the first asks for it.
+pub(crate) fn run([variable, shell, typescript, python]: &[String; 4], key: &str) -> [String; 3] {
     let programs = [
         ("sh", vec!["-c", shell]),
         ("node", vec!["--input-type=module", "--eval", typescript]),
         ("python3", vec!["-c", python]),
     ];
     programs.map(|(program, arguments)| {
-        let output = Command::new(program).args(arguments).output().unwrap();
+        let typed = format!("{variable} && exec \"$@\"");
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &typed, "bash", program]).args(arguments).env_remove("TIERGATE_API_KEY");
+        bash.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut bash = bash.spawn().unwrap();
+        writeln!(bash.stdin.take().unwrap(), "{key}").unwrap();
+        let output = bash.wait_with_output().unwrap();
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     })
 }
 
 /// Fails if one of the programs shows the key to the server that the one it asks redirects to.
-pub(crate) fn show_the_key_to_no_other_server(snippets: &[String; 3], key: &str) {
+pub(crate) fn show_the_key_to_no_other_server(snippets: &[String; 4], key: &str) {
     for status in ["302 Found", "307 Temporary Redirect"] {
         let (other, seen_there) = server("200 OK");
         let (asked, seen) = server(&format!("{status}\r\nLocation: {other}/elsewhere"));
         let moved = snippets.clone().map(|text| {
-            let rest = text.split_once("http://").unwrap().1;
+            let Some((_, rest)) = text.split_once("http://") else { return text };
             text.replace(&format!("http://{}", rest.split_once('/').unwrap().0), &asked)
         });
-        let printed = run(&moved);
+        let printed = run(&moved, key);
         let (seen, seen_there) = (end(&asked, seen), end(&other, seen_there));
         assert_eq!(seen.matches(key).count(), 3, "{printed:?}");
         assert!(!seen_there.contains(key), "{status}: {seen_there}");

@@ -10,7 +10,7 @@
 //   {"clipboard": origin}    what was copied, as pages of this origin may read it
 //   {"answers": {path: {status, headers, body}}}  answers in place of the servers; null: the connection breaks
 //   {"axe": true}            serious and critical violations that axe-core finds
-//   {"look": {width, height, dark}}
+//   {"look": {width, height, dark, phone}}
 //   {"shot": path}           of the whole page
 //   {"report": true}         what was requested, and what went wrong
 //
@@ -115,7 +115,7 @@ async function obey(command) {
     case "axe":
       return violations();
     case "look":
-      await page.setViewport({ width: argument.width, height: argument.height });
+      await page.setViewport({ width: argument.width, height: argument.height, isMobile: argument.phone ?? false, hasTouch: argument.phone ?? false });
       return page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: argument.dark ? "dark" : "light" }]);
     case "shot":
       return void (await page.screenshot({ path: argument, fullPage: true }));

@@ -4,6 +4,7 @@ import { createRequire } from "node:module";
 
 const require = createRequire(new URL("../../tools/package.json", import.meta.url));
 const { privateKeyToAccount } = require("viem/accounts");
+const { serializeErc6492Signature } = require("viem");
 
 /** What a wallet does unless a test wants it otherwise. */
 const USUAL = {
@@ -24,6 +25,14 @@ const USUAL = {
   isStrict: true,
   /** Doesn't answer when it is to sign or to revoke a permission, until this is false again. */
   hangs: false,
+  /** Added to each signature, as contract accounts have longer ones. */
+  tail: "",
+  /** Wraps each signature, as contract accounts do that are not deployed yet (ERC-6492). */
+  wraps: false,
+  /** The node behind it, if it has one. */
+  node: null,
+  /** The agents that its node's registry counts, if it counts any. */
+  owned: null,
 };
 
 /** Puts a wallet into every page that is opened from now on. */
@@ -76,6 +85,9 @@ async function answer(wallet, method, params) {
       wallet.added.push(params[0]);
       wallet.knows = [...wallet.knows, params[0].chainId];
       return null;
+    case "eth_call":
+    case "eth_getLogs":
+      return read(wallet, method, params);
     case "wallet_revokePermissions":
       return patience(wallet);
     default:
@@ -95,7 +107,21 @@ async function sign(wallet, [address, json]) {
   if (!key) throw refusal(4100, "The requested account has not been authorized by the user.");
   await patience(wallet);
   wallet.signed.push({ primaryType, message });
-  return privateKeyToAccount(key).signTypedData({ domain, types, primaryType, message });
+  const signature = (await privateKeyToAccount(key).signTypedData({ domain, types, primaryType, message })) + wallet.tail;
+  return wallet.wraps ? serializeErc6492Signature({ address, data: "0x", signature }) : signature;
+}
+
+async function read({ node, owned }, method, params) {
+  if (owned) {
+    const [{ data } = {}] = params;
+    if (data?.startsWith("0x70a08231")) return `0x${owned.length.toString(16)}`;
+    if (data?.startsWith("0x2f745c59")) return `0x${owned[Number(`0x${data.slice(-64)}`)].toString(16)}`;
+  }
+  if (!node) throw refusal(4200, `The method ${method} is not supported.`);
+  const answer = await fetch(node, { method: "POST", body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }) });
+  const { result, error } = await answer.json();
+  if (error) throw refusal(error.code, error.message);
+  return result;
 }
 
 /** Runs in the page, before its own scripts. */

@@ -1,0 +1,37 @@
+// The agents of the connected account, as the wallet's own node tells them: nobody else is asked. A registry that counts an
+// account's agents is asked for them (ERC-721, enumerable), any other for the transfers to the account.
+
+import type { Signing } from "tiergate";
+import type { Connection } from "./wallet.js";
+
+/** More are not listed. */
+const AGENTS_MAX = 20;
+
+const [OWNER_OF, BALANCE_OF, TOKEN_OF_OWNER] = ["0x6352211e", "0x70a08231", "0x2f745c59"];
+/** `Transfer(address,address,uint256)`. */
+const TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
+
+/** Returns the numbers of the account's agents; none where the wallet's node does not tell them. */
+export async function agentsOf(connection: Connection, account: string, signing: Signing): Promise<string[]> {
+  const registry = signing.contracts?.["identity"] ?? signing.domain.verifyingContract;
+  if (connection.chainId !== BigInt(signing.chainId ?? signing.domain.chainId)) return [];
+  const owner = word(account);
+  const read = async (data: string) => BigInt((await connection.ask("eth_call", [{ to: registry, data }, "latest"])) as string);
+  const enumerated = async () => {
+    const count = Math.min(Number(await read(BALANCE_OF + owner)), AGENTS_MAX);
+    return Promise.all(Array.from({ length: count }, (_, at) => read(TOKEN_OF_OWNER + owner + word(at.toString(16)))));
+  };
+  const logged = async () => {
+    const filter = { address: registry, topics: [TRANSFER, null, `0x${owner}`], fromBlock: "0x0", toBlock: "latest" };
+    const logs = (await connection.ask("eth_getLogs", [filter])) as { topics: string[] }[];
+    const agents = [...new Set(logs.map(({ topics }) => topics[3] ?? ""))].slice(-AGENTS_MAX);
+    // It may have been sold since.
+    const owned = await Promise.all(agents.map(async (agent) => (await read(OWNER_OF + word(agent)).catch(() => 0n)) === BigInt(`0x${owner}`)));
+    return agents.filter((_, at) => owned[at]).map(BigInt);
+  };
+  const agents = await enumerated().catch(logged).catch(() => []);
+  return agents.sort((one, other) => (one < other ? -1 : 1)).map(String);
+}
+
+/** 32 bytes in hex. */
+const word = (hex: string) => hex.replace(/^0x/, "").toLowerCase().padStart(64, "0");
