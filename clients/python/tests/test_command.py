@@ -1,0 +1,111 @@
+"""`python -m tiergate`, which `uvx tiergate` runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import API, FACTS, Owned
+
+from tiergate import Tiergate
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the command in a folder of its own."""
+
+    def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-B", "-m", "tiergate", *arguments]
+        variables = {"PATH": os.environ["PATH"], "TIERGATE_URL": API, "PYTHONPATH": str(ROOT), "NO_PROXY": "*"}
+        return subprocess.run(
+            command, cwd=tmp_path, env=variables, input=given, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    return run
+
+
+def test_an_owner_makes_replaces_and_revokes_a_key_with_a_key_file_a_keystore_or_elsewhere(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    fresh: Callable[[str], Owned],
+    service: Tiergate,
+    tmp_path: Path,
+) -> None:
+    agent = fresh("unstaked")
+    key_file = tmp_path / "owner.key"
+    key_file.write_text(FACTS["owner"])
+    key_file.chmod(0o600)
+    signed = ("--agent-id", str(agent.id), "--owner-key-file", "owner.key")
+    made = run("keys", "generate", *signed, "--out", "api.key")
+    assert (made.returncode, made.stderr) == (0, "")
+    assert made.stdout == f"agentId  {agent.id}\nfile     api.key\n"
+    api_key = tmp_path / "api.key"
+    assert api_key.stat().st_mode & 0o777 == 0o600
+    first = api_key.read_text()
+    assert service.keys.status(agent.id).has_key
+
+    again = run("keys", "generate", *signed, "-o", "json")
+    assert again.returncode == 1
+    assert json.loads(again.stdout)["errorType"] == "KEY_ALREADY_EXISTS"
+    assert "api.key: it exists" in run("keys", "generate", *signed, "--out", "api.key").stderr
+
+    rotate = ("keys", "rotate", "--agent-id", str(agent.id), "--owner-key-file", "-", "--out", "api.key")
+    replaced = run(*rotate, given=FACTS["owner"])
+    assert (replaced.returncode, replaced.stderr) == (0, "")
+    assert api_key.read_text() != first
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["api.key", "owner.key"]
+
+    printed = run("keys", "revoke", "--agent-id", str(agent.id), "--typed-data").stdout
+    (tmp_path / "request.json").write_text(printed)
+    signature = agent.owner.sign_typed_data(full_message=json.loads(printed)).signature.hex()
+    second = ("keys", "revoke", "--signed", "request.json", "--signature", "-")
+    assert "--agent-id is 1, but" in run(*second, "--agent-id", "1", given=f"0x{signature}").stderr
+    revoked = run(*second, given=f"0x{signature.removeprefix('0x')}\n")
+    assert (revoked.returncode, revoked.stdout) == (0, f"agentId  {agent.id}\nsuccess  true\n")
+    status = run("keys", "status", "--agent-id", str(agent.id), "-o", "json")
+    assert json.loads(status.stdout) == {"agentId": str(agent.id), "hasKey": False}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("revoke", "--agent-id", "4", "--owner-key-file", "wide.key"), 1, "warning: others may read wide.key"),
+        (("revoke", "--agent-id", "4", "--owner-key-file", "none"), 1, "none: can't be read: No such file"),
+        (("revoke", "--agent-id", "4", "--owner-key-file", "keystore"), 1, "TIERGATE_KEYSTORE_PASSWORD"),
+        (("status", "--agent-id", "4"), 1, "NO_ANSWER"),
+        (("status", "--agent-id", "4", "--url", "localhost:8080"), 2, "such as https://keys.example"),
+        (("status", "--agent-id", "4", "--url", "http://keys.invalid"), 2, "--allow-http keys.invalid"),
+        (("status",), 2, "--agent-id"),
+        (("surprise",), 2, "invalid choice"),
+    ],
+)
+def test_what_goes_wrong_is_a_sentence_an_exit_code_and_no_word_of_a_key(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    code: int,
+    words: str,
+) -> None:
+    (tmp_path / "wide.key").write_text(FACTS["owner"])
+    (tmp_path / "wide.key").chmod(0o644)
+    (tmp_path / "keystore").write_text("{}")
+    nowhere = () if "--url" in arguments or arguments == ("surprise",) else ("--url", "http://127.0.0.1:1")
+    ran = run("keys", *arguments, *nowhere)
+    assert ran.returncode == code, ran.stderr
+    assert words in ran.stderr
+    assert FACTS["owner"].removeprefix("0x") not in ran.stdout + ran.stderr
+
+
+def test_the_installed_package_has_the_command_that_uvx_runs(tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*install, "--target", str(tmp_path), str(ROOT)], check=True)
+    command = [str(tmp_path / "bin/tiergate"), "keys", "generate", "--help"]
+    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}
+    helped = subprocess.run(command, cwd=tmp_path, env=variables, check=True, capture_output=True, text=True)
+    assert "uvx --from 'tiergate[eth]' tiergate keys generate" in helped.stdout
