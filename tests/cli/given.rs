@@ -147,6 +147,30 @@ fn a_failure_that_has_a_next_step_names_it() {
 }
 
 #[test]
+fn the_flags_of_signed_commands_stand_in_groups() {
+    for verb in [&["sign"][..], &["keys", "generate"], &["keys", "rotate"], &["keys", "revoke"], &["verify"]]
+    {
+        let help = String::from_utf8(tiergate(&[verb, &["--help"]].concat()).stdout).unwrap();
+        let groups = ["Service:", "Owner's key:", "Signed data:", "Signing elsewhere, in two steps:"];
+        let of = |flag: &str| {
+            let (before, _) =
+                help.split_once(&format!("      {flag} ")).unwrap_or_else(|| panic!("{flag}: {help}"));
+            groups.into_iter().max_by_key(|group| before.rfind(&format!("\n{group}\n")))
+        };
+        for (flag, group) in [
+            ("--url", groups[0]),
+            ("--allow-http", groups[0]),
+            ("--owner-key-file", groups[1]),
+            ("--registry", groups[2]),
+            ("--nonce", groups[2]),
+            ("--signed", groups[3]),
+        ] {
+            assert_eq!(of(flag), Some(group), "{verb:?} {flag}");
+        }
+    }
+}
+
+#[test]
 fn the_manual_lists_every_variable_that_the_program_reads_by_name() {
     let page = String::from_utf8(tiergate(&["man"]).stdout).unwrap();
     let (_, section) = page.split_once(".SH ENVIRONMENT").unwrap();

@@ -290,9 +290,10 @@ def _refused(given: argparse.Namespace, error: errors.TiergateError) -> int:
     """Says what the service said. The exit code."""
     is_silent = isinstance(error, errors.Unreachable)
     kind = getattr(error, "error_type", None) or ("NO_ANSWER" if is_silent else "UNEXPECTED_ANSWER")
+    said = str(getattr(error, "said", error))
     if given.output == "json":
-        print(json.dumps({"error": str(error), "errorType": kind}))
-    _complain(f"{kind}: {error}")
+        print(json.dumps({"error": said, "errorType": kind}))
+    _complain(f"{kind}: {said}")
     is_change = given.operation != "status" and not given.typed_data
     is_unsure = is_change and isinstance(error, (errors.OutcomeUnknown, errors.InternalError))
     return _KEY_UNSURE if is_unsure else _FAILED

@@ -229,10 +229,10 @@ const shown = (value) => String(value).replace(/\p{Cc}/gu, "\ufffd");
 
 function report(error) {
   const isServices = error instanceof TiergateError;
-  if (isServices && given.output === "json") console.log(JSON.stringify({ error: error.message, errorType: error.errorType, details: error.details }));
+  if (isServices && given.output === "json") console.log(JSON.stringify({ error: error.said, errorType: error.errorType, details: error.details }));
   const isOwn = error instanceof Failure;
   // A wrong argument is a TypeError of the client, which shows nothing of it.
-  const words = isServices ? shown(`${error.errorType}: ${error.message}`) : isOwn || error instanceof TypeError ? error.message : "internal error; please report it";
+  const words = isServices ? shown(`${error.errorType}: ${error.said}`) : isOwn || error instanceof TypeError ? error.message : "internal error; please report it";
   console.error(`tiergate: ${words}${isServices && error.retryAfter ? `; wait ${error.retryAfter} s` : ""}`);
   process.exitCode = isOwn ? error.code : isServices && isUnsure(error) ? KEY_UNSURE : FAILED;
 }
