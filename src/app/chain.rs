@@ -37,12 +37,12 @@ pub(crate) fn reader(
     metrics: &Metrics,
     runtime: &Handle,
 ) -> Result<ChainReader, StartError> {
-    let chain = &settings.chain;
+    let chain = &settings.fixed.chain;
     let headers = headers(&chain.rpc_headers)
         .map_err(|problems| format!("headers for RPC nodes can't be used:\n  {}", problems.join("\n  ")))?;
     let nodes = Pool::new(&chain.pool, &headers, Arc::clone(clock), metrics.clone())
         .map_err(|why| format!("cannot make an HTTP client for the chain: {}", with_causes(&why)))?;
-    let settings = (chain.reading, settings.tiers.sources.measures.clone());
+    let settings = (chain.reading, settings.fixed.tiers.sources.measures.clone());
     Ok(ChainReader::new(Arc::new(nodes), settings, Arc::clone(clock), metrics, runtime))
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn bots(
     metrics: &Metrics,
     runtime: &Handle,
 ) -> Result<Option<Arc<Bots>>, StartError> {
-    let domains = &settings.web_bot_auth;
+    let domains = &settings.fixed.web_bot_auth;
     if domains.public.is_empty() && domains.private.is_empty() {
         return Ok(None);
     }

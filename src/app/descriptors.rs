@@ -74,22 +74,22 @@ pub(crate) struct Descriptors {
 
 /// The least for clients and upstreams together.
 const fn clients_min(settings: &Settings, workers: usize) -> usize {
-    let of_gateway = if settings.listen.gateway.is_empty() { 0 } else { workers };
+    let of_gateway = if settings.fixed.listen.gateway.is_empty() { 0 } else { workers };
     CLIENTS_MIN + OF_A_GATEWAY_WORKER * of_gateway
 }
 
 /// Descriptors that no client may take.
 fn reserve(settings: &Settings, workers: usize) -> usize {
     let runtimes = workers + BACKGROUND_RUNTIMES;
-    let listen = &settings.listen;
+    let listen = &settings.fixed.listen;
     let listeners = 1 + listen.gateway.len() + listen.owners.len() + listen.authz.len();
     // One for the worker, and one for a successor.
     let sockets = 2 * (workers * listeners + 1);
-    let store = match settings.store {
+    let store = match settings.fixed.store {
         StoreSettings::Redis(_) => REDIS + REDIS_SERVERS * runtimes,
         StoreSettings::Embedded { .. } => EMBEDDED_STORE,
     };
-    let nodes = PLACES_MAX + IDLE_MAX * settings.chain.pool.urls.len();
+    let nodes = PLACES_MAX + IDLE_MAX * settings.fixed.chain.pool.urls.len();
     FILES + OF_A_RUNTIME * runtimes + sockets + ADMIN_CONNECTIONS + store + nodes + CHECKS
 }
 
@@ -109,10 +109,10 @@ impl Descriptors {
                 "the process may open {limit} files and sockets, and needs {needed} at least: raise its limit (LimitNOFILE, ulimit -n)"
             ));
         }
-        let most = settings.listen.max_connections as usize;
+        let most = settings.fixed.listen.max_connections as usize;
         let eighth = |addresses: &[SocketAddr]| if addresses.is_empty() { 0 } else { most.min(rest / 8) };
-        let (owners, authz) = (eighth(&settings.listen.owners), eighth(&settings.listen.authz));
-        if settings.listen.gateway.is_empty() {
+        let (owners, authz) = (eighth(&settings.fixed.listen.owners), eighth(&settings.fixed.listen.authz));
+        if settings.fixed.listen.gateway.is_empty() {
             let api = most.min(rest - owners - authz);
             return Ok(Self { limit, reserved, api, owners, authz, gateway: 0, requests: 0, idle: 0 });
         }
@@ -120,7 +120,8 @@ impl Descriptors {
         let upstreams = rest - api - owners - authz - gateway;
         let idle = POOL_MAX.min(upstreams / 10).max(workers);
         let requests = u32::try_from(upstreams - POOLS * idle).unwrap_or(u32::MAX);
-        let requests = settings.gateway.in_flight_max.map_or(requests, |configured| configured.min(requests));
+        let requests =
+            settings.fixed.gateway.in_flight_max.map_or(requests, |configured| configured.min(requests));
         Ok(Self { limit, reserved, api, owners, authz, gateway, requests, idle })
     }
 }
@@ -140,7 +141,7 @@ impl fmt::Display for Descriptors {
 /// looks at its affinity and at the CPU quota of its control groups.
 pub(super) fn workers(settings: &Settings) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    settings.listen.workers.map_or_else(processors, |workers| workers as usize)
+    settings.fixed.listen.workers.map_or_else(processors, |workers| workers as usize)
 }
 
 /// The process's limit, raised as far as it may be.
@@ -169,10 +170,10 @@ mod tests {
              stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n[store]\n{store}"
         );
         let mut settings = Settings::parse(&text, std::iter::empty()).unwrap();
-        settings.listen.gateway = vec![settings.listen.api; gateways];
-        settings.listen.owners = vec![settings.listen.api; owners];
-        settings.listen.authz = vec![settings.listen.api; authz];
-        settings.chain.pool.urls = vec![settings.chain.pool.urls[0].clone(); nodes];
+        settings.fixed.listen.gateway = vec![settings.fixed.listen.api; gateways];
+        settings.fixed.listen.owners = vec![settings.fixed.listen.api; owners];
+        settings.fixed.listen.authz = vec![settings.fixed.listen.api; authz];
+        settings.fixed.chain.pool.urls = vec![settings.fixed.chain.pool.urls[0].clone(); nodes];
         settings
     }
 
@@ -188,8 +189,8 @@ mod tests {
             limit in 0..=2_000_000_usize,
         ) {
             let mut settings = settings(gateways, [owners, authz], nodes, uses_redis);
-            settings.listen.max_connections = connections_max;
-            settings.gateway.in_flight_max = in_flight_max;
+            settings.fixed.listen.max_connections = connections_max;
+            settings.fixed.gateway.in_flight_max = in_flight_max;
             let (reserve, least) = (reserve(&settings, workers), clients_min(&settings, workers));
             let connections_max = connections_max as usize;
             let Ok(caps) = Descriptors::of(limit, &settings, workers) else {
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn with_enough_descriptors_no_cap_is_cut() {
         let mut settings = settings(1, [1, 0], 2, true);
-        settings.listen.max_connections = 4_096;
+        settings.fixed.listen.max_connections = 4_096;
         let caps = Descriptors::of(65_536, &settings, 4).unwrap();
         assert_eq!((caps.api, caps.owners, caps.gateway, caps.idle), (4_096, 4_096, 4_096, 1_024));
     }

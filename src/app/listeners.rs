@@ -43,7 +43,7 @@ const WORKER: &str = "worker";
 impl App {
     /// The API, and the part of it for agents' owners on a listener of its own.
     pub(super) fn serve_api(&mut self, settings: &Settings) -> Result<(), StartError> {
-        let (listen, caps) = (&settings.listen, self.descriptors);
+        let (listen, caps) = (&settings.fixed.listen, self.descriptors);
         for (audience, listener, addresses, connections_max) in [
             (Audience::Everybody, Listener::Api, from_ref(&listen.api), caps.api),
             (Audience::Owners, Listener::Owners, &*listen.owners, caps.owners),
@@ -61,7 +61,7 @@ impl App {
         let access = Access {
             scope: Scope::Api,
             min_tier: Tier::Bronze,
-            quotas: settings.tiers.requests_per_minute,
+            quotas: settings.fixed.tiers.requests_per_minute,
             tiers: self.tenants.tiers(),
             denies_endpoint_mismatch: false,
             parts: Parts::Whole,
@@ -70,10 +70,10 @@ impl App {
             audience,
             access,
             discovery: Arc::clone(&self.discovery),
-            console: settings.console.clone(),
-            signing_chain_id: settings.signature.chain_id,
+            console: settings.fixed.console.clone(),
+            signing_chain_id: settings.fixed.signature.chain_id,
             issuer: self.tenants.issuer(),
-            trusted_proxies: settings.listen.client_proxies(),
+            trusted_proxies: settings.fixed.listen.client_proxies(),
             audit: self.audit.clone(),
             tracer: self.tracer.clone(),
         };
@@ -84,7 +84,7 @@ impl App {
 
     /// The gateway, and the watch of its upstreams.
     pub(super) fn serve_gateway(&mut self, settings: &Settings) -> Result<(), StartError> {
-        if settings.listen.gateway.is_empty() {
+        if settings.fixed.listen.gateway.is_empty() {
             return Ok(());
         }
         let gateway = self.gateway("gateway", self.descriptors.requests, None, settings)?;
@@ -100,7 +100,7 @@ impl App {
             pools.push(Arc::clone(&pool));
             Arc::new(GatewayDoor::new(Arc::clone(&gateway), library.clone(), pool))
         };
-        let plain = Listening::plain("gateway", &settings.listen.gateway, self.descriptors.gateway);
+        let plain = Listening::plain("gateway", &settings.fixed.listen.gateway, self.descriptors.gateway);
         process.open(door, for_clients(settings, Listener::Gateway, Protocols::Http1AndHttp2, plain))?;
         process.supervise("upstream-connections", move || pool::keep(pools.clone()));
         Ok(())
@@ -109,7 +109,7 @@ impl App {
     /// The listener for other gateways.
     pub(super) fn serve_authz(&mut self, settings: &Settings) -> Result<(), StartError> {
         const NAME: &str = "authz";
-        let (addresses, authz) = (&*settings.listen.authz, &settings.authz);
+        let (addresses, authz) = (&*settings.fixed.listen.authz, &settings.fixed.authz);
         if addresses.is_empty() {
             return Ok(());
         }
@@ -136,21 +136,25 @@ impl App {
         verify_time_max: Option<Duration>,
         settings: &Settings,
     ) -> Result<Arc<Gateway>, StartError> {
-        let signature = &settings.signature;
+        let signature = &settings.fixed.signature;
         let window = (signature.freshness.max_age_secs, signature.freshness.max_ahead_secs);
         let rules = GatewayRules {
             believed: Believed {
-                proxies: settings.listen.trusted_proxies.clone(),
-                headers: settings.listen.trusted_headers.clone(),
-                has_proxy_protocol: settings.listen.proxy_protocol.contains(&Listener::Gateway),
+                proxies: settings.fixed.listen.trusted_proxies.clone(),
+                headers: settings.fixed.listen.trusted_headers.clone(),
+                has_proxy_protocol: settings.fixed.listen.proxy_protocol.contains(&Listener::Gateway),
             },
-            client_proxies: settings.listen.client_proxies(),
-            idle: settings.listen.idle,
+            client_proxies: settings.fixed.listen.client_proxies(),
+            idle: settings.fixed.listen.idle,
             in_flight_max,
-            terms: Terms::new(settings.chain.pool.chain_id, window, signature.nonce_retention.as_secs()),
+            terms: Terms::new(
+                settings.fixed.chain.pool.chain_id,
+                window,
+                signature.nonce_retention.as_secs(),
+            ),
             bots: self.bots.clone(),
             discovery: Arc::clone(&self.discovery),
-            via: settings.gateway.via.clone(),
+            via: settings.fixed.gateway.via.clone(),
             tracer: self.tracer.clone(),
             listener,
             verify_time_max,
@@ -166,14 +170,14 @@ impl App {
         overview: Arc<Overview>,
     ) -> Result<(), StartError> {
         let admin = Admin::new(self.process.metrics.clone(), Arc::clone(&self.readiness), overview);
-        let listening = Listening::plain("admin", from_ref(&settings.listen.admin), ADMIN_CONNECTIONS);
+        let listening = Listening::plain("admin", from_ref(&settings.fixed.listen.admin), ADMIN_CONNECTIONS);
         self.process.open_whole(admin, listening)
     }
 }
 
 /// The documents that strangers may read.
 pub(super) fn discovery(settings: &Settings) -> Discovery {
-    let registries = settings.chain.reading.registries;
+    let registries = settings.fixed.chain.reading.registries;
     let Registries { identity, stake_vault, reputation, validation, .. } = registries;
     let contracts = [
         ("identity", Some(identity)),
@@ -186,17 +190,17 @@ pub(super) fn discovery(settings: &Settings) -> Discovery {
     Discovery::new(&ServiceRules {
         domain: &signing_domain(settings),
         key_service: settings.key_service(),
-        window: settings.signature.freshness,
-        tiers: &settings.tiers.sources,
-        token: settings.tiers.token,
-        token_decimals: settings.tiers.token_decimals,
-        contract_signatures: settings.signature.format.has_contracts(),
-        agent_wallet: settings.signature.agent_wallet,
-        chain_id: settings.chain.pool.chain_id,
+        window: settings.fixed.signature.freshness,
+        tiers: &settings.fixed.tiers.sources,
+        token: settings.fixed.tiers.token,
+        token_decimals: settings.fixed.tiers.token_decimals,
+        contract_signatures: settings.fixed.signature.format.has_contracts(),
+        agent_wallet: settings.fixed.signature.agent_wallet,
+        chain_id: settings.fixed.chain.pool.chain_id,
         contracts: &contracts.collect::<Vec<_>>(),
-        key_format: &settings.keys.format,
-        keys_url: settings.keys.public_url.as_ref().map(RpcUrl::base),
-        has_console: settings.console.enabled,
+        key_format: &settings.fixed.keys.format,
+        keys_url: settings.fixed.keys.public_url.as_ref().map(RpcUrl::base),
+        has_console: settings.fixed.console.enabled,
     })
 }
 
@@ -207,7 +211,7 @@ fn for_clients<'a>(
     protocols: Protocols,
     plain: Listening<'a>,
 ) -> Listening<'a> {
-    let listen = &settings.listen;
+    let listen = &settings.fixed.listen;
     let rules = ClientRules {
         trusted_proxies: listen.trusted_proxies.clone(),
         uses_proxy_protocol: listen.proxy_protocol.contains(&listener),

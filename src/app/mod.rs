@@ -98,7 +98,7 @@ impl App {
         let descriptors = Descriptors::planned(settings)?;
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
-        let (audit, audit_guard) = log::audit(&settings.log, Arc::clone(&clock))?;
+        let (audit, audit_guard) = log::audit(&settings.fixed.log, Arc::clone(&clock))?;
         let metrics = Metrics::new()?;
         metrics.at_scrape(|families| {
             let counted = families.log_lines_dropped.get();
@@ -135,15 +135,16 @@ impl App {
         );
         let reloader = Arc::new(reloader);
 
-        let tracer = settings.traces.endpoint.as_ref().map(|endpoint| {
-            let TraceSettings { one_in, continued_per_second, .. } = settings.traces;
+        let tracer = settings.fixed.traces.endpoint.as_ref().map(|endpoint| {
+            let TraceSettings { one_in, continued_per_second, .. } = settings.fixed.traces;
             Tracer::new(endpoint, one_in, continued_per_second, &clock, &metrics)
         });
         let untraced = |why| format!("cannot trace requests: {why}");
         let tracer = tracer.transpose().map_err(untraced)?.map(Arc::new);
         let certificates = tenants.certificates(|table| table.certificates.as_ref());
-        let lifecycle = Lifecycle::new(settings.shutdown, Some(Arc::clone(&readiness)), handover, early);
-        let idle = settings.listen.idle;
+        let lifecycle =
+            Lifecycle::new(settings.fixed.shutdown, Some(Arc::clone(&readiness)), handover, early);
+        let idle = settings.fixed.listen.idle;
         let process = Process::new(clock, metrics, certificates, descriptors.idle, idle, lifecycle);
         let mut app = Self {
             process,
@@ -216,10 +217,10 @@ async fn sweep(pipeline: Arc<Pipeline>) {
 /// The domain of signatures, under these settings.
 pub(crate) fn signing_domain(settings: &Settings) -> Eip712Domain {
     Eip712Domain {
-        name: settings.signature.domain_name.clone(),
-        version: settings.signature.domain_version.clone(),
-        chain_id: settings.signature.chain_id,
-        verifying_contract: settings.chain.reading.registries.identity,
+        name: settings.fixed.signature.domain_name.clone(),
+        version: settings.fixed.signature.domain_version.clone(),
+        chain_id: settings.fixed.signature.chain_id,
+        verifying_contract: settings.fixed.chain.reading.registries.identity,
     }
 }
 
@@ -230,13 +231,13 @@ fn rules(settings: &Settings) -> Rules {
             Some(service) => signing_domain.with_own_types(service),
             None => signing_domain,
         },
-        signature_format: settings.signature.format,
-        agent_wallet: settings.signature.agent_wallet,
-        freshness: settings.signature.freshness,
-        contract_max_age_secs: settings.signature.contract_max_age.as_secs(),
-        key_format: settings.keys.format.clone(),
+        signature_format: settings.fixed.signature.format,
+        agent_wallet: settings.fixed.signature.agent_wallet,
+        freshness: settings.fixed.signature.freshness,
+        contract_max_age_secs: settings.fixed.signature.contract_max_age.as_secs(),
+        key_format: settings.fixed.keys.format.clone(),
         keys_end_with_signer: settings.keys_end_with_signer(),
-        key_management: settings.keys.requests_per_hour,
-        failures: settings.abuse.failures_per_minute,
+        key_management: settings.fixed.keys.requests_per_hour,
+        failures: settings.fixed.abuse.failures_per_minute,
     }
 }

@@ -77,8 +77,8 @@ pub(crate) fn tenant_secrets(
 
 /// The first line of `authz.secret_file` that opens nothing, as no tenant has its id: other tools may still write the tenant.
 pub(crate) fn unused_secret(settings: &Settings) -> Option<Problem> {
-    let path = settings.authz.secret_file.as_deref().filter(|path| files::secret_in(path).is_ok())?;
-    let is_tenant = |id: &str| settings.tenants.iter().any(|tenant| &*tenant.id == id);
+    let path = settings.fixed.authz.secret_file.as_deref().filter(|path| files::secret_in(path).is_ok())?;
+    let is_tenant = |id: &str| settings.live.tenants.iter().any(|tenant| &*tenant.id == id);
     Some(Problem::new("authz.secret_file", tenant_secrets(path, is_tenant).err()?))
 }
 

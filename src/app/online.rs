@@ -43,9 +43,9 @@ pub(crate) async fn ask(
     let tenants = Tenants::new(source, settings, &clock, Arc::new(Os::new()), &metrics)?;
     let table = tenants.table.load_full();
     let mut readers = Vec::new();
-    for url in &settings.chain.pool.urls {
+    for url in &settings.fixed.chain.pool.urls {
         let mut alone = settings.clone();
-        alone.chain.pool.urls = vec![url.clone()];
+        alone.fixed.chain.pool.urls = vec![url.clone()];
         readers.push(chain::reader(&alone, &clock, &metrics, &Handle::current())?);
     }
     let (nodes, store, upstreams) = tokio::join!(
@@ -60,8 +60,8 @@ pub(crate) async fn ask(
         let graded_by = tenants.tiers();
         findings.push(of_agent(settings, &graded_by, reader, agent.or(seen.first_agent)).await);
     }
-    let part = match &settings.store {
-        StoreSettings::Embedded { path, .. } => format!("store {}", path.display()),
+    let part = match &settings.fixed.store {
+        StoreSettings::Embedded { path } => format!("store {}", path.display()),
         StoreSettings::Redis(redis) => format!("store {}", redis.url),
     };
     findings.push((part, store));
@@ -72,7 +72,7 @@ pub(crate) async fn ask(
 /// The nodes, and the contracts as the first one that answers sees them.
 fn of_chain(settings: &Settings, nodes: &[Result<LatestState, String>], now: u64) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (url, seen) in settings.chain.pool.urls.iter().zip(nodes) {
+    for (url, seen) in settings.fixed.chain.pool.urls.iter().zip(nodes) {
         let state = seen.as_ref().map_err(String::clone).map(
             |LatestState { chain, block, timestamp, oddities, .. }| {
                 let age_secs = now.saturating_sub(*timestamp);
@@ -93,7 +93,7 @@ fn of_chain(settings: &Settings, nodes: &[Result<LatestState, String>], now: u64
 /// The decimals of each token that gives tiers, beside those that are configured: of the one that the stake vault takes, and of each
 /// source. With others a tier is had for next to nothing, or by nobody.
 async fn of_tokens(settings: &Settings, reader: &ChainReader) -> Vec<Finding> {
-    let (tiers, mut findings) = (&settings.tiers, Vec::new());
+    let (tiers, mut findings) = (&settings.fixed.tiers, Vec::new());
     if tiers.sources.stakes.is_some() {
         let configured = tiers.token_decimals;
         let (key, state) = match (in_time(told(reader.stake_token())).await, tiers.token) {
@@ -137,7 +137,7 @@ async fn of_agent(
     let read = in_time(told(reader.latest_profile(agent, Parts::Whole))).await;
     let state = read.and_then(|profile| {
         let profile = profile.ok_or_else(|| "is not minted".to_owned())?;
-        let tiers = &settings.tiers;
+        let tiers = &settings.fixed.tiers;
         let tier = graded_by.grade(agent, &profile).tier;
         let limit = tiers.requests_per_minute.get(tier);
         let limit =

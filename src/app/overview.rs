@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::Facts;
 use crate::app::tenants::{Applied, Certificate, Tenants};
-use crate::config::{DEFAULT, Loaded, Refused, Settings, VALUES_SHOWN_MAX, Value};
+use crate::config::{DEFAULT, Loaded, Refused, VALUES_SHOWN_MAX, Value};
 use crate::files;
 use crate::gateway::site::Site;
 use crate::ports::clock::Clock;
@@ -77,8 +77,8 @@ impl Overview {
         in_force.certificates = certificates;
         in_force.is_cut = is_cut;
         in_force.version += 1;
-        in_force.values.retain(|value| Settings::counts_from_start(&value.key));
-        let of_reload = values.into_iter().filter(|value| !Settings::counts_from_start(&value.key));
+        in_force.values.retain(|value| !value.is_live);
+        let of_reload = values.into_iter().filter(|value| value.is_live);
         in_force.values.extend(of_reload);
     }
 
@@ -158,8 +158,8 @@ fn changes(former: &[Value], now: &[Value], are_cut: bool) -> Json {
         let text = |value: Option<&Value>| value.map(|value| value.value.clone());
         let (old, new) = (text(before), text(after));
         let is_default = [before, after].into_iter().flatten().all(|value| value.origin == DEFAULT);
-        let key = &before.or(after)?.key;
-        let waits = Settings::counts_from_start(key);
+        let Value { key, is_live, .. } = before.or(after)?;
+        let waits = !is_live;
         (old != new && !is_default)
             .then(|| json!({ "key": key, "before": old, "after": new, "waits": waits }))
     });
@@ -195,6 +195,7 @@ mod tests {
             key: (*key).to_owned(),
             value: (*value).to_owned(),
             origin: if key.starts_with('d') { DEFAULT } else { "a.toml:1" }.to_owned(),
+            is_live: *key == "log.level",
         };
         pairs.iter().map(value).collect()
     }

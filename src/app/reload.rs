@@ -111,8 +111,8 @@ impl Reloader {
                 let is_as_before =
                     why == RETRY && applied.tenants.is_empty() && refused == *self.refused.lock();
                 if !is_as_before {
-                    log::change(applied.loaded.settings.log.rules.clone());
-                    let tenants = applied.loaded.settings.tenants.len();
+                    log::change(applied.loaded.settings.live.log.clone());
+                    let tenants = applied.loaded.settings.live.tenants.len();
                     let count = refused.len();
                     tracing::info!(
                         why,

@@ -25,17 +25,17 @@ type Opened = (Arc<dyn Store>, Option<watch::Receiver<()>>);
 /// connecting to it may take.
 pub(crate) fn open(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Metrics) -> Result<Opened, String> {
     let clock = Arc::clone(clock);
-    Ok(match &settings.store {
-        StoreSettings::Embedded { path, create } => {
+    Ok(match &settings.fixed.store {
+        StoreSettings::Embedded { path } => {
             let is_new = !embedded::file::is_there(path);
-            if is_new && !create {
+            if is_new && !settings.live.store.create {
                 return Err(format!("there is {}", missing(path)));
             }
             let options = embedded::Options {
                 path: path.clone(),
-                binding: settings.binding(),
-                nonce_retention_secs: settings.signature.nonce_retention.as_secs(),
-                max_ahead_secs: settings.signature.freshness.max_ahead_secs,
+                binding: settings.fixed.binding(),
+                nonce_retention_secs: settings.fixed.signature.nonce_retention.as_secs(),
+                max_ahead_secs: settings.fixed.signature.freshness.max_ahead_secs,
             };
             let store = Arc::new(EmbeddedStore::open(options, clock).map_err(|error| error.to_string())?);
             if is_new {
@@ -79,9 +79,10 @@ pub(crate) fn open(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Metric
 
 /// Whoever leaves `create` on gets an empty store in place of one that is lost.
 pub(crate) fn left_on(settings: &Settings) -> Option<Problem> {
-    let StoreSettings::Embedded { path, create: true } = &settings.store else { return None };
+    let StoreSettings::Embedded { path } = &settings.fixed.store else { return None };
     let phrase = "is for the first start: leave it out, or a store that is lost is replaced by an empty one";
-    embedded::file::is_there(path).then(|| Problem::new("store.embedded.create", phrase).as_warning())
+    let is_left_on = settings.live.store.create && embedded::file::is_there(path);
+    is_left_on.then(|| Problem::new("store.embedded.create", phrase).as_warning())
 }
 
 /// Looks at the store without opening it: its state or what is wrong with it. Writes nothing.
@@ -90,19 +91,19 @@ pub(super) async fn look(
     clock: &Arc<dyn Clock>,
     metrics: &Metrics,
 ) -> Result<String, String> {
-    match &settings.store {
-        StoreSettings::Embedded { path, .. } if path.exists() && !path.is_dir() => {
+    match &settings.fixed.store {
+        StoreSettings::Embedded { path } if path.exists() && !path.is_dir() => {
             Err("is not a folder".to_owned())
         }
-        StoreSettings::Embedded { path, create } if !embedded::file::is_there(path) => {
-            if *create {
+        StoreSettings::Embedded { path } if !embedded::file::is_there(path) => {
+            if settings.live.store.create {
                 Ok("is not there yet; the service makes it".to_owned())
             } else {
                 Err(missing(path))
             }
         }
-        StoreSettings::Embedded { path, .. } => {
-            embedded::file::look(path, &settings.binding()).map_err(|other| other.to_string())
+        StoreSettings::Embedded { path } => {
+            embedded::file::look(path, &settings.fixed.binding()).map_err(|other| other.to_string())
         }
         StoreSettings::Redis(redis) => {
             let options = redis_options(settings, redis)?;
@@ -128,7 +129,7 @@ fn redis_options(settings: &Settings, redis: &RedisSettings) -> Result<Options, 
     };
     let identity = redis.identity.as_ref().map(|pair| (pair.cert.clone(), pair.key.clone()));
     Ok(Options {
-        binding: settings.binding(),
+        binding: settings.fixed.binding(),
         prefix: redis.prefix.clone(),
         url: redis.url.clone(),
         password: secret(&redis.password)?,
@@ -140,7 +141,7 @@ fn redis_options(settings: &Settings, redis: &RedisSettings) -> Result<Options, 
         timeout: redis.timeout,
         wait_replicas: redis.wait_replicas,
         wait_timeout: redis.wait_timeout,
-        nonce_retention_secs: settings.signature.nonce_retention.as_secs(),
-        max_ahead_secs: settings.signature.freshness.max_ahead_secs,
+        nonce_retention_secs: settings.fixed.signature.nonce_retention.as_secs(),
+        max_ahead_secs: settings.fixed.signature.freshness.max_ahead_secs,
     })
 }

@@ -10,14 +10,13 @@ use parking_lot::Mutex;
 use rustls::server::ResolvesServerCert;
 use tokio::runtime::Handle;
 
-use crate::addresses::AddressRules;
 use crate::app::error::StartError;
 use crate::app::source::{Fingerprint, Source};
 use crate::assertion::{Facts, Issuer};
 use crate::config::problem::Problem;
 use crate::config::tenants::has_folder;
 use crate::config::tiers::TierSettings;
-use crate::config::{Beside, Loaded, Refused, Settings};
+use crate::config::{Beside, Fixed, Live, Loaded, Refused, Settings};
 use crate::domain::agent_id::AgentId;
 use crate::domain::agent_list::{AgentList, Agents};
 use crate::domain::freshness::UnixSeconds;
@@ -37,8 +36,8 @@ use crate::tls::upstream::UpstreamIdentity;
 /// Everything that is replaced when the configuration is read again.
 pub(crate) struct Tenants {
     source: Source,
-    /// As they were at the start, without tenants. Everything but tenants and certificates counts as it stands there.
-    at_start: Settings,
+    /// Everything that counts as it was at the start.
+    at_start: Fixed,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     /// Everything that requests, handshakes and assertions ask for. A reload replaces it in one step.
@@ -83,9 +82,9 @@ pub(super) struct Certificate {
 /// was served before the start is not known.
 pub(crate) fn emptiness(loaded: &Loaded, config: &Path) -> Option<Problem> {
     let Loaded { settings, refused, .. } = loaded;
-    let holds_none = settings.tenant_files.is_empty() && !refused.iter().any(Refused::is_in_folder);
-    let is_empty = settings.tenants.is_empty() || (holds_none && has_folder(config));
-    let matters = is_empty && settings.listen.reaches_tenants() && !settings.gateway.allow_empty;
+    let holds_none = settings.live.tenant_files.is_empty() && !refused.iter().any(Refused::is_in_folder);
+    let is_empty = settings.live.tenants.is_empty() || (holds_none && has_folder(config));
+    let matters = is_empty && settings.fixed.listen.reaches_tenants() && !settings.live.gateway.allow_empty;
     let place = if has_folder(config) { "tenants.d" } else { "tenants" };
     let phrase = "there is no tenant; mount the folder, or set gateway.allow_empty to true if that is meant";
     matters.then(|| Problem::new(place, phrase))
@@ -96,7 +95,7 @@ pub(crate) struct Look<'a> {
     reading: Reading<'a>,
     /// The configuration of the start; nothing while that is read, when problems of the configuration file are found
     /// otherwise.
-    at_start: Option<&'a Settings>,
+    at_start: Option<&'a Fixed>,
     has_tls: bool,
 }
 
@@ -109,18 +108,18 @@ impl<'a> Look<'a> {
 
 impl Beside for Look<'_> {
     fn of_file(&mut self, settings: &Settings) -> Vec<Problem> {
-        self.has_tls = self.at_start.unwrap_or(settings).listen.tls.is_some();
+        self.has_tls = settings.fixed.listen.tls;
         let Some(at_start) = self.at_start else { return Vec::new() };
-        let pairs = [("listen.tls", &settings.listen.tls), ("authz.tls", &settings.authz.tls)];
+        let pairs = [("listen.tls", &settings.live.listen.tls), ("authz.tls", &settings.live.authz.tls)];
         let certificates = pairs.into_iter().flat_map(|(key, pair)| {
             let problems = pair.as_ref().map(|pair| self.reading.problems_of(pair)).unwrap_or_default();
             problems.into_iter().map(move |problem| Problem::new(key, problem))
         });
         let certificates: Vec<Problem> = certificates.collect();
-        let issuer = settings.assertion.issuer.as_ref();
+        let issuer = settings.live.assertion.issuer.as_ref();
         let keys = issuer.and_then(|issuer| self.reading.signing_keys(&issuer.key_file).err());
         let keys = keys.into_iter().flatten().map(|problem| Problem::new("assertion.key_file", problem));
-        other_chain(at_start, settings).into_iter().chain(certificates).chain(keys).collect()
+        other_chain(at_start, &settings.fixed).into_iter().chain(certificates).chain(keys).collect()
     }
 
     fn of_tenant(&mut self, tenant: &Tenant) -> Vec<Problem> {
@@ -144,19 +143,19 @@ impl Tenants {
     ) -> Result<Self, StartError> {
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
-        let (chain_id, registry) = (settings.chain.pool.chain_id, settings.chain.reading.registries.identity);
+        let Settings { fixed, live } = settings;
+        let (chain_id, registry) = (fixed.chain.pool.chain_id, fixed.chain.reading.registries.identity);
         let facts = Facts { chain_id, registry, clock: Arc::clone(clock), entropy };
-        let built = build([settings; 2], &mut reading, &facts, metrics, &Table::default());
+        let built = build(fixed, live, &mut reading, &facts, metrics, &Table::default());
         let table = built.map_err(|problems| {
             format!("certificates, keys or lists of agents can't be used:\n  {}", problems.join("\n  "))
         })?;
         let (shelf, seen) = reading.finish();
-        show(metrics, &certificates_of(settings, &shelf));
-        let at_start = Settings { tenants: Vec::new(), ..settings.clone() };
+        show(metrics, &certificates_of(live, &shelf));
         Ok(Self {
             first_fingerprint: [source.first, Fingerprint::of(&seen)],
             source,
-            at_start,
+            at_start: fixed.clone(),
             clock: Arc::clone(clock),
             metrics: metrics.clone(),
             table: Arc::new(LiveTable::from_pointee(table)),
@@ -196,18 +195,18 @@ impl Tenants {
         let mut look = Look {
             reading: Reading::new(shelf, self.now()),
             at_start: Some(&self.at_start),
-            has_tls: self.at_start.listen.tls.is_some(),
+            has_tls: former.fixed.listen.tls,
         };
         let survey = self.source.over(Some(former), &mut look);
         survey.problems.log_warnings();
         let mut reading = look.reading;
         let loaded = survey.loaded.ok_or_else(|| survey.problems.to_string());
-        let applied = loaded.and_then(|loaded| self.replace(loaded, former, &mut reading));
+        let applied = loaded.and_then(|loaded| self.replace(loaded, &former.live, &mut reading));
         let (new, seen) = reading.finish();
         let read = [configuration, Fingerprint::of(&seen)];
         *self.certificate_files.lock() = seen.into_files();
         let applied = applied.map(|mut applied| {
-            show(&self.metrics, &certificates_of(&applied.loaded.settings, &new));
+            show(&self.metrics, &certificates_of(&applied.loaded.settings.live, &new));
             applied.has_other_certificates = new.replaces(shelf);
             *shelf = new;
             *former = applied.loaded.settings.clone();
@@ -220,19 +219,13 @@ impl Tenants {
     fn replace(
         &self,
         mut loaded: Loaded,
-        former: &Settings,
+        in_force: &Live,
         reading: &mut Reading<'_>,
     ) -> Result<Applied, String> {
-        let settings = &mut loaded.settings;
-        let sections_that_wait = self.at_start.sections_that_differ(settings);
-        // A listener speaks TLS from the start to the end, whatever is written now: with the pair of now, or else the former one.
-        for (now, former) in
-            [(&mut settings.listen.tls, &former.listen.tls), (&mut settings.authz.tls, &former.authz.tls)]
-        {
-            *now = former.as_ref().map(|former| now.take().unwrap_or_else(|| former.clone()));
-        }
-        let former = self.table.load_full();
-        let built = build([&self.at_start, settings], reading, &self.facts, &self.metrics, &former);
+        let sections_that_wait = self.at_start.sections_that_differ(&loaded.settings.fixed);
+        loaded.settings.live = loaded.settings.live.over(&self.at_start, in_force);
+        let (live, former) = (&loaded.settings.live, self.table.load_full());
+        let built = build(&self.at_start, live, reading, &self.facts, &self.metrics, &former);
         let table = built.map_err(|problems| problems.join("; "))?;
         Handle::current().block_on(resolve_new_names(&table));
         self.table.store(Arc::new(table));
@@ -246,7 +239,7 @@ impl Tenants {
     /// The certificates in force.
     pub(super) fn certificates_in_force(&self) -> Vec<Certificate> {
         let InForce { settings, shelf } = &*self.in_force.lock();
-        certificates_of(settings, shelf)
+        certificates_of(&settings.live, shelf)
     }
 
     /// The time.
@@ -262,11 +255,11 @@ impl Tenants {
 }
 
 /// Refuses a chain that the next start would refuse. Another one counts from the next start on.
-fn other_chain(at_start: &Settings, settings: &Settings) -> Option<Problem> {
-    if !at_start.store.is_same(&settings.store) {
+fn other_chain(at_start: &Fixed, now: &Fixed) -> Option<Problem> {
+    if !at_start.store.is_same(&now.store) {
         return None;
     }
-    let checked = settings.binding().check(at_start.binding().as_str(), "another place in [store]");
+    let checked = now.binding().check(at_start.binding().as_str(), "another place in [store]");
     Some(Problem::new("chain", format!("the store {}", checked.err()?)))
 }
 
@@ -287,13 +280,12 @@ fn changes(former: &Table, now: &Table) -> Vec<(Arc<str>, &'static str)> {
 }
 
 /// Each certificate that these settings name and this shelf holds.
-fn certificates_of(settings: &Settings, shelf: &Shelf) -> Vec<Certificate> {
-    let listeners = [("listener", &settings.listen.tls), ("authz", &settings.authz.tls)];
+fn certificates_of(live: &Live, shelf: &Shelf) -> Vec<Certificate> {
+    let listeners = [("listener", &live.listen.tls), ("authz", &live.authz.tls)];
     let listeners =
         listeners.into_iter().flat_map(|(kind, pair)| pair.as_ref().map(|pair| (pair, kind, None)));
-    let tenants = settings.tenants.iter().flat_map(|tenant| {
-        let shown =
-            tenant.tls.iter().filter(|_| settings.listen.tls.is_some()).map(|pair| (pair, "listener"));
+    let tenants = live.tenants.iter().flat_map(|tenant| {
+        let shown = tenant.tls.iter().filter(|_| live.listen.tls.is_some()).map(|pair| (pair, "listener"));
         let all = shown.chain(tenant.proxy.upstream_tls.client.iter().map(|pair| (pair, "upstream")));
         all.map(|(pair, kind)| (pair, kind, Some(Arc::clone(&tenant.id))))
     });
@@ -317,14 +309,14 @@ fn show(metrics: &Metrics, certificates: &[Certificate]) {
 
 /// The issuer of assertions under these settings: the former one if its name and keys are the same.
 fn issuer(
-    settings: &Settings,
+    live: &Live,
     reading: &mut Reading<'_>,
     facts: &Facts,
     former: Option<Arc<Issuer>>,
 ) -> Result<Option<Arc<Issuer>>, Vec<String>> {
-    let Some(rules) = &settings.assertion.issuer else {
+    let Some(rules) = &live.assertion.issuer else {
         // A tenant whose file is refused now stays as it was, and so do its assertions.
-        return Ok(former.filter(|_| settings.tenants.iter().any(|tenant| tenant.assertion)));
+        return Ok(former.filter(|_| live.tenants.iter().any(|tenant| tenant.assertion)));
     };
     let keys = reading.signing_keys(&rules.key_file)?;
     let same = former.filter(|former| former.is(&rules.name, &keys));
@@ -334,21 +326,22 @@ fn issuer(
 /// Reads certificates, keys and lists, and builds everything that these settings put in force. Of those of the start it has
 /// what counts until the end of the process.
 fn build(
-    [at_start, settings]: [&Settings; 2],
+    fixed: &Fixed,
+    live: &Live,
     reading: &mut Reading<'_>,
     facts: &Facts,
     metrics: &Metrics,
     former: &Table,
 ) -> Result<Table, Vec<String>> {
-    let Settings { tenants, unserved_hosts, .. } = settings;
-    let issuer = issuer(settings, reading, facts, former.issuer.clone())?;
-    let TierSettings { sources, requests_per_minute: quotas, .. } = &at_start.tiers;
+    let Live { tenants, unserved_hosts, .. } = live;
+    let issuer = issuer(live, reading, facts, former.issuer.clone())?;
+    let TierSettings { sources, requests_per_minute: quotas, .. } = &fixed.tiers;
     let agents = sources.list.as_ref().map(|file| reading.agents(file)).transpose()?.unwrap_or_default();
-    let shown = settings.listen.tls.as_ref().map(|pair| {
+    let shown = live.listen.tls.as_ref().map(|pair| {
         let tenants = tenants.iter().map(|tenant| &**tenant);
         Certificates::load(pair, tenants, unserved_hosts, reading)
     });
-    let to_gateways = settings.authz.tls.as_ref().map(|pair| Certificates::load(pair, [], &[], reading));
+    let to_gateways = live.authz.tls.as_ref().map(|pair| Certificates::load(pair, [], &[], reading));
     let mut problems = Vec::new();
     let [certificates, authz_certificates] = [shown, to_gateways]
         .map(|loaded| loaded.and_then(|loaded| loaded.map_err(|found| problems.extend(found)).ok()));
@@ -367,8 +360,7 @@ fn build(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let allow_link_local = settings.gateway.allow_link_local;
-    let addresses = &AddressRules { allow_link_local, ..at_start.addresses() };
+    let addresses = &fixed.addresses(live.gateway);
     let tiers = &Tiers::new(sources.clone(), Arc::<Agents>::clone(&agents));
     let builder = SiteBuilder { quotas: *quotas, tiers, metrics, addresses, issuer };
     let table = Table::new(equipped, unserved_hosts, &builder, former);

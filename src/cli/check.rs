@@ -138,7 +138,7 @@ impl Config {
         }
         let lengths = values.iter().map(|value| value.key.len() + value.value.len());
         let width = lengths.filter(|len| *len < 60).max();
-        for Value { key, value: text, origin } in values {
+        for Value { key, value: text, origin, .. } in values {
             let padding = width.unwrap_or(0).saturating_sub(key.len() + text.len());
             say(format_args!("{key} = {text}{:padding$}  # {origin}", ""))?;
         }
@@ -177,7 +177,7 @@ pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failu
     problems.0.extend(named_files::unused_secret(settings).map(Problem::as_warning));
     let is_folder_lost = refused.iter().any(Refused::is_folder);
     let is_nobody_served = emptiness(&loaded, &source.path).is_some();
-    if is_folder_lost || ((settings.gateway.strict_tenants || is_nobody_served) && !refused.is_empty()) {
+    if is_folder_lost || ((settings.live.gateway.strict_tenants || is_nobody_served) && !refused.is_empty()) {
         let lines: Vec<&str> = refused.iter().flat_map(|file| &file.problems).map(String::as_str).collect();
         let key = match (is_folder_lost, is_nobody_served) {
             (true, _) => "tenants.d",

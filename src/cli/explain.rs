@@ -102,7 +102,8 @@ impl Explain {
         let metrics = Metrics::new()?;
         let threads = chain::start_threads(1)?;
         let chain = &chain::reader(settings, &clock, &metrics, &threads)?;
-        let is_shared = self.api_key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
+        let is_shared =
+            self.api_key_file.is_some() && matches!(settings.fixed.store, StoreSettings::Redis(_));
         let store = is_shared.then(|| store::open(settings, &clock, &metrics));
         let store = store.transpose()?;
         let store = store.as_ref().map(|(store, _)| &**store);
@@ -161,7 +162,7 @@ impl<'a> Case<'a> {
         let request = self.request;
         let (site, host) = (self.site()?, request.tenant.is_none().then_some(&*request.host));
         let incoming = Incoming::supposed(&request.method, &request.path, host, headers);
-        let (decision, checked) = site.rule(&incoming, &self.settings.keys.format)?;
+        let (decision, checked) = site.rule(&incoming, &self.settings.fixed.keys.format)?;
         let tenant = &site.tenant;
         self.add_route(tenant, decision, incoming.path());
         if checked?.is_some() {
@@ -171,7 +172,7 @@ impl<'a> Case<'a> {
             RouteAccess::Deny => return Err(site.denied(decision, incoming.path())),
             RouteAccess::Public => {
                 let [limit, of_bots] = site.visitor_limits(decision.route);
-                let is_listed = |domain: &&String| self.settings.web_bot_auth.reach(domain).is_some();
+                let is_listed = |domain: &&String| self.settings.fixed.web_bot_auth.reach(domain).is_some();
                 let bot = request.bot.as_ref().filter(is_listed).and(of_bots);
                 if request.bot.is_some() {
                     self.add(
@@ -195,7 +196,8 @@ impl<'a> Case<'a> {
                 let (agent, signer) = match self.request.agent_id {
                     Some(agent) => (agent, None),
                     None => {
-                        let formats = (&self.settings.keys.format, self.settings.signature.format);
+                        let formats =
+                            (&self.settings.fixed.keys.format, self.settings.fixed.signature.format);
                         let credential = credential_of(headers, formats, accepted, || None)?;
                         let (Credential::Key { digest, .. }, Some(store)) = (credential, self.store) else {
                             self.add(
@@ -274,7 +276,7 @@ impl<'a> Case<'a> {
             let written =
                 signer.map_or("unknown: a former release made the key".to_owned(), |it| it.to_string());
             self.add("keySigner", written);
-            let hears_wallet = self.settings.signature.agent_wallet;
+            let hears_wallet = self.settings.fixed.signature.agent_wallet;
             if !signer.is_some_and(|signer| profile.holders.may_act(signer, hears_wallet)) {
                 self.add("keyWhy", "the key has ended: who signed for it may not act for the agent");
                 return Err(Refusal::from(Denial::InvalidApiKey { agent: None }).into());

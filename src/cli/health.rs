@@ -50,7 +50,7 @@ impl Health {
 
 /// The API's address as this machine reaches it.
 fn api_url(listen: &Listen) -> String {
-    let scheme = if listen.tls.is_some() { "https" } else { "http" };
+    let scheme = if listen.tls { "https" } else { "http" };
     format!("{scheme}://{}", SocketAddr::new(reached(listen.api.ip()), listen.api.port()))
 }
 

@@ -33,19 +33,19 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     let source = Source::at(config);
     let (loaded, warnings) = load_to_serve(&source)?;
     let settings = &loaded.settings;
-    let (rules, is_json) = (settings.log.rules.clone(), settings.log.format == LogFormat::Json);
+    let (rules, is_json) = (settings.live.log.clone(), settings.fixed.log.format == LogFormat::Json);
     let _log = log::start(rules, is_json).map_err(Failure::unusable)?;
     warnings.log_warnings();
     let app = App::new(&loaded, source, early, handover)?;
     tracing::info!(
         version = VERSION,
-        api = %settings.listen.api,
-        owners = %listed(&settings.listen.owners),
-        gateway = %listed(&settings.listen.gateway),
-        authz = %listed(&settings.listen.authz),
-        tenants = settings.tenants.len(),
-        admin = %settings.listen.admin,
-        nodes = %settings.chain.pool.urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),
+        api = %settings.fixed.listen.api,
+        owners = %listed(&settings.fixed.listen.owners),
+        gateway = %listed(&settings.fixed.listen.gateway),
+        authz = %listed(&settings.fixed.listen.authz),
+        tenants = settings.live.tenants.len(),
+        admin = %settings.fixed.listen.admin,
+        nodes = %settings.fixed.chain.pool.urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),
         "serving",
     );
     ended(app.run())?;

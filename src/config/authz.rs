@@ -18,14 +18,22 @@ settings! {
         secret_file: Option<PathBuf> = Some(noted_file(reader, "authz.secret_file", Content::Secret)),
         /// The longest that it takes to verify an agent; 503 follows.
         timeout: Duration = reader.duration("authz.timeout", "1s", ["50ms", "25s"]),
-        /// The listener's certificate and key; `None`: it speaks in the clear.
-        tls: Option<KeyPair> = key_pair(reader, "authz.tls.cert", "authz.tls.key"),
+        /// True if the listener speaks TLS.
+        tls: bool = Some(reader.is_any_given(&["authz.tls.cert", "authz.tls.key"])),
         /// Authorities of which a gateway shows a certificate; `None`: it needs none.
         client_ca: Option<PathBuf> = Some(noted_file(reader, CLIENT_CA, Content::Authorities)),
     } then {
-        if matches!((&client_ca, &tls), (Some(Some(_)), Some(None))) {
+        if matches!((&client_ca, &tls), (Some(Some(_)), Some(false))) {
             reader.report(&[CLIENT_CA], "needs authz.tls.cert and authz.tls.key; write them too");
         }
+    }
+}
+
+settings! {
+    /// The certificate that other gateways are shown.
+    AuthzLive(reader) {
+        /// With its key. `None`: the listener speaks in the clear.
+        tls: Option<KeyPair> = key_pair(reader, "authz.tls.cert", "authz.tls.key"),
     }
 }
 

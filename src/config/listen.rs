@@ -73,8 +73,8 @@ settings! {
             reader.integer("listen.max_connections_per_network", 0, &(0..=1_000_000)),
         /// How long a connection may be idle between two requests.
         idle: Duration = reader.duration("listen.idle", "130s", ["1s", "24h"]),
-        /// The certificate and key of all listeners but `admin`. `None`: they do not speak TLS.
-        tls: Option<KeyPair> = key_pair(reader, "listen.tls.cert", "listen.tls.key"),
+        /// True if all listeners but `admin` speak TLS.
+        tls: bool = Some(reader.is_any_given(&["listen.tls.cert", "listen.tls.key"])),
     } then {
         let is_given = proxy_protocol.as_ref().is_some_and(|listeners| !listeners.is_empty());
         if is_given && trusted_proxies.as_ref().is_some_and(Vec::is_empty) {
@@ -92,6 +92,14 @@ settings! {
             ("listen.authz", "authz", authz.as_ref()),
         ];
         refuse_overlaps(reader, api, lists, admin);
+    }
+}
+
+settings! {
+    /// The certificate that clients are shown.
+    ListenLive(reader) {
+        /// With its key. `None`: the listeners do not speak TLS.
+        tls: Option<KeyPair> = key_pair(reader, "listen.tls.cert", "listen.tls.key"),
     }
 }
 

@@ -18,8 +18,6 @@ settings! {
     LogSettings(reader) {
         /// The format of lines.
         format: LogFormat = reader.text("log.format", "text", choice(&FORMATS)),
-        /// The lines that are written.
-        rules: LogRules = rules(reader),
         /// The place of the audit log; `None`: there is none.
         audit: Option<AuditPlace> = reader.text("log.audit", "", audit_place),
         /// True if no key operation is done that has no line there.
@@ -49,11 +47,13 @@ pub enum AuditPlace {
     File(PathBuf),
 }
 
-fn rules(reader: &mut Reader) -> Option<LogRules> {
-    read_all!(LogRules {
-        level: reader.text("log.level", "info", level),
-        access: reader.boolean("log.access", false),
-    })
+impl LogRules {
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        read_all!(Self {
+            level: reader.text("log.level", "info", level),
+            access: reader.boolean("log.access", false),
+        })
+    }
 }
 
 /// A word alone would be taken for a target, and everything of it logged: a misspelled level is a mistake.

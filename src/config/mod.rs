@@ -74,17 +74,18 @@ mod versions;
 mod web_bot_auth;
 mod written;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::addresses::AddressRules;
 use crate::config::abuse::AbuseSettings;
 use crate::config::assertion::AssertionSettings;
-use crate::config::authz::AuthzSettings;
+use crate::config::authz::{AuthzLive, AuthzSettings};
 use crate::config::chain::ChainSettings;
-use crate::config::gateway::GatewaySettings;
+use crate::config::gateway::{GatewayLive, GatewaySettings};
 use crate::config::keys::KeySettings;
-use crate::config::listen::Listen;
+use crate::config::listen::{Listen, ListenLive};
 use crate::config::location::Location;
 use crate::config::log::LogSettings;
 use crate::config::notes::Notes;
@@ -94,7 +95,7 @@ use crate::config::reader::Reader;
 pub use crate::config::refused::{Beside, Nobody, Refused};
 use crate::config::shutdown::ShutdownSettings;
 use crate::config::signature::SignatureSettings;
-use crate::config::store::StoreSettings::{self, Embedded};
+use crate::config::store::{StoreLive, StoreSettings};
 pub use crate::config::survey::Survey;
 use crate::config::tenants::neighbours::Lacks;
 use crate::config::tenants::rules::Rules;
@@ -105,91 +106,124 @@ use crate::domain::binding::Binding;
 use crate::domain::bot::BotDomains;
 use crate::domain::console::ConsoleSettings;
 use crate::domain::host::HostPattern;
+use crate::domain::log_rules::LogRules;
 use crate::domain::rpc_url::RpcUrl;
-use crate::domain::tenant::Tenant;
+use crate::domain::tenant::{KeyPair, Tenant};
 
-/// Makes [`Settings`] of all sections, each with its type.
+/// Makes a struct of sections, each with its type; all are read before any that is wrong gives up the whole.
 macro_rules! sections {
-    ($($(#[$doc:meta])+ $section:ident: $type:ty;)+) => {
-        /// The whole configuration, checked.
+    (
+        $(#[$about:meta])+
+        $name:ident($parts:ident, is_live: $is_live:literal) {
+            $($(#[$doc:meta])+ $section:ident: $type:ty,)+
+        }
+        $(and { $($(#[$other_doc:meta])+ $other:ident: $other_type:ty,)+ })?
+    ) => {
+        $(#[$about])+
         #[derive(Debug, Clone, PartialEq, Eq)]
-        pub struct Settings {
+        pub struct $name {
             $($(#[$doc])+ pub $section: $type,)+
-            /// The tenants of the gateway: those of the file, then those of `tenants.d` in the order of its files' names.
-            /// No two share an id or a host.
-            pub tenants: Vec<Arc<Tenant>>,
-            /// The files that the last of them stand in, as problems name them.
-            pub tenant_files: Vec<Arc<str>>,
-            /// Hosts of tenants that can't be served. They are nobody's: no wildcard of another tenant takes them.
-            pub unserved_hosts: Vec<HostPattern>,
+            $($($(#[$other_doc])+ pub $other: $other_type,)+)?
         }
 
-        impl Settings {
-            /// The sections that count at the start alone and are others here.
-            pub fn sections_that_differ(&self, other: &Self) -> Vec<&'static str> {
-                let own = self.clone().read_again_as(other);
-                let sections = [$((own.$section != other.$section).then_some(stringify!($section))),+];
-                sections.into_iter().flatten().collect()
-            }
-        }
-
-        /// The sections that could be read.
-        struct Sections {
+        /// The sections of them that could be read.
+        struct $parts {
             $($section: Option<$type>,)+
         }
 
-        impl Sections {
-            /// Reads every section of the file before it gives up on any.
+        impl $parts {
             fn read(reader: &mut Reader) -> Self {
+                reader.is_live = $is_live;
                 Self { $($section: <$type>::read(reader),)+ }
             }
 
-            /// Settings without tenants.
-            fn whole(self) -> Option<Settings> {
-                Some(Settings {
+            fn whole(self) -> Option<$name> {
+                Some($name {
                     $($section: self.$section?,)+
-                    tenants: Vec::new(),
-                    tenant_files: Vec::new(),
-                    unserved_hosts: Vec::new(),
+                    $($($other: Default::default(),)+)?
                 })
+            }
+        }
+
+        impl $name {
+            /// The sections that are others there.
+            pub fn sections_that_differ(&self, other: &Self) -> Vec<&'static str> {
+                let sections = [$((self.$section != other.$section).then_some(stringify!($section))),+];
+                sections.into_iter().flatten().collect()
             }
         }
     };
 }
 
+/// The whole configuration, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Counts from the start of the process to its end.
+    pub fixed: Fixed,
+    /// Is read again while it runs.
+    pub live: Live,
+}
+
 sections! {
-    /// Where requests come in.
-    listen: Listen;
-    /// The chain and its registries.
-    chain: ChainSettings;
-    /// What each trust tier asks for and gives.
-    tiers: TierSettings;
-    /// What owners sign and how long it is good for.
-    signature: SignatureSettings;
-    /// API keys and their management.
-    keys: KeySettings;
-    /// Where keys and nonces are kept.
-    store: StoreSettings;
-    /// Protection against guessing.
-    abuse: AbuseSettings;
-    /// The domains whose bots are known.
-    web_bot_auth: BotDomains;
-    /// How other gateways prove that they may ask.
-    authz: AuthzSettings;
-    /// The owner's page.
-    console: ConsoleSettings;
-    /// How requests are forwarded.
-    gateway: GatewaySettings;
-    /// Who signs assertions, which is read again.
-    assertion: AssertionSettings;
-    /// How the process ends.
-    shutdown: ShutdownSettings;
-    /// The settings of traces.
-    traces: TraceSettings;
-    /// The settings of the log.
-    log: LogSettings;
-    /// The rules for tenants of `tenants.d`, which are read again.
-    tenants_rules: Rules;
+    /// Settings that count from the start of the process to its end: a restart is needed where a file has others.
+    Fixed(FixedParts, is_live: false) {
+        /// Where requests come in.
+        listen: Listen,
+        /// The chain and its registries.
+        chain: ChainSettings,
+        /// What each trust tier asks for and gives.
+        tiers: TierSettings,
+        /// What owners sign and how long it is good for.
+        signature: SignatureSettings,
+        /// API keys and their management.
+        keys: KeySettings,
+        /// Where keys and nonces are kept.
+        store: StoreSettings,
+        /// Protection against guessing.
+        abuse: AbuseSettings,
+        /// The domains whose bots are known.
+        web_bot_auth: BotDomains,
+        /// How other gateways prove that they may ask.
+        authz: AuthzSettings,
+        /// The owner's page.
+        console: ConsoleSettings,
+        /// How requests are forwarded.
+        gateway: GatewaySettings,
+        /// How the process ends.
+        shutdown: ShutdownSettings,
+        /// The settings of traces.
+        traces: TraceSettings,
+        /// The settings of the log.
+        log: LogSettings,
+    }
+}
+
+sections! {
+    /// Settings that are read again while the process runs, and then count at once.
+    Live(LiveParts, is_live: true) {
+        /// The certificate of listeners that speak TLS.
+        listen: ListenLive,
+        /// That of the listener for other gateways.
+        authz: AuthzLive,
+        /// A first start makes a store, and is over then.
+        store: StoreLive,
+        /// When tenants are refused.
+        gateway: GatewayLive,
+        /// The signer of assertions.
+        assertion: AssertionSettings,
+        /// The lines that are logged.
+        log: LogRules,
+        /// The rules for tenants of `tenants.d`.
+        tenants_rules: Rules,
+    } and {
+        /// The tenants of the gateway: those of the file, then those of `tenants.d` in the order of its files' names.
+        /// No two share an id or a host.
+        tenants: Vec<Arc<Tenant>>,
+        /// The files that the last of them stand in, as problems name them.
+        tenant_files: Vec<Arc<str>>,
+        /// Hosts of tenants that can't be served. They are nobody's: no wildcard of another tenant takes them.
+        unserved_hosts: Vec<HostPattern>,
+    }
 }
 
 /// A configuration that can be used.
@@ -219,16 +253,56 @@ impl Settings {
         Listen::read(&mut Reader::new(location, table, environment, notes))
     }
 
-    /// The addresses that upstreams may have.
-    pub(crate) fn addresses(&self) -> AddressRules {
-        let (listeners, allow_link_local) = (self.listen.all().collect(), self.gateway.allow_link_local);
-        AddressRules { listeners, allow_link_local, networks: None }
-    }
-
     /// The service's name in the types of changes of keys; `None`: they are signed as verifications are.
     pub(crate) fn key_service(&self) -> Option<&str> {
-        let public_url = self.keys.public_url.as_ref().map(RpcUrl::base);
-        self.signature.service_name.as_deref().or(public_url).filter(|_| self.signature.has_own_types)
+        let public_url = self.fixed.keys.public_url.as_ref().map(RpcUrl::base);
+        let signature = &self.fixed.signature;
+        signature.service_name.as_deref().or(public_url).filter(|_| signature.has_own_types)
+    }
+
+    /// True if a key is good only while the account that signed for it may act for the agent: by default where registries
+    /// have wallets.
+    pub fn keys_end_with_signer(&self) -> bool {
+        self.fixed.keys.end_with_signer.unwrap_or_else(|| self.fixed.chain.reading.registries.has_wallets())
+    }
+
+    /// Reads the file: everything but tenants, the listeners though other sections are wrong, and the tenants.
+    fn read(reader: &mut Reader) -> (Option<Self>, Option<Listen>, Vec<Claimant>) {
+        let (mut fixed, live) = (FixedParts::read(reader), LiveParts::read(reader));
+        if let (Some(chain), Some(signature)) = (&fixed.chain, &fixed.signature) {
+            signature.check_chain(reader, chain);
+        }
+        if let Some(tiers) = &mut fixed.tiers {
+            tiers.check(reader, fixed.chain.as_ref().map(|chain| &chain.reading));
+        }
+        if let (Some(signature), Some(keys)) = (&fixed.signature, &fixed.keys) {
+            signature.check_service(reader, keys);
+        }
+        if let (Some(authz), Some(listen)) = (&fixed.authz, &fixed.listen) {
+            authz.check(reader, listen);
+        }
+        if let Some(StoreSettings::Redis(_)) = &fixed.store {
+            reader.forget_values("store.embedded.");
+        }
+        let listen = fixed.listen.clone();
+        let allow_link_local = live.gateway.as_ref().is_none_or(|gateway| gateway.allow_link_local);
+        let lacks = Lacks {
+            signer: live.assertion.as_ref().is_some_and(|assertion| assertion.issuer.is_none()),
+            kept_nonces: fixed.signature.as_ref().is_some_and(SignatureSettings::forgets_early),
+            bots: fixed.web_bot_auth.as_ref().is_some_and(|domains| *domains == BotDomains::default()),
+        };
+        let tls = live.listen.as_ref().and_then(|listen| listen.tls.as_ref());
+        let tenants =
+            tenants::read(reader, listen.as_ref().map(|listen| (listen, tls)), allow_link_local, lacks);
+        let settings = fixed.whole().zip(live.whole()).map(|(fixed, live)| Self { fixed, live });
+        (settings.filter(|_| tenants.is_some()), listen, tenants.unwrap_or_default())
+    }
+}
+
+impl Fixed {
+    /// The addresses that upstreams may have.
+    pub(crate) fn addresses(&self, GatewayLive { allow_link_local, .. }: GatewayLive) -> AddressRules {
+        AddressRules { listeners: self.listen.all().collect(), allow_link_local, networks: None }
     }
 
     /// The chain that the store is for.
@@ -236,51 +310,31 @@ impl Settings {
         let ChainSettings { pool, reading, development, .. } = &self.chain;
         Binding::new(pool.chain_id, reading.registries.identity, *development)
     }
+}
 
-    /// The same, but with the values of another that count without a restart.
-    fn read_again_as(mut self, other: &Self) -> Self {
-        // Certificates. That a listener has one counts from the start.
-        for (own, other) in
-            [(&mut self.listen.tls, &other.listen.tls), (&mut self.authz.tls, &other.authz.tls)]
-        {
-            if own.is_some() && other.is_some() {
-                own.clone_from(other);
+impl Live {
+    /// The same while these are in force. The listeners speak TLS as they did at the start: one whose file no longer
+    /// says so keeps its pair, and so do tenants, and one that speaks none has none.
+    pub fn over(mut self, fixed: &Fixed, former: &Self) -> Self {
+        let is_gone = fixed.listen.tls && self.listen.tls.is_none();
+        let listeners = [
+            (fixed.listen.tls, &mut self.listen.tls, &former.listen.tls),
+            (fixed.authz.tls, &mut self.authz.tls, &former.authz.tls),
+        ];
+        for (speaks_tls, pair, former) in listeners {
+            *pair = pair.take().or_else(|| former.clone()).filter(|_| speaks_tls);
+        }
+        if is_gone {
+            // No tenant may have a pair in such a file.
+            let pairs: HashMap<_, _> =
+                former.tenants.iter().map(|tenant| (&tenant.id, &tenant.tls)).collect();
+            for tenant in self.tenants.iter_mut().filter(|tenant| tenant.tls.is_none()) {
+                if let Some(Some(pair)) = pairs.get(&tenant.id) {
+                    Arc::make_mut(tenant).tls = Some(KeyPair::clone(pair));
+                }
             }
         }
-        let GatewaySettings { strict_tenants, allow_empty, allow_link_local, .. } = other.gateway;
-        self.gateway = GatewaySettings { strict_tenants, allow_empty, allow_link_local, ..self.gateway };
-        // It counts where there is no store.
-        if let (Embedded { create, .. }, Embedded { create: other, .. }) = (&mut self.store, &other.store) {
-            *create = *other;
-        }
-        self.assertion.clone_from(&other.assertion);
-        self.log.rules.clone_from(&other.log.rules);
-        self.tenants_rules.clone_from(&other.tenants_rules);
         self
-    }
-
-    /// True for a key whose value counts from the start of the process to its end. Tenants, certificates and
-    /// which lines are logged are read again, and a store is made at a start alone.
-    pub fn counts_from_start(key: &str) -> bool {
-        let is_read_again = matches!(
-            key,
-            "gateway.allow_empty"
-                | "gateway.allow_link_local"
-                | "gateway.strict_tenants"
-                | "log.level"
-                | "log.access"
-                | "store.embedded.create"
-        );
-        let is_of_tenant = notes::is_of_tenant(key) || key.starts_with("tenants_rules[");
-        let is_certificate =
-            ["listen.tls.", "authz.tls.cert", "authz.tls.key"].iter().any(|tls| key.starts_with(tls));
-        !is_of_tenant && !is_certificate && !key.starts_with("assertion.") && !is_read_again
-    }
-
-    /// True if a key is good only while the account that signed for it may act for the agent: by default where registries
-    /// have wallets.
-    pub fn keys_end_with_signer(&self) -> bool {
-        self.keys.end_with_signer.unwrap_or_else(|| self.chain.reading.registries.has_wallets())
     }
 
     /// The tenants of the configuration file.
@@ -292,32 +346,6 @@ impl Settings {
     pub fn of_folder(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Tenant>)> {
         let tenants = self.tenants.get(self.main_tenants().len()..).unwrap_or_default();
         self.tenant_files.iter().zip(tenants)
-    }
-
-    /// Reads the file: everything but tenants, the listeners though other sections are wrong, and the tenants.
-    fn read(reader: &mut Reader) -> (Option<Self>, Option<Listen>, Vec<Claimant>) {
-        let mut sections = Sections::read(reader);
-        if let (Some(chain), Some(signature)) = (&sections.chain, &sections.signature) {
-            signature.check_chain(reader, chain);
-        }
-        if let Some(tiers) = &mut sections.tiers {
-            tiers.check(reader, sections.chain.as_ref().map(|chain| &chain.reading));
-        }
-        if let (Some(signature), Some(keys)) = (&sections.signature, &sections.keys) {
-            signature.check_service(reader, keys);
-        }
-        if let (Some(authz), Some(listen)) = (&sections.authz, &sections.listen) {
-            authz.check(reader, listen);
-        }
-        let listen = sections.listen.clone();
-        let allow_link_local = sections.gateway.as_ref().is_none_or(|gateway| gateway.allow_link_local);
-        let lacks = Lacks {
-            signer: sections.assertion.as_ref().is_some_and(|assertion| assertion.issuer.is_none()),
-            kept_nonces: sections.signature.as_ref().is_some_and(SignatureSettings::forgets_early),
-            bots: sections.web_bot_auth.as_ref().is_some_and(|domains| *domains == BotDomains::default()),
-        };
-        let tenants = tenants::read(reader, listen.as_ref(), allow_link_local, lacks);
-        (sections.whole().filter(|_| tenants.is_some()), listen, tenants.unwrap_or_default())
     }
 }
 

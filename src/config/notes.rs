@@ -34,6 +34,9 @@ pub struct Value {
     pub value: String,
     /// [`DEFAULT`], a file and a line, or a variable.
     pub origin: String,
+    /// True if another value counts without a restart.
+    #[serde(skip)]
+    pub is_live: bool,
 }
 
 /// Files of one kind that keys name.

@@ -27,6 +27,8 @@ const VARIABLE_PREFIX: &str = "TIERGATE__";
 /// A configuration that is being read.
 pub(super) struct Reader {
     pub(super) scope: Scope,
+    /// True while keys are read that are read again when the process runs.
+    pub(super) is_live: bool,
     notes: Notes,
 }
 
@@ -55,7 +57,7 @@ impl Reader {
         notes: Notes,
     ) -> Self {
         let variables = environment.filter(|(name, value)| unknown::is_ours(name, value)).collect();
-        Self { scope: Scope { location, table, variables, ..Scope::default() }, notes }
+        Self { scope: Scope { location, table, variables, ..Scope::default() }, is_live: true, notes }
     }
 
     /// A string, or what it stands for.
@@ -208,6 +210,11 @@ impl Reader {
         self.variable(path).is_some() || tree::find(&self.scope.table, path).is_some()
     }
 
+    /// True if one of these keys is there, right or wrong.
+    pub(super) fn is_any_given(&self, paths: &[&str]) -> bool {
+        paths.iter().any(|path| self.is_given(path))
+    }
+
     /// Records why a value is wrong.
     pub(super) fn check<T>(&mut self, path: &'static str, checked: Result<T, String>) -> Option<T> {
         checked.map_err(|phrase| self.report(&[path], phrase)).ok()
@@ -288,6 +295,15 @@ impl Reader {
     pub(super) fn finish(mut self, of_tenants: &[&str]) -> Notes {
         let unknown = self.scope.unknown(of_tenants).chain(self.unknown_variables());
         self.notes.problems.extend(unknown.collect::<Vec<_>>());
+        // A section may have keys that are read again, which come later.
+        let mut sections = Vec::new();
+        self.notes.values.sort_by_cached_key(|value| {
+            let section = value.key.split(['.', '[']).next().unwrap_or_default().to_owned();
+            sections.iter().position(|known| *known == section).unwrap_or_else(|| {
+                sections.push(section);
+                sections.len() - 1
+            })
+        });
         self.notes
     }
 
@@ -343,6 +359,7 @@ impl Reader {
                 key: self.scope.location.of_key(path),
                 value: value.shown(masked.map_or(Shown::Always, |(_, shown)| *shown)),
                 origin: if is_default { DEFAULT.to_owned() } else { self.place(path, None).origin() },
+                is_live: self.is_live,
             });
         }
     }

@@ -74,13 +74,13 @@ impl Survey {
             is_main: true,
             offered: None,
             problems,
-            in_force: former.map(|former| former.main_tenants().to_vec()),
+            in_force: former.map(|former| former.live.main_tenants().to_vec()),
         };
         let mut main = refused(notes.errors());
         let settings = offer(&mut main, settings, tenants, beside);
         let mut read_folder = |settings: Option<Settings>, main: File| {
             let counts = settings.as_ref().or(former);
-            let listen = counts.map(|counts| &counts.listen).or(listen.as_ref());
+            let listen = counts.map(|counts| &counts.fixed.listen).or(listen.as_ref());
             let in_force = main.in_force.as_ref().map_or(0, Vec::len);
             let others = main.offered.as_ref().map_or(in_force, Vec::len);
             let mut of_folder = notes.further();
@@ -102,8 +102,9 @@ impl Survey {
         let Chosen { settings, refused, claims, .. } = chosen;
         notes.add(of_folder, true);
         notes.problems.extend(claims);
-        let is_reached = settings.as_ref().is_none_or(|settings| settings.listen.reaches_tenants());
-        if let (Some(count @ 1..), false) = (settings.as_ref().map(|all| all.tenants.len()), is_reached) {
+        let is_reached = settings.as_ref().is_none_or(|settings| settings.fixed.listen.reaches_tenants());
+        if let (Some(count @ 1..), false) = (settings.as_ref().map(|all| all.live.tenants.len()), is_reached)
+        {
             let phrase =
                 format!("is empty, and nobody reaches the tenants, {count} in all; write an address");
             notes.problems.push(gateway.problem(phrase).as_warning());

@@ -104,12 +104,12 @@ pub(super) fn choose(
     former: Option<&Settings>,
     beside: &mut dyn Beside,
 ) -> Chosen {
-    let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.gateway.allow_empty);
+    let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.live.gateway.allow_empty);
     let (mut files, of_folder) = in_folder(read, former, allow_empty);
     let refused = |place: &str, problems: &[Problem], is_kept| {
         Refused::new(place, problems.iter().map(Problem::on_one_line), is_kept)
     };
-    let before = former.map_or(0, |former| former.tenants.len());
+    let before = former.map_or(0, |former| former.live.tenants.len());
     let is_nobody_left =
         main.offered.as_ref().is_some_and(Vec::is_empty) && !files.iter().any(File::is_usable);
     if is_nobody_left && before > 0 && !allow_empty {
@@ -163,7 +163,7 @@ pub(super) fn choose(
         chosen.claims.extend(claims);
     }
     chosen.settings = if is_main_used { settings } else { former.cloned() };
-    if let Some(settings) = &mut chosen.settings {
+    if let Some(Settings { live: settings, .. }) = &mut chosen.settings {
         let taken: HashSet<&HostPattern> = served.iter().flat_map(|tenant| &tenant.hosts).collect();
         let unserved: BTreeSet<_> = unserved.into_iter().filter(|host| !taken.contains(host)).collect();
         settings.unserved_hosts = unserved.into_iter().collect();
@@ -180,7 +180,7 @@ fn in_folder(
     former: Option<&Settings>,
     allow_empty: bool,
 ) -> (Vec<File>, Option<Problem>) {
-    let in_force = || former.into_iter().flat_map(Settings::of_folder);
+    let in_force = || former.into_iter().flat_map(|former| former.live.of_folder());
     let by_name: HashMap<&Arc<str>, &Arc<Tenant>> = in_force().collect();
     let (mut files, problem) = match read {
         Ok(files) => (files, None),

@@ -77,12 +77,12 @@ impl Settings {
     /// Puts an empty store into the folder that was made long ago: a new one takes no signature for a minute.
     pub(crate) fn with_store_in(self, folder: &Path) -> Self {
         if let Ok(read) = tiergate::config::Settings::parse(&self.text(), std::iter::empty())
-            && matches!(&read.store, StoreSettings::Embedded { path, .. } if path == folder)
+            && matches!(&read.fixed.store, StoreSettings::Embedded { path, .. } if path == folder)
         {
             let made = tempfile::tempdir().unwrap();
             let path = made.path().to_owned();
             let options =
-                Options { path, binding: read.binding(), nonce_retention_secs: 0, max_ahead_secs: 0 };
+                Options { path, binding: read.fixed.binding(), nonce_retention_secs: 0, max_ahead_secs: 0 };
             drop(EmbeddedStore::open(options, Arc::new(LongAgo)).unwrap());
             fs::create_dir(folder).unwrap();
             // A copy: a program that is just started elsewhere may hold the other one's lock.

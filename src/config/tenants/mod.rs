@@ -24,6 +24,7 @@ use crate::config::tenants::rules::Rules;
 use crate::config::tenants::tenant::Claimant;
 use crate::config::tree::Table;
 use crate::domain::bot::BotDomains;
+use crate::domain::tenant::KeyPair;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,7 @@ pub fn has_folder(path: &Path) -> bool {
 /// The tenants of the file that is being read.
 pub(super) fn read(
     reader: &mut Reader,
-    listen: Option<&Listen>,
+    listen: Option<(&Listen, Option<&KeyPair>)>,
     allow_link_local: bool,
     lacks: Lacks,
 ) -> Option<Vec<Claimant>> {
@@ -65,12 +66,14 @@ pub(super) fn read_folder(
     path: &Path,
     others: usize,
 ) -> Result<Vec<File>, Box<Problem>> {
-    let allow_link_local = counts.is_none_or(|counts| counts.gateway.allow_link_local);
-    let rules = counts.map(|counts| counts.tenants_rules.clone()).unwrap_or_default();
+    let allow_link_local = counts.is_none_or(|counts| counts.live.gateway.allow_link_local);
+    let rules = counts.map(|counts| counts.live.tenants_rules.clone()).unwrap_or_default();
+    let tls = counts.and_then(|counts| counts.live.listen.tls.as_ref());
+    let listen = listen.map(|listen| (listen, tls));
     let lacks = counts.map(|counts| Lacks {
-        signer: counts.assertion.issuer.is_none(),
-        kept_nonces: counts.signature.forgets_early(),
-        bots: counts.web_bot_auth == BotDomains::default(),
+        signer: counts.live.assertion.issuer.is_none(),
+        kept_nonces: counts.fixed.signature.forgets_early(),
+        bots: counts.fixed.web_bot_auth == BotDomains::default(),
     });
     let mut neighbours = Neighbours::new(listen, allow_link_local, lacks.unwrap_or_default(), rules);
     folder::read(notes, &folder::beside(path), TENANTS_MAX.saturating_sub(others), |reader, file| {

@@ -50,14 +50,21 @@ pub(super) struct Neighbours {
 
 impl Neighbours {
     /// A listener that is wrong itself makes no upstream wrong.
-    pub(super) fn new(listen: Option<&Listen>, allow_link_local: bool, lacks: Lacks, rules: Rules) -> Self {
+    pub(super) fn new(
+        listen: Option<(&Listen, Option<&KeyPair>)>,
+        allow_link_local: bool,
+        lacks: Lacks,
+        rules: Rules,
+    ) -> Self {
+        let (listen, listener_tls) =
+            listen.map_or((None, None), |(listen, tls)| (Some(listen), tls.cloned()));
         let listeners = listen.into_iter().flat_map(Listen::all).collect();
         Self {
             rules,
             rule: None,
             is_outside: false,
-            listener_tls: listen.and_then(|listen| listen.tls.clone()),
-            listener_lacks_tls: listen.is_some_and(|listen| listen.tls.is_none()),
+            listener_tls,
+            listener_lacks_tls: listen.is_some_and(|listen| !listen.tls),
             has_authz: listen.is_some_and(|listen| !listen.authz.is_empty()),
             lacks,
             addresses: AddressRules { listeners, allow_link_local, networks: None },

@@ -32,7 +32,7 @@ fn a_tenant_has_neither_hosts_nor_upstreams_only_where_other_gateways_ask() {
     assert_eq!(found(&[&TENANT]), missing);
     assert_eq!(found(&[&TENANT, &[("listen.gateway", "[\"127.0.0.1:9001\"]")]]), missing);
     assert_eq!(warnings(&[&TENANT, &[AUTHZ]]), Vec::<String>::new(), "it is reached");
-    let tenant = &settings(&[&TENANT, &[AUTHZ]]).tenants[0];
+    let tenant = &settings(&[&TENANT, &[AUTHZ]]).live.tenants[0];
     assert!(tenant.hosts.is_empty() && tenant.upstreams.is_empty());
     let hosts = ("tenants[1].hosts", "[\"a.example\"]");
     let upstreams = ("tenants[1].upstreams", "[\"127.0.0.1:1\"]");

@@ -99,7 +99,7 @@ fn gateway_owners_and_authz_have_up_to_16_addresses_each() {
             &format!("{}, [''], ['localhost:80'], ['127.0.0.1'], '127.0.0.1:80', [80]", many(17)),
         );
     }
-    let gateway = settings(&[("listen.gateway", "['0.0.0.0:80', '[::]:443']")]).listen.gateway;
+    let gateway = settings(&[("listen.gateway", "['0.0.0.0:80', '[::]:443']")]).fixed.listen.gateway;
     assert_eq!(gateway, ["0.0.0.0:80", "[::]:443"].map(|address| address.parse().unwrap()));
 }
 
@@ -130,7 +130,8 @@ fn every_two_listeners_that_overlap_are_named() {
 
 #[test]
 fn a_listener_has_both_a_certificate_and_its_key_or_neither() {
-    let tls = settings(&[("listen.tls", "{ cert = \"a.crt\", key = \"../a.key\" }")]).listen.tls.unwrap();
+    let tls =
+        settings(&[("listen.tls", "{ cert = \"a.crt\", key = \"../a.key\" }")]).live.listen.tls.unwrap();
     assert_eq!((tls.cert.as_os_str(), tls.key.as_os_str()), ("a.crt".as_ref(), "../a.key".as_ref()));
     for section in ["listen.tls", "authz.tls", "tenants[1].tls", "tenants[1].upstream_tls"] {
         let base = if section.starts_with("tenants") { &TENANT[..] } else { &[] };
@@ -166,7 +167,7 @@ fn the_proxy_protocol_is_spoken_on_listeners_of_clients_by_proxies_that_are_trus
 #[test]
 fn a_trusted_proxy_is_a_network_or_a_single_host() {
     let proxies = "['10.1.2.3/8', '192.0.2.1', '2001:db8::/32', '::1']";
-    let nets = settings(&[("listen.trusted_proxies", proxies)]).listen.trusted_proxies;
+    let nets = settings(&[("listen.trusted_proxies", proxies)]).fixed.listen.trusted_proxies;
     let nets: Vec<String> = nets.iter().map(ToString::to_string).collect();
     assert_eq!(nets, ["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32", "::1/128"]);
     let many = |count| times(count, "'192.0.2.1'");
@@ -238,7 +239,7 @@ fn limits_are_four_from_1_to_a_million_and_do_not_fall_and_0_failures_are_no_lim
     check("keys.requests_per_hour", "1, 1_000_000", "0, 1_000_001, -1");
     check("gateway.max_in_flight", "0, 1, 1_000_000", "-1, 1_000_001, '8'");
     check("abuse.failures_per_minute", "0, 1_000_000", "-1, 1_000_001");
-    assert_eq!(settings(&[("abuse.failures_per_minute", "0")]).abuse.failures_per_minute, None);
+    assert_eq!(settings(&[("abuse.failures_per_minute", "0")]).fixed.abuse.failures_per_minute, None);
 }
 
 #[test]
@@ -258,7 +259,7 @@ fn a_signing_domain_has_name_version_and_chain_id_and_its_window_is_whole_second
 fn the_end_is_delayed_by_an_hour_at_most_and_its_grace_is_a_day_at_most() {
     check("shutdown.delay", "'0s', '1500ms', '1h'", "'1h 1ns', 5, '5', ''");
     check("shutdown.grace", "'0s', '24h'", "'24h 1ns', 5, '5', ''");
-    assert_eq!(settings(&[("shutdown.delay", "'90s'")]).shutdown.delay, Duration::from_secs(90));
+    assert_eq!(settings(&[("shutdown.delay", "'90s'")]).fixed.shutdown.delay, Duration::from_secs(90));
 }
 
 #[test]
@@ -271,7 +272,7 @@ fn a_log_level_is_a_word_for_all_or_one_for_each_target() {
     );
     check("log.audit", "'', 'stdout', '/var/log/audit.log', 'audit.log'", "\"a\\u0000b\", 5");
     check("log.audit_required", "false", "true, 'yes', 1");
-    assert!(settings(&[("log.audit", "'stdout'"), ("log.audit_required", "true")]).log.audit_required);
+    assert!(settings(&[("log.audit", "'stdout'"), ("log.audit_required", "true")]).fixed.log.audit_required);
 }
 
 #[test]
@@ -292,7 +293,7 @@ fn nonces_are_remembered_for_the_whole_window_at_least_and_366_days_at_most() {
         assert_eq!(found.is_empty(), accepted, "{retention}: {found:?}");
         assert!(found.iter().all(|line| line.starts_with("signature.nonce_retention: ")), "{found:?}");
     }
-    let kept = settings(&[("signature.nonce_retention", "\"6m\"")]).signature.nonce_retention;
+    let kept = settings(&[("signature.nonce_retention", "\"6m\"")]).fixed.signature.nonce_retention;
     assert_eq!(kept, Duration::from_secs(360));
 }
 
@@ -307,7 +308,7 @@ fn a_prefix_is_1_to_64_plain_characters() {
 fn a_store_is_embedded_or_redis_and_its_path_stays_as_it_is_written() {
     check("store.kind", "'embedded', 'redis'", "'', 'Embedded', 'valkey'");
     check("store.embedded.path", "'data', '/var/lib/tiergate'", r#"'', "a\u0000b""#);
-    let store = settings(&[("store.embedded.path", "'../x/./data'")]).store;
+    let store = settings(&[("store.embedded.path", "'../x/./data'")]).fixed.store;
     let StoreSettings::Embedded { path, .. } = store else { panic!("{store:?}") };
     assert_eq!(path.as_os_str(), "../x/./data");
 }
@@ -349,7 +350,7 @@ fn a_collector_that_is_named_by_its_address_alone_is_sent_traces_where_it_takes_
         ("http://a.example/?key=1", "http://a.example/?key=1"),
     ] {
         let settings = parse(&minimal_with(&[("traces.endpoint", &format!("{written:?}"))]), &[]).unwrap();
-        assert_eq!(settings.traces.endpoint.unwrap().reveal().as_str(), meant);
+        assert_eq!(settings.fixed.traces.endpoint.unwrap().reveal().as_str(), meant);
     }
 }
 

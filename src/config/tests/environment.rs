@@ -1,7 +1,6 @@
 //! Overrides from the environment.
 
 use super::{MINIMAL, minimal_with, parse, problems, shipped_keys};
-use crate::config::Settings;
 
 /// For each key: its value in the environment, the same as TOML writes it, and one that is wrong.
 const OVERRIDES: &[(&str, &str, &str, &str)] = &[
@@ -235,16 +234,6 @@ fn every_key_is_overridden_by_its_variable_whether_or_not_the_file_has_its_secti
 }
 
 #[test]
-fn a_key_counts_from_the_start_if_a_restart_is_needed_for_another_value_of_it() {
-    for (path, _, literal, _) in OVERRIDES {
-        let [former, other] =
-            [&[][..], &[(*path, *literal)]].map(|keys| parse(&base_with(path, keys), &[]).unwrap());
-        let waits = !former.sections_that_differ(&other).is_empty();
-        assert_eq!(waits || former == other, Settings::counts_from_start(path), "{path}");
-    }
-}
-
-#[test]
 fn a_wrong_override_is_named_by_its_variable_and_a_right_one_mends_the_file() {
     for (path, text, _, wrong) in OVERRIDES {
         let found = problems(&base_with(path, &[]), &[(&variable(path), wrong)]);
@@ -270,7 +259,7 @@ fn the_environment_alone_is_enough() {
 fn a_comma_inside_an_item_is_kept_in_an_array() {
     let urls = "[\n\"https://a.example/x,y\",\n\"https://b.example\",\n]";
     let settings = parse(MINIMAL, &[("TIERGATE__CHAIN__RPC_URLS", urls)]).unwrap();
-    let read: Vec<_> = settings.chain.pool.urls.iter().map(|url| url.reveal().as_str()).collect();
+    let read: Vec<_> = settings.fixed.chain.pool.urls.iter().map(|url| url.reveal().as_str()).collect();
     assert_eq!(read, ["https://a.example/x,y", "https://b.example/"]);
 }
 
@@ -278,7 +267,7 @@ fn a_comma_inside_an_item_is_kept_in_an_array() {
 fn an_empty_text_is_an_empty_list() {
     let file = minimal_with(&[("listen.trusted_proxies", "[\"10.0.0.0/8\"]")]);
     let settings = parse(&file, &[("TIERGATE__LISTEN__TRUSTED_PROXIES", "")]).unwrap();
-    assert!(settings.listen.trusted_proxies.is_empty());
+    assert!(settings.fixed.listen.trusted_proxies.is_empty());
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn on_chain(chain_id: u64, lines: &str) -> String {
 }
 
 fn registries(text: &str) -> Registries {
-    parse(text, &[]).unwrap().chain.reading.registries
+    parse(text, &[]).unwrap().fixed.chain.reading.registries
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn erc8004_on_an_unknown_chain_or_without_a_source_of_tiers_or_with_organization
 #[test]
 fn multicall3_is_where_it_is_known_to_be_on_the_chain_unless_it_is_written() {
     let vault = format!("stake_vault = \"{VAULT}\"\nidentity = \"{VAULT}\"\n");
-    let multicall = |text: &str| parse(text, &[]).unwrap().chain.reading.multicall;
+    let multicall = |text: &str| parse(text, &[]).unwrap().fixed.chain.reading.multicall;
     for (chain_id, known) in [
         (8_453, address!("cA11bde05977b3631167028862bE2a173976CA11")),
         (31_337, address!("cA11bde05977b3631167028862bE2a173976CA11")),

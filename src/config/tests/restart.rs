@@ -32,6 +32,38 @@ fn a_restart_is_needed_for_what_counts_at_the_start_alone() {
         (&[], &[("store.kind", "'redis'")], &["store"]),
     ] {
         let settings = |keys| parse(&minimal_with(keys), &[]).unwrap();
-        assert_eq!(settings(first).sections_that_differ(&settings(then)), sections, "{first:?} {then:?}");
+        assert_eq!(
+            settings(first).fixed.sections_that_differ(&settings(then).fixed),
+            sections,
+            "{first:?} {then:?}"
+        );
+    }
+}
+
+// threat: A change that waits for a restart
+#[test]
+fn a_listener_that_speaks_tls_keeps_its_pair_where_the_file_has_none_and_one_that_does_not_gets_none() {
+    let pairs = |names: [&str; 2]| {
+        let keys = ["listen.tls.cert", "listen.tls.key", "authz.tls.cert", "authz.tls.key"];
+        let values = names.iter().flat_map(|name| [format!("'{name}'"), format!("'{name}.key'")]);
+        let keys: Vec<(&str, String)> = keys
+            .into_iter()
+            .zip(values)
+            .filter(|(_, value)| !value.starts_with("''") && value != "'.key'")
+            .collect();
+        let keys: Vec<(&str, &str)> = keys.iter().map(|(key, value)| (*key, &**value)).collect();
+        parse(&minimal_with(&keys), &[]).unwrap()
+    };
+    for (first, then, shown) in [
+        (["a", "b"], ["", ""], ["a", "b"]),
+        (["a", "b"], ["c", "d"], ["c", "d"]),
+        (["a", ""], ["", "d"], ["a", ""]),
+        (["", "b"], ["c", ""], ["", "b"]),
+    ] {
+        let (first, then) = (pairs(first), pairs(then));
+        let now = then.live.over(&first.fixed, &first.live);
+        let found = [now.listen.tls, now.authz.tls].map(|pair| pair.map(|pair| pair.cert));
+        let shown = shown.map(|name| (!name.is_empty()).then(|| name.into()));
+        assert_eq!(found, shown);
     }
 }

@@ -18,7 +18,7 @@ fn header(url: &str, name: &str, rest: &str) -> String {
 }
 
 fn headers(text: &str) -> Vec<RpcHeader<SecretSource>> {
-    parse(&file(text), &[]).unwrap_or_else(|problems| panic!("{problems}")).chain.rpc_headers
+    parse(&file(text), &[]).unwrap_or_else(|problems| panic!("{problems}")).fixed.chain.rpc_headers
 }
 
 // threat: Providers' keys in `rpcUrl`

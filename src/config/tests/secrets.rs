@@ -29,7 +29,7 @@ const URLS: &[&str] = &[
 /// Everything that a caller could print.
 fn printed(text: &str, environment: &[(&str, &str)]) -> String {
     match parse(text, environment) {
-        Ok(settings) => format!("{settings:?} {settings:#?} {:?}", settings.chain.pool.urls),
+        Ok(settings) => format!("{settings:?} {settings:#?} {:?}", settings.fixed.chain.pool.urls),
         Err(problems) => format!("{problems} {problems:?} {problems:#?}"),
     }
 }

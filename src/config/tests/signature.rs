@@ -40,7 +40,7 @@ fn contracts_alone_sign_for_longer_and_nonces_are_kept_for_as_long() {
         let found =
             parse(&minimal_with(&[&[("signature.contract_max_age", "\"24h\""), name], keys].concat()), &[]);
         found
-            .map(|settings| settings.signature.contract_max_age.as_secs())
+            .map(|settings| settings.fixed.signature.contract_max_age.as_secs())
             .map_err(|problems| errors(&problems))
     };
     let (own, contracts) = (("signature.key_operations", "\"own_types\""), ("signature.contracts", "true"));

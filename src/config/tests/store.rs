@@ -22,7 +22,7 @@ const SENTINEL_TEXT: Key<'_> = ("store.redis.sentinel_password", "\"q\"");
 const SENTINEL_FILE: Key<'_> = ("store.redis.sentinel_password_file", "\"g\"");
 
 fn redis(keys: &[Key<'_>]) -> RedisSettings {
-    let StoreSettings::Redis(redis) = settings(keys).store else { panic!("{keys:?} is no Redis") };
+    let StoreSettings::Redis(redis) = settings(keys).fixed.store else { panic!("{keys:?} is no Redis") };
     *redis
 }
 

@@ -31,7 +31,7 @@ const REPUTATION: [(&str, &str); 3] =
 const QUOTED_LIST: &str = "['0xdc64a140aa3e981100a9beca4e685f962f0cf6c9']";
 
 fn sources(keys: &[Keys<'_>]) -> TierSources {
-    settings(&keys.concat()).tiers.sources
+    settings(&keys.concat()).fixed.tiers.sources
 }
 
 fn measures(keys: &[Keys<'_>]) -> Vec<Measure> {
@@ -282,7 +282,7 @@ fn several_sources_stand_in_tables_with_the_same_keys() {
          token_decimals = 0
          requests_per_minute = [1, 2, 3, 4]",
     );
-    let sources = parse(&several, &[]).unwrap().tiers.sources;
+    let sources = parse(&several, &[]).unwrap().fixed.tiers.sources;
     let names: Vec<_> = sources.named().map(|(name, _)| name).collect();
     assert_eq!(names, ["stake_vault", "erc20", "erc20", "list", "everyone"]);
     assert_eq!(sources.stake_of(Tier::Bronze), Some(U256::from(1_000)), "in the token's decimals");
@@ -291,7 +291,7 @@ fn several_sources_stand_in_tables_with_the_same_keys() {
     assert_eq!(sources.everyone, Some(Tier::Bronze));
     let alone = with_tables("[[tiers.sources]]\nsource = 'everyone'\ntier = 3");
     assert_eq!(
-        parse(&alone, &[]).unwrap().tiers.sources,
+        parse(&alone, &[]).unwrap().fixed.tiers.sources,
         TierSources { everyone: Some(Tier::Gold), ..TierSources::default() },
         "no stake gives a tier unless its source is written"
     );
@@ -310,7 +310,7 @@ fn a_source_that_is_there_twice_or_beside_tables_or_too_much_is_refused() {
     }
     let one = format!("[[tiers.sources]]\nsource = 'erc721'\ncontract = '{CONTRACT}'\nthresholds = ['1']\n");
     let many = |count| with_tables(&one.repeat(count));
-    assert_eq!(parse(&many(8), &[]).unwrap().tiers.sources.measures.len(), 8);
+    assert_eq!(parse(&many(8), &[]).unwrap().fixed.tiers.sources.measures.len(), 8);
     refused(&many(9), &["tiers.sources: has 9 items; write 0 to 8"]);
     refused(
         &with_tables("[[tiers.sources]]\nsource = 'everyone'\nstakes = 5\n"),

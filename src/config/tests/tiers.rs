@@ -23,7 +23,7 @@ fn stakes_are_four_rising_amounts_above_0_of_a_token_with_0_to_36_decimals() {
 fn a_fraction_counts_by_the_decimals_of_the_token() {
     let keys = [("tiers.token_decimals", "2"), ("tiers.stake", r#"["0.5", "0.510", "1", "0012.34"]"#)];
     let units = [50, 51, 100, 1_234].map(U256::from);
-    assert_eq!(settings(&keys).tiers.sources.stakes, Some(PerTier(units)));
+    assert_eq!(settings(&keys).fixed.tiers.sources.stakes, Some(PerTier(units)));
     let keys = [("tiers.token_decimals", "0"), ("tiers.stake", r#"["1", "2.0", "3", "3.5"]"#)];
     let found = problems(&minimal_with(&keys), &[]);
     assert!(found.len() == 1 && found[0].starts_with("tiers.stake: item 4 is \"3.5\""), "{found:?}");

@@ -90,7 +90,7 @@ pub(crate) fn fill(service: &Service, agents: usize) {
 fn store_of(service: &Service) -> Arc<dyn Store> {
     let clock = Arc::new(Os::new());
     let settings = std::fs::read_to_string(service.folder.path().join("tiergate.toml")).unwrap();
-    let binding = Settings::parse(&settings, std::iter::empty()).unwrap().binding();
+    let binding = Settings::parse(&settings, std::iter::empty()).unwrap().fixed.binding();
     let settings: toml::Table = settings.parse().unwrap();
     let text = |kind: &str, key: &str| settings["store"].get(kind)?.get(key)?.as_str();
     if let Some(url) = text("redis", "url") {

@@ -38,7 +38,7 @@ impl Home {
     /// The ids of all tenants, in their order.
     pub(super) fn ids(&self) -> Vec<String> {
         let settings = load(&self.main()).unwrap_or_else(|found| panic!("{found}"));
-        settings.tenants.iter().map(|tenant| tenant.id.to_string()).collect()
+        settings.live.tenants.iter().map(|tenant| tenant.id.to_string()).collect()
     }
 
     pub(super) fn problems(&self) -> Vec<String> {
@@ -82,9 +82,9 @@ fn a_file_of_its_own_says_what_a_block_says() {
     let load = |home: Home| load(&home.main()).unwrap();
     let in_folder = load(Home::with("", &[("a.toml", &format!("{}{keys}", tenant("a")))]));
     let in_file = load(Home::new(&format!("[[tenants]]\n{}{block}", tenant("a"))));
-    assert_eq!((&in_folder.tenants, in_folder.tenant_files.len()), (&in_file.tenants, 1));
-    assert_eq!(in_file.tenant_files.len(), 0);
-    assert_eq!(in_folder.tenants[0].routes.len(), 1);
+    assert_eq!((&in_folder.live.tenants, in_folder.live.tenant_files.len()), (&in_file.live.tenants, 1));
+    assert_eq!(in_file.live.tenant_files.len(), 0);
+    assert_eq!(in_folder.live.tenants[0].routes.len(), 1);
 }
 
 #[test]
@@ -215,7 +215,7 @@ pub(super) fn over(home: &Home, former: Option<&Settings>) -> (Settings, Vec<(St
 #[test]
 fn each_file_is_used_or_refused_by_itself_and_its_former_version_stays() {
     let ids = |settings: &Settings| -> String {
-        settings.tenants.iter().map(|tenant| &*tenant.id).collect::<Vec<_>>().join(" ")
+        settings.live.tenants.iter().map(|tenant| &*tenant.id).collect::<Vec<_>>().join(" ")
     };
     let refused = |places: &[(&str, bool)]| -> Vec<(String, bool)> {
         places.iter().map(|(place, is_kept)| ((*place).to_owned(), *is_kept)).collect()
@@ -261,13 +261,13 @@ fn a_file_with_any_mistake_claims_its_hosts_at_a_start_too() {
     let home =
         Home::with("", &[("a.toml", &wrong), ("b.toml", &tenant("b").replace("b.example", "*.example"))]);
     let (settings, _) = over(&home, None);
-    let hosts: Vec<String> = settings.unserved_hosts.iter().map(ToString::to_string).collect();
-    assert_eq!((hosts, settings.tenants.len()), (vec!["a.example".to_owned()], 1));
+    let hosts: Vec<String> = settings.live.unserved_hosts.iter().map(ToString::to_string).collect();
+    assert_eq!((hosts, settings.live.tenants.len()), (vec!["a.example".to_owned()], 1));
     // Whoever claims the same does not get it.
     fs::write(home.folder().join("c.toml"), tenant("c").replace("c.example", "a.example")).unwrap();
     let (settings, found) = over(&home, None);
     let all = [("a.toml".to_owned(), false), ("c.toml".to_owned(), false)];
-    assert_eq!((settings.tenants.len(), found), (1, all.to_vec()));
+    assert_eq!((settings.live.tenants.len(), found), (1, all.to_vec()));
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn files_whose_names_are_not_text_are_told_apart() {
     let other = home.folder().join(std::ffi::OsStr::from_bytes(b"x\xff.toml"));
     fs::write(other, "id = ").unwrap();
     let (settings, found) = over(&home, Some(&former));
-    assert_eq!((settings.tenants.len(), found), (1, vec![("x\\xff.toml".to_owned(), false)]));
+    assert_eq!((settings.live.tenants.len(), found), (1, vec![("x\\xff.toml".to_owned(), false)]));
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn tenants_that_move_into_files_with_mistakes_stay_where_they_were() {
     fs::write(home.main(), fs::read_to_string(Home::new("").main()).unwrap()).unwrap();
     fs::create_dir_all(home.folder()).unwrap();
     fs::write(home.folder().join("a.toml"), format!("wrong = 1\n{}", tenant("a"))).unwrap();
-    assert_eq!(over(&home, Some(&former)).0.tenants, former.tenants);
+    assert_eq!(over(&home, Some(&former)).0.live.tenants, former.live.tenants);
 }
 
 #[test]

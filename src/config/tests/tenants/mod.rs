@@ -48,6 +48,6 @@ fn file_of(tenants: Vec<Table>) -> String {
 fn read(tenant: Table) -> Arc<Tenant> {
     let shown = tenant.to_string();
     let settings = parse(&file_of(vec![tenant]), &[]).unwrap_or_else(|problems| panic!("{shown}{problems}"));
-    let [tenant] = settings.tenants.as_slice() else { panic!("{settings:?}") };
+    let [tenant] = settings.live.tenants.as_slice() else { panic!("{settings:?}") };
     Arc::clone(tenant)
 }

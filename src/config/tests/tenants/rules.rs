@@ -38,7 +38,7 @@ fn a_tenant_within_its_rule_is_read_as_without_and_held_to_its_networks() {
     );
     let other = of("b", "*.example other", "anything:1 192.0.2.1:2");
     let home = Home::with(RULES, &[("a-1.toml", &inside), ("b.toml", &other)]);
-    let load = |home: &Home| load(&home.main()).unwrap().tenants;
+    let load = |home: &Home| load(&home.main()).unwrap().live.tenants;
     let tenants = load(&home);
     let networks = tenants[0].networks.as_deref().unwrap();
     let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();
@@ -206,27 +206,27 @@ fn rules_that_do_not_come_into_force_let_nobody_in() {
     let home = Home::with(RULES, &[("a-1.toml", &victim), ("b.toml", &of("b", "b.example", "up:1"))]);
     let main = fs::read_to_string(home.main()).unwrap();
     let (former, found) = over(&home, None);
-    assert_eq!((former.tenants.len(), found), (1, vec![("a-1.toml".to_owned(), false)]));
+    assert_eq!((former.live.tenants.len(), found), (1, vec![("a-1.toml".to_owned(), false)]));
     // Without rules the file would do. The configuration file is refused: it claims a host that is in force.
     let claims = format!("[[tenants]]\n{}", of("m", "b.example", "up:2"));
     fs::write(home.main(), main.replace(RULES.trim(), &claims)).unwrap();
     let (settings, found) = over(&home, Some(&former));
     let all = [("main.toml".to_owned(), true), ("a-1.toml".to_owned(), false)];
-    assert_eq!((settings.tenants.len(), found), (1, all.to_vec()));
+    assert_eq!((settings.live.tenants.len(), found), (1, all.to_vec()));
     // So is one with a mistake of its own.
     fs::write(home.main(), format!("x = 1\n{}", main.replace(RULES.trim(), ""))).unwrap();
     let (settings, found) = over(&home, Some(&settings));
-    assert_eq!((settings.tenants.len(), found), (1, all.to_vec()));
+    assert_eq!((settings.live.tenants.len(), found), (1, all.to_vec()));
     // Rules that come into force do.
     fs::write(home.main(), main.replace(RULES.trim(), "")).unwrap();
     let (settings, found) = over(&home, Some(&settings));
-    assert_eq!((settings.tenants.len(), found), (2, Vec::new()));
+    assert_eq!((settings.live.tenants.len(), found), (2, Vec::new()));
     // A former version stays under tighter rules, and claims nothing else.
     fs::write(home.main(), &main).unwrap();
     fs::write(home.folder().join("a-1.toml"), victim.replace("victim", "b")).unwrap();
     let (settings, found) = over(&home, Some(&settings));
-    assert_eq!((settings.tenants.len(), found), (2, vec![("a-1.toml".to_owned(), true)]));
-    assert_eq!(settings.tenants[0].hosts[0].to_string(), "victim.example");
+    assert_eq!((settings.live.tenants.len(), found), (2, vec![("a-1.toml".to_owned(), true)]));
+    assert_eq!(settings.live.tenants[0].hosts[0].to_string(), "victim.example");
 }
 
 #[test]
@@ -234,12 +234,12 @@ fn a_file_outside_of_its_rule_claims_nothing_and_one_with_another_mistake_does()
     let outside = of("a-1", "b.example", "v1.a.internal:80");
     let home = Home::with(RULES, &[("a-1.toml", &outside), ("b.toml", &of("b", "b.example", "up:1"))]);
     let (settings, _) = over(&home, None);
-    assert_eq!((&*settings.tenants[0].id, settings.unserved_hosts.len()), ("b", 0));
+    assert_eq!((&*settings.live.tenants[0].id, settings.live.unserved_hosts.len()), ("b", 0));
     let missing = format!(
         "{}[upstream_tls]\nca = \"/nowhere/ca.pem\"\n",
         of("a-1", "a.example", "https://x.a.internal:80")
     );
     fs::write(home.folder().join("a-1.toml"), missing).unwrap();
     let (settings, _) = over(&home, None);
-    assert_eq!(settings.unserved_hosts.len(), 1);
+    assert_eq!(settings.live.unserved_hosts.len(), 1);
 }

@@ -28,9 +28,9 @@ const WITHOUT_DEFAULT: [&str; 15] = [
 
 #[test]
 fn the_shipped_example_is_no_tenant_until_it_is_uncommented() {
-    assert!(parse(super::super::shipped::TEXT, &[]).unwrap().tenants.is_empty());
+    assert!(parse(super::super::shipped::TEXT, &[]).unwrap().live.tenants.is_empty());
     let uncommented = parse(&shipped_file().to_string(), &[]).unwrap();
-    assert_eq!((uncommented.tenants.len(), uncommented.tenants[0].routes.len()), (1, 1));
+    assert_eq!((uncommented.live.tenants.len(), uncommented.live.tenants[0].routes.len()), (1, 1));
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn access(tenant: &Tenant, method: &str, path: &str) -> Option<RouteAccess> {
 #[test]
 fn one_api_is_a_tenant_of_every_host() {
     let settings = load("conf/one-api.toml");
-    let [tenant] = settings.tenants.as_slice() else { panic!("{:?}", settings.tenants) };
-    assert!(!settings.listen.gateway.is_empty());
+    let [tenant] = settings.live.tenants.as_slice() else { panic!("{:?}", settings.live.tenants) };
+    assert!(!settings.fixed.listen.gateway.is_empty());
     assert_eq!(tenant.hosts, [HostPattern::Any]);
     assert_eq!(access(tenant, "GET", "/healthz"), Some(RouteAccess::Public));
     assert_eq!(access(tenant, "GET", "/v1/orders"), None, "the tenant's own policy");
@@ -76,9 +76,9 @@ fn one_api_is_a_tenant_of_every_host() {
 #[test]
 fn several_tenants_have_limits_and_routes_of_their_own() {
     let settings = load("conf/several-tenants.toml");
-    let ids: Vec<&str> = settings.tenants.iter().map(|tenant| &*tenant.id).collect();
+    let ids: Vec<&str> = settings.live.tenants.iter().map(|tenant| &*tenant.id).collect();
     assert_eq!(ids, ["weather", "trading", "archive"]);
-    let [weather, trading, _] = settings.tenants.as_slice() else { panic!("{ids:?}") };
+    let [weather, trading, _] = settings.live.tenants.as_slice() else { panic!("{ids:?}") };
     assert_eq!(access(weather, "GET", "/docs/index.html"), Some(RouteAccess::Public));
     assert_eq!(access(weather, "POST", "/docs/index.html"), None);
     assert_eq!(access(trading, "GET", "/internal/x"), Some(RouteAccess::Deny));
@@ -86,7 +86,7 @@ fn several_tenants_have_limits_and_routes_of_their_own() {
     assert!(
         trading.requests_per_minute.is_some() && trading.routes.iter().any(|route| route.min_tier.is_some())
     );
-    assert_eq!(settings.listen.tls, None);
+    assert!(!settings.fixed.listen.tls);
 }
 
 #[test]
@@ -94,26 +94,26 @@ fn several_tenants_load_with_their_certificates_too() {
     let text = include_str!("../../../../conf/several-tenants.toml");
     let text: Vec<&str> = text.lines().map(|line| line.strip_prefix("#-").unwrap_or(line)).collect();
     let settings = parse(&text.join("\n"), &[]).unwrap();
-    assert!(settings.listen.tls.is_some());
-    assert_eq!(settings.tenants.iter().filter(|tenant| tenant.tls.is_some()).count(), 1);
+    assert!(settings.fixed.listen.tls);
+    assert_eq!(settings.live.tenants.iter().filter(|tenant| tenant.tls.is_some()).count(), 1);
 }
 
 #[test]
 fn a_tenant_of_another_gateway_has_neither_hosts_nor_upstreams() {
     let settings = load("conf/behind/tiergate.toml");
-    let [tenant] = settings.tenants.as_slice() else { panic!("{:?}", settings.tenants) };
+    let [tenant] = settings.live.tenants.as_slice() else { panic!("{:?}", settings.live.tenants) };
     assert_eq!((&*tenant.id, tenant.hosts.len(), tenant.upstreams.len()), ("weather", 0, 0));
-    assert!(settings.authz.secret_file.is_some() && settings.listen.gateway.is_empty());
+    assert!(settings.fixed.authz.secret_file.is_some() && settings.fixed.listen.gateway.is_empty());
     assert_eq!(access(tenant, "GET", "/public/x"), Some(RouteAccess::Public));
     let text = include_str!("../../../../conf/behind/tiergate.toml");
     let text: Vec<&str> = text.lines().map(|line| line.strip_prefix("#-").unwrap_or(line)).collect();
-    assert!(parse(&text.join("\n"), &[]).unwrap().authz.client_ca.is_some());
+    assert!(parse(&text.join("\n"), &[]).unwrap().fixed.authz.client_ca.is_some());
 }
 
 #[test]
 fn an_mcp_server_streams_for_agents_and_describes_itself_to_everybody() {
     let settings = load("conf/mcp-server.toml");
-    let [tenant] = settings.tenants.as_slice() else { panic!("{:?}", settings.tenants) };
+    let [tenant] = settings.live.tenants.as_slice() else { panic!("{:?}", settings.live.tenants) };
     for (method, path) in
         [("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/sse"), ("POST", "/messages")]
     {
@@ -134,7 +134,7 @@ fn an_mcp_server_streams_for_agents_and_describes_itself_to_everybody() {
     let text = include_str!("../../../../conf/mcp-server.toml");
     let text: Vec<&str> = text.lines().map(|line| line.strip_prefix("#-").unwrap_or(line)).collect();
     let settings = parse(&text.join("\n"), &[]).unwrap();
-    let cors = settings.tenants[0].cors.as_ref().unwrap();
+    let cors = settings.live.tenants[0].cors.as_ref().unwrap();
     for name in ["Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID"] {
         for list in [&cors.headers, &cors.exposed] {
             assert!(list.split(", ").any(|listed| listed == name), "{name}: {list}");
