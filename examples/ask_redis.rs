@@ -15,6 +15,7 @@ use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::KeyDigest;
 use tiergate::domain::binding::Binding;
 use tiergate::domain::freshness::UnixSeconds;
+use tiergate::domain::key_terms::KeyTerms;
 use tiergate::domain::nonce::{Nonce, NonceClaim};
 use tiergate::domain::quota::Quota;
 use tiergate::domain::redis_url::{RedisLayout, RedisUrl};
@@ -94,7 +95,13 @@ async fn keys(store: &Arc<RedisStore>, agents: u64) -> Result<(), Failure> {
         let store = Arc::clone(store);
         async move {
             let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at };
-            let key = NewKey { digest: digest(agent), declared_endpoint: None, signer: Address::ZERO };
+            let key = NewKey {
+                digest: digest(agent),
+                declared_endpoint: None,
+                signer: Address::ZERO,
+                terms: KeyTerms::default(),
+                per_agent_max: 1,
+            };
             let done = store.change_key(id(agent), claim, KeyChange::Rotate(key)).await?;
             if done == KeyChanged::Done { Ok(()) } else { Err("a key was not made".into()) }
         }

@@ -10,10 +10,11 @@ use crate::assertion::NO_KEYS;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::rpc_url::RpcUrl;
-use crate::pipeline::credential::{Ask, Credential};
+use crate::pipeline::credential::{Ask, Credential, SignedRequest};
+use crate::pipeline::custody::KeyWish;
 use crate::wire::answers::{self, Answer};
 use crate::wire::bodies::{
-    VerifyBody, parse_profile_read, parse_signed, parse_status_query, parse_with_endpoint,
+    VerifyBody, parse_key_wish, parse_profile_read, parse_revocation, parse_signed, parse_status_query,
 };
 use crate::wire::discovery::{LocalRules, key_set};
 use crate::wire::errors::ErrorCause;
@@ -95,23 +96,33 @@ impl Api {
     }
 
     async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
-        let (signed, declared) = parse_with_endpoint(request.body, self.pipeline.signature_format())?;
-        let issued = self.pipeline.generate_key(notes.order(request, signed), declared).await?;
+        let (signed, wish) = self.key_wish(request, false)?;
+        let issued = self.pipeline.generate_key(notes.order(request, signed), wish).await?;
         tracing::info!(agent = %issued.agent, "API key generated");
-        Ok(answers::key_shown(&issued, false))
+        Ok(answers::key_shown(&issued, None))
     }
 
     async fn rotate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
-        let (signed, declared) = parse_with_endpoint(request.body, self.pipeline.signature_format())?;
-        let issued = self.pipeline.rotate_key(notes.order(request, signed), declared).await?;
+        let (signed, wish) = self.key_wish(request, true)?;
+        let grace_secs = wish.terms.grace_secs;
+        let issued = self.pipeline.rotate_key(notes.order(request, signed), wish).await?;
         tracing::info!(agent = %issued.agent, "API key rotated");
-        Ok(answers::key_shown(&issued, true))
+        Ok(answers::key_shown(&issued, Some(grace_secs)))
+    }
+
+    fn key_wish(
+        &self,
+        request: &ApiRequest<'_>,
+        rotates: bool,
+    ) -> Result<(SignedRequest, KeyWish), ErrorCause> {
+        let bounds = (self.pipeline.key_expires_secs_max(), rotates);
+        Ok(parse_key_wish(request.body, self.pipeline.signature_format(), bounds)?)
     }
 
     async fn revoke_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
-        let signed = parse_signed(request.body, self.pipeline.signature_format())?;
+        let (signed, name) = parse_revocation(request.body, self.pipeline.signature_format())?;
         let agent = signed.agent;
-        let allowance = self.pipeline.revoke_key(notes.order(request, signed)).await?;
+        let allowance = self.pipeline.revoke_key(notes.order(request, signed), name).await?;
         tracing::info!(%agent, "API key revoked");
         Ok(answers::key_revoked(agent, allowance))
     }

@@ -237,6 +237,8 @@ fn rules(settings: &Settings) -> Rules {
         contract_max_age_secs: settings.fixed.signature.contract_max_age.as_secs(),
         key_format: settings.fixed.keys.format.clone(),
         keys_end_with_signer: settings.keys_end_with_signer(),
+        keys_per_agent_max: settings.fixed.keys.per_agent_max,
+        key_expires_secs_max: settings.fixed.keys.expires_max.as_secs(),
         key_management: settings.fixed.keys.requests_per_hour,
         failures: settings.fixed.abuse.failures_per_minute,
     }

@@ -37,7 +37,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::pipeline::standing::judge;
 use crate::ports::chain::{Chain, Parts};
 use crate::ports::clock::Clock;
-use crate::ports::store::{KeyOwner, Store};
+use crate::ports::store::{KeyOwner, Scope, Store};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::credentials::credential_of;
 use crate::wire::errors::ErrorCause;
@@ -207,6 +207,9 @@ impl<'a> Case<'a> {
                             return Ok("unknown");
                         };
                         let owner = owner_of(&digest, store).await?;
+                        if !owner.is_for(&Scope::Tenant(Arc::clone(&tenant.id))) {
+                            return Err(Refusal::from(Denial::InvalidApiKey { agent: None }).into());
+                        }
                         (owner.agent, self.settings.keys_end_with_signer().then_some(owner.signer))
                     }
                 };

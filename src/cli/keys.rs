@@ -16,15 +16,15 @@ use crate::domain::eip712::KeyOperation;
 /// Generate, rotate, revoke or look up an agent's API key at a running service.
 #[derive(clap::Subcommand)]
 pub(super) enum Keys {
-    /// Make the agent's API key and print it, once, or keep it in a file.
+    /// Make an API key of the agent and print it, once, or keep it in a file.
     #[command(after_help = include_str!("help/generate.txt"))]
     Generate(NewKey),
-    /// Replace the agent's API key; the old one is invalid at once.
+    /// Replace the agent's API key; the old one is invalid at once, or after its grace.
     #[command(after_help = include_str!("help/rotate.txt"))]
-    Rotate(NewKey),
-    /// Revoke the agent's API key.
+    Rotate(Rotation),
+    /// Revoke the agent's API keys: all, or the one that is named.
     #[command(after_help = include_str!("help/revoke.txt"))]
-    Revoke(Change),
+    Revoke(Revocation),
     /// Say whether the agent has an API key.
     #[command(after_help = include_str!("help/status.txt"))]
     Status(Status),
@@ -48,10 +48,39 @@ pub(super) struct NewKey {
     /// The application endpoint that the key is for.
     #[arg(long, value_name = "URL")]
     declared_endpoint: Option<String>,
+    /// The key's name, where the agent may have several.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// After how many seconds the key ends. Without it: never.
+    #[arg(long, value_name = "SECONDS")]
+    expires_in: Option<u64>,
+    /// The ids of the tenants that the key is for, with commas between them. Without it: all, and the API.
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    tenants: Option<Vec<String>>,
     /// Write the key to this file, which you alone can read, and don't print it. `generate` wants a new one; `rotate` replaces
     /// one that holds an API key, once there is a new key.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+}
+
+/// A key to be replaced.
+#[derive(clap::Args)]
+pub(super) struct Rotation {
+    #[command(flatten)]
+    new: NewKey,
+    /// For how many seconds the old key goes on, at most 3600, so that every process can have the new one before.
+    #[arg(long, value_name = "SECONDS")]
+    grace_seconds: Option<u64>,
+}
+
+/// Keys to be ended.
+#[derive(clap::Args)]
+pub(super) struct Revocation {
+    #[command(flatten)]
+    change: Change,
+    /// The key of this name alone. Without it all that the agent has.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
 }
 
 /// A look-up.
@@ -71,11 +100,12 @@ impl Keys {
     /// Asks the service and prints its answer.
     pub(super) fn run(self) -> Result<(), Failure> {
         match self {
-            Self::Generate(new) => new.send(KeyOperation::Generate),
-            Self::Rotate(new) => new.send(KeyOperation::Rotate),
-            Self::Revoke(Change { signing, output }) => {
+            Self::Generate(new) => new.send(KeyOperation::Generate, None),
+            Self::Rotate(Rotation { new, grace_seconds }) => new.send(KeyOperation::Rotate, grace_seconds),
+            Self::Revoke(Revocation { change: Change { signing, output }, name }) => {
                 let body = signing.body(output, Some(KeyOperation::Revoke))?;
                 let Some(body) = body else { return Ok(()) };
+                let body = with(body, "name", name);
                 output.print(&signing.service.ask(output, Method::DELETE, "/keys", Some(body))?)
             }
             Self::Status(Status { service, agent_id, output }) => {
@@ -87,11 +117,14 @@ impl Keys {
 }
 
 impl NewKey {
-    fn send(self, operation: KeyOperation) -> Result<(), Failure> {
-        let Self { change: Change { signing, output }, declared_endpoint, out } = self;
+    fn send(self, operation: KeyOperation, grace_seconds: Option<u64>) -> Result<(), Failure> {
+        let Self { change: Change { signing, output }, declared_endpoint, name, expires_in, tenants, out } =
+            self;
         let Some(body) = signing.body(output, Some(operation))? else { return Ok(()) };
         let path = format!("/keys/{}", operation.name());
-        let body = with(body, "declaredEndpoint", declared_endpoint);
+        let body = with(with(body, "declaredEndpoint", declared_endpoint), "name", name);
+        let body = with(with(body, "expiresIn", expires_in), "tenants", tenants);
+        let body = with(body, "graceSeconds", grace_seconds);
         let replaces = operation == KeyOperation::Rotate;
         let file = out.as_deref().map(|path| KeyFile::create(path, replaces)).transpose()?;
         let answer = signing.service.ask(output, Method::POST, &path, Some(body))?;

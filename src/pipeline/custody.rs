@@ -17,6 +17,7 @@ use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::KeyOperation;
 use crate::domain::endpoint::Endpoint;
+use crate::domain::key_terms::{KeyName, KeyTerms};
 use crate::domain::quota::Allowance;
 use crate::domain::window::Verdict;
 use crate::pipeline::Pipeline;
@@ -53,6 +54,15 @@ pub struct KeyOrder<'a> {
     pub recorder: Option<&'a dyn Recorder>,
 }
 
+/// What is asked of a key that is to be made.
+#[derive(Debug, Clone, Default)]
+pub struct KeyWish {
+    /// The application endpoint that it is for.
+    pub declared_endpoint: Option<Endpoint>,
+    /// The other terms.
+    pub terms: KeyTerms,
+}
+
 /// A key that was made for an agent. This is the one moment at which it can be shown.
 #[derive(Debug)]
 pub struct IssuedKey {
@@ -74,45 +84,38 @@ pub struct KeyStatus {
 }
 
 impl Pipeline {
-    /// Makes the agent's first key.
+    /// Makes a key.
     ///
-    /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] if the agent has one.
-    pub async fn generate_key(
-        &self,
-        order: KeyOrder<'_>,
-        declared_endpoint: Option<Endpoint>,
-    ) -> Result<IssuedKey, Refusal> {
-        self.issue_key(KeyOperation::Generate, order, declared_endpoint, KeyChange::Issue).await
+    /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] if the agent has one of this name, or as many as
+    /// it may have.
+    pub async fn generate_key(&self, order: KeyOrder<'_>, wish: KeyWish) -> Result<IssuedKey, Refusal> {
+        self.issue_key(KeyOperation::Generate, order, wish, KeyChange::Issue).await
     }
 
-    /// Makes a key in place of any that the agent has.
-    pub async fn rotate_key(
-        &self,
-        order: KeyOrder<'_>,
-        declared_endpoint: Option<Endpoint>,
-    ) -> Result<IssuedKey, Refusal> {
-        self.issue_key(KeyOperation::Rotate, order, declared_endpoint, KeyChange::Rotate).await
+    /// Makes a key in place of one, as [`KeyChange::Rotate`] says.
+    pub async fn rotate_key(&self, order: KeyOrder<'_>, wish: KeyWish) -> Result<IssuedKey, Refusal> {
+        self.issue_key(KeyOperation::Rotate, order, wish, KeyChange::Rotate).await
     }
 
     async fn issue_key(
         &self,
         operation: KeyOperation,
         order: KeyOrder<'_>,
-        declared_endpoint: Option<Endpoint>,
+        KeyWish { declared_endpoint, terms }: KeyWish,
         change: impl FnOnce(NewKey) -> KeyChange + Send,
     ) -> Result<IssuedKey, Refusal> {
         let mint = |signer| {
             let key = self.mint_for(order.signed.agent)?;
-            let change = change(NewKey { digest: key.digest(), declared_endpoint, signer });
-            Ok((key, change))
+            let (digest, per_agent_max) = (key.digest(), self.rules.keys_per_agent_max);
+            Ok((key, change(NewKey { digest, declared_endpoint, signer, terms, per_agent_max })))
         };
         let (key, allowance) = self.change_key(operation, &order, mint).await?;
         Ok(IssuedKey { key, agent: order.signed.agent, allowance })
     }
 
-    /// Revokes the agent's key, if it has one. Returns the rest of the client's hourly budget.
-    pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<Allowance, Refusal> {
-        let revoke = |_| Ok(((), KeyChange::Revoke));
+    /// Revokes the agent's key of this name, or without one all that it has. Returns the rest of the client's hourly budget.
+    pub async fn revoke_key(&self, order: KeyOrder<'_>, name: Option<KeyName>) -> Result<Allowance, Refusal> {
+        let revoke = |_| Ok(((), KeyChange::Revoke(name)));
         self.change_key(KeyOperation::Revoke, &order, revoke).await.map(|((), allowance)| allowance)
     }
 

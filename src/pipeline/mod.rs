@@ -78,6 +78,10 @@ pub struct Rules {
     pub key_format: ApiKeyFormat,
     /// True if a key is good only while the account that signed for it holds the agent.
     pub keys_end_with_signer: bool,
+    /// How many keys an agent may have, those in their grace not counted; at least 1.
+    pub keys_per_agent_max: u32,
+    /// How many seconds the life of a key may have that has an end.
+    pub key_expires_secs_max: u64,
     /// How often a client may manage an agent's key.
     pub key_management: Quota,
     /// How many refused credentials a client may send, and how often it may ask whether agents have keys; `None`: no
@@ -223,6 +227,11 @@ impl Pipeline {
     /// The form of API keys.
     pub fn key_format(&self) -> &ApiKeyFormat {
         &self.rules.key_format
+    }
+
+    /// How many seconds the life of a key may have that has an end.
+    pub const fn key_expires_secs_max(&self) -> u64 {
+        self.rules.key_expires_secs_max
     }
 
     /// The form of owners' signatures.

@@ -50,7 +50,9 @@ impl Pipeline {
                 let found = self.look_up(ask.client, digest).await?;
                 let ends = self.rules.keys_end_with_signer;
                 let may_count = |found: &KeyOwner| {
-                    named.is_none_or(|named| named == found.agent) && (!ends || found.signer.is_some())
+                    named.is_none_or(|named| named == found.agent)
+                        && (!ends || found.signer.is_some())
+                        && found.is_for(&ask.access.scope)
                 };
                 let Some(found) = found.filter(may_count) else {
                     self.failures.check(ask.client, *named)?;

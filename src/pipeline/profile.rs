@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
+use crate::domain::held_key::HeldKey;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::{Allowance, Quota};
 use crate::domain::tiers::{Grade, Tiers};
@@ -32,8 +33,8 @@ pub struct OwnerProfile {
     pub profile: Arc<TrustProfile>,
     /// Its tier, and what gave it.
     pub grade: Grade,
-    /// True if it has an active key.
-    pub has_key: bool,
+    /// Its keys that have not ended, the oldest first.
+    pub keys: Vec<HeldKey>,
     /// The rest of the client's reads of this agent.
     pub allowance: Allowance,
 }
@@ -76,8 +77,8 @@ impl Pipeline {
         let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()))?;
         let signers = (Some(proof.by.signer), None);
         let profile = self.profile_of(agent, signers, (Parts::Whole, read_time)).await?; // 404, 401, 503
-        let seen = self.ports.store.status(client, agent, self.rules.key_management).await?; // 500
+        let keys = self.ports.store.keys(agent).await?; // 500
         let grade = tiers.grade(agent, &profile);
-        Ok(OwnerProfile { agent, profile, grade, has_key: seen.has_key, allowance })
+        Ok(OwnerProfile { agent, profile, grade, keys, allowance })
     }
 }

@@ -15,6 +15,8 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::held_key::HeldKey;
+use crate::domain::key_terms::{KeyName, KeyTerms, TenantList};
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::Verdict;
@@ -124,6 +126,19 @@ pub struct KeyOwner {
     pub declared_origin: Option<WebOrigin>,
     /// The account that signed for it; `None` where a release made it that did not keep that.
     pub signer: Option<Address>,
+    /// The tenants that it is for; `None`: all, and the API.
+    pub tenants: Option<TenantList>,
+}
+
+impl KeyOwner {
+    /// True if the key may be used there.
+    pub fn is_for(&self, scope: &Scope) -> bool {
+        match (&self.tenants, scope) {
+            (None, _) => true,
+            (Some(_), Scope::Api) => false,
+            (Some(tenants), Scope::Tenant(tenant)) => tenants.ids().any(|id| *id == **tenant),
+        }
+    }
 }
 
 /// A key to be stored for an agent: its digest and what was declared with it.
@@ -135,17 +150,22 @@ pub struct NewKey {
     pub declared_endpoint: Option<Endpoint>,
     /// The account that signed for it.
     pub signer: Address,
+    /// What the owner asked of it.
+    pub terms: KeyTerms,
+    /// How many keys its agent may have, those in their grace not counted; at least 1.
+    pub per_agent_max: u32,
 }
 
 /// A change of an agent's key (contract, "API key of an agent").
 #[derive(Debug, Clone)]
 pub enum KeyChange {
-    /// none → active; refused when the agent has a key.
+    /// Makes a key; refused when the agent has one of its name, or as many as it may have.
     Issue(NewKey),
-    /// Any state → active with this key.
+    /// Makes a key in place of the one of its name, without a name of the agent's only one; where there is none, of nobody, if there is
+    /// room. Where an agent may have one key, in place of all.
     Rotate(NewKey),
-    /// Any state → none.
-    Revoke,
+    /// Ends the key of this name, and those that it replaced; without a name all.
+    Revoke(Option<KeyName>),
 }
 
 /// The answer of [`Store::change_key`].
@@ -153,7 +173,7 @@ pub enum KeyChange {
 pub enum KeyChanged {
     /// Done, and durable.
     Done,
-    /// The agent has a key already; nothing changed and the nonce is unused.
+    /// The agent has such a key already, or as many as it may have; nothing changed and the nonce is unused.
     KeyExists,
     /// The nonce can't be used; nothing changed.
     NonceRefused(NonceRefused),
@@ -213,6 +233,9 @@ pub trait Store: Send + Sync {
 
     /// What the client may see of the agent's key; counts nothing.
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault>;
+
+    /// The agent's keys that have not ended, the oldest first.
+    async fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, StoreFault>;
 
     /// True if the agent has an active key.
     #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::endpoint::Endpoint;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::key_terms::KeyTerms;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::Verdict;
@@ -24,8 +25,21 @@ use crate::ports::store::{
 
 #[path = "../../tests/support/seed.rs"]
 pub(super) mod seed;
+mod several;
 mod signers;
+mod windows;
+pub(super) use self::several::{
+    a_key_is_found_with_the_tenants_that_it_is_for,
+    a_key_with_an_end_is_refused_from_then_on_and_leaves_its_place,
+    a_replaced_key_goes_on_for_its_grace_and_no_longer,
+    an_agent_has_as_many_keys_as_it_may_and_each_ends_by_itself, named,
+    of_too_many_replaced_keys_the_oldest_end_and_the_last_ones_go_on,
+};
 pub(super) use self::signers::{SIGNER, a_key_names_the_account_that_signed_for_it_and_no_other};
+pub(super) use self::windows::{
+    retry_after_is_honest_and_a_limited_request_burns_no_nonce,
+    windows_are_separate_per_scope_and_shared_by_both_proofs,
+};
 
 /// How often a condition is looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -83,6 +97,11 @@ macro_rules! store_contract {
             retry_after_is_honest_and_a_limited_request_burns_no_nonce,
             a_key_does_not_expire,
             a_key_names_the_account_that_signed_for_it_and_no_other,
+            an_agent_has_as_many_keys_as_it_may_and_each_ends_by_itself,
+            a_replaced_key_goes_on_for_its_grace_and_no_longer,
+            a_key_with_an_end_is_refused_from_then_on_and_leaves_its_place,
+            of_too_many_replaced_keys_the_oldest_end_and_the_last_ones_go_on,
+            a_key_is_found_with_the_tenants_that_it_is_for,
             of_a_thousand_twins_exactly_one_passes,
             ten_changes_and_ten_revocations_an_hour_per_client_and_agent,
             each_client_passes_each_public_route_exactly_so_often_a_minute,
@@ -121,7 +140,13 @@ pub(super) fn claim(nonce: u64, signed_at_secs: u64) -> NonceClaim {
 }
 
 pub(super) fn key(number: u64) -> NewKey {
-    NewKey { digest: digest(number), declared_endpoint: None, signer: SIGNER }
+    NewKey {
+        digest: digest(number),
+        declared_endpoint: None,
+        signer: SIGNER,
+        terms: KeyTerms::default(),
+        per_agent_max: 1,
+    }
 }
 
 impl Bench {
@@ -170,10 +195,10 @@ pub(super) async fn each_key_change_has_its_documented_effect(bench: Bench) {
     let table: [(bool, MakeChange, KeyChanged, Option<u64>); 6] = [
         (false, |new| KeyChange::Issue(key(new)), KeyChanged::Done, Some(new)),
         (false, |new| KeyChange::Rotate(key(new)), KeyChanged::Done, Some(new)),
-        (false, |_| KeyChange::Revoke, KeyChanged::Done, None),
+        (false, |_| KeyChange::Revoke(None), KeyChanged::Done, None),
         (true, |new| KeyChange::Issue(key(new)), KeyChanged::KeyExists, Some(old)),
         (true, |new| KeyChange::Rotate(key(new)), KeyChanged::Done, Some(new)),
-        (true, |_| KeyChange::Revoke, KeyChanged::Done, None),
+        (true, |_| KeyChange::Revoke(None), KeyChanged::Done, None),
     ];
     for (row, (active, change, answer, after)) in (1..).zip(table) {
         if active {
@@ -196,7 +221,7 @@ pub(super) async fn each_key_change_has_its_documented_effect(bench: Bench) {
     let new_key = NewKey { declared_endpoint: Some(declared.clone()), ..key(7) };
     assert_eq!(bench.change(70, 1, KeyChange::Issue(new_key)).await, KeyChanged::Done);
     let declared_origin = Some(declared.origin().clone());
-    let owner = KeyOwner { agent: agent(70), declared_origin, signer: Some(SIGNER) };
+    let owner = KeyOwner { agent: agent(70), declared_origin, signer: Some(SIGNER), tenants: None };
     assert_eq!(bench.store.find(&digest(7)).await.unwrap(), Some(owner));
 }
 
@@ -210,7 +235,7 @@ pub(super) async fn a_replaced_key_is_refused_at_once(bench: Bench) {
         assert_eq!((bench.finds(round - 1).await, bench.finds(round).await), (None, Some(1)));
     }
     // Whoever has just found the key is too late as well.
-    bench.change(1, 100, KeyChange::Revoke).await;
+    bench.change(1, 100, KeyChange::Revoke(None)).await;
     assert_eq!(bench.by_key(1, 19, MANY).await, Admission::KeyRevoked);
     assert_eq!(bench.finds(19).await, None);
 }
@@ -255,7 +280,7 @@ pub(super) async fn a_nonce_is_used_once_per_agent_whatever_for(bench: Bench) {
     let again = bench.change(5, 7, KeyChange::Issue(key(6))).await;
     assert_eq!(again, KeyChanged::NonceRefused(NonceRefused::Used));
     assert!(admitted(bench.by_nonce(2, 7, MANY).await));
-    assert_eq!(bench.change(3, 7, KeyChange::Revoke).await, KeyChanged::Done);
+    assert_eq!(bench.change(3, 7, KeyChange::Revoke(None)).await, KeyChanged::Done);
     assert_eq!(bench.by_nonce(3, 7, MANY).await, Admission::NonceRefused(NonceRefused::Used));
 }
 
@@ -272,17 +297,6 @@ pub(super) async fn a_refused_issue_burns_no_nonce(bench: Bench) {
     bench.change(1, 1, KeyChange::Issue(key(1))).await;
     assert_eq!(bench.change(1, 2, KeyChange::Issue(key(2))).await, KeyChanged::KeyExists);
     assert_eq!(bench.change(1, 2, KeyChange::Rotate(key(2))).await, KeyChanged::Done);
-}
-
-pub(super) async fn windows_are_separate_per_scope_and_shared_by_both_proofs(bench: Bench) {
-    bench.change(1, 100, KeyChange::Issue(key(1))).await;
-    let scopes = [Scope::Api, Scope::Tenant("acme".into()), Scope::Tenant("other".into())];
-    for (nonce, scope) in (0..).zip(&scopes) {
-        let by_key = Proof::Key(digest(1));
-        let by_nonce = Proof::Nonce(bench.claim(nonce));
-        assert_eq!(bench.admit(1, scope, ONE, &by_key).await, Admission::Admitted { remaining: 0 });
-        assert!(limited(bench.admit(1, scope, ONE, &by_nonce).await));
-    }
 }
 
 // threat: A fresh budget, or another tenant's
@@ -307,23 +321,6 @@ pub(super) async fn a_key_does_not_expire(bench: Bench) {
     (bench.advance_secs)(400 * 86_400);
     assert_eq!(bench.finds(1).await, Some(1));
     assert!(admitted(bench.by_key(1, 1, MANY).await) && bench.store.has_key(agent(1)).await.unwrap());
-}
-
-pub(super) async fn retry_after_is_honest_and_a_limited_request_burns_no_nonce(bench: Bench) {
-    let three = Quota::per_minute(3);
-    for nonce in 0..3 {
-        assert!(admitted(bench.by_nonce(1, nonce, three).await));
-        (bench.advance_secs)(7);
-    }
-    for nonce in 3..6 {
-        let Admission::Limited { retry_after } = bench.by_nonce(1, nonce, three).await else {
-            panic!("nonce {nonce} should be limited");
-        };
-        (bench.advance_secs)(retry_after.seconds() - 1);
-        assert!(limited(bench.by_nonce(1, nonce, three).await), "a second early");
-        (bench.advance_secs)(1);
-        assert!(admitted(bench.by_nonce(1, nonce, three).await), "after exactly so long");
-    }
 }
 
 // threat: A nonce passes twice, or a stranger burns it

@@ -3,5 +3,7 @@
 pub mod embedded;
 pub mod redis;
 
+mod held_keys;
+
 #[cfg(test)]
 mod contract;

@@ -13,6 +13,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::held_key::HeldKey;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
@@ -178,6 +179,10 @@ impl Store for MeteredStore {
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
         self.timed(&self.verbs.status, self.inner.status(client, agent, quota)).await
+    }
+
+    async fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, StoreFault> {
+        self.timed(&self.verbs.status, self.inner.keys(agent)).await
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {

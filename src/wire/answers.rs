@@ -1,5 +1,6 @@
 //! Successful answers of the contract.
 
+use std::borrow::Cow;
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::header::RETRY_AFTER;
@@ -27,17 +28,24 @@ const USUAL_BODY_BYTES: usize = 1_024;
 struct KeyResult<'a> {
     api_key: &'a str,
     agent_id: String,
-    message: &'static str,
+    message: Cow<'static, str>,
 }
 
-/// 201 of generate (contract, "POST /keys/generate"), or 200 of rotate ("POST /keys/rotate").
-pub(crate) fn key_shown(issued: &IssuedKey, is_rotated: bool) -> Answer {
-    let (status, message) = if is_rotated {
-        let message =
-            "API key rotated; the old key is invalid from now on. Store this one now: it is not shown again.";
-        (StatusCode::OK, message)
-    } else {
-        (StatusCode::CREATED, "API key created. Store it now: it is not shown again.")
+/// 201 of generate (contract, "POST /keys/generate"), or 200 of rotate ("POST /keys/rotate"), after which the old key is good for so
+/// many seconds.
+pub(crate) fn key_shown(issued: &IssuedKey, grace_secs: Option<u64>) -> Answer {
+    let (status, message) = match grace_secs {
+        None => (StatusCode::CREATED, "API key created. Store it now: it is not shown again.".into()),
+        Some(0) => {
+            let message = "API key rotated; the old key is invalid from now on. Store this one now: it is not shown again.";
+            (StatusCode::OK, message.into())
+        }
+        Some(secs) => {
+            let message = format!(
+                "API key rotated; the old key is invalid in {secs} s. Store this one now: it is not shown again."
+            );
+            (StatusCode::OK, message.into())
+        }
     };
     let body = KeyResult { api_key: issued.key.reveal(), agent_id: issued.agent.to_string(), message };
     success(status, &body, Some(issued.allowance))

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,9 +15,11 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::key_terms::{GRACE_SECS_MAX, KeyName, KeyTerms, TenantList};
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{ProfileRead, SignedRequest};
+use crate::pipeline::custody::KeyWish;
 use crate::wire::received::{echo, echo_text};
 
 /// The longest body, in bytes; a longer one is 413.
@@ -68,6 +71,14 @@ struct Fields<'a> {
     timestamp: Option<&'a RawValue>,
     #[serde(borrow)]
     declared_endpoint: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    expires_in: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tenants: Option<&'a RawValue>,
+    #[serde(borrow)]
+    grace_seconds: Option<&'a RawValue>,
 }
 
 impl VerifyBody {
@@ -85,20 +96,39 @@ impl VerifyBody {
     }
 }
 
-/// Parses the body of `POST /verify/signature` and `/keys/*`.
+/// Parses the body of `POST /verify/signature`.
 pub(crate) fn parse_signed(body: &[u8], format: SignatureFormat) -> Result<SignedRequest, Invalid> {
     Fields::parse(body)?.signed(format)
 }
 
-/// The same with the endpoint that the key is to be used for; only generate and rotate read it.
-pub(crate) fn parse_with_endpoint(
+/// Parses the body of generate, or of rotate, which alone reads `graceSeconds`. A key's life has so many seconds at most.
+pub(crate) fn parse_key_wish(
     body: &[u8],
     format: SignatureFormat,
-) -> Result<(SignedRequest, Option<Endpoint>), Invalid> {
+    (expires_secs_max, rotates): (u64, bool),
+) -> Result<(SignedRequest, KeyWish), Invalid> {
     let fields = Fields::parse(body)?;
     let signed = fields.signed(format)?;
     let declared = Field::of_body("declaredEndpoint", fields.declared_endpoint);
-    Ok((signed, declared.optional(|field| field.parsed(Endpoint::parse, "is wrong"))?))
+    let declared_endpoint = declared.optional(|field| field.parsed(Endpoint::parse, "is wrong"))?;
+    let seconds = |name, raw, range| Field::of_body(name, raw).optional(|field| field.seconds(&range));
+    let terms = KeyTerms {
+        name: fields.key_name()?,
+        expires_in_secs: seconds("expiresIn", fields.expires_in, 1..=expires_secs_max)?,
+        tenants: Field::of_body("tenants", fields.tenants).optional(Field::tenants)?,
+        grace_secs: seconds("graceSeconds", fields.grace_seconds.filter(|_| rotates), 0..=GRACE_SECS_MAX)?
+            .unwrap_or(0),
+    };
+    Ok((signed, KeyWish { declared_endpoint, terms }))
+}
+
+/// Parses the body of `DELETE /keys`: with a name it is for that key alone.
+pub(crate) fn parse_revocation(
+    body: &[u8],
+    format: SignatureFormat,
+) -> Result<(SignedRequest, Option<KeyName>), Invalid> {
+    let fields = Fields::parse(body)?;
+    Ok((fields.signed(format)?, fields.key_name()?))
 }
 
 /// Parses the body of `POST /profile`.
@@ -139,6 +169,11 @@ impl<'a> Fields<'a> {
         let agent = Field::of_body("agentId", self.agent_id);
         let nonce = Field::of_body("nonce", self.nonce);
         signed_request([agent, self.signature(), nonce, self.timestamp()], format)
+    }
+
+    fn key_name(&self) -> Result<Option<KeyName>, Invalid> {
+        let name = Field::of_body("name", self.name);
+        name.optional(|field| KeyName::parse(&field.text()?).map_err(|problem| field.invalid(problem)))
     }
 
     const fn signature(&self) -> Field<'a> {
@@ -216,6 +251,25 @@ impl<'a> Field<'a> {
 
     pub(super) fn agent(&self) -> Result<AgentId, Invalid> {
         self.parsed(AgentId::parse, NOT_NUMERIC)
+    }
+
+    /// A whole number of seconds in this range.
+    fn seconds(&self, range: &RangeInclusive<u64>) -> Result<u64, Invalid> {
+        let problem =
+            || format!("is not a whole number of seconds from {} to {}", range.start(), range.end());
+        let number = match self.received {
+            Received::Json(Some(raw)) => serde_json::from_str(raw.get()).ok(),
+            Received::Json(None) | Received::Header(_) => None,
+        };
+        number.filter(|number| range.contains(number)).ok_or_else(|| self.invalid(problem()))
+    }
+
+    fn tenants(&self) -> Result<TenantList, Invalid> {
+        let ids: Vec<String> = match self.received {
+            Received::Json(Some(raw)) => serde_json::from_str(raw.get()).unwrap_or_default(),
+            Received::Json(None) | Received::Header(_) => Vec::new(),
+        };
+        TenantList::parse(ids.iter().map(String::as_str)).map_err(|problem| self.invalid(problem))
     }
 
     fn timestamp(&self) -> Result<UnixSeconds, Invalid> {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::held_key::HeldKey;
 use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
 use crate::domain::tiers::Grade;
 use crate::http1::writing::write_decimal;
@@ -57,7 +58,18 @@ struct ProfileResult<'a> {
     agent: AgentPart<'a>,
     organizations: Option<Vec<OrganizationPart<'a>>>,
     has_key: bool,
+    keys: Vec<KeyPart<'a>>,
     timestamp: u64,
+}
+
+/// One of the agent's keys. The key itself is known to nobody here.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KeyPart<'a> {
+    name: Option<String>,
+    expires_at: Option<u64>,
+    tenants: Option<Vec<&'a str>>,
+    replaced: bool,
 }
 
 #[derive(Serialize)]
@@ -153,12 +165,22 @@ pub(crate) fn owner_profile(read: &OwnerProfile, read_at: UnixSeconds) -> Answer
     let result = ProfileResult {
         agent: AgentPart::new((read.agent(), read.grade), &read.profile),
         organizations: organizations(&read.profile),
-        has_key: read.has_key,
+        has_key: read.keys.iter().any(|key| !key.is_replaced),
+        keys: read.keys.iter().map(key_part).collect(),
         timestamp: read_at.0,
     };
     let mut headers = HeaderMap::with_capacity(6);
     write_allowance(&mut headers, read.allowance);
     json(StatusCode::OK, headers, &result)
+}
+
+fn key_part(key: &HeldKey) -> KeyPart<'_> {
+    KeyPart {
+        name: key.name.as_ref().map(ToString::to_string),
+        expires_at: key.ends,
+        tenants: key.tenants.as_ref().map(|tenants| tenants.ids().collect()),
+        replaced: key.is_replaced,
+    }
 }
 
 impl<'a> AgentPart<'a> {

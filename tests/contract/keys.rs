@@ -26,6 +26,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
 pub(crate) const FORMATS: &[Case<World>] = cases![
     the_longest_endpoint_is_2048_bytes,
     the_prefix_may_be_configured_and_counts_then,
+    several_keys_are_told_apart_by_name_listed_without_themselves_and_end_alone_or_all,
     status_is_of_any_number_and_a_wrong_query_is_a_validation_error,
 ];
 
@@ -76,8 +77,8 @@ fn a_key_is_shown_once_and_invalid_at_once_and_for_good_when_replaced_or_revoked
     has_key(false, 6);
     revoked(&agent.signed(), 5);
     service.revoke(&revocation).error(400, "REPLAY_DETECTED");
-    // Whatever its owner has signed counts.
-    let third = shown(&service.generate(&agent.signed()), 201, &agent, 3);
+    // What is sent again may be anybody's, and counts for nothing of the owner's.
+    let third = shown(&service.generate(&agent.signed()), 201, &agent, 4);
     service.verify(&third).success(200);
     [first, second].iter().for_each(|old| is_invalid(old));
 }
@@ -199,4 +200,48 @@ fn status_is_of_any_number_and_a_wrong_query_is_a_validation_error(world: &World
     ] {
         service.get(&format!("/keys/status{query}")).is_invalid("agentId", received);
     }
+}
+
+// threat: A replaced key outlives its grace
+fn several_keys_are_told_apart_by_name_listed_without_themselves_and_end_alone_or_all(world: &World) {
+    let service = Service::start(world.settings().set("keys.per_agent_max", 2).set("keys.expires_max", "1h"));
+    let agent = world.agent(4);
+    let signed = |terms: &[(&str, Value)]| {
+        terms.iter().fold(agent.signed(), |body, (field, value)| with(&body, field, value.clone()))
+    };
+    let name = |text: &str| ("name", json!(text));
+    let ci = key_of(&service.generate(&signed(&[name("ci"), ("expiresIn", json!(3_600))])).success(201));
+    let app = key_of(&service.generate(&signed(&[name("app")])).success(201));
+    for refused in [name("ci"), name("more")] {
+        service.generate(&signed(&[refused])).error(409, "KEY_ALREADY_EXISTS");
+    }
+    service.rotate(&signed(&[name("more")])).error(409, "KEY_ALREADY_EXISTS");
+    service.rotate(&signed(&[name("ci"), ("expiresIn", json!(3_601))])).error(400, "VALIDATION_ERROR");
+    let tenants = ("tenants", json!(["acme"]));
+    let rotated =
+        service.rotate(&signed(&[name("app"), ("graceSeconds", json!(3_600)), tenants])).success(200);
+    assert!(rotated["message"].as_str().unwrap().contains("in 3600 s"), "{rotated}");
+    for key in [&ci, &app] {
+        service.verify(key).success(200);
+    }
+    service.verify(&key_of(&rotated)).error(401, "INVALID_API_KEY");
+    let profile = service.post("/profile", &agent.draft().profile_body()).success(200);
+    let key = |name: &str, tenants: Value, replaced: bool| json!({ "name": name, "tenants": tenants, "replaced": replaced });
+    let mut listed = profile["keys"].clone();
+    let ends: Vec<bool> = listed
+        .as_array_mut()
+        .unwrap()
+        .iter_mut()
+        .map(|key| key.as_object_mut().unwrap().remove("expiresAt").unwrap().is_u64())
+        .collect();
+    let expected =
+        [key("ci", Value::Null, false), key("app", Value::Null, true), key("app", json!(["acme"]), false)];
+    assert_eq!((listed, ends), (json!(expected), vec![true, true, false]));
+    service.revoke(&signed(&[name("app")])).success(200);
+    service.verify(&app).error(401, "INVALID_API_KEY");
+    service.verify(&ci).success(200);
+    service.revoke(&agent.signed()).success(200);
+    service.verify(&ci).error(401, "INVALID_API_KEY");
+    let profile = service.post("/profile", &agent.draft().profile_body()).success(200);
+    assert_eq!((&profile["keys"], &profile["hasKey"]), (&json!([]), &json!(false)));
 }

@@ -116,7 +116,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Create the agent's API key.
+         * Create an API key of the agent.
          * @description Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together that the owner signed. Others have as many of their own.
          */
         post: operations["generateKey"];
@@ -136,8 +136,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make a new key the agent's one and only.
-         * @description The old key, if there is one, is invalid at once. Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together that the owner signed. Others have as many of their own.
+         * Replace the agent's key.
+         * @description The old key, if there is one, is invalid at once, or after graceSeconds. Where agents may have several keys, a name that none has makes one more, while there is room. Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together that the owner signed. Others have as many of their own.
          */
         post: operations["rotateKey"];
         delete?: never;
@@ -157,7 +157,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Revoke the agent's key for good.
+         * Revoke the agent's keys for good: all, or the one that is named.
          * @description Also succeeds when there is none. Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together that the owner signed. Others have as many of their own. Beyond them as many revocations pass.
          */
         delete: operations["revokeKey"];
@@ -340,14 +340,55 @@ export interface components {
             signature: components["schemas"]["Signature"];
             timestamp: components["schemas"]["SignedAt"];
         };
-        /** @description A signed request that may declare the endpoint that the key is for. The endpoint is not part of what is signed. */
+        /** @description A signed request with what the owner asks of the key. The further fields are not part of what is signed. */
         SignedKeyRequest: {
             agentId: components["schemas"]["AgentId"];
             signature: components["schemas"]["Signature"];
             nonce: components["schemas"]["Nonce"];
             timestamp: components["schemas"]["SignedAt"];
             declaredEndpoint?: components["schemas"]["EndpointUrl"];
+            name?: components["schemas"]["KeyName"];
+            expiresIn?: components["schemas"]["KeyLife"];
+            tenants?: components["schemas"]["KeyTenants"];
         };
+        /** @description The same, and for how long the replaced key goes on. It is the key of the name; without one the agent's only key, whose name the new one keeps, or of several the one without a name. */
+        RotateKeyRequest: {
+            agentId: components["schemas"]["AgentId"];
+            signature: components["schemas"]["Signature"];
+            nonce: components["schemas"]["Nonce"];
+            timestamp: components["schemas"]["SignedAt"];
+            declaredEndpoint?: components["schemas"]["EndpointUrl"];
+            name?: components["schemas"]["KeyName"];
+            expiresIn?: components["schemas"]["KeyLife"];
+            tenants?: components["schemas"]["KeyTenants"];
+            /** @description After how many seconds the replaced key is refused. 0, as where it is left out: at once, with those that are still in an earlier grace. */
+            graceSeconds?: number | null;
+        };
+        /** @description A signed request that may name one key. The name is not part of what is signed. */
+        RevokeKeyRequest: {
+            agentId: components["schemas"]["AgentId"];
+            signature: components["schemas"]["Signature"];
+            nonce: components["schemas"]["Nonce"];
+            timestamp: components["schemas"]["SignedAt"];
+            name?: components["schemas"]["KeyName"];
+        };
+        /**
+         * @description Tells one of the agent's keys from the others.
+         * @example ci
+         */
+        KeyName: string | null;
+        /**
+         * @description After how many seconds the key is refused, at most keys.expires_max, a year by default. Left out: it does not end.
+         * @example 86400
+         */
+        KeyLife: number | null;
+        /**
+         * @description The ids of the gateway's tenants that the key opens, and no other, nor POST /verify. Left out: it opens all.
+         * @example [
+         *       "acme"
+         *     ]
+         */
+        KeyTenants: string[] | null;
         /**
          * @example {
          *       "valid": true,
@@ -458,7 +499,15 @@ export interface components {
          *           "verified": true
          *         }
          *       ],
-         *       "hasKey": false,
+         *       "hasKey": true,
+         *       "keys": [
+         *         {
+         *           "name": "ci",
+         *           "expiresAt": 1700086400,
+         *           "tenants": null,
+         *           "replaced": false
+         *         }
+         *       ],
          *       "timestamp": 1700000000
          *     }
          */
@@ -474,6 +523,15 @@ export interface components {
             organizations: components["schemas"]["Organizations"];
             /** @description True if the agent has an active API key. */
             hasKey: boolean;
+            /** @description The agent's keys that are good, the oldest first. The keys themselves are kept nowhere. */
+            keys: {
+                name: components["schemas"]["KeyName"];
+                /** @description From when on it is refused, in seconds since the Unix epoch; null: it does not end. */
+                expiresAt: number | null;
+                tenants: components["schemas"]["KeyTenants"];
+                /** @description True if another key has replaced it, and it goes on for its grace. */
+                replaced: boolean;
+            }[];
             /** @description When the profile was read, in seconds since the Unix epoch. */
             timestamp: number;
         };
@@ -891,7 +949,7 @@ export interface components {
                 "application/json": components["schemas"]["RequestTimeout"];
             };
         };
-        /** @description The agent has a key; rotate it, or revoke it first. */
+        /** @description The agent has a key, or one of this name, or as many as it may have; rotate it, or revoke it first. */
         KeyAlreadyExists: {
             headers: {
                 [name: string]: unknown;
@@ -1162,7 +1220,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["SignedKeyRequest"];
+                "application/json": components["schemas"]["RotateKeyRequest"];
             };
         };
         responses: {
@@ -1181,6 +1239,7 @@ export interface operations {
             401: components["responses"]["SignatureInvalid"];
             404: components["responses"]["AgentNotFound"];
             408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["KeyAlreadyExists"];
             413: components["responses"]["PayloadTooLarge"];
             429: components["responses"]["RateLimited"];
             500: components["responses"]["InternalError"];
@@ -1196,11 +1255,11 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["SignedRequest"];
+                "application/json": components["schemas"]["RevokeKeyRequest"];
             };
         };
         responses: {
-            /** @description The agent has no key. */
+            /** @description The agent has no such key. */
             200: {
                 headers: {
                     "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];

@@ -236,6 +236,8 @@ fn limits_are_four_from_1_to_a_million_and_do_not_fall_and_0_failures_are_no_lim
         "[1, 1, 1, 1], [1, 2, 3, 1_000_000]",
         "[1, 2, 3], [1, 2, 3, 4, 5], [0, 1, 2, 3], [1, 2, 3, 1_000_001], [1, 3, 2, 4]",
     );
+    check("keys.per_agent_max", "1, 32", "0, 33, '1'");
+    check("keys.expires_max", "'1s', '3660d'", "'0s', '999ms', '3660d 1s', 60");
     check("keys.requests_per_hour", "1, 1_000_000", "0, 1_000_001, -1");
     check("gateway.max_in_flight", "0, 1, 1_000_000", "-1, 1_000_001, '8'");
     check("abuse.failures_per_minute", "0, 1_000_000", "-1, 1_000_001");

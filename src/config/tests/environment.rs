@@ -51,6 +51,8 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("gateway.strict_tenants", "true", "true", "yes"),
     ("gateway.via", "edge-1", "\"edge-1\"", "a b"),
     ("keys.end_with_signer", "true", "true", "yes"),
+    ("keys.expires_max", "7d", "\"7d\"", "4000d"),
+    ("keys.per_agent_max", "2", "2", "33"),
     ("keys.prefix", "other_", "\"other_\"", "a b"),
     ("keys.public_url", "https://keys.example", "\"https://keys.example\"", "https://keys.example/?x"),
     ("keys.requests_per_hour", " 11 ", "11", "1.5"),

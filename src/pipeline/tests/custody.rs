@@ -13,7 +13,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{Credential, SignedRequest};
-use crate::pipeline::custody::{KeyOrder, Recorder};
+use crate::pipeline::custody::{KeyOrder, KeyWish, Recorder};
 use crate::pipeline::failures::OWNERS_MAX;
 use crate::pipeline::owner::Signatory;
 use crate::pipeline::refusal::Unrecorded;
@@ -21,7 +21,7 @@ use crate::ports::clock::Clock;
 use crate::ports::store::Store;
 
 async fn generate(scene: &Scene, signed: &SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.generate_key(scene.order(signed.clone()), None).await)
+    verdict(&scene.pipeline.generate_key(scene.order(signed.clone()), KeyWish::default()).await)
 }
 
 async fn left(scene: &Scene) -> u32 {
@@ -29,11 +29,11 @@ async fn left(scene: &Scene) -> u32 {
 }
 
 async fn rotate(scene: &Scene, signed: SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await)
+    verdict(&scene.pipeline.rotate_key(scene.order(signed), KeyWish::default()).await)
 }
 
 async fn revoke(scene: &Scene, signed: SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.revoke_key(scene.order(signed)).await)
+    verdict(&scene.pipeline.revoke_key(scene.order(signed), None).await)
 }
 
 /// A request for agent 7 by a stranger.
@@ -132,8 +132,11 @@ async fn faults_of_store_log_and_randomness_spend_no_budget_of_the_owner() {
         assert_eq!(rotate(&scene, scene.signed()).await, "500 store");
         *scene.store.broken.lock() = None;
         let unrecorded = || KeyOrder { recorder: Some(&FullLog), ..scene.order(scene.signed()) };
-        assert_eq!(verdict(&scene.pipeline.revoke_key(unrecorded()).await), "500 unrecorded");
-        assert_eq!(verdict(&scene.pipeline.rotate_key(unrecorded(), None).await), "500 unrecorded");
+        assert_eq!(verdict(&scene.pipeline.revoke_key(unrecorded(), None).await), "500 unrecorded");
+        assert_eq!(
+            verdict(&scene.pipeline.rotate_key(unrecorded(), KeyWish::default()).await),
+            "500 unrecorded"
+        );
         scene.entropy.is_empty.store(true, Ordering::SeqCst);
         assert_eq!(rotate(&scene, scene.signed()).await, "500 entropy");
         scene.entropy.is_empty.store(false, Ordering::SeqCst);
@@ -177,7 +180,7 @@ async fn requests_that_prove_nothing_are_429_after_ten_an_hour_and_spend_nothing
     assert_eq!(revoke(&scene, scene.signed()).await, "admitted");
     assert_eq!(rotate(&scene, scene.signed()).await, "admitted");
     let elsewhere = KeyOrder { client: client(2), ..scene.order(unproven(&scene)) };
-    assert_eq!(verdict(&scene.pipeline.revoke_key(elsewhere).await), "401 signature", "another client");
+    assert_eq!(verdict(&scene.pipeline.revoke_key(elsewhere, None).await), "401 signature", "another client");
     scene.clock.advance_secs(3_600);
     assert_eq!(rotate(&scene, unproven(&scene)).await, "401 signature");
     scene.clock.advance_secs(3_600);
@@ -194,13 +197,13 @@ async fn ten_other_changes_keep_no_owner_from_revoking_and_the_eleventh_revocati
     }
     assert_eq!(rotate(&scene, scene.signed()).await, "429");
     for _ in 0..10 {
-        let revoked = scene.pipeline.revoke_key(scene.order(scene.signed())).await.unwrap();
+        let revoked = scene.pipeline.revoke_key(scene.order(scene.signed()), None).await.unwrap();
         assert_eq!(revoked.remaining, 0);
     }
-    assert_eq!(retry_after(scene.pipeline.revoke_key(scene.order(scene.signed())).await), 3_600);
+    assert_eq!(retry_after(scene.pipeline.revoke_key(scene.order(scene.signed()), None).await), 3_600);
     scene.clock.advance_secs(3_600);
     for remaining in (0..10).rev() {
-        let revoked = scene.pipeline.revoke_key(scene.order(scene.signed())).await.unwrap();
+        let revoked = scene.pipeline.revoke_key(scene.order(scene.signed()), None).await.unwrap();
         assert_eq!(revoked.remaining, remaining);
     }
     for refused in [revoke(&scene, scene.signed()).await, rotate(&scene, scene.signed()).await] {
@@ -288,7 +291,7 @@ async fn a_refused_order_keeps_its_nonce() {
         "admitted",
         "one space of nonces"
     );
-    assert_eq!(verdict(&scene.pipeline.revoke_key(scene.order(exists)).await), "400 replay");
+    assert_eq!(verdict(&scene.pipeline.revoke_key(scene.order(exists), None).await), "400 replay");
 }
 
 #[tokio::test]
@@ -296,7 +299,8 @@ async fn keys_are_made_until_one_fits_the_store() {
     let scene = Scene::new();
     let before = scene.entropy.next.load(Ordering::SeqCst);
     for _ in 0..10 {
-        let issued = scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
+        let issued =
+            scene.pipeline.rotate_key(scene.order(scene.signed()), KeyWish::default()).await.unwrap();
         assert!(scene.store.fits(issued.agent, &issued.key.digest()));
     }
     assert!(scene.entropy.next.load(Ordering::SeqCst) > before + 10, "one in two fits");
@@ -327,14 +331,17 @@ async fn a_client_that_waits_as_long_as_told_may_ask_for_the_state_of_keys_again
 async fn who_waits_as_long_as_told_may_manage_keys_again() {
     let scene = Scene::new();
     for _ in 0..10 {
-        scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
+        scene.pipeline.rotate_key(scene.order(scene.signed()), KeyWish::default()).await.unwrap();
         scene.clock.advance_micros(1_234_567);
     }
-    let secs = retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), None).await);
+    let secs = retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), KeyWish::default()).await);
     scene.clock.advance_secs(secs - 1);
-    assert_eq!(retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), None).await), 1);
+    assert_eq!(
+        retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), KeyWish::default()).await),
+        1
+    );
     scene.clock.advance_secs(1);
-    scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
+    scene.pipeline.rotate_key(scene.order(scene.signed()), KeyWish::default()).await.unwrap();
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use crate::domain::denial::Denial;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{Ask, Credential};
+use crate::pipeline::custody::KeyWish;
 use crate::pipeline::failures::{FailureBudget, LOOK_UPS_MAX, WAIT_MAX, WAITING_MAX};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::simulated::SimulatedClock;
@@ -41,7 +42,7 @@ async fn after_300_refused_credentials_a_client_waits_as_long_as_it_is_told() {
     let secs = retry_after(refused);
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "429");
     let order = scene.order(scene.signed());
-    assert_eq!(verdict(&scene.pipeline.rotate_key(order, None).await), "429");
+    assert_eq!(verdict(&scene.pipeline.rotate_key(order, KeyWish::default()).await), "429");
     assert_eq!(
         (scene.store.calls("charge"), scene.chain.all_calls()),
         (0, 0),
@@ -83,7 +84,7 @@ async fn a_signature_of_an_owner_who_was_seen_before_is_looked_at_before_the_bud
     *scene.chain.last_owner.lock() = Some(signer(1).address());
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
     let order = scene.order(scene.signed());
-    assert_eq!(verdict(&scene.pipeline.rotate_key(order, None).await), "admitted");
+    assert_eq!(verdict(&scene.pipeline.rotate_key(order, KeyWish::default()).await), "admitted");
     let called = scene.chain.all_calls();
     let foreign = scene.signed_by(&signer(2), agent(7), super::START_SECS);
     assert_eq!(scene.verdict(&Credential::Signature(foreign)).await, "429");
@@ -191,7 +192,7 @@ async fn refused_credentials_count_whatever_is_wrong_with_them() {
 async fn a_refused_signature_counts_where_a_key_is_to_be_changed_too() {
     let scene = Scene::with(SignatureFormat::Keys, Some(Quota::per_minute(1)));
     let foreign = scene.signed_by(&signer(2), agent(7), super::START_SECS);
-    assert_eq!(verdict(&scene.pipeline.revoke_key(scene.order(foreign)).await), "401 signature");
+    assert_eq!(verdict(&scene.pipeline.revoke_key(scene.order(foreign), None).await), "401 signature");
     assert_eq!(scene.verdict(&unknown_key()).await, "429");
 }
 
@@ -239,7 +240,7 @@ async fn a_signature_that_a_contract_accepts_counts_unless_its_request_is_admitt
     for _ in 0..3 {
         assert_eq!(scene.verdict(&by_contract()).await, "429");
         let order = scene.order(scene.signed());
-        assert_eq!(verdict(&scene.pipeline.rotate_key(order, None).await), "429");
+        assert_eq!(verdict(&scene.pipeline.rotate_key(order, KeyWish::default()).await), "429");
     }
     assert_eq!(scene.chain.calls("ask_holders"), asked + refused, "the client's budget is used up");
     *scene.chain.last_owner.lock() = Some(signer(1).address());

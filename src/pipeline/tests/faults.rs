@@ -4,6 +4,7 @@ use std::future::{pending, ready};
 
 use super::{Reported, Scene, agent, client, verdict};
 use crate::pipeline::credential::Credential;
+use crate::pipeline::custody::KeyWish;
 use crate::pipeline::read_time::ReadTime;
 
 // threat: A failure admits somebody, or looks like an answer
@@ -19,7 +20,11 @@ async fn a_store_that_fails_admits_nobody_and_recovers() {
     for verb in ["charge", "change_key"] {
         *scene.store.broken.lock() = Some(verb);
         let order = scene.order(scene.signed());
-        assert_eq!(verdict(&scene.pipeline.rotate_key(order, None).await), "500 store", "{verb}");
+        assert_eq!(
+            verdict(&scene.pipeline.rotate_key(order, KeyWish::default()).await),
+            "500 store",
+            "{verb}"
+        );
     }
     *scene.store.broken.lock() = Some("status");
     assert_eq!(verdict(&scene.pipeline.key_status(client(1), agent(7)).await), "500 store");
@@ -44,7 +49,7 @@ async fn a_chain_that_fails_admits_nobody_and_recovers() {
     *scene.chain.owner.lock() = Reported::Down;
     assert_eq!(scene.verdict(&signed).await, "503");
     let order = scene.order(scene.signed());
-    assert_eq!(verdict(&scene.pipeline.revoke_key(order).await), "503");
+    assert_eq!(verdict(&scene.pipeline.revoke_key(order, None).await), "503");
 
     *scene.chain.owner.lock() = owner;
     *scene.chain.profile.lock() = profile;

@@ -7,6 +7,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::Credential;
+use crate::pipeline::custody::KeyWish;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::store::Store;
@@ -50,12 +51,12 @@ async fn an_owner_is_told_when_signatures_are_accepted_again_and_that_is_true() 
 async fn key_management_says_the_same_and_changes_nothing() {
     let (scene, key) = forgetful(None).await;
     let order = || scene.order(scene.signed());
-    assert_eq!(retry_after(scene.pipeline.rotate_key(order(), None).await), 60);
-    assert_eq!(retry_after(scene.pipeline.generate_key(order(), None).await), 60);
-    assert_eq!(retry_after(scene.pipeline.revoke_key(order()).await), 60);
+    assert_eq!(retry_after(scene.pipeline.rotate_key(order(), KeyWish::default()).await), 60);
+    assert_eq!(retry_after(scene.pipeline.generate_key(order(), KeyWish::default()).await), 60);
+    assert_eq!(retry_after(scene.pipeline.revoke_key(order(), None).await), 60);
     assert_eq!(scene.verdict(&key).await, "admitted");
     scene.clock.advance_secs(60);
-    assert_eq!(verdict(&scene.pipeline.rotate_key(order(), None).await), "admitted");
+    assert_eq!(verdict(&scene.pipeline.rotate_key(order(), KeyWish::default()).await), "admitted");
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::Credential;
+use crate::pipeline::custody::KeyWish;
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::Asker;
@@ -34,7 +35,7 @@ impl Scene {
     /// A key that this signer makes.
     pub(super) async fn made_by(&self, signer: &PrivateKeySigner) -> Credential {
         let signed = self.signed_by(signer, agent(7), super::START_SECS);
-        let issued = self.pipeline.rotate_key(self.order(signed), None).await.unwrap();
+        let issued = self.pipeline.rotate_key(self.order(signed), KeyWish::default()).await.unwrap();
         Credential::Key { digest: issued.key.digest(), named: Some(agent(7)) }
     }
 

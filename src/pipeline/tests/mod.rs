@@ -12,6 +12,7 @@ mod owners;
 mod profile;
 mod readiness;
 mod scripted;
+mod several;
 mod wallets;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -34,6 +35,7 @@ use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::holders::Holders;
+use crate::domain::key_terms::KeyTerms;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::{Details, Texts, TrustProfile};
 use crate::domain::quota::Quota;
@@ -148,6 +150,8 @@ impl Scene {
             contract_max_age_secs: 0,
             key_format: ApiKeyFormat::new("svc_live_v1_"),
             keys_end_with_signer: false,
+            keys_per_agent_max: 1,
+            key_expires_secs_max: 86_400,
             agent_wallet: false,
             key_management: Quota::per_hour(10),
             failures,
@@ -202,7 +206,10 @@ impl Scene {
         let key = ApiKeyFormat::new("svc_live_v1_").mint(nonce.to_bytes());
         let declared_endpoint = declared.map(|url| Endpoint::parse(url).unwrap());
         let signer = signer(1).address();
-        let change = KeyChange::Rotate(NewKey { digest: key.digest(), declared_endpoint, signer });
+        let (terms, per_agent_max) = (KeyTerms::default(), 1);
+        let digest = key.digest();
+        let new = NewKey { digest, declared_endpoint, signer, terms, per_agent_max };
+        let change = KeyChange::Rotate(new);
         let claim = NonceClaim { nonce, signed_at: UnixSeconds(self.clock.unix_seconds()) };
         assert_eq!(self.store.inner.change_key(agent(7), claim, change).await.unwrap(), KeyChanged::Done);
         Credential::Key { digest: key.digest(), named: None }

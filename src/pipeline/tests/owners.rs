@@ -13,6 +13,7 @@ use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::credential::{Credential, SignedRequest};
+use crate::pipeline::custody::KeyWish;
 use crate::pipeline::owner::Signatory;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::{Asker, Parts};
@@ -114,9 +115,12 @@ async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_non
         let permit = scene.admit(&by_wallet).await.unwrap();
         assert_eq!(permit.profile().holders.owner, wallet);
         assert_eq!(scene.verdict(&by_wallet).await, "400 replay");
-        assert_eq!(verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await), "400 replay");
+        assert_eq!(
+            verdict(&scene.pipeline.rotate_key(scene.order(signed), KeyWish::default()).await),
+            "400 replay"
+        );
         let signed = SignedRequest { signature: signature_of(bytes), ..scene.signed() };
-        scene.pipeline.rotate_key(scene.order(signed), None).await.unwrap();
+        scene.pipeline.rotate_key(scene.order(signed), KeyWish::default()).await.unwrap();
     }
     let by = Signatory { owner: wallet, signer: wallet };
     assert_eq!(scene.by.get(), Some(&by), "the audit log names the wallet");
@@ -237,7 +241,7 @@ async fn only_own_types_that_a_contract_accepts_may_be_older_than_others() {
     };
     let rotated = async |scene: &Scene, number, own| {
         let signed = change_by(scene, number, own, START_SECS);
-        verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await)
+        verdict(&scene.pipeline.rotate_key(scene.order(signed), KeyWish::default()).await)
     };
     let (keys, contracts) = (SignatureFormat::Keys, SignatureFormat::Contracts);
     for (format, own, age_secs, accepts, expected) in [
@@ -259,8 +263,15 @@ async fn only_own_types_that_a_contract_accepts_may_be_older_than_others() {
     }
     scene.chain.accepts.store(true, Ordering::SeqCst);
     let signed = change_by(&scene, 9, true, START_SECS);
-    assert_eq!(verdict(&scene.pipeline.rotate_key(scene.order(signed.clone()), None).await), "admitted");
-    assert_eq!(verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await), "400 replay", "once");
+    assert_eq!(
+        verdict(&scene.pipeline.rotate_key(scene.order(signed.clone()), KeyWish::default()).await),
+        "admitted"
+    );
+    assert_eq!(
+        verdict(&scene.pipeline.rotate_key(scene.order(signed), KeyWish::default()).await),
+        "400 replay",
+        "once"
+    );
     let read = Credential::Signature(scene.signed_by(&signer(1), agent(7), START_SECS));
     assert_eq!(scene.verdict(&read).await, "400 replay", "a verification is no change of a key");
 }

@@ -64,9 +64,9 @@ async fn timestamp_then_owner_then_signer_then_profile_then_key() {
     assert_eq!(verdict(&ask(&scene, 1).await), "500 store");
     *scene.store.broken.lock() = None;
     let shown = ask(&scene, 1).await.unwrap();
-    assert_eq!((shown.agent(), shown.grade.tier.number(), shown.has_key), (agent(7), 0, false));
+    assert_eq!((shown.agent(), shown.grade.tier.number(), shown.keys), (agent(7), 0, Vec::new()));
     scene.key(None).await;
-    assert!(ask(&scene, 1).await.unwrap().has_key);
+    assert_eq!(ask(&scene, 1).await.unwrap().keys.len(), 1);
 }
 
 // threat: A profile for strangers, or its signature spent on a key

@@ -18,6 +18,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::held_key::HeldKey;
 use crate::domain::holders::Holders;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::TrustProfile;
@@ -254,7 +255,7 @@ impl Store for TamperedStore {
                     nonce: Nonce::new(U256::MAX - U256::from(self.calls("admit"))),
                     signed_at: UnixSeconds(START_SECS),
                 };
-                let revoked = self.inner.change_key(agent, claim, KeyChange::Revoke).await?;
+                let revoked = self.inner.change_key(agent, claim, KeyChange::Revoke(None)).await?;
                 assert_eq!(revoked, KeyChanged::Done);
             }
             self.inner.admit(agent, scope, quota, proof).await
@@ -292,6 +293,11 @@ impl Store for TamperedStore {
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
         self.enter("status")?;
         self.inner.status(client, agent, quota).await
+    }
+
+    async fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, StoreFault> {
+        self.enter("status")?;
+        self.inner.keys(agent).await
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {

@@ -11,6 +11,7 @@ use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::credential::{Credential, ProfileRead};
+use crate::pipeline::custody::KeyWish;
 use crate::pipeline::owner::Signatory;
 use crate::ports::chain::Asker;
 
@@ -44,7 +45,7 @@ impl Scene {
 
     async fn key_by(&self, number: u8) -> &'static str {
         let signed = self.signed_by(&signer(number), agent(7), START_SECS);
-        verdict(&self.pipeline.rotate_key(self.order(signed), None).await)
+        verdict(&self.pipeline.rotate_key(self.order(signed), KeyWish::default()).await)
     }
 
     async fn reads_as(&self, number: u8) -> &'static str {
@@ -70,7 +71,7 @@ async fn an_agents_wallet_signs_as_its_owner_does_until_it_is_cleared() {
         // It ends the owner's key as the owner ends its.
         assert_eq!(scene.key_by(2).await, "admitted");
         let signed = scene.signed_by(&signer(1), agent(7), START_SECS);
-        scene.pipeline.revoke_key(scene.order(signed)).await.unwrap();
+        scene.pipeline.revoke_key(scene.order(signed), None).await.unwrap();
         // Cleared between the two reads, and then for good.
         scene.shows_wallet(None);
         assert_eq!(scene.verdict(&scene.by(1)).await, "401 signature");

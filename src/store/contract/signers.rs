@@ -20,7 +20,7 @@ pub(in crate::store) async fn a_key_names_the_account_that_signed_for_it_and_no_
     assert_eq!((signer(1).await, signer(3).await), (Some(Some(SIGNER)), None));
     bench.change(1, 2, KeyChange::Rotate(by(buyer, 3))).await;
     assert_eq!((signer(1).await, signer(3).await), (None, Some(Some(buyer))));
-    bench.change(1, 3, KeyChange::Revoke).await;
+    bench.change(1, 3, KeyChange::Revoke(None)).await;
     bench.change(1, 4, KeyChange::Issue(by(SIGNER, 4))).await;
     assert_eq!((signer(3).await, signer(4).await), (None, Some(Some(SIGNER))));
     assert!(bench.store.has_key(agent(1)).await.unwrap());

@@ -6,13 +6,16 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 use crate::domain::agent_id::AgentId;
+use crate::domain::held_key::HeldKey;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Scope};
-use crate::store::embedded::book::{Book, CurrentKey};
+use crate::store::embedded::book::Book;
+use crate::store::embedded::keys::Keys;
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::tables::Tables;
+use crate::store::held_keys;
 
 /// One request to the writer.
 pub(super) enum Step {
@@ -27,7 +30,14 @@ pub(super) enum Step {
         answer: Answer<Admission>,
     },
     /// Uses up the nonce and changes the key.
-    ChangeKey { agent: AgentId, claim: NonceClaim, change: KeyChange, answer: Answer<KeyChanged> },
+    ChangeKey {
+        agent: AgentId,
+        claim: NonceClaim,
+        change: KeyChange,
+        /// The agent's keys after the change, once it is written.
+        keys: Vec<HeldKey>,
+        answer: Answer<KeyChanged>,
+    },
     /// Finds out if the file can be written.
     Probe { answer: Answer<()> },
 }
@@ -90,17 +100,17 @@ impl Batch<'_> {
         agent: AgentId,
         claim: &NonceClaim,
         change: &KeyChange,
+        keys: &mut Vec<HeldKey>,
     ) -> Result<KeyChanged, redb::Error> {
         if let Some(refused) = self.refuse(agent, claim)? {
             return Ok(KeyChanged::NonceRefused(refused));
         }
-        let key = match change {
-            KeyChange::Issue(_) if self.tables.has_key(agent)? => return Ok(KeyChanged::KeyExists),
-            KeyChange::Issue(key) | KeyChange::Rotate(key) => Some(key),
-            KeyChange::Revoke => None,
-        };
+        *keys = self.tables.keys(agent)?;
+        if !held_keys::change(keys, change, self.now_secs) {
+            return Ok(KeyChanged::KeyExists);
+        }
         self.use_nonce(agent, claim)?;
-        self.tables.set_key(agent, key)?;
+        self.tables.set_keys(agent, keys)?;
         Ok(KeyChanged::Done)
     }
 
@@ -128,8 +138,8 @@ impl Step {
             Self::Admit { agent, scope, quota, claim, placed_at_micros, answer } => {
                 answer.value = Some(batch.admit(*agent, scope, *quota, claim, placed_at_micros)?);
             }
-            Self::ChangeKey { agent, claim, change, answer } => {
-                answer.value = Some(batch.change_key(*agent, claim, change)?);
+            Self::ChangeKey { agent, claim, change, keys, answer } => {
+                answer.value = Some(batch.change_key(*agent, claim, change, keys)?);
             }
             // Only a write shows if the disk takes one. This one writes the value that is there.
             Self::Probe { answer } => {
@@ -145,9 +155,9 @@ impl Step {
     pub(super) fn settle(self, book: &Book) {
         match self {
             Self::Admit { answer, .. } => answer.send(),
-            Self::ChangeKey { agent, change, answer, .. } => {
+            Self::ChangeKey { agent, keys, answer, .. } => {
                 if answer.value == Some(KeyChanged::Done) {
-                    book.set_key(agent, CurrentKey::after(change));
+                    book.set_keys(agent, Keys::of(keys));
                 }
                 answer.send();
             }

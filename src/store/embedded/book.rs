@@ -1,21 +1,21 @@
-//! The embedded store in memory: each agent's key and windows, and the agent that a digest belongs to.
+//! The embedded store in memory: each agent's keys and windows, and the agent that a digest belongs to.
 //!
-//! An agent's slot is the one place where its current key is decided; the index by digest leads to the slot. A slot with a
+//! An agent's slot is the one place where its current keys are decided; the index by digest leads to the slot. A slot with a
 //! key is never removed. Everything is sharded, so that no lock is shared by all requests; a slot is locked after the
 //! shard that leads to it. Must not know the file.
 
 use std::sync::Arc;
 
-use alloy::primitives::Address;
 use parking_lot::Mutex;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
-use crate::domain::endpoint::WebOrigin;
+use crate::domain::held_key::HeldKey;
 use crate::domain::quota::Quota;
 use crate::domain::window::{Verdict, Window};
-use crate::ports::store::{Admission, KeyChange, KeyOwner, Scope};
+use crate::ports::store::{Admission, KeyOwner, Scope};
 use crate::sharded::{Hashed, Shards, Table};
+use crate::store::embedded::keys::Keys;
 
 /// So many that one of them is swept or grows in no time.
 pub(super) const SHARDS: usize = 256;
@@ -35,16 +35,8 @@ type SharedSlot = Arc<Mutex<Slot>>;
 #[derive(Debug)]
 struct Slot {
     agent: AgentId,
-    key: Option<CurrentKey>,
+    keys: Keys,
     windows: Vec<ScopeWindow>,
-}
-
-/// An agent's key as it counts now.
-#[derive(Debug, Clone)]
-pub(super) struct CurrentKey {
-    pub(super) digest: KeyDigest,
-    pub(super) origin: Option<WebOrigin>,
-    pub(super) signer: Option<Address>,
 }
 
 #[derive(Debug)]
@@ -55,33 +47,22 @@ struct ScopeWindow {
     window: Window,
 }
 
-impl CurrentKey {
-    /// The agent's key after the change.
-    pub(super) fn after(change: KeyChange) -> Option<Self> {
-        match change {
-            KeyChange::Issue(key) | KeyChange::Rotate(key) => Some(Self {
-                digest: key.digest,
-                origin: key.declared_endpoint.map(|endpoint| endpoint.origin().clone()),
-                signer: Some(key.signer),
-            }),
-            KeyChange::Revoke => None,
-        }
-    }
-}
-
 impl Book {
-    /// The owner of the key with this digest, if it is current.
-    pub(super) fn find(&self, digest: &KeyDigest) -> Option<KeyOwner> {
+    /// The owner of the key with this digest, if it is current. The wall clock is asked for a key with an end alone.
+    pub(super) fn find(&self, digest: &KeyDigest, now_secs: impl Fn() -> u64) -> Option<KeyOwner> {
         let half = half(digest);
         let shard = self.index.of(&half).lock();
         let slot = shard.get(&half)?.lock();
-        let key = slot.key.as_ref().filter(|key| key.digest == *digest)?;
-        Some(KeyOwner { agent: slot.agent, declared_origin: key.origin.clone(), signer: key.signer })
+        slot.keys.owner(slot.agent, digest, now_secs)
     }
 
-    pub(super) fn has_key(&self, agent: AgentId) -> bool {
+    /// The agent's keys that have not ended.
+    pub(super) fn keys(&self, agent: AgentId, now_secs: u64) -> Vec<HeldKey> {
         let agent = self.slots.hashed(agent);
-        self.slots.of(&agent).lock().get(&agent).is_some_and(|slot| slot.lock().key.is_some())
+        let keys = self.slots.of(&agent).lock().get(&agent).map(|slot| slot.lock().keys.to_vec());
+        let mut keys = keys.unwrap_or_default();
+        keys.retain(|key| key.is_live(now_secs));
+        keys
     }
 
     /// Admits on the strength of a key. Nothing is made for a key that is not known.
@@ -91,13 +72,12 @@ impl Book {
         scope: &Scope,
         quota: Quota,
         digest: &KeyDigest,
-        now_micros: u64,
+        (now_micros, now_secs): (u64, impl Fn() -> u64),
     ) -> Admission {
         let half = half(digest);
         let shard = self.index.of(&half).lock();
         let Some(mut slot) = shard.get(&half).map(|slot| slot.lock()) else { return Admission::KeyRevoked };
-        let is_current = slot.key.as_ref().is_some_and(|key| key.digest == *digest);
-        if !is_current || slot.agent != agent {
+        if !slot.keys.has(digest, now_secs) || slot.agent != agent {
             return Admission::KeyRevoked;
         }
         slot.window(scope, quota).admit(quota, now_micros).into()
@@ -129,30 +109,29 @@ impl Book {
         }
     }
 
-    /// Makes this the agent's key, or leaves it without one. Afterwards nobody is admitted with another. A key that is
-    /// current before and after is found all the while.
-    pub(super) fn set_key(&self, agent: AgentId, key: Option<CurrentKey>) {
+    /// Makes these the agent's keys. Afterwards nobody is admitted with another. A key that is current before and after is found
+    /// all the while.
+    pub(super) fn set_keys(&self, agent: AgentId, keys: Keys) {
         let hashed = self.slots.hashed(agent);
-        let added = key.as_ref().map(|key| half(&key.digest));
+        let added = keys.digests();
         let mut shard = self.slots.of(&hashed).lock();
         let shared = Arc::clone(shard.entry(hashed).or_insert_with(|| Slot::of(agent)));
         let mut slot = shared.lock();
-        let replaced = std::mem::replace(&mut slot.key, key).map(|key| half(&key.digest));
+        let replaced = std::mem::replace(&mut slot.keys, keys).digests();
         if slot.is_vacant() {
             shard.remove(&hashed);
         }
         drop((slot, shard));
-        if added == replaced {
-            return;
-        }
-        if let Some(replaced) = replaced {
-            let mut index = self.index.of(&replaced).lock();
-            if index.get(&replaced).is_some_and(|other| Arc::ptr_eq(other, &shared)) {
-                index.remove(&replaced);
+        for digest in replaced.iter().filter(|digest| !added.contains(digest)) {
+            let half = half(digest);
+            let mut index = self.index.of(&half).lock();
+            if index.get(&half).is_some_and(|other| Arc::ptr_eq(other, &shared)) {
+                index.remove(&half);
             }
         }
-        if let Some(added) = added {
-            self.index.of(&added).lock().insert(added, shared);
+        for digest in added.iter().filter(|digest| !replaced.contains(digest)) {
+            let half = half(digest);
+            self.index.of(&half).lock().insert(half, Arc::clone(&shared));
         }
     }
 
@@ -179,7 +158,7 @@ impl Book {
 
 impl Slot {
     fn of(agent: AgentId) -> SharedSlot {
-        Arc::new(Mutex::new(Self { agent, key: None, windows: Vec::new() }))
+        Arc::new(Mutex::new(Self { agent, keys: Keys::None, windows: Vec::new() }))
     }
 
     #[expect(clippy::indexing_slicing, reason = "the place was found or made one line above")]
@@ -197,7 +176,7 @@ impl Slot {
 
     /// True when forgetting the slot changes nothing.
     fn is_vacant(&self) -> bool {
-        self.key.is_none() && self.windows.is_empty()
+        matches!(self.keys, Keys::None) && self.windows.is_empty()
     }
 }
 

@@ -35,6 +35,7 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::binding::Binding;
 use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::held_key::HeldKey;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
@@ -52,6 +53,7 @@ use crate::within::within;
 mod batch;
 mod book;
 pub mod file;
+mod keys;
 mod shared;
 mod steady;
 mod tables;
@@ -196,7 +198,7 @@ impl EmbeddedStore {
 #[async_trait]
 impl Store for EmbeddedStore {
     fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
-        let found = self.shared.book.find(digest);
+        let found = self.shared.book.find(digest, || self.shared.clock.unix_seconds());
         let checked = self.shared.check("find a key", found.as_ref().map(|owner| owner.agent));
         Either::Left(ready(checked.map(|()| found)))
     }
@@ -211,8 +213,8 @@ impl Store for EmbeddedStore {
         let verb = "admit";
         match proof {
             Proof::Key(digest) => Either::Left(ready(self.shared.check(verb, Some(agent)).map(|()| {
-                let now_micros = self.shared.clock.monotonic_micros();
-                self.shared.book.admit_by_key(agent, scope, quota, digest, now_micros)
+                let now = (self.shared.clock.monotonic_micros(), || self.shared.clock.unix_seconds());
+                self.shared.book.admit_by_key(agent, scope, quota, digest, now)
             }))),
             Proof::Nonce(claim) => Either::Right(Box::pin(async move {
                 self.shared.check(verb, Some(agent))?;
@@ -252,7 +254,7 @@ impl Store for EmbeddedStore {
     ) -> Result<KeyChanged, StoreFault> {
         let verb = "change a key";
         self.shared.check(verb, Some(agent))?;
-        self.ask(verb, |answer| Step::ChangeKey { agent, claim, change, answer }).await
+        self.ask(verb, |answer| Step::ChangeKey { agent, claim, change, keys: Vec::new(), answer }).await
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
@@ -262,7 +264,13 @@ impl Store for EmbeddedStore {
             Verdict::Admitted { remaining } => remaining + 1,
             Verdict::Limited { .. } => 0,
         };
-        Ok(KeySeen { has_key: self.shared.book.has_key(agent), left })
+        let keys = self.shared.book.keys(agent, self.shared.clock.unix_seconds());
+        Ok(KeySeen { has_key: keys.iter().any(|key| !key.is_replaced), left })
+    }
+
+    async fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, StoreFault> {
+        self.shared.check("look for a key", Some(agent))?;
+        Ok(self.shared.book.keys(agent, self.shared.clock.unix_seconds()))
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {

@@ -10,10 +10,10 @@ use redb::{
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::binding::Binding;
-use crate::domain::endpoint::{Endpoint, WebOrigin};
+use crate::domain::endpoint::WebOrigin;
+use crate::domain::held_key::{self, HeldKey, VERSION_2};
 use crate::domain::nonce::NonceClaim;
-use crate::ports::store::NewKey;
-use crate::store::embedded::book::CurrentKey;
+use crate::store::embedded::keys::Keys;
 
 /// The layout that this version writes and reads.
 pub(super) const LAYOUT: u64 = 1;
@@ -26,7 +26,8 @@ const META_FORGOTTEN_BEFORE: &str = "forgotten_before";
 const BINDING: TableDefinition<'_, &str, &str> = TableDefinition::new("binding");
 const BINDING_CHAIN: &str = "chain";
 
-/// Agent → digest of its key and the endpoint that was declared with it.
+/// Agent → digest of its key and the endpoint that was declared with it. Or of its first key and, in the endpoint's place, the
+/// record of all of them, from version 2 on: releases that don't know it refuse such keys until they are replaced.
 const KEYS: TableDefinition<'_, [u8; 32], ([u8; 32], Option<&str>)> = TableDefinition::new("keys");
 
 /// Agent → digest of its key and the account that signed for it. A table of its own: releases that don't know it can still
@@ -42,7 +43,7 @@ const NONCES_BY_TIME: TableDefinition<'_, (u64, [u8; 64]), ()> = TableDefinition
 /// Content of the file that the store keeps in memory.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    pub(super) keys: HashMap<AgentId, CurrentKey>,
+    pub(super) keys: HashMap<AgentId, Keys>,
     /// Nonces of signatures made before this may have been forgotten. Unix seconds.
     pub(super) forgotten_before: u64,
     /// The latest time of a remembered nonce, in Unix seconds.
@@ -103,15 +104,9 @@ pub(super) fn load(database: &Database) -> Result<Loaded, redb::Error> {
     for row in table.iter()? {
         let (agent, key) = row?;
         let agent = AgentId::from_bytes(agent.value());
-        match current_key(key.value()) {
-            Some(mut key) => {
-                let row =
-                    signers.as_ref().map(|signers| signers.get(agent.to_bytes())).transpose()?.flatten();
-                let signer = row.map(|row| row.value());
-                key.signer =
-                    signer.filter(|(digest, _)| *digest == key.digest.to_bytes()).map(|(_, by)| by.into());
-                keys.insert(agent, key);
-            }
+        let signer = signers.as_ref().map(|signers| signers.get(agent.to_bytes())).transpose()?.flatten();
+        match held(key.value(), signer.map(|row| row.value())) {
+            Some(held) => drop(keys.insert(agent, Keys::of(held))),
             None => unreadable.push(agent),
         }
     }
@@ -126,11 +121,18 @@ pub(super) fn load(database: &Database) -> Result<Loaded, redb::Error> {
     Ok(Loaded { keys, forgotten_before, newest_use_secs, nonces })
 }
 
-/// The key in a row. `None` where another release has stored an endpoint that this one refuses: whether the key is used
-/// from there can't be told, so it is no key.
-fn current_key((digest, endpoint): ([u8; 32], Option<&str>)) -> Option<CurrentKey> {
+/// The keys in a row, and who signed for one in a row of version 1. `None` where another release has stored an endpoint or a record
+/// that this one refuses: whether the key is used from there can't be told, so it is no key.
+fn held(
+    (digest, endpoint): ([u8; 32], Option<&str>),
+    signer: Option<([u8; 32], [u8; 20])>,
+) -> Option<Vec<HeldKey>> {
+    if let Some(record) = endpoint.filter(|text| text.starts_with(VERSION_2)) {
+        return held_key::read(record);
+    }
     let origin = endpoint.map(WebOrigin::parse).transpose().ok()?;
-    Some(CurrentKey { digest: KeyDigest::from_bytes(digest), origin, signer: None })
+    let signer = signer.filter(|(of, _)| *of == digest).map(|(_, by)| by.into());
+    Some(vec![HeldKey::plain(KeyDigest::from_bytes(digest), origin, signer)])
 }
 
 fn meta(transaction: &ReadTransaction, name: &str) -> Result<u64, redb::Error> {
@@ -165,25 +167,33 @@ impl<'a> Tables<'a> {
         })
     }
 
-    pub(super) fn has_key(&self, agent: AgentId) -> Result<bool, redb::Error> {
-        Ok(self.keys.get(agent.to_bytes())?.is_some_and(|row| current_key(row.value()).is_some()))
+    /// The agent's keys.
+    pub(super) fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, redb::Error> {
+        // Opened for changes of keys alone: signatures, which are many more, use none of it.
+        let signers = self.transaction.open_table(SIGNERS)?;
+        let signer = signers.get(agent.to_bytes())?.map(|row| row.value());
+        let row = self.keys.get(agent.to_bytes())?;
+        Ok(row.and_then(|row| held(row.value(), signer)).unwrap_or_default())
     }
 
-    /// Makes this the agent's key, or leaves it without one.
-    pub(super) fn set_key(&mut self, agent: AgentId, key: Option<&NewKey>) -> Result<(), redb::Error> {
-        let row = key.map(|key| (key.digest.to_bytes(), key.declared_endpoint.as_ref().map(Endpoint::url)));
-        match row {
-            Some(row) => self.keys.insert(agent.to_bytes(), row)?,
-            None => self.keys.remove(agent.to_bytes())?,
-        };
-        // Opened for changes of keys alone: signatures, which are many more, use none of it.
+    /// Makes these the agent's keys.
+    pub(super) fn set_keys(&mut self, agent: AgentId, keys: &[HeldKey]) -> Result<(), redb::Error> {
         let mut signers = self.transaction.open_table(SIGNERS)?;
-        match key {
-            Some(key) => {
-                signers.insert(agent.to_bytes(), (key.digest.to_bytes(), key.signer.into_array()))?
+        signers.remove(agent.to_bytes())?;
+        match keys {
+            [] => drop(self.keys.remove(agent.to_bytes())?),
+            [key] if key.is_plain() => {
+                let origin = key.origin.as_ref().map(WebOrigin::as_str);
+                self.keys.insert(agent.to_bytes(), (key.digest.to_bytes(), origin))?;
+                if let Some(signer) = key.signer {
+                    signers.insert(agent.to_bytes(), (key.digest.to_bytes(), signer.into_array()))?;
+                }
             }
-            None => signers.remove(agent.to_bytes())?,
-        };
+            [first, ..] => {
+                let record = held_key::write(keys);
+                self.keys.insert(agent.to_bytes(), (first.digest.to_bytes(), Some(record.as_str())))?;
+            }
+        }
         Ok(())
     }
 

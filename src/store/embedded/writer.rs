@@ -20,6 +20,7 @@ use crate::store::embedded::Options;
 use crate::store::embedded::batch::{Batch, Step};
 use crate::store::embedded::book::SHARDS;
 use crate::store::embedded::file::Disk;
+use crate::store::embedded::keys::Keys;
 use crate::store::embedded::shared::{Closed, Shared};
 use crate::store::embedded::steady::SteadyWall;
 use crate::store::embedded::tables::{self, Loaded, Tables};
@@ -86,7 +87,7 @@ impl Writer {
         });
         shared.forgotten_before.store(loaded.forgotten_before, Ordering::Release);
         for (agent, key) in loaded.keys {
-            shared.book.set_key(agent, Some(key));
+            shared.book.set_keys(agent, key);
         }
         let mut writer = Self {
             steady_wall: SteadyWall::new(retention_secs, wall_secs, now_micros),
@@ -214,7 +215,7 @@ impl Writer {
             Ok((database, loaded)) => {
                 // Several changes in the failed commit may be of one agent.
                 for agent in &*self.shared.doubtful.lock() {
-                    self.shared.book.set_key(*agent, loaded.keys.get(agent).cloned());
+                    self.shared.book.set_keys(*agent, loaded.keys.get(agent).cloned().unwrap_or(Keys::None));
                 }
                 self.shared.forgotten_before.fetch_max(loaded.forgotten_before, Ordering::AcqRel);
                 self.database = Some(database);

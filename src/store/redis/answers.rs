@@ -1,6 +1,7 @@
 //! Reads the answers of scripts: a number that says what happened, and what goes with it. `scripts/answers.lua` has the
 //! same numbers.
 
+use alloy::primitives::hex;
 use redis::{FromRedisValue, Value};
 
 use crate::domain::api_key::KeyDigest;
@@ -40,18 +41,24 @@ pub(super) fn verdict(answer: &Value) -> Result<Verdict, RedisError> {
     }
 }
 
-/// Reads the answer of `change_key.lua`: what became of the change, and the digest that was replaced.
-pub(super) fn key_change(answer: &Value) -> Result<(KeyChanged, Option<KeyDigest>), RedisError> {
-    if let Ok((DONE, replaced)) = read::<(i64, Vec<u8>)>(answer) {
-        let replaced = replaced.try_into().map_err(|_| RedisError::Unreadable)?;
-        return Ok((KeyChanged::Done, Some(KeyDigest::from_bytes(replaced))));
+/// Reads the answer of `change_key.lua`: what became of the change, and the digests of keys that are over.
+pub(super) fn key_change(answer: &Value) -> Result<(KeyChanged, Vec<KeyDigest>), RedisError> {
+    if let Value::Array(parts) = answer
+        && let Some((Value::Int(DONE), gone)) = parts.split_first()
+    {
+        let gone: Result<Vec<_>, _> = gone.iter().map(digest).collect();
+        return Ok((KeyChanged::Done, gone?));
     }
     let changed = match read(answer) {
-        Ok((DONE,)) => KeyChanged::Done,
         Ok((KEY_EXISTS,)) => KeyChanged::KeyExists,
         _ => KeyChanged::NonceRefused(nonce_refused(answer)?),
     };
-    Ok((changed, None))
+    Ok((changed, Vec::new()))
+}
+
+fn digest(hex: &Value) -> Result<KeyDigest, RedisError> {
+    let bytes = hex::FromHex::from_hex(read::<String>(hex)?);
+    bytes.map(KeyDigest::from_bytes).map_err(|_| RedisError::Unreadable)
 }
 
 fn nonce_refused(answer: &Value) -> Result<NonceRefused, RedisError> {
@@ -115,7 +122,7 @@ mod tests {
             (&[5], KeyChanged::Done),
             (&[6], KeyChanged::KeyExists),
         ] {
-            assert_eq!(key_change(&ints(numbers)).unwrap(), (expected, None));
+            assert_eq!(key_change(&ints(numbers)).unwrap(), (expected, Vec::new()));
         }
         assert_eq!(verdict(&ints(&[0, 7])).unwrap(), Verdict::Admitted { remaining: 7 });
         assert_eq!(verdict(&ints(&[1, 9])).unwrap(), Verdict::Limited { retry_after_micros: 9 });
@@ -147,7 +154,8 @@ mod tests {
             ints(&[7]),
             ints(&[-1]),
             Value::Array(vec![Value::Int(5), Value::Int(1)]),
-            Value::Array(vec![Value::Int(5), Value::BulkString(vec![0; 31])]),
+            Value::Array(vec![Value::Int(5), Value::BulkString(vec![0; 32])]),
+            Value::Array(vec![Value::Int(5), Value::BulkString(vec![b'0'; 62])]),
         ] {
             assert!(admission(&value).is_err(), "{value:?}");
             assert!(key_change(&value).is_err(), "{value:?}");

@@ -1,4 +1,4 @@
-//! Changing an agent's key: one script in the slot where the agent is, and all that its key needs.
+//! Changing an agent's keys: one script in the slot where the agent is, and all that its key needs.
 //!
 //! The record decides which key is current; the entry of a digest says whose it is, and beside it stands who signed for it.
 //! `RedisStore::fits` sees to it that all are in one slot, so a change is made as a whole or not at all, on a server and on what replicates it.
@@ -11,6 +11,7 @@
 use crate::domain::agent_id::AgentId;
 use crate::domain::nonce::NonceClaim;
 use crate::ports::store::{KeyChange, KeyChanged, NewKey};
+use crate::store::held_keys::REPLACED_MAX;
 use crate::store::redis::RedisStore;
 use crate::store::redis::answers::key_change;
 use crate::store::redis::error::RedisError;
@@ -27,13 +28,18 @@ impl RedisStore {
         let (verb, new) = match change {
             KeyChange::Issue(new) => ("issue", Some(new)),
             KeyChange::Rotate(new) => ("rotate", Some(new)),
-            KeyChange::Revoke => ("revoke", None),
+            KeyChange::Revoke(_) => ("revoke", None),
+        };
+        let named = match change {
+            KeyChange::Issue(new) | KeyChange::Rotate(new) => new.terms.name.as_ref(),
+            KeyChange::Revoke(name) => name.as_ref(),
         };
         let shard = Shard::of_agent(agent);
         let mut keys = vec![Name::Epoch(shard), Name::Nonces(shard), Name::Record(agent)];
         keys.extend(new.into_iter().flat_map(|new| [Name::Entry(&new.digest), Name::Signer(&new.digest)]));
         let swap = self.shared.with_nonce_limits(self.shared.scripts.change_key.on(&keys));
-        let mut swap = swap.arg(claim.signed_at.0).arg(names::nonce(agent, claim.nonce)).arg(verb);
+        let mut swap =
+            swap.arg(claim.signed_at.0).arg(names::nonce(agent, claim.nonce)).arg(verb).arg(word(named));
         if let Some(new) = new {
             if self.shared.options.wait_replicas > 0 {
                 // The probe finds out whether replicas have what is written where the agent is.
@@ -41,19 +47,28 @@ impl RedisStore {
                 self.servers.ask(probe).await?;
             }
             swap = swap.arg(new.digest.to_bytes().as_slice()).arg(entry_of(agent, new));
-            swap = swap.arg(new.signer.as_slice());
+            swap = swap.arg(new.signer.as_slice()).arg(new.per_agent_max);
+            swap = swap.arg(new.terms.expires_in_secs.unwrap_or(0)).arg(word(new.terms.tenants.as_ref()));
+            swap = swap.arg(new.terms.grace_secs).arg(REPLACED_MAX);
         }
         swap.is_write = Some(|value| matches!(key_change(value), Ok((KeyChanged::Done, _))));
-        let (changed, replaced) = key_change(&self.servers.ask(swap).await?)?;
-        if let Some(replaced) = replaced {
-            self.known.remove(&replaced);
+        let (changed, gone) = key_change(&self.servers.ask(swap).await?)?;
+        for digest in gone {
+            self.known.remove(&digest);
         }
         Ok(changed)
     }
 }
 
-/// The value of a digest's entry: the agent, then the declared origin, if there is one.
+/// A value as the script takes it.
+fn word(value: Option<&impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+/// The value of a digest's entry: the agent, then the declared origin, if there is one, and behind a blank the tenants, which makes
+/// an origin that former releases refuse.
 fn entry_of(agent: AgentId, new: &NewKey) -> Vec<u8> {
     let origin = new.declared_endpoint.as_ref().map_or("", |endpoint| endpoint.origin().as_str());
-    [agent.to_bytes().as_slice(), origin.as_bytes()].concat()
+    let tenants = new.terms.tenants.as_ref().map(|tenants| format!(" {tenants}")).unwrap_or_default();
+    [agent.to_bytes().as_slice(), origin.as_bytes(), tenants.as_bytes()].concat()
 }

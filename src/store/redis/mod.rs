@@ -25,6 +25,8 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::held_key::{self, HeldKey};
+use crate::domain::key_terms::TenantList;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
@@ -200,9 +202,16 @@ impl Store for RedisStore {
     }
 
     async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
+        Ok(self.keys(agent).await?.iter().any(|key| key.digest == *digest))
+    }
+
+    async fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, StoreFault> {
         let get = self.shared.command("GET", Name::Record(agent));
-        let record = self.servers.ask(get).await.map_err(fault("look at a key"))?;
-        Ok(read::<Vec<u8>>(&record).is_ok_and(|current| current == digest.to_bytes()))
+        let record = self.servers.ask(get).await.and_then(|record| read(&record));
+        let record: Option<Vec<u8>> = record.map_err(fault("look at a key"))?;
+        let mut keys = record.map(|record| held(&record)).unwrap_or_default();
+        keys.retain(|key| key.is_live(self.shared.clock.unix_seconds()));
+        Ok(keys)
     }
 
     fn admit<'a>(
@@ -288,12 +297,24 @@ fn shared(options: Options, clock: Arc<dyn Clock>, metrics: Metrics) -> Result<S
 
 /// Reads an entry: the agent, then the declared origin, if there is one.
 fn owner(entry: &[u8]) -> Option<KeyOwner> {
-    let (agent, origin) = entry.split_first_chunk::<32>()?;
-    let declared_origin = match std::str::from_utf8(origin).ok()? {
+    let (agent, terms) = entry.split_first_chunk::<32>()?;
+    let (origin, tenants) = match std::str::from_utf8(terms).ok()?.split_once(' ') {
+        Some((origin, tenants)) => (origin, Some(TenantList::parse(tenants.split(',')).ok()?)),
+        None => (std::str::from_utf8(terms).ok()?, None),
+    };
+    let declared_origin = match origin {
         "" => None,
         origin => Some(WebOrigin::parse(origin).ok()?),
     };
-    Some(KeyOwner { agent: AgentId::from_bytes(*agent), declared_origin, signer: None })
+    Some(KeyOwner { agent: AgentId::from_bytes(*agent), declared_origin, signer: None, tenants })
+}
+
+/// The keys of a record of either version. One that can't be read holds none.
+fn held(record: &[u8]) -> Vec<HeldKey> {
+    match <[u8; 32]>::try_from(record) {
+        Ok(digest) => vec![HeldKey::plain(KeyDigest::from_bytes(digest), None, None)],
+        Err(_) => std::str::from_utf8(record).ok().and_then(held_key::read).unwrap_or_default(),
+    }
 }
 
 /// Reads the files with certificates.

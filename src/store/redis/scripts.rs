@@ -9,10 +9,11 @@ use crate::store::redis::names::{Name, Prefixed, Shard};
 const ANSWERS: &str = include_str!("scripts/answers.lua");
 const CLOCK: &str = include_str!("scripts/clock.lua");
 const WINDOW: &str = include_str!("scripts/window.lua");
+const KEYS: &str = include_str!("scripts/keys.lua");
 const NONCES: &str = include_str!("scripts/nonces.lua");
 
 /// How many arguments the longest command has, its name included.
-const ARGUMENTS: usize = 17;
+const ARGUMENTS: usize = 26;
 
 /// How many bytes a command has that the longest names and numbers are in.
 const COMMAND_BYTES: usize = 512;
@@ -94,11 +95,11 @@ impl Scripts {
         let prefix = Arc::from(prefix);
         let script = |parts: &[&str]| Script::new((clock, &prefix), parts);
         Self {
-            admit_by_key: script(&[WINDOW, include_str!("scripts/admit_by_key.lua")]),
+            admit_by_key: script(&[WINDOW, KEYS, include_str!("scripts/admit_by_key.lua")]),
             admit_by_nonce: script(&[WINDOW, NONCES, include_str!("scripts/admit_by_nonce.lua")]),
-            change_key: script(&[NONCES, include_str!("scripts/change_key.lua")]),
+            change_key: script(&[NONCES, KEYS, include_str!("scripts/change_key.lua")]),
             hit: script(&[WINDOW, include_str!("scripts/hit.lua")]),
-            left: script(&[WINDOW, include_str!("scripts/left.lua")]),
+            left: script(&[WINDOW, KEYS, include_str!("scripts/left.lua")]),
             claim: script(&[NONCES, include_str!("scripts/claim.lua")]),
         }
     }

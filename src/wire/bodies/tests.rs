@@ -2,15 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{Invalid, VerifyBody, parse_profile_read, parse_signed, parse_with_endpoint};
+use super::{Invalid, VerifyBody, parse_key_wish, parse_profile_read, parse_revocation, parse_signed};
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::key_terms::{KeyName, KeyTerms, TenantList};
 use crate::domain::signature::SignatureFormat::Keys;
 
 type Parse = fn(&[u8]) -> Result<(), Invalid>;
 
 const VERIFY: Parse = |body| VerifyBody::parse(body, &ApiKeyFormat::new("svc_live_v1_")).map(drop);
-const DECLARED: Parse = |body| parse_with_endpoint(body, Keys).map(drop);
+/// A year, and a rotation.
+const BOUNDS: (u64, bool) = (31_536_000, true);
+const DECLARED: Parse = |body| parse_key_wish(body, Keys, BOUNDS).map(drop);
 const SIGNED: [Parse; 2] = [DECLARED, |body| parse_signed(body, Keys).map(drop)];
 const PROFILE: Parse = |body| parse_profile_read(body, Keys).map(drop);
 
@@ -104,7 +107,7 @@ fn a_timestamp_is_a_whole_number_of_seconds_however_it_is_written_and_however_la
         (json!(1e300), u64::MAX),
     ] {
         let body = with("timestamp", Some(written));
-        let (signed, _) = parse_with_endpoint(body.as_bytes(), Keys).unwrap();
+        let (signed, _) = parse_key_wish(body.as_bytes(), Keys, BOUNDS).unwrap();
         assert_eq!(signed.signed_at, UnixSeconds(seconds), "{body}");
     }
     let all = [SIGNED[0], SIGNED[1], PROFILE];
@@ -153,6 +156,48 @@ fn origins_and_declared_endpoints_are_urls() {
         SIGNED[1](with("declaredEndpoint", Some(json!(7))).as_bytes()).is_ok(),
         "a key that is revoked has none"
     );
+}
+
+#[test]
+fn further_terms_of_a_key_are_within_their_bounds_and_absent_where_they_are_null() {
+    for (field, values) in [
+        ("name", &[json!(""), json!(7), json!("a b"), json!("n".repeat(33)), json!("-a")][..]),
+        ("expiresIn", &[json!(0), json!(-1), json!(1.5), json!("60"), json!(31_536_001)]),
+        ("graceSeconds", &[json!(-1), json!(3_601), json!("0"), json!(true)]),
+        ("tenants", &[json!("acme"), json!(7)]),
+    ] {
+        echoes(&[DECLARED], field, values);
+        assert!(DECLARED(with(field, Some(Value::Null)).as_bytes()).is_ok(), "{field}");
+        assert!(SIGNED[1](with(field, Some(json!([]))).as_bytes()).is_ok(), "a verification has no {field}");
+    }
+    for (list, echo) in [(json!([]), "[]"), (json!([7]), "[7]"), (json!(["a,b"]), "[\"a,b\"]")] {
+        names(&[DECLARED], &with("tenants", Some(list)), "tenants", &json!(echo));
+    }
+    names(
+        &[|body| parse_revocation(body, Keys).map(drop)],
+        &with("name", Some(json!(""))),
+        "name",
+        &json!(""),
+    );
+    let mut body = whole();
+    for (field, value) in [
+        ("name", json!("ci")),
+        ("expiresIn", json!(31_536_000)),
+        ("tenants", json!(["acme"])),
+        ("graceSeconds", json!(3_600)),
+    ] {
+        body[field] = value;
+    }
+    let terms =
+        |rotates| parse_key_wish(body.to_string().as_bytes(), Keys, (BOUNDS.0, rotates)).unwrap().1.terms;
+    let expected = KeyTerms {
+        name: KeyName::parse("ci").ok(),
+        expires_in_secs: Some(31_536_000),
+        tenants: TenantList::parse(["acme"]).ok(),
+        grace_secs: 3_600,
+    };
+    assert_eq!(terms(true), expected);
+    assert_eq!(terms(false), KeyTerms { grace_secs: 0, ..expected }, "generate replaces nothing");
 }
 
 #[test]

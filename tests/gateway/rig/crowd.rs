@@ -11,6 +11,7 @@ use tiergate::config::Settings;
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::KeyDigest;
 use tiergate::domain::freshness::UnixSeconds;
+use tiergate::domain::key_terms::KeyTerms;
 use tiergate::domain::nonce::{Nonce, NonceClaim};
 use tiergate::domain::redis_url::RedisUrl;
 use tiergate::os::Os;
@@ -121,7 +122,13 @@ fn store_of(service: &Service) -> Arc<dyn Store> {
 
 async fn issue(store: &dyn Store, agent: usize) {
     let digest = KeyDigest::from_bytes(Sha256::digest(key(agent)).into());
-    let change = KeyChange::Issue(NewKey { digest, declared_endpoint: None, signer: Address::ZERO });
+    let change = KeyChange::Issue(NewKey {
+        digest,
+        declared_endpoint: None,
+        signer: Address::ZERO,
+        terms: KeyTerms::default(),
+        per_agent_max: 1,
+    });
     let signed_at = UnixSeconds(Os::new().unix_seconds());
     let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at };
     let changed = store.change_key(AgentId::new(id_of(agent)), claim, change).await.unwrap();

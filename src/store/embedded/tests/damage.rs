@@ -61,8 +61,9 @@ impl Judged {
 fn is_whole(platter: &Platter, what: &str) -> bool {
     match platter.open() {
         Ok((database, loaded)) => {
-            let keys: HashSet<_> = loaded.keys.iter().map(|(agent, key)| (*agent, key.digest)).collect();
-            let origins = loaded.keys.values().filter(|key| key.origin.is_some()).count();
+            let keys: HashSet<_> =
+                loaded.keys.iter().map(|(agent, key)| (*agent, key.digests()[0])).collect();
+            let origins = loaded.keys.values().filter(|key| key.to_vec()[0].origin.is_some()).count();
             assert_eq!(keys, (0..AGENTS).map(|number| (agent(number), digest(number))).collect(), "{what}");
             assert_eq!(origins as u64, AGENTS, "{what}");
             let nonces: HashSet<_> = used_nonces(&database).into_iter().collect();

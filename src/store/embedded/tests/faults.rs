@@ -166,7 +166,7 @@ async fn a_failed_file_is_read_again_at_most_once_a_second() {
     let (platter, clock) = (Platter::with_store(), clock());
     let store = on(&platter, &clock);
     platter.fail_in(0);
-    assert!(store.change_key(agent(1), claim(1, START_SECS), KeyChange::Revoke).await.is_err());
+    assert!(store.change_key(agent(1), claim(1, START_SECS), KeyChange::Revoke(None)).await.is_err());
     for tries in 1..4 {
         for _ in 0..50 {
             assert!(store.probe().await.is_err());
@@ -214,7 +214,7 @@ async fn a_fault_names_the_verb_that_failed() {
     let (platter, clock) = (Platter::with_store(), clock());
     let store = on(&platter, &clock);
     platter.fail_in(0);
-    let fault = store.change_key(agent(1), claim(1, START_SECS), KeyChange::Revoke).await.unwrap_err();
+    let fault = store.change_key(agent(1), claim(1, START_SECS), KeyChange::Revoke(None)).await.unwrap_err();
     assert!(fault.to_string().starts_with("the store failed to change a key: "), "{fault}");
 }
 
@@ -327,7 +327,7 @@ fn keys_that_did_not_change_are_found_all_the_while_a_failed_file_is_read_again(
             let (mut looks, mut missed) = (0_u64, 0_u64);
             while over.try_recv() == Err(TryRecvError::Empty) {
                 looks += 1;
-                missed += u64::from(store.shared.book.find(&digest(1)).is_none());
+                missed += u64::from(store.shared.book.find(&digest(1), || 0).is_none());
             }
             assert!(looks > 0);
             missed

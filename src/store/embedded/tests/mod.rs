@@ -11,12 +11,14 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::binding::Binding;
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::held_key::HeldKey;
 use crate::domain::nonce::Nonce;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{Bench, MANY, SIGNER, agent, claim, digest, key, store_contract, until};
-use crate::store::embedded::book::{Book, CurrentKey};
+use crate::store::embedded::book::Book;
 use crate::store::embedded::file::{OpenError, is_there};
+use crate::store::embedded::keys::Keys;
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::{EmbeddedStore, Options};
 
@@ -29,6 +31,7 @@ mod forgetting;
 mod hanging;
 mod killed;
 mod lost;
+mod older;
 mod platter;
 mod sharing;
 mod signers;
@@ -60,7 +63,11 @@ fn open_with(options: Options, clock: &Arc<SimulatedClock>) -> Result<EmbeddedSt
 
 /// Opens a store again. A program that another test just starts holds what is locked for a moment longer than the store.
 async fn reopen(path: &Path, clock: &Arc<SimulatedClock>) -> EmbeddedStore {
-    until("the folder is free", async || match open(path, clock) {
+    reopen_with(options(path), clock).await
+}
+
+async fn reopen_with(options: Options, clock: &Arc<SimulatedClock>) -> EmbeddedStore {
+    until("the folder is free", async || match open_with(options.clone(), clock) {
         Err(OpenError::InUse { .. }) => None,
         opened => Some(opened.unwrap()),
     })
@@ -162,7 +169,7 @@ async fn keys_endpoints_and_nonces_survive_a_restart() {
     rotate(&store, 2, 1, 2).await;
     rotate(&store, 2, 2, 22).await;
     rotate(&store, 3, 1, 3).await;
-    store.change_key(agent(3), claim(2, START_SECS), KeyChange::Revoke).await.unwrap();
+    store.change_key(agent(3), claim(2, START_SECS), KeyChange::Revoke(None)).await.unwrap();
     by_nonce(&store, 4, 1).await;
     drop(store);
 
@@ -192,8 +199,8 @@ async fn unknown_keys_and_refused_changes_leave_nothing_in_memory() {
     rotate(&store, 1, 6, 2).await;
     assert_eq!(store.shared.book.census(), (1, 1));
     assert_eq!(by_nonce(&store, 1, 7).await, Admission::NonceRefused(NonceRefused::Used));
-    store.change_key(agent(1), claim(8, START_SECS), KeyChange::Revoke).await.unwrap();
-    store.change_key(agent(2), claim(8, START_SECS), KeyChange::Revoke).await.unwrap();
+    store.change_key(agent(1), claim(8, START_SECS), KeyChange::Revoke(None)).await.unwrap();
+    store.change_key(agent(2), claim(8, START_SECS), KeyChange::Revoke(None)).await.unwrap();
     assert_eq!(store.shared.book.census(), (0, 0));
 }
 
@@ -224,8 +231,8 @@ fn a_known_agent_takes_less_than_400_bytes() {
         let origin = WebOrigin::parse(&format!("https://agent-{number}.example")).unwrap();
         // An origin is shared by reference counts: two words beside its text.
         origins += origin.as_str().len() + 16;
-        let key = CurrentKey { digest: digest(number), origin: Some(origin), signer: Some(SIGNER) };
-        book.set_key(agent(number), Some(key));
+        let key = HeldKey::plain(digest(number), Some(origin), Some(SIGNER));
+        book.set_keys(agent(number), Keys::of(vec![key]));
     }
     let bytes = (book.table_bytes() + origins) / AGENTS as usize;
     assert!((100..400).contains(&bytes), "{bytes} bytes");

@@ -147,7 +147,8 @@ async fn dropping_the_store_finishes_the_steps_that_wait() {
     for number in 0..100 {
         let (answer, answered) = Answer::new();
         let change = KeyChange::Issue(key(number));
-        let step = Step::ChangeKey { agent: agent(number), claim: claim(1, START_SECS), change, answer };
+        let (claim, keys) = (claim(1, START_SECS), Vec::new());
+        let step = Step::ChangeKey { agent: agent(number), claim, change, keys, answer };
         let place = Arc::clone(&store.places).try_acquire_owned().unwrap();
         store.queue.as_ref().unwrap().send(Queued { step, _place: place }).unwrap();
         answers.push(answered);

@@ -9,4 +9,9 @@ if newest - time > width then
 end
 local length = redis.call('LLEN', KEYS[1])
 local live = length - count_old(KEYS[1], length, time - width, 0, {})
-return { math.max(limit - live, 0), redis.call('EXISTS', KEYS[2]) }
+for _, key in ipairs(keys_of(redis.call('GET', KEYS[2]), seconds_of(clock()))) do
+  if key.state == 'c' then
+    return { math.max(limit - live, 0), 1 }
+  end
+end
+return { math.max(limit - live, 0), 0 }

@@ -57,6 +57,6 @@ async fn without_the_replicas_that_must_acknowledge_a_revocation_is_a_fault_and_
     alone.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
     assert!(admits(&alone, 1).await);
     let store = opened(hasty(&server), &clock).await;
-    assert!(store.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Revoke).await.is_err());
+    assert!(store.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Revoke(None)).await.is_err());
     assert!(!admits(&store, 1).await && !admits(&alone, 1).await);
 }

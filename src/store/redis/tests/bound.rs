@@ -192,7 +192,7 @@ async fn deployments_with_prefixes_of_their_own_share_a_redis_and_nothing_in_it(
     for (prefix, store) in [("blue:", &blue), ("green:", &green), ("", &plain)] {
         let starts = |name: &&String| name.starts_with(&format!("{prefix}tg2:{{"));
         assert!(names(&server).await.iter().filter(starts).count() >= of_blue.len(), "{prefix:?}");
-        let revoked = store.change_key(agent(1), claim(9, SIGNED_SECS), KeyChange::Revoke).await;
+        let revoked = store.change_key(agent(1), claim(9, SIGNED_SECS), KeyChange::Revoke(None)).await;
         assert_eq!(revoked.unwrap(), KeyChanged::Done);
         assert_eq!(by_key(store, fitting(1, 2)).await, Some(Admission::KeyRevoked));
     }

@@ -11,6 +11,7 @@ use redis::{Value, from_redis_value_ref};
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
+use crate::domain::held_key::HeldKey;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
@@ -222,9 +223,23 @@ impl Store for Fitting {
         let change = match change {
             KeyChange::Issue(key) => KeyChange::Issue(self.fit(agent, key)),
             KeyChange::Rotate(key) => KeyChange::Rotate(self.fit(agent, key)),
-            KeyChange::Revoke => KeyChange::Revoke,
+            KeyChange::Revoke(name) => KeyChange::Revoke(name),
         };
         self.store.change_key(agent, claim, change).await
+    }
+
+    async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
+        self.store.is_current(agent, &self.known(digest)).await
+    }
+
+    async fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, StoreFault> {
+        let held = self.store.keys(agent).await?;
+        let digests = self.digests.lock().unwrap();
+        let asked = |fitting| digests.iter().find(|(_, one)| **one == fitting).map(|(asked, _)| *asked);
+        Ok(held
+            .into_iter()
+            .map(|key| HeldKey { digest: asked(key.digest).unwrap_or(key.digest), ..key })
+            .collect())
     }
 
     async fn give_back(&self, client: ClientNet, agent: AgentId, of: KeyBudget) {

@@ -80,7 +80,7 @@ async fn keys_change_while_any_other_master_is_gone() {
         cluster.nodes[gone].kill();
         for number in &elsewhere {
             let rotate = KeyChange::Rotate(key(fitting(*number, 1)));
-            for (nonce, change) in [(2, rotate), (3, KeyChange::Revoke)] {
+            for (nonce, change) in [(2, rotate), (3, KeyChange::Revoke(None))] {
                 let changed = store.change_key(agent(*number), claim(nonce, SIGNED_SECS), change).await;
                 assert_eq!(changed.unwrap(), KeyChanged::Done, "{number} without {gone}");
             }

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::domain::client::ClientNet;
+use crate::domain::held_key::HeldKey;
 use crate::domain::quota::Quota;
 use crate::ports::store::{Budget, KeyBudget, KeyChange, Proof, Scope, Store};
 use crate::store::contract::seed::seed;
-use crate::store::contract::{agent, claim, digest, key};
+use crate::store::contract::{agent, claim, digest, named};
 use crate::store::embedded::{EmbeddedStore, Options};
 use crate::store::redis::tests::{AHEAD_SECS, DAY_SECS, SIGNED_SECS, binding, opened, options, served};
 
@@ -34,6 +35,7 @@ enum Question {
     Admit(u64, Scope, Quota, Proof),
     Change(u64, u64, KeyChange),
     HasKey(u64),
+    Keys(u64),
     Charge(ClientNet, u64, KeyBudget, Quota),
     Status(ClientNet, u64, Quota),
 }
@@ -66,10 +68,14 @@ impl Schedule {
 
     fn change(&mut self) -> KeyChange {
         self.keys += 1;
-        match self.dice.below(4) {
-            0 => KeyChange::Issue(key(self.keys)),
-            1 => KeyChange::Revoke,
-            _ => KeyChange::Rotate(key(self.keys)),
+        let max = [1, 1, 3][self.dice.below(3) as usize];
+        let mut new = named(self.keys, ["", "", "ci", "app"][self.dice.below(4) as usize], max);
+        new.terms.grace_secs = [0, 0, 1, 20][self.dice.below(4) as usize];
+        new.terms.expires_in_secs = [None, None, Some(1), Some(30)][self.dice.below(4) as usize];
+        match self.dice.below(5) {
+            0 | 1 => KeyChange::Issue(new),
+            2 => KeyChange::Revoke(new.terms.name),
+            _ => KeyChange::Rotate(new),
         }
     }
 
@@ -90,7 +96,8 @@ impl Schedule {
             }
             75..80 => Question::Change(agent, self.nonce(), self.change()),
             80..85 => Question::Find(self.old(self.keys)),
-            85..88 => Question::HasKey(agent),
+            85..87 => Question::HasKey(agent),
+            87 => Question::Keys(agent),
             88..92 => Question::Charge(client, agent, KeyBudget::Changes, ten),
             92..95 => Question::Charge(client, agent, KeyBudget::Revocations, ten),
             _ => Question::Status(client, agent, ten),
@@ -113,7 +120,19 @@ impl Schedule {
 /// The whole answer, as text.
 async fn answer(store: &dyn Store, question: &Question) -> String {
     match question {
-        Question::Find(number) => format!("{:?}", store.find(&digest(*number)).await.unwrap()),
+        // A store that many share may still find one that has ended.
+        Question::Find(number) => match store.find(&digest(*number)).await.unwrap() {
+            Some(found) if !store.is_current(found.agent, &digest(*number)).await.unwrap() => {
+                "None".to_owned()
+            }
+            found => format!("{found:?}"),
+        },
+        Question::Keys(number) => {
+            // In Redis entries of digests have the rest.
+            let plain = |key| HeldKey { signer: None, origin: None, ..key };
+            let keys = store.keys(agent(*number)).await.unwrap();
+            format!("keys {:?}", keys.into_iter().map(plain).collect::<Vec<_>>())
+        }
         Question::Admit(number, scope, quota, proof) => {
             format!("{:?}", store.admit(agent(*number), scope, *quota, proof).await.unwrap())
         }
@@ -176,6 +195,7 @@ async fn thousands_of_questions_are_answered_alike_by_both_stores() {
         "KeyExists",
         "counted",
         "None",
+        "keys",
         "Some",
         "true",
     ] {

@@ -240,7 +240,7 @@ impl Load {
     /// Changes an agent's key at a replica. True when that was answered with "done".
     pub(super) async fn change(&self, store: usize, number: u64, make: Option<Make>) -> bool {
         let new = make.map(|make| (make, fitting(number, self.new_number())));
-        let change = new.map_or(KeyChange::Revoke, |(make, number)| make(key(number)));
+        let change = new.map_or(KeyChange::Revoke(None), |(make, number)| make(key(number)));
         let claim = claim(self.new_number(), self.signed_at_secs);
         let start = self.os.monotonic_micros();
         let answer = self.stores[store].change_key(agent(number), claim, change).await;

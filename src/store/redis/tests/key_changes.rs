@@ -34,7 +34,7 @@ async fn size(store: &RedisStore) -> u64 {
 async fn a_key_has_one_entry_that_stays_until_the_key_is_replaced_or_revoked_by_anybody() {
     let Some((server, store, clock)) = served(&[]).await else { return };
     let other = opened(options(&server.url()), &clock).await;
-    let changes = [KeyChange::Issue(key(1)), KeyChange::Rotate(key(2)), KeyChange::Revoke];
+    let changes = [KeyChange::Issue(key(1)), KeyChange::Rotate(key(2)), KeyChange::Revoke(None)];
     let mut nonces = 0;
     for (changed_by, change) in [&store, &other, &store].into_iter().zip(changes) {
         nonces += 1;

@@ -1,10 +1,11 @@
 //! Releases with other names: the former ones can't begin once this one has, and this one ends where a later one has begun.
 
+use redis::aio::ConnectionLike as _;
 use redis::{RedisResult, Value};
 
-use crate::ports::store::{KeyChange, Store};
-use crate::store::contract::{agent, claim, key, until};
-use crate::store::redis::names::Shard;
+use crate::ports::store::{KeyChange, KeyChanged, Store};
+use crate::store::contract::{agent, claim, digest, key, named, until};
+use crate::store::redis::names::{Name, Shard};
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::server::{RedisServer, say};
@@ -101,4 +102,33 @@ async fn a_later_release_ends_this_one_within_seconds_and_both_its_ways_in() {
     let again = open(options(&server.url()), &clock());
     refused(&again).await;
     assert_eq!(by_key(&again, fitting(1, 1)).await, None);
+}
+
+#[tokio::test]
+async fn a_record_of_version_1_is_read_and_is_one_again_once_nothing_else_is_left() {
+    let Some(server) = RedisServer::start(&[]).await else { return };
+    let store = opened(options(&server.url()), &clock()).await;
+    // As releases write it that know no other.
+    let (old, new) = (fitting(1, 1), fitting(1, 2));
+    let (record, entry) = (Name::Record(agent(1)).to_string(), Name::Entry(&digest(old)).to_string());
+    let mut connection = server.connected().await;
+    let mut set = redis::cmd("SET");
+    connection.req_packed_command(set.arg(&record).arg(&digest(old).to_bytes()[..])).await.unwrap();
+    let value = [&agent(1).to_bytes()[..], b"https://app.example"].concat();
+    connection.req_packed_command(redis::cmd("SET").arg(&entry).arg(value)).await.unwrap();
+    assert!(is_admitted(by_key(&store, old).await));
+    let change =
+        async |nonce, change| store.change_key(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap();
+    assert_eq!(change(1, KeyChange::Issue(key(new))).await, KeyChanged::KeyExists);
+    assert_eq!(change(1, KeyChange::Issue(named(new, "ci", 2))).await, KeyChanged::Done);
+    for number in [old, new] {
+        assert!(is_admitted(by_key(&store, number).await), "{number}");
+    }
+    let mut stored = async || say(&mut connection, &["GET", &record]).await.unwrap();
+    let Value::BulkString(second) = stored().await else { panic!() };
+    assert!(second.starts_with(b"2\n") && second.len() > 32, "former releases find no digest in it");
+    let name = named(new, "ci", 2).terms.name;
+    assert_eq!(change(2, KeyChange::Revoke(name)).await, KeyChanged::Done);
+    assert_eq!(stored().await, Value::BulkString(digest(old).to_bytes().to_vec()));
+    assert!(is_admitted(by_key(&store, old).await) && !is_admitted(by_key(&store, new).await));
 }

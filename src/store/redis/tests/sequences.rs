@@ -113,7 +113,8 @@ impl Round {
     async fn ask(self, store: &dyn Store, number: u64, event: Event) -> String {
         let signed = |nonce| claim(self.first + nonce, self.signed_at_secs);
         let Event::Ask(shown, at_tenant, limit) = event else {
-            let changed = store.change_key(agent(number), signed(REVOKES), KeyChange::Revoke).await.unwrap();
+            let changed =
+                store.change_key(agent(number), signed(REVOKES), KeyChange::Revoke(None)).await.unwrap();
             return format!("{changed:?}");
         };
         let scope = if at_tenant { Scope::Tenant("acme".into()) } else { Scope::Api };

@@ -98,7 +98,7 @@ impl Hashes {
 /// A script with what stands before it. Files are read when the test runs, so that a changed script is tried at once.
 fn code(script: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/redis/scripts");
-    let parts = ["answers.lua", "clock_simulated.lua", "window.lua", script];
+    let parts = ["answers.lua", "clock_simulated.lua", "window.lua", "keys.lua", script];
     parts.map(|name| std::fs::read_to_string(folder.join(name)).unwrap()).concat()
 }
 

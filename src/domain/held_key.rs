@@ -1,0 +1,156 @@
+//! An agent's keys as its stored record holds them, and version 2 of the record's text.
+//!
+//! Version 1 is the digest of one key, which has no terms; each store keeps it as releases did that know no other. A record of
+//! version 2 is nothing that these could take for a key.
+
+use std::fmt::{self, Display, Write as _};
+
+use alloy::primitives::{Address, hex};
+
+use crate::domain::api_key::KeyDigest;
+use crate::domain::endpoint::WebOrigin;
+use crate::domain::key_terms::{KeyName, TenantList};
+
+/// The first line of a record of version 2.
+pub const VERSION_2: &str = "2\n";
+
+/// What stands for a value that is not there.
+const NONE: &str = "-";
+
+/// One key of an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldKey {
+    /// Its digest.
+    pub digest: KeyDigest,
+    /// From which moment on it is refused, in Unix seconds of the store's clock; `None`: it does not end.
+    pub ends: Option<u64>,
+    /// Another one has replaced it: it goes on for its grace.
+    pub is_replaced: bool,
+    /// Its name.
+    pub name: Option<KeyName>,
+    /// The tenants that it is for; `None`: all, and the API.
+    pub tenants: Option<TenantList>,
+    /// The account that signed for it, where the record has it.
+    pub signer: Option<Address>,
+    /// The web origin that was declared with it, where the record has it.
+    pub origin: Option<WebOrigin>,
+}
+
+impl HeldKey {
+    /// A key without terms.
+    pub const fn plain(digest: KeyDigest, origin: Option<WebOrigin>, signer: Option<Address>) -> Self {
+        Self { digest, ends: None, is_replaced: false, name: None, tenants: None, signer, origin }
+    }
+
+    /// True if version 1 can hold it.
+    pub const fn is_plain(&self) -> bool {
+        self.ends.is_none() && !self.is_replaced && self.name.is_none() && self.tenants.is_none()
+    }
+
+    /// True if it counts at this moment.
+    pub fn is_live(&self, now_secs: u64) -> bool {
+        self.ends.is_none_or(|ends| now_secs < ends)
+    }
+}
+
+/// The text of version 2: a line for each key, the oldest first.
+pub fn write(keys: &[HeldKey]) -> String {
+    let mut text = VERSION_2.to_owned();
+    for key in keys {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{} {} {} {} {} {} {}",
+            hex::encode(key.digest.to_bytes()),
+            key.ends.unwrap_or(0),
+            if key.is_replaced { 'r' } else { 'c' },
+            Maybe(key.name.as_ref()),
+            Maybe(key.tenants.as_ref()),
+            Maybe(key.signer.map(|signer| hex::encode(signer)).as_ref()),
+            Maybe(key.origin.as_ref().map(WebOrigin::as_str).as_ref()),
+        );
+    }
+    text
+}
+
+/// Reads what [`write`] wrote; `None` where it is anything else.
+pub fn read(text: &str) -> Option<Vec<HeldKey>> {
+    text.strip_prefix(VERSION_2)?.lines().map(read_line).collect()
+}
+
+fn read_line(line: &str) -> Option<HeldKey> {
+    let mut words = line.split(' ');
+    let mut word = || words.next();
+    let digest = KeyDigest::from_bytes(hex::FromHex::from_hex(word()?).ok()?);
+    let ends = Some(word()?.parse().ok()?).filter(|ends| *ends > 0);
+    let is_replaced = match word()? {
+        "c" => false,
+        "r" => true,
+        _ => return None,
+    };
+    let name = maybe(word()?, |text| KeyName::parse(text).ok())?;
+    let tenants = maybe(word()?, |text| TenantList::parse(text.split(',')).ok())?;
+    let signer = maybe(word()?, |text| text.parse().ok())?;
+    let origin = maybe(word()?, |text| WebOrigin::parse(text).ok())?;
+    Some(HeldKey { digest, ends, is_replaced, name, tenants, signer, origin })
+}
+
+/// The value of a word; the outer `None` where it is no such value.
+fn maybe<T>(word: &str, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
+    if word == NONE { Some(None) } else { read(word).map(Some) }
+}
+
+/// A value, or what stands for none.
+struct Maybe<'a, T>(Option<&'a T>);
+
+impl<T: Display> Display for Maybe<'_, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(value) => value.fmt(out),
+            None => out.write_str(NONE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy::primitives::Address;
+
+    use super::{HeldKey, read, write};
+    use crate::domain::api_key::KeyDigest;
+    use crate::domain::endpoint::WebOrigin;
+    use crate::domain::key_terms::{KeyName, TenantList};
+
+    /// A change here makes every record unreadable that an earlier release has written.
+    #[test]
+    fn version_2_stays_as_it_is_and_comes_back_as_it_was() {
+        let plain = HeldKey::plain(KeyDigest::from_bytes([0xab; 32]), None, None);
+        let whole = HeldKey {
+            ends: Some(1_700_000_000),
+            is_replaced: true,
+            name: Some(KeyName::parse("ci").unwrap()),
+            tenants: Some(TenantList::parse(["acme", "other"]).unwrap()),
+            signer: Some(Address::repeat_byte(0x51)),
+            origin: Some(WebOrigin::parse("https://app.example/hook").unwrap()),
+            ..plain.clone()
+        };
+        assert!(plain.is_plain() && !whole.is_plain());
+        let (digest, signer) = ("ab".repeat(32), "51".repeat(20));
+        let expected = format!(
+            "2\n{digest} 0 c - - - -\n{digest} 1700000000 r ci acme,other {signer} https://app.example\n"
+        );
+        let keys = [plain, whole];
+        assert_eq!(write(&keys), expected);
+        assert_eq!(read(&expected).unwrap(), keys);
+        for other in ["", "1\n", "2", "https://app.example", "2\n\n", &expected.replace(" c ", " x ")] {
+            assert_eq!(read(other), None, "{other:?}");
+        }
+        assert!(WebOrigin::parse(&expected).is_err(), "former releases take it for no endpoint");
+    }
+
+    #[test]
+    fn a_key_counts_until_the_second_of_its_end() {
+        let ends = |ends| HeldKey { ends, ..HeldKey::plain(KeyDigest::from_bytes([1; 32]), None, None) };
+        assert!(ends(Some(10)).is_live(9) && !ends(Some(10)).is_live(10) && ends(None).is_live(u64::MAX));
+    }
+}

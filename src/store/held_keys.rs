@@ -1,0 +1,71 @@
+//! Changes of the keys that an agent holds, as both stores make them: `redis/scripts/change_key.lua` says the same.
+
+use crate::domain::endpoint::Endpoint;
+use crate::domain::held_key::HeldKey;
+use crate::domain::key_terms::KeyName;
+use crate::ports::store::{KeyChange, NewKey};
+
+/// How many replaced keys an agent has at most. Of more the oldest end at once.
+pub(super) const REPLACED_MAX: usize = 64;
+
+/// Changes the keys at this moment of the store's clock. Those that have ended go. False, and nothing is changed, where the
+/// agent has a key of that name, or as many as it may have.
+pub(super) fn change(keys: &mut Vec<HeldKey>, change: &KeyChange, now_secs: u64) -> bool {
+    let mut live: Vec<HeldKey> = keys.iter().filter(|key| key.is_live(now_secs)).cloned().collect();
+    match change {
+        KeyChange::Revoke(None) => live.clear(),
+        KeyChange::Revoke(Some(name)) => live.retain(|key| key.name.as_ref() != Some(name)),
+        KeyChange::Issue(new) => {
+            if !has_room(&live, new, new.terms.name.as_ref()) {
+                return false;
+            }
+            live.push(held(new, new.terms.name.clone(), now_secs));
+        }
+        KeyChange::Rotate(new) => {
+            let only = Some(current(&live).collect::<Vec<_>>()).filter(|current| current.len() == 1);
+            let only = only.and_then(|only| only.first()?.name.clone());
+            let name = new.terms.name.clone().or(only);
+            let replaces_all = new.per_agent_max == 1;
+            let is_there = current(&live).any(|key| key.name == name);
+            if !replaces_all && !is_there && !has_room(&live, new, name.as_ref()) {
+                return false;
+            }
+            let grace_ends = now_secs.saturating_add(new.terms.grace_secs);
+            for key in live.iter_mut().filter(|key| replaces_all || key.name == name) {
+                key.is_replaced = true;
+                key.ends = Some(key.ends.map_or(grace_ends, |ends| ends.min(grace_ends)));
+            }
+            live.retain(|key| key.is_live(now_secs));
+            let replaced = live.iter().filter(|key| key.is_replaced).count();
+            let mut too_many = replaced.saturating_sub(REPLACED_MAX);
+            live.retain(|key| {
+                let stays = !key.is_replaced || too_many == 0;
+                too_many -= usize::from(!stays);
+                stays
+            });
+            live.push(held(new, name, now_secs));
+        }
+    }
+    *keys = live;
+    true
+}
+
+/// The keys that no other has replaced.
+fn current(keys: &[HeldKey]) -> impl Iterator<Item = &HeldKey> {
+    keys.iter().filter(|key| !key.is_replaced)
+}
+
+fn has_room(keys: &[HeldKey], new: &NewKey, name: Option<&KeyName>) -> bool {
+    let max = usize::try_from(new.per_agent_max).unwrap_or(usize::MAX);
+    current(keys).count() < max && current(keys).all(|key| key.name.as_ref() != name)
+}
+
+fn held(new: &NewKey, name: Option<KeyName>, now_secs: u64) -> HeldKey {
+    let origin = new.declared_endpoint.as_ref().map(Endpoint::origin).cloned();
+    HeldKey {
+        ends: new.terms.expires_in_secs.map(|secs| now_secs.saturating_add(secs)),
+        name,
+        tenants: new.terms.tenants.clone(),
+        ..HeldKey::plain(new.digest, origin, Some(new.signer))
+    }
+}
