@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use crate::chain::answer::holder_signatures_call;
 use crate::chain::block::Date;
-use crate::chain::cache::status::{Details, ReadAt, Ticket};
+use crate::chain::cache::status::Ticket;
 use crate::chain::cache::{Known, ProfileCache};
 use crate::chain::coalesce;
 use crate::chain::fault::{ReadError, is_refusal};
@@ -37,10 +37,9 @@ const DETAILS_MICROS: u64 = 4_000_000;
 /// for code alone.
 pub(super) type Question = (AgentId, Option<(B256, Bytes)>);
 
-/// A read of agents: what was accounted for before it, when it began, and where its answer is from.
+/// A read of agents: what was accounted for before it, and where its answer is from.
 pub(super) struct ReadAgents {
     ticket: Ticket,
-    began_micros: u64,
     pub(super) seen: Seen,
 }
 
@@ -103,11 +102,11 @@ impl Agents {
                 join(Arc::clone(&self).read(wanted), self.read(rest)).await;
                 return;
             }
-            let (ticket, began_micros) = (self.cache.begin(), self.now());
+            let ticket = self.cache.begin(self.now());
             let until = self.source.pool.deadline();
             match self.graded(&ids, At::Latest(ticket.followed), until).await {
                 Ok((seen, profiles)) => {
-                    let read = ReadAgents { ticket, began_micros, seen };
+                    let read = ReadAgents { ticket, seen };
                     let mut whole = Vec::new();
                     for (one, profile) in wanted.into_iter().zip(profiles) {
                         let (agent, parts) = one.key;
@@ -117,11 +116,13 @@ impl Agents {
                                 one.answer(Ok(None));
                             }
                             Ok(Some(profile)) if parts == Parts::Gate => {
-                                self.keep(one, &read, (profile, Details::Unasked), None);
+                                self.keep(one, &read, profile, None);
                             }
                             Ok(Some(profile)) => match self.cache.lacking(agent, self.now()) {
                                 Some(fault) => {
-                                    self.keep(one, &read, (profile, Details::Unasked), Some(fault))
+                                    let bare = (Arc::new(profile), None);
+                                    self.cache.keep(agent, &read.ticket, &bare, read.seen.at);
+                                    one.answer(Ok(Some((bare.0, Some(fault)))));
                                 }
                                 None => whole.push((one, profile)),
                             },
@@ -152,14 +153,11 @@ impl Agents {
         &self,
         one: Wanted,
         read: &ReadAgents,
-        (profile, details): (TrustProfile, Details),
-        fault: Option<Arc<ChainFault>>,
+        profile: TrustProfile,
+        fault: Option<ChainFault>,
     ) {
-        let (known, seen) = ((Arc::new(profile), fault), &read.seen);
-        let (began_micros, is_followed) = (read.began_micros, seen.is_followed);
-        let (date, before) = (seen.date, seen.before);
-        let read_at = ReadAt { date, before, is_followed, details, began_micros };
-        self.cache.keep(one.key.0, &read.ticket, &known, read_at);
+        let known = (Arc::new(profile), fault.map(Arc::new));
+        self.cache.keep(one.key.0, &read.ticket, &known, read.seen.at);
         one.answer(Ok(Some(known)));
     }
 
@@ -168,7 +166,7 @@ impl Agents {
         let calls = self.registries.holder_calls(agent);
         let decode = |results: Vec<_>| self.registries.read_holders(agent, &mut results.into_iter());
         let (seen, holders) = self.source.read_latest(&calls, decode).await?;
-        Ok((seen.date, holders))
+        Ok((seen.at.date, holders))
     }
 
     /// The answer to a question about holders.

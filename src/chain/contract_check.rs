@@ -74,7 +74,7 @@ impl ContractCheck {
         let calls: Vec<Call3> = checks.iter().map(|check| check.call.clone()).collect();
         let found = |results: Vec<Result3>| read(found(&checks, &results));
         let (seen, found) = source.read((At::Latest(None), Input::Ours), deadline, &calls, found).await?;
-        Ok((seen.date, found))
+        Ok((seen.at.date, found))
     }
 
     /// Succeeds when all contracts that decide who passes were found, and answer what they are asked for.

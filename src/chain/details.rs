@@ -13,7 +13,6 @@ use tokio::time::timeout;
 use crate::chain::agents::{Agents, ReadAgents, Wanted};
 use crate::chain::answer::{Call3, Result3};
 use crate::chain::block::{Date, block_call, is_of};
-use crate::chain::cache::status::Details as Had;
 use crate::chain::fault::ReadError;
 use crate::chain::pool::{Answers, Call, Input};
 use crate::chain::registries::documented;
@@ -45,7 +44,7 @@ impl Agents {
             // The rest of the time is for each alone.
             let now = self.now();
             let share = if agents.len() > 1 { now + until.saturating_sub(now) * 3 / 4 } else { until };
-            let details = match self.all_details(&agents, read.seen.date, share).await {
+            let details = match self.all_details(&agents, read.seen.at.date, share).await {
                 Err(fault) if agents.len() > 1 && self.may_help_alone(&fault) => {
                     let alone = |one| self.read_details(vec![one], read, until);
                     join_all(wanted.into_iter().map(alone)).await;
@@ -60,7 +59,7 @@ impl Agents {
                     return self.read_details(vec![(one, profile)], read, until).await;
                 }
                 let details = match details {
-                    Ok(details) => self.with_evidence(one.key.0, details, read.seen.date, until).await,
+                    Ok(details) => self.with_evidence(one.key.0, details, read.seen.at.date, until).await,
                     Err(fault) => Err(fault),
                 };
                 let fault = match details {
@@ -68,10 +67,9 @@ impl Agents {
                         profile.details = Some(details);
                         None
                     }
-                    Err(fault) => Some(fault),
+                    Err(fault) => Some(without_details(fault)),
                 };
-                let had = if fault.is_some() { Had::Lacking } else { Had::Read };
-                self.keep(one, read, (profile, had), fault.map(|fault| Arc::new(without_details(fault))));
+                self.keep(one, read, profile, fault);
             });
             join_all(one_by_one).await;
         }

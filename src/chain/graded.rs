@@ -75,7 +75,7 @@ impl Agents {
                     let minted = minted.filter(|(_, profile)| matches!(profile, Ok(Some(_))));
                     let minted: Vec<AgentId> = minted.map(|(agent, _)| *agent).collect();
                     let sums =
-                        self.sums(measure.contract, of, &minted, (At::Dated(seen.date), until)).await?;
+                        self.sums(measure.contract, of, &minted, (At::Dated(seen.at.date), until)).await?;
                     for (profile, sum) in profiles.iter_mut().flatten().flatten().zip(&sums) {
                         let tier = measure.tier_of(feedback::number(sum, of.average_over));
                         profile.measured = higher(profile.measured, (tier, place));

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::chain::answer::{Call3, Result3, SharedFloor, calls_max, dated_call, getChainIdCall, read_dated};
 use crate::chain::block::{Block, Date, block_call, is_of};
+use crate::chain::cache::status::ReadAt;
 use crate::chain::fault::ReadError;
 use crate::chain::gas::{Gas, is_refusal};
 use crate::chain::pool::{Answers, Call, Input, Pool};
@@ -62,11 +63,7 @@ struct Called<'a> {
 /// Where an answer is from.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
-    pub(super) date: Date,
-    /// It is of the chain that has the block that it was to be above.
-    pub(super) is_followed: bool,
-    /// The hash of the block before, where it is known.
-    pub(super) before: Option<B256>,
+    pub(super) at: ReadAt,
     pub(super) endpoint: Arc<str>,
 }
 
@@ -187,7 +184,7 @@ impl Source {
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<(Seen, T), ChainFault> {
         if !matches!(at, At::Dated(_)) {
-            self.floor.met(seen.date);
+            self.floor.met(seen.at.date);
         }
         let value = decode(results).map_err(|error| error.at(Arc::clone(&seen.endpoint), "eth_call"))?;
         Ok((seen, value))
@@ -235,8 +232,8 @@ impl Source {
                     At::Dated(_) => {}
                 }
                 let is_followed = matches!(at, At::Latest(Some(block)) if dated.shows(&block));
-                let (before, endpoint) = (dated.before(), answers.endpoint());
-                Ok((Seen { date, is_followed, before, endpoint }, results))
+                let at = ReadAt { date, before: dated.before(), is_followed };
+                Ok((Seen { at, endpoint: answers.endpoint() }, results))
             };
             match self.pool.ask(deadline, (&request, input), read).await {
                 Err(fault) if matches!(fault.cause.downcast_ref(), Some(ReadError::Gas(_))) => {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::chain::block::Block;
 use crate::chain::cache::entries::{Entries, Group};
-use crate::chain::cache::status::{Entry, ReadAt, Shown, Status, Ticket, micros};
+use crate::chain::cache::status::{Details, Entry, ReadAt, Shown, Status, Ticket, micros};
 use crate::chain::registries::logs::Drops;
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::Lifetimes;
@@ -79,29 +79,33 @@ impl ProfileCache {
     }
 
     /// The ticket of a read that begins now.
-    pub(super) fn begin(&self) -> Ticket {
-        self.status.lock().begin()
+    pub(super) fn begin(&self, now_micros: u64) -> Ticket {
+        self.status.lock().begin(now_micros)
     }
 
     /// Keeps what was read with this ticket, unless a log since concerns it or newer is there. A profile that says the same stays if
     /// it has details beside, or serves for longer.
     pub(super) fn keep(&self, agent: AgentId, ticket: &Ticket, known: &Known, read: ReadAt) {
-        let profile = &known.0;
-        let now_micros = read.began_micros;
+        let (profile, lacking) = known;
+        let details = match lacking {
+            _ if profile.details.is_some() => Details::Read,
+            Some(_) => Details::Lacking,
+            None => Details::Unasked,
+        };
         let mut status = self.status.lock();
         let is_followed = status.confirms(ticket, &read);
         let read = ReadAt { is_followed, ..read };
         let cached = self.entries.peek(agent);
         let has_more = |entry: &CachedEntry| match entry {
-            Entry::Read { profile: (cached, _), details, is_followed, .. } => {
-                let has_details = *details > read.details;
+            Entry::Read { profile: (cached, _), details: had, is_followed, .. } => {
+                let has_details = *had > details;
                 let parts = if has_details { Parts::Whole } else { Parts::Gate };
                 let is_same = (cached.holders, cached.stake, cached.measured)
                     == (profile.holders, profile.stake, profile.measured);
                 let is_longer = *is_followed && !read.is_followed && cached.details == profile.details;
                 is_same
                     && (has_details || is_longer)
-                    && status.serves(entry, parts, &self.lifetimes, now_micros)
+                    && status.serves(entry, parts, &self.lifetimes, ticket.began_micros)
             }
             Entry::Dropped { .. } => false,
         };
@@ -110,8 +114,8 @@ impl ProfileCache {
         }
         let is_member = profile.details.as_ref().is_some_and(|details| !details.organizations.is_empty());
         let is_held_anew = cached.as_ref().is_none_or(|entry| holders_of(entry) != profile.holders);
-        let kept = (known.clone(), profile.holders, read);
-        if let Some(entry) = status.keep(ticket, kept, is_member || is_held_anew, cached.as_ref()) {
+        let kept = (known.clone(), details, profile.holders);
+        if let Some(entry) = status.keep(ticket, kept, read, is_member || is_held_anew, cached.as_ref()) {
             self.entries.insert(agent, entry);
         }
     }

@@ -41,11 +41,12 @@ pub(in crate::chain) type Shown = (Date, B256);
 /// No reads of more blocks above the followed one are kept.
 const SHOWN_MAX: usize = 16;
 
-/// The followed block and the epoch when a read began. It is taken before.
+/// What was accounted for when a read began, and when that was. It is taken before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::chain) struct Ticket {
     pub(in crate::chain) followed: Option<Block>,
     pub(in crate::chain) epoch: u32,
+    pub(in crate::chain) began_micros: u64,
 }
 
 /// What is known of an agent.
@@ -75,13 +76,11 @@ pub(in crate::chain) struct ReadAt {
     pub(in crate::chain) before: Option<B256>,
     /// It showed the block that was followed when the read began.
     pub(in crate::chain) is_followed: bool,
-    pub(in crate::chain) details: Details,
-    pub(in crate::chain) began_micros: u64,
 }
 
 impl Status {
-    pub(in crate::chain) fn begin(&self) -> Ticket {
-        Ticket { followed: self.followed, epoch: self.epoch }
+    pub(in crate::chain) const fn begin(&self, began_micros: u64) -> Ticket {
+        Ticket { followed: self.followed, epoch: self.epoch, began_micros }
     }
 
     /// True if a read is of the followed chain, or will be found out if it is not.
@@ -118,11 +117,12 @@ impl Status {
     pub(in crate::chain) fn keep<P>(
         &self,
         ticket: &Ticket,
-        (profile, holders, read): (P, Holders, ReadAt),
+        (profile, details, holders): (P, Details, Holders),
+        read: ReadAt,
         in_other_groups: bool,
         entry: Option<&Entry<P>>,
     ) -> Option<Entry<P>> {
-        let ReadAt { date: Date { number: block, .. }, is_followed, details, began_micros, .. } = read;
+        let ReadAt { date: Date { number: block, .. }, is_followed, .. } = read;
         let known = entry.and_then(|entry| self.block_of(entry)).unwrap_or(self.followed_number());
         // Blocks of before a beginning do not compare.
         let is_comparable = ticket.epoch == self.epoch;
@@ -132,7 +132,8 @@ impl Status {
         if !is_comparable || block < known.max(of_groups).max(self.everybody_floor) {
             return entry.is_none().then_some(shown);
         }
-        Some(Entry::Read { profile, details, block, is_followed, epoch: self.epoch, began_micros })
+        let (epoch, began_micros) = (self.epoch, ticket.began_micros);
+        Some(Entry::Read { profile, details, block, is_followed, epoch, began_micros })
     }
 
     /// What is left of an entry when a log of block `at` names the agent, if it changes.

@@ -8,6 +8,7 @@ use alloy::primitives::{Address, B256, U256};
 use super::status::{Details, Entry, ReadAt, Status, Ticket};
 use super::{Known, ProfileCache};
 use crate::chain::block::{Block, Date};
+use crate::chain::fault::ReadError;
 use crate::chain::registries::logs::Drops;
 use crate::domain;
 use crate::domain::agent_id::AgentId;
@@ -34,7 +35,7 @@ const NOBODY: Holders = Holders::owned_by(Address::ZERO);
 /// A read of what decides at a block of the followed chain.
 fn at(block: u64) -> ReadAt {
     let (date, before) = (Date { timestamp: 0, number: block }, Some(B256::ZERO));
-    ReadAt { date, before, is_followed: true, details: Details::Unasked, began_micros: 0 }
+    ReadAt { date, before, is_followed: true }
 }
 
 /// A profile with this owner.
@@ -55,7 +56,7 @@ fn an_agent_whose_read_is_overtaken_by_a_block_is_known_by_its_owner_and_not_ser
     let (cache, owner) = (cache_of(false), Address::repeat_byte(7));
     cache.restart(Some(block(10)));
     cache.confirm(0);
-    let ticket = cache.begin();
+    let ticket = cache.begin(0);
     cache.advance(block(11), &Drops::default());
     cache.keep(id(1), &ticket, &profile(owner), at(10));
     assert_eq!(cache.last_holders(id(1)), Some(Holders::owned_by(owner)));
@@ -63,7 +64,7 @@ fn an_agent_whose_read_is_overtaken_by_a_block_is_known_by_its_owner_and_not_ser
     // Nor does an older read take the place of what is known.
     cache.keep(id(1), &ticket, &profile(Address::ZERO), at(10));
     assert_eq!(cache.last_holders(id(1)), Some(Holders::owned_by(owner)));
-    cache.keep(id(1), &cache.begin(), &profile(owner), at(11));
+    cache.keep(id(1), &cache.begin(0), &profile(owner), at(11));
     assert!(cache.get(id(1), Parts::Gate, 0).is_some());
 }
 
@@ -73,7 +74,7 @@ fn held(owners: &[(u64, Address)]) -> ProfileCache {
     cache.restart(Some(block(10)));
     cache.confirm(0);
     for (agent, owner) in owners {
-        cache.keep(id(*agent), &cache.begin(), &profile(*owner), at(10));
+        cache.keep(id(*agent), &cache.begin(0), &profile(*owner), at(10));
         assert!(cache.get(id(*agent), Parts::Gate, 0).is_some());
     }
     cache
@@ -92,7 +93,7 @@ fn a_log_that_names_an_account_drops_the_agents_that_it_holds_and_no_others() {
     assert!(cache.get(id(3), Parts::Gate, 0).is_some());
     assert_eq!(cache.advance(block(12), &of_holder(one, 10)).held, 0, "it has the change");
     // A dropped agent is still known to be held by this account.
-    let ticket = cache.begin();
+    let ticket = cache.begin(0);
     assert_eq!(ticket.followed, Some(block(12)));
     cache.advance(block(13), &of_holder(one, 13));
     cache.keep(id(1), &ticket, &profile(one), at(12));
@@ -106,7 +107,7 @@ fn a_read_that_finds_another_holder_is_not_kept_if_a_log_since_may_have_named_th
         let cache = held(&[(1, seller)]);
         let transfer = Drops { agents: [(id(1), 11)].into(), ..Drops::default() };
         cache.advance(block(11), &transfer);
-        let ticket = cache.begin();
+        let ticket = cache.begin(0);
         // The cache does not know yet that the buyer holds the agent.
         cache.advance(block(12), &of_holder(named, moved));
         cache.keep(id(1), &ticket, &profile(buyer), at(11));
@@ -123,8 +124,8 @@ fn a_read_that_finds_another_holder_is_not_kept_if_a_log_since_may_have_named_th
 fn a_log_drops_what_was_read_at_a_block_before_it_and_may_be_applied_again() {
     let mut status = Status::default();
     status.restart(Some(block(10)));
-    let ticket = status.begin();
-    let read = |known| status.keep(&ticket, ((), NOBODY, at(12)), false, known);
+    let ticket = status.begin(0);
+    let read = |known| status.keep(&ticket, ((), Details::Unasked, NOBODY), at(12), false, known);
     let entry = read(None).unwrap();
     assert!(status.dropped(&entry, NOBODY, 12).is_none(), "it has the change");
     let dropped = status.dropped(&entry, NOBODY, 13).unwrap();
@@ -136,11 +137,13 @@ fn a_log_drops_what_was_read_at_a_block_before_it_and_may_be_applied_again() {
 fn a_read_of_before_a_beginning_changes_no_floor() {
     let mut status = Status::default();
     status.restart(Some(block(10)));
-    let began_before = status.begin();
+    let began_before = status.begin(0);
     status.restart(Some(block(25)));
-    let now = status.begin();
-    let keep = |ticket: &Ticket, number, known| status.keep(ticket, ((), NOBODY, at(number)), false, known);
-    let floor = Entry::Dropped { holders: NOBODY, floor: 27, epoch: status.begin().epoch };
+    let now = status.begin(0);
+    let keep = |ticket: &Ticket, number, known| {
+        status.keep(ticket, ((), Details::Unasked, NOBODY), at(number), false, known)
+    };
+    let floor = Entry::Dropped { holders: NOBODY, floor: 27, epoch: status.begin(0).epoch };
     assert!(keep(&began_before, 24, Some(&floor)).is_none());
     assert!(keep(&now, 25, Some(&floor)).is_none(), "it lacks the change of block 27");
     // However high its block was: the chain may have begun anew.
@@ -154,21 +157,18 @@ fn details_whose_logs_are_lost_are_read_again_and_what_decides_is_served_meanwhi
     let whole = TrustProfile { details, ..(*profile(Address::ZERO).0).clone() };
     let whole = (Arc::new(whole), None);
     let serves = |now| [Parts::Gate, Parts::Whole].map(|parts| cache.get(id(1), parts, now).is_some());
-    cache.keep(id(1), &cache.begin(), &whole, ReadAt { details: Details::Read, ..at(10) });
+    cache.keep(id(1), &cache.begin(0), &whole, at(10));
     assert_eq!(serves(0), [true, true]);
     let dropped = cache.advance(block(11), &Drops { details: 11, ..Drops::default() });
     assert!(dropped.details && !dropped.everybody);
     assert_eq!(serves(0), [true, false]);
     // They can't be read: that is not asked again at once.
-    cache.keep(
-        id(1),
-        &cache.begin(),
-        &profile(Address::ZERO),
-        ReadAt { details: Details::Lacking, ..at(11) },
-    );
+    let fault = ReadError::Busy.at(Arc::from("node"), "eth_call");
+    let lacking = (profile(Address::ZERO).0, Some(Arc::new(fault)));
+    cache.keep(id(1), &cache.begin(0), &lacking, at(11));
     assert_eq!((serves(0), serves(1_000_000)), ([true, true], [true, false]));
-    cache.keep(id(1), &cache.begin(), &whole, ReadAt { details: Details::Read, ..at(11) });
-    cache.keep(id(1), &cache.begin(), &profile(Address::ZERO), at(12));
+    cache.keep(id(1), &cache.begin(0), &whole, at(11));
+    cache.keep(id(1), &cache.begin(0), &profile(Address::ZERO), at(12));
     assert_eq!(serves(0), [true, true], "a read of what decides displaces no details");
 }
 
@@ -176,8 +176,8 @@ fn details_whose_logs_are_lost_are_read_again_and_what_decides_is_served_meanwhi
 fn what_is_not_known_to_be_of_the_followed_chain_serves_for_one_interval() {
     let cache = held(&[]);
     let serves = |now| cache.get(id(1), Parts::Gate, now).is_some();
-    cache.keep(id(1), &cache.begin(), &profile(Address::ZERO), ReadAt { is_followed: false, ..at(10) });
+    cache.keep(id(1), &cache.begin(0), &profile(Address::ZERO), ReadAt { is_followed: false, ..at(10) });
     assert!(serves(999_999) && !serves(1_000_000));
-    cache.keep(id(1), &cache.begin(), &profile(Address::ZERO), at(10));
+    cache.keep(id(1), &cache.begin(0), &profile(Address::ZERO), at(10));
     assert!(serves(1_000_000) && !serves(5_000_000), "until touch is lost");
 }

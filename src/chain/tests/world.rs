@@ -32,7 +32,6 @@ const FLOOR: Floor = Floor::new(u64::MAX, None);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Flight {
     ticket: Ticket,
-    began_micros: u64,
     made: usize,
     is_followed: bool,
     /// No lower block may be shown: what was known when it began.
@@ -284,7 +283,7 @@ impl World {
         for at in [by_id, by_organization, by_holder].into_iter().flatten() {
             let Some(entry) = &self.entry else { return };
             let Some(dropped) = self.status.dropped(entry, HELD, *at) else { continue };
-            let current = self.status.begin().epoch;
+            let current = self.status.begin(0).epoch;
             if matches!(entry, Entry::Read { block, epoch, .. } if block >= at && *epoch == current) {
                 self.broken = Some("a profile is dropped that has the change");
             }
@@ -302,28 +301,27 @@ impl World {
         if !self.accepts(made, mutant) {
             return;
         }
-        let ticket = self.status.begin();
+        let ticket = self.status.begin(self.now_micros);
         let shows = |followed: &Block| {
             self.blocks.chain(made).any(|ours| self.blocks.block(ours).hash == followed.hash)
         };
         let is_any = mutant == Some(Mutant::AnyForkIsFollowed);
         let is_followed = ticket.followed.as_ref().is_some_and(|followed| is_any || shows(followed));
-        let (began_micros, known) = (self.now_micros, self.known);
-        self.flight = Some(Flight { ticket, began_micros, made, is_followed, known });
+        self.flight = Some(Flight { ticket, made, is_followed, known: self.known });
     }
 
     fn end_read(&mut self, mutant: Option<Mutant>) {
-        let Some(Flight { mut ticket, began_micros, made, is_followed, known }) = self.flight.take() else {
+        let Some(Flight { mut ticket, made, is_followed, known }) = self.flight.take() else {
             return;
         };
         let height = self.blocks[made].height;
         if height < known {
             self.broken = Some("a read shows an older block than was known when it began");
         }
-        let is_of_this_epoch = ticket.epoch == self.status.begin().epoch;
+        let is_of_this_epoch = ticket.epoch == self.status.begin(0).epoch;
         let is_of_now = is_of_this_epoch && self.followed() == Some(made);
         if mutant == Some(Mutant::KeepAcrossRestart) {
-            ticket = self.status.begin();
+            ticket = self.status.begin(ticket.began_micros);
         }
         let mut date = self.blocks.date(made);
         if mutant == Some(Mutant::KeepAfterDrop) {
@@ -331,10 +329,11 @@ impl World {
         }
         let in_other_groups = self.named == Named::Organization || self.entry.is_none();
         let before = Some(self.blocks.block(made).parent);
-        let mut read = ReadAt { date, before, is_followed, details: Details::Unasked, began_micros };
+        let mut read = ReadAt { date, before, is_followed };
         read.is_followed = self.status.confirms(&ticket, &read);
-        match self.status.keep(&ticket, (made, HELD, read), in_other_groups, self.entry.as_ref()) {
-            Some(Entry::Read { profile, details, is_followed, epoch, .. }) => {
+        let known = (made, Details::Unasked, HELD);
+        match self.status.keep(&ticket, known, read, in_other_groups, self.entry.as_ref()) {
+            Some(Entry::Read { profile, details, is_followed, epoch, began_micros, .. }) => {
                 let block = height;
                 self.entry = Some(Entry::Read { profile, details, block, is_followed, epoch, began_micros });
             }
