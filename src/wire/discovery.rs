@@ -103,6 +103,7 @@ impl Discovery {
         let console = rules.keys_url.filter(|_| rules.has_console).map(|url| format!("{url}/console"));
         let all = (!rules.tiers.are_stakes_alone()).then(|| ("tierSources".to_owned(), sources(rules.tiers)));
         let further = json!({
+            "version": env!("CARGO_PKG_VERSION"),
             "profile": {
                 "types": types_of("ProfileRead", None, &["agentId", "timestamp"]),
                 "primaryType": "ProfileRead",

@@ -81,6 +81,7 @@ fn domain_types_window_tiers_and_registries_are_public_and_nothing_else(world: &
             "keysUrl": null,
             "consoleUrl": null,
             "gatewayUrl": null,
+            "version": env!("CARGO_PKG_VERSION"),
         })
     };
     let usual = expected("Service Verification", "1", 8004, 300, 60);

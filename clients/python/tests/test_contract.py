@@ -92,6 +92,7 @@ def test_the_signing_document_is_typed_as_the_api_describes_it() -> None:
     # The client has this type itself, and reads documents that do not name the chain.
     del theirs["profile"]
     theirs |= {"chainId": (int, None), "contracts": (dict, None), "tierSource": (str, None), "agentWallet": (bool, None)}
+    theirs["version"] = (str, None)
     assert ours == theirs
 
 

@@ -116,6 +116,10 @@ def test_another_origin_gets_no_key_and_one_word(
     assert [record.getMessage() for record in caplog.records if record.name == "tiergate"] == told
 
 
+def test_a_service_tells_its_version(service: Tiergate) -> None:
+    assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", service.signing().version or "")
+
+
 def test_requests_name_the_client_and_its_version_which_is_the_package_s(script: Script) -> None:
     manifest = tomllib.loads((Path(FACTS["root"]) / "clients/python/pyproject.toml").read_text())
     assert tiergate.__version__ == manifest["project"]["version"]

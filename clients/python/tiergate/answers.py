@@ -170,6 +170,8 @@ class Signing:
     keys_url: str | None = None
     console_url: str | None = None
     gateway_url: str | None = None
+    #: The service's version.
+    version: str | None = None
 
 
 def json_name(name: str) -> str:

@@ -848,6 +848,11 @@ export interface components {
             consoleUrl: string | null;
             /** @description The address of the gateway, where it is known. */
             gatewayUrl: string | null;
+            /**
+             * @description The service's version.
+             * @example 0.1.0
+             */
+            version: string;
             /** @description At the gateway alone: the lowest tier that passes at this host. Routes may ask for others. */
             minTier?: number;
             /** @description At the gateway alone: the kinds of credentials that are taken at this host, each with its headers, or null. A key stands behind Bearer in Authorization. */
