@@ -117,8 +117,8 @@ def _read_key(file: Path) -> str:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "malformed name"
         raise ValueError(f"the key's file can't be read: {why}") from None
-    if os.name == "posix" and mode & 0o077:
-        LOGGER.warning("others than its owner can use the file of the API key: chmod 600")
+    if os.name == "posix" and mode & 0o044:
+        LOGGER.warning("others may read the file of the API key; keep it from them: chmod 600")
     return _sendable("key in the file", text)
 
 

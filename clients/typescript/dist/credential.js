@@ -46,9 +46,9 @@ async function readKey(file) {
     try {
         text = await readFile(file, "utf8");
         const { mode } = await stat(file);
-        const isOpen = runtime?.platform !== "win32" && (mode & 0o077) !== 0;
+        const isOpen = runtime?.platform !== "win32" && (mode & 0o044) !== 0;
         if (isOpen)
-            console.warn("tiergate: others than its owner can use the file of the API key: chmod 600");
+            console.warn("tiergate: others may read the file of the API key; keep it from them: chmod 600");
     }
     catch (error) {
         throw new TypeError(`The file of the API key can't be read (${error.code ?? "malformed name"})`);
