@@ -192,8 +192,6 @@ async function usePasted() {
 async function send(current, typedData, signature, account) {
     if (open !== current)
         return;
-    if (!state.signing?.contractSignatures && !ACCOUNT_SIGNATURE.test(signature))
-        return problem(`The wallet gave another signature than an account's. ${NO_CONTRACTS}`);
     current.isSending = true;
     try {
         end(await service.send(current.operation, typedData, signature, current.options));

@@ -221,7 +221,6 @@ async function usePasted(): Promise<void> {
 async function send(current: Open, typedData: TypedData, signature: string, account: string | null): Promise<void> {
   // The owner may have cancelled meanwhile.
   if (open !== current) return;
-  if (!state.signing?.contractSignatures && !ACCOUNT_SIGNATURE.test(signature)) return problem(`The wallet gave another signature than an account's. ${NO_CONTRACTS}`);
   current.isSending = true;
   try {
     end(await service.send(current.operation, typedData, signature, current.options));
