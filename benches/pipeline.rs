@@ -22,6 +22,7 @@ use sha2::{Digest, Sha256};
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use tiergate::domain::client::ClientNet;
+use tiergate::domain::held_key::HeldKey;
 use tiergate::domain::holders::Holders;
 use tiergate::domain::nonce::NonceClaim;
 use tiergate::domain::profile::TrustProfile;
@@ -214,6 +215,10 @@ impl Store for YesStore {
 
     async fn status(&self, _: ClientNet, _: AgentId, _: Quota) -> Result<KeySeen, StoreFault> {
         Ok(KeySeen { has_key: false, left: 0 })
+    }
+
+    async fn keys(&self, _: AgentId) -> Result<Vec<HeldKey>, StoreFault> {
+        Ok(Vec::new())
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {

@@ -14,6 +14,7 @@ use tiergate::domain::api_key::KeyDigest;
 use tiergate::domain::binding::Binding;
 use tiergate::domain::endpoint::Endpoint;
 use tiergate::domain::freshness::UnixSeconds;
+use tiergate::domain::key_terms::KeyTerms;
 use tiergate::domain::nonce::{Nonce, NonceClaim};
 use tiergate::os::Os;
 use tiergate::ports::clock::Clock;
@@ -68,7 +69,13 @@ async fn issue(store: &dyn Store, agent: u64, now_secs: u64) -> bool {
     // A script that asks with the keys can write them: the agent's number in as many digits as a key has.
     let digest = KeyDigest::from_bytes(Sha256::digest(format!("svc_live_v1_{agent:064x}")).into());
     let declared_endpoint = Endpoint::parse(&format!("https://agent-{agent}.example/hook")).ok();
-    let change = KeyChange::Issue(NewKey { digest, declared_endpoint, signer: Address::ZERO });
+    let change = KeyChange::Issue(NewKey {
+        digest,
+        declared_endpoint,
+        signer: Address::ZERO,
+        terms: KeyTerms::default(),
+        per_agent_max: 1,
+    });
     let signed_at = UnixSeconds(now_secs + 1);
     let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at };
     let agent = AgentId::new(U256::from(agent));

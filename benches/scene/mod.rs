@@ -31,7 +31,7 @@ use tiergate::domain::tier::{PerTier, Tier};
 use tiergate::domain::tiers::{TierSources, Tiers};
 use tiergate::os::Os;
 use tiergate::pipeline::credential::{Ask, Credential, SignedRequest};
-use tiergate::pipeline::custody::KeyOrder;
+use tiergate::pipeline::custody::{KeyOrder, KeyWish};
 use tiergate::pipeline::{Access, Pipeline, Ports, Rules};
 use tiergate::ports::chain::{Chain, Parts};
 use tiergate::ports::clock::Clock;
@@ -140,7 +140,8 @@ impl Scene {
     pub(crate) fn generate_key(&self) -> ApiKey {
         let by = OnceLock::new();
         let order = KeyOrder { client: client(), signed: self.sign(0), by: &by, recorder: None };
-        self.runtime.block_on(self.pipeline.generate_key(order, None)).expect("the owner gets a key").key
+        let wish = KeyWish::default();
+        self.runtime.block_on(self.pipeline.generate_key(order, wish)).expect("the owner gets a key").key
     }
 }
 
@@ -229,6 +230,8 @@ pub(crate) fn rules() -> Rules {
         contract_max_age_secs: 0,
         key_format: ApiKeyFormat::new("svc_live_v1_"),
         keys_end_with_signer: false,
+        keys_per_agent_max: 1,
+        key_expires_secs_max: 0,
         agent_wallet: false,
         key_management: NO_LIMIT,
         failures: Some(Quota::per_minute(300)),
