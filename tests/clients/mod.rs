@@ -196,6 +196,7 @@ fn is_node_new_enough() -> bool {
 // threat: An upstream is reached past the gateway
 // threat: A signature for one service, or for a verification, is spent on a key at another
 // threat: A client shows a key that is given in the wrong place
+// threat: A credential goes over plain HTTP
 #[test]
 fn the_typescript_client_does_what_its_tests_say() {
     if is_installed("tools/node_modules/viem") && is_node_new_enough() {
@@ -206,6 +207,7 @@ fn the_typescript_client_does_what_its_tests_say() {
 // threat: An upstream is reached past the gateway
 // threat: A signature for one service, or for a verification, is spent on a key at another
 // threat: A client shows a key that is given in the wrong place
+// threat: A credential goes over plain HTTP
 #[test]
 fn the_python_client_is_typed_and_does_what_its_tests_say() {
     let python = "tools/servers/python-clients/bin/python";
