@@ -15,7 +15,7 @@ use crate::cli::client::{address, wait_for};
 use crate::cli::output::Output;
 use crate::cli::{ConfigFile, Failure, complain, report, say, through};
 use crate::config::problem::{Problem, Problems};
-use crate::config::{Loaded, Refused, Settings, Survey, Value};
+use crate::config::{Loaded, Refused, Settings, Survey, Value, schema};
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
@@ -123,11 +123,15 @@ pub(super) enum Config {
         #[arg(short, long, value_name = "FORMAT", default_value = "text")]
         output: Output,
     },
+    /// Print a JSON schema of the configuration file, by which editors complete and check its keys.
+    Schema,
 }
 
 impl Config {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let Self::Show { file: ConfigFile { config }, output } = self;
+        let Self::Show { file: ConfigFile { config }, output } = self else {
+            return say(format_args!("{:#}", schema()));
+        };
         let loaded = Source::at(&config).survey(usize::MAX).whole();
         let values = loaded.map_err(|problems| unusable(&config, &problems))?.values;
         if output == Output::Json {

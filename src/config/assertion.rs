@@ -14,7 +14,12 @@ const ISSUER_CHARS_MAX: usize = 256;
 settings! {
     /// The signer of assertions.
     AssertionSettings(reader) {
-        /// Its name and keys; `None`: no tenant may ask for assertions.
+        /// The claim iss: a URL, or a name of up to 256 ASCII characters. Upstreams compare it.
+        /// Example: "https://gate.example"
+        /// A PEM file with private keys for P-256 in PKCS#8 or SEC1, up to 16 KiB. The first signs; the public parts of all are at
+        /// /.well-known/jwks.json. To rotate: add the new key as the second, wait 10 minutes, put it first, wait 10 more, take the old
+        /// one out.
+        /// Example: "/etc/tiergate/assertion.pem"
         issuer: Option<Issuer> = {
             let paths @ [issuer, key_file] = ["assertion.issuer", "assertion.key_file"];
             let name = reader.optional_text(issuer, name);

@@ -14,13 +14,17 @@ const CLIENT_CA: &str = "authz.tls.client_ca";
 settings! {
     /// How the listener for other gateways knows them.
     AuthzSettings(reader) {
-        /// A file with the values of which a gateway sends one in `X-Authz-Secret`, a line each; `None`: any may ask.
+        /// Optional. A file with the text that a gateway sends in X-Authz-Secret, 16 or more visible ASCII characters without a blank; of
+        /// several lines any counts, so that it can be changed without a gap. A line with a colon is "tenant:secret", and good for the tenant of
+        /// that id alone. Whoever does not send it is answered 503, and the log says so. It is read at the start.
+        /// Example: "/etc/tiergate/authz-secret"
         secret_file: Option<PathBuf> = Some(noted_file(reader, "authz.secret_file", Content::Secret)),
-        /// The longest that it takes to verify an agent; 503 follows.
+        /// How long it may take to verify an agent, 50ms to 25s; 503 follows. Write less than the gateway waits.
         timeout: Duration = reader.duration("authz.timeout", "1s", ["50ms", "25s"]),
         /// True if the listener speaks TLS.
         tls: bool = Some(reader.is_any_given(&["authz.tls.cert", "authz.tls.key"])),
-        /// Authorities of which a gateway shows a certificate; `None`: it needs none.
+        /// The authorities of which a gateway must show a certificate. They are read at the start.
+        /// Example: "/etc/tiergate/gateways.crt"
         client_ca: Option<PathBuf> = Some(noted_file(reader, CLIENT_CA, Content::Authorities)),
     } then {
         if matches!((&client_ca, &tls), (Some(Some(_)), Some(false))) {
@@ -32,7 +36,9 @@ settings! {
 settings! {
     /// The certificate that other gateways are shown.
     AuthzLive(reader) {
-        /// With its key. `None`: the listener speaks in the clear.
+        /// The listener's certificate with its chain, and its key, which are read again when they change.
+        /// Example: "/etc/tiergate/authz.crt"
+        /// Example: "/etc/tiergate/authz.key"
         tls: Option<KeyPair> = key_pair(reader, "authz.tls.cert", "authz.tls.key"),
     }
 }

@@ -41,37 +41,53 @@ pub enum Listener {
 settings! {
     /// Addresses to listen on, and whom to believe about clients.
     Listen(reader) {
-        /// Where the verification API is answered.
+        /// Where the verification API is answered: an IP address and a port. Port 0 takes a free one.
         api: SocketAddr = reader.text("listen.api", "127.0.0.1:8080", socket_address),
-        /// Where requests to tenants are answered; empty: there is no gateway.
+        /// Where requests to tenants are taken in: up to 16 addresses such as "0.0.0.0:8000". Empty: there is no gateway.
         gateway: Vec<SocketAddr> =
             reader.texts("listen.gateway", &[], &(0..=ADDRESSES_MAX), socket_address),
-        /// Where the endpoints for agents' owners are answered, and no others; empty: nowhere but at `api`.
+        /// Where agents' owners manage keys from outside: up to 16 addresses such as "0.0.0.0:8081", with the API's endpoints /keys,
+        /// /profile, /.well-known/tiergate, /console and /docs alone. /verify, /livez and /readyz are at listen.api only, which can
+        /// stay inside then. Empty: owners reach listen.api or nothing.
         owners: Vec<SocketAddr> =
             reader.texts("listen.owners", &[], &(0..=ADDRESSES_MAX), socket_address),
-        /// Where other gateways ask about their requests; empty: none does.
+        /// Where other gateways ask about requests that they forward themselves (docs/behind.md), up to 16 addresses. Empty: none does.
+        /// Whoever reaches it may ask: keep it on loopback, or set [authz]. Over HTTP the client is who X-Forwarded-For says, if the gateway
+        /// is one of trusted_proxies, and otherwise the gateway, so that all clients share one budget of refused credentials.
         authz: Vec<SocketAddr> =
             reader.texts("listen.authz", &[], &(0..=ADDRESSES_MAX), socket_address),
-        /// Where metrics are answered.
+        /// Where Prometheus metrics and the operator's page are answered. Keep it away from the public. No two listeners may share
+        /// an address.
         admin: SocketAddr = reader.text("listen.admin", "127.0.0.1:8082", socket_address),
-        /// Networks of proxies that are believed.
+        /// Networks ("10.0.0.0/8") or single addresses of proxies in front of Tiergate that are believed; at most 1024. Empty: the
+        /// client is whoever opened the connection.
         trusted_proxies: Vec<IpNet> =
             reader.texts("listen.trusted_proxies", &[], &(0..=TRUSTED_PROXIES_MAX), network),
-        /// The headers of theirs that are believed.
+        /// The forwarding headers that all of these proxies set or append to, up to 16: "Forwarded", "X-Forwarded-..." or one like
+        /// "X-Real-IP". Others are removed: a proxy that does not set one passes it on as a stranger wrote it. Without
+        /// "X-Forwarded-For" the client is the proxy. Add "X-Forwarded-Proto" for a proxy that ends TLS and sets it.
         trusted_headers: TrustedHeaders = reader
             .texts("listen.trusted_headers", &["X-Forwarded-For"], &(0..=TRUSTED_HEADERS_MAX), header)
             .map(|names| TrustedHeaders::new(&names.iter().map(|name| &**name).collect::<Vec<_>>())),
-        /// Listeners on which these proxies, and nobody else, speak the PROXY protocol.
+        /// Listeners, "api", "owners" and "gateway", on which trusted_proxies speak the PROXY protocol, version 1 or 2: every
+        /// connection begins with its header, before TLS, and comes from the client that it names. Connections without one, or from
+        /// anybody else, are closed. Not both this and X-Forwarded-For, unless the balancer has a trusted proxy in front of it.
         proxy_protocol: Vec<Listener> =
             reader.texts("listen.proxy_protocol", &[], &(0..=LISTENERS.len()), choice(&LISTENERS)),
-        /// How many threads serve API and gateway; nothing: one for each processor that the process may use.
+        /// How many threads serve API, owners and gateway, up to 1024; 0: one for each processor that the process may use, by its affinity
+        /// and by the CPU quota of its control group (a limit of 2.5 CPUs is 2).
         workers: Option<u32> = reader.integer("listen.workers", 0, &(0..=WORKERS_MAX)).map(unless_zero),
-        /// How many connections each listener holds.
+        /// How many connections each of these listeners holds, 1 to 1000000; further ones are closed at once. They hold fewer where the
+        /// process's limit of open files does not allow for that many: the log says at start how many.
         max_connections: u32 = reader.integer("listen.max_connections", 4_096, &(1..=1_000_000)),
-        /// How many of them a network of clients may hold; 0 is no number of its own.
+        /// How many of these one client network may hold, an IPv4 address or an IPv6 /64, up to 1000000; 0: any number. In any case
+        /// it gets another one only while it holds fewer than three times as many as are free, so that it leaves a quarter. Those of
+        /// trusted_proxies are not counted: a balancer that is not among them is one network.
         max_connections_per_network: u32 =
             reader.integer("listen.max_connections_per_network", 0, &(0..=1_000_000)),
-        /// How long a connection may be idle between two requests.
+        /// How long a connection of any listener may be idle between two requests, 1s to 24h; over HTTP/2 also before the first, which else
+        /// is 60s. Longer than a balancer in front keeps one (docs/behind.md says of some how long): otherwise it sends a request on a
+        /// connection that is being closed, and one that must not be sent twice is lost.
         idle: Duration = reader.duration("listen.idle", "130s", ["1s", "24h"]),
         /// True if all listeners but `admin` speak TLS.
         tls: bool = Some(reader.is_any_given(&["listen.tls.cert", "listen.tls.key"])),
@@ -98,7 +114,9 @@ settings! {
 settings! {
     /// The certificate that clients are shown.
     ListenLive(reader) {
-        /// With its key. `None`: the listeners do not speak TLS.
+        /// The certificate with its chain, leaf first, and its key.
+        /// Example: "/etc/tiergate/tls.crt"
+        /// Example: "/etc/tiergate/tls.key"
         tls: Option<KeyPair> = key_pair(reader, "listen.tls.cert", "listen.tls.key"),
     }
 }

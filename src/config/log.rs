@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::config::choice::choice;
 use crate::config::files::file;
 use crate::config::reader::Reader;
 use crate::config::written::valid;
@@ -16,11 +15,11 @@ const FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", Log
 settings! {
     /// The settings of the log.
     LogSettings(reader) {
-        /// The format of lines.
-        format: LogFormat = reader.text("log.format", "text", choice(&FORMATS)),
-        /// The place of the audit log; `None`: there is none.
+        /// "text" for people, or "json": an object for each line.
+        format: LogFormat = reader.word("log.format", "text", &FORMATS),
+        /// The audit log of key operations: "stdout", or a file, which is opened again after SIGHUP. Empty: there is none.
         audit: Option<AuditPlace> = reader.text("log.audit", "", audit_place),
-        /// True if no key operation is done that has no line there.
+        /// Whether a key operation that the agent's owner has signed needs a line there before it is done: without one it is refused (500).
         audit_required: bool = reader.boolean("log.audit_required", false),
     } then {
         if audit_required == Some(true) && audit == Some(None) {
@@ -49,8 +48,11 @@ pub enum AuditPlace {
 
 impl LogRules {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        read_all!(Self {
+        read_all!(reader: Self {
+            /// off, error, warn, info, debug or trace; or levels by target: "info,tiergate=debug". This and access are read again
+            /// while the service runs.
             level: reader.text("log.level", "info", level),
+            /// A line for each request to api and gateway, with the client's address.
             access: reader.boolean("log.access", false),
         })
     }

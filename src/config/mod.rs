@@ -6,33 +6,52 @@
 //! to operators. Must not know what the settings are used for.
 
 /// A struct whose fields are read one after the other: every one of them, before one that is wrong gives up the whole. A
-/// field may use those before it, and checks of several come last.
+/// field may use those before it, and checks of several come last. The lines above a field are the prose of its key, as in
+/// [`settings`].
 macro_rules! read_all {
-    ($name:ident { $($field:ident: $read:expr),+ $(,)? } $(then $checks:block)?) => {{
-        $(let $field = $read;)+
+    ($reader:ident: $name:ident { $($(#[doc = $about:literal])* $field:ident: $read:expr),+ $(,)? } $(then $checks:block)?) => {{
+        $(
+            $reader.about(concat!($($about, "\n"),*));
+            let $field = $read;
+        )+
         $($checks)?
         Some($name { $($field: $field?),+ })
     }};
 }
 
-/// A section with its settings, each with its type and how it is read. All are read as with [`read_all`].
+/// Keys that no struct holds as they are, each with its prose.
+macro_rules! keys {
+    ($reader:ident: $($(#[doc = $about:literal])+ $key:ident $(: $type:ty)? = $read:expr;)+) => {
+        $(
+            $reader.about(concat!($($about, "\n"),+));
+            let $key $(: $type)? = $read;
+        )+
+    };
+}
+
+/// A section with its settings, each with its type and how it is read. All are read as with [`read_all`]. The lines above a
+/// field are the prose of its key in `conf/tiergate.toml`; of several keys that of the first. `Example: ` is what the file
+/// shows for a key without a default.
 macro_rules! settings {
     (
         $(#[$doc:meta])+
         $name:ident($reader:ident) {
-            $($(#[$about:meta])+ $field:ident: $type:ty = $read:expr,)+
+            $($(#[doc = $about:literal])+ $field:ident: $type:ty = $read:expr,)+
         }
         $(then $checks:block)?
     ) => {
         $(#[$doc])+
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct $name {
-            $($(#[$about])+ pub $field: $type,)+
+            $($(#[doc = $about])+ pub $field: $type,)+
         }
 
         impl $name {
             pub(super) fn read($reader: &mut $crate::config::reader::Reader) -> Option<Self> {
-                $(let $field: Option<$type> = $read;)+
+                $(
+                    $reader.about(concat!($($about, "\n"),+));
+                    let $field: Option<$type> = $read;
+                )+
                 $($checks)?
                 Some(Self { $($field: $field?),+ })
             }
@@ -58,6 +77,7 @@ pub mod traces;
 
 mod choice;
 mod console;
+mod declared;
 mod duration;
 mod files;
 mod location;
@@ -65,6 +85,7 @@ mod notes;
 mod reader;
 mod refused;
 mod rpc_headers;
+mod schema;
 mod survey;
 mod tier_sources;
 mod tokens;
@@ -93,6 +114,7 @@ pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Va
 use crate::config::problem::Problems;
 use crate::config::reader::Reader;
 pub use crate::config::refused::{Beside, Nobody, Refused};
+pub use crate::config::schema::schema;
 use crate::config::shutdown::ShutdownSettings;
 use crate::config::signature::SignatureSettings;
 use crate::config::store::{StoreLive, StoreSettings};

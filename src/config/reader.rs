@@ -10,15 +10,17 @@ use std::time::Duration;
 
 use toml::Value;
 
+use crate::config::declared::{Declared, Kind};
 use crate::config::duration::{self, Bounds};
 use crate::config::location::Location;
 use crate::config::notes::{Content, DEFAULT, NamedFile, Notes, Place, Value as Noted};
 use crate::config::problem::Problem;
-use crate::config::reader::tables::counted;
 use crate::config::tree::{self, Table};
 use crate::config::unknown;
 use crate::config::written::{Shown, Written};
 
+mod declaring;
+mod lists;
 mod tables;
 
 /// What every variable that overrides a key begins with.
@@ -29,6 +31,10 @@ pub(super) struct Reader {
     pub(super) scope: Scope,
     /// True while keys are read that are read again when the process runs.
     pub(super) is_live: bool,
+    /// The keys that were asked for, where somebody wants to know, but for those of arrays of tables.
+    pub(super) declared: Option<Vec<Declared>>,
+    /// The prose of those that are asked for next, and how many were.
+    about: (&'static str, usize),
     notes: Notes,
 }
 
@@ -57,7 +63,13 @@ impl Reader {
         notes: Notes,
     ) -> Self {
         let variables = environment.filter(|(name, value)| unknown::is_ours(name, value)).collect();
-        Self { scope: Scope { location, table, variables, ..Scope::default() }, is_live: true, notes }
+        Self {
+            scope: Scope { location, table, variables, ..Scope::default() },
+            is_live: true,
+            declared: None,
+            about: ("", 0),
+            notes,
+        }
     }
 
     /// A string, or what it stands for.
@@ -67,7 +79,7 @@ impl Reader {
         default: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let written = self.take_or(path, default);
+        let written = self.take_or(path, default, || Kind::Text);
         self.check(path, written.text().and_then(|text| parse(&text)))
     }
 
@@ -94,25 +106,25 @@ impl Reader {
         path: &'static str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let written = self.take(path)?;
+        let written = self.take(path, None, || Kind::Text)?;
         self.check(path, written.text().and_then(|text| parse(&text)))
     }
 
     /// One of two.
     pub(super) fn boolean(&mut self, path: &'static str, default: bool) -> Option<bool> {
-        let written = self.take_or(path, default);
+        let written = self.take_or(path, default, || Kind::Flag);
         self.check(path, written.boolean())
     }
 
     /// One of two, or neither.
     pub(super) fn optional_boolean(&mut self, path: &'static str) -> Option<bool> {
-        let written = self.take(path)?;
+        let written = self.take(path, None, || Kind::Flag)?;
         self.check(path, written.boolean())
     }
 
     /// A duration within its bounds.
     pub(super) fn duration(&mut self, path: &'static str, default: &str, bounds: Bounds) -> Option<Duration> {
-        let written = self.take_or(path, default);
+        let written = self.take_or(path, default, || Kind::Duration(bounds, false));
         self.check(path, written.duration_text().and_then(|text| duration::parse(&text, bounds)))
     }
 
@@ -123,7 +135,7 @@ impl Reader {
         default: &str,
         bounds: Bounds,
     ) -> Option<Option<Duration>> {
-        let written = self.take_or(path, default);
+        let written = self.take_or(path, default, || Kind::Duration(bounds, true));
         self.check(path, written.duration_text().and_then(|text| duration::parse_or_none(&text, bounds)))
     }
 
@@ -134,7 +146,7 @@ impl Reader {
         default: i64,
         allowed: &RangeInclusive<i64>,
     ) -> Option<T> {
-        let written = self.take_or(path, default);
+        let written = self.take_or(path, default, || Kind::Integer(allowed.clone()));
         self.check(path, written.integer(allowed))
     }
 
@@ -144,54 +156,8 @@ impl Reader {
         path: &'static str,
         allowed: &RangeInclusive<i64>,
     ) -> Option<T> {
-        let written = self.take(path)?;
+        let written = self.take(path, None, || Kind::Integer(allowed.clone()))?;
         self.check(path, written.integer(allowed))
-    }
-
-    /// A list of strings, or of what they stand for.
-    pub(super) fn texts<T>(
-        &mut self,
-        path: &'static str,
-        default: &[&str],
-        count: &RangeInclusive<usize>,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<Vec<T>> {
-        let default = default.iter().map(|text| Value::from(*text)).collect();
-        self.list(path, default, count, |item| item.text().and_then(|text| parse(&text)))
-    }
-
-    /// A list of strings, or of what they stand for, that has no default and at least one item.
-    pub(super) fn required_texts<T>(
-        &mut self,
-        path: &'static str,
-        most: usize,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<Vec<T>> {
-        self.require(path, "");
-        self.optional_texts(path, most, parse).filter(|items| !items.is_empty())
-    }
-
-    /// A list of strings, or of what they stand for, that has items when it is not left out.
-    pub(super) fn optional_texts<T>(
-        &mut self,
-        path: &'static str,
-        most: usize,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<Vec<T>> {
-        let least = usize::from(self.is_given(path));
-        self.texts(path, &[], &(least..=most), parse)
-    }
-
-    /// A list of whole numbers, each within its bounds.
-    pub(super) fn integers<T: TryFrom<i64>>(
-        &mut self,
-        path: &'static str,
-        default: &[i64],
-        count: &RangeInclusive<usize>,
-        allowed: &RangeInclusive<i64>,
-    ) -> Option<Vec<T>> {
-        let default = default.iter().map(|number| Value::from(*number)).collect();
-        self.list(path, default, count, |item| item.integer(allowed))
     }
 
     /// Says how much may be shown of the values of keys; to be said before they are read.
@@ -320,31 +286,29 @@ impl Reader {
         self.notes.values.retain(|value| !value.key.starts_with(path));
     }
 
-    fn list<T>(
+    /// The value under a path, or its default.
+    fn take_or(
         &mut self,
         path: &'static str,
-        default: Vec<Value>,
-        count: &RangeInclusive<usize>,
-        parse: impl Fn(Written) -> Result<T, String>,
-    ) -> Option<Vec<T>> {
-        let written = self.take_or(path, default);
-        let items = self.check(path, written.items())?;
-        let counted = self.check(path, counted(items.len(), count));
-        let checked = self.check_items(path, items.into_iter().map(parse));
-        counted.and(checked)
-    }
-
-    /// The value under a path, or its default.
-    fn take_or(&mut self, path: &'static str, default: impl Into<Value>) -> Written {
-        self.take(path).unwrap_or_else(|| {
-            let default = Written::Typed(default.into());
+        default: impl Into<Value>,
+        kind: impl FnOnce() -> Kind,
+    ) -> Written {
+        let default = default.into();
+        self.take(path, Some(&default), kind).unwrap_or_else(|| {
+            let default = Written::Typed(default);
             self.note_value(path, &default, true);
             default
         })
     }
 
     /// What is written under a path; the environment comes before the file.
-    fn take(&mut self, path: &'static str) -> Option<Written> {
+    fn take(
+        &mut self,
+        path: &'static str,
+        default: Option<&Value>,
+        kind: impl FnOnce() -> Kind,
+    ) -> Option<Written> {
+        self.declare(path, default, kind);
         self.scope.known.push(path);
         let typed = tree::ask(&mut self.scope.table, path).map(|node| Written::Typed(node.value()));
         let written = self.variable(path).cloned().map(Written::Plain).or(typed)?;

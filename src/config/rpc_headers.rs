@@ -45,11 +45,20 @@ pub(super) fn read(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<Vec<
     })
 }
 
-fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<SecretSource>> {
+pub(super) fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<SecretSource>> {
     reader.mask(Shown::Host, &["url"]);
-    let origin = reader.required_text("url", |text| origin(text, nodes));
-    let name = reader.required_text("name", name);
-    let value = secret_or_file(reader, ["value", "value_file"], secret, Content::HeaderValue);
+    keys! { reader:
+        /// Scheme, host and port of one of rpc_urls.
+        /// Example: "http://127.0.0.1:8545"
+        origin = reader.required_text("url", |text| origin(text, nodes));
+        /// The header's name.
+        /// Example: "x-api-key"
+        name = reader.required_text("name", name);
+        /// Its value.
+        /// Example: "the provider's key"
+        /// Instead of value, a file that holds it.
+        value = secret_or_file(reader, ["value", "value_file"], secret, Content::HeaderValue);
+    }
     if !reader.is_given("value") && !reader.is_given("value_file") {
         reader.report(&["value"], "is missing; write value or value_file");
     }

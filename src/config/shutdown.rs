@@ -7,9 +7,11 @@ settings! {
     /// 30 seconds after which Kubernetes kills.
     #[derive(Copy)]
     ShutdownSettings(reader) {
-        /// How long everything is still served while readiness says no.
+        /// After SIGTERM /readyz is 503, and everything is served for so long, up to 1h, before listeners close: as long as a
+        /// balancer, or Kubernetes, takes to send nothing more. "0s" where nobody balances.
         delay: Duration = reader.duration("shutdown.delay", "5s", ["0s", "1h"]),
-        /// How long requests and streams under way may then take.
+        /// For how long requests and streams under way may then go on, up to 24h. The process ends when nothing is left. Both
+        /// together should be less than what the supervisor waits before it kills: 30s in Kubernetes.
         grace: Duration = reader.duration("shutdown.grace", "20s", ["0s", "24h"]),
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use humantime::format_duration;
 
 use crate::config::chain::ChainSettings;
-use crate::config::choice::choice;
 use crate::config::console::{NAME_CHARS_MAX, short};
 use crate::config::duration::Bounds;
 use crate::config::keys::KeySettings;
@@ -20,34 +19,42 @@ const DEFAULT_NAME: &str = "Service Verification";
 settings! {
     /// What owners sign and how long it is good for.
     SignatureSettings(reader) {
-        /// The EIP-712 domain's name.
+        /// The EIP-712 domain that agents' owners sign for: name and version, not empty, and chain id, from 1. Its contract is
+        /// chain.contracts.identity.
         domain_name: String = reader.text("signature.domain_name", DEFAULT_NAME, not_empty),
-        /// The EIP-712 domain's version.
+        /// The version of that domain.
         domain_version: String = reader.text("signature.domain_version", "1", not_empty),
-        /// The EIP-712 domain's chain id; at least 1.
+        /// The chain id of that domain, from 1.
         chain_id: u64 = reader.integer("signature.chain_id", 8004, &(1..=i64::MAX)),
-        /// True if changes of keys are signed as types of their own, which name the service.
-        has_own_types: bool = reader.text(
+        /// How owners sign for a key: "documented", as for a verification, or "own_types", with a type for each of generate, rotate and
+        /// revoke that names this service. Then a signature for another service, or for a verification, changes no key here.
+        /// Clients older than this setting can't change keys then.
+        has_own_types: bool = reader.word(
             "signature.key_operations",
             "documented",
-            choice(&[("documented", false), ("own_types", true)]),
+            &[("documented", false), ("own_types", true)],
         ),
-        /// The service's name in those types; `None`: `keys.public_url` is.
+        /// The name of this service in these types, 1 to 100 characters in one line, which wallets show. Empty: keys.public_url,
+        /// which clients compare with the address that they call; they have to be told any other name.
         service_name: Option<String> = reader.text("signature.service_name", "", |text| match text {
             "" => Ok(None),
             _ => short(text, NAME_CHARS_MAX).map(Some),
         }),
-        /// The form of signatures.
+        /// true: contracts that own agents are asked, by ERC-1271, if they accept a signature; signatures may have up to 4096 bytes
+        /// then. It costs least at nodes that offer eth_call without "to". false: only a key's 65 bytes are a signature.
         format: SignatureFormat = reader.boolean("signature.contracts", false).map(|asks_contracts| {
             if asks_contracts { SignatureFormat::Contracts } else { SignatureFormat::Keys }
         }),
-        /// True if the agent's wallet may sign as its owner does; only where registries have wallets.
+        /// true: the agent's own wallet, where its registry names one, may sign as the owner does: requests, changes of keys, reads of
+        /// the profile. Only for registries that have wallets.
         agent_wallet: bool = reader.boolean("signature.agent_wallet", false),
         /// How old or how far ahead a timestamp may be.
         freshness: Freshness = freshness(reader),
-        /// How old a change of a key may be that a contract signs as an own type; shorter than `max_age`: no older than any.
+        /// How far the timestamp of a change of a key may lie behind that a contract signs as a type of its own, at most 24h: several owners
+        /// of a Safe sign one after the other. Counts where it is longer than max_age.
         contract_max_age: Duration = reader.duration("signature.contract_max_age", "0s", ["0s", "24h"]),
-        /// For how long a used nonce is remembered; never shorter than the span of `freshness`, at most 366 days.
+        /// For how long a used nonce is remembered; at least max_age and max_ahead together, at most 366 days. Longer costs disk
+        /// or memory of Redis, and protects nothing more.
         nonce_retention: Duration = reader.duration("signature.nonce_retention", "15m", ["0s", "366days"]),
     } then {
         let window = freshness.zip(contract_max_age).map(|(freshness, contracts)| {
@@ -107,8 +114,10 @@ impl SignatureSettings {
 }
 
 fn freshness(reader: &mut Reader) -> Option<Freshness> {
-    read_all!(Freshness {
+    read_all!(reader: Freshness {
+        /// How far a signature's timestamp may lie behind; whole seconds, 1s to 24h.
         max_age_secs: whole_seconds(reader, "signature.max_age", "300s", ["1s", "24h"]),
+        /// How far a signature's timestamp may lie ahead, for clocks that differ; whole seconds, 0s to 1h.
         max_ahead_secs: whole_seconds(reader, "signature.max_ahead", "60s", ["0s", "1h"]),
     })
 }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::config::choice::choice;
 use crate::config::files::folder;
 use crate::config::reader::Reader;
 use crate::config::store::redis_keys::RedisSettings;
@@ -27,7 +26,8 @@ settings! {
     /// The making of a store.
     #[derive(Copy)]
     StoreLive(reader) {
-        /// True if an empty store may be made where there is none.
+        /// Whether an empty store is made where there is none: set it to true for a first start, and remove it then. Without it a start
+        /// without the store's file is refused: a volume that is not mounted looks like a first start.
         create: bool = reader.boolean(CREATE, false),
     }
 }
@@ -36,8 +36,15 @@ impl StoreSettings {
     /// Reads both tables, so that every mistake is found. A value in the table of the other kind is a mistake: its
     /// author believes that it counts.
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let is_redis = reader.text("store.kind", "embedded", choice(&[("embedded", false), ("redis", true)]));
-        let path = reader.text("store.embedded.path", "./data", folder);
+        keys! { reader:
+            /// Where keys, nonces and limits are kept: "embedded", a durable file of this process alone, or "redis", a Redis or Valkey
+            /// that any number of processes share. Each kind has a table of its own, all of whose keys may be left out; a table with
+            /// keys for the kind that is not chosen is an error.
+            is_redis = reader.word("store.kind", "embedded", &[("embedded", false), ("redis", true)]);
+            /// The folder of the embedded store. A relative path is relative to the working directory of the process, not to this
+            /// file.
+            path = reader.text("store.embedded.path", "./data", folder);
+        }
         let redis = RedisSettings::read(reader);
         if is_redis? {
             refuse(reader, "store.embedded.", "[store.embedded] has no meaning for the kind \"redis\"");

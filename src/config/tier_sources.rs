@@ -7,7 +7,6 @@ use std::ops::RangeInclusive;
 use alloy::primitives::{Address, U256, keccak256};
 
 use crate::config::chain::contract;
-use crate::config::choice::choice;
 use crate::config::files::file;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
@@ -128,33 +127,60 @@ fn source(
     sources: &mut TierSources,
 ) -> Option<bool> {
     let names = SOURCES.map(|source| (source.name, source));
-    let chosen = reader.text(at("tiers.source"), "stake_vault", choice(&names));
-    let amounts =
-        reader.texts(at("tiers.stake"), &["1000", "10000", "100000", "500000"], &ONE_PER_TIER, amount);
-    let stakes = amounts.zip(token_decimals);
+    keys! { reader:
+        /// What gives agents their tiers (docs/registries.md): "stake_vault", "erc20", "erc721", "call", "reputation", "list" or
+        /// "everyone". Several, of which the highest tier counts: up to eight tables [[tiers.sources]] with these keys, which are then not
+        /// written here.
+        chosen = reader.word(at("tiers.source"), "stake_vault", &names);
+        /// For "erc20", "erc721" and "call": the contract that is asked.
+        /// Example: "0x0165878A594ca255338adfa4d48449f69242Eb8F"
+        contract = reader.optional_text(at("tiers.contract"), contract);
+        /// For "erc20" and "erc721": whose tokens count, the "owner"'s or, with ERC-8004's registries, the "agent_wallet"'s.
+        is_of_wallet = reader.word(at("tiers.of"), "owner", &[("owner", false), ("agent_wallet", true)]);
+        /// For "call": the function that is asked about the agent's id; it returns one uint256.
+        /// Example: "score(uint256)"
+        selector = reader.optional_text(at("tiers.function"), function);
+        /// How many decimals the number has, 0 to 36: 18 for "erc20" and 0 for "call" if left out.
+        /// Example: 18
+        decimals: Option<u8> = reader.optional_integer(at("tiers.decimals"), &(0..=36));
+        /// For these and "reputation": the least number for tier 1, 2 and so on, one to four decimal numbers in quotes. The first is more
+        /// than 0, none is less than the one before, and tiers without one are not given.
+        /// Example: ["10", "100"]
+        amounts = reader.optional_texts(at("tiers.thresholds"), PASSING_TIERS.len(), amount);
+        /// For "reputation": the clients whose feedback counts, 1 to 100, each once. The newest entries of each are looked at, and all clients
+        /// share chain.feedback_max evenly.
+        /// Example: ["0x70997970C51812dc3A010C7d01b50e0d17dc79C8"]
+        clients = reader.optional_texts(at("tiers.clients"), CLIENTS_MAX, self::contract);
+        /// For "reputation": the first tag of the feedback that counts, at most 100 bytes; "": any. Tags have units of their own.
+        tag = reader.text(at("tiers.tag"), "starred", |text| {
+            let is_short = text.len() <= TAG_BYTES_MAX;
+            valid(text, is_short.then(|| text.to_owned()), "at most 100 bytes")
+        });
+        /// The stake that opens tiers 1 to 4 with "stake_vault", in whole tokens, each a decimal number in quotes. A fraction ("0.5")
+        /// is allowed if it is whole in the token's smallest unit. The first is more than 0, and each is more than the one before.
+        stakes =
+            reader.texts(at("tiers.stake"), &["1000", "10000", "100000", "500000"], &ONE_PER_TIER, amount);
+    }
+    let stakes = stakes.zip(token_decimals);
     let stakes =
         stakes.and_then(|(amounts, decimals)| rising(reader, at("tiers.stake"), &amounts, decimals, 1));
-    let contract = reader.optional_text(at("tiers.contract"), contract);
-    let is_of_wallet =
-        reader.text(at("tiers.of"), "owner", choice(&[("owner", false), ("agent_wallet", true)]));
-    let selector = reader.optional_text(at("tiers.function"), function);
-    let decimals: Option<u8> = reader.optional_integer(at("tiers.decimals"), &(0..=36));
-    let amounts = reader.optional_texts(at("tiers.thresholds"), PASSING_TIERS.len(), amount);
-    let clients = reader.optional_texts(at("tiers.clients"), CLIENTS_MAX, self::contract);
     let clients = clients.and_then(|clients| {
         let mut seen = BTreeSet::new();
         let once =
             |client: Address| seen.insert(client).then_some(client).ok_or("is there already".to_owned());
         reader.check_items(at("tiers.clients"), clients.into_iter().map(once))
     });
-    let tag = reader.text(at("tiers.tag"), "starred", |text| {
-        let is_short = text.len() <= TAG_BYTES_MAX;
-        valid(text, is_short.then(|| text.to_owned()), "at most 100 bytes")
-    });
     let clients_max = clients.as_ref().map(Vec::len).filter(|count| *count > 0).unwrap_or(CLIENTS_MAX);
-    let average_over = reader.optional_integer(at("tiers.average_over"), &(1..=clients_max as i64));
-    let file = reader.optional_text(at("tiers.file"), file);
-    let tier = reader.integer(at("tiers.tier"), 1, &TIERS).and_then(passing_tier);
+    keys! { reader:
+        /// For "reputation": the average counts, and nothing unless so many of these clients have written, 1 to all. Left out: the sum.
+        /// Example: 1
+        average_over = reader.optional_integer(at("tiers.average_over"), &(1..=clients_max as i64));
+        /// For "list": a file with an agent's id and tier a line, as "42 3".
+        /// Example: "agents.txt"
+        file = reader.optional_text(at("tiers.file"), file);
+        /// For "everyone": the tier of each registered agent, 1 to 4. A registration costs next to nothing.
+        tier = reader.integer(at("tiers.tier"), 1, &TIERS).and_then(passing_tier);
+    }
     let Source { name, needs, takes, decimals: usual, kind } = chosen?;
     let meant = |key: &&str| needs.contains(key) || takes.contains(key);
     let others: BTreeSet<_> = keys().filter(|key| !meant(key) && reader.is_given(at(key))).collect();

@@ -20,13 +20,16 @@ pub(super) const REQUESTS_PER_MINUTE: RangeInclusive<i64> = 1..=1_000_000;
 settings! {
     /// What each trust tier asks for and gives.
     TierSettings(reader) {
-        /// How many decimals the staked token has; 0 to 36.
+        /// How many decimals the staked token has, 0 to 36.
         token_decimals: u8 = reader.integer("tiers.token_decimals", 18, &(0..=36)),
-        /// The staked token, for agents that have none yet.
+        /// Optional. The address of the staked token, which /.well-known/tiergate tells agents that have none yet.
+        /// Example: "0xa513E6E4b8f2a923D98304ec87F64353C4D5C853"
         token: Option<Address> = Some(reader.optional_text("tiers.token", contract)),
         /// What gives agents their tiers.
         sources: TierSources = sources(reader, token_decimals),
-        /// How many requests an agent of each tier may make; never falling.
+        /// How many requests an agent of tiers 1 to 4 may make in any 60 seconds: each from 1 to 1000000, none less than the one
+        /// before.
+        /// Example: [1, 16, 166, 2700]
         requests_per_minute: PerTier<Quota> = {
             const PATH: &str = "tiers.requests_per_minute";
             let limits = reader.integers(PATH, &[1, 16, 166, 2_700], &ONE_PER_TIER, &REQUESTS_PER_MINUTE);

@@ -9,14 +9,18 @@ use crate::domain::rpc_url::RpcUrl;
 settings! {
     /// The collector of traces, and the share of requests that are traced.
     TraceSettings(reader) {
-        /// The collector, which takes OTLP over HTTP; nothing: no request is traced.
+        /// Where spans of requests are sent, by OTLP over HTTP; without it none are made, and a client's traceparent passes
+        /// untouched. Logins go into OTEL_EXPORTER_OTLP_HEADERS, and other variables of OpenTelemetry's exporter and batches work.
+        /// A URL without a path means /v1/traces.
+        /// Example: "http://127.0.0.1:4318/v1/traces"
         endpoint: Option<RpcUrl> = {
             reader.mask(Shown::Host, &["traces.endpoint"]);
             Some(reader.optional_text("traces.endpoint", endpoint))
         },
-        /// Of the requests that come without a trace one in so many is traced; 0: none.
+        /// Of requests that come without a trace one in so many is traced, up to 1000000; 1: each, 0: none.
         one_in: u32 = reader.integer("traces.one_in", 100, &(0..=1_000_000)),
-        /// How many requests that come with a trace are traced a second.
+        /// Requests that come with a trace are traced if their client says so, but at most so many a second in this process, 1 to
+        /// 1000000: any client may say so.
         continued_per_second: NonZeroU32 =
             reader.integer("traces.continued_per_second", 100, &(1..=1_000_000)).and_then(NonZeroU32::new),
     }

@@ -10,8 +10,11 @@ const DOMAINS_MAX: usize = 1_000;
 
 impl BotDomains {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        read_all!(Self {
+        read_all!(reader: Self {
+            /// Up to 1000 domains whose keys are read: "crawler.example", "*.example" for all below it, or "*". Each domain has a limit of its
+            /// own, and costs little: list those that you know. Only public addresses, and port 443. Empty: no bot is known.
             public: reader.texts("web_bot_auth.domains", &[], &(0..=DOMAINS_MAX), host),
+            /// The same for domains at any address, such as "bots.internal" or "bots.internal:8443".
             private: reader.texts("web_bot_auth.private_domains", &[], &(0..=DOMAINS_MAX), private),
         })
     }

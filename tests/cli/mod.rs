@@ -305,6 +305,14 @@ fn config_show_prints_every_value_with_its_origin() {
     assert!(line("gateway.max_in_flight = ").contains("# "));
 }
 
+#[test]
+fn config_schema_prints_a_schema_for_editors() {
+    let output = command(&["config", "schema"]).output().unwrap();
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(schema["properties"]["listen"]["properties"]["workers"]["maximum"], 1_024);
+    assert_eq!(schema["additionalProperties"], false);
+}
+
 /// A certificate that vouches for itself, and its key.
 fn self_signed() -> (String, String) {
     let key = rcgen::KeyPair::generate().unwrap();

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::{Reader, Scope};
+use crate::config::declared::Kind;
 use crate::config::tree::{self, Item, Node};
 use crate::config::written::type_of;
 
@@ -14,6 +15,7 @@ impl Reader {
         most: usize,
         mut read: impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<Vec<T>> {
+        self.declare(path, None, || Kind::Tables(most));
         self.scope.known.push(path);
         self.scope.arrays.push(path);
         let header = format!("[[{}]]", self.scope.location.header(path));

@@ -22,38 +22,52 @@ const PREFIX_BYTES_MAX: usize = 64;
 settings! {
     /// Where Redis is, how to log in, and how long to wait.
     RedisSettings(reader) {
-        /// Where it is; may hold a user and a password.
+        /// Where Redis is (6.2 or later, or Valkey): redis://HOST:PORT/DB; the Sentinels of a service,
+        /// redis-sentinel://HOST:PORT,HOST:PORT/SERVICE/DB; some nodes of a cluster, redis+cluster://HOST:PORT,HOST:PORT. With
+        /// rediss in front instead of redis each of them speaks TLS, to Sentinels too. A user and password for the servers may
+        /// stand in front of the hosts (USER:PASSWORD@), percent-encoded. A user may stand there alone
+        /// (USER@), with the password in one of the places below. Nothing but scheme, hosts and user of it is ever logged.
         url: RedisUrl = {
             reader.mask(Shown::Host, &[URL]);
             reader.text(URL, "redis://127.0.0.1:6379", redis_url)
         },
-        /// What every name in it begins with; at most 64 bytes. Braces would choose the slot of a cluster, and other signs mean
-        /// something in patterns of rights.
+        /// What every name in Redis begins with, in front of "tg2:"; up to 64 characters of A-Z, a-z, 0-9, _, -, . and :. Deployments
+        /// with different ones share nothing of a Redis but its memory.
         prefix: String = reader.text("store.redis.prefix", "", |text| {
             plain(text, &(0..=PREFIX_BYTES_MAX), &['_', '-', '.', ':']).map(str::to_owned)
         }),
-        /// The password that is not in the URL.
+        /// Optional. The password, if it is in none of the other places: here, best from the environment
+        /// (TIERGATE__STORE__REDIS__PASSWORD), or a file that holds it and nothing else.
+        /// Example: "example"
+        /// Example: "/run/secrets/redis-password"
         password: Option<SecretSource> = {
             let keys = ["store.redis.password", "store.redis.password_file"];
             Some(secret_or_file(reader, keys, secret, Content::Secret))
         },
-        /// As whom to log in at Sentinels; nothing: as their default user.
+        /// Optional, for Sentinels that ask for a login of their own: the user, if it is not their default one, and the password,
+        /// here or in a file. What the servers are told is never told to Sentinels.
+        /// Example: "example"
         sentinel_username: Option<String> =
             Some(reader.optional_text(SENTINEL_USER, |text| not_empty(text).map(str::to_owned))),
-        /// The password for Sentinels; nothing: they ask for none.
+        /// Optional. The password for Sentinels, here or in a file.
+        /// Example: "example"
+        /// Example: "/run/secrets/sentinel-password"
         sentinel_password: Option<SecretSource> = {
             let keys = ["store.redis.sentinel_password", "store.redis.sentinel_password_file"];
             Some(secret_or_file(reader, keys, secret, Content::Secret))
         },
-        /// Whose certificates are believed, and nobody else's; nothing: the system's authorities.
+        /// Optional, for TLS. A PEM file with the authorities whose certificates are believed; the system's do not count then.
+        /// Example: "/etc/tiergate/redis-ca.crt"
         ca: Option<PathBuf> = Some(noted_file(reader, "store.redis.ca", Content::Authorities)),
-        /// What is shown to servers and Sentinels.
+        /// Optional, for TLS. The certificate that is shown to Redis and Sentinels, and its key: PEM files.
+        /// Example: "/etc/tiergate/redis-client.crt"
+        /// Example: "/etc/tiergate/redis-client.key"
         identity: Option<KeyPair> = key_pair(reader, "store.redis.cert", "store.redis.key"),
-        /// For how long one request may take; 1 ms to 5 s.
+        /// How long one request to Redis may take, 1ms to 5s; what takes longer is answered with 500.
         timeout: Duration = reader.duration("store.redis.timeout", "250ms", ["1ms", "5s"]),
-        /// How many replicas must acknowledge keys and nonces; 0 to 16.
+        /// How many replicas of Redis must have a changed key before it counts, 0 to 16; fewer in time is a 500.
         wait_replicas: u32 = reader.integer("store.redis.wait_replicas", 0, &(0..=16)),
-        /// For how long their word is waited for; 1 ms to 5 s.
+        /// How long they may take to acknowledge it, 1ms to 5s.
         wait_timeout: Duration = reader.duration("store.redis.wait_timeout", "250ms", ["1ms", "5s"]),
     } then {
         if let Some(url) = &url {

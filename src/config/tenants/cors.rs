@@ -32,15 +32,26 @@ pub(super) fn read(
     credentials: Option<AcceptedCredentials>,
 ) -> Option<Option<CorsRules>> {
     let count = 0..=ITEMS_MAX;
-    let origins = reader.texts("cors.origins", &[], &count, origin);
-    let methods = reader.texts("cors.methods", &METHODS, &count, method);
+    keys! { reader:
+        /// Up to 64 origins as browsers write them, such as "https://app.example", or "*" alone for all.
+        origins = reader.texts("cors.origins", &[], &count, origin);
+        /// Up to 64 methods that pages may use, beside those that need no leave.
+        methods = reader.texts("cors.methods", &METHODS, &count, method);
+    }
     let has_messages = credentials.is_some_and(AcceptedCredentials::has_messages);
     let of_messages: &[&str] = if has_messages { &OF_MESSAGES } else { &[] };
     let headers: Vec<&str> = HEADERS.split(", ").chain(of_messages.iter().copied()).collect();
-    let headers = reader.texts("cors.headers", &headers, &count, header);
-    let exposed = reader.texts("cors.exposed_headers", &[], &count, header);
-    let credentials = reader.boolean("cors.credentials", false);
-    let max_age = reader.duration("cors.max_age", "10m", ["0s", "24h"]);
+    keys! { reader:
+        /// Up to 64 headers that pages may send.
+        /// Where requests are signed themselves, Content-Digest, Signature and Signature-Input are among them too.
+        headers = reader.texts("cors.headers", &headers, &count, header);
+        /// Up to 64 headers of answers that pages may read, beside the gateway's own and those of MCP.
+        exposed = reader.texts("cors.exposed_headers", &[], &count, header);
+        /// Whether pages may use cookies. Not for all origins.
+        credentials = reader.boolean("cors.credentials", false);
+        /// How long browsers may remember this, up to 24h.
+        max_age = reader.duration("cors.max_age", "10m", ["0s", "24h"]);
+    }
     let (origins, credentials) = (origins?, credentials?);
     let is_any = origins.iter().any(|origin| &**origin == ANY);
     if is_any && origins.len() > 1 {

@@ -84,15 +84,21 @@ pub(super) fn read_folder(
 
 /// Every path that a tenant may have, and every path that a route may have.
 pub(super) fn known() -> [Vec<&'static str>; 2] {
-    let known_after = |read: &dyn Fn(&mut Reader)| {
+    [read_tenant as fn(&mut Reader), read_route].map(|read| {
         let notes = Notes::default();
         let mut reader = Reader::new(Location::default(), Table::new(), std::iter::empty(), notes);
         read(&mut reader);
         reader.scope.known
-    };
-    let nobody = || Neighbours::new(None, false, Lacks::default(), Rules::default());
-    [
-        known_after(&|reader| drop(tenant::read(reader, &mut nobody()))),
-        known_after(&|reader| drop(route::read(reader, &mut route::Taken::default(), &nobody()))),
-    ]
+    })
+}
+
+/// Reads a tenant of whom nothing is known, for the keys that it may have.
+pub(super) fn read_tenant(reader: &mut Reader) {
+    drop(tenant::read(reader, &mut Neighbours::new(None, false, Lacks::default(), Rules::default())));
+}
+
+/// Reads a route in the same way.
+pub(super) fn read_route(reader: &mut Reader) {
+    let nobody = Neighbours::new(None, false, Lacks::default(), Rules::default());
+    drop(route::read(reader, &mut route::Taken::default(), &nobody));
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::config::choice::choice;
 use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::values::{distinct, upstreams};
@@ -31,18 +30,35 @@ const ACCESS: [(&str, RouteAccess); 3] =
 /// Reads one route; `taken` is what those before it take.
 pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbours) -> Option<Route> {
     taken.routes += 1;
-    read_all!(Route {
+    read_all!(reader: Route {
+        /// Up to 1024 bytes. A path without * takes itself and whatever is below it. A * stands for anything within one segment, a
+        /// final /* for whatever is below.
+        /// Example: "/v1/orders"
         path: reader.required_text("path", path),
-        access: reader.text("access", "agents", choice(&ACCESS)),
+        /// Who may pass: verified "agents", the "public", or nobody ("deny").
+        access: reader.word("access", "agents", &ACCESS),
+        /// Optional. The lowest tier that passes; without it the tenant's. Only for agents.
+        /// Example: 3
         min_tier: Some(reader.optional_integer("min_tier", &TIERS).and_then(passing_tier)),
+        /// Optional. 1 to 32 methods in upper case, but for CONNECT and TRACE, which are never forwarded; without it all of them.
+        /// Example: ["POST", "DELETE"]
         methods: reader
             .optional_texts("methods", METHODS_MAX, method)
             .and_then(|methods| distinct(reader, "methods", methods)),
+        /// Optional. How many requests one client network may make here in any 60 seconds, 1 to 1000000; without it there is no
+        /// limit. Only for the public.
+        /// Example: 60
         requests_per_minute:
             Some(reader.optional_integer(LIMIT, &REQUESTS_PER_MINUTE).map(Quota::per_minute)),
+        /// Optional. How many requests each bot of [web_bot_auth] may make here in any 60 seconds, from wherever, in place of its network's
+        /// limit; without it a bot is a client as others. Only for the public.
+        /// Example: 600
         bot_requests_per_minute:
             Some(reader.optional_integer(BOT_LIMIT, &REQUESTS_PER_MINUTE).map(Quota::per_minute)),
+        /// Optional. Where these requests go, 1 to 64; without it where the tenant's go.
+        /// Example: ["127.0.0.1:9001"]
         upstreams: upstreams(reader, neighbours, false),
+        /// Whether WebSocket upgrades are passed on.
         upgrades: reader.boolean("upgrades", false),
     } then {
         if reader.is_given("min_tier") && access.is_some_and(|access| access != RouteAccess::Agents) {

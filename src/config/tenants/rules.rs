@@ -31,7 +31,7 @@ pub struct Rules(pub(super) Arc<[Arc<Rule>]>);
 
 /// One rule.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Rule {
+pub(in crate::config) struct Rule {
     tenants: NamePattern,
     hosts: Vec<HostPattern>,
     upstreams: Vec<UpstreamPattern>,
@@ -68,14 +68,26 @@ impl Rules {
 
 impl Rule {
     /// Reads one rule.
-    pub(super) fn read(reader: &mut Reader) -> Option<Arc<Self>> {
-        let rule = read_all!(Self {
+    pub(in crate::config) fn read(reader: &mut Reader) -> Option<Arc<Self>> {
+        let rule = read_all!(reader: Self {
+            /// The files: their name without .toml, or its beginning and *. The tenant's id must be such a name too.
+            /// Example: "acme-*"
             tenants: reader.required_text("tenants", NamePattern::parse),
+            /// Up to 256 hosts that they may have, and may name in signed_hosts; "*.acme.example" allows every name and wildcard below it.
+            /// Example: ["api.acme.example", "*.acme.dev"]
             hosts: reader.required_texts("hosts", ITEMS_MAX, host),
+            /// Up to 256 upstreams: a host, "*.acme.internal" for every name below it, or "*"; with a port that port alone.
+            /// Example: ["*.acme.internal:8080", "10.1.0.9"]
             upstreams: reader.required_texts("upstreams", ITEMS_MAX, UpstreamPattern::parse),
+            /// Up to 256 networks or addresses in which the addresses of these upstreams must lie, also those that their names lead
+            /// to. Without them a name may lead anywhere: leave them out only if nobody but you writes these names' DNS.
+            /// Example: ["10.1.0.0/16"]
             networks: reader
                 .optional_texts("networks", ITEMS_MAX, network)
                 .map(|networks| (!networks.is_empty()).then(|| networks.into())),
+            /// Up to 256 folders, as absolute paths, below which certificates, keys and authorities of theirs must lie, links followed.
+            /// Without them they may name none.
+            /// Example: ["/etc/tiergate/acme"]
             folders: reader.optional_texts("files", ITEMS_MAX, folder),
         });
         rule.map(Arc::new)

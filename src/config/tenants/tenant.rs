@@ -57,26 +57,57 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
     let is_asked_for =
         neighbours.has_authz && !["hosts", "upstreams"].iter().any(|path| reader.is_given(path));
     let mut taken = Taken::default();
-    let tenant = read_all!(Tenant {
+    let tenant = read_all!(reader: Tenant {
+        /// The tenant's name in limits, logs and metrics: 1 to 64 characters of A-Z, a-z, 0-9, -, _ and . that no other has.
+        /// Example: "acme"
         id: reader.required_text("id", name),
+        /// Where there is listen.authz a tenant may have neither hosts nor upstreams: other gateways alone ask for it.
+        /// 1 to 256 hosts, none of which another tenant has: a name, "*.example" for every name below it, or "*" for whatever
+        /// host no other tenant has.
+        /// Example: ["api.acme.example", "*.acme.dev"]
         hosts: if is_asked_for {
             Some(Vec::new())
         } else {
             reader.required_texts("hosts", HOSTS_MAX, host)
         },
+        /// Optional. Up to 256 hosts for which signatures over requests count, of agents (docs/erc8128.md) and of bots; without it those in
+        /// hosts, but for "*". What is signed for another host is another service's, and could be sent on to us. List here the names that a
+        /// gateway in front has, and your own hosts where others serve some below a "*.".
+        /// Example: ["api.acme.example"]
         signed_hosts: signed_hosts(reader, neighbours, hosts.as_deref()),
+        /// Where its requests go, 1 to 64: host and port, or http://, https:// or h2c:// and a host. Several are balanced;
+        /// "127.0.0.1:9001 weight=3" gets three times as much as one without a weight, up to 100.
+        /// Example: ["127.0.0.1:9000"]
         upstreams: upstreams(reader, neighbours, !is_asked_for),
         networks: Some(neighbours.networks()),
+        /// The lowest tier that passes, 1 to 4.
         min_tier: reader.integer("min_tier", 1, &TIERS).and_then(passing_tier),
+        /// What agents may show: API keys, signatures of their owners, or requests that are signed themselves ("erc8128", and
+        /// "erc8128_untagged" for libraries of before August 2026: docs/erc8128.md). Any of those that are listed will do.
         credentials: credentials(reader),
+        /// How many requests an agent of tiers 1 to 4 may make here in any 60 seconds: four numbers as in [tiers], or none for
+        /// those of [tiers].
         requests_per_minute: requests_per_minute(reader),
-        on_endpoint_mismatch: reader.text("on_endpoint_mismatch", "allow", choice(&ON_MISMATCH)),
+        /// What becomes of an agent whose Origin is not the endpoint declared for its key: "allow", and the upstream is told, or
+        /// "deny". A signature declares no endpoint and always passes.
+        on_endpoint_mismatch: reader.word("on_endpoint_mismatch", "allow", &ON_MISMATCH),
         proxy: proxy::read(reader),
-        digest: reader.text("digest", "stream", choice(&DIGEST)),
+        /// When the body of a request that is signed itself is compared with its digest: as it passes ("stream"), so that the
+        /// upstream gets another body without its end, or "before" any of it passes. That holds bodies in memory, and needs
+        /// max_body_bytes of 8388608 at most.
+        digest: reader.word("digest", "stream", &DIGEST),
         cors: cors::read(reader, credentials),
         in_flight: in_flight::read(reader),
+        /// Whether the gateway itself answers /.well-known/tiergate, /.well-known/erc8128 where requests are signed, and
+        /// /.well-known/oauth-protected-resource (RFC 9728, also with a path behind it) at these hosts, to everybody, where routes
+        /// would ask for an agent; and whether a 401 leads there. A route that makes these paths public leaves them to the upstream.
+        /// Clients that look for OAuth where no route takes their request are told then that there is none (404).
+        /// It tells the chain, its registries, tiers, limits, what credentials are taken here, and where keys are made.
         discovery: reader.boolean("discovery", true),
+        /// Whether upstreams get X-Agent-Assertion, a JWT of 60 seconds that names agent, owner, tier and this tenant. Needs [assertion].
         assertion: reader.boolean("assertion", false),
+        /// Example: "/etc/tiergate/acme.crt"
+        /// Example: "/etc/tiergate/acme.key"
         tls: key_pair(reader, "tls.cert", "tls.key"),
         routes: reader
             .tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken, neighbours)),

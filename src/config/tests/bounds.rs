@@ -41,13 +41,8 @@ pub(super) fn check_with(base: &[(&str, &str)], path: &str, accepted: &str, refu
     }
 }
 
-/// So many of an item, in one array.
-fn times(count: usize, item: &str) -> String {
-    format!("[{}]", vec![item; count].join(","))
-}
-
 #[test]
-fn a_listener_is_an_ip_address_and_a_port_and_holds_1_to_a_million_connections() {
+fn a_listener_is_an_ip_address_and_a_port() {
     check(
         "listen.api",
         "'0.0.0.0:1', '[::]:65535', '127.0.0.1:0'",
@@ -59,10 +54,6 @@ fn a_listener_is_an_ip_address_and_a_port_and_holds_1_to_a_million_connections()
             format!("listen.api: is \"{address}\", and the port {port} is too large; write one up to 65535");
         assert_eq!(found, [expected]);
     }
-    check("listen.workers", "0, 1_024", "1_025, -1, '2'");
-    check("listen.idle", "'1s', '24h'", "'999ms', '25h', '0s', 60");
-    check("listen.max_connections", "1, 1_000_000", "0, 1_000_001, -1, '4096'");
-    check("listen.max_connections_per_network", "0, 1_000_000", "1_000_001, -1, '64'");
 }
 
 #[test]
@@ -170,45 +161,27 @@ fn a_trusted_proxy_is_a_network_or_a_single_host() {
     let nets = settings(&[("listen.trusted_proxies", proxies)]).fixed.listen.trusted_proxies;
     let nets: Vec<String> = nets.iter().map(ToString::to_string).collect();
     assert_eq!(nets, ["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32", "::1/128"]);
-    let many = |count| times(count, "'192.0.2.1'");
     check(
         "listen.trusted_proxies",
-        &format!("[], ['0.0.0.0/0'], {}", many(1_024)),
-        &format!("['10.0.0.0/33'], ['proxy.example'], [''], ['10.0.0.0/'], {}", many(1_025)),
+        "[], ['0.0.0.0/0']",
+        "['10.0.0.0/33'], ['proxy.example'], [''], ['10.0.0.0/']",
     );
 }
 
 #[test]
-fn nodes_are_1_to_16_on_a_chain_with_an_id_and_their_times_have_bounds() {
-    let many = |count| times(count, "'https://u:p@node.example/key?x=y'");
+fn nodes_have_urls_and_times_have_units() {
     check(
         "chain.rpc_urls",
-        &format!("{}, {}", many(1), many(16)),
-        &format!("[], {}, ['ws://node.example'], ['node.example'], ['']", many(17)),
+        "['https://u:p@node.example/key?x=y']",
+        "['ws://node.example'], ['node.example'], ['']",
     );
-    check("chain.chain_id", "1, 8004, 9223372036854775807", "0, -1, '8004', 1.5");
-    let neither = "'0s', '1', '0', '', '-1s', 'soon'";
-    check(
-        "chain.poll_interval",
-        "'50ms', '500ms', '60s', '1m'",
-        &format!("{neither}, '49ms', '60s 1ns', '61s'"),
-    );
-    check("chain.request_timeout", "'1ns', '500ms', '5s'", &format!("{neither}, '5s 1ns', '6s'"));
-    check("chain.max_head_age", "'0s', '10s', '24h'", "'9s', '24h 1s', '-1s', 5, ''");
-}
-
-#[test]
-fn a_profile_is_read_again_after_1m_to_24h_or_never_and_calls_and_gas_are_bounded() {
-    check("chain.reread_after", "'0s', '1m', '24h'", "'59s', '24h 1s', 60, ''");
-    check("chain.calls_per_second", "1, 100000", "0, 100001, -1, '1'");
-    check("chain.feedback_max", "1, 10000", "0, 10001, '1'");
-    check("chain.gas_cap", "1000000, 1000000000", "999999, 1000000001, '1'");
+    check("chain.poll_interval", "'500ms', '1m'", "'0s', '1', '0', '', '-1s', 'soon', 5");
     check("chain.http_proxy", "'http://u:p@proxy.example:3128'", "'proxy.example', '', 1");
 }
 
 #[test]
 fn silence_is_borne_for_at_least_two_polls_and_at_most_ten_minutes() {
-    check("chain.max_staleness", "'2s', '10m'", "'1999ms', '10m 1ns', '0s', 5");
+    check("chain.max_staleness", "'2s'", "'1999ms'");
     let found = problems(&minimal_with(&[("chain.poll_interval", "'3s'")]), &[]);
     let phrase =
         "is shorter than two of chain.poll_interval; write a duration that is at least twice as long";
@@ -230,65 +203,41 @@ fn a_contract_is_an_address_other_than_zero_whose_checksum_is_right_if_it_has_on
 }
 
 #[test]
-fn limits_are_four_from_1_to_a_million_and_do_not_fall_and_0_failures_are_no_limit() {
+fn limits_are_four_and_do_not_fall_and_0_failures_are_no_limit() {
     check(
         "tiers.requests_per_minute",
         "[1, 1, 1, 1], [1, 2, 3, 1_000_000]",
-        "[1, 2, 3], [1, 2, 3, 4, 5], [0, 1, 2, 3], [1, 2, 3, 1_000_001], [1, 3, 2, 4]",
+        "[0, 1, 2, 3], [1, 2, 3, 1_000_001], [1, 3, 2, 4]",
     );
-    check("keys.per_agent_max", "1, 32", "0, 33, '1'");
-    check("keys.expires_max", "'1s', '3660d'", "'0s', '999ms', '3660d 1s', 60");
-    check("keys.requests_per_hour", "1, 1_000_000", "0, 1_000_001, -1");
-    check("gateway.max_in_flight", "0, 1, 1_000_000", "-1, 1_000_001, '8'");
-    check("abuse.failures_per_minute", "0, 1_000_000", "-1, 1_000_001");
     assert_eq!(settings(&[("abuse.failures_per_minute", "0")]).fixed.abuse.failures_per_minute, None);
 }
 
 #[test]
-fn a_signing_domain_has_name_version_and_chain_id_and_its_window_is_whole_seconds() {
+fn a_signing_domain_has_name_and_version_and_its_window_is_whole_seconds() {
     check("signature.domain_name", "'x'", "''");
     check("signature.domain_version", "'2.0'", "''");
-    check("signature.key_operations", "'documented'", "'', 'Documented', true");
     check("signature.service_name", &format!("'', 'Hafen 東京', '{}'", "é".repeat(100)), "\"a\\tb\", true");
-    check("signature.chain_id", "1, 9_223_372_036_854_775_807", "0, -1");
-    let beyond = "'0s', '999ms', '1500ms', '24h 1s', '24h 1ns', 300, 1.5, '300'";
-    check("signature.max_age", "'1s', '1m 30s', '24h'", beyond);
-    check("signature.contract_max_age", "'0s', '14m'", "'24h 1ns', 300, '300', ''");
-    check("signature.max_ahead", "'0s', '1s', '1h'", "'1ms', '1h 1s', '1h 1ns', 0, '0'");
-}
-
-#[test]
-fn the_end_is_delayed_by_an_hour_at_most_and_its_grace_is_a_day_at_most() {
-    check("shutdown.delay", "'0s', '1500ms', '1h'", "'1h 1ns', 5, '5', ''");
-    check("shutdown.grace", "'0s', '24h'", "'24h 1ns', 5, '5', ''");
-    assert_eq!(settings(&[("shutdown.delay", "'90s'")]).fixed.shutdown.delay, Duration::from_secs(90));
+    check("signature.max_age", "'1s', '1m 30s'", "'1500ms', 300, 1.5, '300'");
+    check("signature.max_ahead", "'0s', '1s'", "'1ms', 0, '0'");
 }
 
 #[test]
 fn a_log_level_is_a_word_for_all_or_one_for_each_target() {
-    check("log.format", "'text', 'json'", "'', 'JSON', 1");
     check(
         "log.level",
         "'off', 'trace', 'info,tiergate::chain=debug,h2=off'",
         "'', 'inof', 'tiergate', 'a=b', '=info', 5",
     );
     check("log.audit", "'', 'stdout', '/var/log/audit.log', 'audit.log'", "\"a\\u0000b\", 5");
-    check("log.audit_required", "false", "true, 'yes', 1");
+    check("log.audit_required", "false", "true");
     assert!(settings(&[("log.audit", "'stdout'"), ("log.audit_required", "true")]).fixed.log.audit_required);
 }
 
 #[test]
-fn nonces_are_remembered_for_the_whole_window_at_least_and_366_days_at_most() {
+fn nonces_are_remembered_for_the_whole_window_at_least() {
     let window = [("signature.max_age", "\"100s\""), ("signature.max_ahead", "\"20s\"")];
     let [age, ahead] = window;
-    for (retention, accepted) in [
-        ("120s", true),
-        ("119s", false),
-        ("119s 999ms", false),
-        ("0s", false),
-        ("366d", true),
-        ("366d 1ns", false),
-    ] {
+    for (retention, accepted) in [("120s", true), ("119s", false), ("119s 999ms", false), ("0s", false)] {
         let literal = format!("\"{retention}\"");
         let file = minimal_with(&[age, ahead, ("signature.nonce_retention", &literal)]);
         let found = problems(&file, &[]);
@@ -308,7 +257,6 @@ fn a_prefix_is_1_to_64_plain_characters() {
 
 #[test]
 fn a_store_is_embedded_or_redis_and_its_path_stays_as_it_is_written() {
-    check("store.kind", "'embedded', 'redis'", "'', 'Embedded', 'valkey'");
     check("store.embedded.path", "'data', '/var/lib/tiergate'", r#"'', "a\u0000b""#);
     let store = settings(&[("store.embedded.path", "'../x/./data'")]).fixed.store;
     let StoreSettings::Embedded { path, .. } = store else { panic!("{store:?}") };
@@ -317,7 +265,6 @@ fn a_store_is_embedded_or_redis_and_its_path_stays_as_it_is_written() {
 
 #[test]
 fn the_owners_page_is_given_what_anybody_may_know() {
-    check("console.enabled", "true, false", "'yes', 1");
     check("console.title", "'Agents of Ünïcode', 'x'", r#"'', "a\nb", 5"#);
     let named = [("console.chain_name", "'Chain'")];
     check_with(

@@ -2,6 +2,7 @@
 
 mod authz;
 mod bounds;
+mod declared;
 mod environment;
 mod mistakes;
 mod registries;

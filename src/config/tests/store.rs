@@ -27,14 +27,6 @@ fn redis(keys: &[Key<'_>]) -> RedisSettings {
 }
 
 #[test]
-fn requests_to_redis_take_a_millisecond_to_five_seconds() {
-    for path in ["store.redis.timeout", "store.redis.wait_timeout"] {
-        check_with(&[REDIS], path, "'1ms', '5s'", "'0s', '999us', '5001ms', 1");
-    }
-    check_with(&[REDIS], "store.redis.wait_replicas", "0, 16", "-1, 17");
-}
-
-#[test]
 fn a_prefix_of_names_has_no_sign_that_chooses_a_slot_or_widens_a_pattern() {
     let (most, more) = ("x".repeat(64), "x".repeat(65));
     let wrong = format!("'{more}', 'a{{b}}', 'a*', 'a?', 'a[b]', 'a b', 'ä', 1");

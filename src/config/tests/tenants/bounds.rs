@@ -45,10 +45,7 @@ fn upstreams_are_1_to_64_of_a_tenant_and_of_a_route() {
 }
 
 #[test]
-fn tiers_are_1_to_4_and_credentials_one_or_both_kinds_and_each_once() {
-    for place in ["tenants[1].min_tier", "tenants[1].routes[1].min_tier"] {
-        check(place, "1, 2, 3, 4", "0, 5, -1, '1', 1.0");
-    }
+fn credentials_are_one_or_more_kinds_and_each_once() {
     check(
         "tenants[1].credentials",
         "['api_key'], ['signature'], ['signature', 'api_key'], ['erc8128'], ['erc8128_untagged', 'erc8128', 'api_key', 'signature']",
@@ -63,42 +60,6 @@ fn own_limits_are_none_or_four_from_1_to_a_million_and_do_not_fall() {
         "[], [1, 1, 1, 1], [1, 2, 3, 1_000_000]",
         "[1], [1, 2, 3], [1, 2, 3, 4, 5], [0, 1, 2, 3], [1, 2, 3, 1_000_001], [1, 3, 2, 4], 16",
     );
-}
-
-#[test]
-fn words_are_those_that_are_documented_and_counts_have_bounds() {
-    check("tenants[1].on_endpoint_mismatch", "'allow', 'deny'", "'', 'Deny', 'block', true");
-    check("tenants[1].host_header", "'client', 'upstream'", "'', 'Client', 'api.example'");
-    check("tenants[1].routes[1].access", "'agents', 'public', 'deny'", "'', 'Public', 'all'");
-    check("tenants[1].routes[1].upgrades", "true, false", "'true', 1, []");
-    check("tenants[1].connect_retries", "0, 8", "-1, 9, '2'");
-    check("tenants[1].max_body_bytes", "0, 1, 9_223_372_036_854_775_807", "-1, '1MiB', 1.5");
-    check("tenants[1].health.eject_after", "0, 1_000", "-1, 1_001");
-    check("tenants[1].balance", "'round_robin', 'least_request'", "'', 'random'");
-    check("tenants[1].upstream_limits.max_in_flight", "1, 100_000", "0, 100_001");
-    check("tenants[1].upstream_limits.max_pending", "0, 10_000", "-1, 10_001");
-}
-
-#[test]
-fn places_have_bounds() {
-    let counts =
-        ["max_in_flight", "max_in_flight_public", "max_in_flight_per_agent", "max_streams_per_agent"];
-    for key in counts {
-        check(&format!("tenants[1].limits.{key}"), "1, 1_000_000", "0, 1_000_001, -1, '8'");
-    }
-    check("tenants[1].limits.max_queued", "0, 10_000", "-1, 10_001");
-    check("tenants[1].limits.queue_timeout", "'1ms', '10s'", "'999us', '10001ms', '0s', 5");
-}
-
-#[test]
-fn times_are_more_than_0s_and_at_most_24h_and_no_total_and_no_interval_are_0s() {
-    let times = ["timeouts.connect", "timeouts.read", "timeouts.write", "timeouts.idle", "health.timeout"];
-    for key in times.into_iter().chain(["health.eject_for"]) {
-        check(&format!("tenants[1].{key}"), "'1ns', '90s', '24h'", "'0s', '24h 1ns', '5', 5, '', '-1s'");
-    }
-    check("tenants[1].timeouts.total", "'0s', '1ns', '24h'", "'24h 1ns', '0', 0, 'none'");
-    check("tenants[1].health.slow_start", "'0s', '1ns', '24h'", "'24h 1ns', '0', 0");
-    check("tenants[1].health.interval", "'0s', '10ms', '24h'", "'1ns', '9ms', '24h 1ns', '0', 0");
 }
 
 #[test]
@@ -132,8 +93,6 @@ fn origins_are_as_browsers_write_them_or_a_star_alone() {
     check("tenants[1].cors.methods", "[], ['GET', 'PUT']", "['get'], ['GET,PUT'], 'GET'");
     check("tenants[1].cors.headers", "[], ['x-a', 'X-B']", "[''], ['x a'], ['x:a'], ['X, Y']");
     check("tenants[1].cors.exposed_headers", "[], ['x-a']", "['x a']");
-    check("tenants[1].cors.credentials", "true, false", "'true', 1");
-    check("tenants[1].cors.max_age", "'0s', '24h'", "'24h 1ns', 5");
     let both = tenant_with(&[("cors.origins", "['*']"), ("cors.credentials", "true")]);
     let expected = "tenants[1].cors.credentials: can't be true for every origin; name the origins";
     assert_eq!(problems(&file_of(vec![both]), &[]), [expected]);
