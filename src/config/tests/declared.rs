@@ -297,6 +297,27 @@ fn the_reference_shows_every_key_as_it_is_declared() {
     }
 }
 
+// threat: A change that waits for a restart
+#[test]
+fn the_page_lists_the_keys_that_are_read_again() {
+    let mut tables: Vec<(String, Vec<String>)> = Vec::new();
+    for key in of_file().into_iter().filter(|key| key.is_live) {
+        let (table, name) = key.path.rsplit_once('.').unwrap();
+        match tables.iter_mut().find(|(known, _)| known == table) {
+            Some((_, names)) => names.push(format!("`{name}`")),
+            None => tables.push((table.to_owned(), vec![format!("`{name}`")])),
+        }
+    }
+    let row = |(table, names): &(String, Vec<String>)| format!("| `[{table}]` | {} |\n", names.join(", "));
+    let rows: String = tables.iter().map(row).collect();
+    let head = "| Table | Read again |\n| --- | --- |\n";
+    let wanted = format!("{head}{rows}| `[[tenants_rules]]`, `[[tenants]]`, files of `tenants.d` | all |\n");
+    let arrays = declared().into_iter().filter(|key| key.path.starts_with("tenants"));
+    assert!(arrays.into_iter().all(|key| key.is_live));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    assert!(std::fs::read_to_string(path).unwrap().contains(&wanted), "{wanted}");
+}
+
 #[test]
 fn the_schema_has_every_key_with_its_bounds() {
     let schema = schema();
