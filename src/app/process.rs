@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::server::configuration::ServerConf;
-use rustls::server::ResolvesServerCert;
 use socket2::Socket;
 use tokio::runtime::Builder;
 
@@ -23,6 +22,7 @@ use crate::serve::worker::{Gates, adopt, bound, take_connections};
 use crate::serve::{Door, HttpShell, Limits};
 use crate::supervision::keep_going;
 use crate::telemetry::metrics::Metrics;
+use crate::tls::certificates::Shown;
 use crate::tls::listener::{Protocols, ServerTls, server_config};
 
 /// How many addresses of upstreams one request may try. Tenants set a lower limit of upstreams of their own.
@@ -48,7 +48,7 @@ pub(super) struct Process {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     /// For listeners that speak TLS; nothing: none does.
-    certificates: Option<Arc<dyn ResolvesServerCert>>,
+    certificates: Option<Shown>,
 }
 
 /// A thread of listeners, which does not run yet.
@@ -112,7 +112,7 @@ impl Process {
     pub(super) fn new(
         clock: Arc<dyn Clock>,
         metrics: Metrics,
-        certificates: Option<Arc<dyn ResolvesServerCert>>,
+        certificates: Option<Shown>,
         upstreams_idle_max: usize,
         idle: Duration,
         lifecycle: Lifecycle,

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustls::server::ResolvesServerCert;
 use tokio::runtime::Handle;
 
 use crate::app::error::StartError;
@@ -29,7 +28,7 @@ use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::watch::resolve_new_names;
 use crate::ports::clock::{Clock, Entropy};
 use crate::telemetry::metrics::{Metrics, NO_TENANT};
-use crate::tls::certificates::{self, Certificates};
+use crate::tls::certificates::{Certificates, Shown, found_by};
 use crate::tls::shelf::{Reading, Shelf};
 use crate::tls::upstream::UpstreamIdentity;
 
@@ -166,13 +165,10 @@ impl Tenants {
     }
 
     /// The certificates of a listener that speaks TLS, as each handshake finds them.
-    pub(super) fn certificates(
-        &self,
-        of: fn(&Table) -> Option<&Certificates>,
-    ) -> Option<Arc<dyn ResolvesServerCert>> {
+    pub(super) fn certificates(&self, of: fn(&Table) -> Option<&Certificates>) -> Option<Shown> {
         of(&self.table.load())?;
         let table = Arc::clone(&self.table);
-        Some(Arc::new(certificates::InForce(move |name: Option<&str>| Some(of(&table.load())?.find(name)))))
+        Some(found_by(move |name| Some(of(&table.load())?.find(name))))
     }
 
     /// What gives agents their tiers, with the list that is in force whenever an agent is graded.

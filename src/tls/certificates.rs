@@ -66,8 +66,17 @@ impl Certificates {
     }
 }
 
-/// Finds the certificate in force for each handshake, by the name that the client sends.
-pub(crate) struct InForce<F>(pub(crate) F);
+/// The certificates of a listener, whichever are in force.
+pub(crate) type Shown = Arc<dyn ResolvesServerCert>;
+
+/// Those that are found anew for each handshake, by the name that the client sends.
+pub(crate) fn found_by(
+    find: impl Fn(Option<&str>) -> Option<Arc<CertifiedKey>> + Send + Sync + 'static,
+) -> Shown {
+    Arc::new(InForce(find))
+}
+
+struct InForce<F>(F);
 
 impl<F> fmt::Debug for InForce<F> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,7 +99,7 @@ mod tests {
 
     use rustls::pki_types::CertificateDer;
 
-    use super::{Certificates, InForce};
+    use super::{Certificates, found_by};
     use crate::domain::tenant::{KeyPair, Tenant};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, shown, tenant};
     use crate::tls::shelf::{Reading, Shelf};
@@ -105,7 +114,7 @@ mod tests {
     /// What the server shows to a client that asks for a name, or for none.
     fn certificate(table: &Arc<Certificates>, name: Option<&str>) -> CertificateDer<'static> {
         let table = Arc::clone(table);
-        shown(Arc::new(InForce(move |name: Option<&str>| Some(table.find(name)))), name)
+        shown(found_by(move |name| Some(table.find(name))), name)
     }
 
     #[test]
@@ -178,7 +187,7 @@ mod tests {
     fn nothing_secret_is_shown_when_debugged() {
         let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
         let table = load(&folder.pair_of("a", &own.cert_pem, &own.key_pem), []).unwrap();
-        let in_force = InForce(move |name: Option<&str>| Some(table.find(name)));
+        let in_force = found_by(move |name| Some(table.find(name)));
         assert_eq!(format!("{in_force:?}"), "InForce { .. }");
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use rustls::crypto::ring::Ticketer;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
 
+use crate::tls::certificates::Shown;
 use crate::tls::pem;
 
 /// What a listener offers over TLS.
@@ -27,7 +28,7 @@ pub(crate) type ServerTls = Arc<ServerConfig>;
 
 /// A listener's TLS, with these certificates. With `client_ca` clients must show a certificate of these authorities.
 pub(crate) fn server_config(
-    certificates: Arc<dyn ResolvesServerCert>,
+    certificates: Shown,
     protocols: Protocols,
     client_ca: Option<&Path>,
 ) -> Result<ServerTls, Vec<String>> {
@@ -73,7 +74,7 @@ mod tests {
     use rustls::{ClientConfig, HandshakeKind, NamedGroup, ServerConfig, SupportedProtocolVersion};
 
     use super::{Protocols, server_config};
-    use crate::tls::certificates::{Certificates, InForce};
+    use crate::tls::certificates::{Certificates, found_by};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, client, handshake, tenant};
     use crate::tls::shelf::{Reading, Shelf};
 
@@ -125,8 +126,8 @@ mod tests {
         let tenants = ["a.example", "b.example"].map(|host| tenant(host, Some(pair.clone())));
         let shelf = Shelf::default();
         let table = Certificates::load(&pair, &tenants, &[], &mut Reading::new(&shelf, NOW)).unwrap();
-        let in_force = InForce(move |name: Option<&str>| Some(table.find(name)));
-        (folder, server_config(Arc::new(in_force), Protocols::Http1, None).unwrap())
+        let shown = found_by(move |name| Some(table.find(name)));
+        (folder, server_config(shown, Protocols::Http1, None).unwrap())
     }
 
     const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
