@@ -30,9 +30,9 @@ const SHOWN_CHARS_MAX: usize = 200;
 
 /// How files looked, each when it was first looked at: equal when none of them has been written, exchanged or removed.
 #[derive(Debug, Default, Hash)]
-pub(crate) struct Seen(BTreeMap<PathBuf, u64>);
+pub(crate) struct Fingerprints(BTreeMap<PathBuf, u64>);
 
-impl Seen {
+impl Fingerprints {
     /// Looks at a file, to be called before it is read.
     pub(crate) fn look(&mut self, file: &Path) {
         if !self.0.contains_key(file) {

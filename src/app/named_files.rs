@@ -12,8 +12,8 @@ use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tenant::{KeyPair, UpstreamTls};
 use crate::files;
 use crate::gateway::authz::TenantSecret;
+use crate::tls::loaded_files::{LoadedFiles, Reading};
 use crate::tls::look;
-use crate::tls::shelf::{Reading, Shelf};
 use crate::tls::upstream::UpstreamIdentity;
 
 /// The shortest secret of another gateway, as the problem of a shorter one says.
@@ -23,8 +23,8 @@ const AUTHZ_SECRET_BYTES_MIN: usize = 16;
 pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
     let load = |ca, client| {
         let rules = UpstreamTls { ca, client, server_name: None };
-        let shelf = Shelf::default();
-        UpstreamIdentity::load(&rules, &mut Reading::new(&shelf, now)).err().unwrap_or_default()
+        let files = LoadedFiles::default();
+        UpstreamIdentity::load(&rules, &mut Reading::new(&files, now)).err().unwrap_or_default()
     };
     let (errors, warnings) = match &named.content {
         // The clients of upstreams and of Redis ask more of a pair than listeners do.
@@ -34,8 +34,8 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
         Content::Shown(pair, hosts) => (Vec::new(), look::other_hosts(pair, hosts)),
         Content::Authorities(path) => (load(Some(path.clone()), None), Vec::new()),
         Content::SigningKeys(path) => {
-            let shelf = Shelf::default();
-            let read = Reading::new(&shelf, now).signing_keys(path);
+            let files = LoadedFiles::default();
+            let read = Reading::new(&files, now).signing_keys(path);
             (read.err().unwrap_or_default(), Vec::new())
         }
         Content::Agents(path) => (files::agents(path).err().into_iter().collect(), Vec::new()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::tenants::watched_files;
 use crate::config::{Beside, Nobody, Settings, Survey, VALUES_SHOWN_MAX};
-use crate::files::Seen;
+use crate::files::Fingerprints;
 
 /// A configuration file with the environment over it.
 pub(crate) struct Source {
@@ -56,7 +56,7 @@ impl Fingerprint {
     /// Of the folder only the files that hold tenants count: others come and go there while those are written.
     fn of_configuration(path: &Path) -> Self {
         let (files, unlisted) = watched_files(path);
-        Self::of(&(Seen::now(&files), unlisted))
+        Self::of(&(Fingerprints::now(&files), unlisted))
     }
 }
 

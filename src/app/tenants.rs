@@ -22,14 +22,14 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::Tenant;
 use crate::domain::tier::Tier;
 use crate::domain::tiers::Tiers;
-use crate::files::Seen;
+use crate::files::Fingerprints;
 use crate::gateway::site::SiteBuilder;
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::watch::resolve_new_names;
 use crate::ports::clock::{Clock, Entropy};
 use crate::telemetry::metrics::{Metrics, NO_TENANT};
 use crate::tls::certificates::{Certificates, Shown, found_by};
-use crate::tls::shelf::{Reading, Shelf};
+use crate::tls::loaded_files::{LoadedFiles, Reading};
 use crate::tls::upstream::UpstreamIdentity;
 
 /// Everything that is replaced when the configuration is read again.
@@ -52,7 +52,7 @@ pub(crate) struct Tenants {
 /// The versions of files that stay in force where newer ones can't be used.
 struct InForce {
     settings: Settings,
-    shelf: Shelf,
+    files: LoadedFiles,
 }
 
 /// A reload that is in force.
@@ -100,8 +100,8 @@ pub(crate) struct Look<'a> {
 
 impl<'a> Look<'a> {
     /// At a start.
-    pub(crate) fn first(shelf: &'a Shelf, now: UnixSeconds) -> Self {
-        Self { reading: Reading::new(shelf, now), at_start: None, has_tls: false }
+    pub(crate) fn first(files: &'a LoadedFiles, now: UnixSeconds) -> Self {
+        Self { reading: Reading::new(files, now), at_start: None, has_tls: false }
     }
 }
 
@@ -140,7 +140,7 @@ impl Tenants {
         entropy: Arc<dyn Entropy>,
         metrics: &Metrics,
     ) -> Result<Self, StartError> {
-        let empty = Shelf::default();
+        let empty = LoadedFiles::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
         let Settings { fixed, live } = settings;
         let (chain_id, registry) = (fixed.chain.pool.chain_id, fixed.chain.reading.registries.identity);
@@ -149,8 +149,8 @@ impl Tenants {
         let table = built.map_err(|problems| {
             format!("certificates, keys or lists of agents can't be used:\n  {}", problems.join("\n  "))
         })?;
-        let (shelf, seen) = reading.finish();
-        show(metrics, &certificates_of(live, &shelf));
+        let (files, seen) = reading.finish();
+        show(metrics, &certificates_of(live, &files));
         Ok(Self {
             first_fingerprint: [source.first, Fingerprint::of(&seen)],
             source,
@@ -159,7 +159,7 @@ impl Tenants {
             metrics: metrics.clone(),
             table: Arc::new(LiveTable::from_pointee(table)),
             facts,
-            in_force: Mutex::new(InForce { settings: settings.clone(), shelf }),
+            in_force: Mutex::new(InForce { settings: settings.clone(), files }),
             certificate_files: Mutex::new(seen.into_files()),
         })
     }
@@ -187,9 +187,9 @@ impl Tenants {
     pub(super) fn load_and_replace(&self) -> (Result<Applied, String>, [Fingerprint; 2]) {
         let configuration = self.source.now();
         let mut in_force = self.in_force.lock();
-        let InForce { settings: former, shelf } = &mut *in_force;
+        let InForce { settings: former, files } = &mut *in_force;
         let mut look = Look {
-            reading: Reading::new(shelf, self.now()),
+            reading: Reading::new(files, self.now()),
             at_start: Some(&self.at_start),
             has_tls: former.fixed.listen.tls,
         };
@@ -203,8 +203,8 @@ impl Tenants {
         *self.certificate_files.lock() = seen.into_files();
         let applied = applied.map(|mut applied| {
             show(&self.metrics, &certificates_of(&applied.loaded.settings.live, &new));
-            applied.has_other_certificates = new.replaces(shelf);
-            *shelf = new;
+            applied.has_other_certificates = new.replaces(files);
+            *files = new;
             *former = applied.loaded.settings.clone();
             applied
         });
@@ -234,8 +234,8 @@ impl Tenants {
 
     /// The certificates in force.
     pub(super) fn certificates_in_force(&self) -> Vec<Certificate> {
-        let InForce { settings, shelf } = &*self.in_force.lock();
-        certificates_of(&settings.live, shelf)
+        let InForce { settings, files } = &*self.in_force.lock();
+        certificates_of(&settings.live, files)
     }
 
     /// The time.
@@ -246,7 +246,7 @@ impl Tenants {
     /// How the files are. Blocks.
     pub(super) fn fingerprint(&self) -> [Fingerprint; 2] {
         let files = self.certificate_files.lock().clone();
-        [self.source.now(), Fingerprint::of(&Seen::now(&files))]
+        [self.source.now(), Fingerprint::of(&Fingerprints::now(&files))]
     }
 }
 
@@ -275,8 +275,8 @@ fn changes(former: &Table, now: &Table) -> Vec<(Arc<str>, &'static str)> {
     changes
 }
 
-/// Each certificate that these settings name and this shelf holds.
-fn certificates_of(live: &Live, shelf: &Shelf) -> Vec<Certificate> {
+/// Each certificate that these settings name and these files hold.
+fn certificates_of(live: &Live, files: &LoadedFiles) -> Vec<Certificate> {
     let listeners = [("listener", &live.listen.tls), ("authz", &live.authz.tls)];
     let listeners =
         listeners.into_iter().flat_map(|(kind, pair)| pair.as_ref().map(|pair| (pair, kind, None)));
@@ -286,7 +286,7 @@ fn certificates_of(live: &Live, shelf: &Shelf) -> Vec<Certificate> {
         all.map(|(pair, kind)| (pair, kind, Some(Arc::clone(&tenant.id))))
     });
     let all = listeners.chain(tenants).filter_map(|(pair, kind, tenant)| {
-        let (file, expiry) = (pair.cert.clone(), shelf.expiry(pair)?);
+        let (file, expiry) = (pair.cert.clone(), files.expiry(pair)?);
         Some(Certificate { file, kind, tenant, expiry })
     });
     all.collect()

@@ -20,7 +20,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
 use crate::ports::clock::Clock;
-use crate::tls::shelf::Shelf;
+use crate::tls::loaded_files::LoadedFiles;
 
 /// Check a configuration file and the files that it names, and list every problem with its place; exit code 2 if there are any.
 #[derive(clap::Args)]
@@ -160,8 +160,8 @@ pub(super) fn load(source: &Source) -> Result<Settings, Failure> {
 /// The same for a process that is to serve: tenants that can't be served are left out. Other tools may mend or still have
 /// to write all but the keys of the configuration file, so that only these end it for good.
 pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failure> {
-    let (shelf, now) = (Shelf::default(), UnixSeconds(Os::new().unix_seconds()));
-    let survey = source.over(None, &mut Look::first(&shelf, now));
+    let (files, now) = (LoadedFiles::default(), UnixSeconds(Os::new().unix_seconds()));
+    let survey = source.over(None, &mut Look::first(&files, now));
     let Survey { loaded, mut problems, files, is_read } = survey;
     let Some(loaded) = loaded else {
         problems.0.extend(unreadable_override());

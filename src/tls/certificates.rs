@@ -13,8 +13,8 @@ use rustls::sign::CertifiedKey;
 use crate::domain::host::HostPattern;
 use crate::domain::host_map::HostMap;
 use crate::domain::tenant::{KeyPair, Tenant};
+use crate::tls::loaded_files::Reading;
 use crate::tls::look::is_for;
-use crate::tls::shelf::Reading;
 
 /// Certificates by host, loaded and checked. It has no `Debug`: there are private keys in it.
 pub(crate) struct Certificates {
@@ -102,13 +102,13 @@ mod tests {
     use super::{Certificates, found_by};
     use crate::domain::tenant::{KeyPair, Tenant};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, shown, tenant};
-    use crate::tls::shelf::{Reading, Shelf};
+    use crate::tls::loaded_files::{LoadedFiles, Reading};
 
     fn load<'a>(
         default: &KeyPair,
         tenants: impl IntoIterator<Item = &'a Tenant>,
     ) -> Result<Certificates, Vec<String>> {
-        Certificates::load(default, tenants, &[], &mut Reading::new(&Shelf::default(), NOW))
+        Certificates::load(default, tenants, &[], &mut Reading::new(&LoadedFiles::default(), NOW))
     }
 
     /// What the server shows to a client that asks for a name, or for none.

@@ -6,8 +6,8 @@
 
 pub(crate) mod certificates;
 pub(crate) mod listener;
+pub(crate) mod loaded_files;
 pub(crate) mod look;
-pub(crate) mod shelf;
 pub(crate) mod signing;
 pub(crate) mod upstream;
 

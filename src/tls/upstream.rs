@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 
 use crate::domain::tenant::UpstreamTls;
-use crate::tls::shelf::Reading;
+use crate::tls::loaded_files::Reading;
 
 /// Certificates for connections to a tenant's upstreams. It has no `Debug`: there is a private key in it.
 #[derive(Clone)]
@@ -76,11 +76,11 @@ mod tests {
     use super::UpstreamIdentity;
     use crate::domain::tenant::{KeyPair, UpstreamTls};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, upstream};
+    use crate::tls::loaded_files::{LoadedFiles, Reading};
     use crate::tls::look::unsupported_signature;
-    use crate::tls::shelf::{Reading, Shelf};
 
     fn load(rules: &UpstreamTls) -> Result<UpstreamIdentity, Vec<String>> {
-        UpstreamIdentity::load(rules, &mut Reading::new(&Shelf::default(), NOW))
+        UpstreamIdentity::load(rules, &mut Reading::new(&LoadedFiles::default(), NOW))
     }
 
     fn rules(ca: Option<PathBuf>, client: Option<KeyPair>) -> UpstreamTls {

@@ -10,22 +10,22 @@ use std::sync::Arc;
 use crate::domain::agent_list::Agents;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::KeyPair;
-use crate::files::{self, Seen};
+use crate::files::{self, Fingerprints};
 use crate::tls::pem::{self, Authorities, Identity};
 use crate::tls::signing::{self, SigningKeys};
 
 /// Everything that was read and can be used. It has no `Debug`: there are private keys in it.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct LoadedFiles {
     pairs: HashMap<KeyPair, Arc<Identity>>,
     authorities: HashMap<PathBuf, Authorities>,
     signing: HashMap<PathBuf, Arc<SigningKeys>>,
     agents: HashMap<PathBuf, Arc<Agents>>,
 }
 
-/// Reads files, each once, and takes from a shelf what can't be used now and could be before.
+/// Reads files, each once, and takes from those that were loaded before what can't be used now and could be before.
 pub(crate) struct Reading<'a> {
-    former: &'a Shelf,
+    former: &'a LoadedFiles,
     now: UnixSeconds,
     pairs: HashMap<KeyPair, Result<Arc<Identity>, Vec<String>>>,
     authorities: HashMap<PathBuf, Result<Authorities, Vec<String>>>,
@@ -33,16 +33,16 @@ pub(crate) struct Reading<'a> {
     agents: HashMap<PathBuf, Result<Arc<Agents>, Vec<String>>>,
     /// The problems of files whose former content is in use, by the file that stands for them.
     pub(crate) kept: BTreeMap<String, Vec<String>>,
-    seen: Seen,
+    seen: Fingerprints,
 }
 
-impl Shelf {
+impl LoadedFiles {
     /// When the first certificate of a pair's chain expires, in Unix seconds.
     pub(crate) fn expiry(&self, pair: &KeyPair) -> Option<i64> {
         pem::expiry(&self.pairs.get(pair)?.certified.cert)
     }
 
-    /// True if a pair holds other certificates than on a former shelf.
+    /// True if a pair holds other certificates than before.
     pub(crate) fn replaces(&self, former: &Self) -> bool {
         let is_other = |(pair, now): (_, &Arc<Identity>)| {
             former.pairs.get(pair).is_some_and(|then| then.certified.cert != now.certified.cert)
@@ -53,16 +53,16 @@ impl Shelf {
 
 impl<'a> Reading<'a> {
     /// Begins at a time. A certificate that is not valid then is a warning in the log.
-    pub(crate) fn new(former: &'a Shelf, now: UnixSeconds) -> Self {
+    pub(crate) fn new(former: &'a LoadedFiles, now: UnixSeconds) -> Self {
         let (pairs, authorities, signing, agents, kept, seen) = Default::default();
         Self { former, now, pairs, authorities, signing, agents, kept, seen }
     }
 
     /// Everything that was asked for and can be used, and how each file was before it was read.
-    pub(crate) fn finish(self) -> (Shelf, Seen) {
+    pub(crate) fn finish(self) -> (LoadedFiles, Fingerprints) {
         let (pairs, authorities) = (usable(self.pairs), usable(self.authorities));
         let (signing, agents) = (usable(self.signing), usable(self.agents));
-        (Shelf { pairs, authorities, signing, agents }, self.seen)
+        (LoadedFiles { pairs, authorities, signing, agents }, self.seen)
     }
 
     /// Everything for which a certificate can't be shown.
@@ -141,7 +141,7 @@ fn read<K: Clone + Eq + Hash, V: Clone>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Reading, Shelf};
+    use super::{LoadedFiles, Reading};
     use crate::tls::fixture::{Folder, NOT_AFTER, NOW, SelfSigned};
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
         let pairs = ["a", "b"].map(|name| folder.pair_of(name, &old.cert_pem, &old.key_pem));
         let ca = folder.write("ca.crt", &old.cert_pem);
         let list = folder.write("agents", "1 3\n2 1\n");
-        let empty = Shelf::default();
+        let empty = LoadedFiles::default();
         let mut reading = Reading::new(&empty, NOW);
         for pair in &pairs {
             reading.identity(pair).unwrap();
@@ -158,7 +158,7 @@ mod tests {
         reading.authorities(&ca).unwrap();
         let agents = reading.agents(&list).unwrap();
         assert!(reading.kept.is_empty());
-        let (mut shelf, seen) = reading.finish();
+        let (mut files, seen) = reading.finish();
         let named =
             ["a.crt", "a.key", "agents", "b.crt", "b.key", "ca.crt"].map(|name| folder.path().join(name));
         assert_eq!(seen.into_files(), named, "each file that is loaded is watched");
@@ -169,7 +169,7 @@ mod tests {
         folder.write("agents", "1 3\n2");
         let mut is_replaced = false;
         for _ in 0..2 {
-            let mut reading = Reading::new(&shelf, NOW);
+            let mut reading = Reading::new(&files, NOW);
             let shown =
                 pairs.each_ref().map(|pair| reading.identity(pair).unwrap().certified.cert[0].clone());
             assert_eq!(shown, [old.cert_der.clone(), new.cert_der.clone()]);
@@ -183,11 +183,11 @@ mod tests {
             );
             // Files that nobody names any more are forgotten.
             let now = reading.finish().0;
-            assert_eq!(now.replaces(&shelf), !is_replaced, "the second time nothing is new");
-            (shelf, is_replaced) = (now, true);
-            assert_eq!(pairs.each_ref().map(|pair| shelf.expiry(pair)), [i64::try_from(NOT_AFTER).ok(); 2]);
+            assert_eq!(now.replaces(&files), !is_replaced, "the second time nothing is new");
+            (files, is_replaced) = (now, true);
+            assert_eq!(pairs.each_ref().map(|pair| files.expiry(pair)), [i64::try_from(NOT_AFTER).ok(); 2]);
         }
-        let forgotten = Reading::new(&shelf, NOW).finish().0;
+        let forgotten = Reading::new(&files, NOW).finish().0;
         let mut reading = Reading::new(&forgotten, NOW);
         assert!(reading.identity(&pairs[0]).err().unwrap()[0].contains("a.crt: holds no certificate"));
     }
