@@ -326,3 +326,21 @@ fn the_name_of_a_file_writes_no_line_of_its_own() {
         assert!(!problem.on_one_line().contains(char::is_control), "{problem:?}");
     }
 }
+
+// threat: A half-applied reload, a broken next start
+#[test]
+fn a_host_that_two_files_want_stays_with_the_one_that_gives_it_up_and_all_three_are_told() {
+    let home = Home::with("", &[("a.toml", &tenant("a"))]);
+    let (former, _) = over(&home, None);
+    let put = |id: &str, text: String| fs::write(home.folder().join(format!("{id}.toml")), text).unwrap();
+    put("a", tenant("a").replace("a.example", "other.example"));
+    for id in ["b", "c"] {
+        put(id, tenant(id).replace(&format!("{id}.example"), "a.example"));
+    }
+    let (settings, found) = over(&home, Some(&former));
+    assert_eq!(settings.tenants, former.tenants);
+    assert_eq!(
+        found,
+        [("a", true), ("b", false), ("c", false)].map(|(id, is_kept)| (format!("{id}.toml"), is_kept))
+    );
+}
