@@ -86,36 +86,29 @@ impl ContractCheck {
         }
         let reads_feedback = measures.of_feedback().next().is_some();
         let found = self.look(deadline, |found| all_usable(found, reads_feedback)).await;
-        match &found {
-            Ok((_, lacking)) => {
-                let is_for_good = lacking.is_none() && !registries.has_wallets();
-                *self.found.lock() = Some(if is_for_good { u64::MAX } else { now + COUNTS_MICROS });
-                let reported = std::mem::replace(&mut *self.reported.lock(), lacking.clone());
-                match lacking {
-                    Some(problem) if reported.as_ref() != Some(problem) => {
-                        tracing::warn!("details lack a registry: {problem}");
-                    }
-                    None if reported.is_some() => tracing::info!("every configured contract is there now"),
-                    Some(_) | None => {}
-                }
-            }
-            Err(fault) => {
-                // Those that were found are not doubted because no node has time for the question.
-                if let Some(
-                    problem @ (ReadError::NoCode(_)
-                    | ReadError::OtherContract { .. }
-                    | ReadError::Version { .. }),
-                ) = fault.cause.downcast_ref()
-                {
-                    *self.found.lock() = None;
-                    if self.reported.lock().replace(problem.clone()).as_ref() != Some(problem) {
-                        tracing::warn!("{fault}");
-                    }
-                }
-            }
+        let (problem, until_micros) = match &found {
+            Ok((_, None)) if !registries.has_wallets() => (None, Some(u64::MAX)),
+            Ok((_, lacking)) => (lacking.as_ref(), Some(now + COUNTS_MICROS)),
+            Err(fault) => (fault.cause.downcast_ref().filter(|problem| is_of_contract(problem)), None),
+        };
+        // Those that were found are not doubted because no node has time for the question.
+        if found.is_err() && problem.is_none() {
+            return found.map(drop);
+        }
+        *self.found.lock() = until_micros;
+        let reported = std::mem::replace(&mut *self.reported.lock(), problem.cloned());
+        match (problem, &found) {
+            _ if reported.as_ref() == problem => {}
+            (Some(_), Err(fault)) => tracing::warn!("{fault}"),
+            (Some(problem), Ok(_)) => tracing::warn!("details lack a registry: {problem}"),
+            (None, _) => tracing::info!("every configured contract is there now"),
         }
         found.map(drop)
     }
+}
+
+const fn is_of_contract(error: &ReadError) -> bool {
+    matches!(error, ReadError::NoCode(_) | ReadError::OtherContract { .. } | ReadError::Version { .. })
 }
 
 /// The first problem of a registry that only details are read from. Fails when no verification can be answered because of the

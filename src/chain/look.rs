@@ -5,6 +5,7 @@ use futures_util::join;
 use serde_json::json;
 
 use crate::chain::agents::Agents;
+use crate::chain::answer::Result3;
 use crate::chain::block::{Block, Log, block_call, logs_call};
 use crate::chain::fault::ReadError;
 use crate::chain::pool::{Answers, Call, Input};
@@ -103,11 +104,12 @@ impl ChainReader {
         let Agents { registries, source, .. } = &*self.agents;
         let agents: Vec<_> = (0..FIRST_AGENTS).map(|id| AgentId::new(U256::from(id))).collect();
         let calls: Vec<_> = agents.iter().flat_map(|agent| registries.holder_calls(*agent)).collect();
-        let decode = |results: Vec<_>| {
-            let mut results = results.into_iter();
-            let is_minted =
-                |agent: &AgentId| matches!(registries.read_holders(*agent, &mut results), Ok(Some(_)));
-            Ok(agents.into_iter().find(is_minted))
+        let decode = |results: Vec<Result3>| {
+            let each = results.chunks((calls.len() / agents.len().max(1)).max(1));
+            let is_minted = |(agent, results): &(&AgentId, &[Result3])| {
+                matches!(registries.read_holders(**agent, &mut results.iter().cloned()), Ok(Some(_)))
+            };
+            Ok(agents.iter().zip(each).find(is_minted).map(|(agent, _)| *agent))
         };
         source.read_latest(&calls, decode).await.map(|(_, first)| first)
     }

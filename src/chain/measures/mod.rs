@@ -64,13 +64,11 @@ impl Measures {
         asked: Holders,
         results: &mut impl Iterator<Item = Result3>,
     ) -> Result<(Option<TrustProfile>, bool), ReadError> {
-        let results: Vec<Result3> = results.take(self.called().count()).collect();
         let Some(profile) = profile else { return Ok((None, true)) };
         if self.are_of_holders() && profile.holders != asked {
             return Ok((Some(profile), false));
         }
         let mut measured = None;
-        let mut results = results.into_iter();
         for (measure, place) in self.called() {
             let tier = measure.tier_of(measure.number(results.next().ok_or(TOO_FEW)?, asked)?);
             measured = higher(measured, (tier, place));

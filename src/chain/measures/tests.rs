@@ -86,13 +86,6 @@ fn balances_of_others_than_the_holders_count_for_nothing() {
 }
 
 #[test]
-fn an_agent_that_is_not_minted_takes_its_results_along() {
-    let mut results = vec![returned(word(1)); 4].into_iter();
-    let (profile, is_graded) = all().grade(None, Holders::owned_by(OWNER), &mut results).unwrap();
-    assert!(profile.is_none() && is_graded && results.len() == 1);
-}
-
-#[test]
 fn a_function_returns_one_word_and_anything_else_is_no_number() {
     assert_eq!(function::number(returned(word(7))), Ok(U256::from(7)));
     assert_eq!(function::number(returned(Vec::new())), Err(ReadError::NoCode("tiers.contract")));

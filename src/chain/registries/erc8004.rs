@@ -76,9 +76,6 @@ const VERSION: &str = "2.";
 /// The most of a version that is shown, in bytes.
 const VERSION_BYTES_MAX: usize = 32;
 
-/// How many calls [`holder_calls`] makes.
-const HOLDER_CALLS: usize = 3;
-
 /// The decimals of sums of feedback.
 const SCORE_DECIMALS: u8 = 18;
 
@@ -104,11 +101,9 @@ pub(super) fn read_holders(
     agent: AgentId,
     results: &mut impl Iterator<Item = Result3>,
 ) -> Result<Option<Holders>, ReadError> {
-    let mut results = results.take(HOLDER_CALLS).collect::<Vec<_>>().into_iter();
     check_version(&results.next().ok_or(TOO_FEW)?)?;
-    let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
-    let wallet = read_wallet(&mut results)?;
-    Ok(Some(Holders { owner, wallet }))
+    let Some(owner) = read_owner(agent, results)? else { return Ok(None) };
+    Ok(Some(Holders { owner, wallet: read_wallet(results)? }))
 }
 
 /// The agent's wallet, if one is set, in the result of `getAgentWallet`.
