@@ -95,13 +95,9 @@ async fn keys(store: &Arc<RedisStore>, agents: u64) -> Result<(), Failure> {
         let store = Arc::clone(store);
         async move {
             let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at };
-            let key = NewKey {
-                digest: digest(agent),
-                declared_endpoint: None,
-                signer: Address::ZERO,
-                terms: KeyTerms::default(),
-                per_agent_max: 1,
-            };
+            let (digest, terms) = (digest(agent), KeyTerms::default());
+            let key =
+                NewKey { digest, declared_endpoint: None, signer: Address::ZERO, terms, per_agent_max: 1 };
             let done = store.change_key(id(agent), claim, KeyChange::Rotate(key)).await?;
             if done == KeyChanged::Done { Ok(()) } else { Err("a key was not made".into()) }
         }

@@ -140,8 +140,10 @@ impl Scene {
     pub(crate) fn generate_key(&self) -> ApiKey {
         let by = OnceLock::new();
         let order = KeyOrder { client: client(), signed: self.sign(0), by: &by, recorder: None };
-        let wish = KeyWish::default();
-        self.runtime.block_on(self.pipeline.generate_key(order, wish)).expect("the owner gets a key").key
+        self.runtime
+            .block_on(self.pipeline.generate_key(order, KeyWish::default()))
+            .expect("the owner gets a key")
+            .key
     }
 }
 
@@ -224,6 +226,9 @@ pub(crate) fn access() -> Access {
 
 pub(crate) fn rules() -> Rules {
     Rules {
+        contract_max_age_secs: 0,
+        keys_per_agent_max: 1,
+        key_expires_secs_max: 86_400,
         signing_domain: domain(),
         signature_format: SignatureFormat::Keys,
         freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },

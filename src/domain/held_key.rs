@@ -66,7 +66,7 @@ pub fn write(keys: &[HeldKey]) -> String {
             if key.is_replaced { 'r' } else { 'c' },
             Maybe(key.name.as_ref()),
             Maybe(key.tenants.as_ref()),
-            Maybe(key.signer.map(|signer| hex::encode(signer)).as_ref()),
+            Maybe(key.signer.map(hex::encode).as_ref()),
             Maybe(key.origin.as_ref().map(WebOrigin::as_str).as_ref()),
         );
     }

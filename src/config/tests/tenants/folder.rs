@@ -338,7 +338,7 @@ fn a_host_that_two_files_want_stays_with_the_one_that_gives_it_up_and_all_three_
         put(id, tenant(id).replace(&format!("{id}.example"), "a.example"));
     }
     let (settings, found) = over(&home, Some(&former));
-    assert_eq!(settings.tenants, former.tenants);
+    assert_eq!(settings.live.tenants, former.live.tenants);
     assert_eq!(
         found,
         [("a", true), ("b", false), ("c", false)].map(|(id, is_kept)| (format!("{id}.toml"), is_kept))

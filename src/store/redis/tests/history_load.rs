@@ -26,6 +26,7 @@ use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::history_judge::{
     Asked, Changed, Failover, Figures, History, Span, Verified, Window,
 };
+use crate::store::redis::tests::overlap::{SECOND, of_line};
 use crate::store::redis::tests::real::open;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{AHEAD_SECS, fitting, nonce_is_refused, ready};
@@ -127,8 +128,9 @@ impl Load {
 
     pub(super) fn begin(self: &Arc<Self>) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        for number in self.agents.clone() {
-            tasks.spawn(Arc::clone(self).change_on(number));
+        let second = self.agents.iter().filter(|number| *number % 2 == 1).map(|number| number + SECOND);
+        for line in self.agents.iter().copied().chain(second) {
+            tasks.spawn(Arc::clone(self).change_on(line));
         }
         for task in 0..2 * REPLICAS {
             tasks.spawn(Arc::clone(self).ask_on(task % REPLICAS));
@@ -226,7 +228,7 @@ impl Load {
             }
             let mut keys = self.shown.lock().unwrap().clone();
             let any = keys.get(turn % keys.len().max(1)).copied();
-            let newest = keys.split_off(keys.len().saturating_sub(3 * self.agents.len()));
+            let newest = keys.split_off(keys.len().saturating_sub(5 * self.agents.len()));
             for key in newest.into_iter().chain(any) {
                 self.verify(store, key).await;
             }
@@ -238,15 +240,16 @@ impl Load {
     }
 
     /// Changes an agent's key at a replica. True when that was answered with "done".
-    pub(super) async fn change(&self, store: usize, number: u64, make: Option<Make>) -> bool {
-        let new = make.map(|make| (make, fitting(number, self.new_number())));
-        let change = new.map_or(KeyChange::Revoke(None), |(make, number)| make(key(number)));
+    pub(super) async fn change(&self, store: usize, line: u64, make: Option<Make>) -> bool {
+        let new = make.map(|make| (make, fitting(line % SECOND, self.new_number())));
+        let revoked = KeyChange::Revoke(of_line(line, 0).terms.name);
+        let change = new.map_or(revoked, |(make, digest)| make(of_line(line, digest)));
         let claim = claim(self.new_number(), self.signed_at_secs);
         let start = self.os.monotonic_micros();
-        let answer = self.stores[store].change_key(agent(number), claim, change).await;
+        let answer = self.stores[store].change_key(agent(line % SECOND), claim, change).await;
         let span = Span { start, end: self.os.monotonic_micros() };
         let (key, done) = (new.map(|(_, number)| number), matches!(answer, Ok(KeyChanged::Done)));
-        self.history.lock().unwrap().changed.push(Changed { span, agent: number, key, done });
+        self.history.lock().unwrap().changed.push(Changed { span, agent: line, key, done });
         self.shown.lock().unwrap().extend(key.filter(|_| done));
         done
     }

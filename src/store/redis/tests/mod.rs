@@ -38,6 +38,7 @@ mod layouts;
 mod lost_answers;
 mod meters;
 mod others;
+mod overlap;
 mod real;
 mod replicas;
 mod retention;
