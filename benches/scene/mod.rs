@@ -226,9 +226,6 @@ pub(crate) fn access() -> Access {
 
 pub(crate) fn rules() -> Rules {
     Rules {
-        contract_max_age_secs: 0,
-        keys_per_agent_max: 1,
-        key_expires_secs_max: 86_400,
         signing_domain: domain(),
         signature_format: SignatureFormat::Keys,
         freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
