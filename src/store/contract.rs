@@ -37,7 +37,7 @@ pub(super) use self::several::{
 };
 pub(super) use self::signers::{SIGNER, a_key_names_the_account_that_signed_for_it_and_no_other};
 pub(super) use self::windows::{
-    retry_after_is_honest_and_a_limited_request_burns_no_nonce,
+    a_key_opens_nothing_but_its_own_agent, a_refused_issue_burns_no_nonce, a_refused_key_burns_no_window,
     windows_are_separate_per_scope_and_shared_by_both_proofs,
 };
 
@@ -240,14 +240,6 @@ pub(super) async fn a_replaced_key_is_refused_at_once(bench: Bench) {
     assert_eq!(bench.finds(19).await, None);
 }
 
-pub(super) async fn a_key_opens_nothing_but_its_own_agent(bench: Bench) {
-    bench.change(1, 1, KeyChange::Issue(key(1))).await;
-    bench.change(2, 1, KeyChange::Issue(key(2))).await;
-    assert_eq!(bench.by_key(2, 1, MANY).await, Admission::KeyRevoked);
-    assert_eq!(bench.by_key(3, 1, MANY).await, Admission::KeyRevoked);
-    assert_eq!((bench.finds(3).await, bench.by_key(1, 3, MANY).await), (None, Admission::KeyRevoked));
-}
-
 pub(super) async fn rotations_at_once_leave_one_key(bench: Bench) {
     let mut rotations = JoinSet::new();
     for number in 0..200 {
@@ -284,21 +276,6 @@ pub(super) async fn a_nonce_is_used_once_per_agent_whatever_for(bench: Bench) {
     assert_eq!(bench.by_nonce(3, 7, MANY).await, Admission::NonceRefused(NonceRefused::Used));
 }
 
-pub(super) async fn a_refused_key_burns_no_window(bench: Bench) {
-    bench.change(1, 1, KeyChange::Issue(key(1))).await;
-    for _ in 0..10 {
-        assert_eq!(bench.by_key(1, 2, ONE).await, Admission::KeyRevoked);
-    }
-    assert_eq!(bench.by_key(1, 1, ONE).await, Admission::Admitted { remaining: 0 });
-    assert_eq!(bench.by_key(1, 2, ONE).await, Admission::KeyRevoked, "also when the window is full");
-}
-
-pub(super) async fn a_refused_issue_burns_no_nonce(bench: Bench) {
-    bench.change(1, 1, KeyChange::Issue(key(1))).await;
-    assert_eq!(bench.change(1, 2, KeyChange::Issue(key(2))).await, KeyChanged::KeyExists);
-    assert_eq!(bench.change(1, 2, KeyChange::Rotate(key(2))).await, KeyChanged::Done);
-}
-
 // threat: A fresh budget, or another tenant's
 pub(super) async fn a_tier_change_is_not_a_fresh_budget(bench: Bench) {
     let sixteen = Quota::per_minute(16);
@@ -321,6 +298,23 @@ pub(super) async fn a_key_does_not_expire(bench: Bench) {
     (bench.advance_secs)(400 * 86_400);
     assert_eq!(bench.finds(1).await, Some(1));
     assert!(admitted(bench.by_key(1, 1, MANY).await) && bench.store.has_key(agent(1)).await.unwrap());
+}
+
+pub(super) async fn retry_after_is_honest_and_a_limited_request_burns_no_nonce(bench: Bench) {
+    let three = Quota::per_minute(3);
+    for nonce in 0..3 {
+        assert!(admitted(bench.by_nonce(1, nonce, three).await));
+        (bench.advance_secs)(7);
+    }
+    for nonce in 3..6 {
+        let Admission::Limited { retry_after } = bench.by_nonce(1, nonce, three).await else {
+            panic!("nonce {nonce} should be limited");
+        };
+        (bench.advance_secs)(retry_after.seconds() - 1);
+        assert!(limited(bench.by_nonce(1, nonce, three).await), "a second early");
+        (bench.advance_secs)(1);
+        assert!(admitted(bench.by_nonce(1, nonce, three).await), "after exactly so long");
+    }
 }
 
 // threat: A nonce passes twice, or a stranger burns it

@@ -1,8 +1,7 @@
-//! Windows of agents, by scope and as told to the refused.
+//! A refused proof leaves everything as it was, and windows are separate.
 
-use super::{Bench, ONE, admitted, digest, key, limited};
-use crate::domain::quota::Quota;
-use crate::ports::store::{Admission, KeyChange, Proof, Scope};
+use super::{Bench, MANY, ONE, digest, key, limited};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope};
 
 pub(in crate::store) async fn windows_are_separate_per_scope_and_shared_by_both_proofs(bench: Bench) {
     bench.change(1, 100, KeyChange::Issue(key(1))).await;
@@ -15,19 +14,25 @@ pub(in crate::store) async fn windows_are_separate_per_scope_and_shared_by_both_
     }
 }
 
-pub(in crate::store) async fn retry_after_is_honest_and_a_limited_request_burns_no_nonce(bench: Bench) {
-    let three = Quota::per_minute(3);
-    for nonce in 0..3 {
-        assert!(admitted(bench.by_nonce(1, nonce, three).await));
-        (bench.advance_secs)(7);
+pub(in crate::store) async fn a_key_opens_nothing_but_its_own_agent(bench: Bench) {
+    bench.change(1, 1, KeyChange::Issue(key(1))).await;
+    bench.change(2, 1, KeyChange::Issue(key(2))).await;
+    assert_eq!(bench.by_key(2, 1, MANY).await, Admission::KeyRevoked);
+    assert_eq!(bench.by_key(3, 1, MANY).await, Admission::KeyRevoked);
+    assert_eq!((bench.finds(3).await, bench.by_key(1, 3, MANY).await), (None, Admission::KeyRevoked));
+}
+
+pub(in crate::store) async fn a_refused_key_burns_no_window(bench: Bench) {
+    bench.change(1, 1, KeyChange::Issue(key(1))).await;
+    for _ in 0..10 {
+        assert_eq!(bench.by_key(1, 2, ONE).await, Admission::KeyRevoked);
     }
-    for nonce in 3..6 {
-        let Admission::Limited { retry_after } = bench.by_nonce(1, nonce, three).await else {
-            panic!("nonce {nonce} should be limited");
-        };
-        (bench.advance_secs)(retry_after.seconds() - 1);
-        assert!(limited(bench.by_nonce(1, nonce, three).await), "a second early");
-        (bench.advance_secs)(1);
-        assert!(admitted(bench.by_nonce(1, nonce, three).await), "after exactly so long");
-    }
+    assert_eq!(bench.by_key(1, 1, ONE).await, Admission::Admitted { remaining: 0 });
+    assert_eq!(bench.by_key(1, 2, ONE).await, Admission::KeyRevoked, "also when the window is full");
+}
+
+pub(in crate::store) async fn a_refused_issue_burns_no_nonce(bench: Bench) {
+    bench.change(1, 1, KeyChange::Issue(key(1))).await;
+    assert_eq!(bench.change(1, 2, KeyChange::Issue(key(2))).await, KeyChanged::KeyExists);
+    assert_eq!(bench.change(1, 2, KeyChange::Rotate(key(2))).await, KeyChanged::Done);
 }
