@@ -53,8 +53,8 @@ settings! {
         /// How far the timestamp of a change of a key may lie behind that a contract signs as a type of its own, at most 24h: several owners
         /// of a Safe sign one after the other. Counts where it is longer than max_age.
         contract_max_age: Duration = reader.duration("signature.contract_max_age", "0s", ["0s", "24h"]),
-        /// For how long a used nonce is remembered; at least max_age and max_ahead together, at most 366 days. Longer costs disk
-        /// or memory of Redis, and protects nothing more.
+        /// For how long a used nonce is remembered; at least the longer of both ages and max_ahead together, at most 366 days. Longer
+        /// costs disk or memory of Redis, and protects nothing more.
         nonce_retention: Duration = reader.duration("signature.nonce_retention", "15m", ["0s", "366days"]),
     } then {
         let window = freshness.zip(contract_max_age).map(|(freshness, contracts)| {
