@@ -3,8 +3,6 @@
 //! Version 1 is the digest of one key, which has no terms; each store keeps it as releases did that know no other. A record of
 //! version 2 is nothing that these could take for a key.
 
-use std::fmt::{self, Display, Write as _};
-
 use alloy::primitives::{Address, hex};
 
 use crate::domain::api_key::KeyDigest;
@@ -55,22 +53,20 @@ impl HeldKey {
 
 /// The text of version 2: a line for each key, the oldest first.
 pub fn write(keys: &[HeldKey]) -> String {
-    let mut text = VERSION_2.to_owned();
-    for key in keys {
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "{} {} {} {} {} {} {}",
-            hex::encode(key.digest.to_bytes()),
-            key.ends.unwrap_or(0),
-            if key.is_replaced { 'r' } else { 'c' },
-            Maybe(key.name.as_ref()),
-            Maybe(key.tenants.as_ref()),
-            Maybe(key.signer.map(hex::encode).as_ref()),
-            Maybe(key.origin.as_ref().map(WebOrigin::as_str).as_ref()),
-        );
-    }
-    text
+    let line = |key: &HeldKey| {
+        let (digest, ends) = (hex::encode(key.digest.to_bytes()), key.ends.unwrap_or(0));
+        let state = if key.is_replaced { 'r' } else { 'c' };
+        let (name, tenants) = (word(key.name.as_ref()), word(key.tenants.as_ref()));
+        let signer = word(key.signer.map(hex::encode).as_ref());
+        let origin = word(key.origin.as_ref().map(WebOrigin::as_str).as_ref());
+        format!("{digest} {ends} {state} {name} {tenants} {signer} {origin}\n")
+    };
+    keys.iter().fold(VERSION_2.to_owned(), |text, key| text + &line(key))
+}
+
+/// A value as a word of a line.
+pub fn word(value: Option<&impl ToString>) -> String {
+    value.map_or_else(|| NONE.to_owned(), ToString::to_string)
 }
 
 /// Reads what [`write`] wrote; `None` where it is anything else.
@@ -98,18 +94,6 @@ fn read_line(line: &str) -> Option<HeldKey> {
 /// The value of a word; the outer `None` where it is no such value.
 fn maybe<T>(word: &str, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
     if word == NONE { Some(None) } else { read(word).map(Some) }
-}
-
-/// A value, or what stands for none.
-struct Maybe<'a, T>(Option<&'a T>);
-
-impl<T: Display> Display for Maybe<'_, T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(value) => value.fmt(out),
-            None => out.write_str(NONE),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! replicas know it, so it takes effect, and its owner gets a fault and may repeat it.
 
 use crate::domain::agent_id::AgentId;
+use crate::domain::held_key::word;
 use crate::domain::nonce::NonceClaim;
 use crate::ports::store::{KeyChange, KeyChanged, NewKey};
 use crate::store::held_keys::REPLACED_MAX;
@@ -58,11 +59,6 @@ impl RedisStore {
         }
         Ok(changed)
     }
-}
-
-/// A value as the script takes it.
-fn word(value: Option<&impl ToString>) -> String {
-    value.map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
 /// The value of a digest's entry: the agent, then the declared origin, if there is one, and behind a blank the tenants, which makes
