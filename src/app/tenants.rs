@@ -107,7 +107,7 @@ impl<'a> Look<'a> {
 
 impl Beside for Look<'_> {
     fn of_file(&mut self, settings: &Settings) -> Vec<Problem> {
-        self.has_tls = settings.fixed.listen.tls;
+        self.has_tls |= settings.fixed.listen.tls;
         let Some(at_start) = self.at_start else { return Vec::new() };
         let pairs = [("listen.tls", &settings.live.listen.tls), ("authz.tls", &settings.live.authz.tls)];
         let certificates = pairs.into_iter().flat_map(|(key, pair)| {
@@ -191,7 +191,7 @@ impl Tenants {
         let mut look = Look {
             reading: Reading::new(files, self.now()),
             at_start: Some(&self.at_start),
-            has_tls: former.fixed.listen.tls,
+            has_tls: self.at_start.listen.tls,
         };
         let survey = self.source.over(Some(former), &mut look);
         survey.problems.log_warnings();
@@ -219,7 +219,7 @@ impl Tenants {
         reading: &mut Reading<'_>,
     ) -> Result<Applied, String> {
         let sections_that_wait = self.at_start.sections_that_differ(&loaded.settings.fixed);
-        loaded.settings.live = loaded.settings.live.over(&self.at_start, in_force);
+        loaded.settings = loaded.settings.over(&self.at_start, in_force);
         let (live, former) = (&loaded.settings.live, self.table.load_full());
         let built = build(&self.at_start, live, reading, &self.facts, &self.metrics, &former);
         let table = built.map_err(|problems| problems.join("; "))?;

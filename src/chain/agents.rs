@@ -12,7 +12,7 @@ use crate::chain::block::Date;
 use crate::chain::cache::status::Ticket;
 use crate::chain::cache::{Known, ProfileCache};
 use crate::chain::coalesce;
-use crate::chain::fault::{ReadError, is_refusal};
+use crate::chain::fault::{ReadError, is_too_much};
 use crate::chain::measures::Measures;
 use crate::chain::measures::balance::TRANSFER;
 use crate::chain::registries::logs::Kind;
@@ -145,7 +145,7 @@ impl Agents {
     /// well. One that is down or limits calls would get only more of them.
     pub(super) fn may_help_alone(&self, fault: &ChainFault) -> bool {
         let is_slow = matches!(fault.cause.downcast_ref(), Some(ReadError::Timeout(_)));
-        is_refusal(fault) || (is_slow && self.cache.is_in_touch(self.now()))
+        is_too_much(fault) || (is_slow && self.cache.is_in_touch(self.now()))
     }
 
     /// Keeps what was read of an agent, and answers who waits for it.

@@ -89,10 +89,21 @@ impl ReadError {
         matches!(self, NodeError { .. } | TooLong(_) | HttpStatus(..500) | Unintelligible(_))
     }
 
+    /// True when the node refused this request, and may take a smaller one. Another status says that it takes none of ours.
+    const fn is_too_much(&self) -> bool {
+        use ReadError::HttpStatus;
+        self.is_refusal() && !matches!(self, HttpStatus(..=399 | 401..=407))
+    }
+
     /// The metric's label.
     pub(super) fn kind(&self) -> &'static str {
         self.into()
     }
+}
+
+/// See [`ReadError::is_too_much`].
+pub(super) fn is_too_much(fault: &ChainFault) -> bool {
+    fault.cause.downcast_ref().is_some_and(ReadError::is_too_much)
 }
 
 /// See [`ReadError::is_refusal`].

@@ -10,7 +10,7 @@ use alloy::primitives::Address;
 
 use crate::chain::agents::{Agents, Read};
 use crate::chain::answer::{Call3, Result3};
-use crate::chain::fault::{ReadError, is_refusal};
+use crate::chain::fault::{ReadError, is_too_much};
 use crate::chain::measures::feedback::{self, Sum};
 use crate::chain::measures::higher;
 use crate::chain::pool::Input;
@@ -106,7 +106,7 @@ impl Agents {
             let read = self.source.create(at, &code, |results| feedback::sums(&results)).await;
             match read {
                 Ok(more) => sums.extend(more),
-                Err(fault) if some.len() > 1 && is_refusal(&fault) => most = some.len() / 2,
+                Err(fault) if some.len() > 1 && is_too_much(&fault) => most = some.len() / 2,
                 Err(fault) => return Err(fault),
             }
         }

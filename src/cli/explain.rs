@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use crate::app::source::Source;
 use crate::app::tenants::Tenants;
 use crate::app::{chain, store};
-use crate::cli::check::load;
+use crate::cli::check::load_to_serve;
 use crate::cli::client::wait_for;
 use crate::cli::output::Output;
 use crate::cli::{ConfigFile, Failure, secret};
@@ -97,7 +97,7 @@ impl Explain {
     /// Prints the decision, and everything that it follows from.
     pub(super) fn run(self) -> Result<(), Failure> {
         let source = Source::at(&self.file.config);
-        let settings = &load(&source)?;
+        let settings = &load_to_serve(&source)?.0.settings;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;
         let threads = chain::start_threads(1)?;

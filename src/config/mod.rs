@@ -334,23 +334,23 @@ impl Fixed {
     }
 }
 
-impl Live {
+impl Settings {
     /// The same while these are in force. The listeners speak TLS as they did at the start: one whose file no longer
-    /// says so keeps its pair, and so do tenants, and one that speaks none has none.
-    pub fn over(mut self, fixed: &Fixed, former: &Self) -> Self {
-        let is_gone = fixed.listen.tls && self.listen.tls.is_none();
+    /// says so keeps its pair, and one that speaks none has none. So do tenants where the file has listeners that speak no TLS.
+    pub fn over(mut self, at_start: &Fixed, in_force: &Live) -> Self {
+        let live = &mut self.live;
         let listeners = [
-            (fixed.listen.tls, &mut self.listen.tls, &former.listen.tls),
-            (fixed.authz.tls, &mut self.authz.tls, &former.authz.tls),
+            (at_start.listen.tls, &mut live.listen.tls, &in_force.listen.tls),
+            (at_start.authz.tls, &mut live.authz.tls, &in_force.authz.tls),
         ];
         for (speaks_tls, pair, former) in listeners {
             *pair = pair.take().or_else(|| former.clone()).filter(|_| speaks_tls);
         }
-        if is_gone {
+        if at_start.listen.tls && !self.fixed.listen.tls {
             // No tenant may have a pair in such a file.
             let pairs: HashMap<_, _> =
-                former.tenants.iter().map(|tenant| (&tenant.id, &tenant.tls)).collect();
-            for tenant in self.tenants.iter_mut().filter(|tenant| tenant.tls.is_none()) {
+                in_force.tenants.iter().map(|tenant| (&tenant.id, &tenant.tls)).collect();
+            for tenant in live.tenants.iter_mut().filter(|tenant| tenant.tls.is_none()) {
                 if let Some(Some(pair)) = pairs.get(&tenant.id) {
                     Arc::make_mut(tenant).tls = Some(KeyPair::clone(pair));
                 }
@@ -358,7 +358,9 @@ impl Live {
         }
         self
     }
+}
 
+impl Live {
     /// The tenants of the configuration file.
     pub fn main_tenants(&self) -> &[Arc<Tenant>] {
         self.tenants.get(..self.tenants.len().saturating_sub(self.tenant_files.len())).unwrap_or_default()

@@ -257,7 +257,10 @@ fn settle(files: &[File]) -> Vec<(Version, Vec<Problem>)> {
         let (mut is_refused, mut problems) = (false, Vec::new());
         let own = file.claims(Version::New).chain(file.claims(Version::InForce));
         for (claim, claimant) in own {
-            let Some(who) = makers.get(&claim) else { continue };
+            // Whatever others want, the main file may give up what it has: its other changes count.
+            let Some(who) = makers.get(&claim).filter(|_| claimant.is_some() || !file.is_main) else {
+                continue;
+            };
             let is_new =
                 || who.keys().find(|at| who.len() == 1 || files.get(**at).is_some_and(|file| file.is_main));
             let keeper = owners.get(&claim).or_else(is_new);

@@ -7,6 +7,7 @@ use alloy::primitives::{Address, U256};
 use crate::domain::agent_id::AgentId;
 use crate::domain::eip712::{Eip712Domain, OwnType};
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::key_terms::KeyName;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::RetryAfter;
 use crate::domain::signed_message::MessageRefusal;
@@ -77,6 +78,13 @@ pub enum Denial {
         /// The agent that was named.
         agent: AgentId,
     },
+    /// The agent has keys, and none of this name.
+    NoSuchKey {
+        /// The agent that was named.
+        agent: AgentId,
+        /// The name; `None`: none was given, and each of several keys has one.
+        name: Option<KeyName>,
+    },
     /// The budget is used up.
     RateLimited {
         /// The agent whose budget it is; nothing for a client's budget when no agent was named.
@@ -136,6 +144,7 @@ impl Denial {
             | Self::NonceForgotten { agent, .. }
             | Self::AgentNotFound { agent }
             | Self::KeyAlreadyExists { agent }
+            | Self::NoSuchKey { agent, .. }
             | Self::EndpointMismatch { agent } => of(Some(*agent), None, None),
         }
     }

@@ -231,9 +231,11 @@ impl Pipeline {
         if let Some(recorder) = order.recorder {
             recorder.begin(agent, proof.by).await?; // 500
         }
+        let name = change.name().cloned();
         match store.change_key(agent, order.signed.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),
             KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),
+            KeyChanged::NoSuchKey => Err(Denial::NoSuchKey { agent, name }.into()),
             KeyChanged::NonceRefused(refused) => Err(nonce_denial(refused, agent, nonce).into()),
         }
     }

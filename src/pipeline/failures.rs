@@ -175,6 +175,7 @@ const fn is_refused_credential(denial: &Denial) -> bool {
         | Denial::InvalidApiKey { .. }
         | Denial::MessageRefused { retry_after: None, .. } => true,
         Denial::KeyAlreadyExists { .. }
+        | Denial::NoSuchKey { .. }
         | Denial::NonceForgotten { .. }
         | Denial::MessageRefused { retry_after: Some(_), .. }
         | Denial::RateLimited { .. }

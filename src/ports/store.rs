@@ -161,11 +161,21 @@ pub struct NewKey {
 pub enum KeyChange {
     /// Makes a key; refused when the agent has one of its name, or as many as it may have.
     Issue(NewKey),
-    /// Makes a key in place of the one of its name, without a name of the agent's only one; where there is none, of nobody, if there is
-    /// room. Where an agent may have one key, in place of all.
+    /// Makes a key in place of the one of its name, without a name of the agent's only one; refused where it has others alone.
+    /// Where an agent may have one key, in place of all.
     Rotate(NewKey),
-    /// Ends the key of this name, and those that it replaced; without a name all.
+    /// Ends the key of this name, and those that it replaced, and is refused where the agent has others alone; without a name all.
     Revoke(Option<KeyName>),
+}
+
+impl KeyChange {
+    /// The name that was given.
+    pub const fn name(&self) -> Option<&KeyName> {
+        match self {
+            Self::Issue(new) | Self::Rotate(new) => new.terms.name.as_ref(),
+            Self::Revoke(name) => name.as_ref(),
+        }
+    }
 }
 
 /// The answer of [`Store::change_key`].
@@ -175,6 +185,8 @@ pub enum KeyChanged {
     Done,
     /// The agent has such a key already, or as many as it may have; nothing changed and the nonce is unused.
     KeyExists,
+    /// The agent has keys, and none of that name; nothing changed and the nonce is unused.
+    NoSuchKey,
     /// The nonce can't be used; nothing changed.
     NonceRefused(NonceRefused),
 }

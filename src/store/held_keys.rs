@@ -3,21 +3,26 @@
 use crate::domain::endpoint::Endpoint;
 use crate::domain::held_key::HeldKey;
 use crate::domain::key_terms::KeyName;
-use crate::ports::store::{KeyChange, NewKey};
+use crate::ports::store::{KeyChange, KeyChanged, NewKey};
 
 /// How many replaced keys an agent has at most. Of more the oldest end at once.
 pub(super) const REPLACED_MAX: usize = 64;
 
-/// Changes the keys at this moment of the store's clock. Those that have ended go. False, and nothing is changed, where the
-/// agent has a key of that name, or as many as it may have.
-pub(super) fn change(keys: &mut Vec<HeldKey>, change: &KeyChange, now_secs: u64) -> bool {
+/// Changes the keys at this moment of the store's clock. Those that have ended go. Nothing is changed where it is not done.
+pub(super) fn change(keys: &mut Vec<HeldKey>, change: &KeyChange, now_secs: u64) -> KeyChanged {
     let mut live: Vec<HeldKey> = keys.iter().filter(|key| key.is_live(now_secs)).cloned().collect();
     match change {
         KeyChange::Revoke(None) => live.clear(),
-        KeyChange::Revoke(Some(name)) => live.retain(|key| key.name.as_ref() != Some(name)),
+        KeyChange::Revoke(Some(name)) => {
+            let all = live.len();
+            live.retain(|key| key.name.as_ref() != Some(name));
+            if all > 0 && live.len() == all {
+                return KeyChanged::NoSuchKey;
+            }
+        }
         KeyChange::Issue(new) => {
             if !has_room(&live, new, new.terms.name.as_ref()) {
-                return false;
+                return KeyChanged::KeyExists;
             }
             live.push(held(new, new.terms.name.clone(), now_secs));
         }
@@ -27,8 +32,8 @@ pub(super) fn change(keys: &mut Vec<HeldKey>, change: &KeyChange, now_secs: u64)
             let name = new.terms.name.clone().or(only);
             let replaces_all = new.per_agent_max == 1;
             let is_there = current(&live).any(|key| key.name == name);
-            if !replaces_all && !is_there && !has_room(&live, new, name.as_ref()) {
-                return false;
+            if !replaces_all && !is_there && current(&live).next().is_some() {
+                return KeyChanged::NoSuchKey;
             }
             let grace_ends = now_secs.saturating_add(new.terms.grace_secs);
             for key in live.iter_mut().filter(|key| replaces_all || key.name == name) {
@@ -47,7 +52,7 @@ pub(super) fn change(keys: &mut Vec<HeldKey>, change: &KeyChange, now_secs: u64)
         }
     }
     *keys = live;
-    true
+    KeyChanged::Done
 }
 
 /// The keys that no other has replaced.

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
+use crate::domain::key_terms::KeyName;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::{Allowance, RetryAfter};
 use crate::domain::signed_message::MessageRefusal;
@@ -344,6 +345,12 @@ impl Row {
                 "KEY_ALREADY_EXISTS",
                 "The agent has an API key already; rotate it, or revoke it first",
                 of(agent),
+            ),
+            Denial::NoSuchKey { name, .. } => Self::new(
+                400,
+                "VALIDATION_ERROR",
+                "name has to be that of a key of the agent",
+                json!({ "field": "name", "received": name.as_ref().map(KeyName::to_string) }),
             ),
             Denial::RateLimited { agent, tier, limit, retry_after } => {
                 let message = format!("The rate limit is reached; try again in {} s", retry_after.seconds());

@@ -134,7 +134,7 @@ export interface paths {
         put?: never;
         /**
          * Replace the agent's key.
-         * @description The old key, if there is one, is invalid at once, or after graceSeconds. Where agents may have several keys, a name that none has makes one more, while there is room. Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together that the owner signed. Others have as many of their own.
+         * @description The old key, if there is one, is invalid at once, or after graceSeconds. Where agents may have several keys, name says which one is replaced; one that none has is 400, and so is no name where all of several have one. Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together that the owner signed. Others have as many of their own.
          */
         post: operations["rotateKey"];
         delete?: never;
@@ -155,7 +155,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke the agent's keys for good: all, or the one that is named.
-         * @description Also succeeds when there is none. Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together that the owner signed. Others have as many of their own. Beyond them as many revocations pass.
+         * @description Also succeeds when there is none; a name that none of its keys has is 400. Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together that the owner signed. Others have as many of their own. Beyond them as many revocations pass.
          */
         delete: operations["revokeKey"];
         options?: never;
@@ -1241,7 +1241,6 @@ export interface operations {
             401: components["responses"]["SignatureInvalid"];
             404: components["responses"]["AgentNotFound"];
             408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["KeyAlreadyExists"];
             413: components["responses"]["PayloadTooLarge"];
             429: components["responses"]["RateLimited"];
             500: components["responses"]["InternalError"];

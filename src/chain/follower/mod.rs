@@ -314,8 +314,9 @@ impl Following<'_> {
         };
         let pool = &self.of.agents.source.pool;
         let given = pool.ask(pool.deadline(), (&calls, Input::Follower), read).await;
-        // Another node may have been behind, or on another chain.
-        self.lacks_logs = given.is_err();
+        // Another node may be behind, or on another chain: that says of logs nothing new.
+        let lacked = self.of.status.mode() == Mode::Unlogged;
+        self.lacks_logs = given.as_ref().is_err_and(|fault| lacked || is_refusal(fault));
         given
     }
 }

@@ -1,6 +1,7 @@
 //! A restart is needed for what counts at the start alone, and for nothing else.
 
-use super::{minimal_with, parse};
+use super::{MINIMAL, minimal_with, parse};
+use crate::config::Settings;
 
 #[test]
 fn a_restart_is_needed_for_what_counts_at_the_start_alone() {
@@ -61,9 +62,31 @@ fn a_listener_that_speaks_tls_keeps_its_pair_where_the_file_has_none_and_one_tha
         (["", "b"], ["c", ""], ["", "b"]),
     ] {
         let (first, then) = (pairs(first), pairs(then));
-        let now = then.live.over(&first.fixed, &first.live);
+        let now = then.over(&first.fixed, &first.live).live;
         let found = [now.listen.tls, now.authz.tls].map(|pair| pair.map(|pair| pair.cert));
         let shown = shown.map(|name| (!name.is_empty()).then(|| name.into()));
         assert_eq!(found, shown);
     }
+}
+
+// threat: A change that waits for a restart
+#[test]
+fn a_tenant_keeps_its_pair_through_every_reload_of_a_file_without_tls() {
+    let with = |tls: &str, tenant: &str| {
+        let text = format!(
+            "{MINIMAL}\n[listen]\ngateway = ['127.0.0.1:1']\n{tls}\n[[tenants]]\nid = 'a'\nhosts = ['a.test']\n\
+             upstreams = ['127.0.0.1:2']\n{tenant}\n"
+        );
+        parse(&text, &[]).unwrap()
+    };
+    let pair = |name: &str| format!("tls = {{ cert = '{name}', key = '{name}.key' }}");
+    let first = with(&pair("listener"), &pair("own"));
+    let without = with("", "");
+    let now = without.clone().over(&first.fixed, &first.live);
+    // Where the main file can't be used it is the former one that counts, with the pairs in force.
+    let mut later = Settings { fixed: without.fixed, ..now.clone() };
+    later.live.tenants = without.live.tenants;
+    let now = later.over(&first.fixed, &now.live);
+    let shown = now.live.tenants[0].tls.as_ref().map(|pair| &*pair.cert);
+    assert_eq!(shown, Some("own".as_ref()));
 }

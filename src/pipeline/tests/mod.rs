@@ -296,6 +296,7 @@ fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
             Denial::AgentNotFound { .. } => "404",
             Denial::InvalidApiKey { .. } => "401 key",
             Denial::KeyAlreadyExists { .. } => "409",
+            Denial::NoSuchKey { .. } => "400 name",
             Denial::RateLimited { .. } => "429",
             Denial::TierBlocked { .. } => "403",
             Denial::EndpointMismatch { .. } => "403 endpoint",

@@ -7,6 +7,7 @@ use crate::store::held_keys::REPLACED_MAX;
 
 const DONE: KeyChanged = KeyChanged::Done;
 const EXISTS: KeyChanged = KeyChanged::KeyExists;
+const NONE: KeyChanged = KeyChanged::NoSuchKey;
 
 fn name(text: &str) -> Option<KeyName> {
     (!text.is_empty()).then(|| KeyName::parse(text).unwrap())
@@ -67,13 +68,15 @@ pub(in crate::store) async fn an_agent_has_as_many_keys_as_it_may_and_each_ends_
     let rotate = async |nonce, key| bench.change(1, nonce, KeyChange::Rotate(key)).await;
     assert_eq!(rotate(5, named(5, "ci", 3)).await, DONE);
     assert_eq!(rotate(6, named(6, "", 3)).await, DONE, "of several the one without a name");
-    assert_eq!(rotate(7, named(7, "more", 3)).await, EXISTS, "of nobody, without room");
+    assert_eq!(rotate(7, named(7, "more", 3)).await, NONE, "of nobody");
     assert_eq!(bench.good(&[1, 2, 3, 5, 6, 7]).await, [3, 5, 6]);
     let revoke = async |nonce, text: &str| bench.change(1, nonce, KeyChange::Revoke(name(text))).await;
-    assert_eq!((revoke(8, "ci").await, revoke(9, "nobody").await), (DONE, DONE));
+    assert_eq!((revoke(8, "ci").await, revoke(9, "nobody").await), (DONE, NONE));
     assert_eq!(bench.good(&[3, 5, 6]).await, [3, 6]);
-    assert_eq!(rotate(10, named(7, "more", 3)).await, DONE, "of nobody, with room");
-    assert_eq!(bench.names().await, ["app", "", "more"]);
+    assert_eq!(rotate(9, named(7, "more", 3)).await, NONE, "of nobody, with room");
+    assert_eq!(issue(9, 7, "more").await, DONE, "the nonce was not used");
+    assert_eq!((revoke(10, "app").await, issue(20, 8, "ci").await), (DONE, DONE));
+    assert_eq!(bench.names().await, ["", "more", "ci"]);
     assert_eq!(revoke(11, "").await, DONE);
     assert_eq!((bench.good(&[3, 6, 7]).await, bench.names().await.len()), (vec![], 0));
     assert!(!bench.store.has_key(agent(1)).await.unwrap());

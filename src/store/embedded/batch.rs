@@ -106,8 +106,9 @@ impl Batch<'_> {
             return Ok(KeyChanged::NonceRefused(refused));
         }
         *keys = self.tables.keys(agent)?;
-        if !held_keys::change(keys, change, self.now_secs) {
-            return Ok(KeyChanged::KeyExists);
+        let changed = held_keys::change(keys, change, self.now_secs);
+        if changed != KeyChanged::Done {
+            return Ok(changed);
         }
         self.use_nonce(agent, claim)?;
         self.tables.set_keys(agent, keys)?;

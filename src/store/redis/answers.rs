@@ -18,6 +18,7 @@ const NONCE_USED: i64 = 3;
 const NONCE_FORGOTTEN: i64 = 4;
 const DONE: i64 = 5;
 const KEY_EXISTS: i64 = 6;
+const NO_SUCH_KEY: i64 = 7;
 
 /// Reads an answer as the client converts it. Numbers that may be out of range are read as `i64`: others would be cut.
 pub(super) fn read<T: FromRedisValue>(answer: &Value) -> Result<T, RedisError> {
@@ -51,6 +52,7 @@ pub(super) fn key_change(answer: &Value) -> Result<(KeyChanged, Vec<KeyDigest>),
     }
     let changed = match read(answer) {
         Ok((KEY_EXISTS,)) => KeyChanged::KeyExists,
+        Ok((NO_SUCH_KEY,)) => KeyChanged::NoSuchKey,
         _ => KeyChanged::NonceRefused(nonce_refused(answer)?),
     };
     Ok((changed, Vec::new()))
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_the_scripts() {
         assert!(include_str!("scripts/answers.lua").contains(
-            "ADMITTED, LIMITED, KEY_REVOKED, NONCE_USED, NONCE_FORGOTTEN, DONE, KEY_EXISTS = 0, 1, 2, 3, 4, 5, 6"
+            "ADMITTED, LIMITED, KEY_REVOKED, NONCE_USED, NONCE_FORGOTTEN, DONE, KEY_EXISTS, NO_SUCH_KEY = 0, 1, 2, 3, 4, 5, 6, 7"
         ));
         let retry_after = RetryAfter::from_micros(9);
         let accepted_from = UnixSeconds(8);
@@ -121,6 +123,7 @@ mod tests {
             (&[4, 8, 9], KeyChanged::NonceRefused(NonceRefused::Forgotten { accepted_from, retry_after })),
             (&[5], KeyChanged::Done),
             (&[6], KeyChanged::KeyExists),
+            (&[7], KeyChanged::NoSuchKey),
         ] {
             assert_eq!(key_change(&ints(numbers)).unwrap(), (expected, Vec::new()));
         }
@@ -151,7 +154,7 @@ mod tests {
             ints(&[0, i64::MAX]),
             ints(&[1]),
             ints(&[4]),
-            ints(&[7]),
+            ints(&[8]),
             ints(&[-1]),
             Value::Array(vec![Value::Int(5), Value::Int(1)]),
             Value::Array(vec![Value::Int(5), Value::BulkString(vec![0; 32])]),

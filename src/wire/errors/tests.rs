@@ -177,6 +177,12 @@ fn each_cause_of_the_contract_has_its_row() {
         (denied(Denial::InvalidApiKey { agent: None }), 401, "INVALID_API_KEY", json!({ "agentId": null })),
         (denied(Denial::KeyAlreadyExists { agent }), 409, "KEY_ALREADY_EXISTS", json!({ "agentId": "7" })),
         (
+            denied(Denial::NoSuchKey { agent, name: None }),
+            400,
+            "VALIDATION_ERROR",
+            json!({ "field": "name", "received": null }),
+        ),
+        (
             denied(limited),
             429,
             "RATE_LIMITED",

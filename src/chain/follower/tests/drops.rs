@@ -213,7 +213,7 @@ async fn a_stuck_back_end_voids_nothing_while_another_one_shows_what_is_known() 
         scene.tick(&mut following).await;
         scene.fall_silent();
     }
-    assert_eq!(scene.mode(), "unlogged");
+    assert_eq!(scene.mode(), "lost");
     assert_eq!(scene.follower.agents.source.floor.newest(), floor);
 }
 

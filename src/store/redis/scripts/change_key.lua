@@ -22,7 +22,7 @@ local function name_of(kind, digest)
 end
 
 local record, seconds, verb, name = redis.call('GET', KEYS[3]), seconds_of(time), ARGV[6], ARGV[7]
-local keys, current, is_there, gone = keys_of(record, seconds), 0, false, {}
+local keys, current, is_there, is_named, gone = keys_of(record, seconds), 0, false, false, {}
 for _, key in ipairs(keys) do
   current = current + (key.state == 'c' and 1 or 0)
 end
@@ -32,14 +32,16 @@ if verb == 'rotate' and name == '-' and current == 1 then
   end
 end
 for _, key in ipairs(keys) do
+  is_named = is_named or key.name == name
   is_there = is_there or (key.state == 'c' and key.name == name)
 end
 local most = tonumber(ARGV[11] or 0)
 if verb == 'issue' and (is_there or current >= most) then
   return { KEY_EXISTS }
 end
-if verb == 'rotate' and most > 1 and not is_there and current >= most then
-  return { KEY_EXISTS }
+if verb == 'rotate' and most > 1 and not is_there and current > 0
+  or verb == 'revoke' and name ~= '-' and not is_named and #keys > 0 then
+  return { NO_SUCH_KEY }
 end
 use_nonce(KEYS[2], ARGV[5], wall, signed_at)
 

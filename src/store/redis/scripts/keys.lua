@@ -14,7 +14,7 @@ local function keys_of(record, seconds)
   local keys = {}
   if record and #record == 32 then
     keys[1] = { digest = hex_of(record), ends = 0, state = 'c', name = '-', tenants = '-' }
-  elseif record then
+  elseif record and string.sub(record, 1, 2) == '2\n' then
     for digest, ends, state, name, tenants in string.gmatch(record, '(%x+) (%d+) ([cr]) (%S+) (%S+) %S+ %S+\n') do
       local key = { digest = digest, ends = tonumber(ends), state = state, name = name, tenants = tenants }
       if key.ends == 0 or seconds < key.ends then
@@ -30,7 +30,7 @@ local function holds(record, digest, time)
   if record == digest then
     return true
   end
-  if not record or #record == 32 then
+  if not record or string.sub(record, 1, 2) ~= '2\n' or #record == 32 then
     return false
   end
   local at = string.find(record, '\n' .. hex_of(digest) .. ' ', 1, true)
