@@ -215,7 +215,9 @@ fn several_keys_are_told_apart_by_name_listed_without_themselves_and_end_alone_o
     for refused in [name("ci"), name("more")] {
         service.generate(&signed(&[refused])).error(409, "KEY_ALREADY_EXISTS");
     }
-    service.rotate(&signed(&[name("more")])).error(409, "KEY_ALREADY_EXISTS");
+    service.rotate(&signed(&[name("more")])).is_invalid("name", json!("more"));
+    service.rotate(&agent.signed()).is_invalid("name", Value::Null);
+    service.revoke(&signed(&[name("more")])).is_invalid("name", json!("more"));
     service.rotate(&signed(&[name("ci"), ("expiresIn", json!(3_601))])).error(400, "VALIDATION_ERROR");
     let tenants = ("tenants", json!(["acme"]));
     let rotated =
