@@ -191,6 +191,7 @@ pub(super) fn discovery(settings: &Settings) -> Discovery {
         domain: &signing_domain(settings),
         key_service: settings.key_service(),
         window: settings.fixed.signature.freshness,
+        contract_max_age_secs: settings.contract_max_age_secs(),
         tiers: &settings.fixed.tiers.sources,
         token: settings.fixed.tiers.token,
         token_decimals: settings.fixed.tiers.token_decimals,
@@ -199,6 +200,8 @@ pub(super) fn discovery(settings: &Settings) -> Discovery {
         chain_id: settings.fixed.chain.pool.chain_id,
         contracts: &contracts.collect::<Vec<_>>(),
         key_format: &settings.fixed.keys.format,
+        keys_per_agent_max: settings.fixed.keys.per_agent_max,
+        key_expires_secs_max: settings.fixed.keys.expires_max.as_secs(),
         keys_url: settings.fixed.keys.public_url.as_ref().map(RpcUrl::base),
         has_console: settings.fixed.console.enabled,
     })

@@ -45,6 +45,8 @@ pub(crate) struct ServiceRules<'a> {
     pub(crate) key_service: Option<&'a str>,
     /// The window of their timestamps.
     pub(crate) window: Freshness,
+    /// How old a contract's signature for a change of keys may be, in seconds; `None`: as old as any other.
+    pub(crate) contract_max_age_secs: Option<u64>,
     /// What gives agents their tiers.
     pub(crate) tiers: &'a TierSources,
     /// The staked token, where it is known.
@@ -59,6 +61,10 @@ pub(crate) struct ServiceRules<'a> {
     /// The registries by their names.
     pub(crate) contracts: &'a [(&'static str, Address)],
     pub(crate) key_format: &'a ApiKeyFormat,
+    /// How many keys an agent may have.
+    pub(crate) keys_per_agent_max: u32,
+    /// The longest life that an owner may ask for a key, in seconds.
+    pub(crate) key_expires_secs_max: u64,
     /// Where owners manage keys, without a slash at its end.
     pub(crate) keys_url: Option<&'a str>,
     /// True if the owner's page is there too.
@@ -111,6 +117,9 @@ impl Discovery {
             "keyOperations": rules.key_service.map(|service| key_operations(rules.domain, service)),
             "timestampMaxAge": rules.window.max_age_secs,
             "timestampMaxAhead": rules.window.max_ahead_secs,
+            "contractMaxAgeSeconds": rules.contract_max_age_secs,
+            "keysPerAgentMax": rules.keys_per_agent_max,
+            "keyExpiresMaxSeconds": rules.key_expires_secs_max,
             "tierSource": rules.tiers.named().next().map(|(name, _)| name),
             "tokenDecimals": rules.token_decimals,
             "contractSignatures": rules.contract_signatures,

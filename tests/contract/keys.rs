@@ -205,6 +205,8 @@ fn status_is_of_any_number_and_a_wrong_query_is_a_validation_error(world: &World
 // threat: A replaced key outlives its grace
 fn several_keys_are_told_apart_by_name_listed_without_themselves_and_end_alone_or_all(world: &World) {
     let service = Service::start(world.settings().set("keys.per_agent_max", 2).set("keys.expires_max", "1h"));
+    let rules = service.get("/.well-known/tiergate").success(200);
+    assert_eq!((&rules["keysPerAgentMax"], &rules["keyExpiresMaxSeconds"]), (&json!(2), &json!(3_600)));
     let agent = world.agent(4);
     let signed = |terms: &[(&str, Value)]| {
         terms.iter().fold(agent.signed(), |body, (field, value)| with(&body, field, value.clone()))

@@ -109,7 +109,11 @@ fn signed_by(rules: &Value, operation: &str, agent: &Agent) -> Value {
 
 // threat: A signature for one service, or for a verification, is spent on a key at another
 fn a_contract_wallet_signs_changes_by_their_own_types(world: &World) {
-    let service = Service::start(named(world, OURS).set("signature.contracts", true));
+    let settings = named(world, OURS).set("signature.contracts", true);
+    let service = Service::start(
+        settings.set("signature.contract_max_age", "1h").set("signature.nonce_retention", "2h"),
+    );
+    assert_eq!(service.get("/.well-known/tiergate").success(200)["contractMaxAgeSeconds"], 3_600);
     let wallet = Account { address: world.chain().deploy("KeyWallet"), key: DEPLOYER.key };
     let agent = world.agent(4);
     world.chain().transfer(agent.owner, wallet, agent.id);

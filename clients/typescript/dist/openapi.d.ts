@@ -802,6 +802,12 @@ export interface components {
             timestampMaxAge: number;
             /** @description How many seconds a timestamp may lie ahead. */
             timestampMaxAhead: number;
+            /** @description How many seconds a timestamp may lie behind where a contract signs a change of keys by the types of keyOperations; null where that is timestampMaxAge. */
+            contractMaxAgeSeconds: number | null;
+            /** @description How many keys an agent may have. */
+            keysPerAgentMax: number;
+            /** @description The greatest expiresIn that is accepted. */
+            keyExpiresMaxSeconds: number;
             /** @description The tiers in rising order. */
             tiers: {
                 tier: components["schemas"]["Tier"];
