@@ -66,12 +66,16 @@ impl Service {
         host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
     }
 
-    /// Refuses to show a key or a signature to everybody on the way.
+    /// Refuses to show a key or a signature to everybody on the way, and an address with a login: answers and errors quote it.
     fn check_way(&self, has_credential: bool) -> Result<(), Failure> {
+        if self.url.as_ref().is_some_and(|url| !url.username().is_empty() || url.password().is_some()) {
+            return Err(Failure::unusable("--url: write the address without a login"));
+        }
         let url = self.url.as_ref().filter(|url| has_credential && url.scheme() == "http");
         let Some(url) = url else { return Ok(()) };
         let host = url.host_str().unwrap_or_default();
-        if self.is_own_machine() || self.allow_http.as_deref() == Some(host) {
+        let bare = |host: &str| host.trim_matches(['[', ']']).to_ascii_lowercase();
+        if self.is_own_machine() || self.allow_http.as_deref().is_some_and(|it| bare(it) == bare(host)) {
             return Ok(());
         }
         let ways = format!("use https, or allow it with --allow-http {host}");

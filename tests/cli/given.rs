@@ -82,6 +82,7 @@ fn keys_and_signatures_go_by_plain_http_to_this_machine_alone_unless_a_host_is_a
         ("http://localhost.invalid", &["verify"], &[], 2),
         ("http://0.0.0.0:1", &["verify"], &["--allow-http", "keys.invalid"], 2),
         ("http://0.0.0.0:1", &["verify"], &["--allow-http", "0.0.0.0"], 1),
+        ("http://[64:ff9b:1::A]:1", &["verify"], &["--allow-http", "64:FF9B:1::a"], 1),
         ("http://127.0.0.1:1", &["verify"], &[], 1),
         ("http://127.9.0.1:1", &["verify"], &[], 1),
         ("http://[::1]:1", &["verify"], &[], 1),
@@ -139,10 +140,12 @@ fn a_failure_that_has_a_next_step_names_it() {
         (&["keys", "status", "--agent-id", "4", "--url", "127.0.0.1:8080"], "such as https://keys.example"),
         (&["keys", "status", "--agent-id", "4", "--url", "localhost:8080"], "such as https://keys.example"),
         (&["check", "--online", "--through", "/path"], "such as https://keys.example"),
+        (&["keys", "status", "--agent-id", "4", "--url", "http://me:secret@127.0.0.1:1"], "without a login"),
     ] {
         let output = command(arguments).current_dir(folder.path()).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.contains(step), "{arguments:?}: {said}");
+        assert!(!said.contains("me:secret"), "{said}");
     }
 }
 

@@ -235,22 +235,19 @@ fn explain_names_what_shadows_and_is_shadowed(stage: &Stage) {
     }
     let text = String::from_utf8(explain(site, ACME, "/x", &[]).stdout).unwrap();
     assert!(text.lines().any(|line| line == "errorType      INVALID_API_KEY"), "{text}");
-    for (path, expected, code) in [
-        ("/x", "refuse", 0),
-        ("/x", "admit", 1),
-        ("/public/x", "admit", 0),
-        ("/public/x", "refuse", 1),
-        ("/.well-known/tiergate", "admit", 1),
-        ("/.well-known/tiergate", "refuse", 1),
+    for (host, path, expected, code) in [
+        (ACME, "/x", "refuse", 0),
+        (ACME, "/x", "admit", 1),
+        (ACME, "/public/x", "admit", 0),
+        (ACME, "/public/x", "refuse", 1),
+        (ACME, "/.well-known/tiergate", "admit", 1),
+        (ACME, "/.well-known/tiergate", "refuse", 1),
+        ("not a host", "/x", "refuse", 1),
     ] {
-        let output = explain(site, ACME, path, &["--expect", expected]);
+        let output = explain(site, host, path, &["--expect", expected]);
         let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{path} {expected}: {said}");
-        assert_eq!(
-            said.contains(&format!("expected is {expected}, but the decision is ")),
-            code == 1,
-            "{said}"
-        );
+        assert_eq!(output.status.code(), Some(code), "{host} {path} {expected}: {said}");
+        assert_eq!(said.contains(&format!("expected is {expected}, but ")), code == 1, "{said}");
         assert!(String::from_utf8(output.stdout).unwrap().contains("decision  "), "{path}");
     }
 }
@@ -262,7 +259,7 @@ fn explain_says_when_the_chain_cannot_be_read(stage: &Stage) {
     let node = stage.world().chain().node.to_string();
     fs::write(&file, text.replace(&node, "127.0.0.1:1")).unwrap();
     let told = explained(&site, ACME, "/x", &["--agent-id", "1"]);
-    assert_eq!((&told["decision"], &told["errorType"]), (&"refused".into(), &"RPC_ERROR".into()), "{told}");
+    assert_eq!((&told["decision"], &told["errorType"]), (&"unknown".into(), &"RPC_ERROR".into()), "{told}");
     assert!(told["fault"].as_str().unwrap().contains("127.0.0.1:1"), "{told}");
 }
 
