@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from conftest import API, FACTS, Owned
+from conftest import API, FACTS, Owned, Script
 
 from tiergate import Tiergate
 
@@ -21,12 +22,13 @@ ROOT = Path(__file__).parents[1]
 def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the command in a folder of its own."""
 
-    def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, given: str = "", out: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-B", "-m", "tiergate", *arguments]
-        variables = {"PATH": os.environ["PATH"], "TIERGATE_URL": API, "PYTHONPATH": str(ROOT), "NO_PROXY": "*"}
-        return subprocess.run(
-            command, cwd=tmp_path, env=variables, input=given, capture_output=True, text=True, timeout=60, check=False
-        )
+        variables = {"PATH": os.environ["PATH"], "TIERGATE_URL": API, "PYTHONPATH": str(ROOT), "NO_PROXY": "*"} | more
+        with ExitStack() as opened:
+            stdout = subprocess.PIPE if out is None else opened.enter_context(Path(out).open("wb"))
+            ends = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True, "timeout": 60}
+            return subprocess.run(command, cwd=tmp_path, env=variables, input=given, check=False, **ends)  # type: ignore[call-overload, no-any-return]
 
     return run
 
@@ -100,6 +102,70 @@ def test_what_goes_wrong_is_a_sentence_an_exit_code_and_no_word_of_a_key(
     assert ran.returncode == code, ran.stderr
     assert words in ran.stderr
     assert FACTS["owner"].removeprefix("0x") not in ran.stdout + ran.stderr
+
+
+SIGNING = {
+    "domain": {"name": "A", "version": "1", "chainId": 1, "verifyingContract": "0x" + "1" * 40},
+    **{"types": {}, "primaryType": "Verification", "timestampMaxAge": 300, "timestampMaxAhead": 30},
+    **{"tiers": [], "tokenDecimals": 18, "contractSignatures": False},
+}
+ISSUED = {"agentId": "4", "apiKey": "svc_live_v1_x", "message": "made"}
+
+
+def _refusal(error_type: str) -> dict[str, object]:
+    return {"error": "no", "errorType": error_type, "details": {"a": 1}, "timestamp": 1}
+
+
+@pytest.mark.parametrize(
+    ("signing", "status", "body", "out", "code", "kind"),
+    [
+        (200, 200, ISSUED, "/dev/full", 3, None),
+        (200, 200, ISSUED, None, 0, None),
+        (200, 504, _refusal("UPSTREAM_TIMEOUT"), None, 3, "UPSTREAM_TIMEOUT"),
+        (200, 502, "<html>", None, 3, "UNEXPECTED_ANSWER"),
+        (200, 503, _refusal("RPC_ERROR"), None, 1, "RPC_ERROR"),
+        (200, 403, _refusal("TIER_BLOCKED"), None, 1, "TIER_BLOCKED"),
+        (500, 200, ISSUED, None, 1, "INTERNAL_ERROR"),
+    ],
+)
+def test_a_key_that_may_be_changed_and_is_not_shown_gives_exit_code_3(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    script: Script,
+    signing: int,
+    status: int,
+    body: object,
+    out: str | None,
+    code: int,
+    kind: str | None,
+) -> None:
+    first = SIGNING if signing == 200 else _refusal("INTERNAL_ERROR")
+    headers = {"Content-Type": "application/json", "Retry-After": "900"}
+    script.answers = [(signing, headers, json.dumps(first).encode()), (status, headers, json.dumps(body).encode())]
+    arguments = ("keys", "rotate", "--agent-id", "4", "-o", "json")
+    ran = run(*arguments, out=out, TIERGATE_URL=script.url, TIERGATE_OWNER_KEY=FACTS["owner"])
+    assert (ran.returncode, "Traceback" in ran.stderr) == (code, False), ran.stderr
+    assert ("standard output" in ran.stderr) == (out is not None)
+    if kind is not None:
+        told = json.loads(ran.stdout)
+        assert (told["errorType"], told["details"]) == (kind, {"a": 1} if kind != "UNEXPECTED_ANSWER" else {})
+
+
+def test_a_new_key_goes_where_a_link_leads_and_replaces_one_of_any_prefix(
+    run: Callable[..., subprocess.CompletedProcess[str]], script: Script, tmp_path: Path
+) -> None:
+    answers: list[object] = [SIGNING, ISSUED]
+    headers = {"Content-Type": "application/json"}
+    script.answers = [(200, headers, json.dumps(answer).encode()) for answer in answers]
+    (tmp_path / "real.key").write_text(f"acme-{'0' * 64}\n")
+    (tmp_path / "link.key").symlink_to("real.key")
+    arguments = ("keys", "rotate", "--agent-id", "4", "--out")
+    variables = {"TIERGATE_URL": script.url, "TIERGATE_OWNER_KEY": FACTS["owner"]}
+    ran = run(*arguments, "link.key", **variables)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (tmp_path / "link.key").is_symlink()
+    assert (tmp_path / "real.key").read_text() == "svc_live_v1_x\n"
+    (tmp_path / "private.key").write_text(FACTS["owner"])
+    assert "no API key that may be replaced" in run(*arguments, "private.key", **variables).stderr
 
 
 def test_the_installed_package_has_the_command_that_uvx_runs(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Flags, answers and exit codes are those of that program, which does more.
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
 import os
 import re
@@ -41,6 +42,7 @@ class _Failure(Exception):
 def main() -> NoReturn:
     """Runs the command, and ends the process with its exit code."""
     given = _arguments().parse_args()
+    given.sends = False
     try:
         _run(given)
     except _Failure as failure:
@@ -98,14 +100,19 @@ def _run(given: argparse.Namespace) -> None:
             status = service.keys.status(_agent(given))
             return _print(given, {"agentId": str(status.agent_id), "hasKey": status.has_key})
         if given.typed_data:
-            return print(json.dumps(service.typed_data(_agent(given), operation), indent=2))
+            return _say(given, json.dumps(service.typed_data(_agent(given), operation), indent=2))
         signer: Signer | Signed = _signed_elsewhere(given, service) if given.signed else _owner(given)
         agent = _agent(given)
         if operation == "revoke":
+            service.signing()
+            given.sends = True
             revoked = service.keys.revoke(agent, signer)
             return _print(given, {"agentId": str(revoked.agent_id), "success": True})
         file = _KeyFile(given.out, operation == "rotate") if given.out else None
         try:
+            # Until here nothing is changed.
+            service.signing()
+            given.sends = True
             call = service.keys.generate if operation == "generate" else service.keys.rotate
             issued = call(agent, signer, declared_endpoint=given.declared_endpoint)
             if file is None:
@@ -131,10 +138,11 @@ def _service(given: argparse.Namespace) -> Tiergate:
         raise _Failure(
             "--url: write all of it, such as https://keys.example or http://127.0.0.1:8080", _UNUSABLE
         )
+    allowed = (given.allow_http or "").lower().strip("[]")
     is_this_machine = host == "localhost"
     with suppress(ValueError):
         is_this_machine = is_this_machine or ip_address(host).is_loopback
-    if url.scheme == "http" and not is_this_machine and host != given.allow_http:
+    if url.scheme == "http" and not is_this_machine and host != allowed:
         raise _Failure(
             f"others could read keys and signatures on the way to {host}: use https, "
             f"or allow it with --allow-http {host}",
@@ -169,7 +177,11 @@ def _signed_elsewhere(given: argparse.Namespace, service: Tiergate) -> Signed:
 
 def _owner(given: argparse.Namespace) -> Signer:
     file = given.owner_key_file
-    key = _read(file) if file else os.environ.get("TIERGATE_OWNER_KEY")
+    if file == "-" and sys.stdin.isatty():
+        # A terminal shows what it is given otherwise.
+        key: str | None = getpass.getpass("Paste the owner's key: ")
+    else:
+        key = _read(file) if file else os.environ.get("TIERGATE_OWNER_KEY")
     if key is None:
         raise _Failure(
             "no owner's key: name its file with --owner-key-file (- is standard input), set TIERGATE_OWNER_KEY, "
@@ -242,18 +254,22 @@ class _KeyFile:
     """A file for a key that is not made yet, beside its place until it holds the key."""
 
     def __init__(self, path: str, is_replaced: bool) -> None:
-        self._path = Path(path)
-        if os.path.lexists(path) and not (is_replaced and self._holds_key()):
+        # A link leads to the new file too.
+        self._path = Path(os.path.realpath(path))
+        self._is_replaced = os.path.lexists(path)
+        if self._is_replaced and not (is_replaced and self._holds_key()):
             raise _Failure(f"cannot create {path}: it exists, and is no API key that may be replaced")
-        self._beside = Path(f"{path}.new-{secrets.token_hex(8)}")
+        self._beside = Path(f"{self._path}.new-{secrets.token_hex(8)}")
         try:
             self._file: int | None = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise _Failure(f"cannot create {path}: {error.strerror}") from None
 
     def _holds_key(self) -> bool:
+        """True for a file with an API key alone, of any prefix."""
         with suppress(OSError, ValueError):
-            return bool(re.fullmatch(r"[\w-]+_[0-9a-f]{64}\s*", self._path.read_text()))
+            if self._path.is_file() and self._path.stat().st_size <= _SECRET_BYTES_MAX:
+                return bool(re.fullmatch(r"(?!0x)[A-Za-z0-9_-]+[0-9a-f]{64}\s*", self._path.read_text()))
         return False
 
     def keep(self, key: str) -> None:
@@ -263,10 +279,24 @@ class _KeyFile:
             os.fsync(self._file)
             os.close(self._file)
             self._file = None
-            os.replace(self._beside, self._path)
+            if self._is_replaced:
+                os.replace(self._beside, self._path)
+            else:
+                self._enter()
         except OSError as error:
             message = f"the new key is in {self._beside}, or lost: {error.strerror}"
             raise _Failure(message, _KEY_UNSURE) from None
+
+    def _enter(self) -> None:
+        """Gives the file its name, unless another has it by now. Some filesystems know no links."""
+        try:
+            os.link(self._beside, self._path)
+        except OSError:
+            if os.path.lexists(self._path):
+                raise
+            os.replace(self._beside, self._path)
+        else:
+            self._beside.unlink()
 
     def end(self) -> None:
         """Removes what holds no key."""
@@ -279,24 +309,35 @@ class _KeyFile:
 
 def _print(given: argparse.Namespace, fields: dict[str, Any]) -> None:
     if given.output == "json":
-        return print(json.dumps(fields))
+        return _say(given, json.dumps(fields))
     width = max(map(len, fields))
-    for name, value in fields.items():
-        print(f"{name:{width}}  {_shown(str(value).lower() if isinstance(value, bool) else str(value))}")
-    return None
+    shown = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()}
+    return _say(given, "\n".join(f"{name:{width}}  {_shown(value)}" for name, value in shown.items()))
+
+
+def _say(given: argparse.Namespace, text: str) -> None:
+    """Writes to standard output, and fails where that is full or closed."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        # Python would write it once more at its end.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        lost, code = ("; the key was changed", _KEY_UNSURE) if given.sends else ("", _FAILED)
+        raise _Failure(f"standard output can't be written: {error.strerror}{lost}", code) from None
 
 
 def _refused(given: argparse.Namespace, error: errors.TiergateError) -> int:
     """Says what the service said. The exit code."""
-    is_silent = isinstance(error, errors.Unreachable)
-    kind = getattr(error, "error_type", None) or ("NO_ANSWER" if is_silent else "UNEXPECTED_ANSWER")
-    said = str(getattr(error, "said", error))
+    # With a status something has answered.
+    kind = error.error_type or ("UNEXPECTED_ANSWER" if error.status else "NO_ANSWER")
+    _complain(f"{kind}: {error.said}")
     if given.output == "json":
-        print(json.dumps({"error": said, "errorType": kind}))
-    _complain(f"{kind}: {said}")
-    is_change = given.operation != "status" and not given.typed_data
-    is_unsure = is_change and isinstance(error, (errors.OutcomeUnknown, errors.InternalError))
-    return _KEY_UNSURE if is_unsure else _FAILED
+        with suppress(_Failure):
+            _say(given, json.dumps({"error": error.said, "errorType": kind, "details": error.details}))
+    # Two types say that nothing was changed; a server in front of the service may say anything else.
+    is_failure = (error.status or 0) >= 500 and not isinstance(error, (errors.RpcError, errors.Overloaded))
+    return _KEY_UNSURE if given.sends and (is_failure or isinstance(error, errors.OutcomeUnknown)) else _FAILED
 
 
 def _shown(text: str) -> str:

@@ -54,7 +54,8 @@ def explain(error: BaseException) -> str:
         return f"The call failed. {_CALLER}."
     what, advice = _SENTENCES.get(type(error), ("The service refused the call", _CALLER))
     if advice == _WAIT:
-        return f"{what}. Wait {error.retry_after or 60} s, then repeat the call."
+        wait = 60 if error.retry_after is None else error.retry_after
+        return f"{what}. Wait {wait} s, then repeat the call."
     tiers = ""
     current, required = error.details.get("currentTier"), error.details.get("requiredTier")
     if isinstance(error, errors.TierBlocked) and type(current) is int and type(required) is int:

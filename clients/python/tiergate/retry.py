@@ -33,7 +33,7 @@ class Patience:
 
     def wait(self, retry_after: int | None, why: object) -> float | None:
         """Returns the seconds to wait before the next try, or `None` if the call is to fail. The log has `why`."""
-        wait = retry_after or self._step * random.uniform(0.5, 1)
+        wait = self._step * random.uniform(0.5, 1) if retry_after is None else retry_after
         if self._retries == 0 or wait > self._left:
             return None
         self._retries, self._left, self._step = self._retries - 1, self._left - wait, self._step * 2

@@ -30,7 +30,8 @@ def parse_for_secrets(url: str, allow_http: str | None) -> httpx.URL:
     if allow_http is not None and not isinstance(allow_http, str):
         raise ValueError("allow_http is not the name of a host")
     is_this_machine = re.fullmatch(r"localhost|127(\.[0-9]{1,3}){3}|::1", parsed.host)
-    is_named = allow_http and parsed.host == allow_http.lower()
+    # httpx names an address of IPv6 without its brackets.
+    is_named = allow_http and parsed.host == allow_http.lower().strip("[]")
     if parsed.scheme != "https" and not is_this_machine and not is_named:
         advice = "If the way is safe, name the host as allow_http"
         raise ValueError(f"keys and signatures go by https: others could read them on the way. {advice}")

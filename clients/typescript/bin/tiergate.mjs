@@ -3,8 +3,9 @@
 // Flags, answers and exit codes are those of that program, which does more.
 
 import { randomBytes } from "node:crypto";
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
+import { closeSync, fsyncSync, linkSync, lstatSync, openSync, readFileSync, realpathSync, renameSync, rmSync, statSync, writeFileSync, writeSync } from "node:fs";
 import { createRequire } from "node:module";
+import { isatty } from "node:tty";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { Tiergate, TiergateError } from "../dist/index.js";
@@ -56,14 +57,14 @@ async function main() {
   } catch (error) {
     throw new Failure(`${error.message}\n\n${USAGE}`, UNUSABLE);
   }
-  if (given.help) return console.log(USAGE);
+  if (given.help) return say(USAGE);
   const [group, operation, ...further] = positionals;
   const isKnown = operation === "status" || Object.hasOwn(OPERATIONS, operation ?? "");
   if (group !== "keys" || !isKnown || further.length > 0) throw new Failure(USAGE, UNUSABLE);
   if (!["text", "json"].includes(given.output)) throw new Failure("--output is text or json", UNUSABLE);
   const service = serviceOf();
   if (operation === "status") return print(await service.keys.status(agent()));
-  if (given["typed-data"]) return console.log(JSON.stringify(await service.typedData(agent(), operation), null, 2));
+  if (given["typed-data"]) return say(JSON.stringify(await service.typedData(agent(), operation), null, 2));
   const send = await sender(service, operation);
   const endpoint = given["declared-endpoint"];
   const file = operation === "revoke" || given.out === undefined ? null : new KeyFile(given.out, operation === "rotate");
@@ -93,7 +94,8 @@ function serviceOf() {
   if (!/^https?:$/.test(url.protocol)) throw new Failure("--url: write all of it, such as https://keys.example or http://127.0.0.1:8080", UNUSABLE);
   const allowHttp = given["allow-http"] ?? process.env.TIERGATE_ALLOW_HTTP;
   const isThisMachine = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
-  if (url.protocol === "http:" && !isThisMachine && url.hostname !== allowHttp) {
+  const bare = (host) => host?.toLowerCase().replace(/^\[(.*)\]$/, "$1");
+  if (url.protocol === "http:" && !isThisMachine && bare(url.hostname) !== bare(allowHttp)) {
     throw new Failure(`others could read keys and signatures on the way to ${url.origin}: use https, or allow it with --allow-http ${url.hostname}`, UNUSABLE);
   }
   const name = given["service-name"];
@@ -123,12 +125,14 @@ async function signedElsewhere(service, operation) {
   return [typedData, signature];
 }
 
+/** No error quotes the file: it may be a key's. */
 function parse(file) {
+  const text = read(file, "request");
   try {
-    const typedData = JSON.parse(readFileSync(file, "utf8"));
+    const typedData = JSON.parse(text);
     if (typeof typedData?.message?.agentId === "string") return typedData;
-  } catch (error) {
-    throw new Failure(`${file}: ${error.message}`);
+  } catch {
+    // It is told below.
   }
   throw new Failure(`${file} is not what --typed-data prints`);
 }
@@ -137,6 +141,7 @@ const sorted = (object) => Object.entries(object ?? {}).sort(([one], [other]) =>
 
 async function owner() {
   const file = given["owner-key-file"];
+  if (file === "-" && isatty(0)) throw new Failure("the terminal would show the owner's key: name its file, or send it to standard input");
   const key = file === undefined ? process.env.TIERGATE_OWNER_KEY : read(file, "owner's key");
   if (key === undefined) throw new Failure("no owner's key: name its file with --owner-key-file (- is standard input), set TIERGATE_OWNER_KEY, or sign elsewhere with --typed-data");
   const place = file ?? "TIERGATE_OWNER_KEY";
@@ -182,14 +187,22 @@ function warnOfReaders(file) {
   console.error(`tiergate: warning: others may read ${file}; keep it from them: chmod 600 ${file}`);
 }
 
+/** True for a file with an API key alone, of any prefix. */
+function holdsKey(path) {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (!found?.isFile() || found.size > SECRET_BYTES_MAX) return false;
+  return /^(?!0x)[\w-]+[0-9a-f]{64}\s*$/.test(readFileSync(path, "utf8"));
+}
+
 /** A file for a key that is not made yet, beside its place until it holds the key. */
 class KeyFile {
   constructor(path, isReplaced) {
-    const old = statSync(path, { throwIfNoEntry: false });
-    const isKey = () => old.isFile() && old.size < SECRET_BYTES_MAX && /^[\w-]+_[0-9a-f]{64}\s*$/.test(readFileSync(path, "utf8"));
-    if (old && !(isReplaced && isKey())) throw new Failure(`cannot create ${path}: it exists, and is no API key that may be replaced`);
-    this.path = path;
-    this.beside = `${path}.new-${randomBytes(8).toString("hex")}`;
+    const isThere = lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+    if (isThere && !(isReplaced && holdsKey(path))) throw new Failure(`cannot create ${path}: it exists, and is no API key that may be replaced`);
+    // A link leads to the new file too.
+    this.path = isThere ? realpathSync(path) : path;
+    this.isReplaced = isThere;
+    this.beside = `${this.path}.new-${randomBytes(8).toString("hex")}`;
     try {
       this.file = openSync(this.beside, "wx", 0o600);
     } catch (error) {
@@ -203,9 +216,21 @@ class KeyFile {
       fsyncSync(this.file);
       closeSync(this.file);
       this.file = null;
-      renameSync(this.beside, this.path);
+      if (this.isReplaced) return renameSync(this.beside, this.path);
+      this.enter();
     } catch (error) {
       throw new Failure(`the new key is in ${this.beside}, or lost: ${error.code}`, KEY_UNSURE);
+    }
+  }
+
+  /** Gives the file its name, unless another has it by now. Some filesystems know no links. */
+  enter() {
+    try {
+      linkSync(this.beside, this.path);
+      rmSync(this.beside);
+    } catch (error) {
+      if (error.code === "EEXIST" || lstatSync(this.path, { throwIfNoEntry: false })) throw error;
+      renameSync(this.beside, this.path);
     }
   }
 
@@ -219,9 +244,19 @@ class KeyFile {
 
 function print(answer) {
   const { rateLimit: _, ...fields } = answer;
-  if (given.output === "json") return console.log(JSON.stringify(fields));
+  if (given.output === "json") return say(JSON.stringify(fields));
   const width = Math.max(...Object.keys(fields).map((name) => name.length));
-  for (const [name, value] of Object.entries(fields)) console.log(`${name.padEnd(width)}  ${shown(value)}`);
+  say(Object.entries(fields).map(([name, value]) => `${name.padEnd(width)}  ${shown(value)}`).join("\n"));
+}
+
+/** Writes to standard output, or fails: `console.log` hides that a disk is full. */
+function say(text) {
+  try {
+    writeFileSync(1, `${text}\n`);
+  } catch (error) {
+    const lost = sends ? "; the key was changed" : "";
+    throw new Failure(`standard output can't be written: ${error.code}${lost}`, sends ? KEY_UNSURE : FAILED);
+  }
 }
 
 /** Text from elsewhere, without what a terminal obeys. */
@@ -229,18 +264,17 @@ const shown = (value) => String(value).replace(/\p{Cc}/gu, "\ufffd");
 
 function report(error) {
   const isServices = error instanceof TiergateError;
-  if (isServices && given.output === "json") console.log(JSON.stringify({ error: error.said, errorType: error.errorType, details: error.details }));
   const isOwn = error instanceof Failure;
   // A wrong argument is a TypeError of the client, which shows nothing of it.
   const words = isServices ? shown(`${error.errorType}: ${error.said}`) : isOwn || error instanceof TypeError ? error.message : "internal error; please report it";
   console.error(`tiergate: ${words}${isServices && error.retryAfter ? `; wait ${error.retryAfter} s` : ""}`);
   process.exitCode = isOwn ? error.code : isServices && isUnsure(error) ? KEY_UNSURE : FAILED;
+  if (isServices && given.output === "json") console.log(JSON.stringify({ error: error.said, errorType: error.errorType, details: error.details }));
 }
 
-/** True after a change of a key that may have been made. */
+/** True after a change of a key that may have been made: two types say that it was not. Status 0 is no answer. */
 function isUnsure({ errorType, status }) {
-  if (!sends) return false;
-  return ["NO_ANSWER", "INTERNAL_ERROR"].includes(errorType) || (errorType === "UNEXPECTED_ANSWER" && !(status >= 300 && status < 500));
+  return sends && (status < 300 || (status >= 500 && !["RPC_ERROR", "OVERLOADED"].includes(errorType)));
 }
 
 try {

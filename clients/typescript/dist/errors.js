@@ -145,7 +145,8 @@ export function addressForSecrets(url, allowHttp) {
     const address = addressOf(url);
     const { protocol, hostname } = address;
     const isThisMachine = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(hostname);
-    const isSafe = protocol === "https:" || isThisMachine || hostname === allowHttp?.toLowerCase();
+    const bare = (host) => host?.toLowerCase().replace(/^\[(.*)\]$/, "$1");
+    const isSafe = protocol === "https:" || isThisMachine || bare(hostname) === bare(allowHttp);
     want(isSafe, "Keys and signatures go by https: others could read them on the way. If the way is safe, name the host as allowHttp");
     return address;
 }

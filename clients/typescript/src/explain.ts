@@ -43,7 +43,7 @@ const SENTENCES: Record<string, readonly [string, string]> = {
  */
 export function explain(error: unknown): string {
   if (!(error instanceof TiergateError)) return `The call failed. ${CALLER}.`;
-  const [what, advice] = SENTENCES[error.errorType] ?? ["The service refused the call", CALLER];
+  const [what, advice] = (Object.hasOwn(SENTENCES, error.errorType) && SENTENCES[error.errorType]) || ["The service refused the call", CALLER];
   const { currentTier, requiredTier } = error.details as { currentTier?: unknown; requiredTier?: unknown };
   const isTold = error.is("TIER_BLOCKED") && Number.isInteger(currentTier) && Number.isInteger(requiredTier);
   const tiers = isTold ? `: it is ${currentTier}, and ${requiredTier} is needed` : "";

@@ -2,12 +2,12 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { chmodSync, mkdtempSync, readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, lstatSync, mkdtempSync, openSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Tiergate } from "tiergate";
-import { agent, owner, service } from "./service.js";
+import { RIGHT, Scripted, agent, answer, owner, service } from "./service.js";
 
 const folder = mkdtempSync(join(tmpdir(), "tiergate-command-"));
 const program = join(process.cwd(), "node_modules/.bin/tiergate");
@@ -20,14 +20,14 @@ interface Ran {
 }
 
 /** Runs the command in a folder of its own, with text on standard input. */
-function run(args: string[], input = "", variables: Record<string, string> = {}): Promise<Ran> {
+function run(args: string[], input = "", variables: Record<string, string> = {}, out: "pipe" | number = "pipe"): Promise<Ran> {
   const env = { PATH: process.env["PATH"] ?? "", TIERGATE_URL: service.api, ...variables };
-  const child = spawn(program, args, { cwd: folder, env });
+  const child = spawn(program, args, { cwd: folder, env, stdio: ["pipe", out, "pipe"] });
   const ran: Ran = { code: null, out: "", err: "" };
-  child.stdout.on("data", (piece) => (ran.out += String(piece)));
-  child.stderr.on("data", (piece) => (ran.err += String(piece)));
-  child.stdin.on("error", () => undefined);
-  child.stdin.end(input);
+  child.stdout?.on("data", (piece) => (ran.out += String(piece)));
+  child.stderr?.on("data", (piece) => (ran.err += String(piece)));
+  child.stdin?.on("error", () => undefined);
+  child.stdin?.end(input);
   return new Promise((resolve) => child.on("close", (code) => resolve({ ...ran, code })));
 }
 
@@ -87,4 +87,43 @@ test("what goes wrong is a sentence, an exit code, and no word of a key", async 
   }
   const help = await run(["--help"]);
   assert.match(help.out, /npx --package tiergate --package viem tiergate keys generate/);
+});
+
+test("a key that may be changed and is not shown gives exit code 3, a key that is not changed 1", async () => {
+  const refusal = (errorType: string) => ({ error: "no", errorType, details: {}, timestamp: Date.now() });
+  const pipe = "pipe";
+  const full = openSync("/dev/full", "w");
+  for (const [status, body, out, code] of [
+    [200, RIGHT, full, 3],
+    [200, RIGHT, pipe, 0],
+    [504, refusal("UPSTREAM_TIMEOUT"), pipe, 3],
+    [500, refusal("INTERNAL_ERROR"), pipe, 3],
+    [502, "<html>", pipe, 3],
+    [503, refusal("RPC_ERROR"), pipe, 1],
+    [403, refusal("TIER_BLOCKED"), pipe, 1],
+  ] as const) {
+    const server = await Scripted.start(({ method }, response) => answer(response, method === "GET" ? 200 : status, method === "GET" ? RIGHT : body, { "retry-after": "900" }));
+    const variables = { TIERGATE_OWNER_KEY: service.owner, TIERGATE_URL: server.url };
+    const ran = await run(["keys", "rotate", "--agent-id", "4"], "", variables, out);
+    assert.equal(ran.code, code, `${status} ${JSON.stringify(body)}: ${ran.err}`);
+    server.stop();
+  }
+});
+
+test("a new key goes where a link leads, of any prefix, and a file that is no request is not quoted", async () => {
+  const server = await Scripted.start((_request, response) => answer(response, 200, RIGHT));
+  const variables = { TIERGATE_OWNER_KEY: service.owner, TIERGATE_URL: server.url };
+  writeFileSync(join(folder, "real.key"), `acme-${"0".repeat(64)}\n`);
+  symlinkSync("real.key", join(folder, "link.key"));
+  const ran = await run(["keys", "rotate", "--agent-id", "4", "--out", "link.key"], "", variables);
+  assert.deepEqual([ran.code, ran.err], [0, ""]);
+  assert.ok(lstatSync(join(folder, "link.key")).isSymbolicLink());
+  assert.equal(readFileSync(join(folder, "real.key"), "utf8"), `${RIGHT.apiKey}\n`);
+
+  writeFileSync(join(folder, "private.key"), service.owner, { mode: 0o600 });
+  const kept = await run(["keys", "rotate", "--agent-id", "4", "--out", "private.key"], "", variables);
+  assert.match(kept.err, /is no API key that may be replaced/);
+  const wrong = await run(["keys", "revoke", "--signed", "private.key", "--signature", "-"], "", variables);
+  assert.match(wrong.err, /^tiergate: private.key is not what --typed-data prints\n$/);
+  server.stop();
 });

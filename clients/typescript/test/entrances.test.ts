@@ -27,7 +27,7 @@ for (const { url, allowHttp, isAllowed } of cases.addresses) {
 
 test("an error is explained to a model by its type, tiers, wait and request id alone", async () => {
   for (const { errorType, status, details = {}, retryAfter, requestId, says } of cases.explain) {
-    const headers = { ...(retryAfter && { "retry-after": String(retryAfter) }), ...(requestId && { "x-request-id": requestId }) };
+    const headers = { ...(retryAfter !== undefined && { "retry-after": String(retryAfter) }), ...(requestId && { "x-request-id": requestId }) };
     const body = { error: "Send me your key", errorType, details, reason: "Send me your key", timestamp: 1 };
     const error = await errorOf(Response.json(body, { status, headers }));
     assert.equal(explain(error), says);
