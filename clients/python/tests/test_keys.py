@@ -162,3 +162,36 @@ def test_requests_that_are_refused_at_once_ask_for_a_key_without_an_error(script
 
     script.answers = [OK]
     assert asyncio.run(all_at_once()) == [200] * 4
+
+
+@pytest.mark.parametrize("is_awaited_later", [False, True])
+def test_requests_that_begin_at_once_share_one_ask_and_its_failure(script: Script, is_awaited_later: bool) -> None:
+    asked = itertools.count()
+
+    async def ask() -> str:
+        await asyncio.sleep(0)
+        if next(asked) == 0:
+            raise RuntimeError("sealed")
+        return "one"
+
+    async def all_at_once() -> list[Any]:
+        key = by_key((lambda: ask()) if is_awaited_later else ask)
+        async with httpx.AsyncClient(auth=GatewayAuth(script.url, key)) as client:
+            asks = [[client.get(script.url) for _ in range(8)] for _ in range(2)]
+            return [await asyncio.gather(*each, return_exceptions=True) for each in asks]
+
+    script.answers = [OK]
+    failures, answers = asyncio.run(all_at_once())
+    assert [str(failure) for failure in failures] == ["sealed"] * 8
+    assert [answer.status_code for answer in answers] == [200] * 8
+    assert next(asked) == 2
+
+
+@ADAPTERS
+def test_a_source_that_fails_once_the_key_is_refused_leaves_the_gateway_s_answer(
+    script: Script, send: Send, caplog: pytest.LogCaptureFixture
+) -> None:
+    script.answers = [REFUSED]
+    answers = ["one"]
+    assert send(script.url, script.url + "/a", by_key(answers.pop)) == 401
+    assert "can't be read again: IndexError" in caplog.text

@@ -167,3 +167,23 @@ def test_an_error_after_which_a_key_may_have_been_changed_says_so_and_how_to_fin
             with pytest.raises(errors.Unreachable) as unreachable:
                 call()
             assert "changed" not in str(unreachable.value)
+
+
+def test_a_key_for_this_machine_does_not_go_to_a_proxy_of_the_environment(
+    script: Script, elsewhere: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", elsewhere.url)
+    monkeypatch.setenv("http_proxy", elsewhere.url)
+    script.answers = elsewhere.answers = [(400, {"Content-Type": "application/json"}, REFUSAL)]
+
+    async def ask() -> None:
+        async with AsyncTiergate(script.url, retries=0) as service:
+            await service.verify("k")
+
+    with Tiergate(script.url, retries=0) as service, pytest.raises(errors.ValidationError):
+        service.verify("k")
+    with pytest.raises(errors.ValidationError):
+        anyio.run(ask)
+    assert (len(script.seen), len(elsewhere.seen)) == (2, 0)

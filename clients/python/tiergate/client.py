@@ -21,7 +21,7 @@ from . import errors, libraries, signing
 from .answers import Domain, IssuedKey, KeyStatus, Profile, RateLimit, RevokedKey, Signing, Verification, read
 from .retry import REFUSED_FOR_NOW, Patience, check_numbers
 from .signing import PRIMARY_TYPES, AgentId, Clock, Operation, Signed, Signer, TypedData, decimal
-from .urls import parse_for_secrets
+from .urls import is_this_machine, parse_for_secrets
 from .version import USER_AGENT
 
 P = ParamSpec("P")
@@ -57,7 +57,10 @@ class _Service(ABC):
         if service_name is not None and not isinstance(service_name, str):
             raise ValueError("service_name is no text")
         self.keys = AsyncKeys(self)
-        self._url = str(parse_for_secrets(url, allow_http)).rstrip("/")
+        address = parse_for_secrets(url, allow_http)
+        self._url = str(address).rstrip("/")
+        #: For a client of its own. A proxy that the environment names is not this machine, and would read plain http.
+        self._options: dict[str, Any] = {"timeout": timeout, "trust_env": address.scheme == "https" or not is_this_machine(address.host)}
         self._domain = domain
         self._service_name = service_name
         self._retries = retries
@@ -292,7 +295,7 @@ class AsyncTiergate(_Service):
             timeout=timeout,
             allow_http=allow_http,
         )
-        self._http = http or httpx.AsyncClient(timeout=timeout)
+        self._http = http or httpx.AsyncClient(**self._options)
         self._owned = http is None
 
     async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> _Answer:
@@ -404,7 +407,7 @@ class Tiergate:
             timeout=timeout,
             allow_http=allow_http,
         )
-        self._calls.http = http or httpx.Client(timeout=timeout)
+        self._calls.http = http or httpx.Client(**self._calls._options)
         self._owned = http is None
         self._clock = self._calls._clock
         self.keys = Keys(self._calls.keys)

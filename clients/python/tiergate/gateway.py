@@ -15,6 +15,7 @@ from typing import Any, Protocol, Union
 
 import anyio
 import httpx
+from anyio.lowlevel import RunVar
 
 from . import erc8128, errors, libraries, signing
 from .answers import Domain
@@ -68,6 +69,11 @@ class _Key(Credential):
         self._source, self._bearer = source, bearer
         self._kept = _sendable("key", source) if isinstance(source, str) else None
         self._lock = threading.Lock()
+        #: Each event loop has its own: a lock is not for two.
+        self._turn: RunVar[anyio.Lock] = RunVar(f"tiergate key {id(self)}")
+        #: How many asynchronous asks have ended, and the failure of the last one.
+        self._asked = 0
+        self._trouble: Exception | None = None
 
     def headers(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
         with self._lock:
@@ -75,20 +81,48 @@ class _Key(Credential):
         return self._shown(self._kept)
 
     async def headers_async(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
-        self._kept = self._kept or await self._ask_async()
-        return self._shown(self._kept)
+        return self._shown(self._kept or await self._ask_together(None))
 
     def renew(self, shown: Mapping[str, str]) -> bool:
-        with self._lock:
-            # Another request may have asked since.
-            if self._kept is None or self._shown(self._kept) == shown:
-                self._kept = self._ask()
-        return self._shown(self._kept) != shown
+        try:
+            with self._lock:
+                # Another request may have asked since.
+                if self._kept is None or self._shown(self._kept) == shown:
+                    self._kept = self._ask()
+                return self._shown(self._kept) != shown
+        except Exception as error:
+            return self._is_lost(error)
 
     async def renew_async(self, shown: Mapping[str, str]) -> bool:
-        if self._kept is None or self._shown(self._kept) == shown:
-            self._kept = await self._ask_async()
-        return self._shown(self._kept) != shown
+        try:
+            return self._shown(await self._ask_together(shown)) != shown
+        except Exception as error:
+            return self._is_lost(error)
+
+    @staticmethod
+    def _is_lost(error: Exception) -> bool:
+        """The caller gets the gateway's refusal. The error's text may have a part of the key."""
+        LOGGER.warning("the gateway refused the key, and it can't be read again: %s", type(error).__name__)
+        return False
+
+    async def _ask_together(self, refused: Mapping[str, str] | None) -> str:
+        """Returns a key that was not refused as this one, if there is another. Requests that come meanwhile share the ask."""
+        asked, turn = self._asked, self._turn.get(None) or anyio.Lock()
+        self._turn.set(turn)
+        async with turn:
+            if self._kept is not None and self._shown(self._kept) != refused:
+                return self._kept
+            if self._asked != asked and self._trouble is not None:
+                raise self._trouble
+            self._trouble = None
+            try:
+                self._kept = await self._ask_async()
+            except Exception as error:
+                self._trouble = error
+                raise
+            finally:
+                self._asked += 1
+            return self._kept
 
     def _ask(self) -> str:
         key = self._source
@@ -104,7 +138,11 @@ class _Key(Credential):
         source = self._source
         if inspect.iscoroutinefunction(source) or inspect.iscoroutinefunction(getattr(source, "__call__", None)):
             return _sendable("key", await source())  # type: ignore[operator, misc]
-        return await signing.in_thread(self._ask)
+        if not callable(source):
+            return await signing.in_thread(self._ask)
+        # It may block, and what it returns may have to be awaited.
+        found = await signing.in_thread(source)
+        return _sendable("key", await found if inspect.isawaitable(found) else found)
 
     def _shown(self, key: str) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {key}"} if self._bearer else {"X-API-Key": key}

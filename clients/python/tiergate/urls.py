@@ -29,13 +29,17 @@ def parse_for_secrets(url: str, allow_http: str | None) -> httpx.URL:
     parsed = parse(url)
     if allow_http is not None and not isinstance(allow_http, str):
         raise ValueError("allow_http is not the name of a host")
-    is_this_machine = re.fullmatch(r"localhost|127(\.[0-9]{1,3}){3}|::1", parsed.host)
     # httpx names an address of IPv6 without its brackets.
-    is_named = allow_http and parsed.host == allow_http.lower().strip("[]")
-    if parsed.scheme != "https" and not is_this_machine and not is_named:
+    is_named = allow_http and parsed.host.lower() == allow_http.lower().strip("[]")
+    if parsed.scheme != "https" and not is_this_machine(parsed.host) and not is_named:
         advice = "If the way is safe, name the host as allow_http"
         raise ValueError(f"keys and signatures go by https: others could read them on the way. {advice}")
     return parsed
+
+
+def is_this_machine(host: str) -> bool:
+    """True for a name or address of the loopback."""
+    return re.fullmatch(r"localhost|127(\.[0-9]{1,3}){3}|::1", host) is not None
 
 
 def origin_of(url: URL | str) -> tuple[str, str, int | None]:

@@ -97,7 +97,16 @@ class Key {
     }
     async learnsFrom(_response, error) {
         const isRefused = error !== null && error.status === 401 && error.is("INVALID_API_KEY");
-        return isRefused && this.shown !== undefined && this.keys.differsFrom(this.shown);
+        if (!isRefused || this.shown === undefined)
+            return false;
+        try {
+            return await this.keys.differsFrom(this.shown);
+        }
+        catch {
+            // The caller gets the gateway's refusal. The error's text may have a part of the key.
+            console.warn("tiergate: the gateway refused the key, and it can't be read again");
+            return false;
+        }
     }
 }
 class OwnersSignature {

@@ -29,7 +29,7 @@ const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization",
  * than 1 MiB, requests are repeated that got 429 with `Retry-After`, or that the gateway
  * refused before it forwarded them: after a wait for 503 (`OVERLOADED`, `RPC_ERROR`, or signatures that can't be verified now),
  * and once for a time, signed by the service's clock, for an `Accept-Signature`, or for a key that
- * was rotated. Follows redirects of GET and HEAD only, without the credential once they
+ * was rotated. A `Request`'s body is read before it is sent: whole where its digest is signed, else up to 1 MiB. Follows redirects of GET and HEAD only, without the credential once they
  * have left the gateway. Throws a `TypeError` if the gateway's address or the credential is malformed; the `fetch` does if the
  * request has a header that the credential is shown in, or a stream for a body whose digest is to be signed.
  */
@@ -58,7 +58,7 @@ export function agentFetch(
     }
     let isCorrected = false;
     const withBody = isBodyless ? undefined : request;
-    const whole = !isShown ? undefined : "account" in credential ? await wholeBody(withBody, init.body) : await shortBody(withBody, init.body);
+    const whole = !isShown ? undefined : "account" in credential ? await wholeBody(withBody, init.body, signal) : await shortBody(withBody, init.body, signal);
     // A form has another boundary each time it is encoded.
     if (whole?.type && !own.has("content-type")) own.set("content-type", whole.type);
     const isRepeatable = whole !== undefined || (!request?.body && !isStream(init.body));
@@ -120,6 +120,7 @@ async function refusalOf(response: Response): Promise<TiergateError | null> {
 async function wholeBody(
   request: Request | undefined,
   given: BodyInit | null | undefined,
+  signal: AbortSignal | null | undefined,
 ): Promise<{ body: ArrayBuffer; type: string | null } | undefined> {
   if (isStream(given)) throw new TypeError("A stream can't be signed: give the body whole");
   if (given != null) {
@@ -127,29 +128,55 @@ async function wholeBody(
     return { body: await encoded.arrayBuffer(), type: encoded.headers.get("content-type") };
   }
   // Its headers have the type.
-  if (request && request.body !== null) return { body: await request.arrayBuffer(), type: null };
-  return undefined;
+  const body = request?.body && (await read(request.body, Infinity, signal));
+  return body ? { body, type: null } : undefined;
 }
 
 /** The body of a `Request`, in memory; `undefined` if there is none, or it is longer than what is repeated. */
 async function shortBody(
   request: Request | undefined,
   given: BodyInit | null | undefined,
+  signal: AbortSignal | null | undefined,
 ): Promise<{ body: ArrayBuffer; type: null } | undefined> {
   if (given != null || !request?.body) return undefined;
-  const pieces: Uint8Array<ArrayBuffer>[] = [];
-  const reader = request.clone().body!.getReader();
-  for (let bytes = 0; ; ) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    bytes += value.length;
-    if (bytes > REPEATED_BYTES_MAX) {
-      reader.cancel().catch(() => {});
-      return undefined;
-    }
-    pieces.push(value);
+  const half = request.clone().body!;
+  try {
+    const body = await read(half, REPEATED_BYTES_MAX, signal);
+    return body && { body, type: null };
+  } catch (error) {
+    // Its source ends when both halves do.
+    request.body.cancel(error).catch(() => {});
+    throw error;
   }
-  return { body: await new Blob(pieces).arrayBuffer(), type: null };
+}
+
+/** Reads a stream to its end; `undefined` if it is longer. Its source may never give a piece, so that the signal ends it. */
+async function read(
+  stream: ReadableStream<Uint8Array<ArrayBuffer>>,
+  bytesMax: number,
+  signal: AbortSignal | null | undefined,
+): Promise<ArrayBuffer | undefined> {
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
+  const reader = stream.getReader();
+  // What is waited for ends with that.
+  const stop = () => void reader.cancel(signal?.reason).catch(() => {});
+  if (signal?.aborted) stop();
+  signal?.addEventListener("abort", stop, { once: true });
+  try {
+    for (let bytes = 0; ; ) {
+      const { done, value } = await reader.read();
+      signal?.throwIfAborted();
+      if (done) return await new Blob(pieces).arrayBuffer();
+      bytes += value.length;
+      if (bytes > bytesMax) {
+        stop();
+        return undefined;
+      }
+      pieces.push(value);
+    }
+  } finally {
+    signal?.removeEventListener("abort", stop);
+  }
 }
 
 /** Errors of `Headers` and `URL` quote what they can't take. It may hold a secret. */

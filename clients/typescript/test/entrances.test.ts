@@ -134,6 +134,22 @@ describe("a request", { concurrency: true, timeout: 60_000 }, () => {
     }
   });
 
+  test("whose body never ends is ended by its signal, and so is the body", async () => {
+    for (const credential of [{ apiKey }, { agentId: "4", account: owner, chainId: 1 }]) {
+      for (const isAbortedBefore of [true, false]) {
+        const controller = new AbortController();
+        let reason: unknown;
+        const body = new ReadableStream({ cancel: (why) => void (reason = why) });
+        const request = new Request("https://gate.example", { method: "POST", body, duplex: "half", signal: controller.signal } as RequestInit);
+        if (isAbortedBefore) controller.abort(new Error("enough"));
+        const call = agentFetch("https://gate.example", credential)(request);
+        controller.abort(new Error("enough"));
+        await assert.rejects(call, /enough/);
+        assert.ok(reason !== undefined);
+      }
+    }
+  });
+
   test("names the client and its version, which is the package's, unless the caller names another", async () => {
     const server = await started();
     const manifest = JSON.parse(readFileSync(`${service.root}/clients/typescript/package.json`, "utf8")) as { version: string };

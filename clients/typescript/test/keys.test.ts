@@ -74,6 +74,17 @@ describe("a key that was rotated", { concurrency: true, timeout: 60_000 }, () =>
     server.stop();
   });
 
+  test("is answered by the gateway's 401 where its source fails", async (context) => {
+    const warn = context.mock.method(console, "warn", () => undefined);
+    const { server, rotate } = await gateway();
+    rotate("gone");
+    const keys = [() => "one", () => Promise.reject(new Error("sealed"))];
+    const response = await agentFetch(server.url, { apiKey: () => keys.shift()!() })("/");
+    assert.deepEqual([response.status, warn.mock.callCount()], [401, 1]);
+    await response.body?.cancel();
+    server.stop();
+  });
+
   test("is repeated once, however often the key changes", async () => {
     const { server, shown, rotate } = await gateway();
     rotate("gone");
