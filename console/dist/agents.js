@@ -1,4 +1,4 @@
-const AGENTS_MAX = 20;
+const [AGENTS_MAX, ASKED_MAX] = [20, 200];
 const [OWNER_OF, BALANCE_OF, TOKEN_OF_OWNER] = ["0x6352211e", "0x70a08231", "0x2f745c59"];
 const TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
 export async function agentsOf(connection, account, signing) {
@@ -14,9 +14,15 @@ export async function agentsOf(connection, account, signing) {
     const logged = async () => {
         const filter = { address: registry, topics: [TRANSFER, null, `0x${owner}`], fromBlock: "0x0", toBlock: "latest" };
         const logs = (await connection.ask("eth_getLogs", [filter]));
-        const agents = [...new Set(logs.map(({ topics }) => topics[3] ?? ""))].slice(-AGENTS_MAX);
-        const owned = await Promise.all(agents.map(async (agent) => (await read(OWNER_OF + word(agent)).catch(() => 0n)) === BigInt(`0x${owner}`)));
-        return agents.filter((_, at) => owned[at]).map(BigInt);
+        const received = [...new Set(logs.map(({ topics }) => topics[3] ?? "").reverse())].slice(0, ASKED_MAX);
+        const isOwned = async (agent) => (await read(OWNER_OF + word(agent)).catch(() => 0n)) === BigInt(`0x${owner}`);
+        const found = [];
+        for (let at = 0; at < received.length && found.length < AGENTS_MAX; at += AGENTS_MAX) {
+            const some = received.slice(at, at + AGENTS_MAX);
+            const owned = await Promise.all(some.map(isOwned));
+            found.push(...some.filter((_, nth) => owned[nth]).map(BigInt));
+        }
+        return found.slice(0, AGENTS_MAX);
     };
     const agents = await enumerated().catch(logged).catch(() => []);
     return agents.sort((one, other) => (one < other ? -1 : 1)).map(String);

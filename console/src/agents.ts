@@ -4,8 +4,8 @@
 import type { Signing } from "tiergate";
 import type { Connection } from "./wallet.js";
 
-/** More are not listed. */
-const AGENTS_MAX = 20;
+/** More are not listed, and of so many that the account had no more are asked for. */
+const [AGENTS_MAX, ASKED_MAX] = [20, 200];
 
 const [OWNER_OF, BALANCE_OF, TOKEN_OF_OWNER] = ["0x6352211e", "0x70a08231", "0x2f745c59"];
 /** `Transfer(address,address,uint256)`. */
@@ -24,10 +24,17 @@ export async function agentsOf(connection: Connection, account: string, signing:
   const logged = async () => {
     const filter = { address: registry, topics: [TRANSFER, null, `0x${owner}`], fromBlock: "0x0", toBlock: "latest" };
     const logs = (await connection.ask("eth_getLogs", [filter])) as { topics: string[] }[];
-    const agents = [...new Set(logs.map(({ topics }) => topics[3] ?? ""))].slice(-AGENTS_MAX);
+    // The newest first.
+    const received = [...new Set(logs.map(({ topics }) => topics[3] ?? "").reverse())].slice(0, ASKED_MAX);
     // It may have been sold since.
-    const owned = await Promise.all(agents.map(async (agent) => (await read(OWNER_OF + word(agent)).catch(() => 0n)) === BigInt(`0x${owner}`)));
-    return agents.filter((_, at) => owned[at]).map(BigInt);
+    const isOwned = async (agent: string) => (await read(OWNER_OF + word(agent)).catch(() => 0n)) === BigInt(`0x${owner}`);
+    const found: bigint[] = [];
+    for (let at = 0; at < received.length && found.length < AGENTS_MAX; at += AGENTS_MAX) {
+      const some = received.slice(at, at + AGENTS_MAX);
+      const owned = await Promise.all(some.map(isOwned));
+      found.push(...some.filter((_, nth) => owned[nth]).map(BigInt));
+    }
+    return found.slice(0, AGENTS_MAX);
   };
   const agents = await enumerated().catch(logged).catch(() => []);
   return agents.sort((one, other) => (one < other ? -1 : 1)).map(String);

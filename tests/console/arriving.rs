@@ -69,6 +69,8 @@ fn an_owners_agents_are_listed_where_the_registry_counts_them_or_its_logs_tell_t
     }
     stage.transact(ALICE, stage.registry(), &sold);
     with_node["node"] = json!(format!("http://{}", stage.chain));
+    // More than are listed came later, and are sold.
+    with_node["gone"] = json!(20);
     stage.browser.command("wallet", with_node.clone());
     stage.open("1");
     stage.connect();
