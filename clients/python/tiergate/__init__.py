@@ -3,6 +3,7 @@
 from . import errors
 from .answers import (
     Domain,
+    HeldKey,
     IssuedKey,
     KeyStatus,
     Organization,
@@ -20,6 +21,7 @@ from .erc8128 import MessageAccount
 from .errors import TiergateError, raise_for_error
 from .explain import explain
 from .gateway import Agent, GatewayAuth, agent_of, agent_problem, by_key, by_message_signature, by_signature
+from .kept import KeptKey
 from .signing import AgentId, Signed, Signer, TypedData
 from .version import VERSION as __version__
 
@@ -29,7 +31,9 @@ __all__ = [
     "AsyncTiergate",
     "Domain",
     "GatewayAuth",
+    "HeldKey",
     "IssuedKey",
+    "KeptKey",
     "KeyStatus",
     "MessageAccount",
     "Organization",

@@ -83,10 +83,25 @@ class Verification(_Standing):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeldKey:
+    """One of an agent's keys: what is known of it but the key."""
+
+    name: str | None
+    #: In Unix seconds; None where it does not end.
+    expires_at: int | None
+    #: The ids of the gateway's tenants that it opens; None where it opens all.
+    tenants: tuple[str, ...] | None
+    #: True if another key has replaced it, and it goes on for its grace.
+    replaced: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Profile(_Standing):
     """The agent as its owner sees it."""
 
     has_key: bool
+    #: The oldest first. Empty at a service that is older than they are.
+    keys: tuple[HeldKey, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

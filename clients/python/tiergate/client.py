@@ -6,12 +6,14 @@ ends them.
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio
@@ -134,18 +136,17 @@ class _Service(ABC):
         agent_id: AgentId,
         signer: Signer | Signed,
         operation: Operation,
-        declared_endpoint: str | None = None,
+        further: Mapping[str, Any] = MappingProxyType({}),
     ) -> T:
-        further = {"declaredEndpoint": declared_endpoint} if declared_endpoint else {}
         if isinstance(signer, Signed):
             is_of_type = signer.typed_data["primaryType"] in PRIMARY_TYPES[operation]
             if not is_of_type or signer.body()["agentId"] != decimal(agent_id):
                 raise ValueError("signed for another agent or purpose")
-            return await self._call(kind, method, path, signer.body() | further)
+            return await self._call(kind, method, path, {**signer.body(), **further})
 
         async def sign() -> dict[str, Any]:
             data = await self.typed_data(agent_id, operation)
-            return (await self._sign(signer, data)).body() | further
+            return {**(await self._sign(signer, data)).body(), **further}
 
         return await self._call(kind, method, path, sign)
 
@@ -222,31 +223,87 @@ def _not_tiergate(why: str, answer: _Answer) -> errors.NotTiergate:
     return errors.NotTiergate(said, status=answer.status_code, request_id=request_id)
 
 
+def terms(
+    *,
+    declared_endpoint: str | None = None,
+    name: str | None = None,
+    expires_in: int | None = None,
+    tenants: Sequence[str] | None = None,
+    grace_seconds: int | None = None,
+) -> dict[str, Any]:
+    """Returns the fields that a request for a key has. Raises ValueError that names a wrong one."""
+    for what, text in (("declared_endpoint", declared_endpoint), ("name", name)):
+        if text is not None and not isinstance(text, str):
+            raise ValueError(f"{what} is no text")
+    for what, seconds in (("expires_in", expires_in), ("grace_seconds", grace_seconds)):
+        if seconds is not None and (type(seconds) is not int or seconds < 0):
+            raise ValueError(f"{what} is no number of seconds")
+    if isinstance(tenants, str) or not all(isinstance(each, str) for each in tenants or ()):
+        raise ValueError("tenants is no list of ids as text")
+    fields = {
+        "declaredEndpoint": declared_endpoint or None,
+        "name": name,
+        "expiresIn": expires_in,
+        "tenants": None if tenants is None else list(tenants),
+        "graceSeconds": grace_seconds,
+    }
+    return {field: value for field, value in fields.items() if value is not None}
+
+
 class AsyncKeys:
-    """An agent's API key."""
+    """An agent's API keys."""
 
     def __init__(self, service: _Service) -> None:
         self._service = service
 
     async def generate(
-        self, agent_id: AgentId, signer: Signer | Signed, *, declared_endpoint: str | None = None
+        self,
+        agent_id: AgentId,
+        signer: Signer | Signed,
+        *,
+        declared_endpoint: str | None = None,
+        name: str | None = None,
+        expires_in: int | None = None,
+        tenants: Sequence[str] | None = None,
     ) -> IssuedKey:
-        """Makes the agent's key. The answer shows it this once."""
+        """Makes the agent's key. The answer shows it this once.
+
+        `name` tells it from the agent's others, `expires_in` are the seconds after which it is refused, `tenants` the ids of the
+        gateway's tenants that it opens, and no other.
+        """
+        further = terms(declared_endpoint=declared_endpoint, name=name, expires_in=expires_in, tenants=tenants)
         return await self._service._signed(
-            IssuedKey, "POST", "/keys/generate", agent_id, signer, "generate", declared_endpoint
+            IssuedKey, "POST", "/keys/generate", agent_id, signer, "generate", further
         )
 
     async def rotate(
-        self, agent_id: AgentId, signer: Signer | Signed, *, declared_endpoint: str | None = None
+        self,
+        agent_id: AgentId,
+        signer: Signer | Signed,
+        *,
+        declared_endpoint: str | None = None,
+        name: str | None = None,
+        expires_in: int | None = None,
+        tenants: Sequence[str] | None = None,
+        grace_seconds: int | None = None,
     ) -> IssuedKey:
-        """Replaces the key. The old one is invalid at once."""
-        return await self._service._signed(
-            IssuedKey, "POST", "/keys/rotate", agent_id, signer, "rotate", declared_endpoint
+        """Replaces the key of this name, or the only one. The old one is invalid at once, or after `grace_seconds`."""
+        further = terms(
+            declared_endpoint=declared_endpoint,
+            name=name,
+            expires_in=expires_in,
+            tenants=tenants,
+            grace_seconds=grace_seconds,
         )
+        return await self._service._signed(IssuedKey, "POST", "/keys/rotate", agent_id, signer, "rotate", further)
 
-    async def revoke(self, agent_id: AgentId, signer: Signer | Signed) -> RevokedKey:
-        """Revokes the key. Succeeds also without one."""
-        return await self._service._signed(RevokedKey, "DELETE", "/keys", agent_id, signer, "revoke")
+    async def revoke(
+        self, agent_id: AgentId, signer: Signer | Signed, *, name: str | None = None
+    ) -> RevokedKey:
+        """Revokes the keys, or the one of this name. Succeeds also without one."""
+        return await self._service._signed(
+            RevokedKey, "DELETE", "/keys", agent_id, signer, "revoke", terms(name=name)
+        )
 
     async def status(self, agent_id: AgentId) -> KeyStatus:
         """Tells if the agent has a key."""
@@ -417,6 +474,13 @@ class Tiergate:
     verify_signature = _blocking(_Service.verify_signature)
     profile = _blocking(_Service.profile)
     typed_data = _blocking(_Service.typed_data)
+
+    def _bounded(self, timeout: float) -> Tiergate:
+        """Returns the same service, with its connections, but without repetitions and with no longer waits than these seconds."""
+        same, calls = copy.copy(self), copy.copy(self._calls)
+        calls._retries, calls._timeout = 0, min(timeout, calls._timeout)
+        same._calls, same._owned, same.keys = calls, False, Keys(AsyncKeys(calls))
+        return same
 
     def close(self) -> None:
         """Closes the connections, unless they are of a client that was passed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import threading
 import time
@@ -21,6 +20,7 @@ from . import erc8128, errors, libraries, signing
 from .answers import Domain
 from .client import AsyncTiergate, Tiergate
 from .erc8128 import Coverage, MessageAccount, Outgoing
+from .kept import KeptKey, read_secret
 from .retry import REFUSED_FOR_NOW, Patience, check_numbers
 from .signing import AgentId, Clock, Signed, Signer, TypedData
 from .urls import origin_of, parse_for_secrets
@@ -58,13 +58,13 @@ class Credential(ABC):
         return False
 
 
-KeySource = Union[str, Path, Callable[[], Union[str, Awaitable[str]]]]
-"""An agent's key; or its file; or a callable that gets it, asynchronous if need be."""
+KeySource = Union[str, Path, KeptKey, Callable[[], Union[str, Awaitable[str]]]]
+"""An agent's key; or its file; or one that is replaced before it ends; or a callable that gets it, asynchronous if need be."""
 
 
 class _Key(Credential):
     def __init__(self, source: KeySource, bearer: bool) -> None:
-        if not isinstance(source, (str, Path)) and not callable(source):
+        if not isinstance(source, (str, Path, KeptKey)) and not callable(source):
             raise ValueError("the key is neither text, nor a Path, nor callable")
         self._source, self._bearer = source, bearer
         self._kept = _sendable("key", source) if isinstance(source, str) else None
@@ -77,10 +77,13 @@ class _Key(Credential):
 
     def headers(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
         with self._lock:
-            self._kept = self._kept or self._ask()
+            self._kept = self._current() or self._ask()
         return self._shown(self._kept)
 
     async def headers_async(self, request: Outgoing, asked: Coverage | None) -> Mapping[str, str]:
+        if isinstance(self._source, KeptKey):
+            self._kept = await self._ask_async()
+            return self._shown(self._kept)
         return self._shown(self._kept or await self._ask_together(None))
 
     def renew(self, shown: Mapping[str, str]) -> bool:
@@ -88,7 +91,7 @@ class _Key(Credential):
             with self._lock:
                 # Another request may have asked since.
                 if self._kept is None or self._shown(self._kept) == shown:
-                    self._kept = self._ask()
+                    self._kept = self._ask(self._kept)
                 return self._shown(self._kept) != shown
         except Exception as error:
             return self._is_lost(error)
@@ -116,7 +119,7 @@ class _Key(Credential):
                 raise self._trouble
             self._trouble = None
             try:
-                self._kept = await self._ask_async()
+                self._kept = await self._ask_async(self._kept)
             except Exception as error:
                 self._trouble = error
                 raise
@@ -124,40 +127,34 @@ class _Key(Credential):
                 self._asked += 1
             return self._kept
 
-    def _ask(self) -> str:
+    def _current(self) -> str | None:
+        """The key that came last, unless it may be another in each request."""
+        return None if isinstance(self._source, KeptKey) else self._kept
+
+    def _ask(self, refused: str | None = None) -> str:
         key = self._source
         if isinstance(key, Path):
-            return _read_key(key)
+            return _sendable("key in the file", read_secret(key))
+        if isinstance(key, KeptKey):
+            return _sendable("key", key.current(refused))
         found = key if isinstance(key, str) else key()
         if inspect.iscoroutine(found):
             found.close()
             raise ValueError("an asynchronous source of a key needs an asynchronous client")
         return _sendable("key", found)
 
-    async def _ask_async(self) -> str:
+    async def _ask_async(self, refused: str | None = None) -> str:
         source = self._source
         if inspect.iscoroutinefunction(source) or inspect.iscoroutinefunction(getattr(source, "__call__", None)):
             return _sendable("key", await source())  # type: ignore[operator, misc]
-        if not callable(source):
-            return await signing.in_thread(self._ask)
+        if isinstance(source, KeptKey) or not callable(source):
+            return await signing.in_thread(self._ask, refused)
         # It may block, and what it returns may have to be awaited.
         found = await signing.in_thread(source)
         return _sendable("key", await found if inspect.isawaitable(found) else found)
 
     def _shown(self, key: str) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {key}"} if self._bearer else {"X-API-Key": key}
-
-
-def _read_key(file: Path) -> str:
-    """Returns the key in a file. Errors don't name the file: it may be a key in the wrong place."""
-    try:
-        text, mode = file.read_bytes().decode("latin-1"), file.stat().st_mode
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "malformed name"
-        raise ValueError(f"the key's file can't be read: {why}") from None
-    if os.name == "posix" and mode & 0o044:
-        LOGGER.warning("others may read the file of the API key; keep it from them: chmod 600")
-    return _sendable("key in the file", text)
 
 
 class _Signature(Credential):

@@ -8,6 +8,8 @@ export type AgentId = string | bigint;
 export type Signing = Schemas["Signing"];
 export type VerificationResult = Schemas["VerificationResult"];
 export type Profile = Schemas["Profile"];
+/** One of the agent's keys, in its profile: what is known of it but the key. */
+export type HeldKey = Profile["keys"][number];
 export type IssuedKey = Schemas["IssuedKey"];
 export type RevokedKey = Schemas["RevokedKey"];
 export type KeyStatus = Schemas["KeyStatus"];
@@ -48,10 +50,26 @@ export interface TiergateOptions extends RetryOptions {
 export interface CallOptions {
     signal?: AbortSignal;
 }
-/** Options of a call that makes a key. */
+/** Options of a call that makes a key. They are not part of what is signed. */
 export interface KeyOptions extends CallOptions {
-    /** The URL that the key is for. It is not part of what is signed. */
+    /** The URL that the key is for. */
     declaredEndpoint?: string;
+    /** Tells the key from the agent's others: 1 to 32 letters, digits, `.`, `_` and `-`. */
+    name?: string;
+    /** After how many seconds the key is refused. Left out, it does not end. */
+    expiresIn?: number;
+    /** The ids of the gateway's tenants that the key opens, and no other. Left out, it opens all. */
+    tenants?: readonly string[];
+}
+/** Options of a call that replaces a key. `name` says which; left out, it is the only one, or that without a name. */
+export interface RotateOptions extends KeyOptions {
+    /** For how many seconds the replaced key goes on, an hour at most. Left out, it is refused at once. */
+    graceSeconds?: number;
+}
+/** Options of a call that revokes keys. */
+export interface RevokeOptions extends CallOptions {
+    /** The one that is revoked. Left out, all are. */
+    name?: string;
 }
 /**
  * A service. Its calls fail with a {@link TiergateError}; an aborted one with the signal's reason, one whose signer fails
@@ -83,10 +101,10 @@ export declare class Tiergate {
     readonly keys: {
         /** Makes the agent's key. The answer has it this once, in `apiKey`; `console.log` of the answer does not show it. */
         generate: (agentId: AgentId, signer: Signer, options?: KeyOptions) => Promise<Answer<IssuedKey>>;
-        /** Replaces the agent's key. The old one is invalid at once. */
-        rotate: (agentId: AgentId, signer: Signer, options?: KeyOptions) => Promise<Answer<IssuedKey>>;
-        /** Revokes the agent's key. Succeeds also without one. */
-        revoke: (agentId: AgentId, signer: Signer, options?: CallOptions) => Promise<Answer<RevokedKey>>;
+        /** Replaces the agent's key. The old one is invalid at once, or after `graceSeconds`. */
+        rotate: (agentId: AgentId, signer: Signer, options?: RotateOptions) => Promise<Answer<IssuedKey>>;
+        /** Revokes the agent's keys, or the one that `name` says. Succeeds also without one. */
+        revoke: (agentId: AgentId, signer: Signer, options?: RevokeOptions) => Promise<Answer<RevokedKey>>;
         /** Tells if the agent has a key. */
         status: (agentId: AgentId, options?: CallOptions) => Promise<Answer<KeyStatus>>;
     };
@@ -95,7 +113,7 @@ export declare class Tiergate {
     /** The name that changes of keys are signed for; `undefined` at a service without own types. A service could name another. */
     private serviceName;
     /** Sends an operation with the signature that was made of its typed data. Once it is refused for its timestamp, {@link typedData} has the service's time. */
-    send<O extends keyof Operations>(operation: O, typedData: TypedData, signature: string, options?: KeyOptions): Promise<Answer<Operations[O]>>;
+    send<O extends keyof Operations>(operation: O, typedData: TypedData, signature: string, options?: RotateOptions): Promise<Answer<Operations[O]>>;
     /** The service's time in Unix milliseconds: this computer's, unless {@link correctClock} has set it. */
     now(): number;
     /**

@@ -26,6 +26,15 @@ const TYPES = {
     rotate: ["Verification", "RotateKey"],
     revoke: ["Verification", "RevokeKey"],
 };
+const TERMS = ["declaredEndpoint", "name", "expiresIn", "tenants"];
+/** The further fields of each. */
+const FIELDS = {
+    verify: [],
+    profile: [],
+    generate: TERMS,
+    rotate: [...TERMS, "graceSeconds"],
+    revoke: ["name"],
+};
 /** Ends the message of an error after which a key may have been changed. */
 const KEY_UNSURE = ": the key may have been changed. Ask keys.status; if there is a key that you have not seen, rotate it";
 const OPTIONS = ["fetch", "timeoutMs", "allowHttp", "domain", "serviceName", "retries", "maxWaitMs", "onRetry"];
@@ -80,9 +89,9 @@ export class Tiergate {
     keys = {
         /** Makes the agent's key. The answer has it this once, in `apiKey`; `console.log` of the answer does not show it. */
         generate: (agentId, signer, options = {}) => this.signed("generate", agentId, signer, options),
-        /** Replaces the agent's key. The old one is invalid at once. */
+        /** Replaces the agent's key. The old one is invalid at once, or after `graceSeconds`. */
         rotate: (agentId, signer, options = {}) => this.signed("rotate", agentId, signer, options),
-        /** Revokes the agent's key. Succeeds also without one. */
+        /** Revokes the agent's keys, or the one that `name` says. Succeeds also without one. */
         revoke: (agentId, signer, options = {}) => this.signed("revoke", agentId, signer, options),
         /** Tells if the agent has a key. */
         status: async (agentId, options = {}) => {
@@ -117,6 +126,7 @@ export class Tiergate {
         want(Object.hasOwn(TYPES, operation), `The operation is none of ${Object.keys(TYPES).join(", ")}`);
         want(typeof Object(typedData).message === "object", "The typed data has no message");
         want(typeof signature === "string", "The signature is no text");
+        checkOptions(options, ["signal", ...FIELDS[operation]]);
         try {
             return await this.sent(operation, typedData, signature, options, new Patience(this.#options));
         }
@@ -137,7 +147,7 @@ export class Tiergate {
         return this.clock.correct(error);
     }
     async signed(operation, agentId, signer, options) {
-        checkOptions(options, operation === "generate" || operation === "rotate" ? ["signal", "declaredEndpoint"] : ["signal"]);
+        checkOptions(options, ["signal", ...FIELDS[operation]]);
         const patience = new Patience(this.#options);
         const once = async () => {
             const typedData = await this.typedData(agentId, operation, options);
@@ -153,10 +163,9 @@ export class Tiergate {
             return once();
         }
     }
-    sent(operation, { message: { service: _, ...message } }, signature, { declaredEndpoint, ...options }, patience) {
+    sent(operation, { message: { service: _, ...message } }, signature, { signal, ...further }, patience) {
         const [method, path, shape] = OPERATIONS[operation];
-        const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
-        return this.request(method, path, shape, { ...message, signature, ...endpoint }, options, patience);
+        return this.request(method, path, shape, { ...message, signature, ...further }, signal ? { signal } : {}, patience);
     }
     /** Repeats only what the service refused before it did anything: no key is made, and no verification charged, twice. */
     async request(method, path, shape, body, { signal }, patience = new Patience(this.#options)) {

@@ -2,8 +2,13 @@ import type { AgentId, Tiergate } from "./client.js";
 import { type MessageSigner } from "./erc8128.js";
 import type { TiergateError } from "./errors.js";
 import { type Signer } from "./signing.js";
+/** A key that may be another in each request: `keptKey` of `tiergate/kept` makes one. */
+export interface LivingKey {
+    /** Returns the key for the next request. `refused` is one that the gateway has refused. */
+    current(refused?: string): Promise<string>;
+}
 /** An agent's key: as text, or a function that gets it, from a store of secrets for example. */
-export type KeySource = string | (() => string | Promise<string>);
+export type KeySource = string | (() => string | Promise<string>) | LivingKey;
 /**
  * An agent's key, or a file (of Node) that has it; or its owner's signer and the service that tells what is signed; or an account that signs whole requests,
  * with their method, address and body, by ERC-8128. `chainId` is that of the gateway's registries. The key is shown as
@@ -34,3 +39,5 @@ export interface Showing {
 }
 /** Checks a credential, and returns what shows it: in requests of a method, with this body. No error shows a part of it. */
 export declare function showingOf(credential: Credential): (method: string, body: ArrayBuffer) => Showing;
+/** The text of a file that others must not read. */
+export declare function readSecret(file: string | URL): Promise<string>;

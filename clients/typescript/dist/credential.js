@@ -34,36 +34,47 @@ export function showingOf(credential) {
 function keysOf(source) {
     if (typeof source === "function")
         return new Keys(async () => headerValue(await source(), "API key"));
+    if (typeof Object(source).current === "function") {
+        const living = source;
+        return new Keys(async (refused) => headerValue(await living.current(refused), "API key"), true);
+    }
     const key = headerValue(source, "API key");
     return new Keys(async () => key);
 }
 /** The key as a file has it. Errors don't name the file: it may be a key in the wrong place. */
 async function readKey(file) {
+    return headerValue(await readSecret(file), "API key in the file");
+}
+/** The text of a file that others must not read. */
+export async function readSecret(file) {
     // Bundlers for browsers must not look for it.
     const files = "node:fs/promises";
     const { readFile, stat } = await import(files);
-    let text;
     try {
-        text = await readFile(file, "utf8");
+        const text = await readFile(file, "utf8");
         const { mode } = await stat(file);
         const isOpen = runtime?.platform !== "win32" && (mode & 0o044) !== 0;
         if (isOpen)
             console.warn("tiergate: others may read the file of the API key; keep it from them: chmod 600");
+        return text;
     }
     catch (error) {
         throw new TypeError(`The file of the API key can't be read (${error.code ?? "malformed name"})`);
     }
-    return headerValue(text, "API key in the file");
 }
 /** Where a key comes from, and the key that came last, for all requests. */
 class Keys {
     ask;
+    isLiving;
     kept;
-    constructor(ask) {
+    constructor(ask, isLiving = false) {
         this.ask = ask;
+        this.isLiving = isLiving;
     }
-    current() {
-        const asked = (this.kept ??= this.ask());
+    current(refused) {
+        if (this.isLiving)
+            this.kept = undefined;
+        const asked = (this.kept ??= this.ask(refused));
         asked.catch(() => {
             if (this.kept === asked)
                 this.kept = undefined;
@@ -74,7 +85,8 @@ class Keys {
     async differsFrom(shown) {
         if (this.kept === shown)
             this.kept = undefined;
-        return (await this.current()) !== (await shown);
+        const refused = await shown;
+        return (await this.current(refused)) !== refused;
     }
 }
 class Key {

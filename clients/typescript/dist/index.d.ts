@@ -1,4 +1,4 @@
-export type { Credential, KeySource } from "./credential.js";
+export type { Credential, KeySource, LivingKey } from "./credential.js";
 export type { EthersMessageSigner, MessageSigner, ViemMessageSigner } from "./erc8128.js";
 export { agentFetch, type AgentFetchOptions } from "./fetch.js";
 export * from "./client.js";

@@ -8,10 +8,11 @@ export function want(isRight, sentence) {
 }
 const isFunction = (value) => typeof value === "function";
 const isNumber = (value) => typeof value === "number" && value >= 0 && value <= 2 ** 31 - 1;
+const isCount = (value) => isNumber(value) && Number.isInteger(value);
 /** What each option has to be. A timer takes no more milliseconds. */
 const RIGHT = {
     fetch: [isFunction, "a function"],
-    retries: [(value) => isNumber(value) && Number.isInteger(value), "a number of tries"],
+    retries: [isCount, "a number of tries"],
     timeoutMs: [isNumber, "a number of milliseconds"],
     maxWaitMs: [isNumber, "a number of milliseconds"],
     onRetry: [isFunction, "a function"],
@@ -20,6 +21,10 @@ const RIGHT = {
     serviceName: [(value) => typeof value === "string" || value === true, "a name, or true"],
     signal: [(value) => typeof value === "object", "an AbortSignal"],
     declaredEndpoint: [(value) => typeof value === "string", "a URL as text"],
+    name: [(value) => typeof value === "string", "a name as text"],
+    expiresIn: [isCount, "a number of seconds"],
+    graceSeconds: [isCount, "a number of seconds"],
+    tenants: [(value) => Array.isArray(value) && value.every((id) => typeof id === "string"), "a list of ids as text"],
 };
 /** Checks an object of options, which has these names alone. */
 export function checkOptions(options, names) {

@@ -15,6 +15,8 @@ export type AgentId = string | bigint;
 export type Signing = Schemas["Signing"];
 export type VerificationResult = Schemas["VerificationResult"];
 export type Profile = Schemas["Profile"];
+/** One of the agent's keys, in its profile: what is known of it but the key. */
+export type HeldKey = Profile["keys"][number];
 export type IssuedKey = Schemas["IssuedKey"];
 export type RevokedKey = Schemas["RevokedKey"];
 export type KeyStatus = Schemas["KeyStatus"];
@@ -59,6 +61,17 @@ const TYPES: Record<keyof Operations, readonly [PrimaryType, PrimaryType?]> = {
   revoke: ["Verification", "RevokeKey"],
 };
 
+const TERMS = ["declaredEndpoint", "name", "expiresIn", "tenants"];
+
+/** The further fields of each. */
+const FIELDS: Record<keyof Operations, readonly string[]> = {
+  verify: [],
+  profile: [],
+  generate: TERMS,
+  rotate: [...TERMS, "graceSeconds"],
+  revoke: ["name"],
+};
+
 /** Options of the client. */
 export interface TiergateOptions extends RetryOptions {
   /** Used instead of the global `fetch`. */
@@ -81,10 +94,28 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-/** Options of a call that makes a key. */
+/** Options of a call that makes a key. They are not part of what is signed. */
 export interface KeyOptions extends CallOptions {
-  /** The URL that the key is for. It is not part of what is signed. */
+  /** The URL that the key is for. */
   declaredEndpoint?: string;
+  /** Tells the key from the agent's others: 1 to 32 letters, digits, `.`, `_` and `-`. */
+  name?: string;
+  /** After how many seconds the key is refused. Left out, it does not end. */
+  expiresIn?: number;
+  /** The ids of the gateway's tenants that the key opens, and no other. Left out, it opens all. */
+  tenants?: readonly string[];
+}
+
+/** Options of a call that replaces a key. `name` says which; left out, it is the only one, or that without a name. */
+export interface RotateOptions extends KeyOptions {
+  /** For how many seconds the replaced key goes on, an hour at most. Left out, it is refused at once. */
+  graceSeconds?: number;
+}
+
+/** Options of a call that revokes keys. */
+export interface RevokeOptions extends CallOptions {
+  /** The one that is revoked. Left out, all are. */
+  name?: string;
 }
 
 /** Ends the message of an error after which a key may have been changed. */
@@ -156,11 +187,11 @@ export class Tiergate {
     /** Makes the agent's key. The answer has it this once, in `apiKey`; `console.log` of the answer does not show it. */
     generate: (agentId: AgentId, signer: Signer, options: KeyOptions = {}): Promise<Answer<IssuedKey>> =>
       this.signed("generate", agentId, signer, options),
-    /** Replaces the agent's key. The old one is invalid at once. */
-    rotate: (agentId: AgentId, signer: Signer, options: KeyOptions = {}): Promise<Answer<IssuedKey>> =>
+    /** Replaces the agent's key. The old one is invalid at once, or after `graceSeconds`. */
+    rotate: (agentId: AgentId, signer: Signer, options: RotateOptions = {}): Promise<Answer<IssuedKey>> =>
       this.signed("rotate", agentId, signer, options),
-    /** Revokes the agent's key. Succeeds also without one. */
-    revoke: (agentId: AgentId, signer: Signer, options: CallOptions = {}): Promise<Answer<RevokedKey>> =>
+    /** Revokes the agent's keys, or the one that `name` says. Succeeds also without one. */
+    revoke: (agentId: AgentId, signer: Signer, options: RevokeOptions = {}): Promise<Answer<RevokedKey>> =>
       this.signed("revoke", agentId, signer, options),
     /** Tells if the agent has a key. */
     status: async (agentId: AgentId, options: CallOptions = {}): Promise<Answer<KeyStatus>> => {
@@ -196,11 +227,12 @@ export class Tiergate {
     operation: O,
     typedData: TypedData,
     signature: string,
-    options: KeyOptions = {},
+    options: RotateOptions = {},
   ): Promise<Answer<Operations[O]>> {
     want(Object.hasOwn(TYPES, operation), `The operation is none of ${Object.keys(TYPES).join(", ")}`);
     want(typeof Object(typedData).message === "object", "The typed data has no message");
     want(typeof signature === "string", "The signature is no text");
+    checkOptions(options, ["signal", ...FIELDS[operation]]);
     try {
       return await this.sent(operation, typedData, signature, options, new Patience(this.#options));
     } catch (error) {
@@ -226,9 +258,9 @@ export class Tiergate {
     operation: O,
     agentId: AgentId,
     signer: Signer,
-    options: KeyOptions,
+    options: RotateOptions,
   ): Promise<Answer<Operations[O]>> {
-    checkOptions(options, operation === "generate" || operation === "rotate" ? ["signal", "declaredEndpoint"] : ["signal"]);
+    checkOptions(options, ["signal", ...FIELDS[operation]]);
     const patience = new Patience(this.#options);
     const once = async () => {
       const typedData = await this.typedData(agentId, operation, options);
@@ -247,12 +279,11 @@ export class Tiergate {
     operation: O,
     { message: { service: _, ...message } }: TypedData,
     signature: string,
-    { declaredEndpoint, ...options }: KeyOptions,
+    { signal, ...further }: RotateOptions,
     patience: Patience,
   ): Promise<Answer<Operations[O]>> {
     const [method, path, shape] = OPERATIONS[operation];
-    const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
-    return this.request(method, path, shape, { ...message, signature, ...endpoint }, options, patience);
+    return this.request(method, path, shape, { ...message, signature, ...further }, signal ? { signal } : {}, patience);
   }
 
   /** Repeats only what the service refused before it did anything: no key is made, and no verification charged, twice. */

@@ -7,8 +7,14 @@ import type { TiergateError } from "./errors.js";
 import { runtime, want } from "./options.js";
 import { decimal, sign, type Signer } from "./signing.js";
 
+/** A key that may be another in each request: `keptKey` of `tiergate/kept` makes one. */
+export interface LivingKey {
+  /** Returns the key for the next request. `refused` is one that the gateway has refused. */
+  current(refused?: string): Promise<string>;
+}
+
 /** An agent's key: as text, or a function that gets it, from a store of secrets for example. */
-export type KeySource = string | (() => string | Promise<string>);
+export type KeySource = string | (() => string | Promise<string>) | LivingKey;
 
 /**
  * An agent's key, or a file (of Node) that has it; or its owner's signer and the service that tells what is signed; or an account that signs whole requests,
@@ -60,35 +66,47 @@ export function showingOf(credential: Credential): (method: string, body: ArrayB
 
 function keysOf(source: KeySource): Keys {
   if (typeof source === "function") return new Keys(async () => headerValue(await source(), "API key"));
+  if (typeof Object(source).current === "function") {
+    const living = source as LivingKey;
+    return new Keys(async (refused) => headerValue(await living.current(refused), "API key"), true);
+  }
   const key = headerValue(source, "API key");
   return new Keys(async () => key);
 }
 
 /** The key as a file has it. Errors don't name the file: it may be a key in the wrong place. */
 async function readKey(file: string | URL): Promise<string> {
+  return headerValue(await readSecret(file), "API key in the file");
+}
+
+/** The text of a file that others must not read. */
+export async function readSecret(file: string | URL): Promise<string> {
   // Bundlers for browsers must not look for it.
   const files = "node:fs/promises";
   const { readFile, stat } = await import(files);
-  let text: string;
   try {
-    text = await readFile(file, "utf8");
+    const text: string = await readFile(file, "utf8");
     const { mode } = await stat(file);
     const isOpen = runtime?.platform !== "win32" && (mode & 0o044) !== 0;
     if (isOpen) console.warn("tiergate: others may read the file of the API key; keep it from them: chmod 600");
+    return text;
   } catch (error) {
     throw new TypeError(`The file of the API key can't be read (${(error as { code?: string }).code ?? "malformed name"})`);
   }
-  return headerValue(text, "API key in the file");
 }
 
 /** Where a key comes from, and the key that came last, for all requests. */
 class Keys {
   private kept: Promise<string> | undefined;
 
-  constructor(private readonly ask: () => Promise<string>) {}
+  constructor(
+    private readonly ask: (refused?: string) => Promise<string>,
+    private readonly isLiving = false,
+  ) {}
 
-  current(): Promise<string> {
-    const asked = (this.kept ??= this.ask());
+  current(refused?: string): Promise<string> {
+    if (this.isLiving) this.kept = undefined;
+    const asked = (this.kept ??= this.ask(refused));
     asked.catch(() => {
       if (this.kept === asked) this.kept = undefined;
     });
@@ -98,7 +116,8 @@ class Keys {
   /** Asks once more, unless another request has since this one was shown. True if the key is another now. */
   async differsFrom(shown: Promise<string>): Promise<boolean> {
     if (this.kept === shown) this.kept = undefined;
-    return (await this.current()) !== (await shown);
+    const refused = await shown;
+    return (await this.current(refused)) !== refused;
   }
 }
 

@@ -10,11 +10,12 @@ export function want(isRight: boolean, sentence: string): asserts isRight {
 
 const isFunction = (value: unknown) => typeof value === "function";
 const isNumber = (value: unknown) => typeof value === "number" && value >= 0 && value <= 2 ** 31 - 1;
+const isCount = (value: unknown) => isNumber(value) && Number.isInteger(value);
 
 /** What each option has to be. A timer takes no more milliseconds. */
 const RIGHT: Record<string, readonly [(value: unknown) => boolean, string]> = {
   fetch: [isFunction, "a function"],
-  retries: [(value) => isNumber(value) && Number.isInteger(value), "a number of tries"],
+  retries: [isCount, "a number of tries"],
   timeoutMs: [isNumber, "a number of milliseconds"],
   maxWaitMs: [isNumber, "a number of milliseconds"],
   onRetry: [isFunction, "a function"],
@@ -23,6 +24,10 @@ const RIGHT: Record<string, readonly [(value: unknown) => boolean, string]> = {
   serviceName: [(value) => typeof value === "string" || value === true, "a name, or true"],
   signal: [(value) => typeof value === "object", "an AbortSignal"],
   declaredEndpoint: [(value) => typeof value === "string", "a URL as text"],
+  name: [(value) => typeof value === "string", "a name as text"],
+  expiresIn: [isCount, "a number of seconds"],
+  graceSeconds: [isCount, "a number of seconds"],
+  tenants: [(value) => Array.isArray(value) && value.every((id) => typeof id === "string"), "a list of ids as text"],
 };
 
 /** Checks an object of options, which has these names alone. */

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { Wallet } from "ethers";
-import { Tiergate, type TypedData } from "tiergate";
+import { Tiergate, type HeldKey, type TypedData } from "tiergate";
 import { privateKeyToAccount, type PrivateKeyAccount } from "viem/accounts";
 import { agent as anAgent, owner, refused, service, stranger } from "./service.js";
 
@@ -46,6 +46,27 @@ describe("the API", { concurrency: true, timeout: 60_000 }, () => {
     assert.equal((await tiergate.keys.revoke(id, owner)).success, true);
     await refused(tiergate.verify({ apiKey: rotated.apiKey }), "INVALID_API_KEY");
     assert.equal((await tiergate.keys.status(BigInt(id))).hasKey, false);
+  });
+
+  test("a key has a name, tenants, an end and a grace, which the profile tells", async () => {
+    const id = agent();
+    const first = await tiergate.keys.generate(id, owner, { name: "ci", tenants: ["wide"], expiresIn: 600 });
+    const second = await tiergate.keys.rotate(id, owner, { name: "ci", graceSeconds: 60 });
+    const { keys, timestamp } = await tiergate.profile(id, owner);
+    const told = keys.map(({ name, tenants, replaced }: HeldKey) => [name, tenants, replaced]);
+    assert.deepEqual(told, [["ci", ["wide"], true], ["ci", null, false]]);
+    const [left, none] = keys.map(({ expiresAt }) => expiresAt && expiresAt - timestamp);
+    assert.ok(left! > 0 && left! <= 60 && none === null, String(left));
+    assert.equal((await tiergate.verify({ apiKey: second.apiKey })).agentId, id);
+    await refused(tiergate.verify({ apiKey: first.apiKey }), "INVALID_API_KEY"); // It is for a tenant.
+    assert.equal((await tiergate.keys.revoke(id, owner, { name: "other" })).success, true);
+    assert.equal((await tiergate.keys.status(id)).hasKey, true);
+    const typedData = await tiergate.typedData(id, "revoke");
+    await tiergate.send("revoke", typedData, await owner.signTypedData(typedData as never), { name: "ci" });
+    assert.equal((await tiergate.keys.status(id)).hasKey, false);
+    for (const options of [{ graceSeconds: 1 }, { expiresIn: "1" }, { tenants: "wide" }, { name: 5 }] as object[]) {
+      await assert.rejects(tiergate.keys.generate(id, owner, options), TypeError);
+    }
   });
 
   test("a key is made, rotated and revoked by types of their own, for the service that is named", async () => {
