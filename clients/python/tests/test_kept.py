@@ -201,7 +201,8 @@ def test_a_key_has_a_name_tenants_an_end_and_a_grace_which_the_profile_tells(
     assert service.verify(second.api_key).agent_id == agent.id
     with pytest.raises(errors.InvalidApiKey):  # It is for a tenant.
         service.verify(first.api_key)
-    assert service.keys.revoke(agent.id, agent.owner, name="other").success
+    with pytest.raises(errors.ValidationError):
+        service.keys.revoke(agent.id, agent.owner, name="other")
     assert service.keys.status(agent.id).has_key
     assert service.keys.revoke(agent.id, agent.owner, name="ci").success
     assert not service.keys.status(agent.id).has_key
