@@ -171,7 +171,7 @@ impl Tenants {
         Some(found_by(move |name| Some(of(&table.load())?.find(name))))
     }
 
-    /// What gives agents their tiers, with the list that is in force whenever an agent is graded.
+    /// The sources of tiers, with the list that is in force whenever an agent is graded.
     pub(super) fn tiers(&self) -> Tiers {
         Tiers::new(self.at_start.tiers.sources.clone(), Arc::new(ListInForce(Arc::clone(&self.table))))
     }

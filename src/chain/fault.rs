@@ -110,3 +110,15 @@ pub(super) fn is_too_much(fault: &ChainFault) -> bool {
 pub(super) fn is_refusal(fault: &ChainFault) -> bool {
     fault.cause.downcast_ref().is_some_and(ReadError::is_refusal)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ReadError;
+
+    #[test]
+    fn a_group_is_read_alone_where_less_may_be_taken_and_not_where_nothing_of_ours_is() {
+        let is_too_much = |status: &u16| ReadError::HttpStatus(*status).is_too_much();
+        assert!([400, 408, 413, 414, 422].iter().all(is_too_much));
+        assert!(![200, 302, 401, 402, 403, 404, 407, 500, 502].iter().any(is_too_much));
+    }
+}

@@ -122,7 +122,7 @@ fn registries(reader: &mut Reader, chain_id: Option<u64>) -> Option<Registries> 
     let [identity, reputation] = known.map_or([None; 2], |known| known.map(Some));
     let found = read_all!(reader: Registries {
         /// Required, but for ERC-8004 on chains where its registries are known: there identity and reputation are theirs if left out.
-        /// Who owns which agent; signatures are bound to this contract.
+        /// The registry of agents and their owners; signatures are bound to this contract.
         /// Example: "0x5FbDB2315678afecb367f032d93F642f64180aa3"
         identity: reader.optional_text("chain.contracts.identity", contract).or(identity),
         // `TierSettings` asks for it where stakes give agents their tiers.

@@ -21,14 +21,14 @@ settings! {
     /// The tenants and upstreams that are refused.
     #[derive(Copy)]
     GatewayLive(reader) {
-        /// Whether a start is refused while a tenant can't be served: its file is wrong, or its certificates are, or another new file
+        /// true: a start is refused while a tenant can't be served: its file is wrong, or its certificates are, or another new file
         /// claims its host. Without it the start goes on without that tenant, and says so: its hosts get 404. Set it where a
         /// wildcard of one tenant lies above hosts of others: it would take those of a file that can't be read.
         strict_tenants: bool = reader.boolean("gateway.strict_tenants", false),
-        /// Whether the gateway may be without tenants. Without it a start is refused that finds none, or a folder tenants.d without one,
+        /// true: the gateway may be without tenants. Else a start is refused that finds none, or a folder tenants.d without one,
         /// and so is a reload that finds none there, or none at all, where there were some: a volume that is not mounted looks the same.
         allow_empty: bool = reader.boolean("gateway.allow_empty", false),
-        /// Whether upstreams may be link-local addresses (169.254.0.0/16, fe80::/10), or others where clouds hand out credentials
+        /// true: upstreams may be link-local addresses (169.254.0.0/16, fe80::/10), or others where clouds hand out credentials
         /// (fd00:ec2::/32, fd20:ce::254, 100.100.100.200, 168.63.129.16). Names that lead there get no requests without it.
         allow_link_local: bool = reader.boolean("gateway.allow_link_local", false),
     }

@@ -15,7 +15,7 @@ const PREFIX_CHARS_MAX: usize = 64;
 settings! {
     /// API keys and their management.
     KeySettings(reader) {
-        /// What every API key begins with: 1 to 64 characters of A-Z, a-z, 0-9, _ and -. Keys with another prefix are refused, so
+        /// The beginning of every API key: 1 to 64 characters of A-Z, a-z, 0-9, _ and -. Keys with another prefix are refused, so
         /// a change makes all keys invalid that were handed out before.
         format: ApiKeyFormat = reader.text("keys.prefix", "svc_live_v1_", |text| {
             plain(text, &(1..=PREFIX_CHARS_MAX), &['_', '-']).map(ApiKeyFormat::new)

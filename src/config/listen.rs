@@ -52,7 +52,7 @@ settings! {
         owners: Vec<SocketAddr> =
             reader.texts("listen.owners", &[], &(0..=ADDRESSES_MAX), socket_address),
         /// Where other gateways ask about requests that they forward themselves (docs/behind.md), up to 16 addresses. Empty: none does.
-        /// Whoever reaches it may ask: keep it on loopback, or set [authz]. Over HTTP the client is who X-Forwarded-For says, if the gateway
+        /// All that reach it may ask: keep it on loopback, or set [authz]. Over HTTP the client is who X-Forwarded-For says, if the gateway
         /// is one of trusted_proxies, and otherwise the gateway, so that all clients share one budget of refused credentials.
         authz: Vec<SocketAddr> =
             reader.texts("listen.authz", &[], &(0..=ADDRESSES_MAX), socket_address),

@@ -19,7 +19,7 @@ settings! {
         format: LogFormat = reader.word("log.format", "text", &FORMATS),
         /// The audit log of key operations: "stdout", or a file, which is opened again after SIGHUP. Empty: there is none.
         audit: Option<AuditPlace> = reader.text("log.audit", "", audit_place),
-        /// Whether a key operation that the agent's owner has signed needs a line there before it is done: without one it is refused (500).
+        /// true: a key operation that the agent's owner has signed needs a line there before it is done: without one it is refused (500).
         audit_required: bool = reader.boolean("log.audit_required", false),
     } then {
         if audit_required == Some(true) && audit == Some(None) {

@@ -193,9 +193,9 @@ sections! {
         listen: Listen,
         /// The chain and its registries.
         chain: ChainSettings,
-        /// What each trust tier asks for and gives.
+        /// The price and the limit of each trust tier.
         tiers: TierSettings,
-        /// What owners sign and how long it is good for.
+        /// The form of owners' signatures, and how long one is good for.
         signature: SignatureSettings,
         /// API keys and their management.
         keys: KeySettings,

@@ -26,7 +26,7 @@ settings! {
     /// The making of a store.
     #[derive(Copy)]
     StoreLive(reader) {
-        /// Whether an empty store is made where there is none: set it to true for a first start, and remove it then. Without it a start
+        /// true: an empty store is made where there is none: set it to true for a first start, and remove it then. Without it a start
         /// without the store's file is refused: a volume that is not mounted looks like a first start.
         create: bool = reader.boolean(CREATE, false),
     }

@@ -128,7 +128,7 @@ fn source(
 ) -> Option<bool> {
     let names = SOURCES.map(|source| (source.name, source));
     keys! { reader:
-        /// What gives agents their tiers (docs/registries.md): "stake_vault", "erc20", "erc721", "call", "reputation", "list" or
+        /// The source of agents' tiers (docs/registries.md): "stake_vault", "erc20", "erc721", "call", "reputation", "list" or
         /// "everyone". Several, of which the highest tier counts: up to eight tables [[tiers.sources]] with these keys, which are then not
         /// written here.
         chosen = reader.word(at("tiers.source"), "stake_vault", &names);

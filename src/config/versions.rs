@@ -304,14 +304,14 @@ mod tests {
         Some(vec![Arc::new(Tenant { id: id.into(), hosts, ..fixture::tenant() })])
     }
 
-    /// Files as they were and are; one that begins with ! can't be served.
+    /// Files as they were and are; one that begins with ! can't be served, with @ it is the main one.
     fn versions(files: &[[&str; 2]]) -> Vec<Version> {
         let claimant =
             |tenant| Claimant { tenant, table: "f".into(), places: Vec::new(), problems: Vec::new() };
         let file = |[before, now]: &[&str; 2]| File {
             name: "f".into(),
-            is_main: false,
-            offered: version(now.trim_start_matches('!'))
+            is_main: now.starts_with('@'),
+            offered: version(now.trim_start_matches(['!', '@']))
                 .map(|tenants| tenants.into_iter().map(claimant).collect()),
             problems: now.starts_with('!').then(|| Problem::new("f", "")).into_iter().collect(),
             in_force: version(before),
@@ -349,6 +349,8 @@ mod tests {
             (&[["a x", "a y"], ["b y", "b x q"], ["", "c q"]], &[InForce, InForce, Neither]),
             (&[["a x", "a y"], ["b y", "b y"], ["", "c x"]], &[InForce, New, Neither]),
             (&[["a x", "a y"], ["b y", "b z"], ["c z", "c z"]], &[InForce, InForce, New]),
+            // The main file's changes wait for no dispute of others, and what it gives up is nobody's.
+            (&[["a x", "@a z"], ["", "b x"], ["", "c x"]], &[New, Neither, Neither]),
         ] {
             assert_eq!(versions(files), expected, "{files:?}");
         }

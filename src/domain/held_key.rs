@@ -12,7 +12,7 @@ use crate::domain::key_terms::{KeyName, TenantList};
 /// The first line of a record of version 2.
 pub const VERSION_2: &str = "2\n";
 
-/// What stands for a value that is not there.
+/// Stands for a value that is not there.
 const NONE: &str = "-";
 
 /// One key of an agent.

@@ -26,7 +26,7 @@ pub struct KeyName(Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantList(Arc<str>);
 
-/// What an owner asks of a key that is to be made.
+/// The terms that an owner asks of a key that is to be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyTerms {
     /// Its name.

@@ -75,7 +75,7 @@ pub(crate) struct VisitorLimit {
 pub(crate) struct SiteBuilder<'a> {
     /// The limits of tenants that have none of their own.
     pub(crate) quotas: PerTier<Quota>,
-    /// What gives agents their tiers, with the list of this configuration.
+    /// The sources of tiers, with the list of this configuration.
     pub(crate) tiers: &'a Tiers,
     /// Where sites count.
     pub(crate) metrics: &'a Metrics,

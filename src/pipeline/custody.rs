@@ -3,8 +3,8 @@
 //! Requests that the owner signed have hourly budgets that nobody else can spend, counted over all processes that share the
 //! store: generate and rotate one that counts revocations too, revocations one of their own, so that no other request keeps
 //! an owner from revoking; a fault of ours spends none of them. Others are counted apart, within this process, once their
-//! proof has failed or is a replay, which anybody can send. The nonce is used in the same atomic step that changes the key, so a request that comes to nothing
-//! burns none.
+//! proof has failed or is a replay, which anybody can send; a second replay gets no further than the budget. The nonce is used in
+//! the same atomic step that changes the key, so a request that comes to nothing burns none.
 
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ use crate::domain::denial::Denial;
 use crate::domain::eip712::KeyOperation;
 use crate::domain::endpoint::Endpoint;
 use crate::domain::key_terms::{KeyName, KeyTerms};
-use crate::domain::quota::Allowance;
+use crate::domain::quota::{Allowance, Quota};
 use crate::domain::window::Verdict;
 use crate::pipeline::Pipeline;
 use crate::pipeline::budget::allowance;
@@ -28,6 +28,9 @@ use crate::pipeline::permit::nonce_denial;
 use crate::pipeline::refusal::{Refusal, Unrecorded};
 use crate::ports::clock::NoEntropy;
 use crate::ports::store::{Budget, KeyBudget, KeyChange, KeyChanged, KeySeen, NewKey};
+
+/// How many replays of one signature get to the store and the audit. Its nonce stays used for longer than it is accepted.
+pub(super) const REPLAYS: Quota = Quota::per_hour(1);
 
 /// How many keys are made until one fits into the store. A store takes one in a thousand or more: that none of so many fits
 /// happens once in 10^27 times, or where the randomness is none.
@@ -54,7 +57,7 @@ pub struct KeyOrder<'a> {
     pub recorder: Option<&'a dyn Recorder>,
 }
 
-/// What is asked of a key that is to be made.
+/// The endpoint and terms that are asked of a key that is to be made.
 #[derive(Debug, Clone, Default)]
 pub struct KeyWish {
     /// The application endpoint that it is for.
@@ -171,6 +174,9 @@ impl Pipeline {
                 let mut counted = Vec::new();
                 let outcome = self.change_proven_key(order, &proof, budget, change, &mut counted).await;
                 is_proven = !is_replay(&outcome);
+                if matches!(outcome, Err(Refusal::Denied(Denial::ReplayDetected { .. }))) {
+                    self.replays.hit(&(signed.agent, order.signed.nonce), REPLAYS, self.now());
+                }
                 let is_fault = matches!(&outcome, Err(refusal) if !matches!(refusal, Refusal::Denied(_)));
                 for budget in counted.into_iter().filter(|_| is_fault || !is_proven) {
                     self.ports.store.give_back(client, signed.agent, budget).await;
@@ -211,8 +217,12 @@ impl Pipeline {
         change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
         counted: &mut Vec<KeyBudget>,
     ) -> Result<(T, Allowance), Refusal> {
-        order.by.get_or_init(|| proof.by);
         let (client, agent, nonce) = (order.client, proof.agent(), order.signed.nonce);
+        let replayed = self.replays.peek(&(agent, nonce), REPLAYS, || self.now());
+        let is_replayed = matches!(replayed, Verdict::Limited { .. });
+        if !is_replayed {
+            order.by.get_or_init(|| proof.by);
+        }
         let (store, quota) = (&self.ports.store, self.rules.key_management);
         if budget == KeyBudget::Revocations {
             let revocations = Budget::Key(client, agent, budget);
@@ -227,6 +237,9 @@ impl Pipeline {
             }
             (verdict, _) => allowance(quota, Some(agent), verdict)?, // 429
         };
+        if is_replayed {
+            return Err(Denial::ReplayDetected { agent, nonce }.into());
+        }
         let (made, change) = change(proof.by.signer)?;
         if let Some(recorder) = order.recorder {
             recorder.begin(agent, proof.by).await?; // 500

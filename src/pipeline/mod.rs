@@ -32,11 +32,13 @@ use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::Freshness;
+use crate::domain::nonce::Nonce;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::domain::tier::{PerTier, Tier};
 use crate::domain::tiers::Tiers;
 use crate::pipeline::credential::Ask;
+use crate::pipeline::custody::REPLAYS;
 use crate::pipeline::failures::{CLIENTS_MAX, Deposit, FailureBudget};
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
 use crate::pipeline::permit::Permit;
@@ -96,7 +98,7 @@ pub struct Access {
     pub scope: Scope,
     /// The lowest tier that is admitted. Tier 0 never is.
     pub min_tier: Tier,
-    /// What gives agents their tiers.
+    /// The sources of tiers.
     pub tiers: Tiers,
     /// Each tier's quota.
     pub quotas: PerTier<Quota>,
@@ -115,6 +117,8 @@ pub struct Pipeline {
     rereads: Meters<KeyDigest>,
     /// Requests to manage an agent's key that its owner has not signed.
     unproven: Meters<(ClientNet, AgentId)>,
+    /// Changes of keys that were sent again.
+    replays: Meters<(AgentId, Nonce)>,
     profile_reads: Meters<(ClientNet, AgentId)>,
     status_reads: Meters<ClientNet>,
 }
@@ -126,6 +130,7 @@ impl Pipeline {
             failures: Arc::new(FailureBudget::new(rules.failures, Arc::clone(&ports.clock))),
             rereads: Meters::new(REREAD_KEYS_MAX),
             unproven: Meters::new(CLIENTS_MAX),
+            replays: Meters::new(CLIENTS_MAX),
             profile_reads: Meters::new(READERS_MAX),
             status_reads: Meters::new(CLIENTS_MAX),
             rules,
@@ -202,6 +207,7 @@ impl Pipeline {
     pub fn sweep(&self) {
         let now_micros = self.now();
         self.unproven.sweep(self.rules.key_management.window_micros, now_micros);
+        self.replays.sweep(REPLAYS.window_micros, now_micros);
         self.profile_reads.sweep(READS.window_micros, now_micros);
         self.rereads.sweep(REREADS.window_micros, now_micros);
         if let Some(quota) = self.rules.failures {

@@ -150,7 +150,7 @@ pub struct NewKey {
     pub declared_endpoint: Option<Endpoint>,
     /// The account that signed for it.
     pub signer: Address,
-    /// What the owner asked of it.
+    /// The terms that the owner asked for.
     pub terms: KeyTerms,
     /// How many keys its agent may have, those in their grace not counted; at least 1.
     pub per_agent_max: u32,

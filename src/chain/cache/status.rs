@@ -41,7 +41,7 @@ pub(in crate::chain) type Shown = (Date, B256);
 /// No reads of more blocks above the followed one are kept.
 const SHOWN_MAX: usize = 16;
 
-/// What was accounted for when a read began, and when that was. It is taken before.
+/// The block that was accounted for when a read began, and the time. It is taken before the read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::chain) struct Ticket {
     pub(in crate::chain) followed: Option<Block>,

@@ -31,7 +31,7 @@ settings! {
             reader.mask(Shown::Host, &[URL]);
             reader.text(URL, "redis://127.0.0.1:6379", redis_url)
         },
-        /// What every name in Redis begins with, in front of "tg2:"; up to 64 characters of A-Z, a-z, 0-9, _, -, . and :. Deployments
+        /// The beginning of every name in Redis, in front of "tg2:"; up to 64 characters of A-Z, a-z, 0-9, _, -, . and :. Deployments
         /// with different ones share nothing of a Redis but its memory.
         prefix: String = reader.text("store.redis.prefix", "", |text| {
             plain(text, &(0..=PREFIX_BYTES_MAX), &['_', '-', '.', ':']).map(str::to_owned)

@@ -47,7 +47,7 @@ pub(super) fn read(
         headers = reader.texts("cors.headers", &headers, &count, header);
         /// Up to 64 headers of answers that pages may read, beside the gateway's own and those of MCP.
         exposed = reader.texts("cors.exposed_headers", &[], &count, header);
-        /// Whether pages may use cookies. Not for all origins.
+        /// true: pages may use cookies. Not for all origins.
         credentials = reader.boolean("cors.credentials", false);
         /// How long browsers may remember this, up to 24h.
         max_age = reader.duration("cors.max_age", "10m", ["0s", "24h"]);

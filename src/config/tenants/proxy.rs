@@ -23,7 +23,7 @@ const HEALTH_PATH_BYTES_MAX: usize = 1_024;
 
 pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
     read_all!(reader: ProxyRules {
-        /// What the upstream sees as Host: what the "client" sent, or the "upstream"'s own name.
+        /// The Host that the upstream sees: the one of the "client", or the "upstream"'s own name.
         host_header: reader.word("host_header", "client", &HOST_HEADER),
         /// How many more upstreams are tried when one can't be connected to at any address of its name, 0 to 8.
         connect_retries: reader.integer("connect_retries", 2, &(0..=8)),

@@ -35,7 +35,7 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
         /// final /* for whatever is below.
         /// Example: "/v1/orders"
         path: reader.required_text("path", path),
-        /// Who may pass: verified "agents", the "public", or nobody ("deny").
+        /// Those who may pass: verified "agents", the "public", or nobody ("deny").
         access: reader.word("access", "agents", &ACCESS),
         /// Optional. The lowest tier that passes; without it the tenant's. Only for agents.
         /// Example: 3
@@ -58,7 +58,7 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
         /// Optional. Where these requests go, 1 to 64; without it where the tenant's go.
         /// Example: ["127.0.0.1:9001"]
         upstreams: upstreams(reader, neighbours, false),
-        /// Whether WebSocket upgrades are passed on.
+        /// true: WebSocket upgrades are passed on.
         upgrades: reader.boolean("upgrades", false),
     } then {
         if reader.is_given("min_tier") && access.is_some_and(|access| access != RouteAccess::Agents) {

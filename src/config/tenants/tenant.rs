@@ -82,13 +82,13 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         networks: Some(neighbours.networks()),
         /// The lowest tier that passes, 1 to 4.
         min_tier: reader.integer("min_tier", 1, &TIERS).and_then(passing_tier),
-        /// What agents may show: API keys, signatures of their owners, or requests that are signed themselves ("erc8128", and
+        /// The credentials that agents may show: API keys, signatures of their owners, or requests that are signed themselves ("erc8128", and
         /// "erc8128_untagged" for libraries of before August 2026: docs/erc8128.md). Any of those that are listed will do.
         credentials: credentials(reader),
         /// How many requests an agent of tiers 1 to 4 may make here in any 60 seconds: four numbers as in [tiers], or none for
         /// those of [tiers].
         requests_per_minute: requests_per_minute(reader),
-        /// What becomes of an agent whose Origin is not the endpoint declared for its key: "allow", and the upstream is told, or
+        /// The fate of an agent whose Origin is not the endpoint declared for its key: "allow", and the upstream is told, or
         /// "deny". A signature declares no endpoint and always passes.
         on_endpoint_mismatch: reader.word("on_endpoint_mismatch", "allow", &ON_MISMATCH),
         proxy: proxy::read(reader),
@@ -98,13 +98,13 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         digest: reader.word("digest", "stream", &DIGEST),
         cors: cors::read(reader, credentials),
         in_flight: in_flight::read(reader),
-        /// Whether the gateway itself answers /.well-known/tiergate, /.well-known/erc8128 where requests are signed, and
+        /// true: the gateway itself answers /.well-known/tiergate, /.well-known/erc8128 where requests are signed, and
         /// /.well-known/oauth-protected-resource (RFC 9728, also with a path behind it) at these hosts, to everybody, where routes
         /// would ask for an agent; and whether a 401 leads there. A route that makes these paths public leaves them to the upstream.
         /// Clients that look for OAuth where no route takes their request are told then that there is none (404).
         /// It tells the chain, its registries, tiers, limits, what credentials are taken here, and where keys are made.
         discovery: reader.boolean("discovery", true),
-        /// Whether upstreams get X-Agent-Assertion, a JWT of 60 seconds that names agent, owner, tier and this tenant. Needs [assertion].
+        /// true: upstreams get X-Agent-Assertion, a JWT of 60 seconds that names agent, owner, tier and this tenant. Needs [assertion].
         assertion: reader.boolean("assertion", false),
         /// Example: "/etc/tiergate/acme.crt"
         /// Example: "/etc/tiergate/acme.key"

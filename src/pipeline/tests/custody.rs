@@ -1,8 +1,8 @@
 //! Key management: the order of its checks, and which requests count against which budget.
 
 use std::io::Error;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -107,6 +107,41 @@ async fn a_replay_of_a_used_signature_spends_no_budget_of_the_owner_and_is_429_a
         assert_eq!(revoke(&scene, scene.signed()).await, "admitted");
     }
     assert_eq!(revoke(&scene, scene.signed()).await, "429");
+}
+
+/// Counts the lines that were begun.
+#[derive(Default)]
+struct CountedLog(AtomicUsize);
+
+#[async_trait]
+impl Recorder for CountedLog {
+    async fn begin(&self, _: AgentId, _: Signatory) -> Result<(), Unrecorded> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+// threat: A used signature is sent again
+#[tokio::test]
+async fn a_signature_that_is_sent_again_and_again_gets_to_the_audit_and_the_store_once_more() {
+    let (scene, log) = (Scene::new(), CountedLog::default());
+    let used = scene.signed();
+    let send = async |client_number| {
+        let by = OnceLock::new();
+        let order = KeyOrder {
+            client: client(client_number),
+            by: &by,
+            recorder: Some(&log),
+            ..scene.order(used.clone())
+        };
+        (verdict(&scene.pipeline.rotate_key(order, KeyWish::default()).await), by.get().is_some())
+    };
+    assert_eq!(send(1).await, ("admitted", true));
+    assert_eq!(send(2).await, ("400 replay", true));
+    for number in 3..30 {
+        assert_eq!(send(number).await, ("400 replay", false), "nobody's line in the audit is the owner's");
+    }
+    assert_eq!(log.0.load(Ordering::SeqCst), 2);
 }
 
 /// A line of the audit log can't be written.

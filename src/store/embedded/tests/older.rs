@@ -40,7 +40,7 @@ async fn owner(store: &EmbeddedStore, key: &str) -> Option<(u64, Option<String>,
     Some((owner.agent.token_id().to(), origin, owner.signer))
 }
 
-/// What a former release finds in the place of an endpoint.
+/// The text that a former release finds in the place of an endpoint.
 fn endpoint(folder: &TempDir, number: u64) -> Option<String> {
     let database = redb::Database::open(folder.path().join("tiergate.redb")).unwrap();
     let table = database.begin_read().unwrap().open_table(KEYS).unwrap();

@@ -9,7 +9,7 @@ use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, Proof, Scope
 use crate::store::contract::{agent, claim, digest, key, named};
 use crate::store::redis::tests::{SIGNED_SECS, fitting, opened, options, served};
 
-/// What histories add to an odd agent's number for its second key: it has two, whose changes follow each other apart.
+/// The number that histories add to an odd agent's number for its second key: it has two, whose changes follow each other apart.
 pub(super) const SECOND: u64 = 1 << 40;
 
 /// A key of this line of a history.
