@@ -1,6 +1,6 @@
-//! Fills an embedded store with agents that have keys, for measuring: `fill FOLDER AGENTS [CHAIN_ID]`, for the chain 8004
-//! and the first contract of an account that development nodes unlock. The key of agent 26 is `svc_live_v1_` and 26 in 64
-//! hexadecimal digits, `…01a`.
+//! Fills an embedded store with agents that have keys, for measuring: `fill FOLDER AGENTS [CHAIN_ID [SIGNER]]`, for the
+//! chain 8004 and the first contract of an account that development nodes unlock, with keys that the account SIGNER asked
+//! for. The key of agent 26 is `svc_live_v1_` and 26 in 64 hexadecimal digits, `…01a`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
 use std::path::PathBuf;
@@ -28,12 +28,13 @@ const UNDER_WAY: u64 = 2_000;
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let (Some(folder), Some(Ok(agents)), Ok(chain_id)) = (
+    let (Some(folder), Some(Ok(agents)), Ok(chain_id), Ok(signer)) = (
         args.next(),
         args.next().map(|count| count.parse::<u64>()),
         args.next().as_deref().unwrap_or("8004").parse::<u64>(),
+        args.next().map_or(Ok(Address::ZERO), |signer| signer.parse::<Address>()),
     ) else {
-        eprintln!("usage: fill FOLDER AGENTS [CHAIN_ID]");
+        eprintln!("usage: fill FOLDER AGENTS [CHAIN_ID [SIGNER]]");
         return ExitCode::FAILURE;
     };
     let os = Os::new();
@@ -57,7 +58,7 @@ async fn main() -> ExitCode {
         let mut batch = JoinSet::new();
         for agent in first..=agents.min(first + UNDER_WAY - 1) {
             let store = Arc::clone(&store);
-            batch.spawn(async move { issue(&*store, agent, os.unix_seconds()).await });
+            batch.spawn(async move { issue(&*store, agent, signer, os.unix_seconds()).await });
         }
         issued += batch.join_all().await.into_iter().filter(|done| *done).count();
     }
@@ -65,14 +66,14 @@ async fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn issue(store: &dyn Store, agent: u64, now_secs: u64) -> bool {
+async fn issue(store: &dyn Store, agent: u64, signer: Address, now_secs: u64) -> bool {
     // A script that asks with the keys can write them: the agent's number in as many digits as a key has.
     let digest = KeyDigest::from_bytes(Sha256::digest(format!("svc_live_v1_{agent:064x}")).into());
     let declared_endpoint = Endpoint::parse(&format!("https://agent-{agent}.example/hook")).ok();
     let change = KeyChange::Issue(NewKey {
         digest,
         declared_endpoint,
-        signer: Address::ZERO,
+        signer,
         terms: KeyTerms::default(),
         per_agent_max: 1,
     });
