@@ -30,14 +30,14 @@ pub mod telemetry;
 mod addresses;
 mod assertion;
 mod bots;
-mod caught;
 mod files;
+mod panic_guard;
 mod tls;
 
 pub mod domain;
+mod fair_timeout;
 mod http1;
 mod http2;
 mod message_signature;
 pub mod os;
 mod sharded;
-mod within;

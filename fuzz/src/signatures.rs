@@ -6,7 +6,7 @@ use alloy::primitives::B256;
 
 use crate::domain::freshness::UnixSeconds;
 use crate::http1::fields::{SpanFields, Spans};
-use crate::http1::told::read_told;
+use crate::http1::head::head_from_parts;
 use crate::message_signature::digest::BodyDigest;
 use crate::message_signature::profile::{ERC_8128, ERC_8128_UNTAGGED, Terms};
 use crate::message_signature::{Content, Message};
@@ -74,7 +74,7 @@ impl Asked<'_> {
         let mut spans = Spans::default();
         let fields = self.fields.iter().map(|(name, value)| (*name, value.as_slice()));
         let line = [&self.method, &self.target, &self.host].map(Vec::as_slice);
-        let (text, _) = read_told(line, fields, &mut spans).ok()?;
+        let (text, _) = head_from_parts(line, fields, &mut spans).ok()?;
         let fields = SpanFields { head: &text, spans: &spans };
         let message = Message {
             method: str::from_utf8(&self.method).ok()?,

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::pipeline::readiness::Readiness;
-use crate::serve::whole::{Request, WholeService};
+use crate::serve::buffered::{BufferedService, Request};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::{self, Answer};
 use crate::wire::errors::ErrorCause;
@@ -101,7 +101,7 @@ impl Endpoint {
     }
 }
 
-impl WholeService for Admin {
+impl BufferedService for Admin {
     type Endpoint = Endpoint;
     type Notes = ();
 

@@ -28,7 +28,7 @@ use crate::domain::tier::Tier;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline};
 use crate::ports::clock::Clock;
-use crate::serve::whole::{Answered, Request, WholeService};
+use crate::serve::buffered::{Answered, BufferedService, Request};
 use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
@@ -109,7 +109,7 @@ impl Api {
     }
 }
 
-impl WholeService for Api {
+impl BufferedService for Api {
     type Endpoint = Endpoint;
     type Notes = Notes;
 

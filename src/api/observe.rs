@@ -5,7 +5,7 @@ use prometheus::{IntCounter, IntGauge};
 use strum::VariantArray;
 
 use crate::api::routes::Endpoint;
-use crate::serve::whole::Answered;
+use crate::serve::buffered::Answered;
 use crate::telemetry::http::RouteSeries;
 use crate::telemetry::metrics::Metrics;
 

@@ -24,7 +24,7 @@ use crate::pipeline::permit::Permit;
 use crate::pipeline::profile::OwnerProfile;
 use crate::pipeline::refusal::{Refusal, Unrecorded};
 use crate::ports::clock::Clock;
-use crate::serve::whole::{Answered, Request};
+use crate::serve::buffered::{Answered, Request};
 use crate::telemetry::access::{self, Line, Shown};
 use crate::telemetry::audit::{Audit, Record};
 use crate::telemetry::traces::{Outcome, Trace};

@@ -15,7 +15,7 @@ use crate::app::process::{Listening, Process};
 use crate::config::shutdown::ShutdownSettings;
 use crate::os::Os;
 use crate::serve::SILENT_TIME_MAX;
-use crate::serve::whole::WholeService;
+use crate::serve::buffered::BufferedService;
 use crate::telemetry::metrics::Metrics;
 
 /// How many connections a listener without the rest of the product holds.
@@ -33,7 +33,7 @@ impl App {
         &mut self,
         name: &'static str,
         address: SocketAddr,
-        service: impl WholeService,
+        service: impl BufferedService,
     ) -> Result<(), StartError> {
         self.process.open_whole(service, Listening::plain(name, &[address], self.descriptors.api))
     }
@@ -71,7 +71,7 @@ impl App {
 pub(crate) fn run_door(
     name: &'static str,
     address: SocketAddr,
-    service: impl WholeService,
+    service: impl BufferedService,
 ) -> Result<Result<(), RunError>, StartError> {
     let lifecycle = Lifecycle::new(SHUTDOWN, None, Handover::default(), EarlySignals::default());
     let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0, SILENT_TIME_MAX, lifecycle);

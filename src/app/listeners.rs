@@ -19,12 +19,12 @@ use crate::config::listen::Listener;
 use crate::domain::registries::Registries;
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::tier::Tier;
-use crate::gateway::authz::{Authz, AuthzDoor};
-use crate::gateway::library::door::LibraryDoor;
+use crate::gateway::authz::{Authz, AuthzHandler};
+use crate::gateway::library::door::LibraryHandler;
 use crate::gateway::policy::forwarded::Believed;
 use crate::gateway::relay::pool::{self, Pool};
 use crate::gateway::watch::Watch;
-use crate::gateway::{Gateway, GatewayDoor, GatewayRules};
+use crate::gateway::{Gateway, GatewayHandler, GatewayRules};
 use crate::message_signature::profile::Terms;
 use crate::pipeline::Access;
 use crate::ports::chain::Parts;
@@ -92,13 +92,13 @@ impl App {
         let (table, clock) = (Arc::clone(&self.tenants.table), Arc::clone(&process.clock));
         let watch = Arc::new(Watch::new(table, clock));
         process.supervise("upstreams", move || Arc::clone(&watch).run());
-        let library = LibraryDoor::new(Arc::clone(&gateway), &process.configuration);
+        let library = LibraryHandler::new(Arc::clone(&gateway), &process.configuration);
         let (mut pools, workers) = (Vec::new(), workers(settings));
         let idle_max = self.descriptors.idle / workers;
         let door = || {
             let pool = Arc::new(Pool::new(idle_max));
             pools.push(Arc::clone(&pool));
-            Arc::new(GatewayDoor::new(Arc::clone(&gateway), library.clone(), pool))
+            Arc::new(GatewayHandler::new(Arc::clone(&gateway), library.clone(), pool))
         };
         let plain = Listening::plain("gateway", &settings.fixed.listen.gateway, self.descriptors.gateway);
         process.open(door, for_clients(settings, Listener::Gateway, Protocols::Http1AndHttp2, plain))?;
@@ -124,7 +124,7 @@ impl App {
         let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
         let workers = workers(settings);
         let tls = tls.transpose()?.map(Tls::Own);
-        let door = Arc::new(AuthzDoor(authz));
+        let door = Arc::new(AuthzHandler(authz));
         self.process.open(|| Arc::clone(&door), Listening { threads: WORKER, workers, tls, ..plain })
     }
 

@@ -12,7 +12,7 @@ use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tenant::{KeyPair, UpstreamTls};
 use crate::files;
 use crate::gateway::authz::TenantSecret;
-use crate::tls::loaded_files::{LoadedFiles, Reading};
+use crate::tls::loaded_files::{FileLoader, LoadedFiles};
 use crate::tls::look;
 use crate::tls::upstream::UpstreamIdentity;
 
@@ -24,7 +24,7 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
     let load = |ca, client| {
         let rules = UpstreamTls { ca, client, server_name: None };
         let files = LoadedFiles::default();
-        UpstreamIdentity::load(&rules, &mut Reading::new(&files, now)).err().unwrap_or_default()
+        UpstreamIdentity::load(&rules, &mut FileLoader::new(&files, now)).err().unwrap_or_default()
     };
     let (errors, warnings) = match &named.content {
         // The clients of upstreams and of Redis ask more of a pair than listeners do.
@@ -35,7 +35,7 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
         Content::Authorities(path) => (load(Some(path.clone()), None), Vec::new()),
         Content::SigningKeys(path) => {
             let files = LoadedFiles::default();
-            let read = Reading::new(&files, now).signing_keys(path);
+            let read = FileLoader::new(&files, now).signing_keys(path);
             (read.err().unwrap_or_default(), Vec::new())
         }
         Content::Agents(path) => (files::agents(path).err().into_iter().collect(), Vec::new()),

@@ -19,12 +19,12 @@ use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::domain::agent_id::AgentId;
 use crate::domain::tiers::Tiers;
+use crate::fair_timeout::fair_timeout;
 use crate::gateway::watch::check_all;
 use crate::os::Os;
 use crate::ports::chain::{Chain, ChainFault, Parts};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
-use crate::within::within;
 
 /// How long one part is waited for: a little longer than a read of the chain may take.
 const TIME_MAX: Duration = Duration::from_secs(7);
@@ -164,7 +164,7 @@ async fn told<T>(read: impl Future<Output = Result<T, ChainFault>>) -> Result<T,
 
 async fn in_time<T>(asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let late = || Err(format!("no answer within {} s", TIME_MAX.as_secs()));
-    within(TIME_MAX, asked).await.unwrap_or_else(late)
+    fair_timeout(TIME_MAX, asked).await.unwrap_or_else(late)
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use crate::app::error::{RunError, StartError};
 use crate::app::lifecycle::Lifecycle;
 use crate::app::threads::{Part, ThreadEnd, Threads};
 use crate::ports::clock::Clock;
+use crate::serve::buffered::{Buffered, BufferedService};
 use crate::serve::clients::ClientRules;
-use crate::serve::turns::Turns;
-use crate::serve::whole::{WholeAnswers, WholeService};
+use crate::serve::fair_scheduler::FairScheduler;
 use crate::serve::worker::{Gates, adopt, bound, take_connections};
-use crate::serve::{Door, HttpShell, Limits};
+use crate::serve::{Handler, Limits, Listener};
 use crate::supervision::keep_going;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::certificates::Shown;
@@ -54,19 +54,19 @@ pub(super) struct Process {
 /// A thread of listeners, which does not run yet.
 struct Thread {
     parts: Vec<Part>,
-    /// Those of the clients of all its listeners.
-    turns: Arc<Turns>,
+    /// For the clients of all its listeners.
+    scheduler: Arc<FairScheduler>,
 }
 
 impl Thread {
     fn new(metrics: Metrics) -> Self {
-        let turns = Turns::new();
-        let rounds = Arc::clone(&turns);
+        let scheduler = FairScheduler::new();
+        let rounds = Arc::clone(&scheduler);
         let rounds = async move {
-            keep_going("turns", &metrics, || rounds.begin_rounds()).await;
+            keep_going("fair-scheduler", &metrics, || rounds.begin_rounds()).await;
             Ok(())
         };
-        Self { parts: vec![Box::pin(rounds)], turns }
+        Self { parts: vec![Box::pin(rounds)], scheduler }
     }
 }
 
@@ -150,17 +150,17 @@ impl Process {
     /// Opens a listener for a service whose answers are whole.
     pub(super) fn open_whole(
         &mut self,
-        service: impl WholeService,
+        service: impl BufferedService,
         listening: Listening<'_>,
     ) -> Result<(), StartError> {
-        let service = Arc::new(WholeAnswers { service, clock: Arc::clone(&self.clock) });
+        let service = Arc::new(Buffered { service, clock: Arc::clone(&self.clock) });
         self.open(|| Arc::clone(&service), listening)
     }
 
-    /// Opens a listener: each worker gets the door that it is given.
-    pub(super) fn open<D: Door>(
+    /// Opens a listener: each worker gets the handler that it is given.
+    pub(super) fn open<D: Handler>(
         &mut self,
-        mut door: impl FnMut() -> Arc<D>,
+        mut handler: impl FnMut() -> Arc<D>,
         listening: Listening<'_>,
     ) -> Result<(), StartError> {
         let tls = match listening.tls {
@@ -185,11 +185,11 @@ impl Process {
         let threads = self.threads.entry(listening.threads).or_default();
         threads.resize_with(threads.len().max(listening.workers), || Thread::new(self.metrics.clone()));
         for (sockets, thread) in workers.into_iter().zip(threads) {
-            let (clock, turns) = (Arc::clone(&self.clock), Arc::clone(&thread.turns));
-            let shell = HttpShell::new(door(), tls.clone(), clock, limits.clone(), turns);
+            let (clock, scheduler) = (Arc::clone(&self.clock), Arc::clone(&thread.scheduler));
+            let listener = Listener::new(handler(), tls.clone(), clock, limits.clone(), scheduler);
             let Lifecycle { serving, stopping, .. } = &self.lifecycle;
             let gates = Gates { serving: serving.subscribe(), stopping: stopping.subscribe() };
-            thread.parts.push(Box::pin(take_connections(sockets, shell, gates)));
+            thread.parts.push(Box::pin(take_connections(sockets, listener, gates)));
         }
         Ok(())
     }

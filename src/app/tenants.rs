@@ -29,7 +29,7 @@ use crate::gateway::watch::resolve_new_names;
 use crate::ports::clock::{Clock, Entropy};
 use crate::telemetry::metrics::{Metrics, NO_TENANT};
 use crate::tls::certificates::{Certificates, Shown, found_by};
-use crate::tls::loaded_files::{LoadedFiles, Reading};
+use crate::tls::loaded_files::{FileLoader, LoadedFiles};
 use crate::tls::upstream::UpstreamIdentity;
 
 /// Everything that is replaced when the configuration is read again.
@@ -91,7 +91,7 @@ pub(crate) fn emptiness(loaded: &Loaded, config: &Path) -> Option<Problem> {
 
 /// Looks into the files with certificates that a configuration names.
 pub(crate) struct Look<'a> {
-    reading: Reading<'a>,
+    loader: FileLoader<'a>,
     /// The configuration of the start; nothing while that is read, when problems of the configuration file are found
     /// otherwise.
     at_start: Option<&'a Fixed>,
@@ -101,7 +101,7 @@ pub(crate) struct Look<'a> {
 impl<'a> Look<'a> {
     /// At a start.
     pub(crate) fn first(files: &'a LoadedFiles, now: UnixSeconds) -> Self {
-        Self { reading: Reading::new(files, now), at_start: None, has_tls: false }
+        Self { loader: FileLoader::new(files, now), at_start: None, has_tls: false }
     }
 }
 
@@ -111,20 +111,20 @@ impl Beside for Look<'_> {
         let Some(at_start) = self.at_start else { return Vec::new() };
         let pairs = [("listen.tls", &settings.live.listen.tls), ("authz.tls", &settings.live.authz.tls)];
         let certificates = pairs.into_iter().flat_map(|(key, pair)| {
-            let problems = pair.as_ref().map(|pair| self.reading.problems_of(pair)).unwrap_or_default();
+            let problems = pair.as_ref().map(|pair| self.loader.problems_of(pair)).unwrap_or_default();
             problems.into_iter().map(move |problem| Problem::new(key, problem))
         });
         let certificates: Vec<Problem> = certificates.collect();
         let issuer = settings.live.assertion.issuer.as_ref();
-        let keys = issuer.and_then(|issuer| self.reading.signing_keys(&issuer.key_file).err());
+        let keys = issuer.and_then(|issuer| self.loader.signing_keys(&issuer.key_file).err());
         let keys = keys.into_iter().flatten().map(|problem| Problem::new("assertion.key_file", problem));
         other_chain(at_start, &settings.fixed).into_iter().chain(certificates).chain(keys).collect()
     }
 
     fn of_tenant(&mut self, tenant: &Tenant) -> Vec<Problem> {
         let own = tenant.tls.as_ref().filter(|_| self.has_tls);
-        let shown = own.map(|pair| self.reading.problems_of(pair)).unwrap_or_default();
-        let upstream = UpstreamIdentity::load(&tenant.proxy.upstream_tls, &mut self.reading);
+        let shown = own.map(|pair| self.loader.problems_of(pair)).unwrap_or_default();
+        let upstream = UpstreamIdentity::load(&tenant.proxy.upstream_tls, &mut self.loader);
         let problems = shown.into_iter().chain(upstream.err().unwrap_or_default());
         problems.map(|problem| Problem::new(format!("tenant {}", tenant.id), problem)).collect()
     }
@@ -141,15 +141,15 @@ impl Tenants {
         metrics: &Metrics,
     ) -> Result<Self, StartError> {
         let empty = LoadedFiles::default();
-        let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
+        let mut loader = FileLoader::new(&empty, UnixSeconds(clock.unix_seconds()));
         let Settings { fixed, live } = settings;
         let (chain_id, registry) = (fixed.chain.pool.chain_id, fixed.chain.reading.registries.identity);
         let facts = Facts { chain_id, registry, clock: Arc::clone(clock), entropy };
-        let built = build(fixed, live, &mut reading, &facts, metrics, &Table::default());
+        let built = build(fixed, live, &mut loader, &facts, metrics, &Table::default());
         let table = built.map_err(|problems| {
             format!("certificates, keys or lists of agents can't be used:\n  {}", problems.join("\n  "))
         })?;
-        let (files, seen) = reading.finish();
+        let (files, seen) = loader.finish();
         show(metrics, &certificates_of(live, &files));
         Ok(Self {
             first_fingerprint: [source.first, Fingerprint::of(&seen)],
@@ -189,16 +189,16 @@ impl Tenants {
         let mut in_force = self.in_force.lock();
         let InForce { settings: former, files } = &mut *in_force;
         let mut look = Look {
-            reading: Reading::new(files, self.now()),
+            loader: FileLoader::new(files, self.now()),
             at_start: Some(&self.at_start),
             has_tls: self.at_start.listen.tls,
         };
         let survey = self.source.over(Some(former), &mut look);
         survey.problems.log_warnings();
-        let mut reading = look.reading;
+        let mut loader = look.loader;
         let loaded = survey.loaded.ok_or_else(|| survey.problems.to_string());
-        let applied = loaded.and_then(|loaded| self.replace(loaded, &former.live, &mut reading));
-        let (new, seen) = reading.finish();
+        let applied = loaded.and_then(|loaded| self.replace(loaded, &former.live, &mut loader));
+        let (new, seen) = loader.finish();
         let read = [configuration, Fingerprint::of(&seen)];
         *self.certificate_files.lock() = seen.into_files();
         let applied = applied.map(|mut applied| {
@@ -216,18 +216,18 @@ impl Tenants {
         &self,
         mut loaded: Loaded,
         in_force: &Live,
-        reading: &mut Reading<'_>,
+        loader: &mut FileLoader<'_>,
     ) -> Result<Applied, String> {
         let sections_that_wait = self.at_start.sections_that_differ(&loaded.settings.fixed);
         loaded.settings = loaded.settings.over(&self.at_start, in_force);
         let (live, former) = (&loaded.settings.live, self.table.load_full());
-        let built = build(&self.at_start, live, reading, &self.facts, &self.metrics, &former);
+        let built = build(&self.at_start, live, loader, &self.facts, &self.metrics, &former);
         let table = built.map_err(|problems| problems.join("; "))?;
         Handle::current().block_on(resolve_new_names(&table));
         self.table.store(Arc::new(table));
         self.table.load().end_series_of(&former);
         let tenants = changes(&former, &self.table.load());
-        let kept = reading.kept.iter().map(|(file, problems)| Refused::new(&**file, problems, true));
+        let kept = loader.kept.iter().map(|(file, problems)| Refused::new(&**file, problems, true));
         loaded.refused.extend(kept);
         Ok(Applied { tenants, sections_that_wait, loaded, has_other_certificates: false })
     }
@@ -306,7 +306,7 @@ fn show(metrics: &Metrics, certificates: &[Certificate]) {
 /// The issuer of assertions under these settings: the former one if its name and keys are the same.
 fn issuer(
     live: &Live,
-    reading: &mut Reading<'_>,
+    loader: &mut FileLoader<'_>,
     facts: &Facts,
     former: Option<Arc<Issuer>>,
 ) -> Result<Option<Arc<Issuer>>, Vec<String>> {
@@ -314,7 +314,7 @@ fn issuer(
         // A tenant whose file is refused now stays as it was, and so do its assertions.
         return Ok(former.filter(|_| live.tenants.iter().any(|tenant| tenant.assertion)));
     };
-    let keys = reading.signing_keys(&rules.key_file)?;
+    let keys = loader.signing_keys(&rules.key_file)?;
     let same = former.filter(|former| former.is(&rules.name, &keys));
     Ok(Some(same.unwrap_or_else(|| Arc::new(Issuer::new(&rules.name, keys, facts.clone())))))
 }
@@ -324,20 +324,20 @@ fn issuer(
 fn build(
     fixed: &Fixed,
     live: &Live,
-    reading: &mut Reading<'_>,
+    loader: &mut FileLoader<'_>,
     facts: &Facts,
     metrics: &Metrics,
     former: &Table,
 ) -> Result<Table, Vec<String>> {
     let Live { tenants, unserved_hosts, .. } = live;
-    let issuer = issuer(live, reading, facts, former.issuer.clone())?;
+    let issuer = issuer(live, loader, facts, former.issuer.clone())?;
     let TierSettings { sources, requests_per_minute: quotas, .. } = &fixed.tiers;
-    let agents = sources.list.as_ref().map(|file| reading.agents(file)).transpose()?.unwrap_or_default();
+    let agents = sources.list.as_ref().map(|file| loader.agents(file)).transpose()?.unwrap_or_default();
     let shown = live.listen.tls.as_ref().map(|pair| {
         let tenants = tenants.iter().map(|tenant| &**tenant);
-        Certificates::load(pair, tenants, unserved_hosts, reading)
+        Certificates::load(pair, tenants, unserved_hosts, loader)
     });
-    let to_gateways = live.authz.tls.as_ref().map(|pair| Certificates::load(pair, [], &[], reading));
+    let to_gateways = live.authz.tls.as_ref().map(|pair| Certificates::load(pair, [], &[], loader));
     let mut problems = Vec::new();
     let [certificates, authz_certificates] = [shown, to_gateways]
         .map(|loaded| loaded.and_then(|loaded| loaded.map_err(|found| problems.extend(found)).ok()));
@@ -346,7 +346,7 @@ fn build(
         if tenant.assertion && issuer.is_none() {
             problems.push(format!("tenant {}: nobody signs its assertions", tenant.id));
         }
-        match UpstreamIdentity::load(&tenant.proxy.upstream_tls, reading) {
+        match UpstreamIdentity::load(&tenant.proxy.upstream_tls, loader) {
             Ok(identity) => equipped.push((Arc::clone(tenant), identity)),
             Err(found) => {
                 problems.extend(found.iter().map(|problem| format!("tenant {}: {problem}", tenant.id)));

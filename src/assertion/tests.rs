@@ -17,7 +17,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::tier::Tier;
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::simulated::SimulatedClock;
-use crate::tls::loaded_files::{LoadedFiles, Reading};
+use crate::tls::loaded_files::{FileLoader, LoadedFiles};
 use crate::tls::signing::SigningKeys;
 
 const NOW: u64 = 1_800_000_000;
@@ -71,7 +71,7 @@ fn keys(count: usize) -> Arc<SigningKeys> {
     let path = folder.path().join("keys.pem");
     let pems: String = (0..count).map(|_| KeyPair::generate().unwrap().serialize_pem()).collect();
     std::fs::write(&path, pems).unwrap();
-    Reading::new(&LoadedFiles::default(), UnixSeconds(NOW)).signing_keys(&path).ok().unwrap()
+    FileLoader::new(&LoadedFiles::default(), UnixSeconds(NOW)).signing_keys(&path).ok().unwrap()
 }
 
 /// Header and claims, if a published key has signed them.

@@ -23,9 +23,9 @@ use crate::cli::run::ended;
 use crate::cli::{Failure, VERSION, complain, say};
 use crate::config::VALUES_SHOWN_MAX;
 use crate::dev::chain::DevChain;
-use crate::dev::door::DevChainDoor;
 use crate::dev::erc8004;
 use crate::dev::samples::{self, SampleAgent};
+use crate::dev::service::DevChainService;
 use crate::dev::upstream::SampleUpstream;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::log_rules::LogRules;
@@ -91,7 +91,7 @@ impl Dev {
         let deployment = self.deploy(&chain)?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)))?;
-            return ended(run_door("chain", self.chain, DevChainDoor(chain)).map_err(not_started)?);
+            return ended(run_door("chain", self.chain, DevChainService(chain)).map_err(not_started)?);
         }
         self.check_addresses()?;
         warn_of_overrides();
@@ -104,7 +104,7 @@ impl Dev {
         survey.problems.log_warnings();
         let loaded = survey.whole()?;
         let mut app = App::new(&loaded, source, early, Handover::default()).map_err(not_started)?;
-        app.add_door("chain", self.chain, DevChainDoor(chain)).map_err(not_started)?;
+        app.add_door("chain", self.chain, DevChainService(chain)).map_err(not_started)?;
         app.add_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?;
         let text = fill(include_str!("dev/welcome.txt"), &values);
         let addresses = self.addresses().map(|(_, address)| address).to_vec();

@@ -34,7 +34,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::caught::is_catching;
+use crate::panic_guard::is_catching;
 
 /// A gateway that lets verified on-chain agents through.
 #[derive(Parser)]

@@ -5,7 +5,6 @@
 pub(crate) mod accounts;
 mod calls;
 pub(crate) mod chain;
-pub(crate) mod door;
 pub(crate) mod erc8004;
 #[cfg(test)]
 #[expect(dead_code, reason = "shared with the suites, which use what these tests do not")]
@@ -19,6 +18,7 @@ mod methods;
 mod params;
 mod rpc;
 pub(crate) mod samples;
+pub(crate) mod service;
 mod state;
 pub(crate) mod upstream;
 mod wire;

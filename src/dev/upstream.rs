@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::json;
 
 use crate::http1::fields::Fields;
-use crate::serve::whole::{Request, WholeService};
+use crate::serve::buffered::{BufferedService, Request};
 use crate::wire::answers::{self, Answer};
 use crate::wire::errors::ErrorCause;
 
@@ -16,7 +16,7 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// An API that answers every request with what it has seen of it.
 pub(crate) struct SampleUpstream;
 
-impl WholeService for SampleUpstream {
+impl BufferedService for SampleUpstream {
     type Endpoint = ();
     type Notes = ();
 

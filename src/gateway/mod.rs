@@ -1,6 +1,6 @@
 //! The gateway: a proxy in front of tenants' APIs that lets verified agents through.
 //!
-//! [`GatewayDoor`] shows the way of a request: one corridor, and one of two ways out. `policy` has the rules about headers
+//! [`GatewayHandler`] shows the way of a request: one corridor, and one of two ways out. `policy` has the rules about headers
 //! for both. Must not know chain or store.
 
 pub(crate) mod authz;
@@ -45,7 +45,7 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::{Passage, Route};
 use crate::gateway::dialect::Dialect;
 use crate::gateway::held::Memory;
-use crate::gateway::library::door::LibraryDoor;
+use crate::gateway::library::door::LibraryHandler;
 use crate::gateway::observe::Observer;
 use crate::gateway::policy::cors;
 use crate::gateway::policy::forwarded::{self, Arrival, Believed};
@@ -67,8 +67,8 @@ use crate::message_signature::profile::Terms;
 use crate::pipeline::Pipeline;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
 use crate::serve::connection::Connection;
-use crate::serve::turns::Turn;
-use crate::serve::{Door, Slot};
+use crate::serve::fair_scheduler::FairShare;
+use crate::serve::{Handler, Slot};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
 use crate::wire::client_ip::is_trusted;
@@ -81,13 +81,13 @@ use crate::wire::trace::{TRACESTATE, remote_span, state_of};
 const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The gateway's listener, of one worker.
-pub(crate) struct GatewayDoor {
+pub(crate) struct GatewayHandler {
     gateway: Arc<Gateway>,
     relay: Relay,
-    library: LibraryDoor,
+    library: LibraryHandler,
 }
 
-impl Door for GatewayDoor {
+impl Handler for GatewayHandler {
     const SPEAKS_HTTP2: bool = true;
 
     async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
@@ -104,14 +104,14 @@ impl Door for GatewayDoor {
         }
     }
 
-    async fn serve_http2(&self, stream: Stream, turn: Turn, slot: Slot, shutdown: &ShutdownWatch) {
+    async fn serve_http2(&self, stream: Stream, share: FairShare, slot: Slot, shutdown: &ShutdownWatch) {
         let peer = stream.get_socket_digest().and_then(|digest| digest.peer_addr()?.as_inet().copied());
         let is_shared = peer.is_some_and(|peer| is_trusted(peer.ip(), &self.gateway.rules.believed.proxies));
-        self.library.serve_http2(stream, turn, slot, is_shared, shutdown).await;
+        self.library.serve_http2(stream, share, slot, is_shared, shutdown).await;
     }
 }
 
-impl GatewayDoor {
+impl GatewayHandler {
     /// Route, extract, admit. `None`: the way out is the library, whose first phase is this corridor again.
     async fn corridor(
         &self,
@@ -132,7 +132,7 @@ impl GatewayDoor {
     }
 
     /// A worker's door to a gateway.
-    pub(crate) fn new(gateway: Arc<Gateway>, library: LibraryDoor, pool: Arc<Pool>) -> Self {
+    pub(crate) fn new(gateway: Arc<Gateway>, library: LibraryHandler, pool: Arc<Pool>) -> Self {
         Self { relay: Relay { gateway: Arc::clone(&gateway), pool }, gateway, library }
     }
 }

@@ -101,6 +101,34 @@ pub(crate) fn read_request(head: &[u8], fields: &mut Spans) -> Result<RequestHea
     })
 }
 
+/// Reads a head that somebody else gives part by part as one that came whole, and gives its text too. `spans` are those of its
+/// fields, of which `Host` comes first.
+///
+/// Error: a client's head would be refused, or a part says more than it is for.
+pub(crate) fn head_from_parts<'a>(
+    [method, target, host]: [&[u8]; 3],
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    spans: &mut Spans,
+) -> Result<(Vec<u8>, RequestHead), Problem> {
+    let mut text = Vec::with_capacity(512);
+    let line = [method, b" ", target, b" HTTP/1.1\r\nHost: ", host, b"\r\n"];
+    line.iter().for_each(|part| text.extend_from_slice(part));
+    let mut count = 1;
+    for (name, value) in fields {
+        if name.contains(&b':') {
+            return Err("a header name is not a token");
+        }
+        for part in [name, b": ", value, b"\r\n"] {
+            text.extend_from_slice(part);
+        }
+        count += 1;
+    }
+    text.extend_from_slice(b"\r\n");
+    let head = read_request(&text, spans)?;
+    // One more is one that a part has smuggled in.
+    if spans.len() == count { Ok((text, head)) } else { Err("a part of it holds a line end") }
+}
+
 /// Reads a whole answer head, from the status line to the empty line, of a request whose method is HEAD or not.
 pub(crate) fn read_answer(head: &[u8], is_to_head: bool, fields: &mut Spans) -> Result<AnswerHead, Problem> {
     fields.clear();

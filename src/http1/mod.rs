@@ -8,7 +8,6 @@ pub(crate) mod head;
 pub(crate) mod lines;
 pub(crate) mod name;
 pub(crate) mod options;
-pub(crate) mod told;
 pub(crate) mod writing;
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
-//! The shell around every listener of ours: connections, their limits, and the bytes of request heads.
+//! Listeners: connections, their limits, and the bytes of request heads.
 //!
-//! Knows no endpoint and no route. It hands requests to a door whose framing is unambiguous. The HTTP
+//! Knows no endpoint and no route. It hands requests whose framing is unambiguous to a handler. The HTTP
 //! library's own shell has no limit on connections or whole heads, accepts ambiguous framing, and logs request bytes.
 
-pub(crate) mod whole;
+pub(crate) mod buffered;
 
 mod bounded;
 pub(crate) mod clients;
 pub(crate) mod connection;
+pub(crate) mod fair_scheduler;
 mod preface;
 mod proxy_header;
 mod proxy_protocol;
 pub(crate) mod stream;
 pub(crate) mod timer;
-pub(crate) mod turns;
 pub(crate) mod worker;
 
 use std::net::SocketAddr;
@@ -42,8 +42,8 @@ use crate::ports::clock::Clock;
 use crate::serve::bounded::{Bounded, Extent};
 use crate::serve::clients::{ClientRules, Clients};
 use crate::serve::connection::{Connection, NoHead};
+use crate::serve::fair_scheduler::{FairScheduler, FairShare};
 use crate::serve::stream::{ClientStream, described};
-use crate::serve::turns::{Turn, Turns};
 use crate::sharded::counts::Counted;
 use crate::telemetry::access::Line;
 use crate::telemetry::metrics::Metrics;
@@ -64,8 +64,8 @@ pub(crate) const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A protocol handler behind the shell.
-pub(crate) trait Door: Send + Sync + 'static {
+/// A protocol handler behind a listener.
+pub(crate) trait Handler: Send + Sync + 'static {
     /// True if it takes HTTP/2 too.
     const SPEAKS_HTTP2: bool;
 
@@ -81,12 +81,12 @@ pub(crate) trait Door: Send + Sync + 'static {
         head: RequestHead,
     ) -> impl Future<Output = Option<Box<Connection>>> + Send;
 
-    /// Serves a connection of HTTP/2 to its end. Its streams take the turn of the client's network, and hold its slot as
+    /// Serves a connection of HTTP/2 to its end. Its streams run in the share of the client's network, and hold its slot as
     /// long as any of them lasts.
     fn serve_http2(
         &self,
         stream: Stream,
-        turn: Turn,
+        share: FairShare,
         slot: Slot,
         shutdown: &ShutdownWatch,
     ) -> impl Future<Output = ()> + Send;
@@ -98,14 +98,14 @@ pub(crate) struct Slot {
     _of_network: Option<Counted<ClientNet>>,
 }
 
-/// A door in its shell.
-pub(crate) struct HttpShell<D> {
+/// A listener.
+pub(crate) struct Listener<H> {
     /// Workers may share it.
-    door: Arc<D>,
+    handler: Arc<H>,
     clock: Arc<dyn Clock>,
     limits: Limits,
     tls: Option<Acceptor>,
-    turns: Arc<Turns>,
+    scheduler: Arc<FairScheduler>,
 }
 
 /// The limits and counters that the workers of a listener share.
@@ -179,29 +179,29 @@ impl Limits {
         self.log_refused(client, Line { reason: Some(reason), ..Line::default() });
     }
 
-    /// Writes the line of a client that the shell refuses, if the access log is on.
+    /// Writes the line of a client that is refused here, if the access log is on.
     fn log_refused(&self, client: SocketAddr, line: Line<'_>) {
         let client = Some(client.ip().to_canonical());
         Line { listener: &self.listener, client, decision: Some("refused"), ..line }.write();
     }
 }
 
-impl<D> HttpShell<D> {
-    /// Puts the shell around a door, whose tasks take turns with those of its thread's other doors. Without `tls` it speaks in
+impl<H> Listener<H> {
+    /// A listener whose tasks share their thread with those of its other listeners. Without `tls` it speaks in
     /// the clear.
     pub(crate) fn new(
-        door: Arc<D>,
+        handler: Arc<H>,
         tls: Option<Arc<ServerConfig>>,
         clock: Arc<dyn Clock>,
         limits: Limits,
-        turns: Arc<Turns>,
+        scheduler: Arc<FairScheduler>,
     ) -> Self {
         let tls = tls.map(Acceptor::from_server_config);
-        Self { door, clock, limits, tls, turns }
+        Self { handler, clock, limits, tls, scheduler }
     }
 }
 
-impl<D: Door> HttpShell<D> {
+impl<H: Handler> Listener<H> {
     /// Serves a connection to its end.
     async fn serve(&self, mut stream: TcpStream, peer: SocketAddr, shutdown: &ShutdownWatch) {
         let limits = &self.limits;
@@ -212,22 +212,22 @@ impl<D: Door> HttpShell<D> {
         };
         let Some((client, of_network)) = limits.client_of(&mut stream, peer).await else { return };
         let slot = Slot { _of_listener: of_listener, _of_network: of_network };
-        let turn = self.turns.of(ClientNet::of(client.ip()));
-        turn.keep(self.serve_requests(stream, (client, slot), &turn, shutdown)).await;
+        let share = self.scheduler.share(ClientNet::of(client.ip()));
+        share.run(self.serve_requests(stream, (client, slot), &share, shutdown)).await;
     }
 
     async fn serve_requests(
         &self,
         stream: TcpStream,
         (peer, slot): (SocketAddr, Slot),
-        turn: &Turn,
+        share: &FairShare,
         shutdown: &ShutdownWatch,
     ) -> Option<()> {
         let mut stream = self.secured(stream, peer).await?;
         let mut ahead = BytesMut::new();
-        if D::SPEAKS_HTTP2 && preface::is_http2(&mut stream, &mut ahead, shutdown).await? {
+        if H::SPEAKS_HTTP2 && preface::is_http2(&mut stream, &mut ahead, shutdown).await? {
             let stream = Bounded::new(stream.into_library(peer), ahead, Extent::Frames(Frames::new()));
-            self.door.serve_http2(Box::new(stream), turn.clone(), slot, shutdown).await;
+            self.handler.serve_http2(Box::new(stream), share.clone(), slot, shutdown).await;
             return None;
         }
         let mut connection = Connection::new(stream, ahead, peer, shutdown);
@@ -241,7 +241,7 @@ impl<D: Door> HttpShell<D> {
                         return None;
                     }
                     // In a box, so that an idle connection does not hold the memory of a request.
-                    connection = Box::pin(self.door.serve_http1(connection, head)).await?;
+                    connection = Box::pin(self.handler.serve_http1(connection, head)).await?;
                     idle = self.limits.idle;
                 }
                 Err(why) => {
@@ -277,7 +277,7 @@ impl<D: Door> HttpShell<D> {
         };
         self.limits.malformed.inc();
         let (error_type, answer) = cause.answer(self.clock.unix_millis());
-        let answer = D::refused(answer);
+        let answer = H::refused(answer);
         let (status, error_type) = (answer.status().as_u16(), Some(error_type));
         let sent = if is_to_head { 0 } else { answer.body().len() as u64 };
         self.limits.log_refused(client, Line { status, error_type, sent, ..Line::default() });

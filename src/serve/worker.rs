@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
-use crate::serve::{Door, HttpShell};
+use crate::serve::{Handler, Listener};
 
 /// How many connections wait to be accepted.
 pub(crate) const BACKLOG: i32 = 65_535;
@@ -41,19 +41,19 @@ pub(crate) struct Gates {
 /// Takes connections on a worker's sockets for each address (see [`bound`] and [`adopt`]) until they are to close.
 /// Connections go on for as long as the runtime does.
 /// Error: a socket can't be used, or taking connections panicked: its clients would wait for ever.
-pub(crate) async fn take_connections<D: Door>(
+pub(crate) async fn take_connections<H: Handler>(
     sockets: Vec<Socket>,
-    shell: HttpShell<D>,
+    listener: Listener<H>,
     mut gates: Gates,
 ) -> io::Result<()> {
     if gates.serving.wait_for(|serving| *serving).await.is_err() {
         // The process ends before it serves.
         return Ok(());
     }
-    let (shell, mut accepting) = (Arc::new(shell), JoinSet::new());
+    let (listener, mut accepting) = (Arc::new(listener), JoinSet::new());
     for socket in sockets {
-        let listener = TcpListener::from_std(socket.into())?;
-        accepting.spawn(accept(listener, Arc::clone(&shell), gates.stopping.clone()));
+        let queue = TcpListener::from_std(socket.into())?;
+        accepting.spawn(accept(queue, Arc::clone(&listener), gates.stopping.clone()));
     }
     while let Some(ended) = accepting.join_next().await {
         ended?;
@@ -87,11 +87,11 @@ pub(crate) fn adopt(socket: &Socket) -> io::Result<()> {
 }
 
 /// Takes connections until the service is to end, and then those that wait.
-async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, shutdown: ShutdownWatch) {
+async fn accept<H: Handler>(queue: TcpListener, listener: Arc<Listener<H>>, shutdown: ShutdownWatch) {
     let serve = |stream, peer| {
         // This receiver has never seen the end: that is how an answer knows that it is the last.
-        let (shell, shutdown) = (Arc::clone(&shell), shutdown.clone());
-        tokio::spawn(async move { shell.serve(stream, peer, &shutdown).await });
+        let (listener, shutdown) = (Arc::clone(&listener), shutdown.clone());
+        tokio::spawn(async move { listener.serve(stream, peer, &shutdown).await });
     };
     let mut stopping = shutdown.clone();
     let mut is_failing = false;
@@ -100,7 +100,7 @@ async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, shutdo
             yield_now().await;
         }
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = queue.accept() => accepted,
             end = stopping.wait_for(|stopping| *stopping) => {
                 drop(end);
                 break;
@@ -120,9 +120,9 @@ async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, shutdo
         }
     }
     // Closing the socket resets what waits. More than can wait came later, and must not delay the end.
-    let Ok(listener) = listener.into_std() else { return };
+    let Ok(queue) = queue.into_std() else { return };
     for accepted in 1..=u64::from(BACKLOG.unsigned_abs()) {
-        let (stream, peer) = match listener.accept() {
+        let (stream, peer) = match queue.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(_) => continue,
@@ -147,18 +147,18 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::{net, sync::watch};
 
-    use super::{Door, Gates, HttpShell, ShutdownWatch, UNSENT_BYTES_MAX, adopt, bound, take_connections};
+    use super::{Gates, Handler, Listener, ShutdownWatch, UNSENT_BYTES_MAX, adopt, bound, take_connections};
     use crate::http1::head::RequestHead;
     use crate::ports::simulated::SimulatedClock;
     use crate::serve::connection::Connection;
-    use crate::serve::turns::{Turn, Turns};
+    use crate::serve::fair_scheduler::{FairScheduler, FairShare};
     use crate::serve::{Limits, SILENT_TIME_MAX, Slot};
     use crate::telemetry::metrics::Metrics;
 
     /// Says to each client if its answer is the last.
     struct Candid;
 
-    impl Door for Candid {
+    impl Handler for Candid {
         const SPEAKS_HTTP2: bool = false;
 
         async fn serve_http1(
@@ -172,7 +172,7 @@ mod tests {
             None
         }
 
-        async fn serve_http2(&self, _: Stream, _: Turn, _: Slot, _: &ShutdownWatch) {}
+        async fn serve_http2(&self, _: Stream, _: FairShare, _: Slot, _: &ShutdownWatch) {}
     }
 
     #[tokio::test]
@@ -192,11 +192,11 @@ mod tests {
         stop.send_replace(true);
         let limits = Limits::new("api", clients.len(), SILENT_TIME_MAX, None, &Metrics::new().unwrap());
         let clock = Arc::new(SimulatedClock::new(1_700_000_000));
-        let turns = Turns::new();
-        let rounds = Arc::clone(&turns);
+        let scheduler = FairScheduler::new();
+        let rounds = Arc::clone(&scheduler);
         tokio::spawn(async move { rounds.begin_rounds().await });
-        let shell = HttpShell::new(Arc::new(Candid), None, clock, limits, turns);
-        take_connections(vec![socket], shell, Gates { serving, stopping }).await.unwrap();
+        let listener = Listener::new(Arc::new(Candid), None, clock, limits, scheduler);
+        take_connections(vec![socket], listener, Gates { serving, stopping }).await.unwrap();
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         for mut client in clients {
             let mut answer = String::new();

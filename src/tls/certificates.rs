@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 use crate::domain::host::HostPattern;
 use crate::domain::host_map::HostMap;
 use crate::domain::tenant::{KeyPair, Tenant};
-use crate::tls::loaded_files::Reading;
+use crate::tls::loaded_files::FileLoader;
 use crate::tls::look::is_for;
 
 /// Certificates by host, loaded and checked. It has no `Debug`: there are private keys in it.
@@ -29,10 +29,10 @@ impl Certificates {
         default: &KeyPair,
         tenants: impl IntoIterator<Item = &'a Tenant>,
         unserved: &[HostPattern],
-        reading: &mut Reading<'_>,
+        loader: &mut FileLoader<'_>,
     ) -> Result<Self, Vec<String>> {
         let (mut problems, mut failed) = (Vec::new(), HashSet::new());
-        let mut load = |pair: &KeyPair| match reading.identity(pair) {
+        let mut load = |pair: &KeyPair| match loader.identity(pair) {
             Ok(identity) => Some(Arc::clone(&identity.certified)),
             Err(found) => {
                 let is_new = failed.insert(pair.clone());
@@ -102,13 +102,13 @@ mod tests {
     use super::{Certificates, found_by};
     use crate::domain::tenant::{KeyPair, Tenant};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, shown, tenant};
-    use crate::tls::loaded_files::{LoadedFiles, Reading};
+    use crate::tls::loaded_files::{FileLoader, LoadedFiles};
 
     fn load<'a>(
         default: &KeyPair,
         tenants: impl IntoIterator<Item = &'a Tenant>,
     ) -> Result<Certificates, Vec<String>> {
-        Certificates::load(default, tenants, &[], &mut Reading::new(&LoadedFiles::default(), NOW))
+        Certificates::load(default, tenants, &[], &mut FileLoader::new(&LoadedFiles::default(), NOW))
     }
 
     /// What the server shows to a client that asks for a name, or for none.

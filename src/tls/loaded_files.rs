@@ -24,7 +24,7 @@ pub(crate) struct LoadedFiles {
 }
 
 /// Reads files, each once, and takes from those that were loaded before what can't be used now and could be before.
-pub(crate) struct Reading<'a> {
+pub(crate) struct FileLoader<'a> {
     former: &'a LoadedFiles,
     now: UnixSeconds,
     pairs: HashMap<KeyPair, Result<Arc<Identity>, Vec<String>>>,
@@ -51,7 +51,7 @@ impl LoadedFiles {
     }
 }
 
-impl<'a> Reading<'a> {
+impl<'a> FileLoader<'a> {
     /// Begins at a time. A certificate that is not valid then is a warning in the log.
     pub(crate) fn new(former: &'a LoadedFiles, now: UnixSeconds) -> Self {
         let (pairs, authorities, signing, agents, kept, seen) = Default::default();
@@ -141,7 +141,7 @@ fn read<K: Clone + Eq + Hash, V: Clone>(
 
 #[cfg(test)]
 mod tests {
-    use super::{LoadedFiles, Reading};
+    use super::{FileLoader, LoadedFiles};
     use crate::tls::fixture::{Folder, NOT_AFTER, NOW, SelfSigned};
 
     #[test]
@@ -151,14 +151,14 @@ mod tests {
         let ca = folder.write("ca.crt", &old.cert_pem);
         let list = folder.write("agents", "1 3\n2 1\n");
         let empty = LoadedFiles::default();
-        let mut reading = Reading::new(&empty, NOW);
+        let mut loader = FileLoader::new(&empty, NOW);
         for pair in &pairs {
-            reading.identity(pair).unwrap();
+            loader.identity(pair).unwrap();
         }
-        reading.authorities(&ca).unwrap();
-        let agents = reading.agents(&list).unwrap();
-        assert!(reading.kept.is_empty());
-        let (mut files, seen) = reading.finish();
+        loader.authorities(&ca).unwrap();
+        let agents = loader.agents(&list).unwrap();
+        assert!(loader.kept.is_empty());
+        let (mut files, seen) = loader.finish();
         let named =
             ["a.crt", "a.key", "agents", "b.crt", "b.key", "ca.crt"].map(|name| folder.path().join(name));
         assert_eq!(seen.into_files(), named, "each file that is loaded is watched");
@@ -169,26 +169,25 @@ mod tests {
         folder.write("agents", "1 3\n2");
         let mut is_replaced = false;
         for _ in 0..2 {
-            let mut reading = Reading::new(&files, NOW);
-            let shown =
-                pairs.each_ref().map(|pair| reading.identity(pair).unwrap().certified.cert[0].clone());
+            let mut loader = FileLoader::new(&files, NOW);
+            let shown = pairs.each_ref().map(|pair| loader.identity(pair).unwrap().certified.cert[0].clone());
             assert_eq!(shown, [old.cert_der.clone(), new.cert_der.clone()]);
-            assert_eq!(reading.authorities(&ca).unwrap().certificates[0], old.cert_der);
-            assert_eq!(reading.agents(&list).unwrap(), agents);
-            let kept: Vec<&String> = reading.kept.keys().collect();
+            assert_eq!(loader.authorities(&ca).unwrap().certificates[0], old.cert_der);
+            assert_eq!(loader.agents(&list).unwrap(), agents);
+            let kept: Vec<&String> = loader.kept.keys().collect();
             let names = ["a.crt", "agents", "ca.crt"];
             assert!(
                 kept.len() == 3 && kept.iter().zip(names).all(|(kept, name)| kept.ends_with(name)),
                 "{kept:?}"
             );
             // Files that nobody names any more are forgotten.
-            let now = reading.finish().0;
+            let now = loader.finish().0;
             assert_eq!(now.replaces(&files), !is_replaced, "the second time nothing is new");
             (files, is_replaced) = (now, true);
             assert_eq!(pairs.each_ref().map(|pair| files.expiry(pair)), [i64::try_from(NOT_AFTER).ok(); 2]);
         }
-        let forgotten = Reading::new(&files, NOW).finish().0;
-        let mut reading = Reading::new(&forgotten, NOW);
-        assert!(reading.identity(&pairs[0]).err().unwrap()[0].contains("a.crt: holds no certificate"));
+        let forgotten = FileLoader::new(&files, NOW).finish().0;
+        let mut loader = FileLoader::new(&forgotten, NOW);
+        assert!(loader.identity(&pairs[0]).err().unwrap()[0].contains("a.crt: holds no certificate"));
     }
 }

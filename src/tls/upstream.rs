@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 
 use crate::domain::tenant::UpstreamTls;
-use crate::tls::loaded_files::Reading;
+use crate::tls::loaded_files::FileLoader;
 
 /// Certificates for connections to a tenant's upstreams. It has no `Debug`: there is a private key in it.
 #[derive(Clone)]
@@ -27,9 +27,9 @@ pub(crate) struct UpstreamIdentity {
 
 impl UpstreamIdentity {
     /// The certificates that a tenant's rules name, or every problem, with the path of its file.
-    pub(crate) fn load(rules: &UpstreamTls, reading: &mut Reading<'_>) -> Result<Self, Vec<String>> {
-        let ca = rules.ca.as_ref().map(|path| reading.authorities(path)).transpose();
-        let client = rules.client.as_ref().map(|pair| reading.identity(pair)).transpose();
+    pub(crate) fn load(rules: &UpstreamTls, loader: &mut FileLoader<'_>) -> Result<Self, Vec<String>> {
+        let ca = rules.ca.as_ref().map(|path| loader.authorities(path)).transpose();
+        let client = rules.client.as_ref().map(|pair| loader.identity(pair)).transpose();
         let (ca, client) = match (ca, client) {
             (Ok(ca), Ok(client)) => (ca, client),
             (ca, client) => {
@@ -76,11 +76,11 @@ mod tests {
     use super::UpstreamIdentity;
     use crate::domain::tenant::{KeyPair, UpstreamTls};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, upstream};
-    use crate::tls::loaded_files::{LoadedFiles, Reading};
+    use crate::tls::loaded_files::{FileLoader, LoadedFiles};
     use crate::tls::look::unsupported_signature;
 
     fn load(rules: &UpstreamTls) -> Result<UpstreamIdentity, Vec<String>> {
-        UpstreamIdentity::load(rules, &mut Reading::new(&LoadedFiles::default(), NOW))
+        UpstreamIdentity::load(rules, &mut FileLoader::new(&LoadedFiles::default(), NOW))
     }
 
     fn rules(ca: Option<PathBuf>, client: Option<KeyPair>) -> UpstreamTls {

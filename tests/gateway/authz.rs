@@ -241,7 +241,7 @@ fn nothing_is_smuggled_through_a_check(stage: &Stage) {
     let (_, key) = stage.asked_agent(4);
     let whole = Told::get(ACME, &agents_path());
     let smuggled = format!("X-API-Key: {key}");
-    // All that a part may not hold is in the tests of `http1::told`.
+    // All that a part may not hold is in the tests of `http1::head`.
     let texts = [
         format!("x\r\n{smuggled}"),
         format!("x\n{smuggled}"),

@@ -20,7 +20,7 @@ use crate::os::Os;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::fixture::{Folder, NOW, SelfSigned, shown};
-use crate::tls::loaded_files::{LoadedFiles, Reading};
+use crate::tls::loaded_files::{FileLoader, LoadedFiles};
 
 /// How often everything is exchanged.
 const GENERATIONS: usize = 300;
@@ -85,7 +85,7 @@ fn certificates_keys_agents_and_tenants_change_in_one_step() {
     let tenants = Tenants::new(source, &settings, &clock, Arc::new(Os::new()), &metrics).unwrap();
     let key_sets: HashMap<String, usize> = (0..GENERATIONS)
         .map(|number| {
-            let keys = Reading::new(&LoadedFiles::default(), NOW)
+            let keys = FileLoader::new(&LoadedFiles::default(), NOW)
                 .signing_keys(&folder.pair(&number.to_string()).key);
             (Issuer::new("tiergate", keys.unwrap(), tenants.facts.clone()).key_set().to_owned(), number)
         })

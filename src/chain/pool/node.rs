@@ -28,9 +28,9 @@ use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::Secret;
 use crate::domain::window::{Verdict, Window};
+use crate::fair_timeout::fair_timeout;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
-use crate::within::within;
 
 /// The longest answer that is read, in bytes. A profile has a few KiB, a large one half of it. With all places taken,
 /// answers need 128 MiB at most.
@@ -190,7 +190,7 @@ impl Node {
         calls: &[Call],
         is_again: bool,
     ) -> Result<Answers<'_>, ReadError> {
-        let limited = within(limit, async {
+        let limited = fair_timeout(limit, async {
             for call in calls {
                 self.metrics.rpc_calls.with_label_values(&[call.method]).inc();
             }

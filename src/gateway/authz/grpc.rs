@@ -21,7 +21,7 @@ use crate::gateway::authz::original::Original;
 use crate::gateway::dialect::Dialect;
 use crate::gateway::library::door::h2_options;
 use crate::http2;
-use crate::serve::turns::Turn;
+use crate::serve::fair_scheduler::FairShare;
 use crate::serve::{Slot, WRITE_TIME_MAX};
 use crate::wire::errors::ErrorCause;
 use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, HeaderList};
@@ -43,7 +43,7 @@ const MALFORMED: ErrorCause =
 struct Streams {
     authz: Arc<Authz>,
     options: HttpServerOptions,
-    turn: Turn,
+    share: FairShare,
     /// Each stream's task holds this value, also when its connection is gone.
     _slot: Slot,
 }
@@ -52,14 +52,14 @@ struct Streams {
 pub(super) async fn serve(
     authz: &Arc<Authz>,
     stream: Stream,
-    turn: Turn,
+    share: FairShare,
     slot: Slot,
     shutdown: &ShutdownWatch,
 ) {
     let mut options = HttpServerOptions::default();
     options.h2c = true;
     options.h2_idle_timeout = Some(authz.gateway.rules.idle);
-    let streams = Streams { authz: Arc::clone(authz), options, turn, _slot: slot };
+    let streams = Streams { authz: Arc::clone(authz), options, share, _slot: slot };
     Arc::new(streams).process_new(stream, shutdown).await;
 }
 
@@ -71,7 +71,7 @@ impl HttpServerApp for Streams {
         _: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         if let ServerSession::H2(mut stream) = session {
-            self.turn.keep(self.authz.serve(&mut stream)).await;
+            self.share.run(self.authz.serve(&mut stream)).await;
         }
         None
     }

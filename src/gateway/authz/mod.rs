@@ -26,10 +26,10 @@ use crate::gateway::refusals::End;
 use crate::gateway::rule::Incoming;
 use crate::http1::fields::Fields;
 use crate::http1::head::RequestHead;
+use crate::serve::buffered::Request;
 use crate::serve::connection::Connection;
-use crate::serve::turns::Turn;
-use crate::serve::whole::Request;
-use crate::serve::{Door, Slot, end_head};
+use crate::serve::fair_scheduler::FairShare;
+use crate::serve::{Handler, Slot, end_head};
 use crate::telemetry::faults::FaultLog;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
@@ -211,9 +211,9 @@ fn asked_at(path: &str) -> Option<(Dialect, &str, &str)> {
 }
 
 /// The listener: HTTP/1, and gRPC over HTTP/2.
-pub(crate) struct AuthzDoor(pub(crate) Arc<Authz>);
+pub(crate) struct AuthzHandler(pub(crate) Arc<Authz>);
 
-impl Door for AuthzDoor {
+impl Handler for AuthzHandler {
     const SPEAKS_HTTP2: bool = true;
 
     fn refused(answer: Answer) -> Answer {
@@ -243,8 +243,8 @@ impl Door for AuthzDoor {
         None
     }
 
-    async fn serve_http2(&self, stream: Stream, turn: Turn, slot: Slot, shutdown: &ShutdownWatch) {
-        grpc::serve(&self.0, stream, turn, slot, shutdown).await;
+    async fn serve_http2(&self, stream: Stream, share: FairShare, slot: Slot, shutdown: &ShutdownWatch) {
+        grpc::serve(&self.0, stream, share, slot, shutdown).await;
     }
 }
 

@@ -10,10 +10,10 @@ use crate::gateway::dialect::Dialect;
 use crate::gateway::rule::Incoming;
 use crate::http1::fields::{Fields, SpanFields, Spans, TOO_MANY_FIELDS};
 use crate::http1::head::RequestHead;
-use crate::http1::told::read_told;
+use crate::http1::head::head_from_parts;
 use crate::message_signature::Content;
+use crate::serve::buffered::Request;
 use crate::serve::unreadable;
-use crate::serve::whole::Request;
 use crate::wire::errors::ErrorCause;
 use crate::wire::ext_authz::Asked;
 
@@ -85,7 +85,7 @@ impl Original {
             _ => return Err(UNTOLD),
         };
         let mut spans = Spans::default();
-        let told = read_told([method, target, host], fields, &mut spans);
+        let told = head_from_parts([method, target, host], fields, &mut spans);
         let (text, head) = told.map_err(|problem| match problem {
             TOO_MANY_FIELDS => ErrorCause::HeadTooLarge,
             problem => ErrorCause::Malformed { problem },

@@ -17,7 +17,7 @@ use crate::gateway::pace::Pace;
 use crate::http1::head::RequestHead;
 use crate::serve::Slot;
 use crate::serve::connection::Connection;
-use crate::serve::turns::Turn;
+use crate::serve::fair_scheduler::FairShare;
 
 /// The most streams of one HTTP/2 connection at a time.
 const STREAMS_MAX: u32 = 128;
@@ -39,14 +39,14 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The way out by the library.
 #[derive(Clone)]
-pub(crate) struct LibraryDoor {
+pub(crate) struct LibraryHandler {
     proxy: Arc<HttpProxy<LibraryProxy>>,
 }
 
-/// The proxy for the streams of one connection of HTTP/2, which take turns and keep a pace.
+/// The proxy for the streams of one connection of HTTP/2, which run in fair shares and keep a pace.
 struct Streams {
     proxy: Arc<HttpProxy<LibraryProxy>>,
-    turn: Turn,
+    share: FairShare,
     /// True if a trusted proxy shares the connection among its clients.
     is_shared: bool,
     /// Each stream's task holds this value, also when its connection is gone.
@@ -61,7 +61,7 @@ impl HttpServerApp for Streams {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         // A stream that is dropped is reset, toward its client and its upstream.
-        self.turn.keep(async { Pace::keep(self.proxy.process_new_http(session, shutdown)).await }).await
+        self.share.run(async { Pace::keep(self.proxy.process_new_http(session, shutdown)).await }).await
     }
 
     fn h2_options(&self) -> Option<H2Options> {
@@ -78,7 +78,7 @@ impl HttpServerApp for Streams {
     }
 }
 
-impl LibraryDoor {
+impl LibraryHandler {
     /// The way out of this gateway.
     pub(crate) fn new(gateway: Arc<Gateway>, conf: &Arc<ServerConf>) -> Self {
         let idle = gateway.rules.idle;
@@ -108,12 +108,12 @@ impl LibraryDoor {
     pub(in crate::gateway) async fn serve_http2(
         &self,
         stream: Stream,
-        turn: Turn,
+        share: FairShare,
         slot: Slot,
         is_shared: bool,
         shutdown: &ShutdownWatch,
     ) {
-        let streams = Streams { proxy: Arc::clone(&self.proxy), turn, is_shared, _slot: slot };
+        let streams = Streams { proxy: Arc::clone(&self.proxy), share, is_shared, _slot: slot };
         Arc::new(streams).process_new(stream, shutdown).await;
     }
 }

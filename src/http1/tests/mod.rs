@@ -3,8 +3,8 @@
 mod answers;
 mod chunks;
 mod oracles;
+mod parts;
 mod requests;
-mod told;
 
 #[path = "../../../tests/support/corpus/heads.rs"]
 pub(crate) mod heads;

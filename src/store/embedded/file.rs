@@ -8,8 +8,8 @@ use std::path::{self, Path, PathBuf};
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError, StorageBackend};
 
-use crate::caught::caught;
 use crate::domain::binding::{Binding, OtherChain};
+use crate::panic_guard::panic_guard;
 use crate::store::embedded::tables::{self, LAYOUT, Loaded};
 
 /// How many bytes of the file redb may keep in memory. After the start only nonces are read.
@@ -165,7 +165,7 @@ pub(super) fn verified(
     binding: &Binding,
 ) -> Result<(Database, Loaded), OpenError> {
     let corrupted = |what: &str| Err(redb::Error::Corrupted(what.to_owned()));
-    let opened = caught(|| {
+    let opened = panic_guard(|| {
         // redb would make a new database of an empty file.
         if backend.len()? == 0 {
             return corrupted("it is empty");

@@ -39,6 +39,7 @@ use crate::domain::held_key::HeldKey;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
+use crate::fair_timeout::fair_timeout;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
     Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
@@ -48,7 +49,6 @@ use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::file::{Disk, Folder, OpenError};
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::writer::{Queued, Writer};
-use crate::within::within;
 
 mod batch;
 mod book;
@@ -173,12 +173,12 @@ impl EmbeddedStore {
             return Err(late());
         }
         let mut answered = pin!(self.ask_writer(verb, step));
-        if let Some(answer) = within(BRIEFLY, answered.as_mut()).await {
+        if let Some(answer) = fair_timeout(BRIEFLY, answered.as_mut()).await {
             return answer;
         }
         let patient = self.shared.disk_hangs().then(|| self.patient.try_acquire());
         let _patient = patient.transpose().map_err(|_| late())?;
-        within(ANSWER_TIME_MAX - BRIEFLY, answered).await.unwrap_or_else(|| Err(late()))
+        fair_timeout(ANSWER_TIME_MAX - BRIEFLY, answered).await.unwrap_or_else(|| Err(late()))
     }
 
     async fn ask_writer<T>(

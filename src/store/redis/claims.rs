@@ -11,13 +11,13 @@ use std::sync::atomic::Ordering;
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, Value};
 
+use crate::fair_timeout::fair_timeout;
 use crate::store::redis::answers::{number, read};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{self, LATER, Name, Shard};
 use crate::store::redis::options::Shared;
 use crate::store::redis::server::Server;
 use crate::store::redis::session::Session;
-use crate::within::within;
 
 /// How much of a later release's names is shown.
 const NAMES_SHOWN_MAX: usize = 40;
@@ -153,5 +153,5 @@ async fn send(
 ) -> Result<Vec<RedisResult<Value>>, RedisError> {
     let time_max = shared.options.connect_timeout();
     let asked = pipeline.query_async(connection);
-    Ok(within(time_max, asked).await.ok_or(RedisError::Timeout(time_max))??)
+    Ok(fair_timeout(time_max, asked).await.ok_or(RedisError::Timeout(time_max))??)
 }

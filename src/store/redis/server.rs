@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::domain::redis_url::RedisHost;
+use crate::fair_timeout::fair_timeout;
 use crate::store::redis::answers::read;
 use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::{RedisError, is, is_no_master, text_of};
@@ -26,7 +27,6 @@ use crate::store::redis::scripts::Request;
 use crate::store::redis::sentinels::Sentinels;
 use crate::store::redis::session::{Connection, Session};
 use crate::supervision::keep_going;
-use crate::within::within;
 
 /// How long to wait before a server is tried again after a session with it; each failure doubles it.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -312,7 +312,7 @@ impl Server {
         let mut redis = connection.redis.clone();
         // `query_async` would box the answer.
         let answer = async { redis.send_packed_command(command).await?.extract_error() };
-        match within(time_max, answer).await {
+        match fair_timeout(time_max, answer).await {
             None => {
                 let error = RedisError::Timeout(time_max);
                 if connection.silent() {

@@ -4,7 +4,7 @@ use super::Original;
 use crate::gateway::dialect::Dialect;
 use crate::http1::fields::{SpanFields, Spans};
 use crate::http1::head::read_request;
-use crate::serve::whole::Request;
+use crate::serve::buffered::Request;
 
 type Part = (&'static str, &'static str);
 
@@ -78,7 +78,7 @@ fn each_part_stands_once() {
     }
 }
 
-/// The tests of `http1::told` and `domain::host` hold which methods, hosts and targets there are.
+/// The tests of `http1::head` and `domain::host` hold which methods, hosts and targets there are.
 #[test]
 fn a_part_is_well_formed() {
     let methods = ["", "G T", "GE\tT", "GET,POST", "G\"T", "GET /public/x HTTP/1.1"];

@@ -10,6 +10,7 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use crate::domain::client::ClientNet;
+use crate::fair_timeout::poll_once;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::seed::seed;
@@ -19,7 +20,6 @@ use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{
     DAY_SECS, START_SECS, by_key, by_nonce, clock, on, options, rotate, used_nonces,
 };
-use crate::within::now;
 
 async fn recover(store: &EmbeddedStore, platter: &Platter, clock: &SimulatedClock) {
     platter.heal();
@@ -230,7 +230,7 @@ async fn acknowledged_changes_survive_a_power_cut_at_any_moment() {
         for phase in 0..2 {
             let held = platter.hold_after(phase);
             let mut next = pin!(by_nonce(&store, 3, round * 2 + phase));
-            assert!(now(next.as_mut()).await.is_pending());
+            assert!(poll_once(next.as_mut()).await.is_pending());
             held.is_met();
             // Each has its own seed: cuts of one seed may agree in every round.
             let cut = |cut| platter.after_power_cut(seed.wrapping_add((round * 2 + phase) * 6 + cut));

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time;
 
+use crate::fair_timeout::poll_once;
 use crate::ports::store::{Admission, KeyChange, Proof, Scope, Store, StoreFault};
 use crate::store::contract::{MANY, agent, claim, key};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_key, by_nonce, clock, on, rotate};
 use crate::store::embedded::{BRIEFLY, EmbeddedStore, PATIENT_MAX};
-use crate::within::now;
 
 /// How many signatures come while the disk hangs.
 const SIGNATURES: u64 = 200;
@@ -63,7 +63,7 @@ async fn while_a_disk_hangs_few_wait_long_and_nobody_for_ever() {
     for _ in 0..3 {
         assert!(matches!(by_key(&store, 1, 1).await, Admission::Admitted { .. }));
         let next = pin!(by_nonce_or_fault(&store, 1_000));
-        let next = now(next).await;
+        let next = poll_once(next).await;
         assert!(matches!(next, std::task::Poll::Ready(Err(_))), "it waits: {next:?}");
     }
     // Time passes by itself while nothing else is to be done.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::domain::quota::Quota;
+use crate::fair_timeout::poll_once;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{ONE, agent, claim, digest, key, until};
 use crate::store::embedded::batch::{Answer, Step};
@@ -13,7 +14,6 @@ use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_nonce, clock, on, rotate};
 use crate::store::embedded::writer::Queued;
 use crate::store::embedded::{EmbeddedStore, WAITING_STEPS_MAX};
-use crate::within::now;
 
 /// Waits until so many steps are in the queue or being made.
 async fn queued(store: &EmbeddedStore, steps: usize) {
@@ -34,7 +34,7 @@ async fn a_thousand_key_changes_at_once_share_one_commit() {
     // The writer is held up in somebody else's commit.
     let held = platter.hold_after(0);
     let mut first = pin!(rotate(&store, 2, 1, 2));
-    assert!(now(first.as_mut()).await.is_pending());
+    assert!(poll_once(first.as_mut()).await.is_pending());
     held.is_met();
     let mut changes = JoinSet::new();
     for number in 3..1_003 {
@@ -55,15 +55,15 @@ async fn a_caller_who_has_gone_before_the_step_is_taken_leaves_nothing() {
     let store = on(&platter, &clock());
     let held = platter.hold_after(0);
     let mut first = pin!(rotate(&store, 9, 1, 9));
-    assert!(now(first.as_mut()).await.is_pending());
+    assert!(poll_once(first.as_mut()).await.is_pending());
     held.is_met();
     let proof = Proof::Nonce(claim(1, START_SECS));
     let change = || store.change_key(agent(2), claim(1, START_SECS), KeyChange::Issue(key(2)));
     {
         let mut admission = pin!(store.admit(agent(1), &Scope::Api, ONE, &proof));
         let mut change = pin!(change());
-        assert!(now(admission.as_mut()).await.is_pending());
-        assert!(now(change.as_mut()).await.is_pending());
+        assert!(poll_once(admission.as_mut()).await.is_pending());
+        assert!(poll_once(change.as_mut()).await.is_pending());
     }
     drop(held);
     first.await;
@@ -84,13 +84,13 @@ async fn a_refused_nonce_takes_no_place_in_the_window() {
     let [one, other] = [1, 2].map(|nonce| Proof::Nonce(claim(nonce, START_SECS)));
     let held = platter.hold_after(0);
     let mut first = pin!(store.admit(agent(1), &scope, two, &one));
-    assert!(now(first.as_mut()).await.is_pending());
+    assert!(poll_once(first.as_mut()).await.is_pending());
     held.is_met();
     // Its twin comes before the next request, while the nonce is being written.
     let mut twin = pin!(store.admit(agent(1), &scope, two, &one));
-    assert!(now(twin.as_mut()).await.is_pending());
+    assert!(poll_once(twin.as_mut()).await.is_pending());
     let mut second = pin!(store.admit(agent(1), &scope, two, &other));
-    assert!(now(second.as_mut()).await.is_pending());
+    assert!(poll_once(second.as_mut()).await.is_pending());
     drop(held);
     assert_eq!(first.await.unwrap(), Admission::Admitted { remaining: 1 });
     assert_eq!(twin.await.unwrap(), Admission::NonceRefused(NonceRefused::Used));
@@ -104,7 +104,7 @@ async fn a_caller_who_goes_during_the_commit_has_made_the_whole_step() {
     let held = platter.hold_after(0);
     {
         let mut change = pin!(store.change_key(agent(1), claim(1, START_SECS), KeyChange::Issue(key(1))));
-        assert!(now(change.as_mut()).await.is_pending());
+        assert!(poll_once(change.as_mut()).await.is_pending());
         held.is_met();
     }
     drop(held);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::fair_timeout::poll_once;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, ONE, agent, claim, digest, key, until};
@@ -19,7 +20,6 @@ use crate::store::redis::tests::{
     AHEAD_SECS, SIGNED_SECS, START_SECS, by_key, by_nonce, clock, connected_after, connects, is_admitted,
     is_forgotten, only, open, opened, options, ready, refused, served,
 };
-use crate::within::now;
 
 async fn command(store: &RedisStore, words: &[&str]) {
     let (name, rest) = words.split_first().unwrap();
@@ -155,7 +155,7 @@ async fn a_redis_that_is_absent_at_the_start_is_a_fault_at_once_and_serves_when_
     let store = open(options(&server.url()), &clock());
     for _ in 0..1_000 {
         // Without waiting for anything.
-        assert_eq!(now(pin!(by_key(&store, 1))).await, Poll::Ready(None));
+        assert_eq!(poll_once(pin!(by_key(&store, 1))).await, Poll::Ready(None));
     }
     server.restart().await;
     ready(&store).await;
@@ -199,7 +199,7 @@ async fn a_frozen_redis_costs_a_few_time_outs_and_then_nothing_until_it_goes_on(
     assert!(silences > 0);
     for _ in 0..1_000 {
         // Without waiting for anything.
-        assert_eq!(now(pin!(by_key(&store, 1))).await, Poll::Ready(None));
+        assert_eq!(poll_once(pin!(by_key(&store, 1))).await, Poll::Ready(None));
     }
     drop(frozen);
     until("it serves again", async || is_admitted(by_key(&store, 1).await).then_some(())).await;

@@ -17,10 +17,10 @@ use crate::http1::fields::{Fields, SpanFields};
 use crate::http1::head::{Body, RequestHead};
 use crate::ports::clock::Clock;
 use crate::serve::connection::{Connection, read_more};
+use crate::serve::fair_scheduler::FairShare;
 use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
-use crate::serve::turns::Turn;
-use crate::serve::{Door, Slot};
+use crate::serve::{Handler, Slot};
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 
@@ -67,7 +67,7 @@ pub(crate) struct Answered<'a> {
 }
 
 /// A service that answers with whole bodies.
-pub(crate) trait WholeService: Send + Sync + 'static {
+pub(crate) trait BufferedService: Send + Sync + 'static {
     /// One of the service's endpoints.
     type Endpoint: Copy + Send;
 
@@ -101,7 +101,7 @@ pub(crate) trait WholeService: Send + Sync + 'static {
 }
 
 /// A service as a listener of HTTP/1.
-pub(crate) struct WholeAnswers<S> {
+pub(crate) struct Buffered<S> {
     pub(crate) service: S,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -121,7 +121,7 @@ struct Upload<'a> {
     received: u64,
 }
 
-impl<S: WholeService> Door for WholeAnswers<S> {
+impl<S: BufferedService> Handler for Buffered<S> {
     const SPEAKS_HTTP2: bool = false;
 
     async fn serve_http1(
@@ -140,10 +140,10 @@ impl<S: WholeService> Door for WholeAnswers<S> {
         None
     }
 
-    async fn serve_http2(&self, _stream: Stream, _turn: Turn, _slot: Slot, _shutdown: &ShutdownWatch) {}
+    async fn serve_http2(&self, _stream: Stream, _share: FairShare, _slot: Slot, _shutdown: &ShutdownWatch) {}
 }
 
-impl<S: WholeService> WholeAnswers<S> {
+impl<S: BufferedService> Buffered<S> {
     /// The answer to a request. `head.body` is then the part of the body that was not read.
     async fn answer(&self, connection: &mut Connection, head: &mut RequestHead) -> Answer {
         let begun = Timer::now();

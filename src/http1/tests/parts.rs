@@ -1,15 +1,15 @@
-//! Requests that are told part by part.
+//! Requests that are given part by part.
 
 use proptest::prelude::{ProptestConfig as Config, any, prop, proptest};
 
 use crate::http1::fields::{Fields, SpanFields, Spans};
-use crate::http1::told::read_told;
+use crate::http1::head::head_from_parts;
 
 type Part = (&'static str, &'static str);
 
 fn is_read(line: [&str; 3], fields: &[Part]) -> bool {
     let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    read_told(line.map(str::as_bytes), fields, &mut Spans::default()).is_ok()
+    head_from_parts(line.map(str::as_bytes), fields, &mut Spans::default()).is_ok()
 }
 
 // threat: The target that is judged is not the one that is forwarded
@@ -66,11 +66,11 @@ proptest! {
         fields in prop::collection::vec(("[-a-z:\r\n ]{1,8}", "[ -~\r\n\0]{0,8}"), 0..4),
     ) {
         for line in [&line, &["GET".to_owned(), target, "a.test".to_owned()]] {
-            let told = line.each_ref().map(String::as_bytes);
+            let given = line.each_ref().map(String::as_bytes);
             let parts = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
             let mut spans = Spans::default();
-            let Ok((text, head)) = read_told(told, parts, &mut spans) else { continue };
-            assert_eq!((&text[head.method], &text[head.target]), (told[0], told[1]));
+            let Ok((text, head)) = head_from_parts(given, parts, &mut spans) else { continue };
+            assert_eq!((&text[head.method], &text[head.target]), (given[0], given[1]));
             let read = SpanFields { head: &text, spans: &spans };
             let read: Vec<_> = read.all().skip(1).collect();
             let parts = fields.iter().map(|(name, value)| (name.as_bytes(), value.trim_matches([' ', '\t']).as_bytes()));

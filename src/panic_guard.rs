@@ -13,7 +13,7 @@ thread_local! {
 /// # Errors
 ///
 /// When the work panicked.
-pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> thread::Result<T> {
+pub(crate) fn panic_guard<T>(work: impl FnOnce() -> T) -> thread::Result<T> {
     let was_catching = IS_CATCHING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
     IS_CATCHING.set(was_catching);
@@ -27,12 +27,12 @@ pub(crate) fn is_catching() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{caught, is_catching};
+    use super::{is_catching, panic_guard};
 
     #[test]
     fn a_panic_is_told_by_who_catches_it_and_by_nobody_else() {
-        assert!(caught(is_catching).unwrap());
-        caught(|| -> () { panic!("a page of garbage") }).unwrap_err();
+        assert!(panic_guard(is_catching).unwrap());
+        panic_guard(|| -> () { panic!("a page of garbage") }).unwrap_err();
         assert!(!is_catching());
     }
 }

@@ -1,4 +1,4 @@
-//! Turns in simulated time: a task that runs for long has the clock moved.
+//! The fair scheduler in simulated time: a task that runs for long has the clock moved.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,41 +8,41 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::advance;
 
-use super::{ClientNet, POLLS_TO_BE_ALONE, QUANTUM_NANOS, Turn, Turns, lock};
+use super::{ClientNet, FairScheduler, FairShare, POLLS_TO_BE_ALONE, QUANTUM_NANOS, lock};
 
 const QUANTUM: Duration = Duration::from_nanos(QUANTUM_NANOS);
 
 /// The letters of the tasks, in the order in which they ran.
 type Seen = Arc<Mutex<String>>;
 
-fn turns() -> (Arc<Turns>, Seen) {
-    let turns = Turns::new();
-    let rounds = Arc::clone(&turns);
+fn scheduler() -> (Arc<FairScheduler>, Seen) {
+    let scheduler = FairScheduler::new();
+    let rounds = Arc::clone(&scheduler);
     tokio::spawn(async move { rounds.begin_rounds().await });
-    (turns, Seen::default())
+    (scheduler, Seen::default())
 }
 
-fn net(turns: &Arc<Turns>, last: u8) -> Turn {
-    turns.of(ClientNet::of([192, 0, 2, last].into()))
+fn net(scheduler: &Arc<FairScheduler>, last: u8) -> FairShare {
+    scheduler.share(ClientNet::of([192, 0, 2, last].into()))
 }
 
 /// Tasks of a network that are ready at once, each of which runs so often, and for so long each time.
 fn crowd(
-    turn: &Turn,
+    share: &FairShare,
     seen: &Seen,
     letter: char,
     tasks: usize,
     (polls, time): (usize, Duration),
 ) -> Vec<JoinHandle<()>> {
     let task = |_| {
-        let (turn, seen) = (turn.clone(), Arc::clone(seen));
+        let (share, seen) = (share.clone(), Arc::clone(seen));
         let run = async move {
             for _ in 0..polls {
                 seen.lock().unwrap().push(letter);
                 advance(time).await;
             }
         };
-        tokio::spawn(async move { turn.keep(run).await })
+        tokio::spawn(async move { share.run(run).await })
     };
     (0..tasks).map(task).collect()
 }
@@ -50,9 +50,9 @@ fn crowd(
 // threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn a_network_with_a_thousand_tasks_runs_no_longer_than_one_with_a_single_task() {
-    let (turns, seen) = turns();
-    let many = crowd(&net(&turns, 1), &seen, 'm', 1_000, (3, QUANTUM));
-    let one = crowd(&net(&turns, 2), &seen, 'o', 1, (100, QUANTUM));
+    let (scheduler, seen) = scheduler();
+    let many = crowd(&net(&scheduler, 1), &seen, 'm', 1_000, (3, QUANTUM));
+    let one = crowd(&net(&scheduler, 2), &seen, 'o', 1, (100, QUANTUM));
     let _ = (join_all(one).await, join_all(many).await);
     let seen = seen.lock().unwrap();
     assert_eq!((seen.matches('m').count(), seen.matches('o').count()), (3_000, 100));
@@ -63,9 +63,9 @@ async fn a_network_with_a_thousand_tasks_runs_no_longer_than_one_with_a_single_t
 // threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn a_task_that_runs_too_long_is_made_up_for() {
-    let (turns, seen) = turns();
-    let heavy = crowd(&net(&turns, 1), &seen, 'h', 2, (1, 20 * QUANTUM));
-    let light = crowd(&net(&turns, 2), &seen, 'l', 1, (40, QUANTUM / 2));
+    let (scheduler, seen) = scheduler();
+    let heavy = crowd(&net(&scheduler, 1), &seen, 'h', 2, (1, 20 * QUANTUM));
+    let light = crowd(&net(&scheduler, 2), &seen, 'l', 1, (40, QUANTUM / 2));
     let _ = (join_all(heavy).await, join_all(light).await);
     let seen = seen.lock().unwrap();
     let between: Vec<_> = seen.split('h').map(str::len).collect();
@@ -74,11 +74,11 @@ async fn a_task_that_runs_too_long_is_made_up_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_network_that_a_pause_of_the_machine_has_hit_does_not_make_up_for_all_of_it() {
-    let (turns, seen) = turns();
-    let hit = net(&turns, 1);
+    let (scheduler, seen) = scheduler();
+    let hit = net(&scheduler, 1);
     join_all(crowd(&hit, &seen, 'p', 1, (1, Duration::from_millis(500)))).await;
     let next = crowd(&hit, &seen, 'n', 1, (1, QUANTUM));
-    let others = crowd(&net(&turns, 2), &seen, 'o', 1, (2_000, QUANTUM));
+    let others = crowd(&net(&scheduler, 2), &seen, 'o', 1, (2_000, QUANTUM));
     let _ = (join_all(next).await, join_all(others).await);
     let before = seen.lock().unwrap().find('n').unwrap();
     assert!(before < 300, "{before}");
@@ -87,10 +87,10 @@ async fn a_network_that_a_pause_of_the_machine_has_hit_does_not_make_up_for_all_
 // threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn tasks_of_a_network_run_in_their_order_and_every_one_of_them_runs() {
-    let (turns, seen) = turns();
-    let turn = net(&turns, 1);
+    let (scheduler, seen) = scheduler();
+    let share = net(&scheduler, 1);
     let tasks: Vec<_> =
-        ('a'..='z').flat_map(|letter| crowd(&turn, &seen, letter, 1, (1, QUANTUM / 3))).collect();
+        ('a'..='z').flat_map(|letter| crowd(&share, &seen, letter, 1, (1, QUANTUM / 3))).collect();
     join_all(tasks).await;
     let alphabet: String = ('a'..='z').collect();
     assert_eq!(*seen.lock().unwrap(), alphabet);
@@ -99,11 +99,11 @@ async fn tasks_of_a_network_run_in_their_order_and_every_one_of_them_runs() {
 // threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn a_task_that_is_dropped_while_it_waits_keeps_nobody_waiting() {
-    let (turns, seen) = turns();
-    let turn = net(&turns, 1);
-    let first = crowd(&turn, &seen, 'f', 1, (1, 3 * QUANTUM));
-    let dropped = crowd(&turn, &seen, 'd', 5, (1, QUANTUM));
-    let last = crowd(&turn, &seen, 'l', 5, (1, QUANTUM));
+    let (scheduler, seen) = scheduler();
+    let share = net(&scheduler, 1);
+    let first = crowd(&share, &seen, 'f', 1, (1, 3 * QUANTUM));
+    let dropped = crowd(&share, &seen, 'd', 5, (1, QUANTUM));
+    let last = crowd(&share, &seen, 'l', 5, (1, QUANTUM));
     yield_now().await;
     dropped.iter().for_each(JoinHandle::abort);
     let _ = (join_all(first).await, join_all(last).await);
@@ -113,8 +113,8 @@ async fn a_task_that_is_dropped_while_it_waits_keeps_nobody_waiting() {
 // threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn a_network_that_is_alone_runs_more_in_a_round_until_another_asks() {
-    let (turns, seen) = turns();
-    let (one, other) = (net(&turns, 1), net(&turns, 2));
+    let (scheduler, seen) = scheduler();
+    let (one, other) = (net(&scheduler, 1), net(&scheduler, 2));
     let rounds = async || {
         let rounds = seen.lock().unwrap().matches('r').count();
         join_all(crowd(&one, &seen, 't', 64, (1, QUANTUM / 2))).await;
@@ -141,21 +141,21 @@ async fn a_network_that_is_alone_runs_more_in_a_round_until_another_asks() {
 // threat: One client keeps the processor
 #[tokio::test(start_paused = true)]
 async fn a_network_that_runs_for_less_than_its_part_of_the_time_never_waits() {
-    let (turns, seen) = turns();
-    let turn = net(&turns, 1);
+    let (scheduler, seen) = scheduler();
+    let share = net(&scheduler, 1);
     for _ in 0..100 {
         advance(9 * QUANTUM).await;
-        join_all(crowd(&turn, &seen, 't', 2, (1, QUANTUM / 4))).await;
+        join_all(crowd(&share, &seen, 't', 2, (1, QUANTUM / 4))).await;
     }
-    assert_eq!(lock(&turns.queues[turn.queue].line).tickets, 0, "a task had to wait");
+    assert_eq!(lock(&scheduler.queues[share.queue].line).tickets, 0, "a task had to wait");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_waits_for_something_else_is_woken_by_it() {
-    let (turns, _) = turns();
+    let (scheduler, _) = scheduler();
     let (sender, receiver) = oneshot::channel();
-    let turn = net(&turns, 1);
-    let waits = tokio::spawn(async move { turn.keep(receiver).await });
+    let share = net(&scheduler, 1);
+    let waits = tokio::spawn(async move { share.run(receiver).await });
     yield_now().await;
     sender.send(7).unwrap();
     assert_eq!(waits.await.unwrap(), Ok(7));

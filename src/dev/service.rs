@@ -7,7 +7,7 @@ use http::header::{ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_ORIGIN};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::dev::chain::DevChain;
-use crate::serve::whole::{Request, WholeService};
+use crate::serve::buffered::{BufferedService, Request};
 use crate::wire::answers::{self, Answer};
 use crate::wire::errors::ErrorCause;
 
@@ -15,9 +15,9 @@ use crate::wire::errors::ErrorCause;
 const RPC_BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// Answers JSON-RPC over HTTP POST.
-pub(crate) struct DevChainDoor(pub(crate) Arc<DevChain>);
+pub(crate) struct DevChainService(pub(crate) Arc<DevChain>);
 
-impl WholeService for DevChainDoor {
+impl BufferedService for DevChainService {
     type Endpoint = ();
     type Notes = ();
 

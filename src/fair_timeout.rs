@@ -16,14 +16,14 @@ const TURNS_OF_GRACE: usize = 3;
 ///
 /// A process that is busy for longer than the limit comes late to its clock and to the answers that lie there already.
 /// Were the clock looked at first, its peers would be blamed for that.
-pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn fair_timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     if let Ok(answer) = timeout(limit, future.as_mut()).await {
         return Some(answer);
     }
     for _ in 0..TURNS_OF_GRACE {
         yield_now().await;
-        if let Poll::Ready(answer) = now(future.as_mut()).await {
+        if let Poll::Ready(answer) = poll_once(future.as_mut()).await {
             return Some(answer);
         }
     }
@@ -31,7 +31,7 @@ pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) 
 }
 
 /// What the future gives without being waited for.
-pub(crate) async fn now<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+pub(crate) async fn poll_once<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
 
@@ -44,12 +44,12 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::oneshot;
 
-    use super::within;
+    use super::fair_timeout;
 
     #[tokio::test]
     async fn what_gives_nothing_is_over_with_its_time() {
-        assert_eq!(within(Duration::from_millis(1), pending::<()>()).await, None);
-        assert_eq!(within(Duration::ZERO, async { 7 }).await, Some(7));
+        assert_eq!(fair_timeout(Duration::from_millis(1), pending::<()>()).await, None);
+        assert_eq!(fair_timeout(Duration::ZERO, async { 7 }).await, Some(7));
     }
 
     /// An answer is read by another task, as that of a connection; this process does nothing else until its time is over.
@@ -65,7 +65,7 @@ mod tests {
             theirs.write_all(&[7]).await.unwrap();
             std::thread::park_timeout(limit * 4);
         };
-        let (answer, ()) = tokio::join!(within(limit, told), busy);
+        let (answer, ()) = tokio::join!(fair_timeout(limit, told), busy);
         assert_eq!(answer.unwrap().unwrap(), 7);
     }
 }

@@ -1,4 +1,4 @@
-//! The networks of clients take turns on a worker: deficit round robin (Shreedhar and Varghese, 1995) over the time that
+//! The networks of clients share a worker in turns: deficit round robin (Shreedhar and Varghese, 1995) over the time that
 //! their tasks run, with queues by hash (stochastic fairness queueing; McKenney, 1990).
 //!
 //! A runtime runs whatever is ready, in the order in which it became so. Behind a client with thousands of connections or
@@ -39,8 +39,8 @@ const POLLS_ALONE: u32 = 256;
 /// A network that has less than this part of the worker's time never waits for a round.
 const PART_UNCOUNTED: u64 = 4;
 
-/// The turns on one worker.
-pub(crate) struct Turns {
+/// Shares one worker among the networks of clients.
+pub(crate) struct FairScheduler {
     queues: Vec<Queue>,
     next: Mutex<NextRound>,
     /// The queue that ran last, and how often it has in a row.
@@ -52,10 +52,10 @@ pub(crate) struct Turns {
     hasher: RandomState,
 }
 
-/// The turn of a network's tasks.
+/// The share of a network's tasks.
 #[derive(Clone)]
-pub(crate) struct Turn {
-    turns: Arc<Turns>,
+pub(crate) struct FairShare {
+    scheduler: Arc<FairScheduler>,
     queue: usize,
 }
 
@@ -88,7 +88,7 @@ struct NextRound {
     begin: Option<Waker>,
 }
 
-impl Turns {
+impl FairScheduler {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             queues: std::iter::repeat_with(Queue::default).take(QUEUES).collect(),
@@ -100,11 +100,11 @@ impl Turns {
         })
     }
 
-    /// The turn of this network's tasks.
-    pub(super) fn of(self: &Arc<Self>, network: ClientNet) -> Turn {
+    /// The share of this network's tasks.
+    pub(super) fn share(self: &Arc<Self>, network: ClientNet) -> FairShare {
         let hash = self.hasher.hash_one(network);
         let queue = usize::try_from(hash % QUEUES as u64).unwrap_or_default();
-        Turn { turns: Arc::clone(self), queue }
+        FairShare { scheduler: Arc::clone(self), queue }
     }
 
     /// Begins each round. To be run by a task of its own, on the worker.
@@ -143,19 +143,19 @@ impl Turns {
     }
 }
 
-impl Turn {
+impl FairShare {
     /// Runs a task so that each of its polls takes the turn of its network.
-    pub(crate) async fn keep<T>(&self, task: impl Future<Output = T>) -> T {
-        let Some(queue) = self.turns.queues.get(self.queue) else { return task.await };
+    pub(crate) async fn run<T>(&self, task: impl Future<Output = T>) -> T {
+        let Some(queue) = self.scheduler.queues.get(self.queue) else { return task.await };
         let (mut task, mut ticket) = (pin!(task), None);
         poll_fn(|context| {
             if !queue.has_turn(&mut ticket, context) {
                 return Poll::Pending;
             }
-            let Some(row) = self.turns.count(self.queue) else {
-                let begun = self.turns.now();
+            let Some(row) = self.scheduler.count(self.queue) else {
+                let begun = self.scheduler.now();
                 let output = task.as_mut().poll(context);
-                self.go_on(queue, queue.charge(begun, self.turns.now()));
+                self.go_on(queue, queue.charge(begun, self.scheduler.now()));
                 return output;
             };
             let output = task.as_mut().poll(context);
@@ -171,7 +171,7 @@ impl Turn {
             queue.call();
         } else if !queue.is_spent.load(Relaxed) {
             queue.is_spent.store(true, Relaxed);
-            let mut next = lock(&self.turns.next);
+            let mut next = lock(&self.scheduler.next);
             next.spent.push(self.queue);
             if let Some(begin) = next.begin.take() {
                 begin.wake();
