@@ -26,7 +26,7 @@ use crate::dev::chain::DevChain;
 use crate::dev::erc8004;
 use crate::dev::samples::{self, SampleAgent};
 use crate::dev::service::DevChainService;
-use crate::dev::upstream::SampleUpstream;
+use crate::dev::service::SampleUpstream;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::log_rules::LogRules;
 use crate::os::Os;

@@ -1,14 +1,25 @@
-//! The development chain as the rest of the process holds it: one lock around the ledger, and time from the clock.
+//! The development chain: blocks, how a transaction becomes one, and revm, which runs it. One transaction is one block; without
+//! any there is an empty block a minute, as soon as somebody asks. Gas is counted and limited but costs nothing.
+//!
+//! Must not know JSON.
 
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use alloy::primitives::{Address, Bytes, U256};
+use alloy::consensus::{SignableTransaction, TxEip1559, TxEnvelope};
+use alloy::eips::{BlockId, BlockNumberOrTag};
+use alloy::primitives::{Address, B256, Bytes, Log, Signature, TxKind, U256, keccak256};
 use parking_lot::Mutex;
-use revm::context::result::ExecutionResult;
+use revm::bytecode::Bytecode;
+use revm::context::result::{EVMError, ExecResultAndState, ExecutionResult, HaltReason};
+use revm::context::{BlockEnv, CfgEnv, Context, TxEnv};
+use revm::database::{InMemoryDB, WrapDatabaseRef};
+use revm::primitives::hardfork::SpecId;
+use revm::state::{AccountInfo, EvmState};
+use revm::{DatabaseCommit, DatabaseRef, ExecuteEvm, MainBuilder, MainContext};
 
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::evm::{self, ExecutionError, GAS_MAX, Message};
-use crate::dev::ledger::Ledger;
 use crate::ports::clock::Clock;
 
 /// What every sample account owns at the start: 10,000 whole coins of 18 decimals.
@@ -25,7 +36,7 @@ impl DevChain {
     pub(crate) fn new(chain_id: u64, clock: Arc<dyn Clock>) -> Self {
         let mut ledger = Ledger::new(chain_id, clock.unix_seconds());
         for account in *SAMPLE_ACCOUNTS {
-            ledger.state.set_balance(account.address, 0, U256::from(SAMPLE_BALANCE));
+            ledger.change_account(account.address, |info| info.balance = U256::from(SAMPLE_BALANCE));
         }
         Self { clock, ledger: Mutex::new(ledger) }
     }
@@ -41,7 +52,7 @@ impl DevChain {
     ) -> Result<ExecutionResult, ExecutionError> {
         let message = Message { from, to, value: U256::ZERO, data, gas_limit: GAS_MAX, nonce: None };
         let (_, result) = self.ledger.lock().mine(self.now(), message)?;
-        evm::output(result.clone()).map(|_| result)
+        output(result.clone()).map(|_| result)
     }
 
     /// Calls a contract at the newest block.
@@ -51,14 +62,12 @@ impl DevChain {
         let message =
             Message { from, to: Some(to), value: U256::ZERO, data, gas_limit: GAS_MAX, nonce: None };
         let ledger = self.ledger.lock();
-        evm::output(ledger.call(ledger.head(), &message)?)
+        output(ledger.call((ledger.head(), &ledger.state), &message)?)
     }
 
     /// Puts code at an address, as of the newest block. There is no new block.
     pub(crate) fn set_code(&self, address: Address, code: Bytes) {
-        let mut ledger = self.ledger.lock();
-        let head = ledger.head().number;
-        ledger.state.set_code(address, head, code);
+        self.ledger.lock().set_code(address, code);
     }
 
     /// Seconds since the Unix epoch.
@@ -67,14 +76,341 @@ impl DevChain {
     }
 }
 
+/// How long there may be no block, in seconds. Well below what is taken for a node that stands still.
+pub(super) const IDLE_SECS_MAX: u64 = 60;
+
+/// The state of this many blocks can be read, the newest included.
+const STATE_BLOCKS_KEPT: usize = 128;
+
+/// How many blocks back the EVM may ask for a hash.
+const HASHES_KEPT: u64 = 256;
+
+/// The whole chain. Blocks, transactions and logs are kept for good, state for [`STATE_BLOCKS_KEPT`] blocks.
+pub(super) struct Ledger {
+    pub(super) chain_id: u64,
+    /// The state at the newest block, and at those before it, the oldest first.
+    state: InMemoryDB,
+    earlier: VecDeque<InMemoryDB>,
+    genesis: Block,
+    /// Block 1 and on.
+    later: Vec<Block>,
+    number_of_block: HashMap<B256, u64>,
+    block_of_transaction: HashMap<B256, u64>,
+}
+
+/// A block: empty, or with one transaction.
+pub(super) struct Block {
+    pub(super) number: u64,
+    pub(super) hash: B256,
+    pub(super) parent_hash: B256,
+    /// Seconds since the Unix epoch; never less than the parent's.
+    pub(super) timestamp: u64,
+    pub(super) transaction: Option<MinedTransaction>,
+}
+
+/// A transaction that is in a block, whether it succeeded or not.
+pub(super) struct MinedTransaction {
+    pub(super) envelope: TxEnvelope,
+    pub(super) from: Address,
+    pub(super) result: ExecutionResult,
+}
+
+impl MinedTransaction {
+    pub(super) fn hash(&self) -> B256 {
+        *self.envelope.tx_hash()
+    }
+
+    /// What it logged; nothing if it failed, whatever it had logged before.
+    pub(super) fn logs(&self) -> &[Log] {
+        if self.result.is_success() { self.result.logs() } else { &[] }
+    }
+}
+
+/// Why there is no state to read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoState {
+    /// No such block.
+    #[error("unknown block")]
+    UnknownBlock,
+    /// The block is too old.
+    #[error("the state of block {0} is gone: only that of the last {STATE_BLOCKS_KEPT} blocks is kept")]
+    Gone(u64),
+}
+
+impl Ledger {
+    /// A chain of one empty block.
+    pub(super) fn new(chain_id: u64, timestamp: u64) -> Self {
+        let genesis = Block {
+            number: 0,
+            hash: block_hash(B256::ZERO, 0, timestamp, B256::ZERO),
+            parent_hash: B256::ZERO,
+            timestamp,
+            transaction: None,
+        };
+        let mut state = InMemoryDB::default();
+        state.cache.block_hashes.insert(U256::ZERO, genesis.hash);
+        Self {
+            chain_id,
+            state,
+            earlier: VecDeque::new(),
+            number_of_block: HashMap::from([(genesis.hash, 0)]),
+            block_of_transaction: HashMap::new(),
+            genesis,
+            later: Vec::new(),
+        }
+    }
+
+    pub(super) fn head(&self) -> &Block {
+        self.later.last().unwrap_or(&self.genesis)
+    }
+
+    pub(super) fn block(&self, number: u64) -> Option<&Block> {
+        match number.checked_sub(1) {
+            None => Some(&self.genesis),
+            Some(index) => self.later.get(usize::try_from(index).ok()?),
+        }
+    }
+
+    pub(super) fn block_by_hash(&self, hash: B256) -> Option<&Block> {
+        self.block(*self.number_of_block.get(&hash)?)
+    }
+
+    /// A tag's block number; a number stands for itself, whether or not there is such a block.
+    pub(super) fn number_of(&self, block: BlockNumberOrTag) -> u64 {
+        match block {
+            BlockNumberOrTag::Number(number) => number,
+            BlockNumberOrTag::Earliest => 0,
+            BlockNumberOrTag::Latest
+            | BlockNumberOrTag::Pending
+            | BlockNumberOrTag::Safe
+            | BlockNumberOrTag::Finalized => self.head().number,
+        }
+    }
+
+    /// A transaction together with its block.
+    pub(super) fn transaction(&self, hash: B256) -> Option<(&Block, &MinedTransaction)> {
+        let block = self.block(*self.block_of_transaction.get(&hash)?)?;
+        Some((block, block.transaction.as_ref()?))
+    }
+
+    /// Makes an empty block when there was none for a while. A chain without traffic goes on, too; one that does not looks
+    /// like a node that stands still.
+    pub(super) fn go_on(&mut self, now: u64) {
+        if now.saturating_sub(self.head().timestamp) >= IDLE_SECS_MAX {
+            self.mine_empty(now);
+        }
+    }
+
+    /// The block whose state a request wants to read, and that state.
+    pub(super) fn readable(&self, id: BlockId) -> Result<(&Block, &InMemoryDB), NoState> {
+        let block = match id {
+            BlockId::Hash(hash) => self.block_by_hash(hash.block_hash),
+            BlockId::Number(number) => self.block(self.number_of(number)),
+        };
+        let block = block.ok_or(NoState::UnknownBlock)?;
+        let age = usize::try_from(self.head().number - block.number).unwrap_or(usize::MAX);
+        let state = match age.checked_sub(1) {
+            None => Some(&self.state),
+            Some(before) => self.earlier.iter().rev().nth(before),
+        };
+        Ok((block, state.ok_or(NoState::Gone(block.number))?))
+    }
+
+    pub(super) fn set_code(&mut self, address: Address, code: Bytes) {
+        let code = Bytecode::new_legacy(code);
+        self.change_account(address, |info| (info.code_hash, info.code) = (code.hash_slow(), Some(code)));
+    }
+
+    fn change_account(&mut self, address: Address, change: impl FnOnce(&mut AccountInfo)) {
+        let mut info = account(&self.state, address);
+        change(&mut info);
+        self.state.insert_account_info(address, info);
+    }
+
+    /// Runs a message on top of a block, as if it stood in that block, and forgets what it changed.
+    pub(super) fn call(
+        &self,
+        (block, state): (&Block, &InMemoryDB),
+        message: &Message,
+    ) -> Result<ExecutionResult, ExecutionError> {
+        let Block { number, timestamp, .. } = *block;
+        let setting = Setting { chain_id: self.chain_id, number, timestamp };
+        run(state, setting, message, true).map(|outcome| outcome.result)
+    }
+
+    /// Makes a block of a transaction, one that fails included: its hash, and how it ended. An error means that there is no
+    /// new block.
+    pub(super) fn mine(
+        &mut self,
+        now: u64,
+        message: Message,
+    ) -> Result<(B256, ExecutionResult), ExecutionError> {
+        let head = self.head().number;
+        let timestamp = self.head().timestamp.max(now);
+        let nonce = message.nonce.unwrap_or(account(&self.state, message.from).nonce);
+        let message = Message { nonce: Some(nonce), ..message };
+        let setting = Setting { chain_id: self.chain_id, number: head + 1, timestamp };
+        let Outcome { result, state } = run(&self.state, setting, &message, false)?;
+        let from = message.from;
+        let envelope = envelope(self.chain_id, nonce, message);
+        let hash = *envelope.tx_hash();
+        self.append(timestamp, Some((MinedTransaction { envelope, from, result: result.clone() }, state)));
+        Ok((hash, result))
+    }
+
+    /// Makes an empty block.
+    pub(super) fn mine_empty(&mut self, now: u64) {
+        self.append(self.head().timestamp.max(now), None);
+    }
+
+    fn append(&mut self, timestamp: u64, mined: Option<(MinedTransaction, EvmState)>) {
+        let (transaction, changes) = mined.unzip();
+        let (number, parent_hash) = (self.head().number + 1, self.head().hash);
+        let transaction_hash = transaction.as_ref().map(MinedTransaction::hash);
+        let hash = block_hash(parent_hash, number, timestamp, transaction_hash.unwrap_or_default());
+        self.earlier.push_back(self.state.clone());
+        if self.earlier.len() == STATE_BLOCKS_KEPT {
+            self.earlier.pop_front();
+        }
+        self.state.commit(changes.unwrap_or_default());
+        let hashes = &mut self.state.cache.block_hashes;
+        hashes.insert(U256::from(number), hash);
+        hashes.remove(&U256::from(number.saturating_sub(HASHES_KEPT)));
+        self.number_of_block.insert(hash, number);
+        if let Some(transaction) = transaction_hash {
+            self.block_of_transaction.insert(transaction, number);
+        }
+        self.later.push(Block { number, hash, parent_hash, timestamp, transaction });
+    }
+}
+
+fn block_hash(parent: B256, number: u64, timestamp: u64, transaction: B256) -> B256 {
+    keccak256(
+        [parent.as_slice(), &number.to_be_bytes(), &timestamp.to_be_bytes(), transaction.as_slice()].concat(),
+    )
+}
+
+/// Nobody signs here: the sender stands in for `r`, which keeps the hashes of two senders apart.
+fn envelope(chain_id: u64, nonce: u64, message: Message) -> TxEnvelope {
+    let transaction = TxEip1559 {
+        chain_id,
+        nonce,
+        gas_limit: message.gas_limit,
+        to: message.to.map_or(TxKind::Create, TxKind::Call),
+        value: message.value,
+        input: message.data,
+        ..TxEip1559::default()
+    };
+    let r = U256::from_be_bytes(message.from.into_word().0);
+    transaction.into_signed(Signature::new(r, U256::ONE, false)).into()
+}
+
+/// The most gas that one transaction, call or block may use.
+pub(super) const GAS_MAX: u64 = 30_000_000;
+
+/// A call or a transaction.
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    pub(super) from: Address,
+    /// Nobody: `data` is the init code of a new contract.
+    pub(super) to: Option<Address>,
+    pub(super) value: U256,
+    pub(super) data: Bytes,
+    pub(super) gas_limit: u64,
+    /// Checked against the sender's account when given; never for a call.
+    pub(super) nonce: Option<u64>,
+}
+
+/// The block a message runs in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setting {
+    pub(super) chain_id: u64,
+    pub(super) number: u64,
+    /// Seconds since the Unix epoch.
+    pub(super) timestamp: u64,
+}
+
+/// What a message came to, whether it succeeded, and what it changed.
+pub(super) type Outcome = ExecResultAndState<ExecutionResult, EvmState>;
+
+/// Why a message came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExecutionError {
+    /// The contract refused, with these revert data.
+    #[error("execution reverted")]
+    Reverted(Bytes),
+    /// The EVM stopped: out of gas, an invalid instruction and the like.
+    #[error("execution halted: {0:?}")]
+    Halted(HaltReason),
+    /// The message never ran.
+    #[error("transaction rejected: {0}")]
+    Rejected(#[from] EVMError<Infallible>),
+}
+
+/// An account, which holds nothing where it was never seen.
+pub(super) fn account(state: &InMemoryDB, address: Address) -> AccountInfo {
+    let Ok(info) = state.basic_ref(address);
+    info.unwrap_or_default()
+}
+
+pub(super) fn code(state: &InMemoryDB, address: Address) -> Bytes {
+    let Ok(code) = state.code_by_hash_ref(account(state, address).code_hash);
+    code.original_bytes()
+}
+
+/// The output of a success; anything else is an error.
+pub(super) fn output(result: ExecutionResult) -> Result<Bytes, ExecutionError> {
+    match result {
+        ExecutionResult::Success { output, .. } => Ok(output.into_data()),
+        ExecutionResult::Revert { output, .. } => Err(ExecutionError::Reverted(output)),
+        ExecutionResult::Halt { reason, .. } => Err(ExecutionError::Halted(reason)),
+    }
+}
+
+/// Runs a message. The sender of a transaction must have the value, and the right nonce if the message names one; anybody
+/// can send a call, a contract or someone poor included.
+pub(super) fn run(
+    state: &InMemoryDB,
+    setting: Setting,
+    message: &Message,
+    is_call: bool,
+) -> Result<Outcome, ExecutionError> {
+    let mut cfg = CfgEnv::new_with_spec(SpecId::OSAKA).with_chain_id(setting.chain_id);
+    cfg.tx_gas_limit_cap = Some(GAS_MAX);
+    cfg.disable_base_fee = true;
+    cfg.disable_nonce_check = is_call || message.nonce.is_none();
+    cfg.disable_balance_check = is_call;
+    cfg.disable_eip3607 = true;
+    let block = BlockEnv {
+        number: U256::from(setting.number),
+        timestamp: U256::from(setting.timestamp),
+        gas_limit: GAS_MAX,
+        basefee: 0,
+        ..BlockEnv::default()
+    };
+    let tx = TxEnv {
+        caller: message.from,
+        kind: message.to.map_or(TxKind::Create, TxKind::Call),
+        value: message.value,
+        data: message.data.clone(),
+        gas_limit: message.gas_limit.min(GAS_MAX),
+        gas_price: 0,
+        nonce: message.nonce.unwrap_or_default(),
+        chain_id: Some(setting.chain_id),
+        ..TxEnv::default()
+    };
+    let mut evm =
+        Context::mainnet().with_db(WrapDatabaseRef(state)).with_cfg(cfg).with_block(block).build_mainnet();
+    Ok(evm.transact(tx)?)
+}
+
 #[cfg(test)]
 mod tests {
     use alloy::primitives::{Address, B256, Bytes, U256};
     use alloy::sol_types::SolCall;
 
     use crate::dev::accounts::SAMPLE_ACCOUNTS;
-    use crate::dev::chain::DevChain;
-    use crate::dev::evm::ExecutionError;
+    use crate::dev::chain::{DevChain, ExecutionError};
     use crate::dev::fixture::{Identity, Multicall, START_SECONDS, chain, create, deployed, read, send};
 
     /// The revert data of a call that must revert.

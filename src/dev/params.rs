@@ -1,16 +1,20 @@
-//! Parameters and results of the methods of the development chain.
+//! Parameters and results of the methods of the development chain: blocks, transactions, receipts and logs as JSON-RPC shows them.
 //!
-//! Must not know the envelope, nor what any method does.
+//! The types are those that alloy's own clients read. Roots are those of empty tries: nothing here can be proven. Must not know
+//! the envelope, nor what any method does.
 
+use alloy::consensus::transaction::Recovered;
+use alloy::consensus::{Header as ConsensusHeader, Receipt, ReceiptEnvelope, ReceiptWithBloom};
 use alloy::eips::BlockId;
-use alloy::primitives::Bytes;
+use alloy::primitives::{Bytes, U256, logs_bloom};
+use alloy::rpc::types::{Block as RpcBlock, BlockTransactions, Header, Log, Transaction, TransactionReceipt};
 use alloy::sol_types::{Panic, Revert, SolError};
+use revm::database::InMemoryDB;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::dev::evm::ExecutionError;
-use crate::dev::ledger::{Block, Ledger, NoState};
+use crate::dev::chain::{Block, ExecutionError, GAS_MAX, Ledger, MinedTransaction, NoState};
 
 /// A method's result, as JSON.
 pub(super) type Answer = Result<Box<RawValue>, Fault>;
@@ -48,8 +52,12 @@ impl<'a> Params<'a> {
         Err(Fault::invalid_params(format!("parameter {index} is not supported")))
     }
 
-    /// The block that a parameter names, the newest by default, if its state can still be read.
-    pub(super) fn block<'l>(&self, index: usize, ledger: &'l Ledger) -> Result<&'l Block, Fault> {
+    /// The block that a parameter names, the newest by default, and its state, if that can still be read.
+    pub(super) fn block<'l>(
+        &self,
+        index: usize,
+        ledger: &'l Ledger,
+    ) -> Result<(&'l Block, &'l InMemoryDB), Fault> {
         Ok(ledger.readable(self.optional(index)?.unwrap_or(BlockId::latest()))?)
     }
 }
@@ -109,4 +117,82 @@ impl From<serde_json::Error> for Fault {
 fn revert_reason(data: &[u8]) -> Option<String> {
     let reason = Revert::abi_decode(data).map(|revert| revert.reason);
     reason.or_else(|_| Panic::abi_decode(data).map(|panic| panic.to_string())).ok()
+}
+
+/// A block, with whole transactions or with their hashes alone.
+pub(super) fn block(block: &Block, is_full: bool) -> RpcBlock {
+    let transactions = if is_full {
+        BlockTransactions::Full(block.transaction.iter().map(|mined| transaction(block, mined)).collect())
+    } else {
+        BlockTransactions::Hashes(block.transaction.iter().map(MinedTransaction::hash).collect())
+    };
+    RpcBlock { header: header(block), uncles: Vec::new(), transactions, withdrawals: None }
+}
+
+fn header(block: &Block) -> Header {
+    let mined = block.transaction.as_ref();
+    Header {
+        hash: block.hash,
+        inner: ConsensusHeader {
+            parent_hash: block.parent_hash,
+            number: block.number,
+            timestamp: block.timestamp,
+            gas_limit: GAS_MAX,
+            gas_used: mined.map(|mined| mined.result.tx_gas_used()).unwrap_or_default(),
+            base_fee_per_gas: Some(0),
+            logs_bloom: logs_bloom(mined.map(MinedTransaction::logs).unwrap_or_default()),
+            ..ConsensusHeader::default()
+        },
+        total_difficulty: Some(U256::ZERO),
+        size: None,
+    }
+}
+
+/// A transaction and where it stands.
+pub(super) fn transaction(block: &Block, mined: &MinedTransaction) -> Transaction {
+    Transaction {
+        inner: Recovered::new_unchecked(mined.envelope.clone(), mined.from),
+        block_hash: Some(block.hash),
+        block_number: Some(block.number),
+        transaction_index: Some(0),
+        effective_gas_price: Some(0),
+        block_timestamp: Some(block.timestamp),
+    }
+}
+
+pub(super) fn receipt(block: &Block, mined: &MinedTransaction) -> TransactionReceipt {
+    let gas_used = mined.result.tx_gas_used();
+    let receipt = Receipt {
+        status: mined.result.is_success().into(),
+        cumulative_gas_used: gas_used,
+        logs: logs(block, mined).collect(),
+    };
+    TransactionReceipt {
+        inner: ReceiptEnvelope::Eip1559(ReceiptWithBloom::new(receipt, logs_bloom(mined.logs()))),
+        transaction_hash: mined.hash(),
+        transaction_index: Some(0),
+        block_hash: Some(block.hash),
+        block_number: Some(block.number),
+        gas_used,
+        effective_gas_price: 0,
+        blob_gas_used: None,
+        blob_gas_price: None,
+        from: mined.from,
+        to: alloy::consensus::Transaction::to(&mined.envelope),
+        contract_address: mined.result.created_address(),
+    }
+}
+
+/// What a transaction logged, each with where it stands.
+pub(super) fn logs<'a>(block: &'a Block, mined: &'a MinedTransaction) -> impl Iterator<Item = Log> + 'a {
+    mined.logs().iter().zip(0..).map(|(log, index)| Log {
+        inner: log.clone(),
+        block_hash: Some(block.hash),
+        block_number: Some(block.number),
+        block_timestamp: Some(block.timestamp),
+        transaction_hash: Some(mined.hash()),
+        transaction_index: Some(0),
+        log_index: Some(index),
+        removed: false,
+    })
 }

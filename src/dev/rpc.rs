@@ -89,13 +89,8 @@ fn encode(answer: &impl Serialize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use alloy::primitives::{Address, B256, Bytes, U256};
-    use proptest::prelude::{any, prop_oneof};
-    use proptest::strategy::{Just, Strategy};
-    use proptest::{collection, proptest};
     use serde_json::{Value, json};
 
-    use crate::dev::chain::DevChain;
     use crate::dev::fixture::chain;
 
     fn answer(body: impl AsRef<[u8]>) -> Value {
@@ -181,58 +176,6 @@ mod tests {
         for method in ["eth_call", "eth_getLogs", "eth_getBlockByNumber", "eth_feeHistory"] {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":[{deep},{deep}]}}"#);
             assert_eq!(code(&body), -32_602, "{method}");
-        }
-    }
-
-    /// Parameters that are nearly right, which random bytes never are.
-    fn params() -> impl Strategy<Value = Value> {
-        let param = prop_oneof![
-            Just(json!("latest")),
-            Just(json!(null)),
-            Just(json!(true)),
-            Just(json!("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266")),
-            Just(json!({"fromBlock": "0x0", "toBlock": "0xffffffffffffffff", "topics": [null, []]})),
-            Just(json!([25.0, -1.0])),
-            any::<u64>().prop_map(|number| json!(format!("{number:#x}"))),
-            any::<u64>().prop_map(|number| json!(number)),
-            any::<[u8; 32]>().prop_map(|hash| json!(B256::from(hash))),
-            (any::<[u8; 24]>(), any::<u64>()).prop_map(|(code, gas)| json!({
-                "from": "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
-                "data": Bytes::from(code.to_vec()),
-                "gas": format!("{:#x}", gas % 100_000),
-            })),
-            (any::<[u8; 32]>(), 0..20_u8).prop_map(|(value, precompile)| json!({
-                "from": "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
-                "to": Address::with_last_byte(precompile),
-                "value": U256::from_be_bytes(value),
-                "input": Bytes::from(value.to_vec()),
-            })),
-        ];
-        collection::vec(param, 0..4).prop_map(Value::from)
-    }
-
-    fn well_formed(chain: &DevChain, body: &[u8]) {
-        let answer: Value = serde_json::from_slice(&chain.answer(body)).unwrap();
-        assert_ne!(answer.get("result").is_some(), answer.get("error").is_some(), "{answer}");
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_bytes_get_an_error_and_never_panic(body: Vec<u8>) {
-            well_formed(&chain().0, &body);
-        }
-
-        #[test]
-        fn arbitrary_parameters_get_an_answer_and_never_panic(params in params()) {
-            let (chain, _) = chain();
-            for method in [
-                "eth_getBlockByNumber", "eth_getBlockByHash", "eth_getCode", "eth_getBalance", "eth_getStorageAt",
-                "eth_getTransactionCount", "eth_getTransactionByHash", "eth_getTransactionReceipt", "eth_call",
-                "eth_estimateGas", "eth_feeHistory", "eth_getLogs", "eth_sendTransaction", "anvil_setCode", "evm_mine",
-            ] {
-                let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-                well_formed(&chain, body.to_string().as_bytes());
-            }
         }
     }
 }
