@@ -79,7 +79,7 @@ class Rig:
     async def __aexit__(self, *_):
         for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        ended = await asyncio.gather(*self.tasks, return_exceptions=True)
         for process in reversed(self.started):
             process.send_signal(signal.SIGINT)
             try:
@@ -88,6 +88,10 @@ class Rig:
                 process.kill()
                 process.wait()
         shutil.rmtree(self.folder)
+        # A fault of the stage is none of the program.
+        for fault in ended:
+            if isinstance(fault, Exception):
+                raise fault
 
     async def start(self, port, *argv):
         """Starts a program, and waits until it listens."""
