@@ -13,7 +13,7 @@ use crate::app::error::StartError;
 use crate::app::source::Source;
 use crate::app::tenants::Tenants;
 use crate::app::{chain, store};
-use crate::chain::look::{FIRST_AGENTS, LatestState};
+use crate::chain::contracts::{FIRST_AGENTS, LatestState};
 use crate::chain::reader::ChainReader;
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
@@ -49,7 +49,7 @@ pub(crate) async fn ask(
         readers.push(chain::reader(&alone, &clock, &metrics, &Handle::current())?);
     }
     let (nodes, store, upstreams) = tokio::join!(
-        join_all(readers.iter().map(|reader| told(reader.look()))),
+        join_all(readers.iter().map(|reader| told(reader.contracts().inspect()))),
         in_time(store::look(settings, &clock, &metrics)),
         check_all(&table, TIME_MAX)
     );
@@ -96,7 +96,7 @@ async fn of_tokens(settings: &Settings, reader: &ChainReader) -> Vec<Finding> {
     let (tiers, mut findings) = (&settings.fixed.tiers, Vec::new());
     if tiers.sources.stakes.is_some() {
         let configured = tiers.token_decimals;
-        let (key, state) = match (in_time(told(reader.stake_token())).await, tiers.token) {
+        let (key, state) = match (in_time(told(reader.contracts().stake_token())).await, tiers.token) {
             (Ok(Some(token)), Some(written)) if written != token => {
                 ("tiers.token", Err(format!("is {written}, and the stake vault takes {token}")))
             }
@@ -116,7 +116,7 @@ async fn of_tokens(settings: &Settings, reader: &ChainReader) -> Vec<Finding> {
 }
 
 async fn of_token(reader: &ChainReader, token: Address, configured: u8) -> Result<String, String> {
-    match in_time(told(reader.decimals(token))).await? {
+    match in_time(told(reader.contracts().decimals(token))).await? {
         Some(decimals) if decimals == configured => Ok(format!("{decimals}, as the token {token} says")),
         Some(decimals) => Err(format!("is {configured}, and the token {token} has {decimals}")),
         None => Ok(format!("{configured}; the token {token} says none: compare it yourself")),

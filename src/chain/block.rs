@@ -28,6 +28,16 @@ pub(super) struct Date {
     pub(super) number: u64,
 }
 
+/// The block of an answer to a read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadAt {
+    pub(super) date: Date,
+    /// The hash of the block before, where it is known.
+    pub(super) before: Option<B256>,
+    /// It showed the block that was followed when the read began.
+    pub(super) is_followed: bool,
+}
+
 impl Block {
     pub(super) const fn date(&self) -> Date {
         Date { timestamp: self.timestamp, number: self.number }

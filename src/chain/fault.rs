@@ -75,6 +75,9 @@ pub(super) enum ReadError {
     HeadTime { number: u64, age_secs: i64 },
 }
 
+/// The error of an answer with fewer results than calls.
+pub(super) const TOO_FEW: ReadError = ReadError::Unintelligible("it has too few results");
+
 impl ReadError {
     /// The fault of a call at this node.
     pub(super) fn at(self, endpoint: Arc<str>, method: &'static str) -> ChainFault {

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::chain::answer::Result3;
+use crate::chain::dated::Result3;
 use crate::chain::fault::ReadError;
 use crate::chain::pool::Pool;
 use crate::chain::reader::ChainReader;

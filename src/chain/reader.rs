@@ -1,4 +1,4 @@
-//! The chain port: cached profiles, coalesced reads, holders at the latest block.
+//! The chain port: cached profiles, reads that many wait for, holders at the latest block.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -7,22 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use alloy::primitives::{B256, Bytes};
 use async_trait::async_trait;
 use futures_util::future::Either;
+use parking_lot::Mutex as SyncMutex;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::chain::agents::{Agents, Question, Read};
-use crate::chain::answer::{Floor, SharedFloor};
 use crate::chain::cache::status::micros;
-use crate::chain::cache::{Known, ProfileCache};
-use crate::chain::coalesce::{Bounds, Coalesced};
-use crate::chain::contract_check::ContractCheck;
+use crate::chain::cache::{CachedProfile, ProfileCache};
+use crate::chain::contracts::Contracts;
+use crate::chain::dated::{Floor, SharedFloor, StateReader};
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
-use crate::chain::gas::Gas;
 use crate::chain::measures::Measures;
 use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
-use crate::chain::source::Source;
+use crate::chain::reads::{Agents, HoldersQuestion, Read};
+use crate::chain::single_flight::{Bounds, SingleFlight};
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::ReaderSettings;
 use crate::domain::holders::Holders;
@@ -47,12 +46,12 @@ pub struct ChainReader {
     pub(super) agents: Arc<Agents>,
     pub(super) follower: Follower,
     /// Apart: who needs no details waits for no call that reads some.
-    gates: Coalesced<(AgentId, Parts), Read<Known>>,
-    profiles: Coalesced<(AgentId, Parts), Read<Known>>,
+    gates: SingleFlight<(AgentId, Parts), Read<CachedProfile>>,
+    profiles: SingleFlight<(AgentId, Parts), Read<CachedProfile>>,
     /// Apart: nobody who is vouched for waits for a read that waits among strangers.
-    vouched: Coalesced<Question, Read<AskedHolders>>,
-    strangers: Coalesced<Question, Read<AskedHolders>>,
-    probes: Coalesced<(), Result<(), ChainFault>>,
+    vouched: SingleFlight<HoldersQuestion, Read<AskedHolders>>,
+    strangers: SingleFlight<HoldersQuestion, Read<AskedHolders>>,
+    runtime: Handle,
     hits: prometheus::IntCounter,
     misses: prometheus::IntCounter,
 }
@@ -72,35 +71,40 @@ impl ChainReader {
         let void_after = lifetimes.max_staleness.max(max_head_age.unwrap_or_default());
         let floor = Floor::new(micros(void_after), max_head_age.map(|age| age.as_secs()));
         let floor = Arc::new(SharedFloor::new(floor, Arc::clone(&clock)));
-        let source = Source {
+        let state = StateReader {
             pool,
             floor,
             multicall,
             lacks_multicall: AtomicBool::new(false),
             lacks_creations: AtomicBool::new(false),
-            gas: Gas::new(gas_cap),
+            gas_cap,
+            gas_taken: SyncMutex::default(),
         };
-        let measures = Measures::new(measures);
+        let measures = Measures(measures);
         let cache = Arc::new(ProfileCache::new(lifetimes, measures.are_of_holders()));
         let history_retry_micros = Mutex::default();
-        let agents = Arc::new(Agents { registries, measures, source, cache, clock, history_retry_micros });
-        let contracts = Arc::new(ContractCheck::new(&agents));
+        let agents = Arc::new(Agents { registries, measures, state, cache, clock, history_retry_micros });
+        let contracts = Arc::new(Contracts::new(&agents));
         let status = Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics));
         let follower = Follower { agents: Arc::clone(&agents), contracts, status, lifetimes };
 
-        let most = agents.source.pool.rate.map_or(PROFILES.calls, |rate| (rate / RATE_SHARE) as usize);
+        let most = agents.state.pool.rate.map_or(PROFILES.calls, |rate| (rate / RATE_SHARE) as usize);
         let calls = most.clamp(PROFILES.calls_unfilled, PROFILES.calls);
-        let reads = || {
-            let of = Arc::clone(&agents);
-            let read = move |wanted| Arc::clone(&of).read(wanted);
-            Coalesced::new(runtime.clone(), Bounds { calls, ..PROFILES }, read)
+        let profiles = || {
+            let agents = Arc::clone(&agents);
+            let read = move |wanted| Arc::clone(&agents).read(wanted);
+            SingleFlight::new(runtime.clone(), Bounds { calls, ..PROFILES }, read)
+        };
+        let holders = |calls| {
+            let (agents, bounds) = (Arc::clone(&agents), Bounds { calls, calls_unfilled: calls, keys: 1 });
+            SingleFlight::new(runtime.clone(), bounds, move |wanted| Arc::clone(&agents).answer(wanted))
         };
         Self {
-            gates: reads(),
-            profiles: reads(),
-            vouched: Coalesced::one_by_one(runtime, PLACES_MAX, &agents, Agents::answer),
-            strangers: Coalesced::one_by_one(runtime, STRANGERS_MAX, &agents, Agents::answer),
-            probes: Coalesced::one_by_one(runtime, 1, &Arc::new(follower.clone()), probe),
+            gates: profiles(),
+            profiles: profiles(),
+            vouched: holders(PLACES_MAX),
+            strangers: holders(STRANGERS_MAX),
+            runtime: runtime.clone(),
             agents,
             follower,
             hits: metrics.profile_cache.with_label_values(&["hit"]),
@@ -114,6 +118,11 @@ impl ChainReader {
         self.follower.clone()
     }
 
+    /// The contracts that this reader reads.
+    pub(crate) fn contracts(&self) -> &Contracts {
+        &self.follower.contracts
+    }
+
     /// How many agents are cached.
     #[must_use]
     pub fn cached_agents(&self) -> usize {
@@ -121,7 +130,7 @@ impl ChainReader {
     }
 
     /// The answer to a question about holders. Whoever waits for another's read has no more time for that.
-    async fn ask(&self, asker: Asker, question: Question) -> Read<AskedHolders> {
+    async fn ask(&self, asker: Asker, question: HoldersQuestion) -> Read<AskedHolders> {
         let reads = match asker {
             Asker::Vouched => &self.vouched,
             Asker::Stranger => &self.strangers,
@@ -129,7 +138,7 @@ impl ChainReader {
         self.ended(timeout(WAIT_TIME_MAX, reads.get(question)).await.ok().flatten())
     }
 
-    const fn reads(&self, parts: Parts) -> &Coalesced<(AgentId, Parts), Read<Known>> {
+    const fn reads(&self, parts: Parts) -> &SingleFlight<(AgentId, Parts), Read<CachedProfile>> {
         if matches!(parts, Parts::Gate) { &self.gates } else { &self.profiles }
     }
 
@@ -140,8 +149,8 @@ impl ChainReader {
 }
 
 /// Costs no call while the follower is answered.
-async fn probe(follower: Arc<Follower>, (): ()) -> Result<(), ChainFault> {
-    let Follower { agents, contracts, status, .. } = &*follower;
+async fn probe(follower: Follower) -> Result<(), ChainFault> {
+    let Follower { agents, contracts, status, .. } = &follower;
     // Contracts that were found are not looked at again while somebody waits.
     if contracts.found.lock().is_none() {
         contracts.check(agents.now() + PROBE_MICROS).await?;
@@ -150,14 +159,14 @@ async fn probe(follower: Arc<Follower>, (): ()) -> Result<(), ChainFault> {
     match behind {
         _ if is_answered => Ok(()),
         Some(behind) => Err(behind),
-        None => agents.source.prove(agents.now() + PROBE_MICROS).await,
+        None => agents.state.prove(agents.now() + PROBE_MICROS).await,
     }
 }
 
 #[async_trait]
 impl Chain for ChainReader {
     fn profile(&self, agent: AgentId, parts: Parts) -> Reading<'_, Option<Arc<TrustProfile>>> {
-        if let Some(profile) = self.agents.cached(agent, parts) {
+        if let Some(profile) = self.agents.cache.get(agent, parts, self.agents.now()) {
             self.hits.inc();
             return Either::Left(ready(Ok(Some(profile))));
         }
@@ -195,15 +204,15 @@ impl Chain for ChainReader {
     }
 
     fn out_of_time(&self) -> ChainFault {
-        self.agents.source.pool.out_of_time()
+        self.agents.state.pool.out_of_time()
     }
 
     async fn probe(&self) -> Result<(), ChainFault> {
-        self.ended(self.probes.get(()).await)
+        self.ended(self.runtime.spawn(probe(self.follower.clone())).await.ok())
     }
 
     fn lacks_details(&self) -> bool {
-        let lacks_creations = self.agents.source.lacks_creations.load(Ordering::Relaxed);
+        let lacks_creations = self.agents.state.lacks_creations.load(Ordering::Relaxed);
         (self.agents.registries.has_wallets() && lacks_creations) || self.follower.contracts.lacks_details()
     }
 

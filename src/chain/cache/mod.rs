@@ -11,9 +11,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::chain::block::Block;
+use crate::chain::block::{Block, ReadAt};
 use crate::chain::cache::entries::{Entries, Group};
-use crate::chain::cache::status::{Details, Entry, ReadAt, Shown, Status, Ticket, micros};
+use crate::chain::cache::status::{Details, Entry, Shown, Status, Ticket, micros};
 use crate::chain::registries::logs::Drops;
 use crate::domain::agent_id::AgentId;
 use crate::domain::chain_settings::Lifetimes;
@@ -22,9 +22,9 @@ use crate::domain::profile::TrustProfile;
 use crate::ports::chain::{ChainFault, Parts};
 
 /// A profile. Without details that were asked for, why they can't be read.
-pub(super) type Known = (Arc<TrustProfile>, Option<Arc<ChainFault>>);
+pub(super) type CachedProfile = (Arc<TrustProfile>, Option<Arc<ChainFault>>);
 
-type CachedEntry = Entry<Known>;
+type CachedEntry = Entry<CachedProfile>;
 
 /// Profiles by agent.
 pub(super) struct ProfileCache {
@@ -85,7 +85,7 @@ impl ProfileCache {
 
     /// Keeps what was read with this ticket, unless a log since concerns it or newer is there. A profile that says the same stays if
     /// it has details beside, or serves for longer.
-    pub(super) fn keep(&self, agent: AgentId, ticket: &Ticket, known: &Known, read: ReadAt) {
+    pub(super) fn keep(&self, agent: AgentId, ticket: &Ticket, known: &CachedProfile, read: ReadAt) {
         let (profile, lacking) = known;
         let details = match lacking {
             _ if profile.details.is_some() => Details::Read,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use alloy::primitives::B256;
 
-use crate::chain::block::{Block, Date};
+use crate::chain::block::{Block, Date, ReadAt};
 use crate::chain::spread;
 use crate::domain::chain_settings::Lifetimes;
 use crate::domain::holders::Holders;
@@ -66,16 +66,6 @@ pub(in crate::chain) enum Details {
     /// They could not be had. That serves for one poll interval.
     Lacking,
     Read,
-}
-
-/// An answer about an agent.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::chain) struct ReadAt {
-    pub(in crate::chain) date: Date,
-    /// The hash of the block before, where it is known.
-    pub(in crate::chain) before: Option<B256>,
-    /// It showed the block that was followed when the read began.
-    pub(in crate::chain) is_followed: bool,
 }
 
 impl Status {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use alloy::primitives::{Address, B256, U256};
 
-use super::status::{Details, Entry, ReadAt, Status, Ticket};
-use super::{Known, ProfileCache};
-use crate::chain::block::{Block, Date};
+use super::status::{Details, Entry, Status, Ticket};
+use super::{CachedProfile, ProfileCache};
+use crate::chain::block::{Block, Date, ReadAt};
 use crate::chain::fault::ReadError;
 use crate::chain::registries::logs::Drops;
 use crate::domain;
@@ -39,7 +39,7 @@ fn at(block: u64) -> ReadAt {
 }
 
 /// A profile with this owner.
-fn profile(owner: Address) -> Known {
+fn profile(owner: Address) -> CachedProfile {
     let profile = TrustProfile {
         holders: Holders::owned_by(owner),
         stake: Some(U256::ZERO),

@@ -17,15 +17,15 @@ use futures_util::FutureExt;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::chain::agents::Agents;
 use crate::chain::block::{Block, Log, block_call, logs_call};
 use crate::chain::cache::status::Shown;
-use crate::chain::contract_check::ContractCheck;
+use crate::chain::contracts::Contracts;
 use crate::chain::fault::{ReadError, is_refusal};
 use crate::chain::follower::pace::Pace;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::follower::window::{PIECES_MAX, Piece, Position, Window};
 use crate::chain::pool::{Answers, Call, Input};
+use crate::chain::reads::Agents;
 use crate::domain::chain_settings::Lifetimes;
 use crate::ports::chain::ChainFault;
 
@@ -36,7 +36,7 @@ const LOGS_RETRY: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Follower {
     pub(super) agents: Arc<Agents>,
-    pub(super) contracts: Arc<ContractCheck>,
+    pub(super) contracts: Arc<Contracts>,
     pub(super) status: Arc<FollowerStatus>,
     pub(super) lifetimes: Lifetimes,
 }
@@ -105,14 +105,14 @@ impl Following<'_> {
         sleep(interval).await;
         let Some(rest) = pause.checked_sub(interval) else { return };
         match self.window.last() {
-            Some(last) => _ = timeout(rest, self.of.agents.source.floor.newer(last.date())).await,
+            Some(last) => _ = timeout(rest, self.of.agents.state.floor.newer(last.date())).await,
             None => sleep(rest).await,
         }
     }
 
     fn confirmed(&mut self, result: &str, head: &Block, asked_micros: u64) -> Duration {
         self.confirmed_micros = asked_micros;
-        self.of.agents.source.floor.met(head.date());
+        self.of.agents.state.floor.met(head.date());
         self.of.agents.cache.confirm(asked_micros);
         self.of.status.answered(result, asked_micros);
         self.of.status.follows(head.number, head.timestamp);
@@ -128,7 +128,7 @@ impl Following<'_> {
             return interval;
         }
         if std::mem::take(self.saw_another.get_mut()) && fault.is_behind {
-            self.of.agents.source.floor.void();
+            self.of.agents.state.floor.void();
         }
         // Whatever was accounted for by then: the next head is a beginning.
         if self.window.last().is_some() {
@@ -147,7 +147,7 @@ impl Following<'_> {
             // Nodes that take no batches give no logs, and answer single calls all the same.
             Err(fault) if is_refusal(&fault) => {
                 self.lacks_logs =
-                    self.of.agents.source.prove(self.of.agents.source.pool.deadline()).await.is_ok();
+                    self.of.agents.state.prove(self.of.agents.state.pool.deadline()).await.is_ok();
                 return Err(fault);
             }
             answered => answered?,
@@ -180,14 +180,14 @@ impl Following<'_> {
 
     /// The head of a node that is on the right chain, and not behind.
     async fn head(&self) -> Result<Block, ChainFault> {
-        let (source, newest) = (&self.of.agents.source, self.of.agents.source.floor.newest());
+        let (state, newest) = (&self.of.agents.state, self.of.agents.state.floor.newest());
         let read = |answers: &mut Answers<'_>| {
-            let (reported, chain) = (answers.next::<U64>()?.to(), source.pool.chain_id);
+            let (reported, chain) = (answers.next::<U64>()?.to(), state.pool.chain_id);
             if reported != chain {
                 return Err(ReadError::WrongChain { reported, chain });
             }
             let head: Block = answers.next()?;
-            let accepted = source.floor.accepts(newest, head.date());
+            let accepted = state.floor.accepts(newest, head.date());
             let behind = match self.window.last() {
                 Some(last) if self.window.position(&head) == Position::Behind => {
                     Err(ReadError::Behind { number: head.number, newest: last.number })
@@ -202,7 +202,7 @@ impl Following<'_> {
             Ok(head)
         };
         let calls = [Call { method: "eth_chainId", params: json!([]) }, block_call(json!("latest"))];
-        source.pool.ask(source.pool.deadline(), (&calls, Input::Follower), read).await
+        state.pool.ask(state.pool.deadline(), (&calls, Input::Follower), read).await
     }
 
     /// The logs up to this head, with the pieces that can't be had. Where following can't go on: what the head is instead, and
@@ -211,7 +211,7 @@ impl Following<'_> {
         let has = |kind| self.of.agents.logs_of(kind).is_some();
         let Some(mut pieces) = self.window.pieces(head, has) else { return Ok(Err(Position::Ahead)) };
         let mut last = self.window.last().copied().filter(|last| last.hash != head.parent);
-        let deadline = self.of.agents.source.pool.deadline();
+        let deadline = self.of.agents.state.pool.deadline();
         for shown in self.of.agents.cache.shown(head.number).chunks(2) {
             if !self.is_of_chain(shown, head, deadline).await? {
                 return Ok(Err(Position::Reorganized));
@@ -271,7 +271,7 @@ impl Following<'_> {
             }
             Ok(is_of_chain)
         };
-        self.of.agents.source.pool.ask(deadline, (&calls, Input::Follower), read).await
+        self.of.agents.state.pool.ask(deadline, (&calls, Input::Follower), read).await
     }
 
     /// The logs of a piece: the back end that gives them shows in the same request that it has the head, and this block if
@@ -300,7 +300,7 @@ impl Following<'_> {
             }
             Ok(Some(logs))
         };
-        self.of.agents.source.pool.ask(deadline, (&calls, Input::Follower), read).await
+        self.of.agents.state.pool.ask(deadline, (&calls, Input::Follower), read).await
     }
 
     /// Fails where no node of this head gives any logs: it is asked for those of an account that has none, in the block before.
@@ -312,7 +312,7 @@ impl Following<'_> {
             has_block(answers, head)?;
             answers.next::<Vec<Log>>().map(drop)
         };
-        let pool = &self.of.agents.source.pool;
+        let pool = &self.of.agents.state.pool;
         let given = pool.ask(pool.deadline(), (&calls, Input::Follower), read).await;
         // Another node may be behind, or on another chain: that says of logs nothing new.
         let lacked = self.of.status.mode() == Mode::Unlogged;

@@ -15,14 +15,14 @@ mod wallets;
 
 use futures_util::future::join_all;
 
-use crate::chain::agents::Read;
-use crate::chain::cache::Known;
+use crate::chain::cache::CachedProfile;
 use crate::chain::fixture::Bench;
+use crate::chain::reads::Read;
 use crate::domain::agent_id::AgentId;
 use crate::ports::chain::Parts;
 
 /// Reads agents that are asked for at once.
-async fn together(bench: &Bench, agents: &[AgentId], parts: Parts) -> Vec<Read<Known>> {
+async fn together(bench: &Bench, agents: &[AgentId], parts: Parts) -> Vec<Read<CachedProfile>> {
     let read = agents.iter().map(|agent| bench.reader.reads(parts).get((*agent, parts)));
     join_all(read).await.into_iter().map(|read| bench.reader.ended(read)).collect()
 }

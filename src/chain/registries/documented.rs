@@ -4,15 +4,14 @@ use alloy::primitives::{Address, U256};
 use alloy::sol;
 use alloy::sol_types::{SolCall, SolEvent};
 
-use crate::chain::answer::{Call3, Result3};
+use crate::chain::dated::{Call3, Result3, call};
 use crate::chain::fault::ReadError;
 use crate::chain::pool::ANSWER_BYTES_MAX;
-use crate::chain::registries::identity::{
-    Approval, ApprovalForAll, MetadataUpdate, Transfer, ownerOfCall, tokenURICall,
+use crate::chain::registries::calls::{
+    Approval, ApprovalForAll, CHAIN_TEXT_BYTES_MAX, Check, MetadataUpdate, Staked, Transfer, Unstaked, cut,
+    decode, getStakeCall, ownerOfCall, tokenURICall,
 };
 use crate::chain::registries::logs::Events;
-use crate::chain::registries::results::{CHAIN_TEXT_BYTES_MAX, Check, Judge, answers, call, cut, decode};
-use crate::chain::registries::stake_vault::{Staked, Unstaked, getStakeCall};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::{Details, LatestValidation, Organization, Reputation, Validation};
 use crate::domain::registries::Registries;
@@ -76,10 +75,10 @@ const _: () = assert!(
 pub(super) fn details_calls(on: &Registries, organization: Option<Address>, agent: AgentId) -> Vec<Call3> {
     let id = agent.token_id();
     let calls = [
-        Some(call(on.identity, tokenURICall { tokenId: id }.abi_encode())),
-        on.reputation.map(|to| call(to, getReputationCall { agentId: id }.abi_encode())),
-        on.validation.map(|to| call(to, getValidationCall { agentId: id }.abi_encode())),
-        organization.map(|to| call(to, getAgentOrganizationsCall { agentId: id }.abi_encode())),
+        Some(call(on.identity, &tokenURICall { tokenId: id })),
+        on.reputation.map(|to| call(to, &getReputationCall { agentId: id })),
+        on.validation.map(|to| call(to, &getValidationCall { agentId: id })),
+        organization.map(|to| call(to, &getAgentOrganizationsCall { agentId: id })),
     ];
     calls.into_iter().flatten().collect()
 }
@@ -97,21 +96,16 @@ pub(in crate::chain) fn read_details(
     })
 }
 
-/// A question to each registry, about any agent.
-pub(super) fn checks(on: &Registries, organization: Option<Address>, agent: AgentId) -> Vec<Check> {
-    let judge = |key| -> Judge {
-        match key {
-            "chain.contracts.identity" => answers::<ownerOfCall>,
-            "chain.contracts.stake_vault" => answers::<getStakeCall>,
-            "chain.contracts.reputation" => answers::<getReputationCall>,
-            "chain.contracts.validation" => answers::<getValidationCall>,
-            _ => answers::<getAgentOrganizationsCall>,
-        }
-    };
-    // The identity registry need not be asked for a text too.
-    let details = details_calls(on, organization, agent).into_iter().skip(1);
-    let calls = on.gate_calls(agent).into_iter().chain(details);
-    on.contracts().zip(calls).map(|((key, _), call)| Check { key, call, judge: judge(key) }).collect()
+/// A question to the registry of this key, about any agent.
+pub(super) fn check(key: &'static str, to: Address, agent: AgentId) -> Check {
+    let id = agent.token_id();
+    match key {
+        "chain.contracts.identity" => Check::new(key, to, &ownerOfCall { tokenId: id }),
+        "chain.contracts.stake_vault" => Check::new(key, to, &getStakeCall { agentId: id }),
+        "chain.contracts.reputation" => Check::new(key, to, &getReputationCall { agentId: id }),
+        "chain.contracts.validation" => Check::new(key, to, &getValidationCall { agentId: id }),
+        _ => Check::new(key, to, &getAgentOrganizationsCall { agentId: id }),
+    }
 }
 
 fn reputation(results: &mut impl Iterator<Item = Result3>) -> Result<Reputation, ReadError> {

@@ -11,14 +11,13 @@ use alloy::sol_types::{SolCall, SolEvent, SolValue};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::chain::answer::{Call3, DECODING, Result3, code_in};
-use crate::chain::fault::ReadError;
-use crate::chain::registries::identity::{
-    self, Approval, ApprovalForAll, MetadataUpdate, Transfer, read_owner,
+use crate::chain::dated::{Call3, DECODING, Result3, call, code_in};
+use crate::chain::fault::{ReadError, TOO_FEW};
+use crate::chain::registries::calls::{
+    Approval, ApprovalForAll, Check, MetadataUpdate, Staked, Transfer, Unstaked, cut, decode, getStakeCall,
+    owner_call, read_owner,
 };
 use crate::chain::registries::logs::Events;
-use crate::chain::registries::results::{Check, TOO_FEW, answers, call, cut, decode};
-use crate::chain::registries::stake_vault::{Staked, Unstaked, getStakeCall, stake_call};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
 use crate::domain::profile::{Details, LatestValidation, Reputation, Validation};
@@ -90,9 +89,9 @@ static DETAILS_CODE: LazyLock<Bytes> =
 /// read asks for the version too.
 pub(super) fn holder_calls(identity: Address, agent: AgentId) -> Vec<Call3> {
     vec![
-        version_call(identity),
-        identity::owner_call(identity, agent),
-        call(identity, getAgentWalletCall { agentId: agent.token_id() }.abi_encode()),
+        call(identity, &getVersionCall {}),
+        owner_call(identity, agent),
+        call(identity, &getAgentWalletCall { agentId: agent.token_id() }),
     ]
 }
 
@@ -112,22 +111,17 @@ pub(super) fn read_wallet(results: &mut impl Iterator<Item = Result3>) -> Result
     Ok(Some(wallet).filter(|wallet| !wallet.is_zero()))
 }
 
-/// A question to each contract, about any agent.
-pub(super) fn checks(on: &Registries, agent: AgentId) -> Vec<Check> {
-    let check = |(key, address)| match Some(address) == on.stake_vault {
-        true => Check { key, call: stake_call(address, agent), judge: answers::<getStakeCall> },
-        false => Check { key, call: version_call(address), judge: is_version_2 },
-    };
-    on.contracts().map(check).collect()
+/// A question to the contract of this key, about any agent.
+pub(super) fn check(key: &'static str, to: Address, agent: AgentId) -> Check {
+    match key {
+        "chain.contracts.stake_vault" => Check::new(key, to, &getStakeCall { agentId: agent.token_id() }),
+        _ => Check { key, call: call(to, &getVersionCall {}), judge: is_version_2 },
+    }
 }
 
 /// Fails if the identity registry is none that is read, by its answer to `getVersion`.
 pub(super) fn check_version(result: &Result3) -> Result<(), ReadError> {
     is_version_2("chain.contracts.identity", result).map(drop)
-}
-
-fn version_call(registry: Address) -> Call3 {
-    call(registry, getVersionCall {}.abi_encode())
 }
 
 /// The function that a registry of a version that is read here answered.
@@ -152,6 +146,7 @@ pub(super) fn details_code(on: &Registries, feedback_max: u32, agents: &[AgentId
 }
 
 /// The details of one agent.
+#[derive(Debug, Clone)]
 pub(in crate::chain) struct DetailsRead {
     pub(in crate::chain) details: Details,
     /// They had too small a share of the gas: alone the agent may have more.

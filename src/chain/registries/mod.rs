@@ -1,30 +1,27 @@
 //! The sets of registries that agents can be read from.
 //!
 //! One file per set says all there is to know of it: which calls, how their results decode, which logs name whom. Here
-//! the configured set is chosen. `documented` is the documented ABI, `erc8004` that of ERC-8004. `identity` is what all sets have in common,
-//! `stake_vault` is where the tier comes from, `logs` are the rules that hold for the logs of any set.
+//! the configured set is chosen. `documented` is the documented ABI, `erc8004` that of ERC-8004. `calls` is what all sets have in
+//! common, `logs` are the rules that hold for the logs of any set.
 
 use alloy::primitives::Bytes;
 
-use crate::chain::answer::{Call3, Result3};
 use crate::chain::block::Log;
-use crate::chain::fault::ReadError;
-use crate::chain::registries::identity::{asked, owner_call, read_owner};
+use crate::chain::dated::{Call3, Result3};
+use crate::chain::fault::{ReadError, TOO_FEW};
+use crate::chain::registries::calls::{Check, asked, owner_call, read_owner, read_stake, stake_call};
+use crate::chain::registries::erc8004::DetailsRead;
 use crate::chain::registries::logs::Drops;
-use crate::chain::registries::results::{Check, TOO_FEW};
-use crate::chain::registries::stake_vault::{read_stake, stake_call};
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
 use crate::domain::profile::{Texts, TrustProfile};
 use crate::domain::registries::{Registries, RegistrySet};
 use crate::ports::chain::AskedHolders;
 
+pub(super) mod calls;
 pub(super) mod documented;
 pub(super) mod erc8004;
-pub(super) mod identity;
 pub(super) mod logs;
-pub(super) mod results;
-pub(super) mod stake_vault;
 
 impl Registries {
     /// Whom these logs concern.
@@ -34,6 +31,26 @@ impl Registries {
         match self.set {
             RegistrySet::Documented { organization } => Drops::of(logs, organization, &documented::EVENTS),
             RegistrySet::Erc8004 { .. } => Drops::of(logs, None, &erc8004::EVENTS),
+        }
+    }
+
+    /// The calls for the holders.
+    pub(in crate::chain) fn holder_calls(&self, agent: AgentId) -> Vec<Call3> {
+        match self.set {
+            RegistrySet::Documented { .. } => vec![owner_call(self.identity, agent)],
+            RegistrySet::Erc8004 { .. } => erc8004::holder_calls(self.identity, agent),
+        }
+    }
+
+    /// The holders in the results of [`Self::holder_calls`]; `None` when the agent is not minted.
+    pub(in crate::chain) fn read_holders(
+        &self,
+        agent: AgentId,
+        results: &mut impl Iterator<Item = Result3>,
+    ) -> Result<Option<Holders>, ReadError> {
+        match self.set {
+            RegistrySet::Documented { .. } => Ok(read_owner(agent, results)?.map(Holders::owned_by)),
+            RegistrySet::Erc8004 { .. } => erc8004::read_holders(agent, results),
         }
     }
 
@@ -62,23 +79,25 @@ impl Registries {
         }
     }
 
-    /// The calls for the holders.
-    pub(in crate::chain) fn holder_calls(&self, agent: AgentId) -> Vec<Call3> {
+    /// The init code that reads the details of these agents, where they are no calls.
+    pub(in crate::chain) fn details_code(&self, agents: &[AgentId]) -> Option<Bytes> {
         match self.set {
-            RegistrySet::Documented { .. } => vec![owner_call(self.identity, agent)],
-            RegistrySet::Erc8004 { .. } => erc8004::holder_calls(self.identity, agent),
+            RegistrySet::Documented { .. } => None,
+            RegistrySet::Erc8004 { feedback_max } => Some(erc8004::details_code(self, feedback_max, agents)),
         }
     }
 
-    /// The holders in the results of [`Self::holder_calls`]; `None` when the agent is not minted.
-    pub(in crate::chain) fn read_holders(
+    /// The details of an agent in the results of either.
+    pub(in crate::chain) fn read_details(
         &self,
-        agent: AgentId,
         results: &mut impl Iterator<Item = Result3>,
-    ) -> Result<Option<Holders>, ReadError> {
+    ) -> Result<DetailsRead, ReadError> {
         match self.set {
-            RegistrySet::Documented { .. } => Ok(read_owner(agent, results)?.map(Holders::owned_by)),
-            RegistrySet::Erc8004 { .. } => erc8004::read_holders(agent, results),
+            RegistrySet::Documented { .. } => {
+                let details = documented::read_details(self, results)?;
+                Ok(DetailsRead { details, ran_out: false, latest: None })
+            }
+            RegistrySet::Erc8004 { .. } => erc8004::read_details(&results.next().ok_or(TOO_FEW)?),
         }
     }
 
@@ -87,12 +106,12 @@ impl Registries {
     pub(in crate::chain) fn read_asked_holders(
         &self,
         agent: AgentId,
-        results: Vec<Result3>,
+        results: &[Result3],
     ) -> Result<Option<AskedHolders>, ReadError> {
         if self.has_wallets() {
             erc8004::check_version(results.last().ok_or(TOO_FEW)?)?;
         }
-        let mut results = results.into_iter();
+        let mut results = results.iter().cloned();
         let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
         let owner = asked(owner, &results.next().ok_or(TOO_FEW)?);
         if !self.has_wallets() {
@@ -103,19 +122,11 @@ impl Registries {
         Ok(Some(AskedHolders { owner, wallet: wallet.map(|wallet| asked(wallet, &answer)) }))
     }
 
-    /// The init code that reads the details of these agents where they are read apart.
-    pub(in crate::chain) fn details_code(&self, agents: &[AgentId]) -> Option<Bytes> {
-        match self.set {
-            RegistrySet::Documented { .. } => None,
-            RegistrySet::Erc8004 { feedback_max } => Some(erc8004::details_code(self, feedback_max, agents)),
-        }
-    }
-
     /// A question to each contract that shows whether it is the right one; the agent is any one.
-    pub(in crate::chain) fn checks(&self, agent: AgentId) -> Vec<Check> {
-        match self.set {
-            RegistrySet::Documented { organization } => documented::checks(self, organization, agent),
-            RegistrySet::Erc8004 { .. } => erc8004::checks(self, agent),
-        }
+    pub(in crate::chain) fn checks(&self, agent: AgentId) -> impl Iterator<Item = Check> {
+        self.contracts().map(move |(key, address)| match self.set {
+            RegistrySet::Documented { .. } => documented::check(key, address, agent),
+            RegistrySet::Erc8004 { .. } => erc8004::check(key, address, agent),
+        })
     }
 }

@@ -7,10 +7,10 @@ use crate::chain::block::Date;
 use crate::chain::block::{Block, Log};
 use crate::chain::fixture::ALL;
 use crate::chain::measures::Measures;
-use crate::chain::measures::balance::TRANSFER;
+use crate::chain::measures::TRANSFER;
+use crate::chain::registries::calls::Staked;
 use crate::chain::registries::documented::OrganizationVerified;
 use crate::chain::registries::logs::Drops;
-use crate::chain::registries::stake_vault::Staked;
 use crate::chain::tests::actions::Named;
 use crate::domain::holders::Holders;
 use crate::domain::measure::{Measure, Question};
@@ -25,7 +25,7 @@ pub(super) fn drops(logs: &[Log]) -> Drops {
     let question = Question::Balance { of_wallet: false };
     let token = Measure { source: "erc20", contract: TOKEN, question, thresholds: Vec::new() };
     let mut drops = ALL.drops(logs);
-    Measures::new(vec![token]).add_drops(logs, &mut drops);
+    Measures(vec![token]).add_drops(logs, &mut drops);
     drops
 }
 

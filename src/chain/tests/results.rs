@@ -4,13 +4,13 @@ use alloy::primitives::{Bytes, I256, U256};
 use alloy::sol_types::{SolCall, SolError};
 use serde_json::{Value, json};
 
-use crate::chain::answer::{Result3, aggregate3Call};
+use crate::chain::dated::{Result3, aggregate3Call};
 use crate::chain::fixture::{CHAIN_ID, HEAD, OWNER};
+use crate::chain::registries::calls::{ERC721NonexistentToken, ownerOfCall, tokenURICall};
 use crate::chain::registries::documented::{
     OrganizationRow, getAgentOrganizationsCall, getReputationCall, getReputationReturn, getValidationCall,
     getValidationReturn,
 };
-use crate::chain::registries::identity::{ERC721NonexistentToken, ownerOfCall, tokenURICall};
 
 /// Bytes as JSON-RPC shows them.
 pub(in crate::chain) fn hex(bytes: impl AsRef<[u8]>) -> Value {

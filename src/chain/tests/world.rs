@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use alloy::primitives::U256;
 
-use crate::chain::answer::Floor;
-use crate::chain::block::{Block, Log};
-use crate::chain::cache::status::{Details, Entry, ReadAt, Shown, Status, Ticket};
+use crate::chain::block::{Block, Log, ReadAt};
+use crate::chain::cache::status::{Details, Entry, Shown, Status, Ticket};
+use crate::chain::dated::Floor;
 use crate::chain::follower::window::{Piece, Position, Window};
 use crate::chain::registries::logs::{Drops, Kind};
 use crate::chain::tests::actions::{Action, BLOCKS_MAX, HEIGHT_MAX, Mutant, Named, REORGS_MAX, TICKS_MAX};

@@ -74,7 +74,7 @@ fn the_page_about_registries_has_each_function_and_event_that_the_program_knows(
         let words: Vec<&str> = parameter.split_whitespace().collect();
         words[..words.len() - 1].join(" ")
     }
-    let sources = ["documented", "erc8004", "identity", "stake_vault"]
+    let sources = ["documented", "erc8004", "calls"]
         .map(|file| read(&format!("src/chain/registries/{file}.rs")))
         .concat();
     // What the creation asks, each function in quotes, but for the block number of Arbitrum.

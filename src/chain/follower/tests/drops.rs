@@ -208,13 +208,13 @@ async fn a_stuck_back_end_voids_nothing_while_another_one_shows_what_is_known() 
         _ => None,
     });
     scene.profile(1).await.unwrap();
-    let floor = scene.follower.agents.source.floor.newest();
+    let floor = scene.follower.agents.state.floor.newest();
     for _ in 0..3 {
         scene.tick(&mut following).await;
         scene.fall_silent();
     }
     assert_eq!(scene.mode(), "lost");
-    assert_eq!(scene.follower.agents.source.floor.newest(), floor);
+    assert_eq!(scene.follower.agents.state.floor.newest(), floor);
 }
 
 // threat: A new owner or a reorganization is not seen

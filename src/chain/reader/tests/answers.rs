@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::together;
-use crate::chain::answer::{Call3, aggregate3Call, calls_max, dated_call};
+use crate::chain::dated::{Call3, aggregate3Call, dated_call};
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, CHAIN_ID, ERC8004, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
 };
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::reader::PROFILES;
-use crate::chain::registries::identity::Error;
+use crate::chain::registries::calls::Error;
 use crate::chain::tests::clock::until;
 use crate::chain::tests::results::{
     aggregate_at, aggregate_of, asked_for, dated, hex, not_minted, results, returned, reverted, word,
@@ -286,10 +286,12 @@ async fn those_who_are_read_with_a_heavy_agent_are_read_alone_while_the_node_is_
 }
 
 /// The code of a creation may be no longer than in EIP-3860.
-#[test]
-fn as_many_agents_as_go_with_one_call_go_with_a_creation() {
+#[tokio::test]
+async fn as_many_agents_as_go_with_one_call_go_with_a_creation() {
     for registries in [ALL, ERC8004] {
-        let most = calls_max() / registries.gate_calls(agent(1)).len();
+        let bench = bench(&[TestNode::refusing().url()], registries, PATIENT);
+        bench.reader.agents.state.lacks_multicall.store(true, Ordering::Relaxed);
+        let most = bench.reader.agents.group_max();
         let calls = (0..most as u64).flat_map(|id| registries.gate_calls(agent(id))).collect();
         let length = dated_call(calls, None, u64::MAX).len();
         assert!((40_000..=49_152).contains(&length) && most >= 32, "{length} bytes of {most} agents");

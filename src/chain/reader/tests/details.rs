@@ -7,13 +7,13 @@ use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
 use serde_json::Value;
 
-use crate::chain::answer::Result3;
+use crate::chain::dated::Result3;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, Bench, HEAD, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, cause, details,
 };
+use crate::chain::registries::calls::tokenURICall;
 use crate::chain::registries::documented::{OrganizationRow, getValidationCall, getValidationReturn};
-use crate::chain::registries::identity::tokenURICall;
 use crate::chain::tests::results::{aggregate, hex, organizations, results, returned, reverted};
 use crate::domain::profile::TrustProfile;
 use crate::ports::chain::{Asker, Chain, Parts};
@@ -175,7 +175,7 @@ async fn no_agent_can_be_written_full_to_make_the_service_unready() {
     let bench = bench(&[node.url()], ALL, PATIENT);
     assert_eq!(whole(&bench).await, Err("too_long"));
     bench.reader.probe().await.unwrap();
-    let contracts = bench.reader.follower.contracts.look(u64::MAX, |found| Ok(found.len())).await;
+    let contracts = bench.reader.follower.contracts.ask(u64::MAX, |found| Ok(found.len())).await;
     assert_eq!(contracts.unwrap().1, 5);
     assert!(bench.reader.holders(agent(1), Asker::Stranger).await.is_ok());
 }

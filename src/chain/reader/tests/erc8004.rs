@@ -5,14 +5,14 @@ use std::time::Duration;
 use alloy::primitives::{Address, B256, U256};
 use serde_json::Value;
 
-use crate::chain::answer::Call3;
 use crate::chain::block::Date;
+use crate::chain::dated::At;
+use crate::chain::dated::Call3;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     Bench, CHAIN_ID, ERC8004, LIFETIME, MULTICALL, PATIENT, Reply, TestNode, bench_with, cause, details,
 };
 use crate::chain::pool::Input;
-use crate::chain::source::At;
 use crate::chain::tests::development::DevScene;
 use crate::chain::tests::results::{aggregate_at, hex};
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
@@ -315,7 +315,7 @@ async fn a_registry_that_nobody_upgraded_is_refused_by_its_version() {
         let fault = ReadError::Version { key, version: "0.0.1".into() };
         assert_eq!(probed, if decides { Err(fault) } else { Ok(()) });
         assert_eq!(bench.reader.lacks_details(), !decides, "{key}");
-        let sight = bench.reader.look().await.unwrap();
+        let sight = bench.reader.contracts().inspect().await.unwrap();
         let refused: Vec<_> = sight.contracts.iter().filter(|(_, _, answer)| answer.is_err()).collect();
         assert!(refused.len() == 1 && refused[0].0 == key, "check --online tells it");
     }
@@ -343,9 +343,9 @@ async fn a_second_read_counts_only_if_it_is_of_the_very_block_of_the_first() {
         .await;
         let bench = bench_with(&[node.url()], (ERC8004, MULTICALL), PATIENT);
         let calls: [Call3; 0] = [];
-        let source = &bench.reader.agents.source;
+        let state = &bench.reader.agents.state;
         let at = (At::Dated(first), Input::Ours);
-        let read = source.read(at, source.pool.deadline(), &calls, |_| Ok(())).await;
+        let read = state.read(at, state.pool.deadline(), &calls).await;
         assert_eq!(read.is_ok(), counts, "{number} {timestamp}");
     }
 }

@@ -50,10 +50,10 @@ async fn what_a_node_refuses_of_the_gas_is_not_named_to_it_again_for_ten_minutes
             let holders = bench.reader.holders(agent(1), Asker::Vouched).await.unwrap();
             assert_eq!(holders, Some(Holders::owned_by(OWNER)));
             let owner = count();
-            let source = &bench.reader.agents.source;
-            source.try_creation().await.unwrap();
+            let state = &bench.reader.agents.state;
+            state.try_creation().await.unwrap();
             let creation = count();
-            source.try_creation().await.unwrap();
+            state.try_creation().await.unwrap();
             assert_eq!([owner, creation, count()], calls, "{most} {text}");
             assert!(named(&node.last_call()).is_none_or(|gas| gas <= most));
             bench.clock.advance(Duration::from_secs(601));

@@ -8,12 +8,12 @@ use alloy::primitives::{Address, B256};
 use alloy::sol_types::SolCall;
 use serde_json::{Value, json};
 
-use crate::chain::answer::Result3;
+use crate::chain::dated::Result3;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, Bench, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
 };
-use crate::chain::registries::identity::ownerOfCall;
+use crate::chain::registries::calls::ownerOfCall;
 use crate::chain::tests::results::{created, created_at, dated, hex, returned, reverted};
 use crate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault};
 

@@ -4,14 +4,14 @@ use alloy::primitives::{Address, Bytes, U256};
 use alloy::sol_types::{SolCall, SolError};
 
 use super::{OrganizationRow, getValidationCall, getValidationReturn, read_details, tokenURICall};
-use crate::chain::answer::{Result3, read_dated};
-use crate::chain::contract_check::all_usable;
+use crate::chain::contracts::all_usable;
+use crate::chain::dated::{Result3, read_dated};
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{ALL, OWNER, agent, details};
-use crate::chain::registries::identity::{
+use crate::chain::registries::calls::Found;
+use crate::chain::registries::calls::{
     ERC721NonexistentToken, Error, OwnerQueryForNonexistentToken, TokenDoesNotExist, read_owner,
 };
-use crate::chain::registries::results::{self, Found};
 use crate::chain::tests::results::{
     aggregate, not_minted, organizations, reputation, results, returned, reverted, validation, word,
 };
@@ -152,7 +152,7 @@ fn a_call_that_fails_or_gives_nothing_is_a_fault_whichever_it_is() {
 fn found(results: &[Result3]) -> Vec<Found> {
     let mut results = results.to_vec();
     results.remove(2);
-    results::found(&ALL.checks(agent(1)), &results)
+    ALL.checks(agent(1)).zip(&results).map(|(check, result)| check.found(result)).collect()
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn an_answer_without_its_date_or_cut_off_is_none() {
     for length in [0, 1, 31, 32, 64, whole.len() / 2] {
         assert!(read_dated(&whole[..length], true).is_err(), "{length} bytes");
     }
-    let undated = <crate::chain::answer::aggregate3Call as SolCall>::abi_encode_returns(&results());
+    let undated = <crate::chain::dated::aggregate3Call as SolCall>::abi_encode_returns(&results());
     assert!(read_dated(&undated, true).is_err());
 }
 

@@ -7,14 +7,14 @@ use super::{
     Answered, Reported, Response, ValidationResponse, evidence, getAgentWalletCall, getVersionCall,
     read_details,
 };
-use crate::chain::answer::Result3;
 use crate::chain::block::Log;
-use crate::chain::contract_check::all_usable;
+use crate::chain::contracts::all_usable;
+use crate::chain::dated::Result3;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{ALL, ERC8004, OWNER, agent};
-use crate::chain::registries::identity::ownerOfCall;
+use crate::chain::registries::calls::Found;
+use crate::chain::registries::calls::ownerOfCall;
 use crate::chain::registries::logs::Drops;
-use crate::chain::registries::results;
 use crate::chain::tests::results::{not_minted, returned, reverted, word};
 use crate::domain::holders::Holders;
 use crate::domain::profile::TrustProfile;
@@ -91,9 +91,11 @@ fn whatever_is_unclear_of_what_decides_is_a_fault() {
 #[test]
 fn a_registry_of_another_version_makes_the_service_unready_where_it_decides_and_else_is_named() {
     let good = || vec![version("2.0.0"), returned(word(0)), version("2.0.0"), version("2.3.1")];
-    let checks = ERC8004.checks(agent(1));
-    assert_eq!(checks.len(), good().len());
-    assert_eq!(all_usable(results::found(&checks, &good()), true), Ok(None));
+    let found = |results: &[Result3]| -> Vec<Found> {
+        ERC8004.checks(agent(1)).zip(results).map(|(check, result)| check.found(result)).collect()
+    };
+    assert_eq!(ERC8004.checks(agent(1)).count(), good().len());
+    assert_eq!(all_usable(found(&good()), true), Ok(None));
     for (index, key, reads_feedback, decides) in [
         (0, "chain.contracts.identity", false, true),
         (2, "chain.contracts.reputation", false, false),
@@ -103,7 +105,7 @@ fn a_registry_of_another_version_makes_the_service_unready_where_it_decides_and_
         let with = |result| {
             let mut results = good();
             results[index] = result;
-            let found = all_usable(results::found(&checks, &results), reads_feedback);
+            let found = all_usable(found(&results), reads_feedback);
             assert_eq!(found.is_err(), decides, "{key}");
             found.map_or_else(|error| error, Option::unwrap)
         };

@@ -8,7 +8,7 @@ use alloy::primitives::{B256, Bytes, U64, U256};
 use serde_json::json;
 
 use super::{REVIEWER, Scene, account, is_creation};
-use crate::chain::answer::read_dated;
+use crate::chain::dated::read_dated;
 use crate::chain::fixture::{LIFETIME, Reply, cause, details};
 use crate::chain::reader::tests::together;
 use crate::chain::registries::erc8004::read_details;
@@ -114,7 +114,7 @@ async fn without_details_owner_wallet_and_stake_are_read_and_the_fault_is_told()
     let gate = scene.bench.reader.latest_profile(agent, Parts::Gate).await.unwrap().unwrap();
     assert_eq!((gate.holders, &gate.details), (read.holders, &None));
     // As the start does, and `check --online`.
-    scene.bench.reader.agents.source.try_creation().await.unwrap_err();
+    scene.bench.reader.agents.state.try_creation().await.unwrap_err();
     assert!(scene.bench.reader.lacks_details());
     scene.dev.play(|_| None);
     scene.bench.clock.advance(LIFETIME);

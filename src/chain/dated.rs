@@ -1,25 +1,28 @@
-//! Answers that prove their age: each read is one call that also returns chain id, number and time of the block it ran
-//! on, and hashes of earlier blocks, by which it shows that it is of the followed chain. Which answers count is decided here, and
-//! nowhere by what a node said before. Pure.
+//! Dated reads: one `eth_call` that also returns chain id, number and time of the block it ran on, and hashes of earlier
+//! blocks, by which it shows that it is of the followed chain. Which answers count is decided here, and nowhere by what a
+//! node said before.
 //!
 //! The calls go through Multicall3, or, where there is none, through the init code of a creation that is never sent
 //! (`contracts/Snapshot.sol`). Both return the same. So does `contracts/HolderSignatures.sol`, whose calls depend on what the
 //! ones before them returned.
 
 use std::cmp::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 
-use alloy::primitives::{Address, B256, Bytes, U256, address};
+use alloy::primitives::{Address, B256, Bytes, U64, U256, address};
 use alloy::sol;
 use alloy::sol_types::abi::AbiDecoderConfig;
 use alloy::sol_types::{SolCall, SolValue};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::chain::block::{Block, Date};
-use crate::chain::fault::ReadError;
-use crate::chain::pool::ANSWER_BYTES_MAX;
+use crate::chain::block::{Block, Date, ReadAt};
+use crate::chain::fault::{ReadError, TOO_FEW};
+use crate::chain::pool::{ANSWER_BYTES_MAX, Answers, Call, Input, Pool};
+use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;
 
 sol! {
@@ -59,6 +62,11 @@ static SNAPSHOT_CODE: LazyLock<Bytes> =
 static HOLDER_SIGNATURES_CODE: LazyLock<Bytes> =
     LazyLock::new(|| code_in(include_str!("../../contracts/artifacts/HolderSignatures.json")));
 
+/// A call that may fail.
+pub(super) fn call(target: Address, call: &impl SolCall) -> Call3 {
+    Call3 { target, allowFailure: true, callData: call.abi_encode().into() }
+}
+
 pub(super) fn code_in(artifact: &str) -> Bytes {
     let artifact: Value = serde_json::from_str(artifact).unwrap_or_default();
     artifact.get("bytecode").and_then(|code| code.as_str()?.parse().ok()).unwrap_or_default()
@@ -71,29 +79,20 @@ const AHEAD_SECS_MAX: u64 = 30;
 /// `multicall`, or as a creation. Arbitrum's comes last: on other chains something else may stand there, and burn the gas of all
 /// that follows.
 pub(super) fn dated_call(calls: Vec<Call3>, multicall: Option<Address>, followed: u64) -> Bytes {
-    let call = |target, data: Vec<u8>| Call3 { target, allowFailure: true, callData: data.into() };
-    let arb_sys = call(ARB_SYS, arbBlockNumberCall {}.abi_encode());
+    let arb_sys = call(ARB_SYS, &arbBlockNumberCall {});
     let followed = U256::from(followed);
     let Some(multicall) = multicall else {
         let calls: Vec<Call3> = calls.into_iter().chain([arb_sys]).collect();
         return [SNAPSHOT_CODE.as_ref(), &(calls, followed).abi_encode_params()].concat().into();
     };
     let dates = [
-        getChainIdCall {}.abi_encode(),
-        getBlockNumberCall {}.abi_encode(),
-        getCurrentBlockTimestampCall {}.abi_encode(),
-        getLastBlockHashCall {}.abi_encode(),
-        getBlockHashCall { blockNumber: followed }.abi_encode(),
+        call(multicall, &getChainIdCall {}),
+        call(multicall, &getBlockNumberCall {}),
+        call(multicall, &getCurrentBlockTimestampCall {}),
+        call(multicall, &getLastBlockHashCall {}),
+        call(multicall, &getBlockHashCall { blockNumber: followed }),
     ];
-    let dates = dates.map(|data| call(multicall, data));
     aggregate3Call { calls: dates.into_iter().chain(calls).chain([arb_sys]).collect() }.abi_encode().into()
-}
-
-/// How many calls of an agent's id go with one creation: without Multicall3 no more than EIP-3860 lets one have in code.
-pub(super) fn calls_max() -> usize {
-    const CREATION_BYTES_MAX: usize = 49_152;
-    const CALL_BYTES: usize = 7 * 32;
-    CREATION_BYTES_MAX.saturating_sub(SNAPSHOT_CODE.len() + 1_024) / CALL_BYTES
 }
 
 /// The init code that reads the holders of a token in this registry, which has wallets or not, and asks each that has code
@@ -260,6 +259,252 @@ impl SharedFloor {
     pub(super) fn void(&self) {
         self.floor.lock().newest = None;
     }
+}
+
+/// The state that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum At {
+    /// That of the latest block. Of this one, if it is known, the answer says whether it is of the same chain.
+    Latest(Option<Block>),
+    /// That after the block of an earlier answer: a second read of one profile.
+    Dated(Date),
+}
+
+/// Reads the chain's state.
+pub(super) struct StateReader {
+    pub(super) pool: Arc<Pool>,
+    pub(super) floor: Arc<SharedFloor>,
+    pub(super) multicall: Address,
+    /// There was no Multicall3 at its address, by the last answer of a creation.
+    pub(super) lacks_multicall: AtomicBool,
+    /// No node ran a creation when that was tried, and none has run one since.
+    pub(super) lacks_creations: AtomicBool,
+    /// The most gas that one call may burn.
+    pub(super) gas_cap: u64,
+    /// The gas that was taken where more was refused, and until when no more is named.
+    pub(super) gas_taken: Mutex<(u64, u64)>,
+}
+
+/// The address of Multicall3, by its key.
+const MULTICALL: ReadError = ReadError::NoCode("chain.multicall");
+
+/// Gas that is enough for all that decides. Most nodes run a call with so much; they allow 30 million, 16.7 million, a block's limit.
+const LITTLE_GAS: u64 = 15_000_000;
+
+/// For how long less gas is named after a refusal, in microseconds. By then it may have been a fault, or another node's.
+const GAS_REMEMBERED_MICROS: u64 = 600_000_000;
+
+/// The code of a revert.
+const REVERTED: i64 = 3;
+
+/// A call to a contract, or a creation. Some nodes take no `null`, and some no `input`, the newer name of `data`.
+pub(super) fn eth_call(to: Option<Address>, data: &Bytes, gas: u64, block: &Value) -> Call {
+    #[derive(Serialize)]
+    struct Called<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        to: Option<Address>,
+        data: &'a Bytes,
+        #[serde(skip_serializing_if = "U64::is_zero")]
+        gas: U64,
+    }
+    let called = Called { to, data, gas: U64::from(gas) };
+    Call { method: "eth_call", params: json!([called, block]) }
+}
+
+/// The results of calls, with the block that they are about.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) at: ReadAt,
+    pub(super) results: Vec<Result3>,
+    endpoint: Arc<str>,
+}
+
+impl Answer {
+    /// The fault of an error in the results. It is about the chain, and not about a node.
+    pub(super) fn fault(&self, error: ReadError) -> ChainFault {
+        error.at(Arc::clone(&self.endpoint), "eth_call")
+    }
+
+    /// The results of each of these, which are of the same number, as `decode` understands them.
+    pub(super) fn each<A, T>(
+        &self,
+        of: impl ExactSizeIterator<Item = A>,
+        decode: impl Fn(A, &mut std::iter::Cloned<std::slice::Iter<'_, Result3>>) -> Result<T, ReadError>,
+    ) -> Vec<Result<T, ChainFault>> {
+        let results = self.results.chunks((self.results.len() / of.len().max(1)).max(1));
+        let read = of.zip(results).map(|(one, results)| decode(one, &mut results.iter().cloned()));
+        read.map(|read| read.map_err(|error| self.fault(error))).collect()
+    }
+}
+
+impl StateReader {
+    /// The results of these calls.
+    pub(super) async fn read(
+        &self,
+        (at, input): (At, Input),
+        deadline: u64,
+        calls: &[Call3],
+    ) -> Result<Answer, ChainFault> {
+        let followed = if let At::Latest(Some(block)) = at { block.number } else { 0 };
+        if !self.lacks_multicall.load(Relaxed) {
+            let data = dated_call(calls.to_vec(), Some(self.multicall), followed);
+            let to = (Some(self.multicall), true, calls.len());
+            match self.ask(deadline, (at, input), &data, to).await {
+                Err(fault) if fault.cause.downcast_ref() == Some(&MULTICALL) => {}
+                answered => return answered,
+            }
+        }
+        // No proof: a node of another chain, or one that syncs, says the same. The creation's answer is dated, and looks too.
+        let look = call(self.multicall, &getChainIdCall {});
+        let data = dated_call(calls.iter().cloned().chain([look]).collect(), None, followed);
+        let mut answer = self.ask(deadline, (at, input), &data, (None, true, calls.len() + 1)).await?;
+        let is_absent = answer.results.pop().is_some_and(|look| look.success && look.returnData.is_empty());
+        if !self.lacks_multicall.swap(is_absent, Relaxed) && is_absent {
+            tracing::info!("there is no contract at chain.multicall: profiles are read without it");
+        }
+        Ok(answer)
+    }
+
+    /// The same at the latest block, with nobody's input.
+    pub(super) async fn read_latest(&self, calls: &[Call3]) -> Result<Answer, ChainFault> {
+        self.read((At::Latest(None), Input::Ours), self.pool.deadline(), calls).await
+    }
+
+    /// The results, so many at least, of the init code of a creation that is never sent. It dates its answer by itself.
+    pub(super) async fn create(
+        &self,
+        (at, deadline): (At, u64),
+        code: &Bytes,
+        least: usize,
+    ) -> Result<Answer, ChainFault> {
+        let answer = self.ask(deadline, (at, Input::Strangers), code, (None, false, least)).await?;
+        self.lacks_creations.store(false, Relaxed);
+        Ok(answer)
+    }
+
+    /// A creation of nothing but its date, which shows whether nodes run any.
+    pub(super) async fn try_creation(&self) -> Result<(), ChainFault> {
+        let latest = (At::Latest(None), self.pool.deadline());
+        let tried = self.create(latest, &dated_call(Vec::new(), None, 0), 0).await;
+        self.lacks_creations.store(tried.as_ref().is_err_and(is_refused), Relaxed);
+        tried.map(drop)
+    }
+
+    /// How many agents go with one call, of which each needs so many inner calls of its id: without Multicall3 no more than
+    /// EIP-3860 lets one have in code.
+    pub(super) fn agents_max(&self, calls_each: usize) -> usize {
+        const CREATION_BYTES_MAX: usize = 49_152;
+        const CALL_BYTES: usize = 7 * 32;
+        let calls_max = CREATION_BYTES_MAX.saturating_sub(SNAPSHOT_CODE.len() + 1_024) / CALL_BYTES;
+        if self.lacks_multicall.load(Relaxed) { (calls_max / calls_each.max(1)).max(1) } else { usize::MAX }
+    }
+
+    /// A read of nothing but its date, which proves that a node of the chain answers.
+    pub(super) async fn prove(&self, deadline: u64) -> Result<(), ChainFault> {
+        self.read((At::Latest(None), Input::Ours), deadline, &[]).await.map(drop)
+    }
+
+    /// The gas that a call names; 0: none. What strangers write may take all that there is.
+    pub(super) fn gas(&self, input: Input) -> u64 {
+        let wanted = if input == Input::Strangers { self.gas_cap } else { self.gas_cap.min(LITTLE_GAS) };
+        let (taken, until_micros) = *self.gas_taken.lock();
+        if self.pool.now() < until_micros { wanted.min(taken) } else { wanted }
+    }
+
+    /// The answer that counts, with as much gas as nodes take: so many results at least.
+    async fn ask(
+        &self,
+        deadline: u64,
+        (at, input): (At, Input),
+        data: &Bytes,
+        (to, has_hashes, least): (Option<Address>, bool, usize),
+    ) -> Result<Answer, ChainFault> {
+        let (newest, chain) = (self.floor.newest(), self.pool.chain_id);
+        let block = match at {
+            At::Latest(_) => json!("latest"),
+            At::Dated(date) => json!(U64::from(date.number)),
+        };
+        let named = self.gas(input);
+        let mut gas = named;
+        loop {
+            let request = [eth_call(to, data, gas, &block)];
+            let read = |answers: &mut Answers<'_>| {
+                let data = match returned(answers, to.is_none()) {
+                    Err(ReadError::NodeError { message, .. }) if gas > 0 && is_of_gas(&message) => {
+                        return Err(ReadError::Gas(message));
+                    }
+                    data => data?,
+                };
+                if data.is_empty() && to.is_some() {
+                    return Err(MULTICALL);
+                }
+                let (dated, results) = read_dated(&data, has_hashes)?;
+                let (reported, date) = (dated.chain_id, dated.date);
+                if reported != chain {
+                    return Err(ReadError::WrongChain { reported, chain });
+                }
+                match at {
+                    At::Latest(_) => self.floor.accepts(newest, date)?,
+                    At::Dated(first) if date.number < first.number => {
+                        return Err(ReadError::Behind { number: date.number, newest: first.number });
+                    }
+                    // The number alone names no block: another one may stand there by now.
+                    At::Dated(first) if first != date => return Err(ReadError::OtherBlock(date.number)),
+                    At::Dated(_) => {}
+                }
+                if results.len() < least {
+                    return Err(TOO_FEW);
+                }
+                let is_followed = matches!(at, At::Latest(Some(block)) if dated.shows(&block));
+                let at = ReadAt { date, before: dated.before(), is_followed };
+                Ok(Answer { at, results, endpoint: answers.endpoint() })
+            };
+            match self.pool.ask(deadline, (&request, input), read).await {
+                // Less, and in the end none: nodes take what they allow.
+                Err(fault) if matches!(fault.cause.downcast_ref(), Some(ReadError::Gas(_))) => {
+                    gas = if gas > LITTLE_GAS { LITTLE_GAS } else { 0 };
+                }
+                Err(fault) => return Err(fault),
+                Ok(answer) => {
+                    if gas < named {
+                        *self.gas_taken.lock() = (gas, self.pool.now().saturating_add(GAS_REMEMBERED_MICROS));
+                    }
+                    if matches!(at, At::Latest(_)) {
+                        self.floor.met(answer.at.date);
+                    }
+                    return Ok(answer);
+                }
+            }
+        }
+    }
+}
+
+/// True when nodes answered that they don't run a creation.
+pub(super) fn is_refused(fault: &ChainFault) -> bool {
+    matches!(fault.cause.downcast_ref(), Some(ReadError::NoCreation | ReadError::NodeError { .. }))
+}
+
+/// True if a node's error says that a call names too much gas, and not that it had too little.
+fn is_of_gas(message: &str) -> bool {
+    let text = message.to_ascii_lowercase();
+    text.contains("gas") && !["out of gas", "too low", "required"].iter().any(|little| text.contains(little))
+}
+
+/// The data that a call returned. A creation reverts with what is longer than a contract's code may be. Nodes that run none
+/// return nothing, or revert without data.
+fn returned(answers: &mut Answers<'_>, is_creation: bool) -> Result<Bytes, ReadError> {
+    let data = match answers.next_answer()? {
+        Ok(result) => serde_json::from_str(result.get())
+            .map_err(|_| ReadError::Unintelligible("its result is not what was asked for"))?,
+        Err(error) if is_creation => {
+            // Nodes do not agree on the place of the data.
+            let data = error.as_revert_data().or_else(|| error.try_data_as::<Bytes>()?.ok());
+            let none = (error.code == REVERTED).then(Bytes::new);
+            data.or(none).ok_or_else(|| answers.error(&error))?
+        }
+        Err(error) => return Err(answers.error(&error)),
+    };
+    if is_creation && data.is_empty() { Err(ReadError::NoCreation) } else { Ok(data) }
 }
 
 #[cfg(test)]
