@@ -1,5 +1,6 @@
 //! Every key by its declaration: default, bounds, variable, types, secrets, and its place in the reference and the schema.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::config::location::Location;
 use crate::config::notes::{DEFAULT, Notes, Value as Noted};
 use crate::config::reader::Reader;
 use crate::config::schema::{declared, schema};
-use crate::config::written::Shown;
+use crate::config::written::{Shown, type_of};
 use crate::config::{Settings, tree};
 
 const OTHER_ADDRESS: &str = "'0x9fe46736679d2d9a65f0992f2272de9f3c7fa6e0'";
@@ -98,6 +99,58 @@ fn of_file() -> Vec<Declared> {
     keys.filter(|key| !key.path.contains("[]") && !matches!(key.kind, Kind::Tables(_))).collect()
 }
 
+/// The file in which a key of this path is tried, with more keys.
+fn file_with(path: &str, keys: &[(&str, &str)]) -> String {
+    let tenant = if path.starts_with("tenants[1]") { &TENANT[..] } else { &[] };
+    let route = if path.starts_with("tenants[1].routes[1]") { &[ROUTE][..] } else { &[] };
+    base_with(path, &[tenant, route, keys].concat())
+}
+
+/// What a key takes, as messages call it, and what it has in a list.
+fn types(kind: &Kind) -> [&'static str; 2] {
+    let of = |kind: &Kind| match kind {
+        Kind::Text | Kind::Words(_) | Kind::Duration(..) => "a string",
+        Kind::Flag => "a boolean",
+        Kind::Integer(_) => "an integer",
+        Kind::List(..) | Kind::Tables(_) => "an array",
+    };
+    [of(kind), if let Kind::List(item, _) = kind { of(item) } else { "" }]
+}
+
+// threat: A wrong configuration runs quietly
+#[test]
+fn every_key_and_section_is_refused_by_its_path_with_another_name_or_type() {
+    let refused = |path: &str, wrong: &str| {
+        let found = problems(&file_with(path, &[(path, wrong)]), &[]);
+        // A section's name that is not known stands for all below it.
+        let name = path.split(['.', '[']).next().unwrap();
+        let is_named = |line: &String| [path, name].iter().any(|at| line.starts_with(&format!("{at}: ")));
+        assert!(found.iter().any(is_named), "{path} = {wrong}: {found:?}");
+    };
+    let values = ["\"text\"", "7", "1.5", "true", "1979-05-27", "[[]]", "{ inside = 1 }"];
+    let other = |right: &'static str| {
+        values.into_iter().filter(move |value| type_of(&value.parse().unwrap()) != right)
+    };
+    let mut sections = BTreeSet::new();
+    for key in declared() {
+        let path = key.path.replace("[]", "[1]");
+        let [right, item] = types(&key.kind);
+        other(right).for_each(|wrong| refused(&path, wrong));
+        if !item.is_empty() {
+            other(item).for_each(|wrong| refused(&path, &format!("[{wrong}]")));
+        }
+        let above = path.match_indices('.').map(|(at, _)| path[..at].to_owned());
+        sections.extend(above.filter(|section| !section.ends_with(']')));
+        for renamed in [format!("{path}s"), path.to_uppercase()] {
+            refused(&renamed, "1");
+        }
+    }
+    for section in sections {
+        other("a table").for_each(|wrong| refused(&section, wrong));
+        refused(&format!("{section}s"), "{}");
+    }
+}
+
 /// Every value of a file and its variables, with its origin, whatever is wrong with them.
 fn values(text: &str, variables: &[(&str, &str)]) -> Vec<Noted> {
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -152,13 +205,7 @@ fn every_key_takes_its_default_and_what_lies_within_its_bounds_and_nothing_beyon
     let mut count = 0;
     for key in declared() {
         let path = &*key.path.replace("[]", "[1]");
-        let tenant = if path.starts_with("tenants[1]") { &TENANT[..] } else { &[] };
-        let route = if path.starts_with("tenants[1].routes[1]") { &[ROUTE][..] } else { &[] };
-        let found = |value: &Value| {
-            let literal = value.to_string();
-            let keys = [tenant, route, &[(path, literal.as_str())]].concat();
-            problems(&base_with(path, &keys), &[])
-        };
+        let found = |value: &Value| problems(&file_with(path, &[(path, &value.to_string())]), &[]);
         // An address without TLS does not go with the certificates that others need.
         if let Some(default) = key.default.as_ref().filter(|_| path != "store.redis.url") {
             let found = found(default);

@@ -2,6 +2,7 @@
 
 use super::bounds::{check_with, settings};
 use super::{minimal_with, problems};
+use crate::config::schema::declared;
 use crate::config::store::StoreSettings;
 use crate::config::store::redis_keys::RedisSettings;
 use crate::domain::secret::{Secret, SecretSource};
@@ -145,30 +146,12 @@ fn the_variable_that_brought_the_kinds_apart_is_named() {
     assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
 }
 
-#[test]
-fn the_shipped_file_shows_the_default_of_every_key_that_has_one() {
-    let optional = ["password", "sentinel_", "ca", "cert", "key"].map(|name| format!("store.redis.{name}"));
-    let mut tried = 0;
-    for (path, value) in super::shipped_keys() {
-        if optional.iter().any(|start| path.starts_with(start)) {
-            continue;
-        }
-        let kind = if path.starts_with("store.redis.") { "\"redis\"" } else { "\"embedded\"" };
-        let of_kind = ("store.kind", kind);
-        if path.starts_with("store.") {
-            assert_eq!(settings(&[of_kind, (&path, &value.to_string())]), settings(&[of_kind]), "{path}");
-            tried += 1;
-        }
-    }
-    assert_eq!(tried, 8);
-}
-
 /// Earlier versions had all keys in `[store]`.
 #[test]
 fn a_key_that_stands_in_store_itself_is_an_error_that_says_where_it_belongs() {
-    let keys = super::shipped_keys().into_iter().filter_map(|(path, value)| {
-        let (table, name) = path.rsplit_once('.')?;
-        table.starts_with("store.").then(|| (table.to_owned(), name.to_owned(), value))
+    let keys = declared().into_iter().filter_map(|key| {
+        let (table, name) = key.path.rsplit_once('.')?;
+        table.starts_with("store.").then(|| (table.to_owned(), name.to_owned(), key.example().unwrap()))
     });
     let mut tried = 0;
     for (table, name, value) in keys {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::super::{load, parse, problems, uncommented_file};
+use super::super::{load, problems};
 use super::folder::{Home, over, tenant};
 
 /// Rules for files that begin with `a-`, and for all others but `c`.
@@ -190,14 +190,6 @@ tenants = \"*a\"
     for (line, start) in found.iter().zip(starts) {
         assert!(line.starts_with(start), "{line} is not {start}");
     }
-}
-
-#[test]
-fn the_shipped_example_is_a_rule() {
-    let mut file = uncommented_file();
-    file.retain(|key, _| key == "tenants_rules" || key == "chain");
-    parse(&file.to_string(), &[]).unwrap();
-    assert_eq!(file["tenants_rules"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -2,50 +2,37 @@
 
 use std::path::Path;
 
-use super::super::{parse, remove, shipped_file, shipped_keys};
+use toml::Table;
+
+use super::super::parse;
+use super::super::shipped::TEXT;
 use crate::config::Settings;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::{HostHeader, RouteAccess, Tenant};
 
-/// Keys that the example shows with something else than their default.
-const WITHOUT_DEFAULT: [&str; 15] = [
-    "health.path",
-    "hosts",
-    "id",
-    "routes[1].methods",
-    "routes[1].min_tier",
-    "routes[1].path",
-    "routes[1].upstreams",
-    "signed_hosts",
-    "tls.cert",
-    "tls.key",
-    "upstream_tls.ca",
-    "upstream_tls.cert",
-    "upstream_tls.key",
-    "upstream_tls.server_name",
-    "upstreams",
-];
-
-#[test]
-fn the_shipped_example_is_no_tenant_until_it_is_uncommented() {
-    assert!(parse(super::super::shipped::TEXT, &[]).unwrap().live.tenants.is_empty());
-    let uncommented = parse(&shipped_file().to_string(), &[]).unwrap();
-    assert_eq!((uncommented.live.tenants.len(), uncommented.live.tenants[0].routes.len()), (1, 1));
+/// The file of all keys, with what it shows in comments: with keys that do not go together.
+fn uncommented() -> Table {
+    let is_key = |line: &str| {
+        let name = line.split_once(" = ").map_or("", |(name, _)| name);
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    };
+    let lines = TEXT.lines().map(|line| match line.strip_prefix("# ") {
+        Some(rest) if is_key(rest) || (rest.starts_with('[') && rest.ends_with(']')) => rest,
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n").parse().unwrap()
 }
 
 #[test]
-fn the_shipped_example_says_what_an_absent_key_says_where_there_is_a_default() {
-    let (whole, mut short) = (shipped_file(), shipped_file());
-    let mut removed = 0;
-    for (path, _) in shipped_keys() {
-        let in_tenant = path.strip_prefix("tenants[1].");
-        if in_tenant.is_some_and(|path| !WITHOUT_DEFAULT.contains(&path)) {
-            remove(&mut short, &path);
-            removed += 1;
-        }
-    }
-    assert!(removed > 15, "{removed}");
-    assert_eq!(parse(&short.to_string(), &[]), parse(&whole.to_string(), &[]));
+fn the_examples_of_a_tenant_and_of_a_rule_count_when_they_are_uncommented() {
+    assert!(parse(TEXT, &[]).unwrap().live.tenants.is_empty());
+    let mut file = uncommented();
+    file["store"].as_table_mut().unwrap().remove("redis");
+    let route = file["tenants"][0]["routes"][0].as_table_mut().unwrap();
+    route.retain(|key, _| !key.ends_with("requests_per_minute"));
+    let settings = parse(&file.to_string(), &[]).unwrap();
+    assert_eq!((settings.live.tenants.len(), settings.live.tenants[0].routes.len()), (1, 1));
+    assert_eq!(file["tenants_rules"].as_array().unwrap().len(), 1);
 }
 
 /// A shipped file as it is, and its text.
