@@ -1,4 +1,6 @@
 //! A time limit for what comes over a connection, fair to whoever answers when it is we who are busy.
+//!
+//! With the runtime's own limit `an_answer_that_came_in_time_counts_however_late_a_busy_process_comes_to_it` fails.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -1,4 +1,6 @@
-//! Panics of a library that are caught, and told by whoever catches them. Elsewhere a panic is an error of ours.
+//! Panics of a library that are caught, and reported by whoever catches them. Elsewhere a panic is an error of ours.
+//!
+//! Without it `garbage_and_zeros_over_whole_sectors_are_harmless_or_refused` of the embedded store fails: its library panics.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

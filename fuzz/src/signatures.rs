@@ -8,7 +8,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::http1::fields::{SpanFields, Spans};
 use crate::http1::head::head_from_parts;
 use crate::message_signature::digest::BodyDigest;
-use crate::message_signature::profile::{ERC_8128, ERC_8128_UNTAGGED, Terms};
+use crate::message_signature::{ERC_8128, ERC_8128_UNTAGGED, Terms};
 use crate::message_signature::{Content, Message};
 
 /// Those of the vectors, which are among the seeds.

@@ -8,10 +8,10 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::api::routes::Endpoint;
 use crate::domain::console::ConsoleSettings;
+use crate::wire::answers::JSON;
 use crate::wire::answers::{Answer, text};
-use crate::wire::console::settings;
-use crate::wire::headers::JSON;
 use crate::wire::pages::guarded;
+use crate::wire::pages::settings;
 
 const INDEX: &str = include_str!("../../console/index.html");
 

@@ -25,7 +25,7 @@ use crate::gateway::policy::forwarded::Believed;
 use crate::gateway::relay::pool::{self, Pool};
 use crate::gateway::watch::Watch;
 use crate::gateway::{Gateway, GatewayHandler, GatewayRules};
-use crate::message_signature::profile::Terms;
+use crate::message_signature::Terms;
 use crate::pipeline::Access;
 use crate::ports::chain::Parts;
 use crate::ports::store::Scope;

@@ -13,7 +13,7 @@ use crate::domain::tenant::{KeyPair, UpstreamTls};
 use crate::files;
 use crate::gateway::authz::TenantSecret;
 use crate::tls::loaded_files::{FileLoader, LoadedFiles};
-use crate::tls::look;
+use crate::tls::pem;
 use crate::tls::upstream::UpstreamIdentity;
 
 /// The shortest secret of another gateway, as the problem of a shorter one says.
@@ -29,9 +29,9 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
     let (errors, warnings) = match &named.content {
         // The clients of upstreams and of Redis ask more of a pair than listeners do.
         Content::Pair(pair) => {
-            (load(None, Some(pair.clone())), look::untimely(pair, now).into_iter().collect())
+            (load(None, Some(pair.clone())), pem::untimely(pair, now).into_iter().collect())
         }
-        Content::Shown(pair, hosts) => (Vec::new(), look::other_hosts(pair, hosts)),
+        Content::Shown(pair, hosts) => (Vec::new(), pem::other_hosts(pair, hosts)),
         Content::Authorities(path) => (load(Some(path.clone()), None), Vec::new()),
         Content::SigningKeys(path) => {
             let files = LoadedFiles::default();

@@ -11,8 +11,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
-use super::directory::{Directories, parse};
-use super::{Bots, Known, MISSED_MICROS, READS_MAX};
+use super::{Bots, Directories, Known, MISSED_MICROS, READS_MAX, parse};
 use crate::domain::bot::{BotDomains, BotSignature, Reach};
 use crate::domain::client::ClientNet;
 use crate::domain::host::HostPattern;

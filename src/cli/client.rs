@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::cli::output::{Output, lines, shown};
 use crate::cli::{Failure, complain};
 use crate::files::{self, PEM_BYTES_MAX};
-use crate::tls::look::handshake_failure;
+use crate::tls::pem::handshake_failure;
 
 /// How long a request may take.
 const TIME_MAX: Duration = Duration::from_secs(30);

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::domain::agent_id::AgentId;
 use crate::gateway::counters::SiteCounters;
 use crate::gateway::failure::Failure;
-use crate::sharded::counts::SHARE;
+use crate::sharded::SHARE;
 
 /// The most that all of them take, in bytes.
 const HELD_BYTES_MAX: u64 = 128 * 1024 * 1024;

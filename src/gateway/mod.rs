@@ -63,7 +63,7 @@ use crate::http1::fields::{FIELDS_MAX, Fields};
 use crate::http1::head::RequestHead;
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
-use crate::message_signature::profile::Terms;
+use crate::message_signature::Terms;
 use crate::pipeline::Pipeline;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
 use crate::serve::connection::Connection;

@@ -14,7 +14,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::tenant::InFlight;
 use crate::gateway::line::{Line, take_one};
-use crate::sharded::counts::{Counted, Counts, SHARE};
+use crate::sharded::{Counted, Counts, SHARE};
 
 /// The places of the process.
 pub(crate) struct Room {

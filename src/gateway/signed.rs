@@ -13,7 +13,7 @@ use crate::gateway::rule::Incoming;
 use crate::http1::fields::Fields;
 use crate::message_signature::Message;
 use crate::message_signature::candidates::Candidates;
-use crate::message_signature::profile::{ERC_8128, ERC_8128_UNTAGGED, OF_BOTS, Profile};
+use crate::message_signature::{ERC_8128, ERC_8128_UNTAGGED, OF_BOTS, Profile};
 
 const ACCEPT_SIGNATURE: HeaderName = HeaderName::from_static("accept-signature");
 

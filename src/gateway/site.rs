@@ -28,7 +28,7 @@ use crate::ports::clock::NoEntropy;
 use crate::ports::store::{RouteScope, Scope};
 use crate::telemetry::metrics::Metrics;
 use crate::tls::upstream::UpstreamIdentity;
-use crate::wire::headers::{OF_AGENT, OF_CLIENT, QuotaHeaders};
+use crate::wire::answers::{OF_AGENT, OF_CLIENT, QuotaHeaders};
 
 /// How many streams share one connection to an upstream that speaks HTTP/2.
 const H2_STREAMS_MAX: usize = 100;

@@ -25,7 +25,7 @@ use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::upstreams::Member;
 use crate::gateway::upstreams::state::{Trouble, UpstreamState, Watched, micros};
 use crate::ports::clock::Clock;
-use crate::tls::look::unsupported_signature;
+use crate::tls::pem::unsupported_signature;
 
 /// How often it is looked what is due, at least.
 const TICK: Duration = Duration::from_millis(250);

@@ -12,7 +12,7 @@ use crate::gateway::refusals::End;
 use crate::gateway::rule::Incoming;
 use crate::gateway::site::Site;
 use crate::http1::fields::Fields;
-use crate::message_signature::profile::Terms;
+use crate::message_signature::Terms;
 use crate::wire::answers::Answer;
 use crate::wire::discovery::{LocalRules, METADATA_PATH, TenantRules, key_set, signed_requests};
 use crate::wire::errors::ErrorCause;

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use crate::http1::fields::Options;
 use crate::http1::fields::{Fields, Problem, Spans, is_websocket};
 use crate::http1::lines::{Lines, is_token};
 use crate::http1::name::Name;
-use crate::http1::options::Options;
 
 /// How the end of a body is told (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

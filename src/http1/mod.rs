@@ -7,7 +7,6 @@ pub(crate) mod fields;
 pub(crate) mod head;
 pub(crate) mod lines;
 pub(crate) mod name;
-pub(crate) mod options;
 pub(crate) mod writing;
 
 #[cfg(test)]

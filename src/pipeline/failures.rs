@@ -22,8 +22,8 @@ use crate::domain::quota::Quota;
 use crate::pipeline::budget::{allowance, limited};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
-use crate::sharded::counts::{Counted, Counts, SHARE};
-use crate::sharded::meters::Meters;
+use crate::sharded::Meters;
+use crate::sharded::{Counted, Counts, SHARE};
 
 /// The most clients that are remembered.
 pub(super) const CLIENTS_MAX: usize = 65_536;

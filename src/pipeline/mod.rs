@@ -49,7 +49,7 @@ use crate::pipeline::standing::Standing;
 use crate::ports::chain::{Chain, Parts};
 use crate::ports::clock::{Clock, Entropy};
 use crate::ports::store::{Proof, Scope, Store};
-use crate::sharded::meters::Meters;
+use crate::sharded::Meters;
 
 /// The ports that the pipeline uses.
 pub struct Ports {

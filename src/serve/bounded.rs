@@ -1,7 +1,8 @@
 //! A connection that shows the HTTP library one request and not a byte more, or frames of HTTP/2 that it can read.
 //!
 //! The library may stop reading a request elsewhere than we do, or drop what it has read beyond; then the next request
-//! would begin with bytes of this one. Here what belongs to the next request stays on our side.
+//! would begin with bytes of this one. Here what belongs to the next request stays on our side
+//! (`a_request_ends_where_it_ends_whatever_was_read_ahead`).
 
 use std::io;
 use std::pin::Pin;
@@ -20,7 +21,7 @@ use pingora::protocols::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, ReadBuf};
 
 use crate::http1::chunked::{BrokenChunks, Decoder, Piece};
-use crate::http2::frames::Frames;
+use crate::http2::Frames;
 
 /// How much is read ahead to learn that a waiting client has gone, in bytes.
 const AHEAD_BYTES_MAX: usize = 1_024;

@@ -1,14 +1,19 @@
 //! The clients of a listener: which address is behind a connection, and how many connections a network may hold.
+//!
+//! Without the limit `somebody_who_holds_nothing_gets_a_place_while_one_is_free` fails.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::domain::client::ClientNet;
-use crate::serve::proxy_protocol;
-use crate::sharded::counts::{Counted, Counts, SHARE};
+use crate::serve::proxy_header::{Found, V1_BYTES_MAX, parse};
+use crate::sharded::{Counted, Counts, SHARE};
 use crate::wire::client_ip::is_trusted;
 
 /// The rules of a listener about its clients.
@@ -47,7 +52,7 @@ impl Clients {
         if !is_trusted(peer.ip(), &self.rules.trusted_proxies) {
             return None;
         }
-        proxy_protocol::client_of(stream, peer).await
+        client_of(stream, peer).await
     }
 
     /// A place among the connections of the client's network, in a listener that has so many free, this one included.
@@ -62,69 +67,112 @@ impl Clients {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+/// How long a header may take to arrive.
+const PROXY_HEADER_TIME_MAX: Duration = Duration::from_secs(10);
 
-    use super::{ClientRules, Clients};
-
-    fn clients(per_network_max: u32) -> Clients {
-        let trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
-        Clients::new(ClientRules { trusted_proxies, uses_proxy_protocol: false, per_network_max })
-    }
-
-    /// How many of these addresses get a place, one after the other, where there is room for so many.
-    fn served(clients: &Clients, room: usize, addresses: &[&str]) -> usize {
-        let mut held = Vec::new();
-        for address in addresses {
-            let address = format!("{address}:1").parse().unwrap();
-            if held.len() < room {
-                held.extend(clients.place(address, room - held.len()));
+/// The client behind a balancer, or the balancer itself where it speaks for nobody. `None` for anything but a whole header
+/// in time.
+pub(super) async fn client_of(stream: &mut TcpStream, balancer: SocketAddr) -> Option<SocketAddr> {
+    let header = async {
+        let mut header = Vec::with_capacity(V1_BYTES_MAX);
+        loop {
+            match parse(&header)? {
+                Found::Whole(client) => return Some(client.unwrap_or(balancer)),
+                Found::More(count) => {
+                    let read = (&mut *stream).take(count as u64).read_to_end(&mut header).await;
+                    read.ok().filter(|read| *read == count)?;
+                }
             }
         }
-        held.len()
-    }
+    };
+    timeout(PROXY_HEADER_TIME_MAX, header).await.ok()?
+}
 
-    // threat: All connections or descriptors taken
-    #[test]
-    fn a_network_takes_three_quarters_at_most_and_another_its_share_of_the_rest() {
-        assert_eq!(served(&clients(0), 8, &["192.0.2.1"; 100]), 6);
-        assert_eq!(served(&clients(0), 4_096, &["192.0.2.1"; 5_000]), 3_072);
-        let both = [["192.0.2.1"; 100], ["192.0.2.2"; 100]].concat();
-        assert_eq!(served(&clients(0), 100, &both), 75 + 19);
-        assert_eq!(served(&clients(0), 1, &["192.0.2.1"; 2]), 1);
-        assert_eq!(served(&clients(5), 100, &both), 10);
-    }
+#[cfg(test)]
+mod tests {
+    mod clients {
+        use proptest::prelude::*;
 
-    // threat: All connections or descriptors taken
-    #[test]
-    fn the_addresses_of_a_64_are_one_network_and_balancers_are_not_counted() {
-        let one = ["[2001:db8:1:2::1]", "[2001:db8:1:2::2]", "[2001:db8:1:2:ffff::]"];
-        assert_eq!(served(&clients(2), 100, &one), 2);
-        assert_eq!(
-            served(&clients(2), 100, &["[2001:db8:1:2::1]", "[2001:db8:1:3::1]", "[2001:db8:1:4::1]"]),
-            3
-        );
-        assert_eq!(served(&clients(2), 100, &["[::ffff:192.0.2.1]", "192.0.2.1", "192.0.2.1"]), 2);
-        assert_eq!(served(&clients(2), 100, &["10.1.2.3"; 200]), 100);
-    }
+        use super::super::{ClientRules, Clients};
 
-    proptest! {
+        fn clients(per_network_max: u32) -> Clients {
+            let trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+            Clients::new(ClientRules { trusted_proxies, uses_proxy_protocol: false, per_network_max })
+        }
+
+        /// How many of these addresses get a place, one after the other, where there is room for so many.
+        fn served(clients: &Clients, room: usize, addresses: &[&str]) -> usize {
+            let mut held = Vec::new();
+            for address in addresses {
+                let address = format!("{address}:1").parse().unwrap();
+                if held.len() < room {
+                    held.extend(clients.place(address, room - held.len()));
+                }
+            }
+            held.len()
+        }
+
         // threat: All connections or descriptors taken
         #[test]
-        fn somebody_who_holds_nothing_gets_a_place_while_one_is_free(
-            rounds in prop::collection::vec((0..5_u8, any::<bool>()), 0..300),
-            room in 1..40_usize,
-        ) {
-            let (clients, mut held) = (clients(0), Vec::new());
-            for (network, leaves) in rounds {
-                if leaves {
-                    held.pop();
-                } else if held.len() < room {
-                    held.extend(clients.place(([192, 0, 2, network], 1).into(), room - held.len()));
+        fn a_network_takes_three_quarters_at_most_and_another_its_share_of_the_rest() {
+            assert_eq!(served(&clients(0), 8, &["192.0.2.1"; 100]), 6);
+            assert_eq!(served(&clients(0), 4_096, &["192.0.2.1"; 5_000]), 3_072);
+            let both = [["192.0.2.1"; 100], ["192.0.2.2"; 100]].concat();
+            assert_eq!(served(&clients(0), 100, &both), 75 + 19);
+            assert_eq!(served(&clients(0), 1, &["192.0.2.1"; 2]), 1);
+            assert_eq!(served(&clients(5), 100, &both), 10);
+        }
+
+        // threat: All connections or descriptors taken
+        #[test]
+        fn the_addresses_of_a_64_are_one_network_and_balancers_are_not_counted() {
+            let one = ["[2001:db8:1:2::1]", "[2001:db8:1:2::2]", "[2001:db8:1:2:ffff::]"];
+            assert_eq!(served(&clients(2), 100, &one), 2);
+            assert_eq!(
+                served(&clients(2), 100, &["[2001:db8:1:2::1]", "[2001:db8:1:3::1]", "[2001:db8:1:4::1]"]),
+                3
+            );
+            assert_eq!(served(&clients(2), 100, &["[::ffff:192.0.2.1]", "192.0.2.1", "192.0.2.1"]), 2);
+            assert_eq!(served(&clients(2), 100, &["10.1.2.3"; 200]), 100);
+        }
+
+        proptest! {
+            // threat: All connections or descriptors taken
+            #[test]
+            fn somebody_who_holds_nothing_gets_a_place_while_one_is_free(
+                rounds in prop::collection::vec((0..5_u8, any::<bool>()), 0..300),
+                room in 1..40_usize,
+            ) {
+                let (clients, mut held) = (clients(0), Vec::new());
+                for (network, leaves) in rounds {
+                    if leaves {
+                        held.pop();
+                    } else if held.len() < room {
+                        held.extend(clients.place(([192, 0, 2, network], 1).into(), room - held.len()));
+                    }
+                    let stranger = clients.place(([198, 51, 100, 1], 1).into(), room - held.len());
+                    prop_assert_eq!(stranger.is_ok(), held.len() < room);
                 }
-                let stranger = clients.place(([198, 51, 100, 1], 1).into(), room - held.len());
-                prop_assert_eq!(stranger.is_ok(), held.len() < room);
+            }
+        }
+    }
+
+    mod proxy_protocol {
+        use tokio::io::AsyncWriteExt;
+        use tokio::net::{TcpListener, TcpStream};
+
+        use super::super::client_of;
+
+        // threat: Forged PROXY headers
+        #[tokio::test(start_paused = true)]
+        async fn a_header_that_stops_arriving_is_given_up() {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            for (bytes, ends) in [("", false), ("PROXY TCP4 1.2.3.4", false), ("PROXY TCP4 1.2.3.4", true)] {
+                let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+                client.write_all(bytes.as_bytes()).await.unwrap();
+                let (mut stream, peer) = listener.accept().await.unwrap();
+                let _open = if ends { None } else { Some(client) };
+                assert_eq!(client_of(&mut stream, peer).await, None, "{bytes} {ends}");
             }
         }
     }

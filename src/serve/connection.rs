@@ -1,27 +1,29 @@
-//! A connection of HTTP/1: waits for requests and reads their heads. It keeps what it has read beyond.
+//! A connection: as bytes, which of HTTP/1 and HTTP/2 it speaks, and for HTTP/1 its requests: waits for them and reads their heads.
+//! It keeps what it has read beyond.
 
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
+use pingora::protocols::{ALPN, GetSocketDigest, SocketDigest, Stream, l4};
 use pingora::server::ShutdownWatch;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, timeout};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::http1::chunked::Decoder;
 use crate::http1::fields::{self, Fields, Problem, SpanFields, Spans};
 use crate::http1::head::{self, Body, RequestHead};
 use crate::http1::name::Name;
 use crate::serve::bounded::{Bounded, Extent};
-use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
-use crate::serve::{LINGER, WRITE_TIME_MAX, as_text};
+use crate::serve::{LINGER, SILENT_TIME_MAX, WRITE_TIME_MAX, as_text};
 use crate::wire::answers::Answer;
 
 /// How long a client may take for a whole answer of ours.
@@ -355,6 +357,126 @@ fn extent_of(request: &RequestHead) -> Extent {
         Body::Length(bytes) => Extent::Bytes(bytes),
         Body::Chunked => Extent::Chunks(Decoder::default()),
         Body::ToClose => Extent::Rest,
+    }
+}
+
+/// How long the preface may take to arrive.
+const PREFACE_TIME_MAX: Duration = Duration::from_secs(10);
+
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// True if the client begins to speak HTTP/2. The bytes that were read are in `ahead`. Nothing when it is gone before it
+/// speaks, or says something else than it has agreed on.
+pub(super) async fn is_http2(
+    stream: &mut ClientStream,
+    ahead: &mut BytesMut,
+    shutdown: &ShutdownWatch,
+) -> Option<bool> {
+    let is_agreed = match stream {
+        ClientStream::Plain(stream) => {
+            // A connection that is silent has no buffer yet. The runtime takes each new one for readable.
+            let (mut first, stream) = ([0], &*stream);
+            before_end(timeout(SILENT_TIME_MAX, stream.peek(&mut first)), shutdown).await?.ok()?.ok()?;
+            false
+        }
+        ClientStream::Library(stream) if stream.selected_alpn_proto() == Some(ALPN::H2) => true,
+        ClientStream::Library(_) => return Some(false),
+    };
+    ahead.reserve(USUAL_HEAD_BYTES);
+    let read = async {
+        while ahead.len() < PREFACE.len() && PREFACE.starts_with(ahead) {
+            if stream.read_buf(ahead).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        io::Result::Ok(ahead.starts_with(PREFACE))
+    };
+    let is_preface = before_end(timeout(PREFACE_TIME_MAX, read), shutdown).await?.ok()?.ok()?;
+    (is_preface || !is_agreed).then_some(is_preface)
+}
+
+/// The output of a future; nothing if it is not ready shortly after the service is to end.
+async fn before_end<T>(first: impl Future<Output = T>, shutdown: &ShutdownWatch) -> Option<T> {
+    let mut stopping = shutdown.clone();
+    let end = async {
+        // An error means that nobody is left to say so: the end as well.
+        let _ = stopping.wait_for(|stopping| *stopping).await;
+        sleep(LINGER).await;
+    };
+    tokio::select! {
+        output = first => Some(output),
+        () = end => None,
+    }
+}
+
+/// A client's connection. The library's streams measure and buffer, which most requests have no use for.
+pub(crate) enum ClientStream {
+    /// In the clear.
+    Plain(TcpStream),
+    /// TLS, or a stream that the library has had.
+    Library(Stream),
+}
+
+impl ClientStream {
+    /// True if the client speaks TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Library(stream) => stream.get_ssl_digest().is_some(),
+        }
+    }
+
+    /// The stream as the library knows it.
+    pub(super) fn into_library(self, peer: SocketAddr) -> Stream {
+        match self {
+            Self::Plain(stream) => Box::new(described(stream, peer)),
+            Self::Library(stream) => stream,
+        }
+    }
+}
+
+/// A connection as the library knows it, which asks it for the client's address.
+pub(super) fn described(stream: TcpStream, peer: SocketAddr) -> l4::stream::Stream {
+    let digest = SocketDigest::from_raw_fd(stream.as_raw_fd());
+    let _ = digest.peer_addr.set(Some(peer.into()));
+    let mut stream = l4::stream::Stream::from(stream);
+    stream.set_socket_digest(digest);
+    stream
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Library(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Library(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Library(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Library(stream) => Pin::new(stream).poll_shutdown(context),
+        }
     }
 }
 

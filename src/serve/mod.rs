@@ -9,10 +9,7 @@ mod bounded;
 pub(crate) mod clients;
 pub(crate) mod connection;
 pub(crate) mod fair_scheduler;
-mod preface;
 mod proxy_header;
-mod proxy_protocol;
-pub(crate) mod stream;
 pub(crate) mod timer;
 pub(crate) mod worker;
 
@@ -37,19 +34,18 @@ use crate::http1::fields::Problem;
 use crate::http1::head::RequestHead;
 use crate::http1::lines::target_problem;
 use crate::http1::writing::Lines;
-use crate::http2::frames::Frames;
+use crate::http2::Frames;
 use crate::ports::clock::Clock;
 use crate::serve::bounded::{Bounded, Extent};
 use crate::serve::clients::{ClientRules, Clients};
-use crate::serve::connection::{Connection, NoHead};
+use crate::serve::connection::{ClientStream, Connection, NoHead, described, is_http2};
 use crate::serve::fair_scheduler::{FairScheduler, FairShare};
-use crate::serve::stream::{ClientStream, described};
-use crate::sharded::counts::Counted;
+use crate::sharded::Counted;
 use crate::telemetry::access::Line;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::Answer;
+use crate::wire::answers::contract_spelling;
 use crate::wire::errors::ErrorCause;
-use crate::wire::headers::contract_spelling;
 
 /// How long a connection may stay silent before its first request begins.
 pub(crate) const SILENT_TIME_MAX: Duration = Duration::from_secs(60);
@@ -225,7 +221,7 @@ impl<H: Handler> Listener<H> {
     ) -> Option<()> {
         let mut stream = self.secured(stream, peer).await?;
         let mut ahead = BytesMut::new();
-        if H::SPEAKS_HTTP2 && preface::is_http2(&mut stream, &mut ahead, shutdown).await? {
+        if H::SPEAKS_HTTP2 && is_http2(&mut stream, &mut ahead, shutdown).await? {
             let stream = Bounded::new(stream.into_library(peer), ahead, Extent::Frames(Frames::new()));
             self.handler.serve_http2(Box::new(stream), share.clone(), slot, shutdown).await;
             return None;

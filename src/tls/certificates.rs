@@ -14,7 +14,7 @@ use crate::domain::host::HostPattern;
 use crate::domain::host_map::HostMap;
 use crate::domain::tenant::{KeyPair, Tenant};
 use crate::tls::loaded_files::FileLoader;
-use crate::tls::look::is_for;
+use crate::tls::pem::is_for;
 
 /// Certificates by host, loaded and checked. It has no `Debug`: there are private keys in it.
 pub(crate) struct Certificates {

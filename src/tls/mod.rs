@@ -7,11 +7,10 @@
 pub(crate) mod certificates;
 pub(crate) mod listener;
 pub(crate) mod loaded_files;
-pub(crate) mod look;
 pub(crate) mod signing;
 pub(crate) mod upstream;
 
-mod pem;
+pub(crate) mod pem;
 
 #[cfg(test)]
 pub(crate) mod fixture;

@@ -77,7 +77,7 @@ mod tests {
     use crate::domain::tenant::{KeyPair, UpstreamTls};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, upstream};
     use crate::tls::loaded_files::{FileLoader, LoadedFiles};
-    use crate::tls::look::unsupported_signature;
+    use crate::tls::pem::unsupported_signature;
 
     fn load(rules: &UpstreamTls) -> Result<UpstreamIdentity, Vec<String>> {
         UpstreamIdentity::load(rules, &mut FileLoader::new(&LoadedFiles::default(), NOW))

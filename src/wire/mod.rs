@@ -5,13 +5,11 @@
 pub(crate) mod answers;
 pub(crate) mod bodies;
 pub(crate) mod client_ip;
-pub(crate) mod console;
 pub(crate) mod credentials;
 pub(crate) mod discovery;
 pub(crate) mod errors;
 pub(crate) mod ext_authz;
 pub(crate) mod grpc;
-pub(crate) mod headers;
 pub(crate) mod other_sites;
 pub(crate) mod pages;
 pub(crate) mod received;

@@ -15,8 +15,8 @@ use crate::domain::tiers::Grade;
 use crate::http1::writing::write_decimal;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::profile::OwnerProfile;
+use crate::wire::answers::write_allowance;
 use crate::wire::answers::{Answer, json, json_text};
-use crate::wire::headers::write_allowance;
 
 /// How many agents are kept as text.
 const AGENTS_KEPT: usize = 4_096;

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use crate::gateway::context::Context;
 use crate::http1::writing::Lines;
 use crate::wire::answers::Answer;
-use crate::wire::headers::NO_STORE;
+use crate::wire::answers::NO_STORE;
 
 /// The names that Envoy strips from the request, in an answer that lets it pass.
 const TO_REMOVE: &str = "x-envoy-auth-headers-to-remove";

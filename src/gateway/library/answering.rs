@@ -16,12 +16,12 @@ use crate::gateway::library::faults::{DRAIN_TIME_MAX, invalid_answer};
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
 use crate::gateway::policy::cors;
 use crate::gateway::refusals::End;
+use crate::http1::fields::Options;
 use crate::http1::name::Name;
-use crate::http1::options::Options;
 use crate::serve::connection::LINGER_BYTES_MAX;
 use crate::wire::answers::Answer;
+use crate::wire::answers::contract_spelling;
 use crate::wire::grpc;
-use crate::wire::headers::contract_spelling;
 
 /// How long the part of an answer that breaks off may take to leave.
 const LEAVE_TIME_MAX: Duration = Duration::from_millis(100);

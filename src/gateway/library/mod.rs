@@ -43,7 +43,7 @@ use crate::http1::fields::Fields;
 use crate::http1::head::check_framing;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::timer::Timer;
-use crate::tls::look::unsupported_signature;
+use crate::tls::pem::unsupported_signature;
 use crate::wire::errors::ErrorCause;
 use crate::wire::grpc;
 

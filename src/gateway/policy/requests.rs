@@ -8,8 +8,8 @@ use crate::domain::trusted_headers::TrustedHeaders;
 use crate::gateway::policy::answers;
 use crate::gateway::policy::identity::{Standing, standing_of};
 use crate::http1::fields::Fields;
+use crate::http1::fields::Options;
 use crate::http1::name::Name;
-use crate::http1::options::Options;
 use crate::wire::credentials::shows_key;
 
 /// True if a header of the client's request is for one hop only, and ends here, as it does in an answer or in requests alone.

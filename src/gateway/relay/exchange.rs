@@ -11,10 +11,10 @@ use crate::gateway::held::HeldRoom;
 use crate::gateway::policy::answers::is_about_limits;
 use crate::gateway::policy::requests::is_trailer_kept;
 use crate::gateway::relay::transfer::Transfer;
+use crate::http1::fields::Options;
 use crate::http1::fields::{Fields, SpanFields, Spans};
 use crate::http1::head::{AnswerHead, Body, RequestHead, end_of_head, read_answer};
 use crate::http1::name::Name;
-use crate::http1::options::Options;
 use crate::http1::writing::{Lines, write_decimal};
 
 /// The longest head of an answer, in bytes.

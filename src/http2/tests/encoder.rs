@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::http2::huffman::BITS;
+use crate::http2::hpack::BITS;
 use crate::http2::tests::Field;
 
 /// The Huffman code of a text (RFC 7541, appendix B).

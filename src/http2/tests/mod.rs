@@ -11,8 +11,8 @@ use http::Response;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::timeout;
 
-use crate::http2::frames::Frames;
-use crate::http2::huffman::decode;
+use crate::http2::Frames;
+use crate::http2::hpack::decode;
 use crate::http2::tests::encoder::{Encoder, encode};
 use crate::http2::{AUTHORITY, Broken, METHOD, NAME, OURS, PSEUDO, REFUSED, SCHEME, VALUE, problem};
 

@@ -9,7 +9,7 @@ use crate::domain::host::HostPattern;
 use crate::domain::signed_message::MessageRefusal;
 use crate::message_signature::Message;
 use crate::message_signature::digest::BodyDigest;
-use crate::message_signature::profile::{ERC_8128, ERC_8128_UNTAGGED};
+use crate::message_signature::{ERC_8128, ERC_8128_UNTAGGED};
 
 /// Pieces of structured fields, of which a parser may make something.
 const PIECES: [&str; 22] = [

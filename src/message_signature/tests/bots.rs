@@ -13,8 +13,8 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::signed_message::MessageRefusal;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
-use crate::message_signature::profile::{ERC_8128, OF_BOTS, Terms};
 use crate::message_signature::{Content, Message};
+use crate::message_signature::{ERC_8128, OF_BOTS, Terms};
 
 /// The key for Ed25519 of RFC 9421, section B.1.4, which the vectors of `cloudflare/web-bot-auth` are signed with.
 const KEY: &str = "JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs";

@@ -1,4 +1,4 @@
-//! How much a connection reads at once, and how much memory it keeps.
+//! How much a connection reads at once, and how much memory it keeps, also before it says what it speaks.
 
 use bytes::Buf;
 use futures_util::FutureExt;
@@ -7,8 +7,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::{
-    AsyncRead, BytesMut, ClientStream, Connection, Context, HEAD_BYTES_MAX, LINGER_BYTES_MAX, Pin, Poll,
-    READ_BYTES, io, skip,
+    AsyncRead, BytesMut, ClientStream, Connection, Context, HEAD_BYTES_MAX, LINGER, LINGER_BYTES_MAX, Pin,
+    Poll, READ_BYTES, Timer, io, is_http2, skip,
 };
 use crate::serve::SILENT_TIME_MAX;
 
@@ -62,5 +62,19 @@ async fn an_idle_connection_gives_back_what_a_long_head_or_a_body_in_chunks_has_
         assert!(connection.next_request(SILENT_TIME_MAX).now_or_never().is_none(), "it is idle");
         let kept = connection.head.capacity() + connection.ahead.capacity();
         assert!(kept <= HEAD_BYTES_MAX / 4, "{kept} bytes are kept behind {:?}", line.get(..10));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_has_no_buffer_and_is_closed_in_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    for (is_stopping, waits) in [(false, SILENT_TIME_MAX), (true, LINGER)] {
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut stream = ClientStream::Plain(listener.accept().await.unwrap().0);
+        let (_stop, shutdown) = watch::channel(is_stopping);
+        let (mut ahead, begun) = (BytesMut::new(), Timer::now());
+        assert_eq!(is_http2(&mut stream, &mut ahead, &shutdown).await, None);
+        let waited = (Timer::now() - begun).as_secs();
+        assert_eq!((waited, ahead.capacity()), (waits.as_secs(), 0));
     }
 }

@@ -13,7 +13,7 @@ use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::RetryAfter;
 use crate::ports::clock::Clock;
 use crate::ports::store::{KeyBudget, NonceRefused, RouteScope, StoreFault};
-use crate::sharded::meters::Meters;
+use crate::sharded::Meters;
 use crate::store::embedded::book::Book;
 
 /// The disk hangs when the writer has been busy for so long, in microseconds: far longer than with a commit.

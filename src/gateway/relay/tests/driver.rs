@@ -28,8 +28,8 @@ use crate::gateway::relay::tests::exchange::Rules;
 use crate::gateway::times::Times;
 use crate::http1::fields::Spans;
 use crate::http1::head::read_request;
+use crate::serve::connection::ClientStream;
 use crate::serve::connection::Connection;
-use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
 
 /// A client that sends nothing, and whose bytes are all taken into a buffer.

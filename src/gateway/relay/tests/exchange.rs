@@ -13,10 +13,10 @@ use crate::gateway::checked_body::CheckedBody;
 use crate::gateway::failure::Failure;
 use crate::gateway::held::HeldRoom;
 use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange};
+use crate::http1::fields::Options;
 use crate::http1::fields::{SpanFields, Spans};
 use crate::http1::head::read_request;
 use crate::http1::name::Name;
-use crate::http1::options::Options;
 use crate::message_signature::digest::BodyDigest;
 
 /// Keeps every line that frames nothing, and adds one.
