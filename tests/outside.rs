@@ -25,5 +25,6 @@ mod support {
     pub(crate) mod skip;
     pub(crate) mod stop;
     pub(crate) mod time;
+    pub(crate) mod whole;
     pub(crate) mod wire;
 }

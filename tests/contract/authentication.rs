@@ -2,15 +2,14 @@
 //! is in the table of `gateway/doors.rs`.
 
 use alloy::primitives::U256;
-use alloy::sol_types::Eip712Domain;
 use serde_json::{Value, json};
 
 use crate::support::agents::Agent;
 use crate::support::client::with;
 use crate::support::harness::{Case, cases};
-use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
-use crate::support::signing::{ALICE, BOB, Draft};
-use crate::support::time::{SOON, unix_seconds, until};
+use crate::support::service::{SIGNED_ENDPOINTS, status_of};
+use crate::support::signing::{ALICE, BOB};
+use crate::support::time::unix_seconds;
 use crate::support::world::World;
 
 /// Far outside of the window, however busy the machine is.
@@ -19,17 +18,12 @@ const HOUR_SECS: u64 = 3_600;
 /// Of every signature.
 pub(crate) const SIGNATURES: &[Case<World>] = cases![
     rules_1_and_2_a_strangers_signature_and_one_of_another_hour_count_nowhere,
-    rule_1_the_domain_may_be_configured_and_counts_then,
     rule_5_no_endpoint_shows_a_key_again,
 ];
 
 /// About owners, whom the chain knows.
-pub(crate) const OWNERS: &[Case<World>] = cases![
-    rule_1_a_transfer_counts_at_once_for_every_endpoint,
-    rule_3_a_key_outlives_a_transfer_until_the_new_owner_replaces_it,
-    rule_4_agent_0_and_unminted_agents_are_404,
-    rule_4_a_burned_agent_is_404_and_a_reminted_one_its_new_owners,
-];
+pub(crate) const OWNERS: &[Case<World>] =
+    cases![rule_1_a_transfer_counts_at_once_for_every_endpoint, rule_4_agent_0_and_unminted_agents_are_404,];
 
 /// About nonces, which the store keeps.
 pub(crate) const NONCES: &[Case<World>] = cases![rule_2_a_nonce_is_used_up_for_every_endpoint];
@@ -82,32 +76,6 @@ fn rule_1_a_transfer_counts_at_once_for_every_endpoint(world: &World) {
     }
 }
 
-fn rule_1_the_domain_may_be_configured_and_counts_then(world: &World) {
-    let settings = world
-        .settings()
-        .set("signature.domain_name", "Another Service")
-        .set("signature.domain_version", "2")
-        .set("signature.chain_id", 1)
-        .set("signature.max_age", "200s")
-        .set("signature.max_ahead", "0s");
-    let (service, agent) = (Service::start(settings), world.agent(4));
-    let own = |draft: Draft| {
-        let domain = Eip712Domain {
-            name: Some("Another Service".into()),
-            version: Some("2".into()),
-            chain_id: Some(U256::from(1)),
-            ..draft.domain
-        };
-        Draft { domain, ..draft }.body()
-    };
-    service.verify_signature(&agent.signed()).error(401, "SIGNATURE_INVALID");
-    service.verify_signature(&own(agent.draft())).success(200);
-    let old = agent.draft().timestamp(unix_seconds() - 250);
-    service.verify_signature(&own(old)).error(400, "REPLAY_DETECTED");
-    let ahead = agent.draft().timestamp(unix_seconds() + 55);
-    service.verify_signature(&own(ahead)).error(400, "REPLAY_DETECTED");
-}
-
 fn rule_2_a_nonce_is_used_up_for_every_endpoint(world: &World) {
     let service = world.service();
     for used_at in SIGNED_ENDPOINTS {
@@ -124,20 +92,6 @@ fn rule_2_a_nonce_is_used_up_for_every_endpoint(world: &World) {
     }
 }
 
-fn rule_3_a_key_outlives_a_transfer_until_the_new_owner_replaces_it(world: &World) {
-    let (service, agent) = (world.service(), world.agent(4));
-    let key = agent.generate(service);
-    service.verify(&key).success(200);
-    world.chain().transfer(ALICE, BOB, agent.id);
-    until("the new owner shows", SOON, || {
-        let owner = service.verify(&key).success(200)["owner"].clone();
-        (owner == json!(BOB.address.to_checksum(None))).then_some(())
-    });
-    service.rotate(&agent.signed()).error(401, "SIGNATURE_INVALID");
-    service.rotate(&agent.draft().by(BOB).body()).success(200);
-    service.verify(&key).error(401, "INVALID_API_KEY");
-}
-
 fn gone(world: &World, agent: &Agent) {
     for endpoint in SIGNED_ENDPOINTS {
         let answer = world.service().signed(endpoint, &agent.signed());
@@ -151,17 +105,6 @@ fn rule_4_agent_0_and_unminted_agents_are_404(world: &World) {
     }
     let zeros = with(&world.known_agent(U256::ZERO, ALICE).signed(), "agentId", json!("000"));
     world.service().verify_signature(&zeros).is_error(404, "AGENT_NOT_FOUND", json!({ "agentId": "0" }));
-}
-
-fn rule_4_a_burned_agent_is_404_and_a_reminted_one_its_new_owners(world: &World) {
-    let (service, chain, agent) = (world.service(), world.chain(), world.agent(4));
-    service.verify_signature(&agent.signed()).success(200);
-    chain.burn(ALICE, agent.id);
-    gone(world, &agent);
-    chain.mint_with_id(BOB, agent.id);
-    service.verify_signature(&agent.signed()).error(401, "SIGNATURE_INVALID");
-    let body = service.verify_signature(&agent.draft().by(BOB).body()).success(200);
-    assert_eq!(body["owner"], json!(BOB.address.to_checksum(None)));
 }
 
 fn rule_5_no_endpoint_shows_a_key_again(world: &World) {

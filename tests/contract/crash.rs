@@ -1,156 +1,22 @@
-//! `kill -9`, and a store that is lost or of another chain: what was answered stays true.
+//! A store that is lost, of another chain or of the previous release.
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use serde_json::json;
 
-use serde_json::{Value, json};
-
-use crate::support::agents::{Agent, THRESHOLDS, key_of};
-use crate::support::client::Connection;
+use crate::support::agents::THRESHOLDS;
 use crate::support::harness::{Case, cases};
 use crate::support::service::Service;
 use crate::support::signing::ALICE;
-use crate::support::stop::Stop;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case<World>] = cases![
-    whatever_was_answered_before_a_kill_is_true_after_it,
-    a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start,
-];
+pub(crate) const CASES: &[Case<World>] =
+    cases![a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start,];
 
 /// About the embedded store's file.
 pub(crate) const ON_A_DISK: &[Case<World>] = cases![
     a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made,
     a_data_folder_of_the_previous_release_opens,
 ];
-
-/// How often the service is killed.
-const ROUNDS: u32 = 12;
-
-/// How many old keys and used nonces are asked about after each round.
-const REMEMBERED: usize = 24;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Generate,
-    Rotate,
-    Revoke,
-    Verify,
-}
-
-/// The answers that one agent's owner got.
-struct Diary {
-    agent: Agent,
-    steps: u64,
-    key: Option<String>,
-    /// Sent, and not answered when the service died.
-    unanswered: Option<Step>,
-    used: VecDeque<Value>,
-    replaced: VecDeque<String>,
-}
-
-impl Diary {
-    fn new(agent: Agent) -> Self {
-        let (used, replaced) = (VecDeque::new(), VecDeque::new());
-        Self { agent, steps: 0, key: None, unanswered: None, used, replaced }
-    }
-
-    /// Asks one thing after the other until the service is gone.
-    fn live(&mut self, api: SocketAddr, answered: &AtomicU32, stop: &Stop) {
-        let Ok(mut connection) = Connection::open(api) else { return };
-        while !stop.is_set() {
-            self.steps += 1;
-            let step = match self.steps % 7 {
-                0 => Step::Revoke,
-                1 => Step::Generate,
-                3 | 5 => Step::Verify,
-                _ => Step::Rotate,
-            };
-            let (method, path) = match step {
-                Step::Generate => ("POST", "/keys/generate"),
-                Step::Rotate => ("POST", "/keys/rotate"),
-                Step::Revoke => ("DELETE", "/keys"),
-                Step::Verify => ("POST", "/verify/signature"),
-            };
-            let body = self.agent.signed();
-            self.unanswered = Some(step);
-            let sent = body.to_string();
-            let Ok(answer) = connection.send(method, path, &[], Some(sent.as_bytes())) else { return };
-            self.unanswered = None;
-            match (step, answer.status) {
-                (Step::Generate, 409) => {
-                    assert!(self.key.is_some());
-                    continue;
-                }
-                (Step::Generate, 201) | (Step::Rotate, 200) => {
-                    let new = Some(key_of(&answer.json()));
-                    self.replaced.extend(std::mem::replace(&mut self.key, new));
-                }
-                (Step::Revoke, 200) => self.replaced.extend(self.key.take()),
-                (Step::Verify, 200) => {}
-                (step, _) => panic!("{step:?}: {}", answer.text()),
-            }
-            self.used.push_back(body);
-            answered.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    /// Compares what was answered with what the service says now.
-    fn check(&mut self, service: &Service) {
-        for body in self.used.iter().rev().take(REMEMBERED) {
-            service.verify_signature(body).error(400, "REPLAY_DETECTED");
-        }
-        for key in self.replaced.iter().rev().take(REMEMBERED) {
-            service.verify(key).error(401, "INVALID_API_KEY");
-        }
-        let has_key = service.status(&self.agent.text()).success(200)["hasKey"] == json!(true);
-        let works = self.key.as_ref().map(|key| service.verify(key).status);
-        match (self.unanswered.take(), works) {
-            // No request was under way that could have changed the key.
-            (None | Some(Step::Verify | Step::Generate), Some(status)) => {
-                assert_eq!((status, has_key), (200, true))
-            }
-            (None | Some(Step::Verify | Step::Revoke), None) => assert!(!has_key, "a revoke was undone"),
-            // It is as before, or what was under way has happened as a whole.
-            (Some(Step::Rotate), Some(status)) => assert!(matches!(status, 200 | 401) && has_key),
-            (Some(Step::Revoke), Some(status)) => assert_eq!(status == 200, has_key),
-            (Some(Step::Rotate | Step::Generate), None) => {}
-        }
-        let rotated = service.rotate(&self.agent.signed()).success(200);
-        self.replaced.extend(self.key.replace(key_of(&rotated)));
-        while self.used.len() > 4 * REMEMBERED {
-            self.used.pop_front();
-        }
-    }
-}
-
-fn whatever_was_answered_before_a_kill_is_true_after_it(world: &World) {
-    let settings = world
-        .settings()
-        .set("keys.requests_per_hour", 1_000_000)
-        .set("tiers.requests_per_minute", vec![1_000_000; 4]);
-    let mut service = Service::start(settings);
-    let mut diaries: Vec<Diary> = (0..4).map(|_| Diary::new(world.agent(4))).collect();
-    for round in 0..ROUNDS {
-        let (api, answered, stop) = (service.api, AtomicU32::new(0), Stop::default());
-        std::thread::scope(|scope| {
-            for diary in &mut diaries {
-                scope.spawn(|| diary.live(api, &answered, &stop));
-            }
-            let _stops = stop.at_end();
-            until("enough was answered", SOON, || {
-                (answered.load(Ordering::SeqCst) > 10 + round % 5 * 9).then_some(())
-            });
-            service.kill();
-        });
-        service.start_again("");
-        for diary in &mut diaries {
-            diary.check(&service);
-        }
-    }
-}
 
 // threat: Another chain's agent of the same number
 fn a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start(world: &World) {

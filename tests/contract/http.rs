@@ -16,9 +16,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
     what_ends_a_connection_is_answered_once_and_closed_without_harm,
     whatever_is_refused_keeps_the_connection_for_the_next_request,
     a_small_body_where_none_belongs_keeps_the_connection_and_is_no_request,
-    a_body_cut_anywhere_is_read_like_a_whole_one,
     a_body_of_16_kib_is_read_and_one_byte_more_is_413,
-    pipelined_requests_are_answered_in_order,
     upgrades_and_connect_open_nothing,
     answers_are_json_and_not_to_be_stored_whatever_a_request_says_of_itself,
     clients_are_told_to_continue_where_their_body_is_wanted,
@@ -164,31 +162,6 @@ fn a_small_body_where_none_belongs_keeps_the_connection_and_is_no_request(world:
     }
 }
 
-fn a_body_cut_anywhere_is_read_like_a_whole_one(world: &World) {
-    let (service, agent) = (world.service(), world.agent(4));
-    let body = json!({ "apiKey": agent.generate(service) }).to_string();
-    let whole = request_bytes(service.api, "POST", "/verify", &[], Some(body.as_bytes()));
-    let mut chunks = b"POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
-    for chunk in body.as_bytes().chunks(30) {
-        chunks.extend(format!("{:X};x=y\r\n", chunk.len()).as_bytes());
-        chunks.extend([chunk, b"\r\n"].concat());
-    }
-    chunks.extend(b"0\r\nX-Trailer: GET / HTTP/1.1\r\n\r\n");
-    let mut connection = service.connect();
-    for request in [whole, chunks] {
-        // Behind the first cut there is the beginning of the next request too.
-        connection.write(&request[..1]).unwrap();
-        for cut in 2..request.len() {
-            connection.write(&request[1..cut]).unwrap();
-            connection.write(&[&request[cut..], &request[..1]].concat()).unwrap();
-            let answer = connection.read(false).unwrap();
-            assert_eq!(answer.success(200)["agentId"], json!(agent.text()), "cut at {cut}");
-        }
-        connection.write(&request[1..]).unwrap();
-        connection.read(false).unwrap().success(200);
-    }
-}
-
 /// A body in chunks of this many bytes.
 fn chunked(service: &Service, path: &str, body: &str, chunk_bytes: usize) -> Vec<u8> {
     let mut bytes =
@@ -227,24 +200,6 @@ fn a_body_of_16_kib_is_read_and_one_byte_more_is_413(world: &World) {
     }
     let blank = service.request("POST", "/verify", &[], Some(&vec![b' '; 16_384]));
     blank.is_invalid("body", Value::Null);
-}
-
-fn pipelined_requests_are_answered_in_order(world: &World) {
-    let (service, agents) = (world.service(), [2, 3, 4].map(|tier| world.agent(tier)));
-    let keys = agents.each_ref().map(|agent| agent.generate(service));
-    let post = |key: &str| {
-        let body = json!({ "apiKey": key }).to_string();
-        request_bytes(service.api, "POST", "/verify", &[], Some(body.as_bytes()))
-    };
-    let mut connection = service.connect();
-    let all = [post(&keys[0]), post("no key"), NEXT.to_vec(), post(&keys[1]), post(&keys[2])];
-    connection.write(&all.concat()).unwrap();
-    assert_eq!(connection.read(false).unwrap().success(200)["agentId"], json!(agents[0].text()));
-    connection.read(false).unwrap().error(400, "VALIDATION_ERROR");
-    assert_eq!(connection.read(false).unwrap().success(200), json!({ "status": "ok" }));
-    for agent in &agents[1..] {
-        assert_eq!(connection.read(false).unwrap().success(200)["agentId"], json!(agent.text()));
-    }
 }
 
 // threat: Slow clients hold everything

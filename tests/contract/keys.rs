@@ -24,7 +24,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
 
 /// About what is configured, declared and asked.
 pub(crate) const FORMATS: &[Case<World>] = cases![
-    the_longest_endpoint_is_2048_bytes,
     the_prefix_may_be_configured_and_counts_then,
     several_keys_are_told_apart_by_name_listed_without_themselves_and_end_alone_or_all,
     status_is_of_any_number_and_a_wrong_query_is_a_validation_error,
@@ -139,18 +138,6 @@ fn verifications_in_flight_never_pass_after_the_revoke_was_answered(world: &Worl
         service.revoke(&agent.signed()).success(200);
         revoked.store(true, Ordering::SeqCst);
     });
-}
-
-fn the_longest_endpoint_is_2048_bytes(world: &World) {
-    let (service, agent) = (world.service(), world.agent(3));
-    let endpoint = |bytes: usize| format!("https://app.example/{}", "x".repeat(bytes - 20));
-    let longer = with(&agent.signed(), "declaredEndpoint", json!(endpoint(2_049)));
-    let cut: String = endpoint(2_049).chars().take(100).collect();
-    service.generate(&longer).is_invalid("declaredEndpoint", json!(cut));
-    let key = agent.generate_for(service, &endpoint(2_048));
-    let verify = |origin: String| service.post("/verify", &json!({ "apiKey": key, "origin": origin }));
-    assert_eq!(verify(endpoint(2_048)).success(200)["endpointMismatch"], json!(false));
-    verify(endpoint(2_049)).is_invalid("origin", json!(cut));
 }
 
 fn the_prefix_may_be_configured_and_counts_then(world: &World) {

@@ -8,7 +8,7 @@ use crate::support::client::{Answer, Connection, with};
 use crate::support::harness::{Case, cases};
 use crate::support::service::{KEY_ENDPOINTS, Service};
 use crate::support::signing::BOB;
-use crate::support::time::{SOON, Stopwatch, unix_seconds, until};
+use crate::support::time::{Stopwatch, unix_seconds};
 use crate::support::world::World;
 
 /// Of clients, by their addresses.
@@ -21,10 +21,8 @@ pub(crate) const CASES: &[Case<World>] = cases![
 ];
 
 /// Of agents, whose windows the store keeps.
-pub(crate) const WINDOWS: &[Case<World>] = cases![
-    who_waits_as_long_as_retry_after_says_passes_and_nobody_before,
-    keys_are_managed_ten_times_an_hour_and_nobody_keeps_an_owner_from_revoking,
-];
+pub(crate) const WINDOWS: &[Case<World>] =
+    cases![keys_are_managed_ten_times_an_hour_and_nobody_keeps_an_owner_from_revoking,];
 
 /// A time to wait is what is left of a window that began while `watch` ran, rounded up to whole seconds.
 #[track_caller]
@@ -32,30 +30,6 @@ fn is_rest_of(window_secs: u64, watch: &Stopwatch, retry_after: u64) {
     let spent = watch.elapsed();
     let least = window_secs.saturating_sub(spent.as_secs() + 1);
     assert!((least..=window_secs).contains(&retry_after), "{retry_after} s after {spent:?}");
-}
-
-// threat: A limit locks out
-fn who_waits_as_long_as_retry_after_says_passes_and_nobody_before(world: &World) {
-    let (service, agent) = (world.service(), world.agent(1));
-    let key = agent.generate(service);
-    // Begins before the service admits, so that no delay here can make a minute look short.
-    let since_admitted = Stopwatch::start();
-    service.verify(&key).success(200);
-    let retry_after = service.verify(&key).is_limited(json!(agent.text()), json!(1), 1);
-    is_rest_of(60, &since_admitted, retry_after);
-    let since_told = Stopwatch::start();
-    until("the window passes", 2 * SOON, || {
-        let (asked, answer) = (since_told.elapsed(), service.verify(&key));
-        if answer.status == 200 {
-            assert_eq!(answer.allowance(), (1, 0));
-            return Some(());
-        }
-        // A client that waited that long passes; refusals in between do not make the wait longer.
-        assert!(asked.as_secs() < retry_after, "{retry_after} s were waited, and: {}", answer.text());
-        None
-    });
-    let window = since_admitted.elapsed();
-    assert!(window.as_millis() >= 59_999, "a minute lies between two that pass: {window:?}");
 }
 
 // threat: An owner is kept from revoking

@@ -3,11 +3,10 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
 use crate::support::service::{KEY_ENDPOINTS, Service, status_of};
 use crate::support::signing::{ALICE, BOB};
@@ -21,8 +20,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
     a_place_that_hangs_holds_up_no_reload,
     an_audit_log_that_cannot_be_opened_keeps_the_service_from_starting,
     with_a_required_audit_log_no_key_is_changed_without_a_line,
-    lines_of_the_log_that_a_full_disk_refuses_are_counted_and_disturb_nobody,
-    a_reader_of_the_log_that_has_stopped_keeps_the_process_neither_from_serving_nor_from_ending,
 ];
 
 /// The whole lines of a text, as JSON.
@@ -294,58 +291,4 @@ fn with_a_required_audit_log_no_key_is_changed_without_a_line(world: &World) {
         assert!(is(&lines[place], operation, outcome), "{lines:?}");
     }
     assert_eq!(lines[0]["request_id"], lines[1]["request_id"]);
-}
-
-/// A process whose output goes where a test says.
-struct Loose(Child);
-
-impl Drop for Loose {
-    fn drop(&mut self) {
-        let _ = (self.0.kill(), self.0.wait());
-    }
-}
-
-impl Loose {
-    fn run(service: &Service, out: impl Into<Stdio>, err: impl Into<Stdio>) -> Self {
-        let config = service.folder.path().join("tiergate.toml");
-        let mut run = Command::new(env!("CARGO_BIN_EXE_tiergate"));
-        run.arg("run").arg("--config").arg(config).stdin(Stdio::null()).stdout(out).stderr(err);
-        let process = Self(run.spawn().unwrap());
-        until("it listens", SOON, || Connection::open(service.api).ok());
-        process
-    }
-}
-
-fn lost_lines(service: &Service) -> f64 {
-    service.samples().get("tiergate_log_lines_dropped_total")
-}
-
-fn lines_of_the_log_that_a_full_disk_refuses_are_counted_and_disturb_nobody(world: &World) {
-    let service = Service::prepare(world.settings());
-    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let _process = Loose::run(&service, Stdio::null(), full);
-    service.await_ready();
-    let before = lost_lines(&service);
-    (0..50).for_each(|_| drop(service.get("/livez").success(200)));
-    until("they are counted", SOON, || (lost_lines(&service) >= before + 50.0).then_some(()));
-}
-
-/// Nobody reads the pipe, to which standard output leads too.
-fn a_reader_of_the_log_that_has_stopped_keeps_the_process_neither_from_serving_nor_from_ending(
-    world: &World,
-) {
-    let service = Service::prepare(world.settings().set("shutdown.delay", "0s"));
-    let (_reader, writer) = std::io::pipe().unwrap();
-    let mut process = Loose::run(&service, writer.try_clone().unwrap(), writer);
-    service.await_ready();
-    let mut connection = service.connect();
-    while lost_lines(&service) == 0.0 {
-        for _ in 0..1_000 {
-            assert_eq!(connection.send("GET", "/livez", &[], None).unwrap().status, 200);
-        }
-    }
-    let pid = process.0.id().to_string();
-    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
-    let status = until("the process ends", SOON, || process.0.try_wait().unwrap());
-    assert!(status.success(), "{status}");
 }

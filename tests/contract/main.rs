@@ -41,7 +41,6 @@ mod secrets;
 mod several_sources;
 mod signing;
 mod sold;
-mod strangers;
 mod tier_sources;
 mod tiers;
 mod validation;
@@ -60,7 +59,6 @@ const TOPICS: &[Topic<World>] = &[
     ("crash", STORES, crash::CASES),
     ("crash", ONCE, crash::ON_A_DISK),
     ("balanced", CHAINS, balanced::CASES),
-    ("erc8004", ONCE, erc8004::CROWDS),
     ("tier_sources", CHAINS, tier_sources::CASES),
     ("several_sources", CHAINS, several_sources::CASES),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
@@ -105,8 +103,6 @@ const TOPICS: &[Topic<World>] = &[
     ("replicas", &[Kind::Redis], replicas::CASES),
 ];
 
-const ALONE: &[Topic<World>] = &[("strangers", STORES, strangers::FLOODS)];
-
 fn main() -> ExitCode {
-    harness::run(World::new, TOPICS, ALONE, &[])
+    harness::run(World::new, TOPICS, &[], &[])
 }

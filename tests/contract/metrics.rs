@@ -1,15 +1,12 @@
 //! `GET /metrics`: what is counted, and that nothing there names an agent, a key or a client.
 
-use alloy::primitives::U256;
 use serde_json::json;
 
-use crate::support::agents::{THRESHOLDS, unknown_key};
+use crate::support::agents::unknown_key;
 use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
-use crate::support::metrics::Samples;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::Service;
-use crate::support::signing::{ALICE, BOB};
 use crate::support::world::World;
 
 /// About operations of the store.
@@ -18,7 +15,6 @@ pub(crate) const OPERATIONS: &[Case<World>] = cases![rpc_store_and_cache_series_
 pub(crate) const CASES: &[Case<World>] = cases![
     requests_denials_and_limiter_decisions_are_counted,
     requests_about_keys_are_counted_by_their_outcome,
-    no_label_holds_an_agent_a_key_or_an_ip,
     the_admin_address_answers_nothing_else,
 ];
 
@@ -114,37 +110,6 @@ fn requests_about_keys_are_counted_by_their_outcome(world: &World) {
     let conflict = ["\"POST\"", "\"409\"", "http_route=\"/keys/generate\"", "tenant=\"\""];
     assert_eq!(samples.sum("http_server_request_duration_seconds_count", &conflict), 1.0);
     assert_eq!(samples.get("tiergate_api_requests_in_flight"), 0.0);
-}
-
-fn no_label_holds_an_agent_a_key_or_an_ip(world: &World) {
-    let service = Service::start(world.settings());
-    let id = U256::from(314_159_265_358_979_u64);
-    world.chain().mint_with_id(ALICE, id);
-    world.chain().stake(id, THRESHOLDS[0]);
-    let agent = world.known_agent(id, ALICE);
-    let key = agent.generate(&service);
-    service.verify(&key).success(200);
-    service.verify(&key).error(429, "RATE_LIMITED");
-    service.verify_signature(&agent.draft().by(BOB).body()).error(401, "SIGNATURE_INVALID");
-    service.status(&agent.text()).success(200);
-    service.get(&format!("/agents/{}", agent.id)).error(404, "NOT_FOUND");
-    service.request(&format!("X{id}"), "/verify", &[], None);
-    let text = service.metrics();
-    let addresses = [ALICE, BOB].map(|account| account.address.to_checksum(None));
-    for secret in [&agent.text(), &key[12..].to_owned(), &addresses[0], &addresses[1]] {
-        assert!(!text.to_lowercase().contains(&secret.to_lowercase()), "{secret}");
-    }
-    let samples = Samples::parse(&text);
-    assert!(samples.series().filter(|series| series.contains('{')).count() > 20, "{text}");
-    for series in samples.series() {
-        let Some((_, labels)) = series.split_once('{') else { continue };
-        for label in labels.trim_end_matches('}').split("\",") {
-            let (_, value) = label.split_once("=\"").unwrap();
-            let value = value.trim_end_matches('"');
-            assert!(value.parse::<std::net::IpAddr>().is_err(), "{series}");
-            assert!(value.parse::<std::net::SocketAddr>().is_err(), "{series}");
-        }
-    }
 }
 
 fn the_admin_address_answers_nothing_else(world: &World) {

@@ -10,10 +10,7 @@ use crate::support::signing::ALICE;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case<World>] = cases![
-    an_address_without_code_is_in_the_log_at_the_start_once_and_before_anybody_asks,
-    signatures_are_bound_to_the_configured_registry,
-];
+pub(crate) const CASES: &[Case<World>] = cases![];
 
 /// About what a node itself says.
 pub(crate) const NODES: &[Case<World>] = cases![
@@ -73,23 +70,6 @@ fn an_address_without_code_that_decides_nothing_is_ready_and_degraded(world: &Wo
     assert_eq!(service.log().lines().filter(|log| log.contains(&line)).count(), 1);
 }
 
-/// Only liveness is asked before the line is there: readiness and metrics look at the chain too.
-fn an_address_without_code_is_in_the_log_at_the_start_once_and_before_anybody_asks(world: &World) {
-    let key = "chain.contracts.stake_vault";
-    let service = Service::start_unready(world.settings().at(key, NOWHERE));
-    let line = format!("there is no contract at the address configured as {key}");
-    until("the log says which", SOON, || service.log().contains(&line).then_some(()));
-    // It is looked for each second, and whenever somebody asks.
-    until("it was looked for several times", SOON, || {
-        service.get("/readyz").success(503);
-        (service.samples().sum("tiergate_rpc_calls_total", &["eth_call"]) >= 10.0).then_some(())
-    });
-    let log = service.log();
-    // Readiness says the same in words of its own.
-    let said = log.lines().filter(|log| log.contains(&line) && !log.contains("not ready")).count();
-    assert_eq!(said, 1, "{log}");
-}
-
 fn every_common_registry_says_unminted_in_its_own_words(world: &World) {
     for artifact in [
         "LegacyIdentity",
@@ -118,12 +98,4 @@ fn on_a_registry(world: &World, artifact: &str) -> (Service, Address, Address) {
     let settings =
         world.settings().at("chain.contracts.identity", registry).at("chain.contracts.stake_vault", vault);
     (Service::start(settings), registry, vault)
-}
-
-fn signatures_are_bound_to_the_configured_registry(world: &World) {
-    let (service, registry, _) = on_a_registry(world, "IdentityRegistry");
-    let id = world.chain().mint_on(registry, ALICE, "");
-    let elsewhere = world.known_agent(id, ALICE);
-    service.generate(&elsewhere.signed()).error(401, "SIGNATURE_INVALID");
-    service.generate(&Agent::on(registry, id, ALICE).signed()).success(201);
 }

@@ -14,7 +14,6 @@ use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     owners_manage_keys_there_and_nobody_verifies_or_asks_for_health,
-    a_client_there_is_the_one_that_a_trusted_proxy_names,
     the_proxy_protocol_is_spoken_there_where_it_is_named,
 ];
 
@@ -76,21 +75,6 @@ fn owners_manage_keys_there_and_nobody_verifies_or_asks_for_health(world: &World
         log.lines().any(|line| both.iter().all(|part| line.contains(part)))
     };
     assert!(line("owners", "/keys/rotate") && line("api", "/verify") && !line("owners", "/verify"), "{log}");
-}
-
-fn a_client_there_is_the_one_that_a_trusted_proxy_names(world: &World) {
-    let settings = world.settings().set("listen.trusted_proxies", vec!["127.0.0.0/8"]);
-    let (service, owners) = start(settings);
-    let agent = world.agent(0);
-    let revoke = |client: &str| {
-        send(owners, "DELETE", "/keys", &[("X-Forwarded-For", client)], Some(&agent.signed())).allowance()
-    };
-    assert_eq!([revoke("203.0.113.1"), revoke("203.0.113.1")], [(10, 9), (10, 8)]);
-    assert_eq!(revoke("203.0.113.2"), (10, 9), "another client");
-    let headers = [("X-Forwarded-For", "203.0.113.1")];
-    let at_the_api =
-        service.request("DELETE", "/keys", &headers, Some(agent.signed().to_string().as_bytes()));
-    assert_eq!(at_the_api.allowance(), (10, 7), "the budget is that of the API");
 }
 
 fn the_proxy_protocol_is_spoken_there_where_it_is_named(world: &World) {

@@ -13,7 +13,6 @@ use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
-    each_field_of_the_body_is_checked,
     a_strangers_signature_is_401_with_the_owner_and_the_signer,
     a_read_is_counted_logged_and_shows_no_signature,
 ];
@@ -96,36 +95,6 @@ fn a_signature_for_reading_does_nothing_else_and_no_other_reads(world: &World) {
         let again = read(service, &for_reading);
         assert_eq!((&again.success(200)["hasKey"], again.allowance()), (&json!(true), (60, left)));
     }
-}
-
-fn each_field_of_the_body_is_checked(world: &World) {
-    let (service, agent) = (world.service(), world.agent(1));
-    let body = own(&agent);
-    for (field, value, received) in [
-        ("agentId", Value::Null, Value::Null),
-        ("agentId", json!(7), json!(7)),
-        ("agentId", json!("0x7"), json!("0x7")),
-        ("signature", json!("0xab"), json!("0xab")),
-        ("timestamp", json!("1"), json!("1")),
-        ("timestamp", json!(-1), json!(-1)),
-    ] {
-        read(service, &with(&body, field, value)).is_invalid(field, received);
-    }
-    for field in ["agentId", "signature", "timestamp"] {
-        read(service, &with(&body, field, None)).is_invalid(field, Value::Null);
-    }
-    read(service, &json!([body])).is_invalid("body", Value::Null);
-    // A field of other endpoints is ignored, as any that is not listed.
-    read(service, &with(&body, "nonce", json!(true))).success(200);
-    let long = with(&body, "padding", json!("x".repeat(16_384)));
-    read(service, &long).is_error(413, "PAYLOAD_TOO_LARGE", Value::Null);
-    let details = json!({ "agentId": agent.text(), "field": "timestamp" });
-    for outside in [0, unix_seconds() - 3_600, unix_seconds() + 3_600, u64::MAX] {
-        let body = agent.draft().timestamp(outside).profile_body();
-        read(service, &body).is_error(400, "REPLAY_DETECTED", details.clone());
-    }
-    let unknown = world.known_agent(U256::from(777_777_777_u64), ALICE);
-    read(service, &own(&unknown)).is_error(404, "AGENT_NOT_FOUND", json!({ "agentId": unknown.text() }));
 }
 
 // threat: A profile for strangers, or its signature spent on a key

@@ -16,10 +16,7 @@ use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_redis_that_hangs_is_full_a_replica_or_killed_lets_nobody_through_and_goes_on,
-    a_redis_that_comes_back_empty_knows_no_key_and_no_older_signature,
-    a_redis_that_is_absent_at_the_start_is_waited_for,
     a_replica_that_is_missing_is_shown_where_health_is_and_nothing_else_suffers,
-    after_a_failover_nothing_that_replicas_have_is_undone,
     what_a_redis_may_lose_is_said_once_with_its_name_and_no_secret,
 ];
 
@@ -213,63 +210,6 @@ fn a_redis_that_hangs_is_full_a_replica_or_killed_lets_nobody_through_and_goes_o
         }
     });
     scene.says_when_to_sign_again();
-}
-
-// threat: A store forgets
-fn a_redis_that_comes_back_empty_knows_no_key_and_no_older_signature(world: &World) {
-    let mut redis = Redis::start(&[]);
-    let scene = Scene::at(world, &redis);
-    scene.while_asked(|| {
-        redis.kill();
-        scene.is_unready();
-        redis.start_again();
-        scene.is_ready();
-        for service in &scene.services {
-            for key in [&scene.key, &scene.limited, &scene.rotated, &scene.revoked] {
-                service.verify(key).error(401, "INVALID_API_KEY");
-            }
-            service.verify_signature(&scene.used).error(400, "REPLAY_DETECTED");
-        }
-    });
-    scene.says_when_to_sign_again();
-}
-
-// threat: A failure admits somebody, or looks like an answer
-fn a_redis_that_is_absent_at_the_start_is_waited_for(world: &World) {
-    let mut redis = Redis::start(&[]);
-    redis.kill();
-    let mut service = Service::prepare(world.settings().set("store.redis.url", redis.url(0)));
-    service.start_alone("");
-    let key = crate::support::agents::unknown_key(7);
-    for _ in 0..5 {
-        service.verify(&key).is_error(500, "INTERNAL_ERROR", Value::Null);
-    }
-    assert_eq!(service.get("/readyz").success(503)["checks"]["store"], json!("error"));
-    redis.start_again();
-    service.await_ready();
-    service.verify(&key).error(401, "INVALID_API_KEY");
-}
-
-// threat: A store forgets
-fn after_a_failover_nothing_that_replicas_have_is_undone(world: &World) {
-    let [mut master, _replica, sentinel] = Redis::start_watched();
-    let url = format!("redis-sentinel://{sentinel}/service/0");
-    master.be_in_use(0);
-    let scene = Scene::new(world, &url, 1);
-    until("everything is replicated", SOON, || (master.acknowledged() > 0).then_some(()));
-    scene.while_asked(|| {
-        until("the window is full", SOON, || {
-            (scene.services[0].verify(&scene.limited).status == 429).then_some(())
-        });
-        until("the window is replicated", SOON, || (master.acknowledged() > 0).then_some(()));
-        master.kill();
-        scene.services[0].verify(&scene.key).is_error(500, "INTERNAL_ERROR", Value::Null);
-        scene.goes_on();
-        scene.is_ready();
-    });
-    // No replica is left that could acknowledge: nothing is promised that could be undone.
-    let signed = scene.agent.signed();
-    assert!(matches!(scene.services[0].rotate(&signed).status, 400 | 500));
 }
 
 fn a_replica_that_is_missing_is_shown_where_health_is_and_nothing_else_suffers(world: &World) {

@@ -4,13 +4,11 @@ use alloy::primitives::{Address, U256, address};
 use serde_json::json;
 use toml::Table;
 
-use crate::balanced::{Answers, HALF, await_accounted, with_blocks};
 use crate::erc8004::Registries;
 use crate::following::{self, Scene, await_polls};
 use crate::support::agents::{Agent, THRESHOLDS};
 use crate::support::client::Answer;
 use crate::support::harness::{Case, cases};
-use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::Service;
 use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, BOB};
@@ -21,12 +19,8 @@ use crate::tier_sources::feedback;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_source_that_reverts_is_503_and_never_another_tier_and_well_when_it_stops,
-    of_two_sources_one_that_fails_is_503_though_the_other_would_pass,
     a_score_that_reverts_about_one_agent_is_503_for_that_one_alone,
     the_highest_of_several_sources_counts_and_is_named,
-    of_two_tokens_the_higher_counts,
-    half_of_the_requests_behind_shows_no_false_tier,
-    a_sick_node_shows_no_false_tier,
     check_names_a_source_that_has_no_code_or_lacks_the_function,
     a_source_that_has_no_code_or_lacks_the_function_is_not_ready_and_503_whatever_another_says,
     without_multicall_each_source_gives_the_same,
@@ -96,33 +90,6 @@ fn a_source_that_reverts_is_503_and_never_another_tier_and_well_when_it_stops(wo
     }
 }
 
-// threat: A failure admits somebody, or looks like an answer
-fn of_two_sources_one_that_fails_is_503_though_the_other_would_pass(world: &World) {
-    let mut everyone = named("everyone");
-    everyone.insert("tier".into(), 4.into());
-    let token = Token::new(world.chain(), Kind::Erc20);
-    token.change(ALICE, 0, UNITS[3]);
-    let agent = world.agent(4);
-    for Breaking { source, set_broken, .. } in breaking(world) {
-        for sources in [
-            [source.clone(), named("stake_vault")],
-            [everyone.clone(), source.clone()],
-            [source.clone(), token.source("owner")],
-            [token.source("owner"), source.clone()],
-        ] {
-            let service = Service::start(settings(world, &sources));
-            set_broken(true);
-            await_polls(&service, 2.0);
-            let answer = service.verify_signature(&agent.signed());
-            assert!(unreadable(&answer), "{sources:?}: {}", answer.text());
-            set_broken(false);
-            await_polls(&service, 2.0);
-            let answer = service.verify_signature(&agent.signed());
-            assert_eq!(tier(&answer), Some(4), "{sources:?}: {}", answer.text());
-        }
-    }
-}
-
 fn a_score_that_reverts_about_one_agent_is_503_for_that_one_alone(world: &World) {
     let scores = Scores::new(world.chain());
     let agents: Vec<Agent> = std::iter::repeat_with(|| world.agent(0)).take(8).collect();
@@ -169,74 +136,6 @@ fn the_highest_of_several_sources_counts_and_is_named(world: &World) {
     scene.shows(|| scores.set(id, 0), is(3, "erc20"));
     scene.shows(|| token.change(ALICE, UNITS[2], UNITS[0] - 1), |answer| tier(answer) == Some(0));
     scene.answer().error(403, "TIER_BLOCKED");
-}
-
-fn of_two_tokens_the_higher_counts(world: &World) {
-    let tokens = [Kind::Erc20, Kind::Erc20, Kind::Erc721].map(|kind| Token::new(world.chain(), kind));
-    tokens[1].change(ALICE, 0, UNITS[0]);
-    let scene = Scene::with(settings(world, &tokens.map(|token| token.source("owner"))), world.agent(0));
-    let shows = |change: &dyn Fn(), expected| scene.shows(change, |answer| tier(answer) == Some(expected));
-    assert_eq!(tier(&scene.answer()), Some(1));
-    shows(&|| tokens[0].change(ALICE, 0, UNITS[1]), 2);
-    shows(&|| tokens[2].change(ALICE, 0, 3), 3);
-    shows(&|| tokens[2].change(ALICE, 3, 0), 2);
-    shows(&|| tokens[0].change(ALICE, UNITS[1], 0), 1);
-}
-
-/// Moves tokens and scores over nodes that don't always say the truth of now, and asks once the service has accounted for it.
-fn shows_no_false_tier(world: &World, behaviour: impl Fn() -> Behaviour) {
-    let own = world.another();
-    let chain = own.chain();
-    let (token, scores) = (Token::new(chain, Kind::Erc20), Scores::new(chain));
-    let relay = Relay::new(chain.node);
-    with_blocks(chain, || {
-        let settings = settings(&own, &[token.source("owner"), scores.source()])
-            .set("chain.rpc_urls", vec![format!("http://{}", relay.address)])
-            .set("chain.poll_interval", "250ms")
-            // Some calls are never answered.
-            .set("chain.request_timeout", "1s")
-            .set("chain.max_staleness", "60s");
-        let service = Service::start(settings);
-        await_accounted(&service, chain);
-        relay.behave(behaviour());
-        token.change(ALICE, 0, UNITS[3]);
-        let [alice, bob] = [ALICE, BOB].map(|owner| own.known_agent(chain.mint(owner, ""), owner));
-        let answers = Answers::default();
-        let shows = |agent: &Agent, expected: u64| {
-            for _ in 0..8 {
-                let answer = answers.next(|| service.verify_signature(&agent.signed()));
-                assert_eq!(tier(&answer), Some(expected), "{}", answer.text());
-            }
-        };
-        await_accounted(&service, chain);
-        for _ in 0..2 {
-            for (from, to) in [(&alice, &bob), (&bob, &alice)] {
-                shows(from, 4);
-                shows(to, 0);
-                token.transfer((from.owner, UNITS[3]), to.owner, UNITS[3]);
-                await_accounted(&service, chain);
-                shows(from, 0);
-                shows(to, 4);
-                scores.set(from.id, UNITS[1]);
-                await_accounted(&service, chain);
-                shows(from, 2);
-                scores.set(from.id, 0);
-                await_accounted(&service, chain);
-                shows(from, 0);
-            }
-        }
-        answers.have_few_503(1);
-    });
-}
-
-// threat: A new owner or a reorganization is not seen
-fn half_of_the_requests_behind_shows_no_false_tier(world: &World) {
-    shows_no_false_tier(world, || Behaviour::Balanced(HALF));
-}
-
-// threat: A sick node
-fn a_sick_node_shows_no_false_tier(world: &World) {
-    shows_no_false_tier(world, || Behaviour::Sick);
 }
 
 fn at(mut source: Table, contract: Address) -> Table {

@@ -16,9 +16,7 @@ use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     domain_types_window_tiers_and_registries_are_public_and_nothing_else,
-    they_may_be_cached_for_five_minutes,
     a_signature_made_of_nothing_else_is_the_owners_at_every_endpoint,
-    a_refused_signature_is_answered_with_the_domain_that_it_needs,
     a_401_links_to_the_rules_relative_to_its_endpoint_at_both_listeners,
     addresses_are_those_that_the_operator_names,
 ];
@@ -93,12 +91,6 @@ fn domain_types_window_tiers_and_registries_are_public_and_nothing_else(world: &
     assert_eq!(elsewhere(world).get(PATH).success(200), expected("Elsewhere \"x\"", "7", 31_337, 120, 0));
 }
 
-fn they_may_be_cached_for_five_minutes(world: &World) {
-    let answer = world.service().get(PATH);
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    assert_eq!(answer.header("cache-control"), Some("max-age=300"));
-}
-
 /// The `encodeType` of EIP-712, of a type in a document.
 fn encoded(document: &Value, name: &str) -> String {
     let fields = document["types"][name].as_array().unwrap().iter();
@@ -120,22 +112,6 @@ fn a_signature_made_of_nothing_else_is_the_owners_at_every_endpoint(world: &Worl
         draft.domain = domain.clone();
         let answer = service.signed(endpoint, &draft.body());
         assert_eq!(answer.status, status_of(endpoint), "{endpoint:?}: {}", answer.text());
-    }
-}
-
-fn a_refused_signature_is_answered_with_the_domain_that_it_needs(world: &World) {
-    let (service, agent) = (elsewhere(world), world.agent(4));
-    let registry = world.chain().contracts.identity.to_checksum(None);
-    for endpoint in SIGNED_ENDPOINTS {
-        let answer = service.signed(endpoint, &agent.signed());
-        let details = answer.error(401, "SIGNATURE_INVALID");
-        let fields: Vec<&str> = details.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(fields, ["agentId", "owner", "recoveredSigner"]);
-        let expected = format!(
-            "The signature is not the agent owner's for the EIP-712 domain of name \"Elsewhere \\\"x\\\"\", \
-             version \"7\", chain id 31337, verifying contract {registry}"
-        );
-        assert_eq!(answer.json()["error"], json!(expected));
     }
 }
 

@@ -1,34 +1,27 @@
-//! Tiers from one number on the chain that is no stake: tokens of the owner or the agent's wallet, a function's answer, feedback
-//! of some clients. Each is followed up and down, at and one unit below each threshold.
+//! Tiers from feedback of listed clients, which a contract sums up on the chain. Of the other numbers that give tiers `several_sources`
+//! has one case for each; their rules are in `chain::measures`.
 
+use alloy::sol_types::SolCall;
 use std::time::Duration;
 
 use alloy::primitives::{Address, U256, address};
-use alloy::sol_types::SolCall;
 use serde_json::json;
 use toml::Table;
 
 use crate::changes::has;
 use crate::erc8004::Registries;
-use crate::following::{self, Scene, await_polls};
-use crate::support::agents::Agent;
+use crate::following::{Scene, await_polls};
 use crate::support::chain::Multicall;
 use crate::support::client::Answer;
 use crate::support::erc8004::entry_of_feedback;
 use crate::support::harness::{Case, cases};
 use crate::support::service::Service;
-use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, BOB, DEPLOYER};
-use crate::support::tier_sources::{Kind, Scores, Token, UNITS, tier, with_sources};
+use crate::support::tier_sources::{tier, with_sources};
 use crate::support::time::Stopwatch;
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
-    an_owners_tokens_open_each_tier_and_one_unit_less_does_not,
-    an_owners_tokens_of_a_collection_open_each_tier_and_one_less_does_not,
-    a_wallets_tokens_open_each_tier_and_an_owners_do_not,
-    a_wallets_tokens_of_a_collection_open_each_tier_and_an_owners_do_not,
-    a_score_opens_each_tier_and_one_unit_less_does_not,
     the_sum_of_listed_clients_feedback_opens_each_tier_and_one_unit_less_does_not,
     an_average_counts_from_so_many_distinct_clients_and_one_unit_less_does_not,
     feedback_of_another_tag_counts_where_any_does_and_nowhere_else,
@@ -36,109 +29,17 @@ pub(crate) const CASES: &[Case<World>] = cases![
     feedback_that_takes_too_much_gas_is_503_and_never_a_part_and_costs_no_other_agent_its_tier,
 ];
 
-/// Account 3 of those that development nodes unlock.
-const CAROL: Address = address!("0x90F79bf6EB2c4f870365E785982E1f101E93b906");
-
 /// Account 4.
 const STRANGER: Address = address!("0x15d34AAf54267DB7D7c367839AAf71A00a2C6A65");
+
+/// Account 3 of those that development nodes unlock.
+const CAROL: Address = address!("0x90F79bf6EB2c4f870365E785982E1f101E93b906");
 
 impl Scene {
     /// Makes a change, and sees this tier within two polls.
     #[track_caller]
     fn shows_tier(&self, change: impl FnOnce(), expected: u64) {
         self.shows(change, |answer| tier(answer) == Some(expected));
-    }
-
-    /// Has the agent's number, which reaches tier 4, go below each threshold by one unit, and up to each again, and to 0.
-    #[track_caller]
-    fn walk(&self, thresholds: [u64; 4], change: impl Fn(u64, u64)) {
-        let down = thresholds.iter().rev().zip([3, 2, 1, 0]).map(|(threshold, below)| (threshold - 1, below));
-        let up = thresholds.iter().zip(1..).map(|(threshold, tier)| (*threshold, tier));
-        let mut number = thresholds[3];
-        for (next, expected) in down.chain(up).chain([(0, 0)]) {
-            if next != number {
-                self.shows_tier(|| change(number, next), expected);
-            }
-            number = next;
-        }
-        self.answer().error(403, "TIER_BLOCKED");
-    }
-}
-
-/// An agent of Alice's on the documented registries, and one on ERC-8004's, each with the settings of a service.
-fn agents(world: &World, source: &Table) -> [(Settings, Agent); 2] {
-    let registries = Registries::new(world);
-    let settings = |settings| with_sources(settings, std::slice::from_ref(source));
-    [
-        (settings(following::settings(world.settings())), world.agent(0)),
-        (settings(registries.settings(world)), registries.unstaked(ALICE)),
-    ]
-}
-
-fn is_told(answer: &Answer, source: &str) {
-    let profile = answer.success(200);
-    assert_eq!(profile["tierSource"], json!(source));
-    assert_eq!(profile.get("stakedAmount"), None, "there is no vault: {profile}");
-}
-
-fn owners_tokens_are_followed(world: &World, kind: Kind, name: &str) {
-    let token = Token::new(world.chain(), kind);
-    let most = token.thresholds()[3];
-    for (settings, agent) in agents(world, &token.source("owner")) {
-        token.change(ALICE, 0, most);
-        let scene = Scene::with(settings, agent);
-        assert_eq!(tier(&scene.answer()), Some(4));
-        is_told(&scene.answer(), name);
-        scene.walk(token.thresholds(), |from, to| token.change(ALICE, from, to));
-    }
-}
-
-fn an_owners_tokens_open_each_tier_and_one_unit_less_does_not(world: &World) {
-    owners_tokens_are_followed(world, Kind::Erc20, "erc20");
-}
-
-fn an_owners_tokens_of_a_collection_open_each_tier_and_one_less_does_not(world: &World) {
-    owners_tokens_are_followed(world, Kind::Erc721, "erc721");
-}
-
-fn wallets_tokens_are_followed(world: &World, kind: Kind) {
-    let registries = Registries::new(world);
-    let (on, chain) = (registries.on, registries.chain);
-    let token = Token::new(chain, kind);
-    let [_, second, _, most] = token.thresholds();
-    token.change(ALICE, 0, second);
-    token.change(BOB, 0, most);
-    let settings = with_sources(registries.settings(world), &[token.source("agent_wallet")]);
-    let scene = Scene::with(settings, registries.unstaked(ALICE));
-    let id = scene.agent.id;
-    assert_eq!(tier(&scene.answer()), Some(2), "its owner is its wallet at first");
-    let set = |key| on.set_wallet(chain, ALICE.address, id, key);
-    scene.shows_tier(|| set(BOB.key), 4);
-    scene.walk(token.thresholds(), |from, to| token.change(BOB, from, to));
-    scene.shows_tier(|| token.change(BOB, 0, most), 4);
-    // An unset wallet is address 0, which no collection answers for.
-    scene.shows_tier(|| on.unset_wallet(chain, ALICE.address, id), 0);
-    scene.shows_tier(|| set(BOB.key), 4);
-    on.transfer(chain, ALICE.address, DEPLOYER.address, id);
-    let answer = scene.service.verify_signature(&registries.of_owner(id, DEPLOYER).signed());
-    assert_eq!(tier(&answer), Some(0), "a transfer clears the wallet: {}", answer.text());
-}
-
-fn a_wallets_tokens_open_each_tier_and_an_owners_do_not(world: &World) {
-    wallets_tokens_are_followed(world, Kind::Erc20);
-}
-
-fn a_wallets_tokens_of_a_collection_open_each_tier_and_an_owners_do_not(world: &World) {
-    wallets_tokens_are_followed(world, Kind::Erc721);
-}
-
-fn a_score_opens_each_tier_and_one_unit_less_does_not(world: &World) {
-    let scores = Scores::new(world.chain());
-    for (settings, agent) in agents(world, &scores.source()) {
-        scores.set(agent.id, UNITS[3]);
-        let scene = Scene::with(settings, agent);
-        is_told(&scene.answer(), "call");
-        scene.walk(UNITS, |_, to| scores.set(scene.agent.id, to));
     }
 }
 
@@ -174,7 +75,6 @@ fn the_sum_of_listed_clients_feedback_opens_each_tier_and_one_unit_less_does_not
     let source = feedback(["1.5", "3", "4.5", "6"], None);
     give(BOB.address, (15, 1));
     let scene = Scene::with(with_sources(registries.settings(world), &[source]), agent);
-    is_told(&scene.answer(), "reputation");
     let below = (1_499_999_999_999_999_999, 18);
     scene.shows(|| give(CAROL, below), tier_and_total(1, "2.999999999999999999"));
     scene.shows_tier(|| give(DEPLOYER.address, (1, 18)), 2);

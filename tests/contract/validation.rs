@@ -17,17 +17,18 @@ pub(crate) const CASES: &[Case<World>] = cases![
 
 fn each_endpoint_names_what_is_wrong_and_shows_no_secret(world: &World) {
     let (service, agent) = (world.service(), world.agent(3));
-    let (signed, key) = (agent.signed(), agent.generate(service));
+    let (signed, reading, key) = (agent.signed(), agent.draft().profile_body(), agent.generate(service));
     let by_key = json!({ "apiKey": key });
     let secret = format!("Bearer {}", unknown_key(4));
     let (verify, generate, rotate) = (("POST", "/verify"), SIGNED_ENDPOINTS[1], SIGNED_ENDPOINTS[2]);
-    let endpoints = || [verify].into_iter().chain(SIGNED_ENDPOINTS);
+    let endpoints = || [verify, ("POST", "/profile")].into_iter().chain(SIGNED_ENDPOINTS);
     let of_all = SIGNED_ENDPOINTS.into_iter().flat_map(|endpoint| {
         ["agentId", "signature", "nonce", "timestamp"].map(|field| (endpoint, &signed, field))
     });
     let others = [(verify, &by_key, "apiKey"), (verify, &by_key, "agentId"), (verify, &by_key, "origin")];
     let declared = [generate, rotate].map(|endpoint| (endpoint, &signed, "declaredEndpoint"));
-    for (endpoint, body, field) in of_all.chain(others).chain(declared) {
+    let profile = ["agentId", "signature", "timestamp"].map(|field| (("POST", "/profile"), &reading, field));
+    for (endpoint, body, field) in of_all.chain(others).chain(declared).chain(profile) {
         service.signed(endpoint, &with(body, field, json!(7.5))).is_invalid(field, json!(7.5));
         // The client looks for secrets in all errors.
         let answer = service.signed(endpoint, &with(body, field, json!(secret)));

@@ -7,7 +7,7 @@ use alloy::primitives::{I256, U256};
 use serde_json::{Value, json};
 
 use crate::support::agents::{THRESHOLDS, unknown_key};
-use crate::support::client::{Connection, request_bytes, with};
+use crate::support::client::{Connection, request_bytes};
 use crate::support::harness::{Case, cases};
 use crate::support::process::own_ip;
 use crate::support::signing::{ALICE, BOB, DEPLOYER};
@@ -27,7 +27,6 @@ pub(crate) const PROFILES: &[Case<World>] = cases![
 pub(crate) const KEYS: &[Case<World>] = cases![
     a_key_counts_for_its_own_agent_in_any_spelling_and_for_no_other,
     rotating_replaces_the_declared_endpoint,
-    the_result_of_a_signature_is_that_of_a_key,
     a_thousand_identical_signatures_at_once_are_admitted_once,
 ];
 
@@ -147,18 +146,6 @@ fn rotating_replaces_the_declared_endpoint(world: &World) {
     assert_eq!(mismatches(rotated["apiKey"].as_str().unwrap()), [true, false]);
     let undeclared = service.rotate(&agent.signed()).success(200);
     assert_eq!(mismatches(undeclared["apiKey"].as_str().unwrap()), [false, false], "nothing declared now");
-}
-
-fn the_result_of_a_signature_is_that_of_a_key(world: &World) {
-    let (service, agent) = (world.service(), world.agent(4));
-    let key = agent.generate_for(service, "https://app.example");
-    let by_key = service.verify(&key).success(200);
-    // Only a key's application has an origin.
-    let answer = service.verify_signature(&with(&agent.signed(), "origin", json!("https://other.example")));
-    let by_signature = answer.success(200);
-    assert_eq!(with(&by_signature, "timestamp", None), with(&by_key, "timestamp", None));
-    assert!(by_signature["timestamp"].is_u64());
-    assert_eq!(answer.allowance(), (2_700, 2_698), "one budget for both");
 }
 
 // threat: A nonce passes twice, or a stranger burns it

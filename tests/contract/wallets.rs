@@ -1,6 +1,5 @@
 //! Agents whose owners are contracts (ERC-1271), where these are asked and where they are not.
 
-use std::net::IpAddr;
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -8,19 +7,17 @@ use alloy::primitives::{Address, B256, Bytes, U256, address};
 use serde_json::{Value, json};
 
 use crate::support::agents::{Agent, key_of};
-use crate::support::client::{Answer, Connection, with};
+use crate::support::client::{Answer, with};
 use crate::support::harness::{Case, cases};
-use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
 use crate::support::settings::Settings;
-use crate::support::signing::{ALICE, Account, BOB, DEPLOYER, wrapped};
+use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
 use crate::support::stop::Stop;
 use crate::support::time::Stopwatch;
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_wallet_verifies_and_manages_keys_with_65_bytes_or_more_each_signature_once,
-    a_wrapped_signature_counts_once_its_wallet_is_there,
     a_wallet_reads_the_profile_by_a_signature_that_does_nothing_else,
     without_multicall_and_with_the_least_gas_it_is_the_same,
     by_default_no_wallet_is_asked_and_longer_signatures_are_400,
@@ -29,9 +26,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
 /// On a node that burns gas fast and can give an account code (EIP-7702).
 pub(crate) const ON_A_REAL_NODE: &[Case<World>] = cases![
     while_wallets_burn_gas_others_are_served,
-    wallets_that_accept_and_burn_gas_for_a_blocked_agent_use_up_their_clients_budget,
     an_account_with_code_is_heard_by_its_own_key_and_by_its_code,
-    where_nodes_run_no_creation_owners_are_heard_and_strangers_harm_nobody,
 ];
 
 const ACCEPTS_ALL: u8 = 0;
@@ -104,16 +99,6 @@ fn a_wallet_verifies_and_manages_keys_with_65_bytes_or_more_each_signature_once(
     }
 }
 
-fn a_wrapped_signature_counts_once_its_wallet_is_there(world: &World) {
-    let service = Service::start(asking(world));
-    let signed = |agent: &Agent| {
-        let draft = agent.draft();
-        draft.body_with(&wrapped(&draft.signature()))
-    };
-    service.verify_signature(&signed(&of_a_wallet(world))).success(200);
-    service.verify_signature(&signed(&world.agent(4))).error(401, "SIGNATURE_INVALID");
-}
-
 // threat: A contract wallet lies, burns gas, or is replayed
 fn while_wallets_burn_gas_others_are_served(world: &World) {
     let service = &Service::start(asking(world));
@@ -153,72 +138,6 @@ fn while_wallets_burn_gas_others_are_served(world: &World) {
     });
     let healthy = service.samples().sum("tiergate_rpc_node_healthy", &[]);
     assert!((healthy - 1.0).abs() < f64::EPSILON, "a wallet counts against no node: {healthy}");
-}
-
-/// As nodes of zkSync, Abstract and others answer.
-// threat: Strangers' requests make the only node unhealthy
-fn where_nodes_run_no_creation_owners_are_heard_and_strangers_harm_nobody(world: &World) {
-    let relay = Relay::new(world.chain().node);
-    let urls = vec![format!("http://{}", relay.address)];
-    let settings = asking(world).set("chain.rpc_urls", urls).set("abuse.failures_per_minute", 1_000_000);
-    let lying = owned_by(world, Account { address: world.chain().deploy("LyingWallet"), key: BOB.key });
-    for none in [json!({ "result": "0x" }), json!({ "error": { "code": 3, "message": "toAddressIsNull" } })] {
-        relay.behave(Behaviour::RefuseCreations(none));
-        let service = &Service::start(settings.clone());
-        let (agent, holder, wallet) = (&world.agent(4), &world.agent(4), of_a_wallet(world));
-        let key = holder.generate(service);
-        service.verify_signature(&agent.signed()).success(200);
-        service.verify_signature(&padded(&wallet, 1)).success(200);
-        for mode in [1, BURNS_GAS, MODES] {
-            service.verify_signature(&in_mode(&lying, mode)).error(401, "SIGNATURE_INVALID");
-        }
-        let stop = &Stop::default();
-        std::thread::scope(|scope| {
-            let flood = || {
-                let mut connection = service.connect();
-                while !stop.is_set() {
-                    let body = agent.draft().by(DEPLOYER).body();
-                    let answer = connection.post("/verify/signature", &body).unwrap();
-                    answer.error(401, "SIGNATURE_INVALID");
-                }
-            };
-            (0..3).for_each(|_| drop(scope.spawn(flood)));
-            let _stops = stop.at_end();
-            for _ in 0..20 {
-                service.verify(&key).success(200);
-                // Each changes what is known of the agent, which is read again.
-                world.chain().stake(holder.id, U256::ONE);
-            }
-        });
-        let healthy = service.samples().sum("tiergate_rpc_node_healthy", &[]);
-        assert!((healthy - 1.0).abs() < f64::EPSILON, "{healthy}");
-    }
-}
-
-// threat: A contract wallet lies, burns gas, or is replayed
-fn wallets_that_accept_and_burn_gas_for_a_blocked_agent_use_up_their_clients_budget(world: &World) {
-    const BUDGET: usize = 20;
-    let service = &Service::start(asking(world).set("abuse.failures_per_minute", 20));
-    let address = world.chain().deploy("LyingWallet");
-    let body = &in_mode(&blocked(world, Account { address, key: BOB.key }), BURNS_AND_ACCEPTS);
-    let (flooding, agent, wallet) = (IpAddr::from([127, 0, 0, 2]), world.agent(4), of_a_wallet(world));
-    let watch = Stopwatch::start();
-    let flood = || {
-        let mut connection = Connection::open_from(flooding, service.api).unwrap();
-        let answers = (0..4).map(|_| connection.post("/verify/signature", body).unwrap());
-        let asked: Vec<_> = answers.filter(|answer| answer.status != 429).collect();
-        asked.iter().for_each(|answer| drop(answer.error(403, "TIER_BLOCKED")));
-        asked.len()
-    };
-    let asked: usize = std::thread::scope(|scope| {
-        let floods = [(); FLOODS].map(|()| scope.spawn(flood));
-        service.verify_signature(&agent.signed()).success(200);
-        service.verify_signature(&padded(&wallet, 1)).success(200);
-        floods.map(|flood| flood.join().unwrap()).iter().sum()
-    });
-    // On a machine that is very busy the first ones may be forgotten.
-    let minutes = usize::try_from(watch.elapsed().as_secs() / 60).unwrap() + 1;
-    assert!((BUDGET..=minutes * BUDGET).contains(&asked), "{asked} of {}", 4 * FLOODS);
 }
 
 fn a_wallet_reads_the_profile_by_a_signature_that_does_nothing_else(world: &World) {

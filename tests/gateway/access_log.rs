@@ -23,7 +23,6 @@ use crate::upgrades::{open_socket, talks, websocket_echo};
 pub(crate) const CASES: &[Case] = cases![
     each_kind_of_refusal_says_why_in_the_log,
     a_line_says_all_of_a_request_whichever_way_it_leaves,
-    a_request_that_the_shell_refuses_has_a_line,
     each_request_has_exactly_one_line_whichever_way_it_leaves,
 ];
 
@@ -193,30 +192,6 @@ fn a_line_says_all_of_a_request_whichever_way_it_leaves(stage: &Stage) {
         let time = line["timestamp"].as_str().unwrap();
         assert!(time.ends_with('Z') && time.contains('T'), "RFC 3339: {time}");
     }
-}
-
-fn a_request_that_the_shell_refuses_has_a_line(stage: &Stage) {
-    let site = Site::of(stage).set("log.access", true).set("log.format", "json").start();
-    let gateway = &site.gateway;
-    let long = format!("GET / HTTP/1.1\r\nHost: {ACME}\r\nX: {}\r\n\r\n", "x".repeat(40_000));
-    for (bytes, status, error_type) in [
-        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "VALIDATION_ERROR"),
-        (&long, 431, "REQUEST_HEADER_FIELDS_TOO_LARGE"),
-    ] {
-        assert_eq!(gateway.ask_raw(bytes.as_bytes()).status, status);
-        let line = line_of(gateway, "error_type", error_type);
-        assert_eq!((&line["listener"], &line["decision"]), (&json!("gateway"), &json!("refused")), "{line}");
-        assert_eq!(line["status"], json!(status), "{line}");
-        assert!(line["client"].as_str().unwrap().starts_with("127."), "{line}");
-        assert!(line["sent"].as_u64().unwrap() > 50 && line.get("path").is_none(), "{line}");
-    }
-    // As many connections as the gateway holds; the next one is closed.
-    let few = Site::of(stage).set("log.access", true).set("log.format", "json");
-    let few = few.set("listen.max_connections_per_network", 2).start();
-    let _held = [few.gateway.connect(), few.gateway.connect()];
-    let _closed = few.gateway.connect();
-    let line = line_of(&few.gateway, "reason", "network");
-    assert_eq!((&line["status"], &line["decision"]), (&json!(0), &json!("refused")), "{line}");
 }
 
 fn each_request_has_exactly_one_line_whichever_way_it_leaves(stage: &Stage) {

@@ -17,7 +17,6 @@ pub(crate) const CASES: &[Case] = cases![
     a_message_of_64_kib_is_read_and_a_longer_one_denied,
     a_message_that_does_not_come_is_denied_in_time,
     a_stream_that_is_reset_leaves_others_alone,
-    many_checks_run_on_one_connection,
     no_spelling_of_our_headers_stays_on_a_request_that_passes,
     facts_are_told_to_the_gateways_own_rules,
     a_client_that_speaks_grpc_is_refused_as_by_our_own_gateway,
@@ -129,31 +128,6 @@ fn a_stream_that_is_reset_leaves_others_alone(stage: &Stage) {
         }
     });
     check.ask(asked.authz).decision().passes();
-}
-
-// threat: A call breaks the listener
-fn many_checks_run_on_one_connection(stage: &Stage) {
-    let asked = stage.asked();
-    let open = Told::get(ACME, &public_path()).check().call();
-    let closed = Told::get(ACME, &agents_path()).check().call();
-    let answers = h2c::run(async {
-        let client = h2c::connect(asked.authz).await.unwrap();
-        // Its limit of streams is known with its first answer. More than that at once would be refused.
-        h2c::exchange(client.clone(), &open).await.unwrap();
-        let calls = (0..512).map(|at| {
-            let (client, message) = (client.clone(), if at % 2 == 0 { open.clone() } else { closed.clone() });
-            tokio::spawn(async move { h2c::exchange(client, &message).await.unwrap() })
-        });
-        let calls: Vec<_> = calls.collect();
-        let mut answers = Vec::new();
-        for call in calls {
-            answers.push(call.await.unwrap());
-        }
-        answers
-    });
-    for (at, answer) in answers.iter().enumerate() {
-        assert_eq!(Checked::of(answer).decision().passes, at % 2 == 0, "{at}");
-    }
 }
 
 /// The headers of a request as Envoy forwards it: it sets those of the answer and removes others then.

@@ -17,7 +17,6 @@ use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::{Greeting, Tunnel};
-use crate::support::agents::unknown_key;
 use crate::support::process::{free_port, own_ip};
 use crate::support::redis::Redis;
 use crate::support::relay::{Behaviour, Relay};
@@ -34,7 +33,6 @@ pub(crate) const CASES: &[Case] = cases![
     a_tenant_without_hosts_and_upstreams_is_asked_for,
     tenants_are_asked_for_without_a_gateway_of_ours,
     a_frozen_chain_is_503_in_time_and_spends_nothing,
-    each_client_of_a_gateway_has_its_own_budget_of_refused_credentials,
     an_assertion_is_the_same_in_every_dialect,
     operators_see_who_was_asked,
 ];
@@ -124,16 +122,6 @@ fn a_secret_of_a_tenant_opens_no_other_tenant(stage: &Stage) {
             assert_eq!(said.passes, passes, "{dialect:?} {tenant} {secret}: {said:?}");
             assert!(passes || tenant.is_empty() || said.error().0 == 503, "{dialect:?} {tenant} {secret}");
         }
-    }
-    let settings = || stage.settings().set("tenants", vec![Tenant::asked("t").public().value()]);
-    for secret in
-        ["t:", "t:of-the-tenant", "of-each-tenant", "t: of-the-first-tenant", "of all of the tenants"]
-    {
-        let settings = settings().set("listen.authz", vec![free_port(own_ip()).to_string()]);
-        let settings = settings.set("authz.secret_file", file.put("none", secret));
-        let output = Service::prepare(settings).command("run", &[]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && said.contains("line 1 is neither"), "{secret}: {said}");
     }
 }
 
@@ -268,54 +256,6 @@ fn a_frozen_store_is_500_in_time_and_lets_nobody_pass(stage: &Stage) {
     }
     redis.freeze(false);
     until("agents pass", SOON, || asked.ask(Dialect::Forward, &by_key).passes.then_some(()));
-}
-
-/// The address behind all others is the one that the gateway saw, if it is one that is believed.
-// threat: A client chooses its address
-fn each_client_of_a_gateway_has_its_own_budget_of_refused_credentials(stage: &Stage) {
-    let asked = Asked::start(Site::of(stage).set("abuse.failures_per_minute", 5));
-    for (at, dialect) in DIALECTS.into_iter().enumerate() {
-        let bad = |seed: usize| {
-            Told::get(ACME, &agents_path())
-                .of_tenant("t")
-                .key(&unknown_key(7_000 + 100 * at as u64 + seed as u64))
-        };
-        let many: Vec<u16> = (0..8)
-            .map(|client| bad(client).from(format!("198.51.{at}.{client}").parse().unwrap()))
-            .map(|told| asked.ask(dialect, &told).error().0)
-            .collect();
-        assert_eq!(many, [401; 8], "{dialect:?}: eight clients of one gateway");
-        let one: Vec<u16> = (0..8)
-            .map(|seed| {
-                // The client wrote another address, which the gateway has left in front of its own.
-                let told = bad(10 + seed).from(format!("203.0.{at}.7").parse().unwrap());
-                let forged = format!("192.0.2.{seed}");
-                let told = told.with("Forwarded", &format!("for={forged}")).with("X-Real-IP", &forged);
-                let told = told.with("X-Forwarded-For", &forged);
-                asked.ask(dialect, &told).error().0
-            })
-            .collect();
-        assert_eq!(
-            one,
-            [401, 401, 401, 401, 401, 429, 429, 429],
-            "{dialect:?}: one client, whatever it writes"
-        );
-    }
-
-    let authz = free_port(own_ip());
-    let site = Site::of(stage).set("abuse.failures_per_minute", 5);
-    let _site = site.set("listen.authz", vec![authz.to_string()]).start();
-    until("the listener for other gateways listens", SOON, || std::net::TcpStream::connect(authz).ok());
-    let strangers: Vec<u16> = (0..8)
-        .map(|client| public("t").from(format!("198.51.9.{client}").parse().unwrap()))
-        .map(|told| Told { target: agents_path(), ..told.key(&unknown_key(7_900)) })
-        .map(|told| told.ask(Dialect::Forward, authz).error().0)
-        .collect();
-    assert_eq!(
-        strangers,
-        [401, 401, 401, 401, 401, 429, 429, 429],
-        "a gateway that is not believed is one client"
-    );
 }
 
 // threat: Forged identity passes beside ours

@@ -1,5 +1,5 @@
 //! Several upstreams: who gets a request, who gets none for a while, and that no request fails where another upstream
-//! would have served it.
+//! would have served it. Weights, turns, the less busy one and slow starts are in `gateway::upstreams`, checks of many in `gateway::watch`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,23 +29,15 @@ pub(crate) const CASES: &[Case] = cases![
     routes_with_upstreams_of_their_own_use_those_alone,
     an_upstream_that_fails_is_ejected_after_as_many_failures_as_configured,
     answers_that_say_their_framing_twice_are_named_in_the_log_and_eject_nobody,
-    a_success_between_failures_keeps_an_upstream_in,
     without_ejection_an_upstream_is_tried_again_and_again,
     an_upstream_that_dies_costs_no_request,
-    a_check_that_is_never_answered_takes_an_upstream_out,
-    every_one_of_many_upstreams_is_checked_while_more_hang_than_are_asked_at_once,
-    when_all_are_sick_they_are_still_tried,
     when_all_are_ejected_they_are_still_tried,
     a_reload_keeps_who_is_ejected,
     a_reload_keeps_who_is_sick,
-    names_of_upstreams_are_resolved,
     every_one_of_many_names_is_looked_up_before_the_first_request,
     a_name_that_leads_nowhere_costs_no_request_while_another_upstream_serves,
     checks_come_with_the_upstreams_name_and_no_identity,
     without_descriptors_no_upstream_is_ejected_or_unhealthy,
-    weights_are_kept,
-    an_upstream_that_comes_back_is_started_slowly,
-    the_less_busy_upstream_is_chosen,
     an_upstream_gets_no_more_than_its_cap_and_a_bounded_queue_waits,
 ];
 
@@ -186,16 +178,6 @@ fn answers_that_say_their_framing_twice_are_named_in_the_log_and_eject_nobody(st
     }
 }
 
-fn a_success_between_failures_keeps_an_upstream_in(stage: &Stage) {
-    let site = site(stage, 2).tenant(ejecting(2, LONG)).start();
-    for round in 0..6 {
-        assert_eq!(failures(&site, &site.upstream, 2), 1, "round {round}: each gets its turn");
-        site.upstream.greet(None);
-        assert_eq!([site.status(), site.status()], [200, 200]);
-    }
-    assert!(served(&site.upstream) >= 6);
-}
-
 fn without_ejection_an_upstream_is_tried_again_and_again(stage: &Stage) {
     let site = site(stage, 2).tenant(ejecting(0, LONG)).start();
     assert_eq!(failures(&site, &site.upstream, 40), 20);
@@ -272,57 +254,6 @@ fn a_check_without_a_path_finds_a_closed_port(stage: &Stage) {
 }
 
 // threat: A sick upstream keeps its share
-fn a_check_that_is_never_answered_takes_an_upstream_out(stage: &Stage) {
-    // The time limit of checks is the healthy upstream's too, and no shorter here than elsewhere.
-    let site = checked(stage, 2);
-    site.upstream().on(CHECKED, scripts::hang(""));
-    let site = site.start();
-    until_passed_by(&site, &site.upstream);
-    all_pass_by(&site, 20, &site.upstream);
-    site.upstream.on(CHECKED, always("204 Fine"));
-    until_served(&site, &site.upstream);
-}
-
-// threat: A tenant takes what is another's or shared
-fn every_one_of_many_upstreams_is_checked_while_more_hang_than_are_asked_at_once(stage: &Stage) {
-    const COUNT: usize = 150;
-    const HANGING: usize = 70;
-    let site = Site::of(stage);
-    let path = |number: usize| format!("/healthz-{number}");
-    let tenants = (0..COUNT).map(|number| {
-        let tenant = Tenant::new(&format!("t{number}"), &format!("h{number}.test"), site.upstream().address);
-        let tenant = tenant.set("health.interval", "1s").set("health.timeout", "500ms");
-        tenant.set("health.path", path(number))
-    });
-    let tenants = tenants.collect();
-    (0..HANGING).for_each(|number| site.upstream().on(&path(number), scripts::hang(b"".as_slice())));
-    let site = site.only(tenants).start();
-    let asked = |times: usize| {
-        let seen = site.upstream.seen_with("/healthz-");
-        (0..COUNT)
-            .filter(|number| seen.iter().filter(|seen| seen.target == path(*number)).count() >= times)
-            .count()
-    };
-    until("each is checked", SOON, || (asked(1) == COUNT).then_some(()));
-    until("each is checked again", SOON, || (asked(4) == COUNT).then_some(()));
-    let log = site.gateway.service.log();
-    assert!(!log.contains("watched later"), "{log}");
-}
-
-// threat: A sick upstream keeps its share
-fn when_all_are_sick_they_are_still_tried(stage: &Stage) {
-    let site = checked(stage, 2).start();
-    let upstreams: [&Upstream; 2] = site.upstreams();
-    upstreams.iter().for_each(|upstream| upstream.on(CHECKED, always("500 Sick")));
-    until("both are sick", SOON, || {
-        (site.gateway.service.log().matches("fails its checks").count() == 2).then_some(())
-    });
-    let before = upstreams.map(served);
-    (0..10).for_each(|_| assert_eq!(site.status(), 200));
-    assert_eq!(upstreams.map(served), before.map(|count| count + 5));
-}
-
-// threat: A sick upstream keeps its share
 fn when_all_are_ejected_they_are_still_tried(stage: &Stage) {
     let site = site(stage, 2).tenant(ejecting(1, LONG)).start();
     let [one, other] = site.upstreams();
@@ -379,24 +310,17 @@ fn a_reload_keeps_who_is_sick(stage: &Stage) {
     }
 }
 
-fn names_of_upstreams_are_resolved(stage: &Stage) {
-    let upstream = Upstream::start_at("127.0.0.1".parse().unwrap());
-    let name = format!("localhost:{}", upstream.address.port());
-    let rules = Tenant::of("t", &[ACME], &[&name]).public().set("host_header", "upstream");
-    let site = Site::of(stage).only(vec![rules]).start();
-    (0..21).for_each(|_| assert_eq!(site.status(), 200));
-    assert_eq!(upstream.count(|seen| seen.all("host") == [&name]), 21);
-}
-
+/// Each keeps the name as its host.
 fn every_one_of_many_names_is_looked_up_before_the_first_request(stage: &Stage) {
     let upstream = Upstream::start_at("127.0.0.1".parse().unwrap());
     let name = format!("localhost:{}", upstream.address.port());
     let hosts: Vec<String> = (0..200).map(|number| format!("n{number}.test")).collect();
-    let tenant = |host: &String| Tenant::of(host, &[host], &[&name]).public();
+    let tenant = |host: &String| Tenant::of(host, &[host], &[&name]).public().set("host_header", "upstream");
     let site = Site::of(stage).only(hosts.iter().map(tenant).collect()).start();
     for host in hosts {
         assert_eq!(site.gateway.ask(&Request::get(&host, &public_path())).status, 200, "{host}");
     }
+    assert_eq!(upstream.count(|seen| seen.all("host") == [&name]), 200);
 }
 
 // threat: A sick upstream keeps its share
@@ -464,16 +388,6 @@ fn without_descriptors_no_upstream_is_ejected_or_unhealthy(stage: &Stage) {
     }
 }
 
-// threat: A sick upstream keeps its share
-fn weights_are_kept(stage: &Stage) {
-    let site = site(stage, 2);
-    let other = Upstream::start();
-    let all = vec![format!("{} weight=3", site.upstream().address), other.address.to_string()];
-    let site = site.tenant(|tenant| tenant.set("upstreams", all)).start();
-    (0..40).for_each(|_| assert_eq!(site.status(), 200));
-    assert_eq!([served(&site.upstream), served(&other)], [30, 10]);
-}
-
 /// A script that answers when a cue comes.
 fn on_cue(cue: &Arc<Cue>) -> Script {
     let cue = Arc::clone(cue);
@@ -481,50 +395,6 @@ fn on_cue(cue: &Arc<Cue>) -> Script {
         cue.wait()?;
         scripts::echo()(exchange)
     })
-}
-
-// threat: A sick upstream keeps its share
-fn the_less_busy_upstream_is_chosen(stage: &Stage) {
-    let site = site(stage, 2);
-    let site = site.tenant(|tenant| tenant.set("balance", "least_request")).start();
-    let [busy, idle] = site.upstreams();
-    let (path, cues) = (public_path(), [Cue::new(), Cue::new()]);
-    busy.on(&path, on_cue(&cues[0]));
-    idle.on(&path, on_cue(&cues[1]));
-    let held: Vec<Wire> = (1..=6)
-        .map(|sent| {
-            let mut wire = site.gateway.connect();
-            wire.send(&Request::get(ACME, &path).bytes());
-            let seen = || busy.count_at(&path) + idle.count_at(&path);
-            until("it is somewhere", SOON, || (seen() == sent).then_some(()));
-            wire
-        })
-        .collect();
-    assert_eq!([busy.count_at(&path), idle.count_at(&path)], [3, 3]);
-    cues[1].give();
-    until("one is idle", SOON, || {
-        let samples = Samples::parse(&site.gateway.service.metrics());
-        (samples.sum("tiergate_gateway_requests_total", &["forwarded"]) == 3.0).then_some(())
-    });
-    let counted = public_path();
-    (0..20).for_each(|_| assert_eq!(site.gateway.ask(&Request::get(ACME, &counted)).status, 200));
-    assert_eq!([busy.count_at(&counted), idle.count_at(&counted)], [0, 20]);
-    cues[0].give();
-    assert!(held.into_iter().all(|mut wire| wire.answer().status == 200));
-}
-
-// threat: A buried upstream, a storm of retries
-fn an_upstream_that_comes_back_is_started_slowly(stage: &Stage) {
-    let site = checked(stage, 2).tenant(|tenant| tenant.set("health.slow_start", LONG)).start();
-    let [sick, _] = site.upstreams();
-    let said = |line| until(line, SOON, || site.gateway.service.log().contains(line).then_some(()));
-    sick.on(CHECKED, always("500 Sick"));
-    said("fails its checks");
-    sick.on(CHECKED, always("200 OK"));
-    said("answers its checks again");
-    let before = served(sick);
-    (0..100).for_each(|_| assert_eq!(site.status(), 200));
-    assert!((1..=15).contains(&(served(sick) - before)), "{}", served(sick) - before);
 }
 
 // threat: A buried upstream, a storm of retries

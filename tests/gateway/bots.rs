@@ -17,7 +17,7 @@ use crate::rig::certificates::{Authority, Files};
 use crate::rig::h2c::{self, Message};
 use crate::rig::scripts::{answer, bytes, hang};
 use crate::rig::site::{Site, SiteBuilder};
-use crate::rig::stage::{ACME, Stage, TRUSTED, agents_path, unique};
+use crate::rig::stage::{ACME, Stage, TRUSTED, unique};
 use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::Terminator;
 use crate::rig::upstream::{Script, Then, Upstream};
@@ -27,7 +27,6 @@ use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
-    a_wrong_proof_is_a_strangers_and_no_domain_is_told,
     a_directory_that_is_not_as_it_has_to_be_proves_nothing_and_holds_nobody_up,
     a_bots_proof_counts_for_a_host_that_its_tenant_names_at_every_seat,
     where_no_domain_is_listed_or_no_limit_set_there_are_no_bots,
@@ -230,38 +229,6 @@ fn a_bot_has_the_limit_of_its_domain_from_everywhere(stage: &Stage) {
     assert_eq!(site.upstream.only(&path).all("x-agent-domain"), [other.domain()]);
     assert_eq!(["cache-control", "vary"].map(|name| answer.header(name)), kept);
     assert_eq!(line_of(&site.gateway, "path", &path)["domain"], other.domain());
-}
-
-// threat: Somebody poses as a bot, or has its directory be an inner address
-fn a_wrong_proof_is_a_strangers_and_no_domain_is_told(stage: &Stage) {
-    let bots = Bots::new();
-    let (one, other) = (bots.bot(), bots.bot());
-    let site = bots.site(stage, &[&one, &other]).start();
-    let (_, _) = (known(&site, &one), known(&site, &other));
-    let client = "192.0.2.7";
-    let right = || Signing::of(&one);
-    let now = unix_seconds();
-    for signing in [
-        // A key of another domain, whichever of the two is named.
-        Signing { key: &other.key, ..right() },
-        Signing { agent: format!("https://{}", other.domain()), ..right() },
-        Signing { host: "other.test".into(), ..right() },
-        Signing { created: now - 91, ..right() },
-        Signing { agent: format!("https://127.0.0.1:{}", one.terminator.address.port()), ..right() },
-        Signing { agent: "https://unlisted.test".into(), ..right() },
-    ] {
-        is_strangers(&ask(&site, client, &signing.headers()));
-    }
-    let forged = |name: &str| (name.to_owned(), one.domain());
-    for name in ["X-Agent-Domain", "x_agent_domain", "X.Agent.Domain"] {
-        is_strangers(&ask(&site, client, &[forged(name)]));
-        let (answer, told) = ask(&site, client, &[one.signs(), vec![forged(name)]].concat());
-        assert_eq!((answer.status, told), (200, Some(one.domain())));
-    }
-    // It proves no agent.
-    let request = Request::get(ACME, &agents_path()).with_all(&one.signs());
-    assert_eq!(site.gateway.ask(&request).status, 401);
-    assert_eq!(one.server.count(|seen| seen.path() != DIRECTORY), 0, "nothing else is asked for");
 }
 
 // threat: Somebody poses as a bot, or has its directory be an inner address

@@ -21,7 +21,6 @@ pub(crate) const CASES: &[Case] = cases![
     the_rules_at_the_gateway_are_the_tenants,
     documents_are_kept_by_no_shared_cache_and_are_read_by_pages_of_the_tenant,
     routes_for_everybody_or_nobody_come_before_the_documents,
-    whoever_looks_for_a_login_is_told_that_there_is_none_and_spends_nothing,
     a_route_that_takes_the_request_comes_before_the_answer_that_there_is_no_login,
     without_discovery_nothing_changes,
     an_upstreams_own_401_passes_untouched,
@@ -268,42 +267,6 @@ const LOGINS: [&str; 4] = [
     "/.well-known/openid-configuration",
     "/.well-known/openid-configuration/",
 ];
-
-#[track_caller]
-fn has_no_login(answer: &Answer) {
-    assert_eq!(answer.error(404, "NOT_FOUND"), Value::Null);
-    let body = answer.json();
-    // Clients of OAuth take `error` for a code, and show this.
-    assert_eq!(body["error_description"], body["error"], "{body}");
-    assert_eq!((answer.header("www-authenticate"), answer.header("link")), (None, None));
-}
-
-fn whoever_looks_for_a_login_is_told_that_there_is_none_and_spends_nothing(stage: &Stage) {
-    // Each agent may send one request a minute.
-    let ways = Ways::start(stage, |site| site.agent(1));
-    let unknown = unknown_key(62);
-    for path in LOGINS {
-        for key in [None, Some(&*unknown), Some(ways.relay.key()), Some(ways.library.key())] {
-            let headers: Vec<_> = key.map(|key| ("X-API-Key", key)).into_iter().collect();
-            ways.ask("GET", ACME, path, &headers).iter().for_each(has_no_login);
-            assert!(ways.ask("HEAD", ACME, path, &headers).iter().all(|answer| answer.status == 404));
-        }
-    }
-    ways.ask("POST", ACME, "/register", &[("Authorization", "Bearer another's")])
-        .iter()
-        .for_each(has_no_login);
-    for site in [&ways.relay, &ways.library] {
-        let answer = site.gateway.ask(&Request::get(ACME, &agents_path()).key(site.key()));
-        assert_eq!((answer.status, answer.allowance()), (200, (1, 0)), "nothing was spent");
-        assert_eq!(site.passed(), 1);
-    }
-    // An API may have its own, for agents.
-    for (name, value, status) in [("X-API-Key", &*unknown, 401), ("X-Agent-Nonce", "1", 400)] {
-        for answer in ways.ask("POST", ACME, "/register", &[(name, value)]) {
-            assert_eq!(answer.status, status, "{name}");
-        }
-    }
-}
 
 fn a_route_that_takes_the_request_comes_before_the_answer_that_there_is_no_login(stage: &Stage) {
     let routes = [

@@ -17,38 +17,26 @@ use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::support::agents::{Agent, key_of, unknown_key};
 use crate::support::client::Answer;
 use crate::support::relay::{Behaviour, Relay};
-use crate::support::time::{SOON, Stopwatch, is_undelayed, quickest, until};
+use crate::support::time::{SOON, is_undelayed, quickest, until};
 use crate::support::wire::{Request, Wire};
 
-pub(crate) const CASES: &[Case] = cases![
-    a_rotated_or_revoked_key_is_refused_on_the_very_next_request,
-    a_denied_endpoint_mismatch_spends_nothing,
-];
+pub(crate) const CASES: &[Case] = cases![a_rotated_or_revoked_key_is_refused_on_the_very_next_request,];
 
 pub(crate) const OF_THE_CHAIN: &[Case] = cases![
     a_dead_chain_is_503_for_agents_and_nothing_to_the_public,
-    a_chain_that_answers_anything_but_the_truth_lets_nobody_through,
-    a_503_spends_neither_nonce_nor_budget,
     a_chain_that_hangs_delays_nobody_who_does_not_need_it,
     requests_that_wait_for_a_chain_are_bounded_and_one_network_leaves_others_their_room,
     an_agent_that_strangers_take_into_1300_organizations_passes_and_only_its_profile_is_503,
 ];
 
 /// About the embedded store's file.
-pub(crate) const ON_A_DISK: &[Case] = cases![
-    a_full_disk_is_500_for_signatures_and_heals_by_itself,
-    a_500_spends_neither_nonce_nor_budget,
-    what_passed_on_a_disk_that_is_nearly_full_is_remembered_and_the_rest_is_not,
-];
+pub(crate) const ON_A_DISK: &[Case] = cases![a_full_disk_is_500_for_signatures_and_heals_by_itself,];
 
 /// How often keys are changed while requests with them run.
 const KEY_CHANGES: u32 = 200;
 
 /// How long polls may be silent before cached profiles lapse.
 const STALENESS: Duration = Duration::from_millis(500);
-
-/// The limit of agents that have none that is worth mentioning.
-const PLENTY: u32 = 1_000_000;
 
 fn by_key(site: &Site) -> Answer {
     site.gateway.ask(&site.by_key())
@@ -87,23 +75,6 @@ fn until_missed(site: &Site, relay: &Relay) {
     is_unreadable(relay, &answer);
 }
 
-/// The same until it has lapsed for good: a poll that was asked before may be answered yet, and makes the profile good again for
-/// what is left of the time that polls may be silent.
-#[track_caller]
-fn until_missed_for_good(site: &Site, relay: &Relay) {
-    let mut missed = None;
-    let answer = until("the chain is missed for good", SOON, || {
-        let answer = by_key(site);
-        if answer.status == 200 {
-            missed = None;
-            return None;
-        }
-        let since = missed.get_or_insert_with(Stopwatch::start);
-        (since.elapsed() >= STALENESS).then_some(answer)
-    });
-    is_unreadable(relay, &answer);
-}
-
 /// The answer once the node is used again: one that failed is left alone for a moment.
 #[track_caller]
 fn until_answered(ask: impl Fn() -> Answer) -> Answer {
@@ -138,53 +109,6 @@ fn a_dead_chain_is_503_for_agents_and_nothing_to_the_public(stage: &Stage) {
     assert_eq!(site.passed(), passed, "nobody came through");
     relay.reopen();
     is_used_again(&site);
-}
-
-// threat: A failure admits somebody, or looks like an answer
-fn a_chain_that_answers_anything_but_the_truth_lets_nobody_through(stage: &Stage) {
-    let relay = Relay::new(stage.world().chain().node);
-    let site = behind(stage, &relay).agent(4).start();
-    for lie in [
-        Behaviour::Close,
-        Behaviour::Http(200, "<html>welcome</html>".to_owned()),
-        Behaviour::Http(429, "slow down".to_owned()),
-        Behaviour::Http(500, String::new()),
-        Behaviour::Members(json!({ "result": "0x" })),
-        Behaviour::Members(json!({ "result": Value::Null })),
-        Behaviour::Members(json!({ "result": format!("0x{}", "f".repeat(64)) })),
-        Behaviour::Members(json!({ "error": { "code": 3, "message": "execution reverted", "data": "0x" } })),
-    ] {
-        relay.behave(lie.clone());
-        until_missed_for_good(&site, &relay);
-        let passed = site.passed();
-        std::thread::scope(|scope| {
-            scope.spawn(|| is_unreadable(&relay, &by_key(&site)));
-            scope.spawn(|| is_unreadable(&relay, &by_signature(&site)));
-        });
-        public_goes_on(&site);
-        assert_eq!(site.passed(), passed, "{lie:?}");
-        relay.behave(Behaviour::Honest);
-        is_used_again(&site);
-    }
-}
-
-// threat: A nonce passes twice, or a stranger burns it
-fn a_503_spends_neither_nonce_nor_budget(stage: &Stage) {
-    let mut relay = Relay::new(stage.world().chain().node);
-    let site = behind(stage, &relay).agent(1).start();
-    let one = stage.world().agent(1);
-    let request = Request::get(ACME, &agents_path()).with_all(&signed(&one.draft()));
-    relay.close();
-    for _ in 0..3 {
-        is_unreadable(&relay, &site.gateway.ask(&request));
-        is_unreadable(&relay, &by_key(&site));
-    }
-    relay.reopen();
-    for answer in [until_answered(|| site.gateway.ask(&request)), until_answered(|| by_key(&site))] {
-        assert_eq!((answer.status, answer.allowance()), (200, (1, 0)), "{}", answer.text());
-    }
-    site.gateway.ask(&request).error(400, "REPLAY_DETECTED");
-    by_key(&site).is_limited(json!(site.agent().text()), json!(1), 1);
 }
 
 // threat: One client or tenant takes all places
@@ -291,66 +215,6 @@ fn a_full_disk_is_500_for_signatures_and_heals_by_itself(stage: &Stage) {
     site.gateway.service.await_ready();
 }
 
-// threat: A nonce passes twice, or a stranger burns it
-fn a_500_spends_neither_nonce_nor_budget(stage: &Stage) {
-    let site = with_disk(stage);
-    let request = site.by_signature();
-    limit_files(&site, "0");
-    for _ in 0..5 {
-        site.gateway.ask(&request).is_error(500, "INTERNAL_ERROR", Value::Null);
-    }
-    limit_files(&site, "unlimited");
-    // The very request that was refused passes, once, and is the first to spend anything.
-    let answer = until("the request passes", SOON, || {
-        Some(site.gateway.ask(&request)).filter(|answer| answer.status != 500)
-    });
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(answer.allowance(), (PLENTY, PLENTY - 1));
-    site.gateway.ask(&request).error(400, "REPLAY_DETECTED");
-    assert_eq!(by_key(&site).allowance(), (PLENTY, PLENTY - 2));
-}
-
-/// The file doubles when it grows: once more it can, and then there is no room. Clients ask at the same time, so that many requests
-/// wait for one write of the disk.
-// threat: A nonce passes twice, or a stranger burns it
-fn what_passed_on_a_disk_that_is_nearly_full_is_remembered_and_the_rest_is_not(stage: &Stage) {
-    const CLIENTS: usize = 16;
-    const FAILED: usize = 100;
-    let mut site = with_disk(stage);
-    let file = site.gateway.service.data().join("tiergate.redb");
-    limit_files(&site, &(std::fs::metadata(file).unwrap().len() * 3).to_string());
-    let failed = AtomicUsize::new(0);
-    let ask = |running: &Running| {
-        let (mut wire, mut asked) = (site.gateway.connect(), Vec::new());
-        while running.is_on() && failed.load(Ordering::SeqCst) < FAILED {
-            let request = site.by_signature();
-            let answer = request.ask_on(&mut wire);
-            assert!(matches!(answer.status, 200 | 500), "{}", answer.text());
-            failed.fetch_add(usize::from(answer.status == 500), Ordering::SeqCst);
-            asked.push((request, answer.status));
-        }
-        asked
-    };
-    let asked = beside(CLIENTS, ask, |running| {
-        until("requests fail for want of room", 2 * SOON, || {
-            (!running.is_on() || failed.load(Ordering::SeqCst) >= FAILED).then_some(())
-        });
-    });
-    assert!(asked.iter().flatten().any(|(_, status)| *status == 200), "none passed: {asked:?}");
-    site.gateway.service.kill();
-    site.gateway.launch("");
-    let next = AtomicUsize::new(0);
-    let ask_again = |_: &Running| {
-        let mut wire = site.gateway.connect();
-        for (request, before) in &asked[next.fetch_add(1, Ordering::SeqCst)] {
-            let answer = request.ask_on(&mut wire);
-            let expected = if *before == 200 { 400 } else { 200 };
-            assert_eq!(answer.status, expected, "{before}: {}", answer.text());
-        }
-    };
-    beside(CLIENTS, ask_again, |_| ());
-}
-
 // threat: A revoked key opens again
 fn a_rotated_or_revoked_key_is_refused_on_the_very_next_request(stage: &Stage) {
     let site = Site::crowded(stage);
@@ -393,28 +257,6 @@ fn a_rotated_or_revoked_key_is_refused_on_the_very_next_request(stage: &Stage) {
     });
     let ours = site.upstream.count(|seen| seen.header("x-agent-id") == Some(&agent.text()));
     assert_eq!(u32::try_from(ours).unwrap(), KEY_CHANGES, "one for each key");
-}
-
-// threat: A limit locks out
-fn a_denied_endpoint_mismatch_spends_nothing(stage: &Stage) {
-    let site = stage.site();
-    let agent = stage.world().agent(1);
-    let key = agent.generate_for(&site.gateway.service, "https://app.test/agent");
-    let path = agents_path();
-    let from = |origin: &str| Request::get("declared.test", &path).key(&key).with("Origin", origin);
-    for origin in ["https://evil.test", "http://app.test", "https://app.test:8443", "https://app.test.evil"] {
-        let answer = site.gateway.ask(&from(origin));
-        assert_eq!(crate::rig::refusals::refused(&answer, 403), "ENDPOINT_MISMATCH", "{}", answer.text());
-        assert_eq!(answer.header("ratelimit"), None, "{answer:?}");
-    }
-    site.is_unseen(&path);
-    let answer = site.gateway.ask(&from("https://app.test"));
-    assert_eq!((answer.status, answer.allowance()), (200, (1, 0)), "{}", answer.text());
-    site.gateway.ask(&from("https://app.test")).is_limited(json!(agent.text()), json!(1), 1);
-    // Whether there is a budget left changes nothing about who is denied.
-    let answer = site.gateway.ask(&from("https://evil.test"));
-    assert_eq!(answer.status, 403, "{}", answer.text());
-    site.upstream.only(&path);
 }
 
 // threat: An agent's data are unreadable or heavy

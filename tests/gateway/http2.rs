@@ -14,7 +14,7 @@ use crate::rig::frames::{
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::scripts::{self, Cue, script};
 use crate::rig::site::Site;
-use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::upstream::Then;
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
@@ -31,7 +31,6 @@ pub(crate) const CASES: &[Case] = cases![
     targets_that_no_url_has_are_400_over_http_1_and_http_2,
     a_clients_bytes_end_no_other_clients_requests_behind_a_proxy_that_speaks_http_2,
     a_body_of_another_length_than_announced_is_never_whole,
-    ambiguous_paths_of_http_2_are_not_public,
     headers_below_32_kib_pass_and_those_of_32_kib_are_431,
     one_hundred_and_twenty_eight_streams_are_served_and_one_more_is_refused,
     sixty_four_pending_resets_are_borne_and_one_more_ends_the_connection,
@@ -402,36 +401,6 @@ fn a_body_of_another_length_than_announced_is_never_whole(stage: &Stage) {
     assert_eq!(frames.end(), End::Answered);
     site.upstream.whole(&path);
     site.are_unseen(&[]);
-}
-
-// threat: Gate and upstream see different paths or hosts
-fn ambiguous_paths_of_http_2_are_not_public(stage: &Stage) {
-    let site = stage.site();
-    let (mut wrong, mut words) = (Vec::new(), Vec::new());
-    for (pattern, end) in [
-        ("/public/../{}", End::Answered),
-        ("/public/%2e%2e/{}", End::Answered),
-        ("/public//{}", End::Answered),
-        ("/public/..%2f{}", End::Answered),
-        ("/public/\\..\\{}", End::Answered),
-        ("/public/..;/{}", End::Answered),
-        ("public/{}", End::Answered),
-        ("http://acme.test/public/{}", End::Answered),
-        ("/public/{} HTTP/1.1\r\nX-Agent-Id: 1\r\nX: ", End::Answered),
-        ("/public/{}\0", End::Answered),
-        ("/public/{} x", End::Answered),
-        ("*", End::Answered),
-        ("", End::Reset(PROTOCOL_ERROR)),
-    ] {
-        let word = unique();
-        let mut frames = Frames::open(site.gateway.address);
-        frames.headers(&pseudo(&pattern.replace("{}", &word)), true);
-        let ended = frames.end();
-        wrong.extend((ended != end).then(|| format!("{pattern:?}: {ended:?}, not {end:?}")));
-        words.push(word);
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    site.are_unseen(&words);
 }
 
 /// RFC 9113, section 6.5.2: names and values, and 32 bytes for each field.

@@ -1,64 +1,19 @@
 //! The identity headers that an upstream sees: the gateway sets them, and no client can.
 
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::identity::{everyone_is_gold, expected, graded, identity_of, told};
-use crate::rig::refusals::{is_malformed, refused};
+use crate::rig::refusals::is_malformed;
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
-    an_upstream_is_told_of_the_agent_what_the_chain_says,
-    a_mismatch_is_told_and_a_tenant_may_refuse_it,
     nothing_that_a_client_forges_reaches_an_upstream_by_any_way,
     forged_identity_named_in_connection_is_ours_still,
     the_source_of_a_tier_is_told_and_a_stake_only_where_a_vault_is_read_not_even_a_forged_one,
     proxies_that_are_trusted_alone_say_how_a_request_came,
 ];
-
-fn an_upstream_is_told_of_the_agent_what_the_chain_says(stage: &Stage) {
-    for tier in 1..=4 {
-        let (agent, key) = stage.agent(tier);
-        // An agent of tier 1 has one request a minute.
-        for by_key in if tier == 1 { &[true][..] } else { &[true, false] } {
-            let path = agents_path();
-            let request = Request::get(ACME, &path);
-            let request = if *by_key { request.key(&key) } else { request.with_all(&signed(&agent.draft())) };
-            assert_eq!(stage.site().gateway.ask(&request).status, 200);
-            let told = told(&stage.site().upstream.only(&path));
-            assert_eq!(told, expected(&agent, tier), "and nothing of the signature");
-        }
-    }
-}
-
-fn a_mismatch_is_told_and_a_tenant_may_refuse_it(stage: &Stage) {
-    let agent = stage.world().agent(4);
-    let site = stage.site();
-    let key = agent.generate_for(&site.gateway.service, "https://app.test/agent");
-    for (origin, mismatch) in
-        [(Some("https://app.test"), "false"), (Some("https://evil.test"), "true"), (None, "false")]
-    {
-        let path = agents_path();
-        let with_origin = |host: &str| {
-            let request = Request::get(host, &path).key(&key);
-            origin.map_or(request.clone(), |origin| request.with("Origin", origin))
-        };
-        assert_eq!(site.gateway.ask(&with_origin(ACME)).status, 200);
-        let seen = site.upstream.only(&path);
-        assert_eq!(seen.header("x-agent-endpoint-mismatch"), Some(mismatch), "{origin:?}");
-        assert_eq!(seen.header("origin"), origin, "the upstream needs it for its own checks");
-        let answer = site.gateway.ask(&with_origin("declared.test"));
-        if mismatch == "true" {
-            refused(&answer, 403);
-            site.are_unseen(&[]);
-            assert_eq!(site.upstream.seen_at(&path).len(), 1);
-        } else {
-            assert_eq!(answer.status, 200);
-        }
-    }
-}
 
 /// Identity, paths and proxies as a client may write them. A property of `policy::requests` tries other spellings.
 pub(crate) const FORGED: &[&str] = &[

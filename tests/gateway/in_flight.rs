@@ -22,8 +22,6 @@ pub(crate) const CASES: &[Case] = cases![
     an_agent_at_its_cap_is_429_and_is_charged_nothing,
     a_tenant_at_its_cap_has_requests_wait_and_then_503_with_retry_after,
     streams_have_a_cap_of_their_own,
-    streams_of_http_2_count_one_by_one,
-    strangers_leave_agents_their_room_and_one_network_leaves_others_theirs,
     a_place_comes_back_however_a_request_ends,
     a_reload_keeps_the_places_and_changes_their_number,
 ];
@@ -167,52 +165,6 @@ fn streams_have_a_cap_of_their_own(stage: &Stage) {
         wire.send(&of_events.bytes());
         wire.head().ok().filter(|head| head.status == 200)
     });
-}
-
-// threat: One client or tenant takes all places
-fn streams_of_http_2_count_one_by_one(stage: &Stage) {
-    let site = limited(stage, &[("max_in_flight_per_agent", 3)]).start();
-    let (path, cue) = (agents_path(), Cue::new());
-    site.upstream.on(&path, on_cue(&cue));
-    let message = Message::request(Method::GET, ACME, &path).with("x-api-key", site.key());
-    h2c::run(async {
-        let client = h2c::connect(site.gateway.address).await.unwrap();
-        let held: Vec<_> = (0..3)
-            .map(|_| {
-                let (client, message) = (client.clone(), message.clone());
-                tokio::spawn(async move { h2c::exchange(client, &message).await.unwrap().status })
-            })
-            .collect();
-        while site.upstream.count_at(&path) < 3 {
-            tokio::task::yield_now().await;
-        }
-        let other = Message::request(Method::GET, ACME, &agents_path()).with("x-api-key", site.key());
-        let refused = h2c::exchange(client.clone(), &other).await.unwrap();
-        assert_eq!(refused.status, 429);
-        assert_eq!(refused.header("retry-after"), Some("1"));
-        assert_eq!(site.gateway.ask(&site.by_key()).status, 429, "over HTTP/1 too");
-        cue.give();
-        for one in held {
-            assert_eq!(one.await.unwrap(), 200);
-        }
-    });
-}
-
-// threat: One client or tenant takes all places
-fn strangers_leave_agents_their_room_and_one_network_leaves_others_theirs(stage: &Stage) {
-    let site = limited(stage, &[("max_in_flight", 8), ("max_in_flight_public", 4)]).start();
-    let path = public_path();
-    site.upstream.on(&path, scripts::hang(b"".as_slice()));
-    let hanging = Request::get(ACME, &path);
-    let mut held: Vec<Wire> = (0..3).map(|_| hold_from(&site, from(101, &site), &hanging, &path)).collect();
-    is_overloaded(&hanging.ask_on(&mut from(101, &site)));
-    assert_eq!(overloads(&site, "share"), 1.0);
-    held.push(hold_from(&site, from(102, &site), &hanging, &path));
-    is_overloaded(&hanging.ask_on(&mut from(103, &site)));
-    assert_eq!(overloads(&site, "public"), 1.0);
-    for _ in 0..10 {
-        assert_eq!(site.gateway.ask(&site.by_key()).status, 200);
-    }
 }
 
 /// A site with one place for strangers, whose tenant waits half a second for its upstream.

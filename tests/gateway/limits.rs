@@ -2,18 +2,13 @@
 
 use crate::rig::case::{Case, cases};
 use crate::rig::scripts;
-use crate::rig::site::Site;
-use crate::rig::stage::{ACME, Stage, TRUSTED, agents_path, public_path};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::upstream::Then;
-use crate::support::agents::unknown_key;
 use crate::support::client::Answer;
-use crate::support::wire::{Request, Wire};
+use crate::support::wire::Request;
 
-pub(crate) const CASES: &[Case] = cases![
-    an_upstreams_own_rate_headers_do_not_survive,
-    the_headers_are_on_errors_of_the_upstream_too,
-    refused_credentials_are_limited_per_client_whatever_it_says_of_itself,
-];
+pub(crate) const CASES: &[Case] =
+    cases![an_upstreams_own_rate_headers_do_not_survive, the_headers_are_on_errors_of_the_upstream_too,];
 
 /// The fields of the IETF draft, as written for the agent's window of a minute.
 #[track_caller]
@@ -68,30 +63,4 @@ fn the_headers_are_on_errors_of_the_upstream_too(stage: &Stage) {
         assert!(status.starts_with(&answer.status.to_string()), "{}", answer.text());
         says(&answer, 166, 166 - spent);
     }
-}
-
-/// Clients behind a trusted proxy are told apart; whoever only says that there is one is not believed.
-// threat: Forged identity or forwarding headers
-// threat: Bad signatures cause work
-fn refused_credentials_are_limited_per_client_whatever_it_says_of_itself(stage: &Stage) {
-    let site = Site::of(stage).set("abuse.failures_per_minute", 5);
-    let site = site.set("listen.trusted_proxies", vec![TRUSTED]).start();
-    let bad = |at: u32| {
-        Request::get(ACME, &agents_path())
-            .key(&unknown_key(u64::from(at)))
-            .with("X-Forwarded-For", &format!("198.51.100.{at}"))
-            .with("Forwarded", &format!("for=198.51.100.{at}"))
-    };
-    let statuses: Vec<u16> = (0..8).map(|at| site.gateway.ask(&bad(at)).status).collect();
-    assert_eq!(statuses, [401, 401, 401, 401, 401, 429, 429, 429], "one client, whatever it forwards");
-    let proxy: std::net::IpAddr = "127.0.0.2".parse().unwrap();
-    let mut wire = Wire::open_from(proxy, site.gateway.address);
-    let statuses: Vec<u16> = (0..8).map(|at| bad(at).ask_on(&mut wire).status).collect();
-    assert_eq!(statuses, [401; 8], "eight clients behind a proxy");
-    assert_eq!(
-        site.gateway.ask(&Request::get(ACME, &public_path())).status,
-        200,
-        "what is public is not limited"
-    );
-    assert_eq!(site.upstream.count(|_| true), 1);
 }

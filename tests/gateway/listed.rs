@@ -21,7 +21,6 @@ use crate::support::wire::Request;
 pub(crate) const CASES: &[Case] = cases![
     agents_pass_by_the_list_and_a_changed_list_counts_without_a_restart,
     a_list_that_cannot_be_used_changes_nothing_and_is_named,
-    the_list_of_the_start_counts_until_the_next_one,
 ];
 
 /// A gateway, and its list of agents.
@@ -171,21 +170,4 @@ fn a_list_that_cannot_be_used_changes_nothing_and_is_named(stage: &Stage) {
     site.put(&format!("{good}{} 1\n", other.text()));
     site.until_tier(gateway, &other, 1);
     assert_eq!(sample(&gateway.service.samples(), "refused_files"), 0.0);
-}
-
-/// Which file it is counts from the start, and so does everything else about tiers.
-fn the_list_of_the_start_counts_until_the_next_one(stage: &Stage) {
-    let agent = stage.world().agent(0);
-    let site = Listed::start(stage, &format!("{} 1\n", agent.text()));
-    let (gateway, second) = (site.gateway(), site.folder.path().join("second"));
-    fs::write(&second, format!("{} 4\n", agent.text())).unwrap();
-    let config = gateway.service.folder.path().join("tiergate.toml");
-    let text = fs::read_to_string(&config).unwrap();
-    let named = text.replace(site.file().to_str().unwrap(), second.to_str().unwrap());
-    assert_ne!(named, text);
-    fs::write(&config, named).unwrap();
-    gateway.reread("applied");
-    assert_eq!(sample(&gateway.service.samples(), "restart_required"), 1.0);
-    site.put(&format!("{} 2\n", agent.text()));
-    site.until_tier(gateway, &agent, 2);
 }

@@ -31,7 +31,6 @@ pub(crate) const CASES: &[Case] = cases![
     the_bytes_of_a_websocket_are_counted_both_ways,
     requests_under_way_and_connections_are_shown_while_they_last,
     retries_ejections_and_upstreams_are_shown,
-    the_series_of_a_removed_route_end_and_those_of_others_go_on,
     the_expiry_of_each_certificate_is_shown,
     strangers_choose_no_label,
     promtool_is_content_after_traffic,
@@ -193,56 +192,6 @@ fn retries_ejections_and_upstreams_are_shown(stage: &Stage) {
     let site = Site::of(stage).h2c(&upstream).tenant(|tenant| tenant.set("connect_retries", 1)).start();
     assert_eq!(site.status(), 200);
     until_shown(&site, "tiergate_upstream_retries_total{reason=\"unprocessed\",tenant=\"t\"}", 1.0);
-}
-
-fn the_series_of_a_removed_route_end_and_those_of_others_go_on(stage: &Stage) {
-    let site = Site::of(stage).in_files().start();
-    let tenant = || Tenant::new("second", "second.test", site.upstream.address).public();
-    let other = |tenant: Tenant| tenant.route("/other/*", r#"access = "public""#);
-    let put = |tenant: &Tenant| {
-        site.gateway.put("second.toml", &tenant.text());
-        site.gateway.reread("applied");
-    };
-    put(&other(tenant()));
-    let ask = |path: &str| assert_eq!(site.gateway.ask(&Request::get("second.test", path)).status, 200);
-    let [kept, removed] = ["/public/*", "/other/*"].map(|route| http_series("GET", "200", route, "second"));
-    ["/public/a", "/other/a"].into_iter().for_each(ask);
-    until_shown(&site, &kept, 1.0);
-    until_shown(&site, &removed, 1.0);
-    // A request of the removed route is under way, and the first one of its method.
-    let (path, cue) = ("/other/held", Cue::new());
-    site.upstream.on(path, held(&cue));
-    let mut under_way = site.gateway.connect();
-    under_way.send(&Request::new("DELETE", "second.test", path).bytes());
-    until("it is at the upstream", SOON, || (site.upstream.count_at(path) == 1).then_some(()));
-    put(&tenant());
-    let is_shown = |text: &str| site.gateway.service.metrics().contains(text);
-    assert!(!is_shown("http_route=\"/other/*\""), "the series go with the route");
-    ask("/public/b");
-    until_shown(&site, &kept, 2.0);
-    cue.give();
-    assert_eq!(under_way.answer().status, 200);
-    let forwarded = "tiergate_gateway_requests_total{outcome=\"forwarded\",tenant=\"second\"}";
-    until_shown(&site, forwarded, 4.0);
-    assert!(!is_shown("http_route=\"/other/*\""), "a request that was under way begins none");
-    put(&other(tenant()));
-    ask("/other/b");
-    until_shown(&site, &removed, 1.0);
-    // The library's request is under way while its tenant goes.
-    put(&tenant().by_library());
-    let (path, cue) = (public_path(), Cue::new());
-    site.upstream.on(&path, held(&cue));
-    let mut under_way = site.gateway.connect();
-    under_way.send(&Request::get("second.test", &path).bytes());
-    until("it is at the upstream", SOON, || (site.upstream.count_at(&path) == 1).then_some(()));
-    let overhead = "tiergate_gateway_overhead_seconds_count";
-    let counted = site.gateway.service.samples().get(overhead);
-    site.gateway.remove("second.toml");
-    site.gateway.reread("applied");
-    cue.give();
-    assert_eq!(under_way.answer().status, 200);
-    until_shown(&site, overhead, counted + 1.0);
-    assert!(!is_shown("tenant=\"second\""), "{}", site.gateway.service.metrics());
 }
 
 fn the_expiry_of_each_certificate_is_shown(stage: &Stage) {

@@ -24,13 +24,12 @@ use crate::support::process::{free_port, own_ip};
 use crate::support::relay::Relay;
 use crate::support::signing::{BOB, Draft};
 use crate::support::time::{SOON, until};
-use crate::support::wire::{Request, Wire};
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     requests_under_way_at_sigterm_end_whole_and_no_connection_is_taken_any_more,
     sigquit_is_sigterm,
     each_outcome_and_error_of_a_request_is_counted_exactly_once,
-    each_decision_about_an_agent_is_counted_exactly_once_and_names_nobody,
     a_full_log_queue_delays_nobody,
 ];
 
@@ -125,10 +124,6 @@ fn refused(error_type: &str) -> Vec<String> {
     of("t", "refused", &[denied(error_type)])
 }
 
-fn decided(tier: usize, decision: &str) -> String {
-    format!("tiergate_limiter_decisions_total{{decision=\"{decision}\",tier=\"{tier}\"}}")
-}
-
 fn at_agents() -> Request {
     Request::get(ACME, &agents_path())
 }
@@ -214,30 +209,6 @@ fn each_outcome_and_error_of_a_request_is_counted_exactly_once(stage: &Stage) {
     let before = counted(gateway);
     assert_eq!(gateway.ask(&by_signature(&agent.draft())).status, 503);
     until_counted(gateway, &before, &of("t", "failed", &[denied("RPC_ERROR")]));
-}
-
-fn each_decision_about_an_agent_is_counted_exactly_once_and_names_nobody(stage: &Stage) {
-    let Site { gateway, .. } = &Site::start(stage);
-    let keys: Vec<_> = (0..=4).map(|tier| stage.world().agent(tier).generate(&gateway.service)).collect();
-    let admitted = |tier: usize| of("t", "forwarded", &[decided(tier, "admitted")]);
-    let mut steps: Vec<_> = (1..=4).map(|tier| (tier, 200, admitted(tier))).collect();
-    steps.push((0, 403, of("t", "refused", &[denied("TIER_BLOCKED"), decided(0, "blocked")])));
-    steps.push((1, 429, of("t", "refused", &[denied("RATE_LIMITED"), decided(1, "limited")])));
-    for (tier, status, expected) in steps {
-        let before = counted(gateway);
-        assert_eq!(gateway.ask(&at_agents().key(&keys[tier])).status, status, "tier {tier}");
-        until_counted(gateway, &before, &expected);
-    }
-    let names = || -> BTreeSet<String> { gateway.service.samples().series().map(str::to_owned).collect() };
-    let (before, known) = (counted(gateway), names());
-    let another = stage.world().agent(4).generate(&gateway.service);
-    let from_elsewhere = &mut Wire::open_from(own_ip(), gateway.address);
-    assert_eq!(at_agents().key(&another).ask_on(from_elsewhere).status, 200);
-    until_counted(gateway, &before, &admitted(4));
-    assert_eq!(names(), known, "another agent, key and address make no other series");
-    for key in keys.iter().chain([&another]) {
-        assert!(!known.iter().any(|series| series.contains(&key[12..28])), "{known:#?}");
-    }
 }
 
 /// How many requests are made while nobody reads the log. Each is more than a hundred lines; the queue holds 16,384.

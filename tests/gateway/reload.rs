@@ -18,7 +18,6 @@ use crate::support::wire::Request;
 pub(crate) const CASES: &[Case] = cases![
     a_file_that_comes_changes_and_goes_counts_without_a_signal,
     a_signal_reads_the_main_file_again,
-    a_broken_file_changes_nothing_and_every_problem_is_named,
     a_connection_that_is_open_sees_the_new_tenants_on_its_next_request,
     an_answer_under_way_ends_whole_when_its_tenant_changes_and_when_it_goes,
     a_window_outlives_a_reload,
@@ -60,29 +59,6 @@ fn a_signal_reads_the_main_file_again(stage: &Stage) {
         gateway.reread("applied");
         assert_eq!([ACME, "renamed.test"].map(|host| status(gateway, host)), statuses);
     }
-}
-
-// threat: A half-applied reload, a broken next start
-fn a_broken_file_changes_nothing_and_every_problem_is_named(stage: &Stage) {
-    let site = Site::of(stage);
-    let good = site.rules();
-    let Site { gateway, upstream, .. } = &site.in_files().start();
-    let broken = good.clone().set("min_tier", 9).set("colour", "red").set("timeouts.read", "soon");
-    gateway.put("t.toml", &broken.text());
-    gateway.reread("refused");
-    assert_eq!(status(gateway, ACME), 200, "the last good one stays");
-    until("the log names every problem", SOON, || {
-        let log = gateway.service.log();
-        let named = ["t.toml", "min_tier", "colour", "timeouts.read"].iter().all(|name| log.contains(name));
-        named.then_some(())
-    });
-    gateway.put("t.toml", "this is not TOML");
-    gateway.put("second.toml", &Tenant::new("second", "second.test", upstream.address).public().text());
-    gateway.reread("refused");
-    assert_eq!((status(gateway, ACME), status(gateway, "second.test")), (200, 200));
-    gateway.put("t.toml", &good.text());
-    gateway.reread("applied");
-    assert_eq!((status(gateway, ACME), status(gateway, "second.test")), (200, 200));
 }
 
 fn a_connection_that_is_open_sees_the_new_tenants_on_its_next_request(stage: &Stage) {

@@ -23,9 +23,7 @@ use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     a_connection_too_many_is_turned_away_and_room_comes_back,
-    streams_of_one_connection_are_no_connections,
     streams_hold_the_place_of_their_connection_when_it_is_gone,
-    one_network_takes_three_quarters_of_a_listener_at_most,
     stalled_handshakes_take_up_room_like_any_connection,
     without_descriptors_new_clients_wait_nothing_fails_open_and_room_comes_back,
     the_limit_of_descriptors_is_raised_and_an_idle_process_holds_less_than_its_reserve,
@@ -97,38 +95,6 @@ fn a_connection_too_many_is_turned_away_and_room_comes_back(stage: &Stage) {
     }
 }
 
-// threat: Slow clients hold everything
-fn streams_of_one_connection_are_no_connections(stage: &Stage) {
-    let site = small(stage);
-    let held: Vec<Wire> = (1..ROOM).map(|_| until_there_is_room(&site)).collect();
-    let count = 50;
-    h2c::run(async {
-        let client = loop {
-            // Connections before this one may not have been noticed to be gone.
-            let Ok(client) = h2c::connect(site.gateway.address).await else { continue };
-            let request = Message::request(Method::GET, ACME, &public_path());
-            if h2c::exchange(client.clone(), &request).await.is_ok() {
-                break client;
-            }
-        };
-        let exchanges = (0..count).map(|_| {
-            let client = client.clone();
-            tokio::spawn(async move {
-                let request = Message::request(Method::GET, ACME, &public_path());
-                h2c::exchange(client, &request).await.unwrap().status
-            })
-        });
-        for exchange in exchanges.collect::<Vec<_>>() {
-            assert_eq!(exchange.await.unwrap(), 200);
-        }
-        is_full(&site);
-        let request = Message::request(Method::GET, ACME, &public_path());
-        assert_eq!(h2c::exchange(client, &request).await.unwrap().status, 200);
-    });
-    until_there_is_room(&site);
-    drop(held);
-}
-
 // threat: All connections or descriptors taken
 fn streams_hold_the_place_of_their_connection_when_it_is_gone(stage: &Stage) {
     let other = |upstream| Tenant::new("other", "other.test", upstream).public();
@@ -189,23 +155,6 @@ fn stalled_handshakes_take_up_room_like_any_connection(stage: &Stage) {
         wire.write(&request.bytes()).ok()?;
         wire.try_answer().is_ok_and(|answer| answer.status == 200).then_some(())
     });
-}
-
-// threat: All connections or descriptors taken
-fn one_network_takes_three_quarters_of_a_listener_at_most(stage: &Stage) {
-    let site = small_to_strangers(stage).start();
-    let mut greedy: Vec<Wire> = (0..ROOM * 3 / 4).map(|_| until_there_is_room(&site)).collect();
-    for _ in 0..20 {
-        is_full(&site);
-    }
-    assert!(turned_away_by(&site, "network") >= 20.0);
-    let other = own_ip();
-    let others: Vec<Wire> = (0..2).map(|_| until_there_is_room_for(other, &site)).collect();
-    for wire in &mut greedy {
-        assert_eq!(Request::get(ACME, &public_path()).ask_on(wire).status, 200, "those held go on");
-    }
-    drop((greedy, others));
-    drop((0..ROOM * 3 / 4).map(|_| until_there_is_room(&site)).collect::<Vec<_>>());
 }
 
 /// More connections than there are descriptors in the case that follows.

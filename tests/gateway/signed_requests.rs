@@ -1,12 +1,12 @@
 //! Requests that are signed themselves (ERC-8128): once, by who may act for the agent, and with the body that was signed.
 
+use base64::Engine;
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::io::Write as _;
 use std::net::TcpStream;
 
 use alloy::primitives::U256;
-use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::Method;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ use crate::support::client::Answer;
 use crate::support::metrics::Samples;
 use crate::support::redis::Redis;
 use crate::support::relay::Relay;
-use crate::support::signing::{ALICE, Account, BOB, DEPLOYER, wrapped};
+use crate::support::signing::{ALICE, BOB, wrapped};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 
@@ -42,7 +42,6 @@ pub(crate) const CASES: &[Case] = cases![
     no_upstream_waits_for_a_body_that_is_held,
     no_upstream_waits_for_a_body_that_is_held_over_http_2,
     one_agent_holds_three_quarters_of_the_memory_for_bodies,
-    a_contract_wallet_signs_requests_where_wallets_are_asked,
     every_dialect_that_carries_the_request_judges_its_signature,
     a_signed_request_counts_for_a_host_that_its_tenant_names_at_every_seat,
     signatures_without_a_tag_pass_where_they_are_taken,
@@ -555,38 +554,6 @@ fn one_agent_holds_three_quarters_of_the_memory_for_bodies(stage: &Stage) {
             (site.gateway.ask(&one_more.request()).status == 200).then_some(())
         });
     }
-}
-
-fn a_contract_wallet_signs_requests_where_wallets_are_asked(stage: &Stage) {
-    let (world, site) = (stage.world(), signed_only(stage).start());
-    let asking = signed_only(stage).set("signature.contracts", true).start();
-    let wallet = Account { address: world.chain().deploy("KeyWallet"), key: DEPLOYER.key };
-    let id = world.agent(3).id;
-    world.chain().transfer(ALICE, wallet, id);
-    let agent = world.known_agent(id, wallet);
-    let signing = get(stage, &agent, &agents_path());
-    is_refused(&site.gateway.ask(&signing.request()), 401, "unsupported_account");
-    let terms = asking.gateway.ask(&Request::get(ACME, "/.well-known/erc8128")).success(200);
-    assert_eq!(terms["account_verification"], json!("universal"));
-    is_refused(
-        &asking.gateway.ask(&Signing { signer: BOB, ..signing.clone() }.request()),
-        401,
-        "bad_signature",
-    );
-    assert_eq!(asking.gateway.ask(&signing.request()).status, 200);
-    is_refused(&asking.gateway.ask(&signing.request()), 401, "nonce_reused");
-    // The same in a wrapper (ERC-6492).
-    let signing = get(stage, &agent, &agents_path());
-    let headers = signing.headers().into_iter().map(|(name, value)| match name.as_str() {
-        "Signature" => {
-            let signature =
-                BASE64_STANDARD.decode(value.trim_start_matches("s=:").trim_end_matches(':')).unwrap();
-            (name, format!("s=:{}:", BASE64_STANDARD.encode(wrapped(&signature))))
-        }
-        _ => (name, value),
-    });
-    let headers: Vec<_> = headers.collect();
-    assert_eq!(asking.gateway.ask(&Request::get(ACME, &signing.target).with_all(&headers)).status, 200);
 }
 
 fn every_dialect_that_carries_the_request_judges_its_signature(stage: &Stage) {

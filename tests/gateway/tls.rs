@@ -2,20 +2,17 @@
 
 use http::Method;
 use rustls::version::{TLS12, TLS13};
-use serde_json::json;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::certificates::Issued;
 use crate::rig::h2c::{self, Message};
 use crate::rig::listeners::{HTTP_1, HTTP_2, LISTENER, ListenerTls};
-use crate::rig::refusals::{is_malformed, is_unauthenticated};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::{Greeting, Tunnel};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
-use crate::upgrades::{open_socket, talks, websocket_echo};
 
 pub(crate) const CASES: &[Case] = cases![
     a_stalled_handshake_ends_and_hurts_nobody,
@@ -23,10 +20,7 @@ pub(crate) const CASES: &[Case] = cases![
     both_doors_speak_tls_1_2_and_1_3,
     a_client_is_shown_the_certificate_of_the_host_that_it_names,
     an_upstream_is_told_that_the_client_came_over_tls,
-    requests_over_tls_are_judged_like_any_other,
-    a_websocket_opens_over_tls,
     a_changed_certificate_is_shown_to_the_next_handshake_and_open_connections_go_on,
-    a_broken_certificate_leaves_the_old_one_in_use_and_is_named,
     a_certificate_that_comes_after_its_tenant_is_found,
     the_listeners_certificate_may_move_and_tls_stays_until_a_restart,
     plain_text_and_garbage_hurt_nobody,
@@ -156,44 +150,6 @@ fn an_upstream_is_told_that_the_client_came_over_tls(stage: &Stage) {
     }
 }
 
-// threat: Request smuggling
-fn requests_over_tls_are_judged_like_any_other(stage: &Stage) {
-    let (site, agent) = (stage.secure(), stage.world().agent(1));
-    let (secure, key) = (site.tls(), &agent.generate(&site.gateway.service));
-    let path = agents_path();
-    let mut wire = site.gateway.connect();
-    is_unauthenticated(&Request::get(ACME, &path).ask_on(&mut wire));
-    let request = Message::request(Method::GET, ACME, &path);
-    assert_eq!(h2c::ask(secure.http_2.address, &request).unwrap().status, 401);
-    site.is_unseen(&path);
-    assert_eq!(Request::get(ACME, &path).key(key).ask_on(&mut wire).status, 200);
-    let limited = Request::get(ACME, &path).key(key).ask_on(&mut wire);
-    limited.is_limited(json!(agent.text()), json!(1), 1);
-    let api = site.gateway.service.verify(key);
-    api.success(200);
-    assert_eq!(api.allowance(), (1, 0));
-    let behind = public_path();
-    wire.send(
-        format!(
-            "POST {behind} HTTP/1.1\r\nHost: {ACME}\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n\
-             0\r\n\r\nGET {behind} HTTP/1.1\r\nHost: {ACME}\r\n\r\n"
-        )
-        .as_bytes(),
-    );
-    is_malformed(&wire.answer());
-    assert_eq!(wire.rest(), b"", "the connection ends here");
-    site.is_unseen(&behind);
-}
-
-fn a_websocket_opens_over_tls(stage: &Stage) {
-    let site = stage.secure();
-    let upstream = &site.upstream;
-    upstream.on("/socket/x", websocket_echo());
-    let mut wire = site.gateway.connect();
-    talks(&mut open_socket(&mut wire, &Request::get(ACME, "/socket/x")));
-    assert_eq!(upstream.only("/socket/x").header("x-forwarded-proto"), Some("https"));
-}
-
 /// A site with a tenant that has a certificate of its own, in `a.crt` and `a.key`.
 fn with_certificate(stage: &Stage) -> (SiteBuilder<'_>, Issued) {
     let tls = ListenerTls::new();
@@ -223,33 +179,6 @@ fn a_changed_certificate_is_shown_to_the_next_handshake_and_open_connections_go_
     assert_eq!(site.gateway.service.get("/readyz").status, 200, "the API shows the listener's too");
     let shown = Greeting::new(&secure.authority, LISTENER, HTTP_1).meet(secure.api).unwrap();
     assert_eq!(shown.certificate, secure.shown_to(LISTENER).certificate);
-}
-
-// threat: A half-applied reload, a broken next start
-fn a_broken_certificate_leaves_the_old_one_in_use_and_is_named(stage: &Stage) {
-    let (site, mut used) = with_certificate(stage);
-    let site = site.start();
-    let secure = site.tls();
-    let other = secure.authority.issue("a.test");
-    let broken =
-        [("a.crt", Some("this is no certificate")), ("a.key", Some(&*other.key_pem)), ("a.key", None)];
-    for (file, text) in broken {
-        let path = secure.files.path(file);
-        let named = || site.gateway.service.log().lines().filter(|line| line.contains(&path)).count();
-        let before = named();
-        match text {
-            Some(text) => _ = secure.files.put(file, text),
-            None => std::fs::remove_file(&path).unwrap(),
-        }
-        site.gateway.reread("refused");
-        until("the log names the file", SOON, || (named() > before).then_some(()));
-        assert_eq!(secure.shown_to("a.test").certificate, used.der, "{file}: {text:?}");
-        assert_eq!(site.gateway.ask(&Request::get("a.test", &public_path())).status, 200);
-        used = secure.authority.issue("a.test");
-        secure.files.put_pair("a", &used);
-        site.gateway.reread("applied");
-        assert_eq!(secure.shown_to("a.test").certificate, used.der);
-    }
 }
 
 /// Tenants and certificates are often written by different hands, in either order.

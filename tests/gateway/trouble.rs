@@ -10,22 +10,18 @@ use crate::rig::refusals::{is_upstream_error, is_upstream_timeout, refused};
 use crate::rig::scope::beside;
 use crate::rig::scripts::{self, Cue, script};
 use crate::rig::site::{IMPATIENT, Site};
-use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
+use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::upstream::{Script, Then};
 use crate::support::client::Answer;
-use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
-    an_upstream_that_refuses_connections_is_502,
     an_upstream_that_hangs_before_its_answer_is_504,
     an_answer_that_hangs_in_the_middle_is_aborted_in_time,
     an_answer_longer_than_announced_does_not_become_the_next_one,
     a_total_time_limit_ends_a_request_that_trickles,
     after_trouble_nobody_gets_anothers_bytes,
-    an_error_of_the_gateway_spends_as_the_permit_said,
 ];
 
 /// What a script's answer becomes, and that the next request and a neighbour's get their own.
@@ -68,17 +64,6 @@ fn is_cut(site: &Site, wire: &mut Wire, head: Answer) {
     let rest = String::from_utf8_lossy(&wire.rest()).into_owned();
     assert!(!rest.contains("HTTP/1.1") && !rest.contains("errorType"), "an error inside an answer: {rest}");
     own_answer(site);
-}
-
-// threat: A dead or broken upstream
-fn an_upstream_that_refuses_connections_is_502(stage: &Stage) {
-    let nobody = free_port(own_ip());
-    let site = Site::of(stage).only(vec![Tenant::new("t", ACME, nobody).public()]).start();
-    for method in ["GET", "POST"] {
-        let answer = site.gateway.ask(&Request::new(method, ACME, &public_path()).body(b"body"));
-        is_upstream_error(&answer);
-        assert!(!answer.text().contains(&nobody.port().to_string()), "{}", answer.text());
-    }
 }
 
 // threat: A dead or broken upstream
@@ -210,16 +195,4 @@ fn after_trouble_nobody_gets_anothers_bytes(stage: &Stage) {
         (0..20).for_each(|_| own_answer(&site));
     });
     (0..20).for_each(|_| own_answer(&site));
-}
-
-fn an_error_of_the_gateway_spends_as_the_permit_said(stage: &Stage) {
-    let (_, key) = stage.agent(3);
-    let site = stage.site();
-    let path = agents_path();
-    site.upstream.on(&path, script(|_| Ok(Then::Closes)));
-    let answer = site.gateway.ask(&Request::get(ACME, &path).key(&key));
-    assert_eq!((answer.status, answer.json()["errorType"].as_str()), (502, Some("UPSTREAM_ERROR")));
-    assert_eq!(answer.allowance(), (166, 165), "it was admitted, and its window says so");
-    let answer = site.gateway.ask(&Request::get(ACME, &agents_path()).key(&key));
-    assert_eq!(answer.allowance(), (166, 164));
 }

@@ -5,21 +5,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use alloy::primitives::U256;
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::{signed, signed_with};
 use crate::rig::h2c::{self, Message};
-use crate::rig::refusals::is_unauthenticated;
 use crate::rig::scope::{Running, beside};
 use crate::rig::site::Site;
-use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::stage::{ACME, Stage, agents_path};
 use crate::support::agents::{Agent, unknown_key};
 use crate::support::client::Answer;
 use crate::support::metrics::Samples;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
-use crate::support::wire::{Request, Wire};
+use crate::support::wire::Request;
 
 pub(crate) const FLOODS: &[Case] = cases![
     a_flood_of_unknown_keys_leaves_no_entry_and_a_good_agent_is_served,
@@ -28,11 +27,8 @@ pub(crate) const FLOODS: &[Case] = cases![
 
 pub(crate) const OF_A_NEIGHBOUR: &[Case] = cases![bad_keys_of_a_neighbour_refuse_no_good_key];
 
-pub(crate) const CASES: &[Case] = cases![
-    too_many_bad_credentials_of_a_client_are_429_and_its_good_ones_pass,
-    the_budget_of_bad_credentials_is_one_for_both_doors_and_both_versions_of_http,
-    good_credentials_spend_nothing_of_the_budget_for_bad_ones,
-];
+pub(crate) const CASES: &[Case] =
+    cases![the_budget_of_bad_credentials_is_one_for_both_doors_and_both_versions_of_http,];
 
 /// How many strangers knock at a time.
 const AT_ONCE: usize = 16;
@@ -166,29 +162,6 @@ fn is_over_budget(answer: &Answer) {
 }
 
 // threat: Bad signatures cause work
-fn too_many_bad_credentials_of_a_client_are_429_and_its_good_ones_pass(stage: &Stage) {
-    let site = limited(stage);
-    let (gateway, key) = (&site.gateway, site.key());
-    let (one, other) = ("127.0.0.101".parse().unwrap(), "127.0.0.102".parse().unwrap());
-    let mut wire = Wire::open_from(one, gateway.address);
-    for number in 0..u64::from(BUDGET) {
-        is_unauthenticated(&stranger(number).ask_on(&mut wire));
-    }
-    for number in 0..20 {
-        // The same client on other connections too.
-        is_over_budget(&stranger(100 + number).ask_on(&mut wire));
-        is_over_budget(&stranger(200 + number).ask_on(&mut Wire::open_from(one, gateway.address)));
-    }
-    let good = Request::get(ACME, &agents_path()).key(key);
-    assert_eq!(good.ask_on(&mut Wire::open_from(other, gateway.address)).status, 200);
-    assert_eq!(good.ask_on(&mut wire).status, 200, "on a connection over budget too");
-    is_unauthenticated(&stranger(300).ask_on(&mut Wire::open_from(other, gateway.address)));
-    let public = Request::get(ACME, &public_path());
-    assert_eq!(public.ask_on(&mut wire).status, 200, "what is public needs no credential");
-    assert_eq!(site.passed(), 2);
-}
-
-// threat: Bad signatures cause work
 fn the_budget_of_bad_credentials_is_one_for_both_doors_and_both_versions_of_http(stage: &Stage) {
     let site = limited(stage);
     let (gateway, agent) = (&site.gateway, site.agent());
@@ -211,29 +184,4 @@ fn the_budget_of_bad_credentials_is_one_for_both_doors_and_both_versions_of_http
     let budget = usize::try_from(BUDGET).unwrap();
     assert_eq!(statuses[..budget], vec![401; budget]);
     assert_eq!(statuses[budget..], [429; 8]);
-}
-
-// threat: Bad signatures cause work
-fn good_credentials_spend_nothing_of_the_budget_for_bad_ones(stage: &Stage) {
-    let site = limited(stage);
-    let (gateway, key) = (&site.gateway, site.key());
-    let mut wire = gateway.connect();
-    for _ in 0..3 * BUDGET {
-        assert_eq!(Request::get(ACME, &agents_path()).key(key).ask_on(&mut wire).status, 200);
-        assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut wire).status, 200);
-    }
-    // An agent at its own limit, or of no tier, has shown a good credential.
-    let (limited, unstaked) = (stage.world().agent(1), stage.world().agent(0));
-    let keys = [limited.generate(&gateway.service), unstaked.generate(&gateway.service)];
-    assert_eq!(Request::get(ACME, &agents_path()).key(&keys[0]).ask_on(&mut wire).status, 200);
-    for _ in 0..BUDGET {
-        let answer = Request::get(ACME, &agents_path()).key(&keys[0]).ask_on(&mut wire);
-        answer.is_limited(json!(limited.text()), json!(1), 1);
-        let answer = Request::get(ACME, &agents_path()).key(&keys[1]).ask_on(&mut wire);
-        assert_eq!(answer.status, 403, "{}", answer.text());
-    }
-    for number in 0..u64::from(BUDGET) {
-        is_unauthenticated(&stranger(number).ask_on(&mut wire));
-    }
-    is_over_budget(&stranger(1_000).ask_on(&mut wire));
 }

@@ -8,19 +8,15 @@ use tungstenite::{Message, WebSocket};
 
 use crate::access_log::line_of;
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
 use crate::rig::refusals::{is_unauthenticated, refused};
 use crate::rig::scripts::{self, script};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, unique};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Exchange, Script, Then};
-use crate::support::agents::unknown_key;
-use crate::support::signing::BOB;
 use crate::support::wire::{Patient, Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
-    every_refusal_is_the_same_with_an_upgrade,
     connect_and_trace_reach_nothing,
     an_upgrade_is_passed_on_by_its_route_alone_and_to_websocket_alone,
     a_websocket_talks_both_ways_where_the_route_allows_it_and_spends_a_budget,
@@ -56,40 +52,6 @@ pub(crate) const WEBSOCKET: Kind = KINDS[1];
 
 pub(crate) fn with_kind(request: Request, kind: &[(&str, &str)]) -> Request {
     kind.iter().fold(request, |request, (name, value)| request.with(name, value))
-}
-
-// threat: An upgrade gets around the check
-fn every_refusal_is_the_same_with_an_upgrade(stage: &Stage) {
-    let site = stage.site();
-    let (_, no_tier) = stage.agent(0);
-    let (_, spent) = stage.agent(1);
-    let (agent, good) = stage.agent(2);
-    assert_eq!(site.gateway.ask(&Request::get(ACME, &agents_path()).key(&spent)).status, 200);
-    let replayed = signed(&agent.draft());
-    assert_eq!(site.gateway.ask(&Request::get(ACME, &agents_path()).with_all(&replayed)).status, 200);
-    let (word, stranger) = (unique(), signed(&agent.draft().by(BOB)));
-    let at = |folder: &str| Request::get(ACME, &format!("/{folder}/{word}"));
-    let refusals = [
-        (at("agents"), 401, "INVALID_API_KEY"),
-        (at("socket"), 401, "INVALID_API_KEY"),
-        (at("denied"), 403, "FORBIDDEN"),
-        (Request::get("unknown.test", &format!("/public/{word}")), 404, "NOT_FOUND"),
-        (at("socket").key(&unknown_key(30)), 401, "INVALID_API_KEY"),
-        (at("socket").key("svc_live_v1_short"), 400, "VALIDATION_ERROR"),
-        (at("socket").key(&no_tier), 403, "TIER_BLOCKED"),
-        (at("socket").key(&spent), 429, "RATE_LIMITED"),
-        (at("gold").key(&good), 403, "TIER_BLOCKED"),
-        (at("socket").with_all(&replayed), 400, "REPLAY_DETECTED"),
-        (at("socket").with_all(&stranger), 401, "SIGNATURE_INVALID"),
-    ];
-    for (request, status, error_type) in &refusals {
-        // The first kind is none.
-        for kind in [KINDS[0], WEBSOCKET, KINDS[5]] {
-            let answer = site.gateway.ask(&with_kind(request.clone(), kind));
-            assert_eq!(refused(&answer, *status), *error_type, "{request:?} with {kind:?}");
-        }
-    }
-    site.is_unseen(&word);
 }
 
 /// They open no tunnel, and the request behind them is judged by itself.

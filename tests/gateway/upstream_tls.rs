@@ -15,7 +15,6 @@ use crate::rig::upstream::Upstream;
 use crate::support::process::own_ip;
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
-use crate::tls::are_not_in;
 use crate::upgrades::{open_socket, talks, websocket_echo};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -26,7 +25,6 @@ pub(crate) const CASES: &[Case] = cases![
     http_2_is_spoken_where_the_upstream_does,
     a_websocket_opens_over_tls_to_the_upstream,
     changed_files_count_from_the_next_connection,
-    private_keys_are_not_written_down,
 ];
 
 /// The name in the certificates of upstreams.
@@ -306,17 +304,4 @@ fn changed_files_count_from_the_next_connection(stage: &Stage) {
     trust.files.put("ca.crt", "this is no certificate");
     until("the log names the file", SOON, || site.gateway.service.log().contains("ca.crt").then_some(()));
     is_served(&site, ACME);
-}
-
-// threat: Credentials upstream, in logs, metrics or traces
-fn private_keys_are_not_written_down(stage: &Stage) {
-    let (trust, site) = (Trust::new(), Site::of(stage));
-    let clients = Authority::new("the gateways' authority");
-    let (shown, own) = (clients.issue("gateway"), trust.authority.issue(UP));
-    let terminator = Terminator::start(site.upstream().address, &own, Some(&clients), &[]);
-    let tenants = vec![trust.tenant_who_shows("one", &terminator, &shown)];
-    let site = site.only(tenants).under("export TIERGATE__LOG__LEVEL=trace").start();
-    is_served(&site, "one.test");
-    let replaced = trust.files.put("one.key", &trust.authority.issue("x").key_pem);
-    are_not_in(&site, &replaced, &[&shown.key_pem, &std::fs::read_to_string(&replaced).unwrap()]);
 }

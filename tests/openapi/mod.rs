@@ -14,11 +14,12 @@ use crate::support::service::Service;
 use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, Draft};
 use crate::support::skip::skip;
+use crate::support::whole::times;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// How many requests it makes up for each operation, beside those of the bounds of its schemas.
-const EXAMPLES: &str = "40";
+/// How many requests it makes up for each operation, beside those of the bounds of its schemas: at each change, and before a release.
+const EXAMPLES: [usize; 2] = [15, 40];
 
 /// Every operation but that of the description itself, which it leaves out.
 const OPERATIONS: &str = "Tested: 12\n";
@@ -59,7 +60,7 @@ fn every_answer_to_requests_made_up_from_the_description_is_as_described() {
     let output = Command::new(program)
         .args(["run", &format!("http://{}/openapi.json", service.api), "--no-color"])
         .args(["--seed", &seed().to_string()])
-        .args(["--max-examples", EXAMPLES, "--request-timeout", "30", "--checks", "all"])
+        .args(["--max-examples", &times(EXAMPLES).to_string(), "--request-timeout", "30", "--checks", "all"])
         // A number below 2^256 has no pattern, and a signature that was used is well-formed.
         .args(["--exclude-checks", "positive_data_acceptance"])
         .current_dir(service.folder.path())

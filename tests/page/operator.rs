@@ -145,7 +145,7 @@ fn the_page_shows_what_the_service_does_and_asks_nobody_else() {
     let head = stage.chain.head();
     browser.text("chain", &format!("Head{head}"));
     browser.text("store", "embedded");
-    browser.row("configuration", &["chain.poll_interval", "\"100ms\""]);
+    browser.row("configuration", &["chain.poll_interval", "\"250ms\""]);
     browser.text("reload", "None since the start");
     assert_eq!(browser.until("document.title"), "Ready – Tiergate");
 
@@ -201,14 +201,14 @@ fn the_page_says_what_a_reload_changed_and_shows_markup_as_text() {
     browser.row("tenants", &["acme", "acme.example"]);
     browser.until("document.getElementById('configuration').textContent.includes('<b>acme.toml')");
 
-    stage.edit(|text| text.replace("info,tiergate=trace", "info").replace("\"100ms\"", "\"200ms\""));
+    stage.edit(|text| text.replace("info,tiergate=trace", "info").replace("\"250ms\"", "\"500ms\""));
     let change = |text| {
         format!("[...document.querySelectorAll('#changes li')].some((li) => li.textContent === '{text}')")
     };
     browser.until(&change("log.level: \"info,tiergate=trace\" → \"info\""));
-    browser.until(&change("chain.poll_interval: \"100ms\" → \"200ms\" (after a restart)"));
+    browser.until(&change("chain.poll_interval: \"250ms\" → \"500ms\" (after a restart)"));
     browser.row("configuration", &["log.level", "\"info\""]);
-    browser.row("configuration", &["chain.poll_interval", "\"100ms\""]);
+    browser.row("configuration", &["chain.poll_interval", "\"250ms\""]);
 
     stage.tenant("weather.toml", &WEATHER.replace("id =", &format!("min_tier = \"{markup}\"\nid =")));
     browser.text("reload", "Applied but for refused files");

@@ -107,14 +107,6 @@ impl Service {
         self.process = None;
     }
 
-    /// How much memory the process has, in bytes.
-    pub(crate) fn resident_bytes(&self) -> usize {
-        let status =
-            fs::read_to_string(format!("/proc/{}/status", self.process.as_ref().unwrap().pid)).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
-    }
-
     pub(crate) fn await_ready(&self) {
         until("the service is ready", SOON, || (self.get("/readyz").status == 200).then_some(()));
     }

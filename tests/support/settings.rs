@@ -18,13 +18,13 @@ use crate::support::chain::Contracts;
 pub(crate) struct Settings(Table);
 
 impl Settings {
-    /// Defaults, but for what a test of many agents on one machine needs: chain state no older than 100 ms, no limit on
+    /// Defaults, but for what a test of many agents on one machine needs: chain state no older than 250 ms, no limit on
     /// refused credentials, and no delay at the end.
     pub(crate) fn new(node: SocketAddr, contracts: &Contracts) -> Self {
         Self(Table::new())
             .set("chain.rpc_urls", vec![format!("http://{node}")])
             .set("chain.chain_id", contracts.chain_id)
-            .set("chain.poll_interval", "100ms")
+            .set("chain.poll_interval", "250ms")
             // The machine may be busy.
             .set("chain.request_timeout", "5s")
             // Blocks are made here only when a test makes them.

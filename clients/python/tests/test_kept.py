@@ -78,16 +78,17 @@ def kept(script: Script, fresh: Callable[[str], Owned], tmp_path: Path) -> Itera
         yield lambda: KeptKey(tmp_path / "agent.json", service, 4, owner, expires_in=3_600)
 
 
-def test_a_key_is_replaced_once_by_twenty_processes_of_both_languages_none_of_which_is_refused(
+def test_a_key_is_replaced_once_by_processes_of_both_languages_none_of_which_is_refused(
     service: Tiergate, fresh: Callable[[str], Owned], tmp_path: Path
 ) -> None:
     agent, file = fresh("diamond"), tmp_path / "agent.json"
     first = service.keys.generate(agent.id, agent.owner, name="fleet", expires_in=3_600).api_key
     keep(file, first, 300)
     given = [str(file), str(agent.id), first, API, GATEWAY, FACTS["owner"]]
-    programs = [[sys.executable, "-B", str(FLEET)]] * 20
+    size = 20 if "TG_WHOLE" in os.environ else 4
+    programs = [[sys.executable, "-B", str(FLEET)]] * size
     if shutil.which("node") and VIEM.exists():
-        programs[15:] = [["node", "--input-type=module", "--eval", NODE, "--"]] * 5
+        programs[: size // 4] = [["node", "--input-type=module", "--eval", NODE, "--"]] * (size // 4)
     environment = os.environ | {"PYTHONPATH": str(CLIENTS / "python")}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     fleet = [subprocess.Popen([*program, *given], **pipes, env=environment) for program in programs]

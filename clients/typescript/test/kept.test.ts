@@ -43,14 +43,15 @@ async function fake() {
 }
 
 describe("a kept key", { concurrency: true, timeout: 200_000 }, () => {
-  test("is replaced once by twenty processes, none of which is refused", async (context) => {
+  test("is replaced once by many processes, none of which is refused", async (context) => {
     const tiergate = new Tiergate(service.api, { retries: 0 });
     const [file, id] = [place(context), service.diamond.at(-1)!];
     const { apiKey } = await tiergate.keys.generate(id, owner, { name: "fleet", expiresIn: 3_600 });
     keep(file, apiKey, 300);
     const program = fileURLToPath(new URL("fleet.js", import.meta.url));
     const given = [program, file, id, apiKey, service.api, service.gateway, service.owner];
-    const fleet = Array.from({ length: 20 }, () => spawn(process.execPath, given, { stdio: ["pipe", "pipe", "inherit"] }));
+    const size = process.env["TG_WHOLE"] === undefined ? 4 : 20;
+    const fleet = Array.from({ length: size }, () => spawn(process.execPath, given, { stdio: ["pipe", "pipe", "inherit"] }));
     await Promise.all(fleet.map(({ stdout }) => once(stdout, "data")));
     for (const { stdin } of fleet) stdin.write("go\n");
     const told = await Promise.all(fleet.map(({ stdout }) => once(stdout, "data")));

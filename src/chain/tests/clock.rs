@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use crate::ports::clock::Clock;
 
 /// So many turns of the runtime without a request at a node, and time passes: far more than a request needs to get there.
-const QUIET_TURNS: u32 = 400;
+const QUIET_TURNS: u32 = 80;
 
 /// How much passes then.
 const STEP: Duration = Duration::from_millis(10);
