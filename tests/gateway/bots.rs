@@ -3,12 +3,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use http::Method;
-use ring::signature::{Ed25519KeyPair, KeyPair};
+use ring::signature::Ed25519KeyPair;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 use crate::access_log::line_of;
 use crate::rig::authz::{Asked, DIALECTS, Told};

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use alloy::primitives::U256;
 use http::Method;
-use serde_json::Value;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::{signed, signed_with};
@@ -14,7 +13,6 @@ use crate::rig::scope::{Running, beside};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path};
 use crate::support::agents::{Agent, unknown_key};
-use crate::support::client::Answer;
 use crate::support::metrics::Samples;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
@@ -153,12 +151,6 @@ fn limited(stage: &Stage) -> Site {
 
 fn stranger(number: u64) -> Request {
     Request::get(ACME, &agents_path()).key(&unknown_key(2_000_000 + number))
-}
-
-#[track_caller]
-fn is_over_budget(answer: &Answer) {
-    let seconds = answer.is_limited(Value::Null, Value::Null, BUDGET);
-    assert!(seconds <= 60, "{seconds}");
 }
 
 // threat: Bad signatures cause work
