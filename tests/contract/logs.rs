@@ -1,6 +1,7 @@
 //! The log in JSON and at another level, the access log, and the audit log.
 
 use std::fs::{self, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 

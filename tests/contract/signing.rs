@@ -1,7 +1,7 @@
 //! `GET /.well-known/tiergate`: what owners sign, for wallets and scripts that have no configuration of the service.
 
 use alloy::primitives::keccak256;
-use alloy::sol_types::Eip712Domain;
+use alloy::sol_types::{Eip712Domain, SolStruct};
 use serde_json::{Value, json};
 use url::Url;
 

@@ -1,6 +1,7 @@
 //! Tiers from feedback of listed clients, which a contract sums up on the chain. Of the other numbers that give tiers `several_sources`
 //! has one case for each; their rules are in `chain::measures`.
 
+use alloy::sol_types::SolCall;
 use std::time::Duration;
 
 use alloy::primitives::{Address, U256, address};

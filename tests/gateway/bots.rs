@@ -1,13 +1,14 @@
 //! Bots that prove their domain (Web Bot Auth) on public routes: by the keys that it publishes, with a limit of its own from
 //! everywhere, and never by another's.
 
+use base64::Engine;
 use std::net::{IpAddr, Ipv4Addr};
 
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use http::Method;
-use ring::signature::Ed25519KeyPair;
+use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 use crate::access_log::line_of;
 use crate::rig::authz::{Asked, DIALECTS, Told};

@@ -1,5 +1,6 @@
 //! Requests that are signed themselves (ERC-8128): once, by who may act for the agent, and with the body that was signed.
 
+use base64::Engine;
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::io::Write as _;
