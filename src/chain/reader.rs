@@ -12,12 +12,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::chain::cache::status::micros;
-use crate::chain::cache::{CachedProfile, ProfileCache};
+use crate::chain::cache::{CachedProfile, ProfileCache, micros};
 use crate::chain::contracts::Contracts;
 use crate::chain::dated::{Floor, SharedFloor, StateReader};
-use crate::chain::follower::Follower;
-use crate::chain::follower::status::{FollowerStatus, Mode};
+use crate::chain::follower::{Follower, FollowerStatus, Mode};
 use crate::chain::measures::Measures;
 use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
 use crate::chain::reads::{Agents, HoldersQuestion, Read};
@@ -85,7 +83,7 @@ impl ChainReader {
         let history_retry_micros = Mutex::default();
         let agents = Arc::new(Agents { registries, measures, state, cache, clock, history_retry_micros });
         let contracts = Arc::new(Contracts::new(&agents));
-        let status = Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics));
+        let status = Arc::new(FollowerStatus::new(metrics));
         let follower = Follower { agents: Arc::clone(&agents), contracts, status, lifetimes };
 
         let most = agents.state.pool.rate.map_or(PROFILES.calls, |rate| (rate / RATE_SHARE) as usize);

@@ -20,8 +20,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::chain::block::{Date, ReadAt, block_call, is_of};
-use crate::chain::cache::status::Ticket;
-use crate::chain::cache::{CachedProfile, ProfileCache};
+use crate::chain::cache::{CachedProfile, ProfileCache, Ticket};
 use crate::chain::dated::{Answer, At, Call3, StateReader, eth_call, holder_signatures_call, is_refused};
 use crate::chain::fault::{ReadError, is_too_much};
 use crate::chain::measures::{Measures, Sum, TRANSFER, feedback_code, higher, score, sums};
@@ -153,7 +152,7 @@ impl Agents {
     /// well. One that is down or limits calls would get only more of them.
     fn may_help_alone(&self, fault: &ChainFault) -> bool {
         let is_slow = matches!(fault.cause.downcast_ref(), Some(ReadError::Timeout(_)));
-        is_too_much(fault) || (is_slow && self.cache.is_in_touch(self.now()))
+        is_too_much(fault) || (is_slow && self.state.pool.is_answered())
     }
 
     /// Keeps what was read of an agent, and answers who waits for it. A fault of a read before is not kept once more.

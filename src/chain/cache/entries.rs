@@ -182,7 +182,7 @@ mod tests {
 
     use super::{CACHED_BYTES_MAX, ENTRIES_MAX, Entries, Group, HEAVY_BYTES, HEAVY_BYTES_MAX, weight_of};
     use crate::chain::cache::CachedEntry;
-    use crate::chain::cache::status::Details as Had;
+    use crate::chain::cache::Details as Had;
     use crate::domain::agent_id::AgentId;
     use crate::domain::holders::Holders;
     use crate::domain::profile::{Details, Organization, Texts, TrustProfile};

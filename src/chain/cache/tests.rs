@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use alloy::primitives::{Address, B256, U256};
 
-use super::status::{Details, Entry, Status, Ticket};
-use super::{CachedProfile, ProfileCache};
+use super::{CachedProfile, Details, Entry, ProfileCache, Status, Ticket};
 use crate::chain::block::{Block, Date, ReadAt};
 use crate::chain::fault::ReadError;
 use crate::chain::registries::logs::Drops;
@@ -57,7 +56,7 @@ fn an_agent_whose_read_is_overtaken_by_a_block_is_known_by_its_owner_and_not_ser
     cache.restart(Some(block(10)));
     cache.confirm(0);
     let ticket = cache.begin(0);
-    cache.advance(block(11), &Drops::default());
+    cache.advance(block(11), &Drops::default(), &[]);
     cache.keep(id(1), &ticket, &profile(owner), at(10));
     assert_eq!(cache.last_holders(id(1)), Some(Holders::owned_by(owner)));
     assert!(cache.get(id(1), Parts::Gate, 0).is_none(), "a log of block 11 may be missing in it");
@@ -88,14 +87,14 @@ fn of_holder(holder: Address, at: u64) -> Drops {
 fn a_log_that_names_an_account_drops_the_agents_that_it_holds_and_no_others() {
     let [one, other] = [1, 2].map(Address::repeat_byte);
     let cache = held(&[(1, one), (2, one), (3, other)]);
-    assert_eq!(cache.advance(block(11), &of_holder(one, 11)).held, 2);
+    assert_eq!(cache.advance(block(11), &of_holder(one, 11), &[]).0, [0, 0, 2]);
     assert!([1, 2].iter().all(|agent| cache.get(id(*agent), Parts::Gate, 0).is_none()));
     assert!(cache.get(id(3), Parts::Gate, 0).is_some());
-    assert_eq!(cache.advance(block(12), &of_holder(one, 10)).held, 0, "it has the change");
+    assert_eq!(cache.advance(block(12), &of_holder(one, 10), &[]).0, [0; 3], "it has the change");
     // A dropped agent is still known to be held by this account.
     let ticket = cache.begin(0);
     assert_eq!(ticket.followed, Some(block(12)));
-    cache.advance(block(13), &of_holder(one, 13));
+    cache.advance(block(13), &of_holder(one, 13), &[]);
     cache.keep(id(1), &ticket, &profile(one), at(12));
     assert!(cache.get(id(1), Parts::Gate, 0).is_none(), "the read lacks the change of block 13");
 }
@@ -106,17 +105,17 @@ fn a_read_that_finds_another_holder_is_not_kept_if_a_log_since_may_have_named_th
     let sold = |named: Address, moved: u64| {
         let cache = held(&[(1, seller)]);
         let transfer = Drops { agents: [(id(1), 11)].into(), ..Drops::default() };
-        cache.advance(block(11), &transfer);
+        cache.advance(block(11), &transfer, &[]);
         let ticket = cache.begin(0);
         // The cache does not know yet that the buyer holds the agent.
-        cache.advance(block(12), &of_holder(named, moved));
+        cache.advance(block(12), &of_holder(named, moved), &[]);
         cache.keep(id(1), &ticket, &profile(buyer), at(11));
         cache.get(id(1), Parts::Gate, 0).is_some()
     };
     assert!(!sold(buyer, 12), "the buyer's tokens moved in block 12");
     assert!(sold(buyer, 11), "the read has the change");
     let cache = held(&[(1, seller)]);
-    cache.advance(block(12), &of_holder(buyer, 12));
+    cache.advance(block(12), &of_holder(buyer, 12), &[]);
     assert!(cache.get(id(1), Parts::Gate, 0).is_some(), "who holds it is known, and was not named");
 }
 
@@ -159,8 +158,8 @@ fn details_whose_logs_are_lost_are_read_again_and_what_decides_is_served_meanwhi
     let serves = |now| [Parts::Gate, Parts::Whole].map(|parts| cache.get(id(1), parts, now).is_some());
     cache.keep(id(1), &cache.begin(0), &whole, at(10));
     assert_eq!(serves(0), [true, true]);
-    let dropped = cache.advance(block(11), &Drops { details: 11, ..Drops::default() });
-    assert!(dropped.details && !dropped.everybody);
+    let (_, everybody) = cache.advance(block(11), &Drops { details: 11, ..Drops::default() }, &[]);
+    assert!(!everybody);
     assert_eq!(serves(0), [true, false]);
     // They can't be read: that is not asked again at once.
     let fault = ReadError::Busy.at(Arc::from("node"), "eth_call");
@@ -170,6 +169,17 @@ fn details_whose_logs_are_lost_are_read_again_and_what_decides_is_served_meanwhi
     cache.keep(id(1), &cache.begin(0), &whole, at(11));
     cache.keep(id(1), &cache.begin(0), &profile(Address::ZERO), at(12));
     assert_eq!(serves(0), [true, true], "a read of what decides displaces no details");
+}
+
+#[test]
+fn a_block_that_a_read_shows_while_logs_are_read_is_compared_at_the_next_poll() {
+    let cache = held(&[]);
+    let compared = cache.shown(11);
+    cache.keep(id(1), &cache.begin(0), &profile(Address::ZERO), at(11));
+    for (number, compared, left) in [(11, compared, 1), (12, vec![(at(11).date, B256::ZERO)], 0)] {
+        cache.advance(block(number), &Drops::default(), &compared);
+        assert_eq!(cache.shown(number + 1).len(), left, "block {number}");
+    }
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Follows the chain: polls for its head and the registries' logs, and drops from the cache what may have changed.
 //!
-//! `window` decides what a head means and which logs to read, `pace` when the next poll is due, `status` is what others,
-//! the log and the metrics may know. Here is the loop around them, and the only IO.
+//! `window` decides what a head means and which logs to read, `pace` when the next poll is due. Here is the loop around them, with
+//! the only IO, and what others, the log and the metrics may know: each change of mode once, each poll, each drop.
 
 mod pace;
-pub(super) mod status;
 pub(super) mod window;
 
+use std::iter::once;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,23 +14,29 @@ use std::time::Duration;
 
 use alloy::primitives::{Address, U64};
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use serde_json::json;
+use strum::VariantArray;
 use tokio::time::{sleep, timeout};
 
 use crate::chain::block::{Block, Log, block_call, logs_call};
-use crate::chain::cache::status::Shown;
+use crate::chain::cache::{Shown, micros};
 use crate::chain::contracts::Contracts;
 use crate::chain::fault::{ReadError, is_refusal};
 use crate::chain::follower::pace::Pace;
-use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::follower::window::{PIECES_MAX, Piece, Position, Window};
 use crate::chain::pool::{Answers, Call, Input};
 use crate::chain::reads::Agents;
+use crate::chain::registries::logs::{Cause, Drops};
 use crate::domain::chain_settings::Lifetimes;
 use crate::ports::chain::ChainFault;
+use crate::telemetry::metrics::Metrics;
 
 /// Where no logs are to be had they are asked for again after this time.
 const LOGS_RETRY: Duration = Duration::from_secs(10);
+
+/// After a line on everybody's profiles there is none for so long, in microseconds.
+const EVERYBODY_LINE_EVERY_MICROS: u64 = 60_000_000;
 
 /// Keeps the cache in step with the chain.
 #[derive(Clone)]
@@ -114,17 +120,18 @@ impl Following<'_> {
         self.confirmed_micros = asked_micros;
         self.of.agents.state.floor.met(head.date());
         self.of.agents.cache.confirm(asked_micros);
-        self.of.status.answered(result, asked_micros);
-        self.of.status.follows(head.number, head.timestamp);
-        self.pace.saw(head, self.of.agents.clock.unix_millis());
-        self.pace.pause(self.of.agents.clock.unix_millis())
+        let until_micros = asked_micros.saturating_add(micros(self.of.lifetimes.max_staleness));
+        self.of.status.followed(result, head, until_micros);
+        let now_millis = self.of.agents.clock.unix_millis();
+        self.pace.saw(head, now_millis);
+        self.pace.pause(now_millis)
     }
 
     fn failed(&mut self, fault: &ChainFault) -> Duration {
         let interval = self.of.lifetimes.poll_interval;
         self.of.status.failed((fault.is_behind && !self.lacks_logs).then(|| fault.clone()));
         let silent_micros = self.of.agents.now().saturating_sub(self.confirmed_micros);
-        if silent_micros < self.of.status.staleness_micros {
+        if silent_micros < micros(self.of.lifetimes.max_staleness) {
             return interval;
         }
         if std::mem::take(self.saw_another.get_mut()) && fault.is_behind {
@@ -156,12 +163,12 @@ impl Following<'_> {
         let mut position = self.window.position(&head);
         if position == Position::Ahead {
             position = match self.read_on(&head).await? {
-                Ok((logs, lost)) if self.window.account(head, &logs, &lost) => {
+                Ok((logs, lost, compared)) if self.window.account(head, &logs, &lost) => {
                     let mut drops = self.of.agents.registries.drops(&logs);
                     self.of.agents.measures.add_drops(&logs, &mut drops);
                     lost.iter().for_each(|piece| drops.add_lost(piece.kind, piece.to));
-                    let dropped = self.of.agents.cache.advance(head, &drops);
-                    self.of.status.dropped(&dropped, &drops, asked_micros);
+                    let dropped = self.of.agents.cache.advance(head, &drops, &compared);
+                    self.of.status.dropped(dropped, &drops, asked_micros);
                     Position::Same
                 }
                 Ok(_) => Position::Reorganized,
@@ -212,8 +219,9 @@ impl Following<'_> {
         let Some(mut pieces) = self.window.pieces(head, has) else { return Ok(Err(Position::Ahead)) };
         let mut last = self.window.last().copied().filter(|last| last.hash != head.parent);
         let deadline = self.of.agents.state.pool.deadline();
-        for shown in self.of.agents.cache.shown(head.number).chunks(2) {
-            if !self.is_of_chain(shown, head, deadline).await? {
+        let shown = self.of.agents.cache.shown(head.number);
+        for some in shown.chunks(2) {
+            if !self.is_of_chain(some, head, deadline).await? {
                 return Ok(Err(Position::Reorganized));
             }
         }
@@ -226,7 +234,7 @@ impl Following<'_> {
                     true => {}
                     false => self.window.grow(now),
                 }
-                return Ok(Ok((logs, lost)));
+                return Ok(Ok((logs, lost, shown)));
             };
             match self.read(piece, head, last.as_ref(), deadline).await {
                 Ok(Some(more)) => {
@@ -260,10 +268,8 @@ impl Following<'_> {
 
     /// True if the chain of this head has these blocks, of which reads were kept.
     async fn is_of_chain(&self, shown: &[Shown], head: &Block, deadline: u64) -> Result<bool, ChainFault> {
-        let numbers = [head.number].into_iter().chain(shown.iter().map(|(date, _)| date.number));
-        let calls: Vec<Call> = numbers.map(|number| block_call(json!(U64::from(number)))).collect();
+        let calls = shown.iter().map(|(date, _)| block_call(json!(U64::from(date.number))));
         let read = |answers: &mut Answers<'_>| {
-            has_block(answers, head)?;
             let mut is_of_chain = true;
             for (date, before) in shown {
                 let block: Option<Block> = answers.next()?;
@@ -271,12 +277,11 @@ impl Following<'_> {
             }
             Ok(is_of_chain)
         };
-        self.of.agents.state.pool.ask(deadline, (&calls, Input::Follower), read).await
+        self.ask_at(head, calls, deadline, read).await
     }
 
-    /// The logs of a piece: the back end that gives them shows in the same request that it has the head, and this block if
-    /// one is named. `None`: it has another one in that one's place. These are three calls at most: providers take no more of
-    /// who does not pay.
+    /// The logs of a piece, from a back end that shows in the same request that it has this block too, if one is named. `None`: it
+    /// has another one in that one's place. These are three calls at most: providers take no more of who does not pay.
     async fn read(
         &self,
         Piece { kind, from, to }: Piece,
@@ -284,11 +289,9 @@ impl Following<'_> {
         last: Option<&Block>,
         deadline: u64,
     ) -> Result<Option<Vec<Log>>, ChainFault> {
-        let blocks = [head].into_iter().chain(last).map(|block| block_call(json!(U64::from(block.number))));
+        let last_call = last.map(|block| block_call(json!(U64::from(block.number))));
         let logs = self.of.agents.logs_of(kind).map(|of| logs_call(&of, [from, to]));
-        let calls: Vec<Call> = blocks.chain(logs).collect();
         let read = |answers: &mut Answers<'_>| {
-            has_block(answers, head)?;
             if let Some(last) = last
                 && answers.next::<Option<Block>>()?.is_none_or(|block| block.hash != last.hash)
             {
@@ -300,35 +303,178 @@ impl Following<'_> {
             }
             Ok(Some(logs))
         };
-        self.of.agents.state.pool.ask(deadline, (&calls, Input::Follower), read).await
+        self.ask_at(head, last_call.into_iter().chain(logs), deadline, read).await
     }
 
     /// Fails where no node of this head gives any logs: it is asked for those of an account that has none, in the block before.
     async fn try_logs(&mut self, head: &Block) -> Result<(), ChainFault> {
-        let before = [head.number.saturating_sub(1); 2];
-        let calls =
-            [block_call(json!(U64::from(head.number))), logs_call(&(vec![Address::ZERO], None), before)];
-        let read = |answers: &mut Answers<'_>| {
-            has_block(answers, head)?;
-            answers.next::<Vec<Log>>().map(drop)
-        };
-        let pool = &self.of.agents.state.pool;
-        let given = pool.ask(pool.deadline(), (&calls, Input::Follower), read).await;
+        let logs = logs_call(&(vec![Address::ZERO], None), [head.number.saturating_sub(1); 2]);
+        let deadline = self.of.agents.state.pool.deadline();
+        let read = |answers: &mut Answers<'_>| answers.next::<Vec<Log>>().map(drop);
+        let given = self.ask_at(head, once(logs), deadline, read).await;
         // Another node may be behind, or on another chain: that says of logs nothing new.
         let lacked = self.of.status.mode() == Mode::Unlogged;
         self.lacks_logs = given.as_ref().is_err_and(|fault| lacked || is_refusal(fault));
         given
     }
+
+    /// Asks a back end that shows in the same request that it has the head.
+    async fn ask_at<T>(
+        &self,
+        head: &Block,
+        calls: impl Iterator<Item = Call>,
+        deadline: u64,
+        read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
+    ) -> Result<T, ChainFault> {
+        let calls: Vec<Call> = once(block_call(json!(U64::from(head.number)))).chain(calls).collect();
+        let read = |answers: &mut Answers<'_>| {
+            let block: Option<Block> = answers.next()?;
+            if block.is_none_or(|block| block.hash != head.hash) {
+                return Err(ReadError::Behind { number: head.number, newest: head.number });
+            }
+            read(answers)
+        };
+        self.of.agents.state.pool.ask(deadline, (&calls, Input::Follower), read).await
+    }
 }
 
-/// Logs, and the pieces that could not be had.
-type Found = (Vec<Log>, Vec<Piece>);
+/// Logs, the pieces that could not be had, and the blocks of kept reads that are of the same chain.
+type Found = (Vec<Log>, Vec<Piece>, Vec<Shown>);
 
-/// Succeeds when the next answer, which is to a call for a block of this number, shows that the back end has it.
-fn has_block(answers: &mut Answers<'_>, head: &Block) -> Result<(), ReadError> {
-    let behind = ReadError::Behind { number: head.number, newest: head.number };
-    let block: Option<Block> = answers.next()?;
-    if block.is_some_and(|block| block.hash == head.hash) { Ok(()) } else { Err(behind) }
+/// How the follower stands. Its name, in lower case, is the metric's label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
+pub(in crate::chain) enum Mode {
+    /// It has not followed anything yet.
+    Starting,
+    /// It follows: profiles serve until a log drops them.
+    Following,
+    /// No node gives logs: profiles serve for one poll interval.
+    Unlogged,
+    /// No poll was answered for too long: profiles serve for one poll interval.
+    Lost,
+}
+
+/// The follower's state, shared.
+pub(in crate::chain) struct FollowerStatus {
+    state: Mutex<State>,
+    metrics: Metrics,
+}
+
+struct State {
+    mode: Mode,
+    /// Until when the last poll's answer shows that nodes answer; zero when that poll failed.
+    answered_until_micros: u64,
+    /// Why the last poll failed, when it found that the nodes are behind.
+    behind: Option<ChainFault>,
+    /// Before this no further line on everybody's profiles is written.
+    quiet_until_micros: u64,
+}
+
+impl FollowerStatus {
+    pub(in crate::chain) fn new(metrics: &Metrics) -> Self {
+        let mode = Mode::Starting;
+        let state = State { mode, answered_until_micros: 0, behind: None, quiet_until_micros: 0 };
+        let status = Self { state: Mutex::new(state), metrics: metrics.clone() };
+        status.enter(mode);
+        status
+    }
+
+    pub(in crate::chain) fn mode(&self) -> Mode {
+        self.state.lock().mode
+    }
+
+    /// True when the last poll was answered, and not long ago; and why it failed, when it found that the nodes are behind.
+    pub(in crate::chain) fn last_poll(&self, now_micros: u64) -> (bool, Option<ChainFault>) {
+        let state = self.state.lock();
+        (now_micros < state.answered_until_micros, state.behind.clone())
+    }
+
+    /// A poll was answered with this head. That counts until then.
+    fn followed(&self, result: &str, head: &Block, until_micros: u64) {
+        self.count_poll(result);
+        self.metrics.follower_block.set(i64::try_from(head.number).unwrap_or(i64::MAX));
+        self.metrics.follower_block_time.set(i64::try_from(head.timestamp).unwrap_or(i64::MAX));
+        if self.enter(Mode::Following) {
+            tracing::info!(block = head.number, "follows the chain");
+        }
+        let mut state = self.state.lock();
+        state.behind = None;
+        state.answered_until_micros = until_micros;
+    }
+
+    /// A poll failed: `behind`, if the nodes are behind.
+    fn failed(&self, behind: Option<ChainFault>) {
+        self.count_poll(if behind.is_some() { "behind" } else { "failed" });
+        let mut state = self.state.lock();
+        state.behind = behind;
+        state.answered_until_micros = 0;
+    }
+
+    /// The follower begins anew, with nothing cached.
+    fn restarted(&self, why: Position, block: u64) {
+        let (kind, text) = match why {
+            Position::Reorganized => ("reorganization", "the chain was reorganized"),
+            // It has taken more requests than a poll may make.
+            Position::Ahead => ("gap", "more has happened than can be followed"),
+            Position::First | Position::Same | Position::Behind => return,
+        };
+        self.count_drops(kind, 1);
+        tracing::warn!(block, "{text}: every cached profile is read anew");
+    }
+
+    /// No poll confirmed anything for too long, or no node gives logs.
+    fn stopped(&self, mode: Mode, silent_micros: u64, fault: &ChainFault) {
+        let (kind, text) = match mode {
+            Mode::Unlogged => ("unlogged", "no logs can be followed"),
+            Mode::Starting | Mode::Following | Mode::Lost => ("lost", "lost touch with the chain"),
+        };
+        if self.enter(mode) {
+            self.count_drops(kind, 1);
+            let silent_millis = silent_micros / 1_000;
+            tracing::warn!(silent_millis, "{text}, so profiles serve for chain.poll_interval only: {fault}");
+        }
+    }
+
+    /// So many agents were dropped by name, as members, by who holds them; and all, if these logs are the first to say so.
+    fn dropped(&self, (counts, everybody): ([u64; 3], bool), drops: &Drops, now_micros: u64) {
+        for (kind, count) in ["agent", "organization", "holder"].into_iter().zip(counts) {
+            self.count_drops(kind, count);
+        }
+        self.count_drops("details", u64::from(drops.details > 0));
+        let Some(Cause { log, block }) = drops.everybody.filter(|_| everybody) else { return };
+        self.count_drops(if log.is_some() { "unknown_log" } else { "lost_logs" }, 1);
+        let mut state = self.state.lock();
+        if now_micros < state.quiet_until_micros {
+            return;
+        }
+        state.quiet_until_micros = now_micros.saturating_add(EVERYBODY_LINE_EVERY_MICROS);
+        match log {
+            Some((contract, topic)) => tracing::warn!(
+                %contract, ?topic, block, "a log may concern anybody: every cached profile is read anew"
+            ),
+            None => {
+                tracing::warn!(block, "the logs of a block can't be had: every cached profile is read anew");
+            }
+        }
+    }
+
+    /// Enters a mode and shows it in the metrics. True when it was another one.
+    fn enter(&self, mode: Mode) -> bool {
+        for each in Mode::VARIANTS {
+            let gauge = self.metrics.follower_mode.with_label_values(&[<&str>::from(each)]);
+            gauge.set(i64::from(*each == mode));
+        }
+        std::mem::replace(&mut self.state.lock().mode, mode) != mode
+    }
+
+    fn count_poll(&self, result: &str) {
+        self.metrics.follower_polls.with_label_values(&[result]).inc();
+    }
+
+    fn count_drops(&self, kind: &str, count: u64) {
+        self.metrics.profile_drops.with_label_values(&[kind]).inc_by(count);
+    }
 }
 
 #[cfg(feature = "dev-chain")]

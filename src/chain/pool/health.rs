@@ -14,11 +14,8 @@ use crate::chain::spread;
 /// So many failures in a row make a node unhealthy.
 pub(super) const FAILURES_MAX: u32 = 5;
 
-/// The pause before a probe, and between probes, in microseconds.
+/// The pause before a probe, and between probes, answered or not, in microseconds.
 const PAUSE_MICROS: u64 = 1_000_000;
-
-/// While a probe is under way no other one joins it for so long, in microseconds.
-const PROBE_MICROS: u64 = 2_000_000;
 
 /// The longest pause that a node may ask for.
 const ASKED_PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -164,7 +161,7 @@ impl Health {
     pub(super) fn begin(&mut self, node: usize, tries: &mut Tries, now_micros: u64) -> Option<u32> {
         self.next(tries, now_micros).filter(|choice| choice.0 == node && choice.1 <= now_micros)?;
         if let Some((from_micros, _)) = &mut self.breakers.get_mut(node)?.open {
-            *from_micros = now_micros.saturating_add(PROBE_MICROS);
+            *from_micros = now_micros.saturating_add(PAUSE_MICROS);
             tries.nodes.get_mut(node)?.failed_tries = 0;
         }
         let is_waiting = |(other, from_micros, tried): &(usize, u64, &Tried)| {

@@ -7,6 +7,7 @@ mod node;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -60,6 +61,8 @@ pub struct Pool {
     pub(super) chain_id: u64,
     /// How many calls a node gets in a second, if that is limited.
     pub(super) rate: Option<u32>,
+    /// Until when the last answer shows that a node is well.
+    answered_until_micros: AtomicU64,
     places: Semaphore,
     request_timeout: Duration,
     clock: Arc<dyn Clock>,
@@ -87,6 +90,7 @@ impl Pool {
             probed: Notify::new(),
             chain_id: settings.chain_id,
             rate: settings.calls_per_second.map(NonZeroU32::get),
+            answered_until_micros: AtomicU64::new(0),
             places: Semaphore::new(PLACES_MAX),
             request_timeout: settings.request_timeout,
             nodes,
@@ -166,6 +170,8 @@ impl Pool {
             let limit = self.request_timeout.min(self.left(deadline) / (others.min(2) + 1));
             match request(asked, limit, last.is_some()).await {
                 Ok(value) => {
+                    let until = self.now().saturating_add(READ_TIME_MAX.as_micros() as u64);
+                    self.answered_until_micros.store(until, Ordering::Relaxed);
                     if input != Input::Strangers {
                         self.succeeded(node, &tries, last.as_ref());
                     }
@@ -226,6 +232,11 @@ impl Pool {
             None => tracing::info!(node, "RPC node healthy"),
             Some(error) => tracing::warn!(node, "RPC node unhealthy: {error}"),
         }
+    }
+
+    /// True when a node answered a read lately.
+    pub(super) fn is_answered(&self) -> bool {
+        self.now() < self.answered_until_micros.load(Ordering::Relaxed)
     }
 
     /// The fault of a read that was given up from without.

@@ -138,8 +138,13 @@ impl Node {
         (place, url): (usize, &RpcUrl),
         (clock, metrics): (Arc<dyn Clock>, Metrics),
     ) -> Result<Self, reqwest::Error> {
+        // Roots take time to load. Without TLS none are needed.
+        let mut urls = [Some(url), settings.proxy.as_ref()].into_iter().flatten();
+        let has_tls = urls.any(|url| url.reveal().scheme() == "https");
         let client = |kept: usize| {
-            let builder = reqwest::Client::builder()
+            let builder = reqwest::Client::builder();
+            let builder = if has_tls { builder } else { builder.tls_certs_only([]) };
+            let builder = builder
                 .redirect(reqwest::redirect::Policy::none())
                 .pool_max_idle_per_host(kept)
                 .connect_timeout(settings.request_timeout);

@@ -32,11 +32,9 @@ pub(in crate::chain) enum Kind {
 pub(super) struct Events {
     /// Those that change no field of a profile. Anybody may cause them for next to nothing.
     pub(super) harmless: &'static [B256],
-    /// Those that name the agent or the organization in a topic, with the number of their topics.
-    pub(super) naming: &'static [(B256, usize)],
-    /// Those that name the agent in one topic and others may fill the rest, with the number of their topics and the place of
-    /// that one behind the signature.
-    pub(super) naming_at: &'static [(B256, usize, usize)],
+    /// Those that name the agent or the organization in topics, with the number of all and the places of these behind the
+    /// signature: others may fill the rest.
+    pub(super) naming: &'static [(B256, usize, &'static [usize])],
     /// The one that names the agent in its data.
     pub(super) naming_in_data: B256,
     /// True if 0 may be an id.
@@ -50,13 +48,10 @@ fn concerned(log: &Log, events: &Events) -> Option<Vec<U256>> {
     if events.harmless.contains(signature) {
         return Some(Vec::new());
     }
-    if let Some((_, count)) = events.naming.iter().find(|(known, _)| known == signature) {
+    if let Some((_, count, places)) = events.naming.iter().find(|(known, ..)| known == signature) {
         // With fewer topics the agent is in the data, where it is not looked for.
-        return (*count == log.topics.len()).then(numbers);
-    }
-    if let Some((_, count, place)) = events.naming_at.iter().find(|(known, ..)| known == signature) {
-        let id = fields.get(*place).filter(|_| *count == log.topics.len());
-        return id.map(|id| vec![U256::from_be_bytes(id.0)]);
+        let numbers = places.iter().filter_map(|place| numbers().get(*place).copied());
+        return (*count == log.topics.len()).then(|| numbers.collect());
     }
     if *signature == events.naming_in_data {
         return log.first_word.filter(|_| fields.is_empty()).map(|id| vec![U256::from_be_bytes(id.0)]);
@@ -189,15 +184,15 @@ mod tests {
 
     // threat: Cheap events empty the cache
     #[test]
-    fn an_event_that_names_an_agent_drops_whoever_its_topics_name_and_nobody_else() {
+    fn an_event_that_names_an_agent_drops_that_one_and_nobody_else() {
         for (signature, topics) in [
-            ("Transfer(address,address,uint256)", &[1, 2, 7][..]),
+            ("Transfer(address,address,uint256)", &[1, 1, 7][..]),
             ("Staked(uint256,address,uint256)", &[7, 1]),
             ("Unstaked(uint256,address,uint256)", &[7, 1]),
             ("FeedbackGiven(uint256,address,int256)", &[7, 1]),
             ("ValidationSubmitted(uint256,address,bool)", &[7, 1]),
         ] {
-            assert_eq!(drops(OTHER, signature, topics), agents(topics), "{signature}");
+            assert_eq!(drops(OTHER, signature, topics), agents(&[7]), "{signature}");
         }
     }
 

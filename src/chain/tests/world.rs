@@ -7,7 +7,7 @@ use std::time::Duration;
 use alloy::primitives::U256;
 
 use crate::chain::block::{Block, Log, ReadAt};
-use crate::chain::cache::status::{Details, Entry, Shown, Status, Ticket};
+use crate::chain::cache::{Details, Entry, Shown, Status, Ticket};
 use crate::chain::dated::Floor;
 use crate::chain::follower::window::{Piece, Position, Window};
 use crate::chain::registries::logs::{Drops, Kind};
@@ -220,7 +220,7 @@ impl World {
         if mutant != Some(Mutant::KeepInReorganization) {
             self.status.restart(Some(block));
         } else {
-            self.status.advance(block, [0; 3]);
+            self.status.advance(block, [0; 3], &self.status.shown(block.number));
         }
         (self.known, self.shown, self.lacks_logs) = (0, 0, false);
         self.confirm(head);
@@ -267,7 +267,7 @@ impl World {
         if mutant != Some(Mutant::KeepWhatIsLost) {
             lost.iter().for_each(|piece| drops.add_lost(piece.kind, piece.to));
         }
-        self.status.advance(block, drops.floors());
+        self.status.advance(block, drops.floors(), &self.status.shown(block.number));
         if mutant != Some(Mutant::NoDrops) {
             self.apply(&drops);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{BACKOFF_MICROS_MAX, FAILURES_MAX, Health, PAUSE_MICROS, PROBE_MICROS, Tries};
+use super::{BACKOFF_MICROS_MAX, FAILURES_MAX, Health, PAUSE_MICROS, Tries};
 use crate::chain::fault::ReadError;
 
 const BROKEN: ReadError = ReadError::HttpStatus(502);
@@ -187,7 +187,7 @@ fn when_all_are_unhealthy_a_read_waits_for_the_first_probe_and_knows_why() {
     // One that hangs is not waited for without end.
     health.begin(1, &mut tries, probed_micros).unwrap();
     health.begin(0, &mut tries, 1_400_000).unwrap();
-    let first_micros = probed_micros + PROBE_MICROS;
+    let first_micros = probed_micros + PAUSE_MICROS;
     assert_eq!(next(&health, &tries, 1_500_000), Next::Wait(first_micros));
     let strange = Tries::new(2, false, (0, 0));
     assert_eq!(next(&health, &strange, 9_000_000), Next::Wait(u64::MAX), "probes none");

@@ -1,6 +1,6 @@
 //! Worlds that the model begins with.
 
-use crate::chain::cache::status::Entry;
+use crate::chain::cache::Entry;
 use crate::chain::tests::actions::{Action, Named};
 use crate::chain::tests::world::{LIFETIMES, World};
 use crate::ports::chain::Parts;
