@@ -195,7 +195,7 @@ def chain(rig, development, cores):
     word = lambda value: f"7f{value:064x}"  # PUSH32
     uri = word(int.from_bytes(b"ipfs://agent".ljust(32, b"\0"), "big"))
     # ownerOf(uint256) returns the owner; whatever else is asked for, tokenURI(uint256), a text.
-    identity = (f"5f3560e01c636352211e14605e57" + "6020" + "5f52" + "600c" + "602052" + uri + "604052" + "6060" + "5ff3")
+    identity = ("5f3560e01c636352211e14605e57" + "6020" + "5f52" + "600c" + "602052" + uri + "604052" + "6060" + "5ff3")
     identity = identity.replace("605e57", f"60{len(identity) // 2:02x}57") + "5b" + word(int(OWNER, 16)) + "5f52" + "60205ff3"
     stake = word(STAKE) + "5f52" + "60205ff3"
     for address, code in ((facts["identity"], identity), (facts["stakeVault"], stake)):

@@ -221,6 +221,25 @@ fn the_python_client_is_typed_and_does_what_its_tests_say() {
     }
 }
 
+/// Most scripts measure and run before a release alone.
+#[test]
+fn no_python_of_the_project_uses_a_name_that_it_does_not_have() {
+    let python = "tools/servers/python-clients/bin/python";
+    if is_installed(python) {
+        let check = Command::new(Path::new(ROOT).join(python))
+            .args(["-m", "pyflakes", "scripts", "clients", "examples"])
+            .current_dir(ROOT)
+            .output()
+            .unwrap();
+        assert!(
+            check.status.success(),
+            "{}{}",
+            String::from_utf8_lossy(&check.stdout),
+            String::from_utf8_lossy(&check.stderr)
+        );
+    }
+}
+
 #[test]
 fn what_is_made_of_other_files_is_current() {
     if !is_installed("tools/node_modules/openapi-typescript") {

@@ -20,7 +20,7 @@ import anyio
 import httpx
 
 from . import errors, libraries, signing
-from .answers import Domain, IssuedKey, KeyStatus, Profile, RateLimit, RevokedKey, Signing, Verification, read
+from .answers import Domain, IssuedKey, KeyStatus, Profile, RevokedKey, Signing, Verification, read
 from .retry import REFUSED_FOR_NOW, Patience, check_numbers
 from .signing import PRIMARY_TYPES, AgentId, Clock, Operation, Signed, Signer, TypedData, decimal
 from .urls import is_this_machine, parse_for_secrets
