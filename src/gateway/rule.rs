@@ -35,6 +35,8 @@ pub(crate) struct Incoming<'a, F> {
     pub(super) content: Content,
     /// How another gateway asks about it that forwards it itself; `None`: it is ours to forward.
     pub(super) dialect: Option<Dialect>,
+    /// The id of its tenant, if that gateway names it; `None`: the host names the tenant.
+    pub(super) tenant: Option<&'a str>,
 }
 
 impl<'a, F> Incoming<'a, F> {
@@ -50,6 +52,7 @@ impl<'a, F> Incoming<'a, F> {
             is_tls: false,
             content: Content::Empty,
             dialect: host.is_none().then_some(Dialect::Forward),
+            tenant: None,
         }
     }
 

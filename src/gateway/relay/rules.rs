@@ -117,6 +117,7 @@ pub(in crate::gateway) fn incoming<'a>(
         is_tls: connection.stream.is_tls(),
         content: if head.body == Body::Length(0) { Content::Empty } else { Content::Follows },
         dialect: None,
+        tenant: None,
     })
 }
 
