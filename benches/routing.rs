@@ -13,6 +13,7 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use tiergate::domain::host::HostPattern;
 use tiergate::domain::host_map::HostMap;
+use tiergate::domain::mcp::CallPatterns;
 use tiergate::domain::path::PathPattern;
 use tiergate::domain::routing::decide;
 use tiergate::domain::tenant::{
@@ -80,6 +81,7 @@ fn tenant(number: usize) -> Arc<Tenant> {
     Arc::new(Tenant {
         discovery: true,
         assertion: false,
+        mcp: false,
         id: format!("tenant{number}").into(),
         hosts: vec![host(format!("api{number}.example")), host(format!("*.tenant{number}.example"))],
         signed_hosts: Vec::new(),
@@ -120,6 +122,8 @@ fn route(number: usize) -> Route {
         requests_per_minute: None,
         bot_requests_per_minute: None,
         upgrades: false,
+        mcp: false,
+        calls: CallPatterns::default(),
     }
 }
 

@@ -38,6 +38,7 @@ pub mod domain;
 mod fair_timeout;
 mod http1;
 mod http2;
+mod mcp;
 mod message_signature;
 pub mod os;
 mod sharded;

@@ -23,6 +23,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::denial::Denial;
 use crate::domain::host::{HostPattern, of_authority};
+use crate::domain::mcp::{Call, TOOL_CALL};
 use crate::domain::path::Reading;
 use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
@@ -64,8 +65,15 @@ pub(super) struct Explain {
     #[arg(long, default_value = "/")]
     path: String,
     /// Its method.
-    #[arg(long, default_value = "GET")]
+    #[arg(
+        long,
+        default_value = "GET",
+        default_value_if("tool", clap::builder::ArgPredicate::IsPresent, "POST")
+    )]
     method: String,
+    /// The tool that it calls, at an endpoint of MCP.
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
     /// The agent that sends it, with a good credential.
     #[arg(long, value_name = "N", value_parser = AgentId::parse, conflicts_with = "api_key_file")]
     agent_id: Option<AgentId>,
@@ -168,9 +176,12 @@ impl<'a> Case<'a> {
         let request = self.request;
         let (site, host) = (self.site()?, request.tenant.is_none().then_some(&*request.host));
         let incoming = Incoming::supposed(&request.method, &request.path, host, headers);
-        let (decision, checked) = site.rule(&incoming, &self.settings.fixed.keys.format)?;
         let tenant = &site.tenant;
-        self.add_route(tenant, decision, incoming.path());
+        let tool = request.tool.as_deref().filter(|_| routing::is_mcp(tenant, incoming.path()));
+        let call = tool.map(|tool| Call::new(TOOL_CALL, Some(tool)));
+        let calls = call.as_ref().map(std::slice::from_ref);
+        let (decision, checked) = site.rule(&incoming, calls, &self.settings.fixed.keys.format)?;
+        self.add_route(tenant, decision, incoming.path(), call.as_ref());
         if checked?.is_some() {
             return Ok("described");
         }
@@ -251,8 +262,8 @@ impl<'a> Case<'a> {
         Ok(Arc::clone(site))
     }
 
-    fn add_route(&mut self, tenant: &Tenant, decision: Decision, path: &[u8]) {
-        let (reading, candidates) = routing::candidates(tenant, &self.request.method, path);
+    fn add_route(&mut self, tenant: &Tenant, decision: Decision, path: &[u8], call: Option<&Call<'_>>) {
+        let (reading, candidates) = routing::candidates(tenant, &self.request.method, path, call);
         let taken = decision.route.and_then(|at| tenant.routes.get(at));
         let why = match reading {
             Reading::Plain if taken.is_none() => {
@@ -324,5 +335,5 @@ async fn owner_of(digest: &KeyDigest, store: &dyn Store) -> Result<KeyOwner, Err
 /// A route as it is written.
 fn written(route: &Route) -> String {
     let methods = route.methods.iter().map(|method| format!("{method} "));
-    methods.chain([route.path.as_str().to_owned()]).collect()
+    methods.chain([route.name()]).collect()
 }

@@ -67,6 +67,7 @@ pub mod gateway;
 pub mod keys;
 pub mod listen;
 pub mod log;
+pub mod mcp;
 pub mod problem;
 pub mod shutdown;
 pub mod signature;
@@ -109,6 +110,7 @@ use crate::config::keys::KeySettings;
 use crate::config::listen::{Listen, ListenLive};
 use crate::config::location::Location;
 use crate::config::log::LogSettings;
+use crate::config::mcp::McpSettings;
 use crate::config::notes::Notes;
 pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value};
 use crate::config::problem::Problems;
@@ -211,6 +213,8 @@ sections! {
         console: ConsoleSettings,
         /// How requests are forwarded.
         gateway: GatewaySettings,
+        /// How messages of MCP are read.
+        mcp: McpSettings,
         /// How the process ends.
         shutdown: ShutdownSettings,
         /// The settings of traces.

@@ -66,5 +66,6 @@ pub(crate) fn tenant() -> Tenant {
         },
         discovery: true,
         assertion: false,
+        mcp: false,
     }
 }

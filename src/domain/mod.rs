@@ -22,6 +22,7 @@ pub mod host;
 pub mod host_map;
 pub mod key_terms;
 pub mod log_rules;
+pub mod mcp;
 pub mod measure;
 pub mod nonce;
 pub mod path;

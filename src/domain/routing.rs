@@ -3,12 +3,16 @@
 //! The first route that takes the path and the method counts. What a rule demands must hold for the path as *any* server
 //! behind us may read it: where readings differ, nothing is loosened, and every rule that could be meant has its say.
 
+use crate::domain::mcp::Call;
 use crate::domain::path::{self, Reading};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
 use crate::domain::tier::Tier;
 
 /// Methods that no tenant gets. CONNECT opens tunnels, and TRACE shows what only upstreams may see.
 pub const NEVER_FORWARDED: [&str; 2] = ["CONNECT", "TRACE"];
+
+/// The method of requests with messages of MCP.
+pub const MCP_METHOD: &str = "POST";
 
 /// What a request must satisfy, and where it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,35 +27,73 @@ pub struct Decision {
     pub route: Option<usize>,
 }
 
+/// A request as rules see it.
+#[derive(Debug, Clone, Copy)]
+struct Asked<'a> {
+    method: &'a str,
+    /// The path that is forwarded, raw and without its query.
+    path: &'a [u8],
+    /// The call of MCP that it makes.
+    call: Option<&'a Call<'a>>,
+}
+
 /// Decides by method and path. The path is the one that is forwarded, raw and without its query.
 ///
 /// Methods are compared as they are written (RFC 9110, section 9.1), and a rule for `GET` is none for `HEAD`.
 /// A path that no honest request has is denied: [`Reading::Refused`] says which. The work is bounded by
 /// [`path::PATH_BYTES_MAX`], [`path::DECODINGS_MAX`] and the number of routes.
 pub fn decide(tenant: &Tenant, method: &str, path: &[u8]) -> Decision {
-    match read(tenant, method, path) {
-        Reading::Plain => ruled(tenant, first(tenant, method, path)),
-        reading @ (Reading::Escaped(_) | Reading::Ambiguous(_) | Reading::Anywhere) => {
-            let rules = tenant.routes.iter().filter(|route| may_be_meant(route, method, path, &reading));
-            strictest(tenant, first(tenant, method, path), rules)
-        }
-        Reading::Refused => Decision { access: RouteAccess::Deny, ..ruled(tenant, None) },
+    decide_asked(tenant, Asked { method, path, call: None })
+}
+
+/// Decides about calls of MCP that one request makes: everything that is demanded for each of them.
+pub fn decide_calls(tenant: &Tenant, path: &[u8], calls: &[Call<'_>]) -> Decision {
+    let of_call = |call| decide_asked(tenant, Asked { method: MCP_METHOD, path, call });
+    let all = calls.iter().map(|call| of_call(Some(call))).reduce(both);
+    all.unwrap_or_else(|| of_call(None))
+}
+
+/// True if a path may be meant to be that of an MCP endpoint.
+pub fn is_mcp(tenant: &Tenant, path: &[u8]) -> bool {
+    tenant.mcp || {
+        let reading = path::read(path);
+        let mut endpoints = tenant.routes.iter().filter(|route| route.mcp);
+        endpoints.any(|route| route.path.matches(path) || is_at(route, path, &reading))
     }
 }
 
 /// How a request's path reads to [`decide`], and the routes that may be meant, in their order: of a plain path the first
 /// counts, of another one all of them.
-pub fn candidates<'a>(tenant: &'a Tenant, method: &str, path: &[u8]) -> (Reading, Vec<&'a Route>) {
-    let reading = read(tenant, method, path);
-    let routes = tenant.routes.iter().filter(|route| may_be_meant(route, method, path, &reading)).collect();
+pub fn candidates<'a>(
+    tenant: &'a Tenant,
+    method: &str,
+    path: &[u8],
+    call: Option<&Call<'_>>,
+) -> (Reading, Vec<&'a Route>) {
+    let asked = Asked { method, path, call };
+    let reading = read(tenant, asked);
+    let routes = tenant.routes.iter().filter(|route| may_be_meant(route, asked, &reading)).collect();
     (reading, routes)
 }
 
+fn decide_asked(tenant: &Tenant, asked: Asked<'_>) -> Decision {
+    match read(tenant, asked) {
+        Reading::Plain => ruled(tenant, first(tenant, asked)),
+        reading @ (Reading::Escaped(_) | Reading::Ambiguous(_) | Reading::Anywhere) => {
+            let rules = tenant.routes.iter().filter(|route| may_be_meant(route, asked, &reading));
+            strictest(tenant, first(tenant, asked), rules)
+        }
+        Reading::Refused => Decision { access: RouteAccess::Deny, ..ruled(tenant, None) },
+    }
+}
+
 /// How a path reads as far as the tenant's rules go.
-fn read(tenant: &Tenant, method: &str, path: &[u8]) -> Reading {
-    match path::read(path) {
+fn read(tenant: &Tenant, asked: Asked<'_>) -> Reading {
+    match path::read(asked.path) {
         // Decoding only ever adds rules that match. If the first is the same before and after, it is so in between.
-        Reading::Escaped(decoded) if first(tenant, method, path) == first(tenant, method, &decoded) => {
+        Reading::Escaped(decoded)
+            if first(tenant, asked) == first(tenant, Asked { path: &decoded, ..asked }) =>
+        {
             Reading::Plain
         }
         reading @ (Reading::Plain
@@ -62,23 +104,45 @@ fn read(tenant: &Tenant, method: &str, path: &[u8]) -> Reading {
     }
 }
 
-fn first(tenant: &Tenant, method: &str, path: &[u8]) -> Option<usize> {
-    tenant.routes.iter().position(|route| has_method(route, method) && route.path.matches(path))
+fn first(tenant: &Tenant, asked: Asked<'_>) -> Option<usize> {
+    tenant.routes.iter().position(|route| takes(route, asked) && route.path.matches(asked.path))
 }
 
-fn may_be_meant(route: &Route, method: &str, path: &[u8], reading: &Reading) -> bool {
-    has_method(route, method)
-        && match reading {
-            Reading::Plain => route.path.matches(path),
-            Reading::Escaped(decoded) => route.path.matches(decoded),
-            Reading::Ambiguous(normal) => route.path.matches(path) || route.path.may_match(normal),
-            Reading::Anywhere => true,
-            Reading::Refused => false,
-        }
+fn may_be_meant(route: &Route, asked: Asked<'_>, reading: &Reading) -> bool {
+    takes(route, asked) && is_at(route, asked.path, reading)
 }
 
-fn has_method(route: &Route, method: &str) -> bool {
-    route.methods.is_empty() || route.methods.iter().any(|own| **own == *method)
+/// True if a path that reads so may be one of a route's.
+fn is_at(route: &Route, path: &[u8], reading: &Reading) -> bool {
+    match reading {
+        Reading::Plain => route.path.matches(path),
+        Reading::Escaped(decoded) => route.path.matches(decoded),
+        Reading::Ambiguous(normal) => route.path.matches(path) || route.path.may_match(normal),
+        Reading::Anywhere => true,
+        Reading::Refused => false,
+    }
+}
+
+/// True if a route takes requests that ask so, wherever.
+fn takes(route: &Route, Asked { method, call, .. }: Asked<'_>) -> bool {
+    if route.calls.is_empty() {
+        route.methods.is_empty() || route.methods.iter().any(|own| **own == *method)
+    } else {
+        call.is_some_and(|call| route.calls.take(call))
+    }
+}
+
+/// Everything that both demand. The route is the first one's.
+fn both(one: Decision, other: Decision) -> Decision {
+    let has = |access| one.access == access || other.access == access;
+    let access = if has(RouteAccess::Deny) {
+        RouteAccess::Deny
+    } else if has(RouteAccess::Agents) {
+        RouteAccess::Agents
+    } else {
+        RouteAccess::Public
+    };
+    Decision { access, min_tier: one.min_tier.max(other.min_tier), upgrades: false, route: one.route }
 }
 
 /// What one rule says, or without one the tenant.

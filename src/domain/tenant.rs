@@ -8,6 +8,7 @@ use ipnet::IpNet;
 
 use crate::domain::cors::CorsRules;
 use crate::domain::host::HostPattern;
+use crate::domain::mcp::CallPatterns;
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
 use crate::domain::tier::{PerTier, Tier};
@@ -51,6 +52,8 @@ pub struct Tenant {
     pub discovery: bool,
     /// Whether its upstreams get a signed assertion about each agent.
     pub assertion: bool,
+    /// Whether all its paths are those of MCP endpoints, and not only those of routes that say so.
+    pub mcp: bool,
 }
 
 /// How many of a tenant's requests may be under way at once in one process, and how many may wait for a place.
@@ -89,6 +92,19 @@ pub struct Route {
     pub upstreams: Vec<Upstream>,
     /// Whether WebSocket upgrades are passed on.
     pub upgrades: bool,
+    /// Whether its path is that of an MCP endpoint.
+    pub mcp: bool,
+    /// Which calls of MCP it takes; empty: requests by path and method alone.
+    pub calls: CallPatterns,
+}
+
+impl Route {
+    /// Its path as it is written, and its calls behind it.
+    pub fn name(&self) -> String {
+        let calls: Vec<String> = self.calls.written().collect();
+        let calls = if calls.is_empty() { String::new() } else { format!(" [{}]", calls.join(", ")) };
+        format!("{}{calls}", self.path.as_str())
+    }
 }
 
 /// Who may pass a route.

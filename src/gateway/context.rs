@@ -10,7 +10,7 @@ use crate::domain::denial::About;
 use crate::domain::routing::Decision;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::corridor::{Caller, Passage};
-use crate::gateway::notes::Notes;
+use crate::gateway::notes::{McpNotes, Notes};
 use crate::gateway::pace::Pace;
 use crate::gateway::policy::{answers, cors, identity};
 use crate::gateway::site::Site;
@@ -21,6 +21,7 @@ use crate::gateway::upstreams::{Member, Retrying};
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
+use crate::mcp::listing::Filter;
 use crate::pipeline::permit::Permit;
 use crate::serve::timer::Timer;
 use crate::wire::request_id::RequestId;
@@ -50,6 +51,10 @@ pub(crate) struct Context {
     pub(super) challenge: Option<HeaderValue>,
     /// What its 401 asks to be signed.
     pub(super) asked_for: Option<HeaderValue>,
+    /// Notes about it, if it is one of MCP.
+    pub(super) mcp: Option<Box<McpNotes>>,
+    /// The filter of the list in its answer, where the library forwards it.
+    pub(super) filter: Option<Box<Filter>>,
     /// True if its body is still coming.
     pub(super) awaits_body: bool,
     /// How much of its body has come, in bytes.
@@ -104,6 +109,8 @@ impl Context {
             origin: None,
             challenge: None,
             asked_for: None,
+            mcp: None,
+            filter: None,
             awaits_body: false,
             body_bytes: 0,
             speaks_grpc: false,
@@ -172,9 +179,11 @@ impl Context {
         }
     }
 
-    /// True if a header of the client's request carries its trace, and ours takes its place.
+    /// True if a header of the client's request stays here: it carries a trace, and ours takes its place, or asks for a coding of a
+    /// list that has to be read.
     pub(super) fn replaces(&self, id: Name, name: &[u8]) -> bool {
-        self.notes.trace.is_some() && carries_trace(id, name)
+        (self.notes.trace.is_some() && carries_trace(id, name))
+            || (self.mcp.is_some() && self.asks_for_list() && name.eq_ignore_ascii_case(b"accept-encoding"))
     }
 
     /// The rules for pages of other origins, where the tenant has any.
@@ -187,10 +196,10 @@ impl Context {
         if let Caller::Agent(permit, _) = &self.passage.as_ref()?.caller { Some(permit) } else { None }
     }
 
-    /// The route that the request falls under, as its pattern is written; `None`: the tenant's own rule.
+    /// The route that the request falls under, by its name; `None`: the tenant's own rule.
     pub(super) fn route(&self) -> Option<&str> {
-        let route = self.site.as_ref()?.tenant.routes.get(self.decision?.route?)?;
-        Some(route.path.as_str())
+        let route = Some(self.decision?.route?);
+        Some(&*self.site.as_ref()?.routes.of(route).route)
     }
 
     /// The lowest tier that passes, where agents do.

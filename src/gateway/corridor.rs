@@ -10,7 +10,7 @@ use crate::domain::routing::Decision;
 use crate::domain::tenant::{DigestCheck, RouteAccess};
 use crate::gateway::Gateway;
 use crate::gateway::checked_body::CheckedBody;
-use crate::gateway::held::HeldRoom;
+use crate::gateway::held::{HeldRoom, Holder};
 use crate::gateway::notes::Notes;
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
@@ -34,6 +34,8 @@ use crate::wire::errors::ErrorCause;
 pub(super) struct Route {
     pub(super) site: Arc<Site>,
     pub(super) decision: Decision,
+    /// True if the answer to its call of MCP lasts.
+    pub(super) is_stream: bool,
 }
 
 /// Proof that a request may go upstream. Made here alone.
@@ -87,7 +89,7 @@ impl Passage {
 
 impl Gateway {
     /// Lets a routed request through, or refuses it. A request without a place is not charged.
-    pub(super) async fn let_through<F: Fields + Sync>(
+    pub(super) async fn admit<F: Fields + Sync>(
         &self,
         request: &Incoming<'_, F>,
         route: Route,
@@ -156,7 +158,7 @@ impl Gateway {
         notes.step("verify", &self.clock);
         let standing = standing.inspect_err(|refusal| self.observer.verdicts.decided(Err(refusal)))?;
         let agent = standing.agent();
-        let is_stream = asks_for_stream(fields, route.decision.upgrades);
+        let is_stream = route.is_stream || asks_for_stream(fields, route.decision.upgrades);
         let guest = if is_stream { Guest::Stream(agent) } else { Guest::Agent(agent) };
         let place = self.find_place(request, site, guest, Some(&standing)).await?;
         notes.step("place", &self.clock);
@@ -165,7 +167,8 @@ impl Gateway {
             && matches!(ask.credential, Credential::Messages(_))
             && let Some(Ok(digest)) = BodyDigest::of(fields)
         {
-            let room = || HeldRoom::new(&self.memory, agent, &site.counters, announced(fields));
+            let holder = Holder::Agent(agent);
+            let room = || HeldRoom::new(&self.memory, holder, &site.counters, announced(fields));
             let room = (site.tenant.digest == DigestCheck::Before).then(room).transpose();
             let room = room.map_err(|_| ErrorCause::Overloaded)?; // 503
             body = Some(Box::new(CheckedBody::new(digest, room)));

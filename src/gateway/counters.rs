@@ -133,17 +133,17 @@ impl Routes {
     pub(super) fn new(metrics: &Metrics, tenant: &Tenant, former: Option<&Self>) -> Self {
         let shared = former.map(|former| Arc::clone(&former.shared));
         let shared = shared.unwrap_or_else(|| Arc::new(TenantSeries::new(metrics, &tenant.id)));
-        let mut known: HashMap<&str, Arc<RouteSeries>> = former
+        let mut known: HashMap<Box<str>, Arc<RouteSeries>> = former
             .into_iter()
             .flat_map(Self::all)
-            .map(|series| (&*series.route, Arc::clone(series)))
+            .map(|series| (series.route.clone(), Arc::clone(series)))
             .collect();
-        let mut of = |route| {
-            let new = || Arc::new(RouteSeries::new(metrics, &tenant.id, route, Some(Arc::clone(&shared))));
-            Arc::clone(known.entry(route).or_insert_with(new))
+        let mut of = |route: String| {
+            let new = || Arc::new(RouteSeries::new(metrics, &tenant.id, &route, Some(Arc::clone(&shared))));
+            Arc::clone(known.entry(route.clone().into()).or_insert_with(new))
         };
-        let routes = tenant.routes.iter().map(|route| of(route.path.as_str())).collect();
-        let rest = of("");
+        let routes = tenant.routes.iter().map(|route| of(route.name())).collect();
+        let rest = of(String::new());
         Self { routes, rest, shared }
     }
 

@@ -1,4 +1,4 @@
-//! Memory for bodies that are held until they are known to be right: bounded in the process, and shared among agents by the law
+//! Memory for bodies that are held until they are known to be right: bounded in the process, and shared among agents and clients by the law
 //! of places ([`room`](crate::gateway::room)).
 
 use std::collections::HashMap;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::domain::agent_id::AgentId;
+use crate::domain::client::ClientNet;
 use crate::gateway::counters::SiteCounters;
 use crate::gateway::failure::Failure;
 use crate::sharded::SHARE;
@@ -24,28 +25,35 @@ pub(super) struct Memory(Mutex<Taken>);
 #[derive(Default)]
 struct Taken {
     all: u64,
-    /// Agents that have none have no entry.
-    agents: HashMap<AgentId, u64>,
+    /// Those that have none have no entry.
+    holders: HashMap<Holder, u64>,
+}
+
+/// Whoever a body is held for: an agent, or a client that has not proven yet whose its request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Holder {
+    Agent(AgentId),
+    Client(ClientNet),
 }
 
 /// Room for one body, given back when it is dropped.
 pub(super) struct HeldRoom {
     pub(super) memory: Arc<Memory>,
-    agent: AgentId,
+    holder: Holder,
     counters: Arc<SiteCounters>,
     bytes: u64,
 }
 
 impl HeldRoom {
-    /// Room for a body of this agent's that announces so many bytes.
+    /// Room for a body of this holder's that announces so many bytes.
     pub(super) fn new(
         memory: &Arc<Memory>,
-        agent: AgentId,
+        holder: Holder,
         counters: &Arc<SiteCounters>,
         announced: Option<u64>,
     ) -> Result<Self, Failure> {
         let (memory, counters) = (Arc::clone(memory), Arc::clone(counters));
-        let mut room = Self { memory, agent, counters, bytes: 0 };
+        let mut room = Self { memory, holder, counters, bytes: 0 };
         room.reach(announced.unwrap_or(UNKNOWN_BYTES))?;
         Ok(room)
     }
@@ -58,14 +66,14 @@ impl HeldRoom {
         }
         let mut taken = self.memory.0.lock();
         let all = taken.all.saturating_add(more);
-        let of_agent = taken.agents.get(&self.agent).map_or(more, |bytes| bytes.saturating_add(more));
-        if of_agent > HELD_BYTES_MAX.saturating_sub(all).saturating_mul(SHARE.into()) {
+        let own = taken.holders.get(&self.holder).map_or(more, |bytes| bytes.saturating_add(more));
+        if own > HELD_BYTES_MAX.saturating_sub(all).saturating_mul(SHARE.into()) {
             drop(taken);
             self.counters.overloaded("bodies");
             return Err(Failure::Overloaded);
         }
         taken.all = all;
-        taken.agents.insert(self.agent, of_agent);
+        taken.holders.insert(self.holder, own);
         drop(taken);
         self.bytes = bytes;
         Ok(())
@@ -76,10 +84,10 @@ impl Drop for HeldRoom {
     fn drop(&mut self) {
         let mut taken = self.memory.0.lock();
         taken.all = taken.all.saturating_sub(self.bytes);
-        if let Some(of_agent) = taken.agents.get_mut(&self.agent) {
-            *of_agent = of_agent.saturating_sub(self.bytes);
-            if *of_agent == 0 {
-                taken.agents.remove(&self.agent);
+        if let Some(own) = taken.holders.get_mut(&self.holder) {
+            *own = own.saturating_sub(self.bytes);
+            if *own == 0 {
+                taken.holders.remove(&self.holder);
             }
         }
     }
@@ -91,7 +99,7 @@ mod tests {
 
     use alloy::primitives::U256;
 
-    use super::{AgentId, Failure, HELD_BYTES_MAX, HeldRoom, Memory, SiteCounters, UNKNOWN_BYTES};
+    use super::{AgentId, Failure, HELD_BYTES_MAX, HeldRoom, Holder, Memory, SiteCounters, UNKNOWN_BYTES};
     use crate::telemetry::metrics::Metrics;
 
     const MIB: u64 = 1024 * 1024;
@@ -106,7 +114,12 @@ mod tests {
         /// Room in a memory of its own.
         pub(in crate::gateway) fn of_nobody() -> Self {
             let counters = Arc::new(SiteCounters::new(&Metrics::new().unwrap(), &"acme".into()));
-            Self { memory: Arc::default(), agent: AgentId::new(U256::ONE), counters, bytes: 0 }
+            Self {
+                memory: Arc::default(),
+                holder: Holder::Agent(AgentId::new(U256::ONE)),
+                counters,
+                bytes: 0,
+            }
         }
     }
 
@@ -117,7 +130,7 @@ mod tests {
         let (memory, counters) =
             (Arc::<Memory>::default(), Arc::new(SiteCounters::new(&metrics, &"acme".into())));
         let take = |agent: u64, bytes| {
-            HeldRoom::new(&memory, AgentId::new(U256::from(agent)), &counters, Some(bytes))
+            HeldRoom::new(&memory, Holder::Agent(AgentId::new(U256::from(agent))), &counters, Some(bytes))
         };
         let mut held: Vec<_> = (0..12).map(|_| take(1, 8 * MIB).unwrap()).collect();
         assert_eq!(take(1, 1).err(), Some(Failure::Overloaded));
@@ -131,13 +144,13 @@ mod tests {
         take(1, 8 * MIB).unwrap();
         drop(held);
         let taken = memory.0.lock();
-        assert_eq!((taken.all, taken.agents.len()), (0, 0));
+        assert_eq!((taken.all, taken.holders.len()), (0, 0));
     }
 
     #[test]
     fn a_body_of_unknown_length_takes_room_at_once_and_more_as_it_grows() {
-        let HeldRoom { memory, agent, counters, .. } = &HeldRoom::of_nobody();
-        let mut room = HeldRoom::new(memory, *agent, counters, None).unwrap();
+        let HeldRoom { memory, holder, counters, .. } = &HeldRoom::of_nobody();
+        let mut room = HeldRoom::new(memory, *holder, counters, None).unwrap();
         for (bytes, expected) in [(1, UNKNOWN_BYTES), (2 * UNKNOWN_BYTES, 2 * UNKNOWN_BYTES)] {
             room.reach(bytes).unwrap();
             assert_eq!(memory.taken(), expected);

@@ -1,8 +1,7 @@
 //! The gateway: a proxy in front of tenants' APIs that lets verified agents through.
 //!
-//! [`Gateway::admit`] shows the way of every request: it runs once, whatever protocol the request came by and whichever way it
-//! leaves. The relay or the library forwards it then; `policy` has the rules about headers for both. Must not know chain or
-//! store.
+//! [`GatewayHandler`] shows the way of a request: one corridor, and one of two ways out. `policy` has the rules about headers
+//! for both. Must not know chain or store.
 
 pub(crate) mod authz;
 pub(crate) mod library;
@@ -24,6 +23,7 @@ pub(crate) mod discovery;
 mod failure;
 mod held;
 mod line;
+mod mcp;
 mod notes;
 mod observe;
 mod pace;
@@ -41,13 +41,14 @@ use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 
 use crate::bots::Bots;
+use crate::domain::mcp::McpRules;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::{Passage, Route};
 use crate::gateway::dialect::Dialect;
 use crate::gateway::held::Memory;
 use crate::gateway::library::door::LibraryHandler;
-use crate::gateway::observe::Observer;
+use crate::gateway::observe::{Ending, Observer};
 use crate::gateway::policy::cors;
 use crate::gateway::policy::forwarded::{self, Arrival, Believed};
 use crate::gateway::policy::via::Via;
@@ -56,7 +57,8 @@ use crate::gateway::relay::Relay;
 use crate::gateway::relay::pool::Pool;
 use crate::gateway::relay::rules::incoming;
 use crate::gateway::room::Room;
-use crate::gateway::rule::Incoming;
+use crate::gateway::rule::{Incoming, Message};
+use crate::gateway::site::Site;
 use crate::gateway::table::LiveTable;
 use crate::gateway::upstreams::state::micros;
 use crate::http1::fields::{FIELDS_MAX, Fields};
@@ -90,24 +92,37 @@ pub(crate) struct GatewayHandler {
 impl Handler for GatewayHandler {
     const SPEAKS_HTTP2: bool = true;
 
-    async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
+    async fn serve_http1(
+        &self,
+        mut connection: Box<Connection>,
+        head: RequestHead,
+    ) -> Option<Box<Connection>> {
         let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
         ctx.request_id = Some(self.gateway.request_ids.of(&connection.fields()));
-        let admitted = match incoming(&connection, &head, &connection.fields()) {
-            Some(request) => self.gateway.admit(&request, &mut ctx).await,
-            None => Err(ErrorCause::Malformed { problem: "its method is no text" }.into()),
-        };
-        match admitted {
-            Ok(passage) => {
-                let is_relayed = relay::takes(&passage.route, &head);
-                ctx.passage = Some(passage);
-                if is_relayed {
-                    self.relay.forward(connection, &head, &mut ctx).await
-                } else {
-                    // In a box: its future is large, and most requests don't need it.
-                    Box::pin(self.library.forward(connection, head, ctx)).await
+        let mut passed = self.corridor(&connection, &head, Message::Unread, &mut ctx).await;
+        if matches!(passed, Err(End::NeedsMessage)) {
+            // In a box, as below.
+            match Box::pin(self.relay.read_message(&mut connection, &head, &mut ctx)).await {
+                Ok(read) => {
+                    let message = read.message(&connection.ahead);
+                    passed = self.corridor(&connection, &head, message, &mut ctx).await;
                 }
+                Err(failure) => match failure.cause(None) {
+                    Some(cause) => passed = Err(cause.into()),
+                    None => {
+                        self.gateway.note(&connection, &head, &ctx, 0, 0, Ending::ClientLeft);
+                        return None;
+                    }
+                },
             }
+        }
+        match passed {
+            Ok(Some(passage)) => {
+                ctx.passage = Some(passage);
+                self.relay.forward(connection, &head, &mut ctx).await
+            }
+            // In a box: its future is large, and most requests don't need it.
+            Ok(None) => Box::pin(self.library.serve_http1(connection, head)).await,
             Err(end) => self.relay.refuse(connection, &head, &mut ctx, end).await,
         }
     }
@@ -120,6 +135,27 @@ impl Handler for GatewayHandler {
 }
 
 impl GatewayHandler {
+    /// Route, extract, admit. `None`: the way out is the library, whose first phase is this corridor again.
+    async fn corridor(
+        &self,
+        connection: &Connection,
+        head: &RequestHead,
+        message: Message<'_>,
+        ctx: &mut Context,
+    ) -> Result<Option<Passage>, End> {
+        let fields = connection.fields();
+        let request = incoming(connection, head, &fields)
+            .ok_or(ErrorCause::Malformed { problem: "its method is no text" })?;
+        let request = Incoming { message, ..request };
+        let route = self.gateway.route(&request, ctx);
+        if route.as_ref().is_ok_and(|route| !relay::takes(route, head)) {
+            return Ok(None);
+        }
+        self.gateway.begin_trace(&fields, ctx);
+        let admitted = self.gateway.admit(&request, route?, &mut ctx.notes).await;
+        admitted.map(Some).map_err(|cause| self.gateway.show_way(cause, &request, ctx))
+    }
+
     /// A worker's door to a gateway.
     pub(crate) fn new(gateway: Arc<Gateway>, library: LibraryHandler, pool: Arc<Pool>) -> Self {
         Self { relay: Relay { gateway: Arc::clone(&gateway), pool }, gateway, library }
@@ -136,6 +172,8 @@ pub(crate) struct GatewayRules {
     pub(crate) idle: Duration,
     /// How many requests may be under way at once.
     pub(crate) in_flight_max: u32,
+    /// How messages of MCP are read.
+    pub(crate) mcp: McpRules,
     /// The terms of requests that are signed themselves.
     pub(crate) terms: Terms,
     /// The bots that prove their domain; `None`: none does.
@@ -183,33 +221,23 @@ impl Gateway {
         Ok(Self { table, pipeline, rules, clock, request_ids, via, observer, room, memory: Arc::default() })
     }
 
-    /// The way of a request to its upstream, up to the proof that it may go there. The context keeps what was found, also of a
-    /// request that is refused.
-    async fn admit<F: Fields + Sync>(
-        &self,
-        request: &Incoming<'_, F>,
-        ctx: &mut Context,
-    ) -> Result<Passage, End> {
-        self.begin_trace(request.fields, ctx);
-        let route = self.route(request, ctx)?; // 403, 404, 405, 431, 508
-        let admitted = self.let_through(request, route, &mut ctx.notes).await; // 400, 401, 403, 404, 413, 429, 500, 503
-        admitted.map_err(|cause| self.show_way(cause, request, ctx))
-    }
-
-    /// The tenant of a request, which the context keeps, and the tenant's rule for it. Error: also the answer to a request that
-    /// needs no upstream.
+    /// The tenant of a request, which the context keeps, and the tenant's rule for it.
     fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<Route, End> {
         if request.fields.count() > FIELDS_MAX {
             return Err(ErrorCause::HeadTooLarge.into()); // 431, for HTTP/2; HTTP/1 has been counted before
         }
-        let table = self.table.load();
-        let site = match (request.tenant, request.authority) {
-            (Some(id), _) => table.named(id).ok_or(ErrorCause::NotFound)?, // 404
-            (None, authority) => {
-                authority.and_then(|host| table.find(host)).ok_or(ErrorCause::UnknownHost)?
-            } // 404
-        };
-        let site = Arc::clone(site);
+        let authority = request.authority.ok_or(ErrorCause::UnknownHost)?;
+        let site = Arc::clone(self.table.load().find(authority).ok_or(ErrorCause::UnknownHost)?); // 404
+        self.route_at(site, request, ctx)
+    }
+
+    /// This tenant's rule for a request. The context keeps the tenant.
+    fn route_at<F: Fields>(
+        &self,
+        site: Arc<Site>,
+        request: &Incoming<'_, F>,
+        ctx: &mut Context,
+    ) -> Result<Route, End> {
         ctx.site = Some(Arc::clone(&site));
         if let Some(rules) = &site.tenant.cors {
             let origin = request.fields.only(Name::Origin).filter(|origin| rules.allows(origin));
@@ -224,7 +252,9 @@ impl Gateway {
         if request.dialect.is_none() && self.via.has_passed(request.fields) {
             return Err(ErrorCause::Loop.into()); // 508
         }
-        let (decision, checked) = site.rule(request, self.pipeline.key_format())?; // 405
+        let mcp = self.read_mcp(&site, request, ctx)?; // 400, 403, 404, 405, 413
+        let calls = mcp.as_ref().map(|mcp| &*mcp.calls);
+        let (decision, checked) = site.rule(request, calls, self.pipeline.key_format())?; // 405
         ctx.decision = Some(decision);
         ctx.has_documents = request.dialect.is_none();
         if let Some(document) = checked? // 403, 404
@@ -232,7 +262,7 @@ impl Gateway {
         {
             return Err(End::Document(Box::new(answer)));
         }
-        Ok(Route { site, decision })
+        Ok(Route { site, decision, is_stream: mcp.is_some_and(|mcp| mcp.is_stream) })
     }
 
     /// Writes the headers of a forwarded request that are ours: who calls, how the request came, and its id.

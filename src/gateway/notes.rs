@@ -5,6 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::gateway::checked_body::CheckedBody;
+use crate::gateway::held::HeldRoom;
+use crate::mcp::listing::List;
 use crate::ports::clock::Clock;
 use crate::telemetry::traces::Trace;
 
@@ -19,6 +21,17 @@ pub(super) struct Notes {
     pub(super) whole: Option<Bytes>,
     /// The trace of a request that is sampled.
     pub(super) trace: Option<Box<Trace>>,
+}
+
+/// Notes about a request of MCP.
+#[derive(Default)]
+pub(super) struct McpNotes {
+    /// The id of its message, as it is written.
+    pub(super) id: Option<Box<str>>,
+    /// The list that it asks for, and its path.
+    pub(super) list: Option<(List, Box<[u8]>)>,
+    /// Room for its message until that is under way.
+    pub(super) room: Option<HeldRoom>,
 }
 
 impl Notes {

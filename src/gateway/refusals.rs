@@ -18,6 +18,8 @@ pub(super) enum End {
     Error(ErrorCause),
     /// It only asks what a page of another origin may do.
     Preflight,
+    /// Its message has to be read before anything is decided.
+    NeedsMessage,
     /// It asks for a document about the way in, which is this.
     Document(Box<Answer>),
 }
@@ -35,6 +37,7 @@ impl Gateway {
             End::Error(cause) => self.error(&cause, ctx),
             End::Preflight => preflight(ctx),
             End::Document(answer) => *answer,
+            End::NeedsMessage => self.error(&ErrorCause::Internal, ctx),
         };
         ctx.write_answer_headers(answer.headers_mut());
         answer
@@ -51,6 +54,7 @@ impl Gateway {
             self.write_challenge(cause.message_refusal(), ctx, answer.headers_mut());
         }
         self.observer.refused(cause, error_type, ctx);
+        ctx.speak_mcp(&mut answer);
         answer
     }
 }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::host::of_authority;
+use crate::domain::mcp::Call;
 use crate::domain::routing::{self, Decision};
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::dialect::Dialect;
@@ -35,8 +36,17 @@ pub(crate) struct Incoming<'a, F> {
     pub(super) content: Content,
     /// How another gateway asks about it that forwards it itself; `None`: it is ours to forward.
     pub(super) dialect: Option<Dialect>,
-    /// The id of its tenant, if that gateway names it; `None`: the host names the tenant.
-    pub(super) tenant: Option<&'a str>,
+    /// Its message, at an endpoint of MCP.
+    pub(super) message: Message<'a>,
+}
+
+/// A request's message, as far as it was read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Message<'a> {
+    Unread,
+    Whole(&'a [u8]),
+    /// It is longer than messages that are read.
+    TooLong,
 }
 
 impl<'a, F> Incoming<'a, F> {
@@ -52,7 +62,7 @@ impl<'a, F> Incoming<'a, F> {
             is_tls: false,
             content: Content::Empty,
             dialect: host.is_none().then_some(Dialect::Forward),
-            tenant: None,
+            message: Message::Unread,
         }
     }
 
@@ -64,10 +74,11 @@ impl<'a, F> Incoming<'a, F> {
 
 impl Site {
     /// The tenant's rule for a request; the document that the request asks for, or everything that it is refused for whatever its
-    /// credential. Methods that no tenant gets have no rule.
+    /// credential. `calls` are those of a request of MCP. Methods that no tenant gets have no rule.
     pub(crate) fn rule<'a, F: Fields>(
         &self,
         request: &Incoming<'a, F>,
+        calls: Option<&[Call<'_>]>,
         key_format: &ApiKeyFormat,
     ) -> Result<(Decision, Result<Option<Document<'a>>, ErrorCause>), ErrorCause> {
         // A method in small letters is the same method for some servers and another one for our rules.
@@ -75,7 +86,10 @@ impl Site {
         if routing::NEVER_FORWARDED.contains(&request.method) || !is_capital {
             return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED.into() });
         }
-        let decision = self.decide(request.method, request.path());
+        let decision = match calls {
+            Some(calls) => self.decide_calls(request.path(), calls),
+            None => self.decide(request.method, request.path()),
+        };
         Ok((decision, self.check(request, decision, key_format)))
     }
 
@@ -118,6 +132,10 @@ impl Site {
     /// The refusal of a denied request: 405 where earlier routes let somebody pass at its path by other methods, else 403.
     pub(crate) fn denied(&self, decision: Decision, path: &[u8]) -> ErrorCause {
         let tenant = &self.tenant;
+        let route = decision.route.and_then(|at| tenant.routes.get(at));
+        if route.is_some_and(|route| !route.calls.is_empty()) {
+            return ErrorCause::Forbidden;
+        }
         let before = decision.route.and_then(|at| tenant.routes.get(..at)).unwrap_or_default();
         let at_path = before.iter().filter(|route| route.path.matches(path));
         let mut methods: BTreeSet<&str> =

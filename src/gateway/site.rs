@@ -10,6 +10,7 @@ use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
 use crate::addresses::AddressRules;
 use crate::assertion::Issuer;
+use crate::domain::mcp::Call;
 use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
 use crate::domain::tenant::{OnMismatch, Route, Tenant};
@@ -53,6 +54,10 @@ pub(crate) struct Site {
     pub(super) shown: Shown,
     /// The issuer of its assertions; `None`: it asks for none.
     pub(super) issuer: Option<Arc<Issuer>>,
+    /// True if it has endpoints of MCP.
+    pub(super) has_mcp: bool,
+    /// True if calls of MCP fall under different rules.
+    pub(super) has_calls: bool,
     /// One for each lowest tier.
     accesses: [Access; PASSING_TIERS.len()],
     /// One for each tier.
@@ -114,7 +119,10 @@ impl Site {
         let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();
         let watched = former.map(|former| Arc::clone(&former.watched)).unwrap_or_default();
         let shown = Shown::of(&tenant);
+        let has_calls = tenant.routes.iter().any(|route| !route.calls.is_empty());
         let site = Self {
+            has_mcp: tenant.mcp || tenant.routes.iter().any(|route| route.mcp),
+            has_calls,
             shown,
             issuer: builder.issuer.clone().filter(|_| tenant.assertion),
             tenant,
@@ -132,6 +140,11 @@ impl Site {
             site.members().for_each(|member| member.state.is_not_checked());
         }
         site
+    }
+
+    /// What the tenant's rules say of a request of MCP with these calls.
+    pub(super) fn decide_calls(&self, path: &[u8], calls: &[Call<'_>]) -> Decision {
+        routing::decide_calls(&self.tenant, path, calls)
     }
 
     /// What the tenant's rules say of a request.
@@ -205,7 +218,9 @@ fn access(tenant: &Tenant, quotas: PerTier<Quota>, tiers: &Tiers, min_tier: Tier
 
 /// A route is known by what it takes, however that is written: whatever else a reload changes, its clients' budgets stay.
 fn visitor_limits(tenant: &Tenant, route: &Route) -> [Option<Arc<VisitorLimit>>; 2] {
-    let methods: BTreeSet<&str> = route.methods.iter().map(|method| &**method).collect();
+    let calls: Vec<String> = route.calls.written().collect();
+    let methods: BTreeSet<&str> =
+        route.methods.iter().map(|method| &**method).chain(calls.iter().map(|call| &**call)).collect();
     let methods = Vec::from_iter(methods).join(",");
     let name = || format!("{}{} {methods}", tenant.id, route.path.normal()).into();
     [route.requests_per_minute, route.bot_requests_per_minute].map(|quota| {

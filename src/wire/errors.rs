@@ -41,6 +41,11 @@ pub(crate) enum ErrorCause {
         /// What is wrong with them, as a phrase.
         problem: &'static str,
     },
+    /// The message of MCP is not one that everybody reads alike, or its headers differ from it.
+    McpMessage {
+        /// What is wrong with it, as a phrase.
+        problem: &'static str,
+    },
     /// The request took too long to arrive; the connection is closed.
     TooSlow,
     /// The request head is too long; the connection is closed.
@@ -166,6 +171,12 @@ impl ErrorCause {
                 "VALIDATION_ERROR",
                 format!("The HTTP request is malformed: {problem}"),
                 json!({ "field": "request", "received": null }),
+            ),
+            Self::McpMessage { problem } => Row::new(
+                400,
+                "VALIDATION_ERROR",
+                format!("The MCP message is refused: {problem}"),
+                json!({ "field": "message", "received": null }),
             ),
             Self::TooSlow => Row::bare(408, "REQUEST_TIMEOUT", "The request took too long to arrive"),
             Self::HeadTooLarge => {

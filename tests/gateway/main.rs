@@ -47,6 +47,7 @@ mod limits;
 mod listed;
 mod loops;
 mod mcp;
+mod mcp_calls;
 mod metrics;
 mod mounted;
 mod online;
@@ -139,6 +140,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("http2", ONCE, http2::CASES),
     ("discovery", ONCE, discovery::CASES),
     ("mcp", ONCE, mcp::CASES),
+    ("mcp_calls", ONCE, mcp_calls::CASES),
     ("routing", ONCE, routing::CASES),
     ("paths", ONCE, paths::CASES),
     ("credentials", ONCE, credentials::CASES),

@@ -21,6 +21,7 @@ use crate::support::wire::Request;
 pub(crate) const CASES: &[Case] = cases![
     the_shipped_example_serves_the_servers_of_both_sdks_at_their_defaults,
     clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none,
+    users_of_both_sdks_see_their_tools_and_read_why_one_is_refused,
 ];
 
 /// Where clients look for a login.
@@ -31,6 +32,16 @@ import sys
 from mcp.server.mcpserver import MCPServer
 
 server = MCPServer("weather")
+
+
+@server.tool()
+def search(text: str) -> str: return "found " + text
+
+
+@server.tool()
+def billing_pay() -> str: return "paid"
+
+
 server.run(transport="streamable-http", port=int(sys.argv[1]))
 "#;
 
@@ -42,10 +53,68 @@ import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/
 const app = createMcpExpressApp();
 app.post("/mcp", async (request, response) => {
   const transport = new StreamableHTTPServerTransport({ sessionIdGenerator: undefined });
-  await new McpServer({ name: "weather", version: "1.0.0" }).connect(transport);
+  const server = new McpServer({ name: "weather", version: "1.0.0" });
+  server.registerTool("search", { description: "Searches" }, async () => ({ content: [{ type: "text", text: "found rain" }] }));
+  server.registerTool("billing_pay", { description: "Pays" }, async () => ({ content: [{ type: "text", text: "paid" }] }));
+  await server.connect(transport);
   await transport.handleRequest(request, response, request.body);
 });
 app.listen(Number(process.argv.at(-1)), "127.0.0.1");
+"#;
+
+/// They say what they list, and what becomes of two calls, and of one more often than the limit.
+const NODE_CALLS: &str = r#"
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const [url, key] = process.argv.slice(-2);
+const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { "X-API-Key": key } } });
+const client = new Client({ name: "agent", version: "1.0.0" });
+try {
+  await client.connect(transport);
+  const { tools } = await client.listTools();
+  console.log("tools:", ...tools.map((tool) => tool.name).sort());
+  const found = await client.callTool({ name: "search", arguments: { text: "rain" } });
+  console.log("search:", found.content[0].text);
+  await client.callTool({ name: "billing_pay" }).catch((error) => console.log("pay:", error.message));
+  for (let i = 0; i < 20; i++) await client.callTool({ name: "search", arguments: { text: "rain" } });
+} catch (error) {
+  console.log("error:", error.message);
+}
+process.exit();
+"#;
+
+const PYTHON_CALLS: &str = r#"
+import asyncio
+import sys
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+
+async def main(mode, url, key):
+    async with httpx2.AsyncClient(headers={"X-API-Key": key}) as http:
+        async with Client(streamable_http_client(url, http_client=http), mode=mode) as client:
+            print("revision:", client.protocol_version)
+            print("tools:", *sorted(tool.name for tool in (await client.list_tools()).tools))
+            print("search:", (await client.call_tool("search", {"text": "rain"})).content[0].text)
+            try:
+                await client.call_tool("billing_pay", {})
+            except Exception as error:
+                print("pay:", error)
+            for _ in range(20):
+                await client.call_tool("search", {"text": "rain"})
+
+
+def leaves(error):
+    return [leaf for one in error.exceptions for leaf in leaves(one)] if isinstance(error, BaseExceptionGroup) else [error]
+
+
+try:
+    asyncio.run(main(*sys.argv[1:]))
+except BaseException as error:
+    print("error:", *leaves(error))
 "#;
 
 /// It has a key that nobody knows, and would go through OAuth.
@@ -177,9 +246,6 @@ fn the_shipped_example_serves_the_servers_of_both_sdks_at_their_defaults(stage: 
         let answer = site.gateway.ask(&request);
         assert_eq!(answer.status, 200, "{is_python}: {}", answer.text());
         assert!(answer.text().contains("\"serverInfo\""), "{is_python}: {}", answer.text());
-        let answer = site.gateway.ask(&Request::get("mcp.example", "/messages"));
-        answer.error(405, "METHOD_NOT_ALLOWED");
-        assert_eq!(answer.header("allow"), Some("POST"));
     }
 }
 
@@ -215,6 +281,55 @@ fn clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none(stage: &Sta
                 assert!(seen.contains("POST /register 404"), "{about}");
                 assert!(message.contains("There is no OAuth here; give the client its"), "{about}");
             }
+        }
+    }
+}
+
+/// Each server before each client, of whichever revision they speak.
+fn users_of_both_sdks_see_their_tools_and_read_why_one_is_refused(stage: &Stage) {
+    for is_python_server in [true, false] {
+        let Some(server) = Server::start(is_python_server) else { continue };
+        let site = Site::of(stage).set("tiers.requests_per_minute", vec![16; 4]).start();
+        // The host that clients ask for.
+        let host = site.gateway.address.ip().to_string();
+        let tenant =
+            Tenant::new("mcp", &host, server.address).set("host_header", "upstream").set("mcp", true);
+        site.gateway.put("mcp.toml", &tenant.route("/mcp", "tools = ['billing_*']\nmin_tier = 2").text());
+        site.gateway.reread("applied");
+        let url = format!("http://{}/mcp", site.gateway.address);
+        for client in ["auto", "legacy", "node"] {
+            let is_node = client == "node";
+            let Some((file, mut arguments)) =
+                program(!is_node, if is_node { NODE_CALLS } else { PYTHON_CALLS })
+            else {
+                continue;
+            };
+            arguments.extend((!is_node).then(|| client.to_owned()));
+            let say = |key: &str| {
+                let run =
+                    Command::new("timeout").arg("60").arg(&file).args(&arguments).args([&*url, key]).output();
+                let Output { stdout, stderr, .. } = run.unwrap();
+                format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr))
+            };
+            let key = stage.world().agent(1).generate(&site.gateway.service);
+            let said = say(&key);
+            // That for TypeScript shows the body whole.
+            let expected = [
+                "tools: search\n",
+                "search: found rain\n",
+                "pay: The agent's stake does not give it the tier that is required",
+                "error: The rate limit is reached; try again in",
+            ];
+            for words in expected {
+                let (begin, message) = words.split_once(' ').unwrap();
+                let line = said.lines().find(|line| line.starts_with(begin));
+                let is_read = line
+                    .is_some_and(|line| line.contains(message.trim_end()) && (is_node || line.len() < 100));
+                assert!(is_read, "{is_python_server} {client}: {words}\n{said}");
+            }
+            let said = say(&unknown_key(64));
+            let why = "The API key is unknown, revoked or another agent's";
+            assert!(said.contains(why) && !said.contains("tools:"), "{is_python_server} {client}\n{said}");
         }
     }
 }

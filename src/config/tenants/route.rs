@@ -8,9 +8,10 @@ use crate::config::tenants::values::{distinct, upstreams};
 use crate::config::tier_sources::TIERS;
 use crate::config::tiers::REQUESTS_PER_MINUTE;
 use crate::config::written::{quoted, valid};
+use crate::domain::mcp::{CallPatterns, NamePattern, is_method};
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
-use crate::domain::routing::NEVER_FORWARDED;
+use crate::domain::routing::{MCP_METHOD, NEVER_FORWARDED};
 use crate::domain::tenant::{Route, RouteAccess};
 use crate::domain::tier::passing_tier;
 
@@ -19,6 +20,9 @@ const METHODS_MAX: usize = 32;
 
 /// The longest method, in bytes.
 const METHOD_BYTES_MAX: usize = 32;
+
+/// How many tools a route may name.
+const TOOLS_MAX: usize = 256;
 
 const LIMIT: &str = "requests_per_minute";
 
@@ -30,6 +34,7 @@ const ACCESS: [(&str, RouteAccess); 3] =
 /// Reads one route; `taken` is what those before it take.
 pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbours) -> Option<Route> {
     taken.routes += 1;
+    let mut of_mcp = Vec::new();
     read_all!(reader: Route {
         /// Up to 1024 bytes. A path without * takes itself and whatever is below it. A * stands for anything within one segment, a
         /// final /* for whatever is below.
@@ -40,11 +45,18 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
         /// Optional. The lowest tier that passes; without it the tenant's. Only for agents.
         /// Example: 3
         min_tier: Some(reader.optional_integer("min_tier", &TIERS).and_then(passing_tier)),
-        /// Optional. 1 to 32 methods in upper case, but for CONNECT and TRACE, which are never forwarded; without it all of them.
+        /// Optional. 1 to 32 methods in upper case, but for CONNECT and TRACE, which are never forwarded; without it all of them. Or methods of
+        /// MCP, such as "resources/read", and beginnings of some, such as "resources/*": then messages with these alone are taken.
         /// Example: ["POST", "DELETE"]
-        methods: reader
-            .optional_texts("methods", METHODS_MAX, method)
-            .and_then(|methods| distinct(reader, "methods", methods)),
+        methods: {
+            let all = reader.optional_texts("methods", METHODS_MAX, any_method);
+            let all = all.and_then(|methods| distinct(reader, "methods", methods));
+            all.map(|all| {
+                let (calls, methods) = all.into_iter().partition(|own| is_method(own));
+                of_mcp = calls;
+                methods
+            })
+        },
         /// Optional. How many requests one client network may make here in any 60 seconds, 1 to 1000000; without it there is no
         /// limit. Only for the public.
         /// Example: 60
@@ -60,6 +72,17 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
         upstreams: upstreams(reader, neighbours, false),
         /// true: WebSocket upgrades are passed on.
         upgrades: reader.boolean("upgrades", false),
+        /// true: the path is that of an endpoint of MCP. So it is where a route has tools, or methods of MCP.
+        mcp: reader.boolean("mcp", false).map(|mcp| mcp || !of_mcp.is_empty() || reader.is_given("tools")),
+        /// Optional. 1 to 256 tools of MCP whose calls are taken, and no other requests: names as the server has them, or beginnings of names,
+        /// such as "billing_*".
+        /// Example: ["search", "billing_*"]
+        calls: {
+            let tools = reader.optional_texts("tools", TOOLS_MAX, tool);
+            let tools = tools.and_then(|tools| distinct(reader, "tools", tools));
+            let patterns = |names: &[Box<str>]| names.iter().filter_map(|name| NamePattern::parse(name)).collect();
+            tools.map(|tools| CallPatterns { methods: patterns(&of_mcp), tools: patterns(&tools) })
+        },
     } then {
         if reader.is_given("min_tier") && access.is_some_and(|access| access != RouteAccess::Agents) {
             let phrase = "has no meaning without agents; remove it, or write access \"agents\"";
@@ -87,7 +110,15 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
             let phrase = "has no meaning with access \"deny\", which forwards nothing; remove it";
             reader.report(&[path], phrase);
         }
-        let takers = path.as_ref().zip(methods.as_ref());
+        let takes_calls = calls.as_ref().is_some_and(|calls: &CallPatterns| !calls.is_empty());
+        if takes_calls && methods.as_ref().is_some_and(|methods: &Vec<_>| !methods.is_empty()) {
+            reader.report(&["methods"], "are of HTTP, and the route takes calls of MCP; write two routes");
+        }
+        let own = methods.as_ref().zip(calls.as_ref()).map(|(methods, calls)| {
+            let calls = calls.written().map(String::into_boxed_str);
+            methods.iter().cloned().chain(calls).collect::<Vec<_>>()
+        });
+        let takers = path.as_ref().zip(own.as_ref());
         if let Some(takers) = takers.and_then(|(path, methods)| taken.take(path, methods)) {
             let takers: Vec<String> = takers.iter().map(|number| format!("routes[{number}]")).collect();
             let phrase = format!(
@@ -119,7 +150,11 @@ impl Taken {
         let path = path.normal();
         let hiding: Vec<&TakenMethods> = wider(path).filter_map(|wide| self.paths.get(&wide)).collect();
         let all = hiding.iter().find_map(|taken| taken.all);
-        let taker = |method| hiding.iter().find_map(|taken| taken.some.get(method).copied());
+        let of_http = |method: &str| is_method(method).then_some(MCP_METHOD);
+        let taker = |method: &Box<str>| {
+            let methods = || [Some(&**method), of_http(method)].into_iter().flatten();
+            hiding.iter().find_map(|taken| methods().find_map(|method| taken.some.get(method).copied()))
+        };
         let takers = || methods.iter().map(taker).collect::<Option<BTreeSet<_>>>();
         let nothing_left =
             all.map(|route| [route].into()).or_else(|| takers().filter(|routes| !routes.is_empty()));
@@ -147,6 +182,16 @@ fn path(text: &str) -> Result<PathPattern, String> {
     PathPattern::parse(text).map_err(|why| {
         format!("is {}, which {why}; write a path, such as \"/v1\" or \"/public/*\"", quoted(text))
     })
+}
+
+fn tool(text: &str) -> Result<Box<str>, String> {
+    let wanted = "the name of a tool, or the beginning of names and \"*\", without blanks";
+    valid(text, NamePattern::parse(text).map(|_| text.into()), wanted)
+}
+
+/// A method of HTTP, or one of MCP.
+fn any_method(text: &str) -> Result<Box<str>, String> {
+    if is_method(text) && NamePattern::parse(text).is_some() { Ok(text.into()) } else { method(text) }
 }
 
 /// A token of RFC 9110, section 5.6.2, without lower-case letters: methods are compared byte by byte, and those in use

@@ -106,6 +106,9 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         discovery: reader.boolean("discovery", true),
         /// true: upstreams get X-Agent-Assertion, a JWT of 60 seconds that names agent, owner, tier and this tenant. Needs [assertion].
         assertion: reader.boolean("assertion", false),
+        /// true: every path of this tenant is an endpoint of MCP (docs/mcp.md): each POST is a message, whose call routes select by their
+        /// tools and methods. Where other things have paths here too, write it on the endpoint's route.
+        mcp: reader.boolean("mcp", false),
         /// Example: "/etc/tiergate/acme.crt"
         /// Example: "/etc/tiergate/acme.key"
         tls: key_pair(reader, "tls.cert", "tls.key"),

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use crate::domain::host;
 use crate::gateway::dialect::Dialect;
-use crate::gateway::rule::Incoming;
+use crate::gateway::rule::{Incoming, Message};
 use crate::http1::fields::{Fields, SpanFields, Spans, TOO_MANY_FIELDS};
 use crate::http1::head::RequestHead;
 use crate::http1::head::head_from_parts;
@@ -103,12 +103,7 @@ impl Original {
     }
 
     /// The request as the corridor reads it.
-    pub(super) fn incoming<'a, F>(
-        &'a self,
-        dialect: Dialect,
-        tenant: &'a str,
-        fields: &'a F,
-    ) -> Incoming<'a, F> {
+    pub(super) fn incoming<'a, F>(&'a self, dialect: Dialect, fields: &'a F) -> Incoming<'a, F> {
         Incoming {
             method: std::str::from_utf8(self.method()).unwrap_or_default(),
             target: self.target(),
@@ -118,7 +113,7 @@ impl Original {
             is_tls: self.is_tls,
             content: Content::Unseen,
             dialect: Some(dialect),
-            tenant: Some(tenant),
+            message: Message::Unread,
         }
     }
 

@@ -5,14 +5,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::EXPECT;
 use pingora::proxy::Session;
+use tokio::time::timeout;
 
+use crate::gateway::BODY_READ_TIME_MAX;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::announced;
 use crate::gateway::failure::Failure;
 use crate::gateway::library::LibraryProxy;
 use crate::gateway::library::answering::give_leave;
 use crate::gateway::library::faults::{error_of, passage};
-use crate::gateway::library::requests::next_piece;
+use crate::gateway::library::requests::{next_piece, peer_of};
+use crate::gateway::mcp::ReadMessage;
 use crate::http1::fields::Fields;
 
 /// How much of a body the library keeps for another try, in bytes.
@@ -58,6 +61,45 @@ impl LibraryProxy {
             }
         }
         Ok(())
+    }
+}
+
+impl LibraryProxy {
+    /// Reads a message of MCP before its request is decided about. The library keeps it for the upstream.
+    pub(super) async fn read_message(
+        &self,
+        session: &mut Session,
+        ctx: &mut Context,
+    ) -> pingora::Result<ReadMessage> {
+        let most = self.rules.mcp.body_bytes_max;
+        if announced(&session.req_header().headers).is_some_and(|length| length > most as u64) {
+            return Ok(ReadMessage::TooLong);
+        }
+        let peer = peer_of(session).ok_or_else(|| error_of(Failure::Internal))?;
+        let room = self.room_for_message(peer, &session.req_header().headers, ctx);
+        let mut room = room.map_err(error_of)?;
+        if session.req_header().headers.expects_continue() {
+            session.req_header_mut().remove_header(&EXPECT);
+            give_leave(session).await?;
+        }
+        session.as_mut().enable_retry_buffering();
+        let mut body = Vec::new();
+        let read = async {
+            while let Some(piece) = next_piece(session, BODY_READ_TIME_MAX).await? {
+                body.extend_from_slice(&piece);
+                room.reach(body.len() as u64).map_err(error_of)?;
+                if body.len() > most {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let in_time = timeout(BODY_READ_TIME_MAX, read).await;
+        let is_whole = in_time.unwrap_or_else(|_| Err(error_of(Failure::ClientSlow)))?;
+        if let Some(notes) = &mut ctx.mcp {
+            notes.room = Some(room);
+        }
+        Ok(if is_whole { ReadMessage::Apart(body) } else { ReadMessage::TooLong })
     }
 }
 

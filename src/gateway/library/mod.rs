@@ -1,7 +1,7 @@
 //! HTTP/2, upgrades and upstreams over TLS or HTTP/2, by the phases of Pingora's proxy.
 //!
-//! `request_filter` admits requests of HTTP/2; those of HTTP/1 come admitted. `upstream_peer` asks for the proof of that;
-//! `upstream_request_filter` and `response_filter` apply the rules about headers; `fail_to_proxy` asks the error table.
+//! `request_filter` is the corridor; `upstream_peer` asks for its passage; `upstream_request_filter` and `response_filter`
+//! apply the rules about headers; `fail_to_proxy` asks the error table.
 
 pub(crate) mod door;
 
@@ -14,7 +14,6 @@ mod requests;
 mod rewriting;
 mod uploads;
 
-use std::any::Any;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +38,7 @@ use crate::gateway::library::uploads::{keep_pace, note_when_dropped};
 use crate::gateway::observe::Ending;
 use crate::gateway::pace::Pace;
 use crate::gateway::refusals::End;
+use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
 use crate::http1::fields::Fields;
 use crate::http1::head::check_framing;
@@ -63,18 +63,20 @@ impl std::ops::Deref for LibraryProxy {
 }
 
 impl LibraryProxy {
-    /// Admits a request of HTTP/2, once it is known to be well-formed.
-    async fn admit_http2(
+    async fn let_through(
         &self,
         session: &mut Session,
+        message: Message<'_>,
         ctx: &mut Context,
-    ) -> pingora::Result<Result<Passage, End>> {
-        if let Err(cause) = check_values(session.req_header()) {
-            return Ok(Err(cause.into()));
+    ) -> Result<Passage, End> {
+        let request = incoming(session).ok_or(ErrorCause::Internal)?;
+        let request = Incoming { message, ..request };
+        if matches!(message, Message::Unread) {
+            self.begin_trace(request.fields, ctx);
         }
-        until_empty_end(session.as_mut()).await?;
-        let Some(request) = incoming(session) else { return Ok(Err(ErrorCause::Internal.into())) };
-        Ok(self.admit(&request, ctx).await)
+        let route = self.route(&request, ctx)?;
+        let admitted = self.admit(&request, route, &mut ctx.notes).await;
+        admitted.map_err(|cause| self.show_way(cause, &request, ctx))
     }
 
     /// Ends a transfer that takes too long, unless this is its end anyway.
@@ -93,29 +95,14 @@ impl ProxyHttp for LibraryProxy {
         ctx
     }
 
-    /// Takes the context of a request of HTTP/1, which was admitted before the library had it.
-    fn on_connection_reuse(
-        &self,
-        _session: &mut Session,
-        ctx: &mut Context,
-        admitted: Box<dyn Any + Send + Sync>,
-    ) {
-        if let Ok(admitted) = admitted.downcast::<Context>() {
-            *ctx = *admitted;
-            ctx.pace = Pace::of_task();
-        }
-    }
-
     /// No compression.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<()> {
-        if ctx.request_id.is_none() {
-            let fields = &session.req_header().headers;
-            let none = HeaderMap::new();
-            let theirs = if rewritten(session.req_header()).is_some() { &none } else { fields };
-            ctx.request_id = Some(self.request_ids.of(theirs));
-        }
+        let fields = &session.req_header().headers;
+        let none = HeaderMap::new();
+        let theirs = if rewritten(session.req_header()).is_some() { &none } else { fields };
+        ctx.request_id = Some(self.request_ids.of(theirs));
         session.set_read_timeout(Some(BODY_READ_TIME_MAX));
         session.set_write_timeout(Some(WRITE_TIME_MAX));
         session.set_total_drain_timeout(Some(faults::DRAIN_TIME_MAX));
@@ -134,23 +121,34 @@ impl ProxyHttp for LibraryProxy {
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
-        if ctx.passage.is_none() {
-            match self.admit_http2(session, ctx).await? {
-                Ok(passage) => ctx.passage = Some(passage),
-                Err(end) => {
-                    self.refuse(session, ctx, end).await?;
-                    return Ok(true);
+        let passed = match check_values(session.req_header()) {
+            Ok(()) => {
+                until_empty_end(session.as_mut()).await?;
+                let mut passed = self.let_through(session, Message::Unread, ctx).await;
+                if matches!(passed, Err(End::NeedsMessage)) {
+                    let read = self.read_message(session, ctx).await?;
+                    passed = self.let_through(session, read.message(&[]), ctx).await;
                 }
+                passed
+            }
+            Err(cause) => Err(cause.into()),
+        };
+        match passed {
+            Ok(passage) => {
+                let read = passage.route.site.tenant.proxy.timeouts.read;
+                // A WebSocket may be silent for as long as the tenant allows.
+                let is_upgrade = passage.route.decision.upgrades && session.is_upgrade_req();
+                let longest = if is_upgrade { read } else { BODY_READ_TIME_MAX.min(read) };
+                session.set_read_timeout(Some(longest));
+                ctx.passage = Some(passage);
+                self.hold(session, ctx, longest).await?;
+                Ok(false)
+            }
+            Err(end) => {
+                self.refuse(session, ctx, end).await?;
+                Ok(true)
             }
         }
-        let route = &faults::passage(ctx)?.route;
-        let read = route.site.tenant.proxy.timeouts.read;
-        // A WebSocket may be silent for as long as the tenant allows.
-        let is_upgrade = route.decision.upgrades && session.is_upgrade_req();
-        let longest = if is_upgrade { read } else { BODY_READ_TIME_MAX.min(read) };
-        session.set_read_timeout(Some(longest));
-        self.hold(session, ctx, longest).await?;
-        Ok(false)
     }
 
     async fn upstream_peer(
@@ -202,6 +200,9 @@ impl ProxyHttp for LibraryProxy {
         ctx: &mut Context,
     ) -> pingora::Result<()> {
         ctx.retrying = None;
+        if let Some(notes) = &mut ctx.mcp {
+            notes.room = None;
+        }
         self.note_reached(ctx, peer._address.as_inet().filter(|_| !reused), true);
         if !ctx.awaits_body || peer.options.alpn == ALPN::H1 {
             // It may have begun toward another upstream.
@@ -285,6 +286,16 @@ impl ProxyHttp for LibraryProxy {
             response.remove_header(&http::header::TRANSFER_ENCODING);
         }
         keep_pace(session, ctx);
+        if ctx.mcp.is_some() {
+            let filter = ctx.list_filter(response.status.as_u16(), &response.headers);
+            ctx.filter = filter.map_err(|_| faults::invalid_answer("its list is coded"))?;
+        }
+        if ctx.filter.is_some() && response.remove_header(&http::header::CONTENT_LENGTH).is_some() {
+            let is_http_1_1 = !session.is_http2() && session.req_header().version != Version::HTTP_10;
+            if is_http_1_1 {
+                response.insert_header(http::header::TRANSFER_ENCODING, "chunked")?;
+            }
+        }
         answering::rewrite(response, ctx)
     }
 
@@ -301,11 +312,16 @@ impl ProxyHttp for LibraryProxy {
     fn response_body_filter(
         &self,
         session: &mut Session,
-        _body: &mut Option<Bytes>,
+        body: &mut Option<Bytes>,
         end_of_stream: bool,
         ctx: &mut Context,
     ) -> pingora::Result<Option<Duration>> {
         self.check_overdue(ctx, end_of_stream)?;
+        if let Some(filter) = &mut ctx.filter {
+            let shown = filter.push(&body.take().unwrap_or_default(), end_of_stream);
+            let shown = shown.map_err(|_| faults::invalid_answer("its list can't be read"))?;
+            *body = Some(shown.into());
+        }
         keep_pace(session, ctx);
         Ok(None)
     }

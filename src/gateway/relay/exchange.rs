@@ -10,12 +10,13 @@ use crate::gateway::failure::Failure;
 use crate::gateway::held::HeldRoom;
 use crate::gateway::policy::answers::is_about_limits;
 use crate::gateway::policy::requests::is_trailer_kept;
-use crate::gateway::relay::transfer::Transfer;
+use crate::gateway::relay::transfer::{Broken, Transfer};
 use crate::http1::fields::Options;
 use crate::http1::fields::{Fields, SpanFields, Spans};
 use crate::http1::head::{AnswerHead, Body, RequestHead, end_of_head, read_answer};
 use crate::http1::name::Name;
 use crate::http1::writing::{Lines, write_decimal};
+use crate::mcp::listing::Filter;
 
 /// The longest head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -29,7 +30,18 @@ const ROOM_BYTES: usize = 64 * 1024;
 /// The rules for an answer's headers.
 pub(super) trait AnswerRules {
     /// Writes the lines of the upstream's answer that the client sees; never `Transfer-Encoding` or `Connection`.
-    fn write_kept(&self, status: u16, fields: &SpanFields<'_>, options: &Options<'_>, out: &mut Vec<u8>);
+    /// `keeps_length`: the body is written as long as it comes.
+    fn write_kept(
+        &self,
+        status: u16,
+        keeps_length: bool,
+        fields: &SpanFields<'_>,
+        options: &Options<'_>,
+        out: &mut Vec<u8>,
+    );
+
+    /// The filter of an answer that holds a list of what may be called.
+    fn list_filter(&self, status: u16, fields: &SpanFields<'_>) -> Result<Option<Box<Filter>>, Failure>;
 
     /// Writes our own lines into a final answer.
     fn write_ours(&self, fields: &SpanFields<'_>, out: &mut Vec<u8>);
@@ -225,7 +237,11 @@ impl Exchange {
         };
         if !download.is_over() && !buffers.incoming.is_empty() {
             let taken = download.take(&buffers.incoming, &mut buffers.to_client.bytes);
-            buffers.incoming.advance(taken.map_err(|_| Failure::Upstream("InvalidChunk"))?);
+            let kind = |broken| match broken {
+                Broken::Chunks => Failure::Upstream("InvalidChunk"),
+                Broken::List => Failure::Upstream("UnreadableList"),
+            };
+            buffers.incoming.advance(taken.map_err(kind)?);
         }
         Ok(())
     }
@@ -264,11 +280,11 @@ impl Exchange {
             // HTTP/1.0 has no interim answers (RFC 9110, section 15.2).
             if !self.is_http_1_0 {
                 write_status(&head, bytes, &mut to_client.bytes);
-                rules.write_kept(head.status, &fields, &options, &mut to_client.bytes);
+                rules.write_kept(head.status, true, &fields, &options, &mut to_client.bytes);
                 to_client.bytes.extend_from_slice(b"\r\n");
             }
         } else {
-            self.begin_answer(&head, &fields, &options, rules, &mut to_client.bytes);
+            self.begin_answer(&head, &fields, &options, rules, &mut to_client.bytes)?;
         }
         incoming.advance(end);
         self.searched = 0;
@@ -283,7 +299,8 @@ impl Exchange {
         options: &Options<'_>,
         rules: &impl AnswerRules,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Result<(), Failure> {
+        let filter = rules.list_filter(head.status, fields)?.filter(|_| head.body != Body::Length(0));
         self.status = head.status;
         // An upstream that announces a body where none may come may send it all the same, later: it is nobody's answer.
         let has_body_anyway = head.body == Body::Length(0) && announces_body(fields);
@@ -291,9 +308,10 @@ impl Exchange {
         self.upstream_idle = fields.values(Name::KeepAlive).find_map(timeout_in);
         // An answer before the end of its request is the last: nobody may want the rest.
         self.client_goes_on &= self.upload.is_over();
-        let in_chunks = matches!(head.body, Body::Chunked | Body::ToClose) && !self.is_http_1_0;
+        let has_length = matches!(head.body, Body::Length(_)) && filter.is_none();
+        let in_chunks = !has_length && !self.is_http_1_0;
         write_status(head, fields.head, out);
-        rules.write_kept(head.status, fields, options, out);
+        rules.write_kept(head.status, filter.is_none(), fields, options, out);
         if in_chunks {
             out.set("Transfer-Encoding", b"chunked");
         }
@@ -303,7 +321,10 @@ impl Exchange {
         }
         out.extend_from_slice(b"\r\n");
         let keeps_trailer = |id: Name, name: &[u8]| id == Name::Other && !is_about_limits(name);
-        self.download = Some(Transfer::new(head.body, in_chunks, keeps_trailer));
+        let mut download = Transfer::new(head.body, in_chunks, keeps_trailer);
+        download.filter = filter;
+        self.download = Some(download);
+        Ok(())
     }
 }
 

@@ -18,6 +18,7 @@ use crate::domain::upstream::UpstreamScheme;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::Route;
 use crate::gateway::failure::Failure;
+use crate::gateway::mcp::ReadMessage;
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::refusals::End;
 use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
@@ -25,6 +26,7 @@ use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::relay::pool::Pool;
 use crate::gateway::upstreams::Member;
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
+use crate::http1::chunked::{Decoder, Piece};
 use crate::http1::fields::Fields;
 use crate::http1::fields::Options;
 use crate::http1::head::{Body, RequestHead};
@@ -32,6 +34,11 @@ use crate::serve::WRITE_TIME_MAX;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
 use crate::wire::answers::Answer;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// So many times as long as a message may it be with the frames of its chunks.
+const FRAMES_MAX: usize = 8;
 
 /// The relay of one worker.
 pub(super) struct Relay {
@@ -50,9 +57,7 @@ impl Relay {
         let mut buffers = self.pool.buffers();
         let is_to_head = method_of(&connection, head) == b"HEAD";
         let fields = connection.fields();
-        let expects = fields.expects_continue()
-            && !head.is_http_1_0
-            && !Options::of(&fields).is_ok_and(|options| options.name(b"expect"));
+        let expects = expects_continue(&fields, head);
         let limit = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
         // A client that asks for another protocol may go on in it.
         let goes_on = !connection.stop.is_near() && !head.upgrades;
@@ -80,6 +85,62 @@ impl Relay {
         None
     }
 
+    /// Reads a message of MCP before its request is decided about. Its bytes stay ahead.
+    pub(super) async fn read_message(
+        &self,
+        connection: &mut Connection,
+        head: &RequestHead,
+        ctx: &mut Context,
+    ) -> Result<ReadMessage, Failure> {
+        let most = self.gateway.rules.mcp.body_bytes_max;
+        let mut room = self.gateway.room_for_message(connection.peer.ip(), &connection.fields(), ctx)?;
+        let mut awaits_continue = expects_continue(&connection.fields(), head);
+        let deadline = Timer::now() + BODY_READ_TIME_MAX;
+        let (mut decoder, mut body, mut at) = (Decoder::default(), Vec::new(), 0);
+        let read = loop {
+            let ahead = &connection.ahead;
+            match head.body {
+                Body::Length(bytes) => match usize::try_from(bytes) {
+                    Ok(bytes) if bytes > most => break ReadMessage::TooLong,
+                    Ok(bytes) if bytes <= ahead.len() => break ReadMessage::Ahead(bytes),
+                    Ok(_) => {}
+                    Err(_) => break ReadMessage::TooLong,
+                },
+                Body::Chunked => {
+                    let mut rest = ahead.get(at..).unwrap_or_default();
+                    let is_over = loop {
+                        match decoder.next(&mut rest).map_err(|_| Failure::Malformed)? {
+                            Piece::Data(data) => body.extend_from_slice(data),
+                            Piece::More => break false,
+                            Piece::End => break true,
+                        }
+                    };
+                    at = ahead.len() - rest.len();
+                    if body.len() > most || at > most.saturating_mul(FRAMES_MAX) {
+                        break ReadMessage::TooLong;
+                    }
+                    if is_over {
+                        break ReadMessage::Apart(body);
+                    }
+                }
+                Body::ToClose => return Err(Failure::Malformed),
+            }
+            if std::mem::take(&mut awaits_continue) {
+                let written = connection.write(CONTINUE).await;
+                written.map_err(|_| Failure::ClientGone)?;
+            }
+            match connection.read_body(deadline).await {
+                Some(Ok(1..)) => room.reach((connection.ahead.len() + body.len()) as u64)?,
+                Some(_) => return Err(Failure::ClientGone),
+                None => return Err(Failure::ClientSlow),
+            }
+        };
+        if let Some(notes) = &mut ctx.mcp {
+            notes.room = Some(room);
+        }
+        Ok(read)
+    }
+
     /// Sends the request to an upstream, and its answer to the client.
     async fn exchange(
         &self,
@@ -98,6 +159,9 @@ impl Relay {
             now = Timer::now();
         }
         let mut upstream = self.connect(ctx, now, None).await?;
+        if let Some(notes) = &mut ctx.mcp {
+            notes.room = None;
+        }
         loop {
             let bytes = &mut buffers.to_upstream.bytes;
             let held = bytes.len();
@@ -226,7 +290,7 @@ impl Relay {
 
 impl Gateway {
     /// Counts and logs a request that is over.
-    fn note(
+    pub(super) fn note(
         &self,
         connection: &Connection,
         head: &RequestHead,
@@ -259,7 +323,7 @@ async fn hold(
     limits: &Limits,
 ) -> Result<(), Failure> {
     if std::mem::take(&mut exchange.awaits_continue) {
-        let written = connection.write(b"HTTP/1.1 100 Continue\r\n\r\n").await;
+        let written = connection.write(CONTINUE).await;
         written.map_err(|_| Failure::ClientGone)?;
     }
     while !exchange.upload.is_over() {
@@ -276,6 +340,13 @@ async fn hold(
         }
     }
     Ok(())
+}
+
+/// True if a client may wait for an interim answer before it sends its body.
+fn expects_continue(fields: &impl Fields, head: &RequestHead) -> bool {
+    fields.expects_continue()
+        && !head.is_http_1_0
+        && !Options::of(fields).is_ok_and(|options| options.name(b"expect"))
 }
 
 fn limits(ctx: &Context) -> Result<Limits, Failure> {

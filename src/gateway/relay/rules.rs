@@ -13,12 +13,13 @@ use crate::gateway::policy::cors;
 use crate::gateway::policy::forwarded::Arrival;
 use crate::gateway::policy::requests::{Kept, is_of_one_hop};
 use crate::gateway::relay::exchange::AnswerRules;
-use crate::gateway::rule::Incoming;
+use crate::gateway::rule::{Incoming, Message};
 use crate::http1::fields::Options;
 use crate::http1::fields::{Fields, SpanFields};
 use crate::http1::head::{Body, RequestHead};
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
+use crate::mcp::listing::Filter;
 use crate::message_signature::Content;
 use crate::serve::connection::Connection;
 
@@ -77,12 +78,24 @@ impl Gateway {
 }
 
 impl AnswerRules for Context {
-    fn write_kept(&self, status: u16, fields: &SpanFields<'_>, options: &Options<'_>, out: &mut Vec<u8>) {
+    fn list_filter(&self, status: u16, fields: &SpanFields<'_>) -> Result<Option<Box<Filter>>, Failure> {
+        if self.mcp.is_none() { Ok(None) } else { Self::list_filter(self, status, fields) }
+    }
+
+    fn write_kept(
+        &self,
+        status: u16,
+        keeps_length: bool,
+        fields: &SpanFields<'_>,
+        options: &Options<'_>,
+        out: &mut Vec<u8>,
+    ) {
         for span in &**fields.spans {
             let name = fields.head.get(span.name.clone()).unwrap_or_default();
             let is_framing = matches!(span.id, Name::Connection | Name::TransferEncoding);
             // Neither has a body, whatever it says of its length (RFC 9110, section 8.6).
-            let is_no_length = span.id == Name::ContentLength && (status < 200 || status == 204);
+            let is_no_length =
+                span.id == Name::ContentLength && (!keeps_length || status < 200 || status == 204);
             let is_replaced = span.id == Name::RequestId && status >= 200;
             let is_about_pages = self.cors().is_some() && cors::is_ours(name);
             let ends_here =
@@ -117,7 +130,7 @@ pub(in crate::gateway) fn incoming<'a>(
         is_tls: connection.stream.is_tls(),
         content: if head.body == Body::Length(0) { Content::Empty } else { Content::Follows },
         dialect: None,
-        tenant: None,
+        message: Message::Unread,
     })
 }
 

@@ -3,6 +3,7 @@
 use crate::http1::chunked::{BrokenChunks, Decoder, Piece, write_size};
 use crate::http1::head::Body;
 use crate::http1::name::Name;
+use crate::mcp::listing::{Filter, Unreadable};
 use crate::message_signature::digest::BodyDigest;
 
 /// The last chunk, without the trailers behind it.
@@ -19,6 +20,8 @@ pub(super) struct Transfer {
     pub(super) bytes: u64,
     /// What it has to hash to, where that is known.
     pub(super) digest: Option<Box<BodyDigest>>,
+    /// Takes out of its list what its client may not call.
+    pub(super) filter: Option<Box<Filter>>,
 }
 
 /// The rest of a body, as its source frames it.
@@ -28,6 +31,25 @@ enum Source {
     Chunked(Decoder),
     ToClose,
     Over,
+}
+
+/// A body that can't be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    Chunks,
+    List,
+}
+
+impl From<BrokenChunks> for Broken {
+    fn from(_: BrokenChunks) -> Self {
+        Self::Chunks
+    }
+}
+
+impl From<Unreadable> for Broken {
+    fn from(_: Unreadable) -> Self {
+        Self::List
+    }
 }
 
 /// The source's connection ended in the middle of the body.
@@ -42,7 +64,7 @@ impl Transfer {
             Body::Chunked => Source::Chunked(Decoder::default()),
             Body::ToClose => Source::ToClose,
         };
-        Self { source, writes_chunks, keeps_trailer, bytes: 0, digest: None }
+        Self { source, writes_chunks, keeps_trailer, bytes: 0, digest: None, filter: None }
     }
 
     /// True if the whole body was taken, and is another than its digest says.
@@ -57,6 +79,11 @@ impl Transfer {
 
     /// How many bytes may be read straight into the destination's buffer; `None` if they need another framing.
     pub(super) fn straight(&self) -> Option<usize> {
+        if self.filter.is_none() { self.unframed() } else { None }
+    }
+
+    /// How many bytes of the source are the body's as they come.
+    fn unframed(&self) -> Option<usize> {
         match self.source {
             Source::Length(left) => Some(usize::try_from(left).unwrap_or(usize::MAX)),
             Source::ToClose if !self.writes_chunks => Some(usize::MAX),
@@ -78,8 +105,31 @@ impl Transfer {
     }
 
     /// Takes what belongs to the body off the beginning of `bytes`, and says how much that is.
-    pub(super) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, BrokenChunks> {
-        if let Some(most) = self.straight() {
+    pub(super) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Broken> {
+        let Some(mut filter) = self.filter.take() else { return Ok(self.take_plain(bytes, out)?) };
+        let (mut data, in_chunks) = (Vec::new(), std::mem::take(&mut self.writes_chunks));
+        let taken = self.take_plain(bytes, &mut data)?;
+        self.write_filtered(&mut filter, &data, in_chunks, out)?;
+        (self.filter, self.writes_chunks) = (Some(filter), in_chunks);
+        Ok(taken)
+    }
+
+    fn write_filtered(
+        &self,
+        filter: &mut Filter,
+        data: &[u8],
+        in_chunks: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Unreadable> {
+        write_data(&filter.push(data, self.is_over())?, in_chunks, out);
+        if in_chunks && self.is_over() {
+            write_end(std::iter::empty(), self.keeps_trailer, out);
+        }
+        Ok(())
+    }
+
+    fn take_plain(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, BrokenChunks> {
+        if let Some(most) = self.unframed() {
             let taken = bytes.get(..most).unwrap_or(bytes);
             out.extend_from_slice(taken);
             self.took(taken);
@@ -120,10 +170,14 @@ impl Transfer {
     pub(super) fn source_closed(&mut self, out: &mut Vec<u8>) -> Result<(), Unfinished> {
         match self.source {
             Source::ToClose => {
+                self.source = Source::Over;
+                if let Some(mut filter) = self.filter.take() {
+                    let written = self.write_filtered(&mut filter, b"", self.writes_chunks, out);
+                    return written.map_err(|_| Unfinished);
+                }
                 if self.writes_chunks {
                     write_end(std::iter::empty(), self.keeps_trailer, out);
                 }
-                self.source = Source::Over;
                 Ok(())
             }
             Source::Over => Ok(()),

@@ -203,6 +203,12 @@ fn our_own_additions_have_the_same_body() {
         (ErrorCause::NotFound, 404, "NOT_FOUND", Value::Null),
         (ErrorCause::TooSlow, 408, "REQUEST_TIMEOUT", Value::Null),
         (malformed, 400, "VALIDATION_ERROR", json!({ "field": "request", "received": null })),
+        (
+            ErrorCause::McpMessage { problem: "it is none" },
+            400,
+            "VALIDATION_ERROR",
+            json!({ "field": "message", "received": null }),
+        ),
         (ErrorCause::NoLogin, 404, "NOT_FOUND", Value::Null),
         (ErrorCause::MethodNotAllowed { allow: "POST".into() }, 405, "METHOD_NOT_ALLOWED", Value::Null),
         (ErrorCause::UnknownHost, 404, "NOT_FOUND", Value::Null),

@@ -124,6 +124,21 @@ fn methods_are_1_to_32_tokens_in_upper_case_that_are_forwarded_and_each_once() {
 }
 
 #[test]
+fn tools_are_1_to_256_names_without_blanks_beside_no_method_of_http() {
+    let many = |count: usize| list(count, |number| format!("t{number}"));
+    check(
+        "tenants[1].routes[1].tools",
+        &format!("{}, ['search', 'a.b-c', 'billing_*', '*']", many(256)),
+        &format!("[], {}, 'a', [''], ['a b'], ['*a'], ['a', 'a'], [1]", many(257)),
+    );
+    check(
+        "tenants[1].routes[1].methods",
+        "['tools/call'], ['resources/*', 'ping']",
+        "['GET', 'tools/call'], ['a/ b']",
+    );
+}
+
+#[test]
 fn a_tenant_has_up_to_1000_routes() {
     for (count, accepted) in [(1_000, true), (1_001, false)] {
         let route =

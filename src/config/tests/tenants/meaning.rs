@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{file_of, problems, read, route_with, set, tenant_with};
 use crate::domain::cors::CorsRules;
+use crate::domain::mcp::{Call, CallPatterns};
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{
@@ -184,6 +185,8 @@ fn every_key_of_a_route_ends_up_in_its_place() {
         bot_requests_per_minute: None,
         upstreams: vec![Upstream::parse("https://b.example").unwrap()],
         upgrades: true,
+        mcp: false,
+        calls: CallPatterns::default(),
     };
     assert_eq!(tenant.routes, [expected]);
     for (word, access) in [("public", RouteAccess::Public), ("deny", RouteAccess::Deny)] {
@@ -195,6 +198,27 @@ fn every_key_of_a_route_ends_up_in_its_place() {
         let tenant = read(route_with(&[("access", "\"public\""), ("requests_per_minute", &text)]));
         assert_eq!(tenant.routes[0].requests_per_minute, Some(Quota::per_minute(limit)));
     }
+}
+
+#[test]
+fn tools_and_methods_of_mcp_select_calls_and_make_the_path_an_endpoint() {
+    let tenant = read(route_with(&[
+        ("methods", r#"["resources/*", "ping"]"#),
+        ("tools", r#"["search", "billing_*"]"#),
+    ]));
+    let route = &tenant.routes[0];
+    assert!(route.mcp && route.methods.is_empty() && !tenant.mcp);
+    let takes = |method, name| route.calls.take(&Call::new(method, name));
+    assert!(
+        takes("tools/call", Some("billing_pay")) && takes("resources/read", Some("x")) && takes("ping", None)
+    );
+    assert!(!takes("tools/call", Some("other")) && !takes("tools/list", None));
+    for (keys, mcp) in
+        [(&[("mcp", "true")][..], true), (&[("methods", "['tools/call']")], true), (&[], false)]
+    {
+        assert_eq!(read(route_with(keys)).routes[0].mcp, mcp);
+    }
+    assert!(read(tenant_with(&[("mcp", "true")])).mcp);
 }
 
 #[test]

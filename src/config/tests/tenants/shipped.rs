@@ -8,7 +8,10 @@ use super::super::parse;
 use super::super::shipped::TEXT;
 use crate::config::Settings;
 use crate::domain::host::HostPattern;
+use crate::domain::mcp::Call;
+use crate::domain::routing::decide_calls;
 use crate::domain::tenant::{HostHeader, RouteAccess, Tenant};
+use crate::domain::tier::Tier;
 
 /// The file of all keys, with what it shows in comments: with keys that do not go together.
 fn uncommented() -> Table {
@@ -29,7 +32,7 @@ fn the_examples_of_a_tenant_and_of_a_rule_count_when_they_are_uncommented() {
     let mut file = uncommented();
     file["store"].as_table_mut().unwrap().remove("redis");
     let route = file["tenants"][0]["routes"][0].as_table_mut().unwrap();
-    route.retain(|key, _| !key.ends_with("requests_per_minute"));
+    route.retain(|key, _| !key.ends_with("requests_per_minute") && key != "tools");
     let settings = parse(&file.to_string(), &[]).unwrap();
     assert_eq!((settings.live.tenants.len(), settings.live.tenants[0].routes.len()), (1, 1));
     assert_eq!(file["tenants_rules"].as_array().unwrap().len(), 1);
@@ -98,24 +101,15 @@ fn a_tenant_of_another_gateway_has_neither_hosts_nor_upstreams() {
 }
 
 #[test]
-fn an_mcp_server_streams_for_agents_and_describes_itself_to_everybody() {
+fn an_mcp_server_streams_for_agents_and_its_tools_have_tiers() {
     let settings = load("conf/mcp-server.toml");
     let [tenant] = settings.live.tenants.as_slice() else { panic!("{:?}", settings.live.tenants) };
-    for (method, path) in
-        [("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/sse"), ("POST", "/messages")]
-    {
-        assert_eq!(access(tenant, method, path), Some(RouteAccess::Agents), "{method} {path}");
-    }
-    let described = "/.well-known/agent-card.json";
-    assert_eq!(access(tenant, "GET", described), Some(RouteAccess::Public));
-    assert_eq!(access(tenant, "POST", described), Some(RouteAccess::Deny));
-    // The gateway answers, because a route asks for agents.
-    for path in ["/.well-known/oauth-protected-resource/mcp", "/.well-known/tiergate"] {
+    for path in ["/mcp", "/.well-known/oauth-protected-resource/mcp", "/.well-known/tiergate", "/sse"] {
         assert_eq!(access(tenant, "GET", path), Some(RouteAccess::Agents), "{path}");
-        assert_eq!(access(tenant, "POST", path), Some(RouteAccess::Deny), "{path}");
     }
-    assert!(tenant.discovery);
-    assert_eq!(access(tenant, "GET", "/admin"), Some(RouteAccess::Deny));
+    let pay = Call::new("tools/call", Some("billing_pay"));
+    assert_eq!(decide_calls(tenant, b"/mcp", &[pay]).min_tier, Tier::Silver);
+    assert!(tenant.discovery && tenant.mcp);
     assert!(tenant.proxy.timeouts.read.as_secs() >= 3_600 && tenant.proxy.timeouts.total.is_none());
     assert_eq!(tenant.proxy.host_header, HostHeader::Upstream, "the SDKs' servers take local hosts alone");
     let text = include_str!("../../../../conf/mcp-server.toml");

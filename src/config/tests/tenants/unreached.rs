@@ -51,6 +51,14 @@ fn a_path_in_a_folder_that_is_taken_is_never_reached() {
 }
 
 #[test]
+fn calls_behind_all_messages_of_their_path_are_never_reached() {
+    assert_eq!(reached(&[("/a", &["tools/call"]), ("/a", &["ping", "tools/call"]), ("/a", &[])]), [true; 3]);
+    assert_eq!(reached(&[("/a", &["POST"]), ("/a", &["tools/call"])]), [true, false]);
+    assert_eq!(reached(&[("/a", &[]), ("/a", &["ping"])]), [true, false]);
+    assert_eq!(reached(&[("/a", &["GET"]), ("/a", &["ping"]), ("/a", &["ping"])]), [true, true, false]);
+}
+
+#[test]
 fn what_still_takes_something_is_accepted() {
     assert_eq!(reached(&[("/a", &["GET"]), ("/a", &[]), ("/b", &["PUT"])]), [true; 3]);
     assert_eq!(reached(&[("/a", &["GET"]), ("/a", &["GET", "PUT"])]), [true; 2]);

@@ -2,8 +2,9 @@
 
 mod readings;
 
-use super::{Decision, candidates, decide};
+use super::{Decision, candidates, decide, decide_calls, is_mcp};
 use crate::domain::fixture;
+use crate::domain::mcp::{Call, CallPatterns, NamePattern};
 use crate::domain::path::{DECODINGS_MAX, PATH_BYTES_MAX, PathPattern, Reading};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
 use crate::domain::tier::Tier;
@@ -23,6 +24,8 @@ fn route(path: &str, access: RouteAccess) -> Route {
         bot_requests_per_minute: None,
         upstreams: Vec::new(),
         upgrades: false,
+        mcp: false,
+        calls: CallPatterns::default(),
     }
 }
 
@@ -272,7 +275,7 @@ fn a_path_beyond_the_limits_is_denied() {
 fn the_candidates_are_the_routes_that_have_a_say_in_the_decision() {
     let shop = shop();
     let of = |path: &str| {
-        let (reading, routes) = candidates(&shop, "GET", path.as_bytes());
+        let (reading, routes) = candidates(&shop, "GET", path.as_bytes(), None);
         (reading, routes.into_iter().map(|route| route.path.as_str()).collect::<Vec<_>>())
     };
     assert_eq!(of("/gold/x"), (Reading::Plain, vec!["/gold"]));
@@ -281,4 +284,68 @@ fn the_candidates_are_the_routes_that_have_a_say_in_the_decision() {
     assert_eq!(of("/public/../x"), (Reading::Anywhere, vec!["/public/*", "/admin", "/gold", "/cheap"]));
     assert_eq!(of("/x"), (Reading::Plain, vec![]));
     assert_eq!(of("/gold/%00"), (Reading::Refused, vec![]));
+}
+
+/// Tools of tiers at one endpoint, whose other calls are for silver.
+fn server() -> Tenant {
+    let tools = |names: &str, route: Route| {
+        let tools = names.split(' ').map(|name| NamePattern::parse(name).unwrap()).collect();
+        Route { calls: CallPatterns { tools, ..CallPatterns::default() }, mcp: true, ..route }
+    };
+    tenant(
+        Tier::Silver,
+        vec![
+            tools("help", route("/mcp", RouteAccess::Public)),
+            tools("billing_*", for_tier("/mcp", Tier::Gold)),
+            tools("drop", route("/mcp", RouteAccess::Deny)),
+            for_method("POST", for_tier("/mcp", Tier::Bronze)),
+        ],
+    )
+}
+
+#[test]
+fn a_call_falls_under_the_first_route_that_takes_it_and_any_other_under_that_of_its_endpoint() {
+    let tenant = server();
+    let of = |names: &[&str]| {
+        let calls: Vec<_> = names.iter().map(|name| Call::new("tools/call", Some(name))).collect();
+        decide_calls(&tenant, b"/mcp", &calls)
+    };
+    let [public, deny] = [RouteAccess::Public, RouteAccess::Deny];
+    assert_eq!(of(&["help"]), Decision { access: public, ..agents(Tier::Silver, Some(0)) });
+    assert_eq!(of(&["billing_pay"]), agents(Tier::Gold, Some(1)));
+    assert_eq!(of(&["drop"]), Decision { access: deny, ..agents(Tier::Silver, Some(2)) });
+    for other in ["search", "Help", "help ", "billing", ""] {
+        assert_eq!(of(&[other]), agents(Tier::Bronze, Some(3)), "{other}");
+    }
+    assert_eq!(
+        decide_calls(&tenant, b"/mcp", &[Call::new("tools/list", Some("help"))]),
+        agents(Tier::Bronze, Some(3))
+    );
+    assert_eq!(decide_calls(&tenant, b"/mcp", &[]), agents(Tier::Bronze, Some(3)));
+    // Several calls of one request: everything that is demanded for any.
+    assert_eq!(of(&["help", "billing_pay"]), agents(Tier::Gold, Some(0)));
+    assert_eq!(of(&["search", "drop"]).access, deny);
+    // No call, no tool.
+    assert_eq!(decide(&tenant, "GET", b"/mcp"), agents(Tier::Silver, None));
+}
+
+// threat: MCP: a tool by another path
+#[test]
+fn a_path_that_may_be_an_endpoints_is_one_and_loosens_nothing() {
+    let tenant = server();
+    for path in ["/mcp", "/mcp/", "/%6dcp", "/mcp/../mcp", "//mcp", "/x/..%2fmcp", "/mcp;a"] {
+        assert!(is_mcp(&tenant, path.as_bytes()), "{path}");
+        let billing = decide_calls(&tenant, path.as_bytes(), &[Call::new("tools/call", Some("billing_pay"))]);
+        assert!(billing.min_tier == Tier::Gold || billing.access == RouteAccess::Deny, "{path}");
+        let help = decide_calls(&tenant, path.as_bytes(), &[Call::new("tools/call", Some("help"))]);
+        assert!(
+            help.access != RouteAccess::Public
+                || path.starts_with("/mcp/")
+                || path == "/mcp"
+                || path == "/%6dcp",
+            "{path}"
+        );
+    }
+    assert!(!is_mcp(&tenant, b"/files/a%20b") && !is_mcp(&tenant, b"/mcpx") && !is_mcp(&shop(), b"/mcp"));
+    assert!(is_mcp(&Tenant { mcp: true, ..shop() }, b"/any"));
 }

@@ -9,6 +9,7 @@ use proptest::strategy::{Just, Strategy};
 use proptest::test_runner::{Config, TestRunner};
 
 use super::{route, shop, tenant};
+use crate::domain::mcp::CallPatterns;
 use crate::domain::path::PathPattern;
 use crate::domain::routing::{Decision, decide, ruled};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
@@ -161,6 +162,8 @@ fn any_route() -> impl Strategy<Value = Route> {
             bot_requests_per_minute: None,
             upstreams,
             upgrades,
+            mcp: false,
+            calls: CallPatterns::default(),
         })
     })
 }

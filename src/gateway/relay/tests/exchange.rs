@@ -17,13 +17,18 @@ use crate::http1::fields::Options;
 use crate::http1::fields::{SpanFields, Spans};
 use crate::http1::head::read_request;
 use crate::http1::name::Name;
+use crate::mcp::listing::Filter;
 use crate::message_signature::digest::BodyDigest;
 
 /// Keeps every line that frames nothing, and adds one.
 pub(super) struct Rules;
 
 impl AnswerRules for Rules {
-    fn write_kept(&self, _: u16, fields: &SpanFields<'_>, _: &Options<'_>, out: &mut Vec<u8>) {
+    fn list_filter(&self, _: u16, _: &SpanFields<'_>) -> Result<Option<Box<Filter>>, Failure> {
+        Ok(None)
+    }
+
+    fn write_kept(&self, _: u16, _: bool, fields: &SpanFields<'_>, _: &Options<'_>, out: &mut Vec<u8>) {
         for span in &**fields.spans {
             if !matches!(span.id, Name::Connection | Name::TransferEncoding) {
                 out.extend_from_slice(&fields.head[span.name.start..span.value.end]);

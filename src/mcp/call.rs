@@ -1,0 +1,299 @@
+//! The calls that a request makes: its message says it, and its headers may not say otherwise. Without the message the headers of the
+//! revisions that have some say it.
+
+use std::borrow::Cow;
+
+use crate::domain::mcp::Call;
+use crate::http1::fields::Fields;
+use crate::mcp::Problem;
+use crate::mcp::headers::Mirror;
+use crate::mcp::listing::List;
+use crate::mcp::message::{Message, Messages};
+
+/// The first revision whose requests have headers, whose endpoints take POST alone, and which has no sessions. Revisions are dates.
+const WITH_HEADERS: &str = "2026-07-28";
+
+/// The last revision that has batches, which clients are of that name none.
+const WITH_BATCHES: &str = "2025-03-26";
+
+/// The longest id that is repeated in an error, in bytes.
+const ID_BYTES_MAX: usize = 256;
+
+/// The beginning of methods that ask for nothing.
+const NOTIFICATIONS: &str = "notifications/";
+
+/// A request of MCP.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct McpRequest<'a> {
+    /// The id of its message as it is written; `None` if it has none, or several.
+    pub(crate) id: Option<&'a str>,
+    /// Everything that it calls. None for an answer.
+    pub(crate) calls: Vec<Call<'a>>,
+    /// The list that it asks for.
+    pub(crate) list: Option<List>,
+    /// True if its answer lasts.
+    pub(crate) is_stream: bool,
+}
+
+impl<'a> McpRequest<'a> {
+    /// Reads a request by its message. Error: with the message's id, where that is known.
+    pub(crate) fn read(body: &'a [u8], fields: &'a impl Fields) -> Result<Self, (Option<&'a str>, Problem)> {
+        let messages = Messages::read(body).map_err(|problem| (None, problem))?;
+        let id = match &messages {
+            Messages::One(message) => message.id.filter(|id| is_id(id)),
+            Messages::Batch(_) => None,
+        };
+        Self::judge(messages, fields).map(|request| Self { id, ..request }).map_err(|problem| (id, problem))
+    }
+
+    fn judge(messages: Messages<'a>, fields: &'a impl Fields) -> Result<Self, Problem> {
+        let mirror = Mirror::read(fields)?;
+        let messages = match messages {
+            Messages::One(message) => {
+                check(&mirror, &message)?;
+                vec![message]
+            }
+            Messages::Batch(messages) => {
+                let version = mirror.version.as_deref().unwrap_or(WITH_BATCHES);
+                let of_messages = messages.iter().filter_map(|message| message.params.version.as_deref());
+                if of_messages.chain([version]).any(|version| version > WITH_BATCHES)
+                    || mirror.method.is_some()
+                {
+                    return Err("this revision has no batches");
+                }
+                // It is charged as one.
+                if messages.iter().filter(|message| message.asks()).count() > 1 {
+                    return Err("a batch of several requests is not taken; send them one by one");
+                }
+                messages
+            }
+        };
+        let calls: Result<Vec<_>, Problem> = messages.into_iter().filter_map(Message::call).collect();
+        Ok(Self::of(calls?))
+    }
+
+    /// Reads a request by its headers alone, of a revision that has some.
+    pub(crate) fn by_headers(fields: &'a impl Fields) -> Result<Self, Problem> {
+        let Mirror { version, method, name } = Mirror::read(fields)?;
+        if !version.is_some_and(|version| has_headers(&version)) {
+            return Err("this revision has no headers that say what it calls");
+        }
+        let method = method.ok_or(MISSING)?;
+        let name = name.filter(|_| has_name(&method));
+        if has_name(&method) && name.is_none() {
+            return Err(MISSING);
+        }
+        Ok(Self::of(vec![Call { method, name }]))
+    }
+
+    fn of(calls: Vec<Call<'a>>) -> Self {
+        let list = calls.iter().find_map(|call| List::of(&call.method));
+        let is_stream = calls.iter().any(|call| call.method == "subscriptions/listen");
+        Self { id: None, calls, list, is_stream }
+    }
+}
+
+/// True if a request is of a revision whose endpoints take POST alone.
+pub(crate) fn takes_post_alone(fields: &impl Fields) -> bool {
+    Mirror::read(fields).is_ok_and(|mirror| mirror.version.is_some_and(|version| has_headers(&version)))
+}
+
+const DIFFERS: Problem = "a header of MCP differs from the message";
+
+const MISSING: Problem = "a header of MCP is missing";
+
+fn has_headers(version: &str) -> bool {
+    version >= WITH_HEADERS
+}
+
+/// True for methods of which `Mcp-Name` says the name.
+fn has_name(method: &str) -> bool {
+    matches!(method, "tools/call" | "prompts/get" | "resources/read")
+}
+
+/// True for an id that may be repeated: JSON-RPC has texts and numbers.
+fn is_id(id: &str) -> bool {
+    id.len() <= ID_BYTES_MAX
+        && id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
+}
+
+impl<'a> Message<'a> {
+    /// True if it makes a server work.
+    fn asks(&self) -> bool {
+        self.method.as_ref().is_some_and(|method| !method.starts_with(NOTIFICATIONS))
+    }
+
+    /// The call; `None` for an answer.
+    fn call(self) -> Option<Result<Call<'a>, Problem>> {
+        let name = self.name().cloned();
+        let method = self.method?;
+        let is_nameless = name.is_none() && has_name(&method);
+        Some(if is_nameless { Err("it names nothing that is called") } else { Ok(Call { method, name }) })
+    }
+
+    fn name(&self) -> Option<&Cow<'a, str>> {
+        let method = self.method.as_deref().filter(|method| has_name(method))?;
+        if method == "resources/read" { self.params.uri.as_ref() } else { self.params.name.as_ref() }
+    }
+}
+
+/// Holds headers to the message: those of its revision have to be there, and none may say otherwise.
+fn check(mirror: &Mirror<'_>, message: &Message<'_>) -> Result<(), Problem> {
+    let version = message.params.version.as_ref();
+    let is_new = mirror.version.iter().chain(version).any(|version| has_headers(version));
+    let pairs = [
+        (&mirror.version, version),
+        (&mirror.method, message.method.as_ref()),
+        (&mirror.name, message.name()),
+    ];
+    for (header, value) in pairs {
+        match (header, value) {
+            (Some(header), Some(value)) if header != value => return Err(DIFFERS),
+            (None, Some(_)) if is_new => return Err(MISSING),
+            (_, _) => {}
+        }
+    }
+    // An answer has no method for anybody to go by.
+    if mirror.method.is_some() && message.method.is_none() {
+        return Err(DIFFERS);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::{McpRequest, takes_post_alone};
+    use crate::mcp::headers::tests::headers;
+    use crate::mcp::listing::List;
+
+    const NEW: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
+    const CALL: (&str, &str) = ("mcp-method", "tools/call");
+
+    fn call(name: &str, version: &str) -> String {
+        let meta = format!(r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}"}}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"{name}",{meta}}}}}"#)
+    }
+
+    /// Each call as its method and name.
+    fn calls(body: &str, headers: &HeaderMap) -> Option<Vec<(String, Option<String>)>> {
+        let request = McpRequest::read(body.as_bytes(), headers).ok()?;
+        let calls = request.calls.into_iter();
+        Some(calls.map(|call| (call.method.into(), call.name.map(Into::into))).collect())
+    }
+
+    // threat: MCP: headers that say another call than the message
+    #[test]
+    fn headers_of_the_new_revision_are_there_and_say_what_the_message_says() {
+        let body = call("search", "2026-07-28");
+        let search = Some(vec![("tools/call".to_owned(), Some("search".to_owned()))]);
+        for name in ["search", "=?base64?c2VhcmNo?="] {
+            assert_eq!(calls(&body, &headers(&[NEW, CALL, ("mcp-name", name)])), search);
+        }
+        let name = ("mcp-name", "search");
+        for wrong in [
+            &[][..],
+            &[NEW],
+            &[NEW, CALL],
+            &[NEW, name],
+            &[CALL, name],
+            &[NEW, CALL, ("mcp-name", "Search")],
+            &[NEW, CALL, ("mcp-name", "=?base64?U2VhcmNo?=")],
+            &[NEW, ("mcp-method", "TOOLS/CALL"), name],
+            &[NEW, ("mcp-method", "tools/list"), name],
+            &[NEW, CALL, CALL, name],
+            &[NEW, CALL, name, name],
+            &[("mcp-protocol-version", "2025-06-18"), CALL, name],
+            &[("mcp-protocol-version", "2027-01-01"), CALL, name],
+        ] {
+            assert_eq!(calls(&body, &headers(wrong)), None, "{wrong:?}");
+        }
+        let few = headers(&[NEW]);
+        let error = McpRequest::read(body.as_bytes(), &few).unwrap_err();
+        assert_eq!(error.0, Some("7"));
+        // The version in the message alone makes it no older one.
+        let unsaid = r#"{"method":"ping","params":{}}"#;
+        assert!(calls(unsaid, &headers(&[NEW, ("mcp-method", "ping")])).is_some());
+        assert!(calls(unsaid, &headers(&[NEW])).is_none());
+    }
+
+    #[test]
+    fn the_message_decides_about_older_clients_and_headers_do_not_lie_about_it() {
+        for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
+            let body = call("search", version);
+            let version = ("mcp-protocol-version", version);
+            assert!(calls(&body, &headers(&[])).is_some() && calls(&body, &headers(&[version])).is_some());
+            assert!(calls(&body, &headers(&[version, CALL, ("mcp-name", "search")])).is_some());
+            assert!(calls(&body, &headers(&[version, ("mcp-name", "other")])).is_none());
+            assert!(calls(&body, &headers(&[version, ("mcp-method", "ping")])).is_none());
+        }
+        for nameless in ["tools/call", "prompts/get", "resources/read"] {
+            assert!(
+                calls(&format!(r#"{{"method":"{nameless}","params":{{"names":1}}}}"#), &headers(&[]))
+                    .is_none()
+            );
+        }
+        let answer = r#"{"id":1,"result":{}}"#;
+        assert_eq!(calls(answer, &headers(&[])), Some(vec![]));
+        assert_eq!(calls(answer, &headers(&[CALL])), None);
+    }
+
+    // threat: MCP: several calls in one request
+    #[test]
+    fn a_batch_is_for_the_revision_that_has_them_and_asks_one_thing() {
+        let one = r#"{"method":"notifications/initialized"},{"id":1,"result":{}},{"id":2,"method":"tools/call","params":{"name":"a"}}"#;
+        let batch = format!("[{one}]");
+        assert_eq!(calls(&batch, &headers(&[])).unwrap().len(), 2);
+        assert!(calls(&batch, &headers(&[("mcp-protocol-version", "2025-03-26")])).is_some());
+        for version in ["2025-06-18", "2025-11-25", "2026-07-28"] {
+            assert!(calls(&batch, &headers(&[("mcp-protocol-version", version)])).is_none());
+            assert!(calls(&format!("[{}]", call("a", version)), &headers(&[])).is_none());
+        }
+        assert!(calls(&format!("[{one},{one}]"), &headers(&[])).is_none());
+        assert!(calls(&batch, &headers(&[CALL])).is_none());
+    }
+
+    #[test]
+    fn without_the_message_headers_of_the_new_revision_alone_decide() {
+        let by = |lines: &[_]| {
+            let given = headers(lines);
+            let call = McpRequest::by_headers(&given).ok()?.calls.into_iter().next()?;
+            Some((call.method.into_owned(), call.name.map(|name| name.into_owned())))
+        };
+        let search = Some(("tools/call".to_owned(), Some("search".to_owned())));
+        assert_eq!(by(&[NEW, CALL, ("mcp-name", "search")]), search);
+        assert_eq!(by(&[NEW, ("mcp-method", "ping"), ("mcp-name", "x")]), Some(("ping".to_owned(), None)));
+        for wrong in [
+            &[CALL, ("mcp-name", "search")][..],
+            &[("mcp-protocol-version", "2025-11-25"), CALL, ("mcp-name", "search")],
+            &[NEW, CALL],
+            &[NEW],
+            &[NEW, CALL, CALL, ("mcp-name", "search")],
+        ] {
+            assert_eq!(by(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_tells_its_id_its_list_and_whether_its_answer_lasts() {
+        let none = headers(&[]);
+        for (id, repeated) in [
+            ("1", Some("1")),
+            ("\"a\\u0000\"", Some("\"a\\u0000\"")),
+            ("-1.5", Some("-1.5")),
+            ("null", None),
+            ("{}", None),
+            ("[1]", None),
+            (&format!("\"{}\"", "a".repeat(300)), None),
+        ] {
+            let body = format!(r#"{{"id":{id},"method":"tools/list"}}"#);
+            let request = McpRequest::read(body.as_bytes(), &none).unwrap();
+            assert_eq!((request.id, request.list, request.is_stream), (repeated, Some(List::Tools), false));
+        }
+        let listens = McpRequest::read(br#"{"id":1,"method":"subscriptions/listen"}"#, &none).unwrap();
+        assert!(listens.is_stream && listens.list.is_none());
+        assert!(takes_post_alone(&headers(&[NEW])) && !takes_post_alone(&none));
+        assert!(!takes_post_alone(&headers(&[("mcp-protocol-version", "2025-11-25")])));
+    }
+}
