@@ -32,8 +32,8 @@ use tiergate::pipeline::Pipeline;
 use tiergate::pipeline::credential::Credential;
 use tiergate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
 use tiergate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
-    StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
+    Store, StoreFault,
 };
 
 use crate::scene::{Scene, access, ask, domain, ready, rules};
@@ -207,8 +207,13 @@ impl Store for YesStore {
         true
     }
 
-    async fn change_key(&self, _: AgentId, _: NonceClaim, _: KeyChange) -> Result<KeyChanged, StoreFault> {
-        Ok(KeyChanged::Done)
+    async fn change_key(
+        &self,
+        _: AgentId,
+        _: NonceClaim,
+        _: KeyChange,
+    ) -> Result<(KeyChanged, Option<MadeKey>), StoreFault> {
+        Ok((KeyChanged::Done, None))
     }
 
     async fn give_back(&self, _: ClientNet, _: AgentId, _: KeyBudget) {}

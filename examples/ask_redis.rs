@@ -98,7 +98,7 @@ async fn keys(store: &Arc<RedisStore>, agents: u64) -> Result<(), Failure> {
             let (digest, terms) = (digest(agent), KeyTerms::default());
             let key =
                 NewKey { digest, declared_endpoint: None, signer: Address::ZERO, terms, per_agent_max: 1 };
-            let done = store.change_key(id(agent), claim, KeyChange::Rotate(key)).await?;
+            let (done, _) = store.change_key(id(agent), claim, KeyChange::Rotate(key)).await?;
             if done == KeyChanged::Done { Ok(()) } else { Err("a key was not made".into()) }
         }
     })

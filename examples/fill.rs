@@ -80,5 +80,5 @@ async fn issue(store: &dyn Store, agent: u64, signer: Address, now_secs: u64) ->
     let signed_at = UnixSeconds(now_secs + 1);
     let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at };
     let agent = AgentId::new(U256::from(agent));
-    store.change_key(agent, claim, change).await.is_ok_and(|changed| changed == KeyChanged::Done)
+    store.change_key(agent, claim, change).await.is_ok_and(|(changed, _)| changed == KeyChanged::Done)
 }

@@ -97,6 +97,7 @@ impl Api {
 
     async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let (signed, wish) = self.key_wish(request, false)?;
+        notes.key.clone_from(&wish.terms.name);
         let issued = self.pipeline.generate_key(notes.order(request, signed), wish).await?;
         tracing::info!(agent = %issued.agent, "API key generated");
         Ok(answers::key_shown(&issued, None))
@@ -105,7 +106,9 @@ impl Api {
     async fn rotate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let (signed, wish) = self.key_wish(request, true)?;
         let grace_secs = wish.terms.grace_secs;
+        notes.key.clone_from(&wish.terms.name);
         let issued = self.pipeline.rotate_key(notes.order(request, signed), wish).await?;
+        notes.key.clone_from(&issued.made.name);
         tracing::info!(agent = %issued.agent, "API key rotated");
         Ok(answers::key_shown(&issued, Some(grace_secs)))
     }
@@ -122,6 +125,7 @@ impl Api {
     async fn revoke_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let (signed, name) = parse_revocation(request.body, self.pipeline.signature_format())?;
         let agent = signed.agent;
+        notes.key.clone_from(&name);
         let allowance = self.pipeline.revoke_key(notes.order(request, signed), name).await?;
         tracing::info!(%agent, "API key revoked");
         Ok(answers::key_revoked(agent, allowance))

@@ -13,6 +13,7 @@ use crate::api::routes::Endpoint;
 use crate::api::{Api, ApiRequest};
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
+use crate::domain::key_terms::KeyName;
 use crate::domain::quota::Allowance;
 use crate::domain::tier::Tier;
 use crate::http1::fields::Fields;
@@ -41,6 +42,8 @@ pub(crate) struct Notes {
     by: OnceLock<Signatory>,
     /// The agent that a signed request names, or that a key is of.
     pub(super) agent: Option<AgentId>,
+    /// The name of the key that a request is about.
+    pub(super) key: Option<KeyName>,
     tier: Option<Tier>,
     allowance: Option<Allowance>,
     trace: Option<Box<Trace>>,
@@ -48,7 +51,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     pub(super) const fn new(request_id: RequestId, trace: Option<Box<Trace>>) -> Self {
-        Self { request_id, by: OnceLock::new(), agent: None, tier: None, allowance: None, trace }
+        Self { request_id, by: OnceLock::new(), agent: None, key: None, tier: None, allowance: None, trace }
     }
 
     /// The id of the request's trace.
@@ -91,8 +94,8 @@ pub(super) struct Entry<'a> {
 
 #[async_trait]
 impl Recorder for Entry<'_> {
-    async fn begin(&self, agent: AgentId, by: Signatory) -> Result<(), Unrecorded> {
-        let record = self.record("begun", Some(agent), Some(by.owner), Some(by.signer));
+    async fn begin(&self, agent: AgentId, by: Signatory, key: Option<&KeyName>) -> Result<(), Unrecorded> {
+        let record = self.record("begun", (Some(agent), key), Some(by.owner), Some(by.signer));
         self.audit.begin(record).await.map_err(|cause| Unrecorded(Arc::new(cause)))
     }
 }
@@ -113,14 +116,15 @@ impl Entry<'_> {
             (owner, signer) = (Some(*other), *recovered_signer);
         }
         let error_type = answered.refused.map(|(_, error_type)| error_type);
-        let record = self.record(outcome_of(answered.status), notes.agent, owner, signer);
+        let record =
+            self.record(outcome_of(answered.status), (notes.agent, notes.key.as_ref()), owner, signer);
         self.audit.record(Record { error_type, ..record }, proven.is_some());
     }
 
     fn record(
         &self,
         outcome: &'static str,
-        agent: Option<AgentId>,
+        (agent, key): (Option<AgentId>, Option<&KeyName>),
         owner: Option<Address>,
         signer: Option<Address>,
     ) -> Record<'_> {
@@ -132,6 +136,7 @@ impl Entry<'_> {
             outcome,
             error_type: None,
             agent: agent.map(|agent| agent.to_string()),
+            key: key.map(ToString::to_string),
             owner: owner.map(text),
             signer: signer.map(text),
             client: self.client,

@@ -1,7 +1,7 @@
 //! An agent's keys as its stored record holds them, and version 2 of the record's text.
 //!
 //! Version 1 is the digest of one key, which has no terms; each store keeps it as releases did that know no other. A record of
-//! version 2 is nothing that these could take for a key.
+//! version 2 is nothing that these could take for a key. A key's days stand beside the record.
 
 use alloy::primitives::{Address, hex};
 
@@ -14,6 +14,35 @@ pub const VERSION_2: &str = "2\n";
 
 /// Stands for a value that is not there.
 const NONE: &str = "-";
+
+/// The seconds of a day.
+const DAY_SECS: u64 = 86_400;
+
+/// The days of a key in UTC by the store's clock, each as its number since 1970-01-01.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyDays {
+    /// On which it was made.
+    pub made: u32,
+    /// On which it was last brought with a request; `None`: it never was.
+    pub used: Option<u32>,
+}
+
+impl KeyDays {
+    /// Of a key that is made at this moment.
+    pub fn made_at(unix_secs: u64) -> Self {
+        Self { made: day_of(unix_secs), used: None }
+    }
+}
+
+/// The day of a moment.
+pub fn day_of(unix_secs: u64) -> u32 {
+    u32::try_from(unix_secs / DAY_SECS).unwrap_or(u32::MAX)
+}
+
+/// The first second of a day.
+pub const fn day_begins(day: u32) -> u64 {
+    day as u64 * DAY_SECS
+}
 
 /// One key of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,12 +61,15 @@ pub struct HeldKey {
     pub signer: Option<Address>,
     /// The web origin that was declared with it, where the record has it.
     pub origin: Option<WebOrigin>,
+    /// Its days; `None` where a release made it that did not keep them.
+    pub days: Option<KeyDays>,
 }
 
 impl HeldKey {
     /// A key without terms.
     pub const fn plain(digest: KeyDigest, origin: Option<WebOrigin>, signer: Option<Address>) -> Self {
-        Self { digest, ends: None, is_replaced: false, name: None, tenants: None, signer, origin }
+        let (name, tenants) = (None, None);
+        Self { digest, ends: None, is_replaced: false, name, tenants, signer, origin, days: None }
     }
 
     /// True if version 1 can hold it.
@@ -88,11 +120,11 @@ fn read_line(line: &str) -> Option<HeldKey> {
     let tenants = maybe(word()?, |text| TenantList::parse(text.split(',')).ok())?;
     let signer = maybe(word()?, |text| text.parse().ok())?;
     let origin = maybe(word()?, |text| WebOrigin::parse(text).ok())?;
-    Some(HeldKey { digest, ends, is_replaced, name, tenants, signer, origin })
+    Some(HeldKey { digest, ends, is_replaced, name, tenants, signer, origin, days: None })
 }
 
 /// The value of a word; the outer `None` where it is no such value.
-fn maybe<T>(word: &str, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
+pub fn maybe<T>(word: &str, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
     if word == NONE { Some(None) } else { read(word).map(Some) }
 }
 

@@ -17,7 +17,7 @@ use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::KeyOperation;
 use crate::domain::endpoint::Endpoint;
-use crate::domain::key_terms::{KeyName, KeyTerms};
+use crate::domain::key_terms::{KeyName, KeyTerms, TenantList};
 use crate::domain::quota::{Allowance, Quota};
 use crate::domain::window::Verdict;
 use crate::pipeline::Pipeline;
@@ -27,7 +27,7 @@ use crate::pipeline::owner::{HolderProof, Signatory, Signed};
 use crate::pipeline::permit::nonce_denial;
 use crate::pipeline::refusal::{Refusal, Unrecorded};
 use crate::ports::clock::NoEntropy;
-use crate::ports::store::{Budget, KeyBudget, KeyChange, KeyChanged, KeySeen, NewKey};
+use crate::ports::store::{Budget, KeyBudget, KeyChange, KeyChanged, KeySeen, MadeKey, NewKey};
 
 /// How many replays of one signature get to the store and the audit. Its nonce stays used for longer than it is accepted.
 pub(super) const REPLAYS: Quota = Quota::per_hour(1);
@@ -39,9 +39,9 @@ const MINTS_MAX: u32 = 65_536;
 /// Takes note of an operation that is about to be done.
 #[async_trait]
 pub trait Recorder: Send + Sync {
-    /// The agent's key is about to be changed as one of its holders has signed.
+    /// The agent's key, of this name if the request names one, is about to be changed as one of its holders has signed.
     /// Error: [`Unrecorded`]: it must not be.
-    async fn begin(&self, agent: AgentId, by: Signatory) -> Result<(), Unrecorded>;
+    async fn begin(&self, agent: AgentId, by: Signatory, key: Option<&KeyName>) -> Result<(), Unrecorded>;
 }
 
 /// A signed request to change an agent's key.
@@ -73,6 +73,10 @@ pub struct IssuedKey {
     pub key: ApiKey,
     /// Whose it is.
     pub agent: AgentId,
+    /// Its name and end, as the store keeps them.
+    pub made: MadeKey,
+    /// The tenants that it is for; `None`: all, and the API.
+    pub tenants: Option<TenantList>,
     /// What is left of the client's hourly budget.
     pub allowance: Allowance,
 }
@@ -107,19 +111,21 @@ impl Pipeline {
         KeyWish { declared_endpoint, terms }: KeyWish,
         change: impl FnOnce(NewKey) -> KeyChange + Send,
     ) -> Result<IssuedKey, Refusal> {
+        let tenants = terms.tenants.clone();
         let mint = |signer| {
             let key = self.mint_for(order.signed.agent)?;
             let (digest, per_agent_max) = (key.digest(), self.rules.keys_per_agent_max);
             Ok((key, change(NewKey { digest, declared_endpoint, signer, terms, per_agent_max })))
         };
-        let (key, allowance) = self.change_key(operation, &order, mint).await?;
-        Ok(IssuedKey { key, agent: order.signed.agent, allowance })
+        let (key, made, allowance) = self.change_key(operation, &order, mint).await?;
+        let made = made.unwrap_or(MadeKey { name: None, ends: None });
+        Ok(IssuedKey { key, agent: order.signed.agent, made, tenants, allowance })
     }
 
     /// Revokes the agent's key of this name, or without one all that it has. Returns the rest of the client's hourly budget.
     pub async fn revoke_key(&self, order: KeyOrder<'_>, name: Option<KeyName>) -> Result<Allowance, Refusal> {
         let revoke = |_| Ok(((), KeyChange::Revoke(name)));
-        self.change_key(KeyOperation::Revoke, &order, revoke).await.map(|((), allowance)| allowance)
+        self.change_key(KeyOperation::Revoke, &order, revoke).await.map(|((), _, allowance)| allowance)
     }
 
     /// Whether the agent has a key. Public; a client may ask as often as it may send refused credentials.
@@ -152,7 +158,7 @@ impl Pipeline {
         operation: KeyOperation,
         order: &KeyOrder<'_>,
         change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
-    ) -> Result<(T, Allowance), Refusal> {
+    ) -> Result<(T, Option<MadeKey>, Allowance), Refusal> {
         let client = order.client;
         let budget = match operation {
             KeyOperation::Generate | KeyOperation::Rotate => KeyBudget::Changes,
@@ -216,7 +222,7 @@ impl Pipeline {
         budget: KeyBudget,
         change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
         counted: &mut Vec<KeyBudget>,
-    ) -> Result<(T, Allowance), Refusal> {
+    ) -> Result<(T, Option<MadeKey>, Allowance), Refusal> {
         let (client, agent, nonce) = (order.client, proof.agent(), order.signed.nonce);
         let replayed = self.replays.peek(&(agent, nonce), REPLAYS, || self.now());
         let is_replayed = matches!(replayed, Verdict::Limited { .. });
@@ -240,13 +246,14 @@ impl Pipeline {
         if is_replayed {
             return Err(Denial::ReplayDetected { agent, nonce }.into());
         }
-        let (made, change) = change(proof.by.signer)?;
-        if let Some(recorder) = order.recorder {
-            recorder.begin(agent, proof.by).await?; // 500
-        }
+        let (minted, change) = change(proof.by.signer)?;
         let name = change.name().cloned();
-        match store.change_key(agent, order.signed.claim(), change).await? {
-            KeyChanged::Done => Ok((made, allowance)),
+        if let Some(recorder) = order.recorder {
+            recorder.begin(agent, proof.by, name.as_ref()).await?; // 500
+        }
+        let (changed, made) = store.change_key(agent, order.signed.claim(), change).await?;
+        match changed {
+            KeyChanged::Done => Ok((minted, made, allowance)),
             KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),
             KeyChanged::NoSuchKey => Err(Denial::NoSuchKey { agent, name }.into()),
             KeyChanged::NonceRefused(refused) => Err(nonce_denial(refused, agent, nonce).into()),

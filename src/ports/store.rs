@@ -178,7 +178,16 @@ impl KeyChange {
     }
 }
 
-/// The answer of [`Store::change_key`].
+/// The terms of a key that was made, as the store keeps them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeKey {
+    /// Its name, which a rotation may have kept.
+    pub name: Option<KeyName>,
+    /// From which moment on it is refused, in Unix seconds of the store's clock; `None`: it does not end.
+    pub ends: Option<u64>,
+}
+
+/// The outcome of [`Store::change_key`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyChanged {
     /// Done, and durable.
@@ -206,7 +215,7 @@ pub struct StoreFault {
 pub trait Store: Send + Sync {
     /// The owner of the key with this digest; `None` when it is unknown, or known to be revoked or rotated out.
     /// A store that many processes share may not know that yet: whether a key is still current when it counts is
-    /// decided by [`Self::admit`].
+    /// decided by [`Self::admit`]. The key counts as used today, which is written later.
     fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>>;
 
     /// True if the key is the agent's current one at this moment, whoever changed it. For refusals, which a revoked key
@@ -235,19 +244,35 @@ pub trait Store: Send + Sync {
     /// servers keeps a key where its agent is.
     fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool;
 
-    /// Uses up the nonce and changes the agent's key. A replaced key is refused everywhere once this has answered.
+    /// Uses up the nonce and changes the agent's key; also returns the key that was made, if one was. A replaced key is refused
+    /// everywhere once this has answered.
     async fn change_key(
         &self,
         agent: AgentId,
         claim: NonceClaim,
         change: KeyChange,
-    ) -> Result<KeyChanged, StoreFault>;
+    ) -> Result<(KeyChanged, Option<MadeKey>), StoreFault>;
+
+    /// The outcome of the change alone.
+    #[cfg(test)]
+    async fn changed(
+        &self,
+        agent: AgentId,
+        claim: NonceClaim,
+        change: KeyChange,
+    ) -> Result<KeyChanged, StoreFault> {
+        Ok(self.change_key(agent, claim, change).await?.0)
+    }
 
     /// What the client may see of the agent's key; counts nothing.
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault>;
 
-    /// The agent's keys that have not ended, the oldest first.
+    /// The agent's keys that have not ended by the store's clock, the oldest first.
     async fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, StoreFault>;
+
+    /// Writes uses of keys now that the store would write later.
+    #[cfg(test)]
+    async fn note_uses(&self) {}
 
     /// True if the agent has an active key.
     #[cfg(test)]

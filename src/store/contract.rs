@@ -29,10 +29,11 @@ mod several;
 mod signers;
 mod windows;
 pub(super) use self::several::{
-    a_key_is_found_with_the_tenants_that_it_is_for,
+    a_change_tells_the_name_and_end_of_the_key_that_it_made, a_key_is_found_with_the_tenants_that_it_is_for,
     a_key_with_an_end_is_refused_from_then_on_and_leaves_its_place,
     a_replaced_key_goes_on_for_its_grace_and_no_longer,
-    an_agent_has_as_many_keys_as_it_may_and_each_ends_by_itself, named,
+    an_agent_has_as_many_keys_as_it_may_and_each_ends_by_itself,
+    each_key_tells_the_days_of_its_making_and_of_its_last_use, named,
     of_too_many_replaced_keys_the_oldest_end_and_the_last_ones_go_on,
 };
 pub(super) use self::signers::{SIGNER, a_key_names_the_account_that_signed_for_it_and_no_other};
@@ -102,6 +103,8 @@ macro_rules! store_contract {
             a_key_with_an_end_is_refused_from_then_on_and_leaves_its_place,
             of_too_many_replaced_keys_the_oldest_end_and_the_last_ones_go_on,
             a_key_is_found_with_the_tenants_that_it_is_for,
+            each_key_tells_the_days_of_its_making_and_of_its_last_use,
+            a_change_tells_the_name_and_end_of_the_key_that_it_made,
             of_a_thousand_twins_exactly_one_passes,
             ten_changes_and_ten_revocations_an_hour_per_client_and_agent,
             each_client_passes_each_public_route_exactly_so_often_a_minute,
@@ -167,7 +170,7 @@ impl Bench {
     }
 
     async fn change(&self, agent_number: u64, nonce: u64, change: KeyChange) -> KeyChanged {
-        self.store.change_key(agent(agent_number), self.claim(nonce), change).await.unwrap()
+        self.store.changed(agent(agent_number), self.claim(nonce), change).await.unwrap()
     }
 
     async fn finds(&self, key: u64) -> Option<u64> {
@@ -244,8 +247,7 @@ pub(super) async fn rotations_at_once_leave_one_key(bench: Bench) {
     let mut rotations = JoinSet::new();
     for number in 0..200 {
         let (store, claim) = (Arc::clone(&bench.store), bench.claim(number));
-        rotations
-            .spawn(async move { store.change_key(agent(1), claim, KeyChange::Rotate(key(number))).await });
+        rotations.spawn(async move { store.changed(agent(1), claim, KeyChange::Rotate(key(number))).await });
     }
     for answer in rotations.join_all().await {
         assert_eq!(answer.unwrap(), KeyChanged::Done);

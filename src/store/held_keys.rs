@@ -1,7 +1,7 @@
 //! Changes of the keys that an agent holds, as both stores make them: `redis/scripts/change_key.lua` says the same.
 
 use crate::domain::endpoint::Endpoint;
-use crate::domain::held_key::HeldKey;
+use crate::domain::held_key::{HeldKey, KeyDays};
 use crate::domain::key_terms::KeyName;
 use crate::ports::store::{KeyChange, KeyChanged, NewKey};
 
@@ -71,6 +71,7 @@ fn held(new: &NewKey, name: Option<KeyName>, now_secs: u64) -> HeldKey {
         ends: new.terms.expires_in_secs.map(|secs| now_secs.saturating_add(secs)),
         name,
         tenants: new.terms.tenants.clone(),
+        days: Some(KeyDays::made_at(now_secs)),
         ..HeldKey::plain(new.digest, origin, Some(new.signer))
     }
 }

@@ -50,6 +50,9 @@ pub(crate) struct Record<'a> {
     /// The agent that the request names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,
+    /// The name of the key, where the request or the key that was made has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
     /// The agent's owner, where it was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<String>,

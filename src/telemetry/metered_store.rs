@@ -19,8 +19,8 @@ use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
-    StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
+    Store, StoreFault,
 };
 use crate::telemetry::metrics::Metrics;
 
@@ -173,7 +173,7 @@ impl Store for MeteredStore {
         agent: AgentId,
         claim: NonceClaim,
         change: KeyChange,
-    ) -> Result<KeyChanged, StoreFault> {
+    ) -> Result<(KeyChanged, Option<MadeKey>), StoreFault> {
         self.timed(&self.verbs.change_key, self.inner.change_key(agent, claim, change)).await
     }
 

@@ -112,10 +112,16 @@ struct KeyResult<'a> {
     api_key: &'a str,
     agent_id: String,
     message: Cow<'static, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenants: Option<Vec<&'a str>>,
 }
 
 /// 201 of generate (contract, "POST /keys/generate"), or 200 of rotate ("POST /keys/rotate"), after which the old key is good for so
-/// many seconds.
+/// many seconds. Terms that the key has not are left out.
 pub(crate) fn key_shown(issued: &IssuedKey, grace_secs: Option<u64>) -> Answer {
     let (status, message) = match grace_secs {
         None => (StatusCode::CREATED, "API key created. Store it now: it is not shown again.".into()),
@@ -130,7 +136,14 @@ pub(crate) fn key_shown(issued: &IssuedKey, grace_secs: Option<u64>) -> Answer {
             (StatusCode::OK, message.into())
         }
     };
-    let body = KeyResult { api_key: issued.key.reveal(), agent_id: issued.agent.to_string(), message };
+    let body = KeyResult {
+        api_key: issued.key.reveal(),
+        agent_id: issued.agent.to_string(),
+        message,
+        name: issued.made.name.as_ref().map(ToString::to_string),
+        expires_at: issued.made.ends,
+        tenants: issued.tenants.as_ref().map(|tenants| tenants.ids().collect()),
+    };
     success(status, &body, Some(issued.allowance))
 }
 

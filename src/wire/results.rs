@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::HeldKey;
+use crate::domain::held_key::{HeldKey, day_begins};
 use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
 use crate::domain::tiers::Grade;
 use crate::http1::writing::write_decimal;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::profile::OwnerProfile;
 use crate::wire::answers::write_allowance;
-use crate::wire::answers::{Answer, json, json_text};
+use crate::wire::answers::{Answer, json, json_text, rfc3339};
 
 /// How many agents are kept as text.
 const AGENTS_KEPT: usize = 4_096;
@@ -70,6 +70,8 @@ struct KeyPart<'a> {
     expires_at: Option<u64>,
     tenants: Option<Vec<&'a str>>,
     replaced: bool,
+    made_on: Option<String>,
+    last_used_on: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -180,7 +182,14 @@ fn key_part(key: &HeldKey) -> KeyPart<'_> {
         expires_at: key.ends,
         tenants: key.tenants.as_ref().map(|tenants| tenants.ids().collect()),
         replaced: key.is_replaced,
+        made_on: key.days.map(|days| date(days.made)),
+        last_used_on: key.days.and_then(|days| days.used).map(date),
     }
+}
+
+/// A day in UTC as ISO 8601 has it.
+fn date(day: u32) -> String {
+    rfc3339(UnixSeconds(day_begins(day))).chars().take_while(|char| *char != 'T').collect()
 }
 
 impl<'a> AgentPart<'a> {

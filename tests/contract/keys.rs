@@ -3,6 +3,7 @@
 //! The rules themselves are held by `store/contract.rs` and `pipeline/tests/custody.rs`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::UNIX_EPOCH;
 
 use alloy::primitives::U256;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::support::client::{Answer, with};
 use crate::support::harness::{Case, cases};
 use crate::support::service::Service;
 use crate::support::stop::Stop;
-use crate::support::time::{SOON, until};
+use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
@@ -199,7 +200,11 @@ fn several_keys_are_told_apart_by_name_listed_without_themselves_and_end_alone_o
         terms.iter().fold(agent.signed(), |body, (field, value)| with(&body, field, value.clone()))
     };
     let name = |text: &str| ("name", json!(text));
-    let ci = key_of(&service.generate(&signed(&[name("ci"), ("expiresIn", json!(3_600))])).success(201));
+    let made = service.generate(&signed(&[name("ci"), ("expiresIn", json!(3_600))])).success(201);
+    assert_eq!((&made["name"], made.get("tenants")), (&json!("ci"), None));
+    let lasts = made["expiresAt"].as_u64().unwrap().abs_diff(unix_seconds());
+    assert!((3_500..=3_600).contains(&lasts), "{made}");
+    let ci = key_of(&made);
     let app = key_of(&service.generate(&signed(&[name("app")])).success(201));
     for refused in [name("ci"), name("more")] {
         service.generate(&signed(&[refused])).error(409, "KEY_ALREADY_EXISTS");
@@ -211,6 +216,8 @@ fn several_keys_are_told_apart_by_name_listed_without_themselves_and_end_alone_o
     let tenants = ("tenants", json!(["acme"]));
     let rotated =
         service.rotate(&signed(&[name("app"), ("graceSeconds", json!(3_600)), tenants])).success(200);
+    assert_eq!((&rotated["name"], &rotated["tenants"]), (&json!("app"), &json!(["acme"])));
+    assert_eq!(rotated.get("expiresAt"), None);
     assert!(rotated["message"].as_str().unwrap().contains("in 3600 s"), "{rotated}");
     for key in [&ci, &app] {
         service.verify(key).success(200);
@@ -219,6 +226,15 @@ fn several_keys_are_told_apart_by_name_listed_without_themselves_and_end_alone_o
     let profile = service.post("/profile", &agent.draft().profile_body()).success(200);
     let key = |name: &str, tenants: Value, replaced: bool| json!({ "name": name, "tenants": tenants, "replaced": replaced });
     let mut listed = profile["keys"].clone();
+    for key in listed.as_array_mut().unwrap() {
+        let mut day = |field| key.as_object_mut().unwrap().remove(field).unwrap();
+        let (made_on, last_used_on) = (day("madeOn"), day("lastUsedOn"));
+        let midnight = humantime::parse_rfc3339(&format!("{}T00:00:00Z", made_on.as_str().unwrap())).unwrap();
+        let midnight = midnight.duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert!((0..2 * 86_400).contains(&(unix_seconds() - midnight)), "{made_on}");
+        // All were brought, the restricted one in vain.
+        assert!(last_used_on.as_str().unwrap() >= made_on.as_str().unwrap(), "{last_used_on}");
+    }
     let ends: Vec<bool> = listed
         .as_array_mut()
         .unwrap()

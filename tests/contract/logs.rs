@@ -7,6 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::support::client::with;
 use crate::support::harness::{Case, cases};
 use crate::support::service::{KEY_ENDPOINTS, Service, status_of};
 use crate::support::signing::{ALICE, BOB};
@@ -203,9 +204,8 @@ fn every_key_operation_is_recorded_with_who_what_when_where_from_and_its_outcome
     }
     let generate = KEY_ENDPOINTS[0];
     ask(generate, agent.signed().to_string().as_bytes(), 201, who);
-    let error =
-        json!({ "agent": agent.text(), "owner": alice, "signer": alice, "error_type": "KEY_ALREADY_EXISTS" });
-    ask(generate, agent.signed().to_string().as_bytes(), 409, error);
+    let error = json!({ "agent": agent.text(), "key": "ci", "owner": alice, "signer": alice, "error_type": "KEY_ALREADY_EXISTS" });
+    ask(generate, with(&agent.signed(), "name", json!("ci")).to_string().as_bytes(), 409, error);
     let stale = agent.draft().timestamp(1).body().to_string();
     let error = json!({ "agent": agent.text(), "error_type": "REPLAY_DETECTED" });
     ask(generate, stale.as_bytes(), 400, error);

@@ -44,7 +44,7 @@ def test_an_owner_makes_replaces_and_revokes_a_key_with_a_key_file_a_keystore_or
     key_file.write_text(FACTS["owner"])
     key_file.chmod(0o600)
     signed = ("--agent-id", str(agent.id), "--owner-key-file", "owner.key")
-    made = run("keys", "generate", *signed, "--out", "api.key")
+    made = run("keys", "generate", *signed, "--out", "api.key", "--name", "ci", "--expires-in", "3600")
     assert (made.returncode, made.stderr) == (0, "")
     assert made.stdout == f"agentId  {agent.id}\nfile     api.key\n"
     api_key = tmp_path / "api.key"
@@ -58,9 +58,14 @@ def test_an_owner_makes_replaces_and_revokes_a_key_with_a_key_file_a_keystore_or
     assert "api.key: it exists" in run("keys", "generate", *signed, "--out", "api.key").stderr
 
     rotate = ("keys", "rotate", "--agent-id", str(agent.id), "--owner-key-file", "-", "--out", "api.key")
+    rotate += ("--grace-seconds", "60", "--tenants", "acme,other")
     replaced = run(*rotate, given=FACTS["owner"])
     assert (replaced.returncode, replaced.stderr) == (0, "")
     assert api_key.read_text() != first
+    old, new = service.profile(agent.id, agent.owner).keys
+    assert (old.name, old.replaced, new.name, new.tenants) == ("ci", True, "ci", ("acme", "other"))
+    assert old.expires_at is not None
+    assert (new.expires_at, new.made_on is not None) == (None, True)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["api.key", "owner.key"]
 
     printed = run("keys", "revoke", "--agent-id", str(agent.id), "--typed-data").stdout
@@ -85,6 +90,8 @@ def test_an_owner_makes_replaces_and_revokes_a_key_with_a_key_file_a_keystore_or
         (("status", "--agent-id", "4", "--url", "http://keys.invalid"), 2, "--allow-http keys.invalid"),
         (("status",), 2, "--agent-id"),
         (("surprise",), 2, "invalid choice"),
+        (("rotate", "--agent-id", "4", "--expires-in", "1d"), 2, "not a number in digits"),
+        (("generate", "--agent-id", "4", "--grace-seconds", "1"), 2, "unrecognized arguments"),
     ],
 )
 def test_what_goes_wrong_is_a_sentence_an_exit_code_and_no_word_of_a_key(

@@ -28,7 +28,7 @@ ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
 #: Fields that are there only where they say something.
-SOMETIMES = {"bounded", "stakedAmount", "tierSource"}
+SOMETIMES = {"bounded", "stakedAmount", "tierSource", "name", "expiresAt", "tenants"}
 
 
 def described(schema: dict[str, Any]) -> Any:

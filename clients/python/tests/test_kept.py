@@ -193,10 +193,13 @@ def test_a_key_has_a_name_tenants_an_end_and_a_grace_which_the_profile_tells(
 ) -> None:
     agent = fresh("diamond")
     first = service.keys.generate(agent.id, agent.owner, name="ci", tenants=["wide"], expires_in=600)
+    assert (first.name, first.tenants, first.expires_at is not None) == ("ci", ("wide",), True)
     second = service.keys.rotate(agent.id, agent.owner, name="ci", grace_seconds=60)
     profile = service.profile(agent.id, agent.owner)
     replaced, current = profile.keys
-    assert current == HeldKey(name="ci", expires_at=None, tenants=None, replaced=False)
+    days = {"made_on": current.made_on, "last_used_on": None}
+    assert current == HeldKey(name="ci", expires_at=None, tenants=None, replaced=False, **days)
+    assert current.made_on is not None
     assert (replaced.name, replaced.tenants, replaced.replaced) == ("ci", ("wide",), True)
     assert replaced.expires_at is not None and 0 < replaced.expires_at - profile.timestamp <= 60
     assert service.verify(second.api_key).agent_id == agent.id

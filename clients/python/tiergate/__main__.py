@@ -80,7 +80,15 @@ def _arguments() -> argparse.ArgumentParser:
         command.add_argument("--typed-data", action="store_true", help="print what is to be signed elsewhere")
         command.add_argument("--signed", metavar="FILE", help="what --typed-data printed")
         command.add_argument("--signature", metavar="FILE", help="the signature of it; - is standard input")
+        command.add_argument("--name", metavar="NAME", help="which key, where an agent may have several")
+        if operation == "rotate":
+            grace = "for how long the replaced key goes on"
+            command.add_argument("--grace-seconds", metavar="SECONDS", type=_number, help=grace)
         if operation != "revoke":
+            ends = "after how long the key ends; without it, it does not"
+            command.add_argument("--expires-in", metavar="SECONDS", type=_number, help=ends)
+            tenants = "the ids of the tenants that the key opens, with commas between them"
+            command.add_argument("--tenants", metavar="IDS", type=lambda text: text.split(","), help=tenants)
             command.add_argument("--declared-endpoint", metavar="URL", help="the application of the new key")
             out = "write the key to this file, which you alone can read, and don't print it"
             command.add_argument("--out", metavar="FILE", help=out)
@@ -89,7 +97,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 def _number(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,78}", text):
-        raise argparse.ArgumentTypeError("an agent's id is digits")
+        raise argparse.ArgumentTypeError("not a number in digits")
     return int(text)
 
 
@@ -106,15 +114,17 @@ def _run(given: argparse.Namespace) -> None:
         if operation == "revoke":
             service.signing()
             given.sends = True
-            revoked = service.keys.revoke(agent, signer)
+            revoked = service.keys.revoke(agent, signer, name=given.name)
             return _print(given, {"agentId": str(revoked.agent_id), "success": True})
         file = _KeyFile(given.out, operation == "rotate") if given.out else None
         try:
             # Until here nothing is changed.
             service.signing()
             given.sends = True
-            call = service.keys.generate if operation == "generate" else service.keys.rotate
-            issued = call(agent, signer, declared_endpoint=given.declared_endpoint)
+            asked = ("declared_endpoint", "name", "expires_in", "tenants", "grace_seconds")
+            terms = {name: getattr(given, name) for name in asked if hasattr(given, name)}
+            call: Any = service.keys.generate if operation == "generate" else service.keys.rotate
+            issued = call(agent, signer, **terms)
             if file is None:
                 return _print(given, {"agentId": str(issued.agent_id), "apiKey": issued.api_key})
             file.keep(issued.api_key)

@@ -93,6 +93,9 @@ class HeldKey:
     tenants: tuple[str, ...] | None
     #: True if another key has replaced it, and it goes on for its grace.
     replaced: bool
+    #: The days in UTC on which it was made, and last used, as "2026-11-28". None where the service keeps none.
+    made_on: str | None = None
+    last_used_on: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +114,10 @@ class IssuedKey(Limited):
     api_key: str = field(repr=False)
     agent_id: int
     message: str
+    #: Its terms, as of an agent's other keys.
+    name: str | None = None
+    expires_at: int | None = None
+    tenants: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,10 @@ Generate, rotate, revoke or look up an agent's API key at a running service of T
   --owner-key-file FILE  the owner's private key in hex; - is standard input; or TIERGATE_OWNER_KEY. Needs viem
   --out FILE             write the new key to this file, which you alone can read; it must not be there, but for rotate
   --declared-endpoint URL  the application endpoint that the new key is for
+  --name NAME            which key, where an agent may have several; for revoke too
+  --expires-in SECONDS   after how long the new key ends; without it, it does not
+  --tenants IDS          the ids of the tenants that the new key opens, with commas between them
+  --grace-seconds N      of rotate: for how long the replaced key goes on
   --service-name NAME    the service's name, where changes of keys are signed as types of their own
   --typed-data           print what is to be signed elsewhere, and send nothing
   --signed FILE          what --typed-data printed, to be sent with --signature
@@ -33,7 +37,8 @@ Examples:
 
 const text = { type: "string" };
 const OPTIONS = {
-  url: text, "allow-http": text, "agent-id": text, "owner-key-file": text, out: text, "declared-endpoint": text, "service-name": text,
+  url: text, "allow-http": text, "agent-id": text, "owner-key-file": text, out: text, "declared-endpoint": text,
+  name: text, "expires-in": text, tenants: text, "grace-seconds": text, "service-name": text,
   "typed-data": { type: "boolean" }, signed: text, signature: text, output: { type: "string", short: "o", default: "text" }, help: { type: "boolean", short: "h" },
 };
 const OPERATIONS = { generate: "GenerateKey", rotate: "RotateKey", revoke: "RevokeKey" };
@@ -66,13 +71,13 @@ async function main() {
   if (operation === "status") return print(await service.keys.status(agent()));
   if (given["typed-data"]) return say(JSON.stringify(await service.typedData(agent(), operation), null, 2));
   const send = await sender(service, operation);
-  const endpoint = given["declared-endpoint"];
+  const terms = termsOf(operation);
   const file = operation === "revoke" || given.out === undefined ? null : new KeyFile(given.out, operation === "rotate");
   try {
     // Until here nothing is changed.
     await service.signing();
     sends = true;
-    const { agentId, apiKey } = await send(endpoint === undefined ? {} : { declaredEndpoint: endpoint });
+    const { agentId, apiKey } = await send(terms);
     if (operation === "revoke") return print({ agentId, success: true });
     if (!file) return print({ agentId, apiKey });
     file.keep(apiKey);
@@ -80,6 +85,23 @@ async function main() {
   } finally {
     file?.end();
   }
+}
+
+/** What the flags ask of the key. */
+function termsOf(operation) {
+  const taken = { revoke: ["name"], generate: ["name", "declared-endpoint", "expires-in", "tenants"] };
+  taken.rotate = [...taken.generate, "grace-seconds"];
+  const terms = {};
+  for (const flag of taken.rotate) {
+    const value = given[flag];
+    if (value === undefined) continue;
+    if (!taken[operation].includes(flag)) throw new Failure(`${operation} takes no --${flag}`, UNUSABLE);
+    const isSeconds = ["expires-in", "grace-seconds"].includes(flag);
+    if (isSeconds && !/^\d{1,15}$/.test(value)) throw new Failure(`--${flag} is a whole number of seconds`, UNUSABLE);
+    const name = flag.replace(/-(.)/, (_, letter) => letter.toUpperCase());
+    terms[name] = flag === "tenants" ? value.split(",") : isSeconds ? Number(value) : value;
+  }
+  return terms;
 }
 
 function agent() {

@@ -502,7 +502,9 @@ export interface components {
          *           "name": "ci",
          *           "expiresAt": 1700086400,
          *           "tenants": null,
-         *           "replaced": false
+         *           "replaced": false,
+         *           "madeOn": "2023-11-14",
+         *           "lastUsedOn": null
          *         }
          *       ],
          *       "timestamp": 1700000000
@@ -528,6 +530,18 @@ export interface components {
                 tenants: components["schemas"]["KeyTenants"];
                 /** @description True if another key has replaced it, and it goes on for its grace. */
                 replaced: boolean;
+                /**
+                 * Format: date
+                 * @description The day on which it was made, in UTC by the store's clock; null where a former release made it.
+                 * @example 2026-11-28
+                 */
+                madeOn: string | null;
+                /**
+                 * Format: date
+                 * @description The day on which a request brought it last, in UTC; null where none did, or a former release made it.
+                 * @example 2026-11-28
+                 */
+                lastUsedOn: string | null;
             }[];
             /** @description When the profile was read, in seconds since the Unix epoch. */
             timestamp: number;
@@ -537,6 +551,12 @@ export interface components {
             apiKey: components["schemas"]["ApiKey"];
             agentId: components["schemas"]["AgentId"];
             message: string;
+            /** @description The key's name, if it has one. A rotation may have kept it. */
+            name?: string;
+            /** @description From when on the key is refused, in seconds since the Unix epoch by the store's clock. Left out: it does not end. */
+            expiresAt?: number;
+            /** @description The tenants that the key is for. Left out: all, and the API. */
+            tenants?: string[];
         };
         RevokedKey: {
             /** @constant */

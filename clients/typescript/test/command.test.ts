@@ -35,7 +35,7 @@ test("an owner makes, replaces and revokes a key, from a file, from standard inp
   const id = agent("unstaked", 4);
   writeFileSync(join(folder, "owner.key"), service.owner, { mode: 0o600 });
   const signed = ["--agent-id", id, "--owner-key-file", "owner.key"];
-  const made = await run(["keys", "generate", ...signed, "--out", "api.key"]);
+  const made = await run(["keys", "generate", ...signed, "--out", "api.key", "--name", "ci", "--expires-in", "3600"]);
   assert.deepEqual([made.code, made.err, made.out], [0, "", `agentId  ${id}\nfile     api.key\n`]);
   assert.equal(statSync(join(folder, "api.key")).mode & 0o777, 0o600);
   const first = readFileSync(join(folder, "api.key"), "utf8");
@@ -47,9 +47,13 @@ test("an owner makes, replaces and revokes a key, from a file, from standard inp
   const other = await run(["keys", "generate", ...signed, "--out", "api.key"]);
   assert.match(other.err, /api.key: it exists/);
 
-  const replaced = await run(["keys", "rotate", "--agent-id", id, "--owner-key-file", "-", "--out", "api.key"], service.owner);
+  const terms = ["--grace-seconds", "60", "--tenants", "acme,other"];
+  const replaced = await run(["keys", "rotate", "--agent-id", id, "--owner-key-file", "-", "--out", "api.key", ...terms], service.owner);
   assert.deepEqual([replaced.code, replaced.err], [0, ""]);
   assert.notEqual(readFileSync(join(folder, "api.key"), "utf8"), first);
+  const [old, fresh] = (await tiergate.profile(id, owner)).keys;
+  assert.deepEqual([old?.name, old?.replaced, fresh?.name, fresh?.tenants], ["ci", true, "ci", ["acme", "other"]]);
+  assert.deepEqual([typeof old?.expiresAt, fresh?.expiresAt, typeof fresh?.madeOn], ["number", null, "string"]);
   assert.deepEqual(readdirSync(folder).sort(), ["api.key", "owner.key"]);
 
   const printed = await run(["keys", "revoke", "--agent-id", id, "--typed-data"]);
@@ -79,6 +83,8 @@ test("what goes wrong is a sentence, an exit code, and no word of a key", async 
     [["keys", "status", "--agent-id", "4", "--url", "http://keys.invalid"], 2, /--allow-http keys.invalid/],
     [["keys", "status"], 2, /--agent-id/],
     [["keys", "surprise"], 2, /Usage: tiergate keys/],
+    [["keys", "revoke", ...key, "wide.key", "--expires-in", "9"], 2, /revoke takes no --expires-in/],
+    [["keys", "rotate", ...key, "wide.key", "--expires-in", "1d"], 2, /--expires-in is a whole number of seconds/],
     [["keys", "status", "--surprise"], 2, /Usage: tiergate keys/],
   ] as const) {
     const ran = await run([...args]);

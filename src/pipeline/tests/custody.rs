@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::{Reported, START_SECS, Scene, agent, client, retry_after, signer, unknown_key, verdict};
 use crate::domain::agent_id::AgentId;
+use crate::domain::key_terms::KeyName;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{Credential, SignedRequest};
@@ -115,7 +116,7 @@ struct CountedLog(AtomicUsize);
 
 #[async_trait]
 impl Recorder for CountedLog {
-    async fn begin(&self, _: AgentId, _: Signatory) -> Result<(), Unrecorded> {
+    async fn begin(&self, _: AgentId, _: Signatory, _: Option<&KeyName>) -> Result<(), Unrecorded> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
@@ -149,7 +150,7 @@ struct FullLog;
 
 #[async_trait]
 impl Recorder for FullLog {
-    async fn begin(&self, _: AgentId, _: Signatory) -> Result<(), Unrecorded> {
+    async fn begin(&self, _: AgentId, _: Signatory, _: Option<&KeyName>) -> Result<(), Unrecorded> {
         Err(Unrecorded(Arc::new(Error::other("disk full"))))
     }
 }

@@ -211,7 +211,7 @@ impl Scene {
         let new = NewKey { digest, declared_endpoint, signer, terms, per_agent_max };
         let change = KeyChange::Rotate(new);
         let claim = NonceClaim { nonce, signed_at: UnixSeconds(self.clock.unix_seconds()) };
-        assert_eq!(self.store.inner.change_key(agent(7), claim, change).await.unwrap(), KeyChanged::Done);
+        assert_eq!(self.store.inner.changed(agent(7), claim, change).await.unwrap(), KeyChanged::Done);
         Credential::Key { digest: key.digest(), named: None }
     }
 

@@ -27,8 +27,8 @@ use crate::domain::window::Verdict;
 use crate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
-    StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
+    Store, StoreFault,
 };
 use crate::store::embedded::EmbeddedStore;
 
@@ -255,7 +255,7 @@ impl Store for TamperedStore {
                     nonce: Nonce::new(U256::MAX - U256::from(self.calls("admit"))),
                     signed_at: UnixSeconds(START_SECS),
                 };
-                let revoked = self.inner.change_key(agent, claim, KeyChange::Revoke(None)).await?;
+                let revoked = self.inner.changed(agent, claim, KeyChange::Revoke(None)).await?;
                 assert_eq!(revoked, KeyChanged::Done);
             }
             self.inner.admit(agent, scope, quota, proof).await
@@ -281,7 +281,7 @@ impl Store for TamperedStore {
         agent: AgentId,
         claim: NonceClaim,
         change: KeyChange,
-    ) -> Result<KeyChanged, StoreFault> {
+    ) -> Result<(KeyChanged, Option<MadeKey>), StoreFault> {
         self.enter("change_key")?;
         self.inner.change_key(agent, claim, change).await
     }

@@ -171,3 +171,49 @@ pub(in crate::store) async fn a_key_is_found_with_the_tenants_that_it_is_for(ben
     let listed = bench.store.keys(agent(1)).await.unwrap();
     assert_eq!(listed.into_iter().map(|key| key.tenants).collect::<Vec<_>>(), [tenants, None]);
 }
+
+pub(in crate::store) async fn each_key_tells_the_days_of_its_making_and_of_its_last_use(bench: Bench) {
+    let days = async |numbers: &[u64]| {
+        // A store that many share notes uses once a minute.
+        bench.store.note_uses().await;
+        let keys = bench.store.keys(agent(1)).await.unwrap();
+        assert_eq!(
+            keys.iter().map(|key| key.digest).collect::<Vec<_>>(),
+            numbers.iter().copied().map(digest).collect::<Vec<_>>()
+        );
+        keys.into_iter().map(|key| key.days.map(|days| (days.made, days.used)).unwrap()).collect::<Vec<_>>()
+    };
+    bench.change(1, 1, KeyChange::Issue(key(1))).await;
+    let first = days(&[1]).await[0].0;
+    assert_eq!((u64::from(first), days(&[1]).await[0].1), (bench.signed_at_secs / 86_400, None));
+    bench.finds(1).await;
+    assert_eq!(days(&[1]).await, [(first, Some(first))]);
+    // Midnight is no further from any bench's first moment, and the next one is.
+    (bench.advance_secs)(7_000);
+    let next = first + 1;
+    bench.change(1, 2, KeyChange::Issue(named(2, "ci", 2))).await;
+    bench.finds(2).await;
+    assert_eq!(days(&[1, 2]).await, [(first, Some(first)), (next, Some(next))]);
+    bench.finds(1).await;
+    // Alone again it is stored as releases did that know no other, and keeps its days.
+    bench.change(1, 3, KeyChange::Revoke(name("ci"))).await;
+    assert_eq!(days(&[1]).await, [(first, Some(next))]);
+    bench.change(1, 4, KeyChange::Rotate(graced(key(4), 60))).await;
+    assert_eq!(days(&[1, 4]).await, [(first, Some(next)), (next, None)]);
+}
+
+pub(in crate::store) async fn a_change_tells_the_name_and_end_of_the_key_that_it_made(bench: Bench) {
+    let made = async |nonce, change| {
+        let change = bench.store.change_key(agent(1), bench.claim(nonce), change).await.unwrap();
+        change.1.map(|made| (made.name, made.ends))
+    };
+    let ending = with(named(1, "ci", 2), |terms| terms.expires_in_secs = Some(60));
+    let (ci, ends) = made(1, KeyChange::Issue(ending)).await.unwrap();
+    assert_eq!((ci, ends.is_some()), (name("ci"), true));
+    let listed = bench.store.keys(agent(1)).await.unwrap();
+    assert_eq!(listed[0].ends, ends);
+    assert_eq!(made(2, KeyChange::Issue(named(2, "ci", 2))).await, None, "refused");
+    assert_eq!(made(2, KeyChange::Rotate(named(2, "", 2))).await, Some((name("ci"), None)), "kept");
+    assert_eq!(made(3, KeyChange::Revoke(None)).await, None);
+    assert_eq!(made(4, KeyChange::Rotate(key(4))).await, Some((None, None)));
+}

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 use crate::domain::agent_id::AgentId;
-use crate::domain::held_key::HeldKey;
+use crate::domain::api_key::KeyDigest;
+use crate::domain::held_key::{HeldKey, day_of};
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Scope};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, MadeKey, NonceRefused, Scope};
 use crate::store::embedded::book::Book;
 use crate::store::embedded::keys::Keys;
 use crate::store::embedded::shared::Shared;
@@ -36,8 +37,10 @@ pub(super) enum Step {
         change: KeyChange,
         /// The agent's keys after the change, once it is written.
         keys: Vec<HeldKey>,
-        answer: Answer<KeyChanged>,
+        answer: Answer<(KeyChanged, Option<MadeKey>)>,
     },
+    /// Reads the agent's keys.
+    Keys { agent: AgentId, answer: Answer<Vec<HeldKey>> },
     /// Finds out if the file can be written.
     Probe { answer: Answer<()> },
 }
@@ -101,18 +104,33 @@ impl Batch<'_> {
         claim: &NonceClaim,
         change: &KeyChange,
         keys: &mut Vec<HeldKey>,
-    ) -> Result<KeyChanged, redb::Error> {
+    ) -> Result<(KeyChanged, Option<MadeKey>), redb::Error> {
         if let Some(refused) = self.refuse(agent, claim)? {
-            return Ok(KeyChanged::NonceRefused(refused));
+            return Ok((KeyChanged::NonceRefused(refused), None));
         }
-        *keys = self.tables.keys(agent)?;
-        let changed = held_keys::change(keys, change, self.now_secs);
+        let before = self.keys(agent)?;
+        keys.clone_from(&before);
+        let changed = held_keys::change(keys, change, self.shared.key_secs());
         if changed != KeyChanged::Done {
-            return Ok(changed);
+            return Ok((changed, None));
         }
         self.use_nonce(agent, claim)?;
-        self.tables.set_keys(agent, keys)?;
-        Ok(KeyChanged::Done)
+        self.tables.set_keys(agent, &before, keys)?;
+        let made = keys.last().filter(|_| !matches!(change, KeyChange::Revoke(_)));
+        Ok((changed, made.map(|key| MadeKey { name: key.name.clone(), ends: key.ends })))
+    }
+
+    /// The agent's keys, those that have ended too, and their uses up to now.
+    fn keys(&mut self, agent: AgentId) -> Result<Vec<HeldKey>, redb::Error> {
+        self.note_used(&self.shared.book.take_used(agent))?;
+        self.tables.keys(agent)
+    }
+
+    /// Writes that these keys were used today, where that is not written yet.
+    pub(super) fn note_used(&mut self, keys: &[KeyDigest]) -> Result<(), redb::Error> {
+        let today = day_of(self.shared.key_secs());
+        self.changed |= !keys.is_empty() && self.tables.note_used(keys, today)?;
+        Ok(())
     }
 
     /// Why the nonce can't be used, if it can't.
@@ -142,6 +160,11 @@ impl Step {
             Self::ChangeKey { agent, claim, change, keys, answer } => {
                 answer.value = Some(batch.change_key(*agent, claim, change, keys)?);
             }
+            Self::Keys { agent, answer } => {
+                let mut keys = batch.keys(*agent)?;
+                keys.retain(|key| key.is_live(batch.shared.key_secs()));
+                answer.value = Some(keys);
+            }
             // Only a write shows if the disk takes one. This one writes the value that is there.
             Self::Probe { answer } => {
                 batch.changed = true;
@@ -157,11 +180,12 @@ impl Step {
         match self {
             Self::Admit { answer, .. } => answer.send(),
             Self::ChangeKey { agent, keys, answer, .. } => {
-                if answer.value == Some(KeyChanged::Done) {
+                if matches!(answer.value, Some((KeyChanged::Done, _))) {
                     book.set_keys(agent, Keys::of(keys));
                 }
                 answer.send();
             }
+            Self::Keys { answer, .. } => answer.send(),
             Self::Probe { answer } => answer.send(),
         }
     }
@@ -183,6 +207,7 @@ impl Step {
         match self {
             Self::Admit { answer, .. } => answer.sender.is_closed(),
             Self::ChangeKey { answer, .. } => answer.sender.is_closed(),
+            Self::Keys { answer, .. } => answer.sender.is_closed(),
             Self::Probe { answer } => answer.sender.is_closed(),
         }
     }

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
-use crate::domain::held_key::HeldKey;
 use crate::domain::quota::Quota;
 use crate::domain::window::{Verdict, Window};
 use crate::ports::store::{Admission, KeyOwner, Scope};
@@ -52,17 +51,24 @@ impl Book {
     pub(super) fn find(&self, digest: &KeyDigest, now_secs: impl Fn() -> u64) -> Option<KeyOwner> {
         let half = half(digest);
         let shard = self.index.of(&half).lock();
-        let slot = shard.get(&half)?.lock();
-        slot.keys.owner(slot.agent, digest, now_secs)
+        let mut slot = shard.get(&half)?.lock();
+        let agent = slot.agent;
+        slot.keys.find(agent, digest, now_secs)
     }
 
-    /// The agent's keys that have not ended.
-    pub(super) fn keys(&self, agent: AgentId, now_secs: u64) -> Vec<HeldKey> {
+    /// True if the agent has a key that has not ended and that no other has replaced.
+    pub(super) fn has_current(&self, agent: AgentId, now_secs: u64) -> bool {
         let agent = self.slots.hashed(agent);
-        let keys = self.slots.of(&agent).lock().get(&agent).map(|slot| slot.lock().keys.to_vec());
-        let mut keys = keys.unwrap_or_default();
-        keys.retain(|key| key.is_live(now_secs));
-        keys
+        self.slots.of(&agent).lock().get(&agent).is_some_and(|slot| slot.lock().keys.has_current(now_secs))
+    }
+
+    /// The agent's keys that were used since this or [`Self::sweep`] told it last.
+    pub(super) fn take_used(&self, agent: AgentId) -> Vec<KeyDigest> {
+        let (agent, mut used) = (self.slots.hashed(agent), Vec::new());
+        if let Some(slot) = self.slots.of(&agent).lock().get(&agent) {
+            slot.lock().keys.take_used(&mut used);
+        }
+        used
     }
 
     /// Admits on the strength of a key. Nothing is made for a key that is not known.
@@ -135,12 +141,13 @@ impl Book {
         }
     }
 
-    /// Forgets the idle windows of one shard, and the agents that nothing is known of any more.
-    pub(super) fn sweep(&self, shard: usize, now_micros: u64) {
+    /// Forgets the idle windows of one shard, and the agents that nothing is known of any more. Adds its keys that were used.
+    pub(super) fn sweep(&self, shard: usize, now_micros: u64, used: &mut Vec<KeyDigest>) {
         let Some(shard) = self.slots.iter().nth(shard) else { return };
         let mut shard = shard.lock();
         shard.retain(|_, slot| {
             let mut slot = slot.lock();
+            slot.keys.take_used(used);
             slot.windows.retain(|counted| !counted.window.is_idle(counted.width_micros, now_micros));
             slot.windows.shrink_to_fit();
             !slot.is_vacant()

@@ -42,8 +42,8 @@ use crate::domain::window::Verdict;
 use crate::fair_timeout::fair_timeout;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
-    StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
+    Store, StoreFault,
 };
 use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::file::{Disk, Folder, OpenError};
@@ -198,7 +198,7 @@ impl EmbeddedStore {
 #[async_trait]
 impl Store for EmbeddedStore {
     fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
-        let found = self.shared.book.find(digest, || self.shared.clock.unix_seconds());
+        let found = self.shared.book.find(digest, || self.shared.key_secs());
         let checked = self.shared.check("find a key", found.as_ref().map(|owner| owner.agent));
         Either::Left(ready(checked.map(|()| found)))
     }
@@ -213,7 +213,7 @@ impl Store for EmbeddedStore {
         let verb = "admit";
         match proof {
             Proof::Key(digest) => Either::Left(ready(self.shared.check(verb, Some(agent)).map(|()| {
-                let now = (self.shared.clock.monotonic_micros(), || self.shared.clock.unix_seconds());
+                let now = (self.shared.clock.monotonic_micros(), || self.shared.key_secs());
                 self.shared.book.admit_by_key(agent, scope, quota, digest, now)
             }))),
             Proof::Nonce(claim) => Either::Right(Box::pin(async move {
@@ -251,7 +251,7 @@ impl Store for EmbeddedStore {
         agent: AgentId,
         claim: NonceClaim,
         change: KeyChange,
-    ) -> Result<KeyChanged, StoreFault> {
+    ) -> Result<(KeyChanged, Option<MadeKey>), StoreFault> {
         let verb = "change a key";
         self.shared.check(verb, Some(agent))?;
         self.ask(verb, |answer| Step::ChangeKey { agent, claim, change, keys: Vec::new(), answer }).await
@@ -264,13 +264,13 @@ impl Store for EmbeddedStore {
             Verdict::Admitted { remaining } => remaining + 1,
             Verdict::Limited { .. } => 0,
         };
-        let keys = self.shared.book.keys(agent, self.shared.clock.unix_seconds());
-        Ok(KeySeen { has_key: keys.iter().any(|key| !key.is_replaced), left })
+        Ok(KeySeen { has_key: self.shared.book.has_current(agent, self.shared.key_secs()), left })
     }
 
     async fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, StoreFault> {
-        self.shared.check("look for a key", Some(agent))?;
-        Ok(self.shared.book.keys(agent, self.shared.clock.unix_seconds()))
+        let verb = "look for a key";
+        self.shared.check(verb, Some(agent))?;
+        self.ask(verb, |answer| Step::Keys { agent, answer }).await
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {

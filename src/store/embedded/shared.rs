@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub(super) doubtful: Mutex<Vec<AgentId>>,
     /// Since when the writer has been busy, in monotonic microseconds; 0 while it waits for steps.
     pub(super) busy_since: AtomicU64,
+    /// By how many microseconds the wall clock has led the monotonic one at most.
+    lead_micros: AtomicU64,
     /// The size of the file in bytes, when it was looked at last.
     pub(super) size: AtomicU64,
     last_error: Mutex<Arc<dyn Error + Send + Sync>>,
@@ -54,6 +56,7 @@ impl Shared {
             faulted: AtomicBool::new(false),
             doubtful: Mutex::default(),
             busy_since: AtomicU64::new(0),
+            lead_micros: AtomicU64::new(0),
             size: AtomicU64::new(0),
             last_error: Mutex::new(Arc::new(Closed)),
         }
@@ -66,6 +69,18 @@ impl Shared {
         // Once it is over the list means nothing.
         let is_doubtful = is_faulted() && has_it(&self.doubtful.lock()) && is_faulted();
         if is_doubtful { Err(self.fault(verb)) } else { Ok(()) }
+    }
+
+    /// The time by which keys end, in Unix seconds. A wall clock that is stepped back lets no key live again that has ended: time
+    /// goes on by the monotonic one.
+    pub(super) fn key_secs(&self) -> u64 {
+        let now_micros = self.clock.monotonic_micros();
+        let lead_micros = self.clock.unix_millis().saturating_mul(1_000).saturating_sub(now_micros);
+        let most_micros = self.lead_micros.load(Ordering::Relaxed);
+        if lead_micros > most_micros {
+            self.lead_micros.fetch_max(lead_micros, Ordering::Relaxed);
+        }
+        now_micros.saturating_add(most_micros.max(lead_micros)) / 1_000_000
     }
 
     /// True while the writer is busy for longer than steps keep it.

@@ -11,7 +11,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::binding::Binding;
 use crate::domain::endpoint::WebOrigin;
-use crate::domain::held_key::{self, HeldKey, VERSION_2};
+use crate::domain::held_key::{self, HeldKey, KeyDays, VERSION_2};
 use crate::domain::nonce::NonceClaim;
 use crate::store::embedded::keys::Keys;
 
@@ -33,6 +33,9 @@ const KEYS: TableDefinition<'_, [u8; 32], ([u8; 32], Option<&str>)> = TableDefin
 /// Agent → digest of its key and the account that signed for it. A table of its own: releases that don't know it can still
 /// use the file, and the digest tells a key that one of them has made.
 const SIGNERS: TableDefinition<'_, [u8; 32], ([u8; 32], [u8; 20])> = TableDefinition::new("signers");
+
+/// Digest → the days on which the key was made and last used. A table of its own, as that of signers.
+const DAYS: TableDefinition<'_, [u8; 32], (u32, Option<u32>)> = TableDefinition::new("days");
 
 /// Agent and nonce → Unix seconds of use, or of the signature's timestamp if that is later.
 const NONCES: TableDefinition<'_, [u8; 64], u64> = TableDefinition::new("nonces");
@@ -173,11 +176,42 @@ impl<'a> Tables<'a> {
         let signers = self.transaction.open_table(SIGNERS)?;
         let signer = signers.get(agent.to_bytes())?.map(|row| row.value());
         let row = self.keys.get(agent.to_bytes())?;
-        Ok(row.and_then(|row| held(row.value(), signer)).unwrap_or_default())
+        let mut keys = row.and_then(|row| held(row.value(), signer)).unwrap_or_default();
+        let days = self.transaction.open_table(DAYS)?;
+        for key in &mut keys {
+            let row = days.get(key.digest.to_bytes())?.map(|row| row.value());
+            key.days = row.map(|(made, used)| KeyDays { made, used });
+        }
+        Ok(keys)
     }
 
-    /// Makes these the agent's keys.
-    pub(super) fn set_keys(&mut self, agent: AgentId, keys: &[HeldKey]) -> Result<(), redb::Error> {
+    /// Writes that these keys were used on a day; of others it has no row. Returns if there was one to write.
+    pub(super) fn note_used(&self, keys: &[KeyDigest], today: u32) -> Result<bool, redb::Error> {
+        let (mut days, mut any) = (self.transaction.open_table(DAYS)?, false);
+        for digest in keys.iter().map(|digest| digest.to_bytes()) {
+            let row = days.get(digest)?.map(|row| row.value());
+            if let Some((made, _)) = row.filter(|(_, used)| *used != Some(today)) {
+                days.insert(digest, (made, Some(today)))?;
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Makes these the agent's keys, in the place of those before.
+    pub(super) fn set_keys(
+        &mut self,
+        agent: AgentId,
+        before: &[HeldKey],
+        keys: &[HeldKey],
+    ) -> Result<(), redb::Error> {
+        let mut days = self.transaction.open_table(DAYS)?;
+        for key in before {
+            days.remove(key.digest.to_bytes())?;
+        }
+        for (digest, KeyDays { made, used }) in keys.iter().filter_map(|key| Some((key.digest, key.days?))) {
+            days.insert(digest.to_bytes(), (made, used))?;
+        }
         let mut signers = self.transaction.open_table(SIGNERS)?;
         signers.remove(agent.to_bytes())?;
         match keys {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use redb::Database;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::domain::api_key::KeyDigest;
 use crate::domain::quota::{MINUTE_MICROS, WINDOW_MICROS_MAX};
 use crate::store::embedded::Options;
 use crate::store::embedded::batch::{Batch, Step};
@@ -130,19 +131,19 @@ impl Writer {
     }
 
     fn work(&mut self, mut steps: Vec<Queued>) {
-        self.sweep();
+        let used = self.sweep();
         if self.database.is_none() && !self.reopen() {
             return;
         }
         steps.retain(|queued| !queued.step.is_abandoned());
-        match self.commit(&mut steps) {
+        match self.commit(&mut steps, &used) {
             Ok(()) => steps.into_iter().for_each(|queued| queued.step.settle(&self.shared.book)),
             Err(error) => self.fail(&steps, error),
         }
     }
 
-    /// Writes all steps in one transaction, and forgets old nonces in the same.
-    fn commit(&mut self, steps: &mut [Queued]) -> Result<(), redb::Error> {
+    /// Writes all steps in one transaction, in the same that these keys were used, and forgets old nonces.
+    fn commit(&mut self, steps: &mut [Queued], used: &[KeyDigest]) -> Result<(), redb::Error> {
         let Some(database) = &self.database else { return Err(redb::Error::DatabaseClosed) };
         self.shared.doubtful.lock().clear();
         let now_secs = self.shared.clock.unix_seconds();
@@ -159,6 +160,7 @@ impl Writer {
             nonces: 0,
             changed: false,
         };
+        batch.note_used(used)?;
         steps.iter_mut().try_for_each(|queued| queued.step.write(&mut batch))?;
 
         let rows_max = PURGE_ROWS + 2 * batch.nonces;
@@ -231,18 +233,18 @@ impl Writer {
         }
     }
 
-    /// Forgets idle windows, a few shards in each tick, and looks at the size of the file.
-    fn sweep(&mut self) {
-        let now_micros = self.shared.clock.monotonic_micros();
+    /// Forgets idle windows, a few shards in each tick, and looks at the size of the file. Returns which of their keys were used.
+    fn sweep(&mut self) -> Vec<KeyDigest> {
+        let (now_micros, mut used) = (self.shared.clock.monotonic_micros(), Vec::new());
         if now_micros < self.next_tick_micros {
-            return;
+            return used;
         }
         self.next_tick_micros = now_micros.saturating_add(TICK_MICROS);
         if let Some(size) = self.disk.size() {
             self.shared.size.store(size, Ordering::Relaxed);
         }
         for _ in 0..SWEPT_SHARDS {
-            self.shared.book.sweep(self.next_shard, now_micros);
+            self.shared.book.sweep(self.next_shard, now_micros, &mut used);
             self.next_shard = (self.next_shard + 1) % SHARDS;
         }
         if self.next_shard == 0 {
@@ -250,6 +252,7 @@ impl Writer {
             self.shared.meters.sweep(WINDOW_MICROS_MAX, now_micros);
             self.shared.visitors.sweep(MINUTE_MICROS, now_micros);
         }
+        used
     }
 }
 

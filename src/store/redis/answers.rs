@@ -6,9 +6,11 @@ use redis::{FromRedisValue, Value};
 
 use crate::domain::api_key::KeyDigest;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::held_key::{self, HeldKey, KeyDays};
+use crate::domain::key_terms::KeyName;
 use crate::domain::quota::RetryAfter;
 use crate::domain::window::Verdict;
-use crate::ports::store::{Admission, KeyChanged, KeySeen, NonceRefused};
+use crate::ports::store::{Admission, KeyChanged, KeySeen, MadeKey, NonceRefused};
 use crate::store::redis::error::RedisError;
 
 const ADMITTED: i64 = 0;
@@ -42,20 +44,51 @@ pub(super) fn verdict(answer: &Value) -> Result<Verdict, RedisError> {
     }
 }
 
-/// Reads the answer of `change_key.lua`: what became of the change, and the digests of keys that are over.
-pub(super) fn key_change(answer: &Value) -> Result<(KeyChanged, Vec<KeyDigest>), RedisError> {
+/// Reads the answer of `change_key.lua`: the outcome, end and name of a key that was made, and the digests of keys that are over.
+pub(super) fn key_change(answer: &Value) -> Result<(KeyChanged, MadeKey, Vec<KeyDigest>), RedisError> {
     if let Value::Array(parts) = answer
-        && let Some((Value::Int(DONE), gone)) = parts.split_first()
+        && let [Value::Int(DONE), ends, name, gone @ ..] = &**parts
     {
+        let made = MadeKey {
+            name: held_key::maybe(&read::<String>(name)?, |text| KeyName::parse(text).ok())
+                .ok_or(RedisError::Unreadable)?,
+            ends: Some(number(read(ends)?)?).filter(|ends| *ends > 0),
+        };
         let gone: Result<Vec<_>, _> = gone.iter().map(digest).collect();
-        return Ok((KeyChanged::Done, gone?));
+        return Ok((KeyChanged::Done, made, gone?));
     }
     let changed = match read(answer) {
         Ok((KEY_EXISTS,)) => KeyChanged::KeyExists,
         Ok((NO_SUCH_KEY,)) => KeyChanged::NoSuchKey,
         _ => KeyChanged::NonceRefused(nonce_refused(answer)?),
     };
-    Ok((changed, Vec::new()))
+    Ok((changed, MadeKey { name: None, ends: None }, Vec::new()))
+}
+
+/// Reads the answer of `list.lua`: the keys that have not ended.
+pub(super) fn keys(answer: &Value) -> Result<Vec<HeldKey>, RedisError> {
+    let Value::Array(parts) = answer else { return Err(RedisError::Unreadable) };
+    let [record, seconds, days @ ..] = &**parts else { return Err(RedisError::Unreadable) };
+    let (mut keys, seconds) = (held(&read::<Vec<u8>>(record)?), number(read(seconds)?)?);
+    keys.retain(|key| key.is_live(seconds));
+    for (key, days) in keys.iter_mut().zip(days) {
+        key.days = days_of(&read::<String>(days)?);
+    }
+    Ok(keys)
+}
+
+/// The keys of a record of either version. One that can't be read holds none.
+fn held(record: &[u8]) -> Vec<HeldKey> {
+    match <[u8; 32]>::try_from(record) {
+        Ok(digest) => vec![HeldKey::plain(KeyDigest::from_bytes(digest), None, None)],
+        Err(_) => std::str::from_utf8(record).ok().and_then(held_key::read).unwrap_or_default(),
+    }
+}
+
+/// The days of a key, as its string says.
+pub(super) fn days_of(text: &str) -> Option<KeyDays> {
+    let mut days = text.split(' ').map(str::parse);
+    Some(KeyDays { made: days.next()?.ok()?, used: days.next().transpose().ok()? })
 }
 
 fn digest(hex: &Value) -> Result<KeyDigest, RedisError> {
@@ -94,9 +127,10 @@ mod tests {
 
     use super::{admission, key_change, verdict};
     use crate::domain::freshness::UnixSeconds;
+    use crate::domain::key_terms::KeyName;
     use crate::domain::quota::RetryAfter;
     use crate::domain::window::Verdict;
-    use crate::ports::store::{Admission, KeyChanged, NonceRefused};
+    use crate::ports::store::{Admission, KeyChanged, MadeKey, NonceRefused};
 
     fn ints(numbers: &[i64]) -> Value {
         Value::Array(numbers.iter().map(|number| Value::Int(*number)).collect())
@@ -118,15 +152,22 @@ mod tests {
         ] {
             assert_eq!(admission(&ints(numbers)).unwrap(), expected);
         }
+        let none = MadeKey { name: None, ends: None };
         for (numbers, expected) in [
             (&[3][..], KeyChanged::NonceRefused(NonceRefused::Used)),
             (&[4, 8, 9], KeyChanged::NonceRefused(NonceRefused::Forgotten { accepted_from, retry_after })),
-            (&[5], KeyChanged::Done),
             (&[6], KeyChanged::KeyExists),
             (&[7], KeyChanged::NoSuchKey),
         ] {
-            assert_eq!(key_change(&ints(numbers)).unwrap(), (expected, Vec::new()));
+            assert_eq!(key_change(&ints(numbers)).unwrap(), (expected, none.clone(), Vec::new()));
         }
+        let done = |ends, name: &str| {
+            let name = Value::BulkString(name.into());
+            key_change(&Value::Array(vec![Value::Int(5), Value::Int(ends), name]))
+        };
+        assert_eq!(done(0, "-").unwrap(), (KeyChanged::Done, none, Vec::new()));
+        assert_eq!(done(9, "ci").unwrap().1, MadeKey { name: KeyName::parse("ci").ok(), ends: Some(9) });
+        assert!(done(-1, "-").is_err() && done(0, "").is_err());
         assert_eq!(verdict(&ints(&[0, 7])).unwrap(), Verdict::Admitted { remaining: 7 });
         assert_eq!(verdict(&ints(&[1, 9])).unwrap(), Verdict::Limited { retry_after_micros: 9 });
     }
@@ -157,8 +198,13 @@ mod tests {
             ints(&[8]),
             ints(&[-1]),
             Value::Array(vec![Value::Int(5), Value::Int(1)]),
-            Value::Array(vec![Value::Int(5), Value::BulkString(vec![0; 32])]),
-            Value::Array(vec![Value::Int(5), Value::BulkString(vec![b'0'; 62])]),
+            ints(&[5]),
+            Value::Array(vec![
+                Value::Int(5),
+                Value::Int(0),
+                Value::BulkString(b"-".to_vec()),
+                Value::BulkString(vec![b'0'; 62]),
+            ]),
         ] {
             assert!(admission(&value).is_err(), "{value:?}");
             assert!(key_change(&value).is_err(), "{value:?}");

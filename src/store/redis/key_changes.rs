@@ -11,7 +11,7 @@
 use crate::domain::agent_id::AgentId;
 use crate::domain::held_key::word;
 use crate::domain::nonce::NonceClaim;
-use crate::ports::store::{KeyChange, KeyChanged, NewKey};
+use crate::ports::store::{KeyChange, KeyChanged, MadeKey, NewKey};
 use crate::store::held_keys::REPLACED_MAX;
 use crate::store::redis::RedisStore;
 use crate::store::redis::answers::key_change;
@@ -25,22 +25,23 @@ impl RedisStore {
         agent: AgentId,
         claim: NonceClaim,
         change: &KeyChange,
-    ) -> Result<KeyChanged, RedisError> {
+    ) -> Result<(KeyChanged, Option<MadeKey>), RedisError> {
         let (verb, new) = match change {
             KeyChange::Issue(new) => ("issue", Some(new)),
             KeyChange::Rotate(new) => ("rotate", Some(new)),
             KeyChange::Revoke(_) => ("revoke", None),
         };
-        let named = match change {
-            KeyChange::Issue(new) | KeyChange::Rotate(new) => new.terms.name.as_ref(),
-            KeyChange::Revoke(name) => name.as_ref(),
-        };
         let shard = Shard::of_agent(agent);
         let mut keys = vec![Name::Epoch(shard), Name::Nonces(shard), Name::Record(agent)];
-        keys.extend(new.into_iter().flat_map(|new| [Name::Entry(&new.digest), Name::Signer(&new.digest)]));
+        if let Some(NewKey { digest, .. }) = new {
+            keys.extend([Name::Entry(digest), Name::Signer(digest), Name::Days(digest)]);
+        }
         let swap = self.shared.with_nonce_limits(self.shared.scripts.change_key.on(&keys));
-        let mut swap =
-            swap.arg(claim.signed_at.0).arg(names::nonce(agent, claim.nonce)).arg(verb).arg(word(named));
+        let mut swap = swap
+            .arg(claim.signed_at.0)
+            .arg(names::nonce(agent, claim.nonce))
+            .arg(verb)
+            .arg(word(change.name()));
         if let Some(new) = new {
             if self.shared.options.wait_replicas > 0 {
                 // The probe finds out whether replicas have what is written where the agent is.
@@ -52,12 +53,12 @@ impl RedisStore {
             swap = swap.arg(new.terms.expires_in_secs.unwrap_or(0)).arg(word(new.terms.tenants.as_ref()));
             swap = swap.arg(new.terms.grace_secs).arg(REPLACED_MAX);
         }
-        swap.is_write = Some(|value| matches!(key_change(value), Ok((KeyChanged::Done, _))));
-        let (changed, gone) = key_change(&self.servers.ask(swap).await?)?;
+        swap.is_write = Some(|value| matches!(key_change(value), Ok((KeyChanged::Done, ..))));
+        let (changed, made, gone) = key_change(&self.servers.ask(swap).await?)?;
         for digest in gone {
             self.known.remove(&digest);
         }
-        Ok(changed)
+        Ok((changed, new.filter(|_| changed == KeyChanged::Done).map(|_| made)))
     }
 }
 

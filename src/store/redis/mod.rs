@@ -25,7 +25,7 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::{self, HeldKey};
+use crate::domain::held_key::HeldKey;
 use crate::domain::key_terms::TenantList;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
@@ -33,10 +33,10 @@ use crate::domain::window::Verdict;
 use crate::files::{self, PEM_BYTES_MAX};
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
-    StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
+    Store, StoreFault,
 };
-use crate::store::redis::answers::{admission, key_seen, read};
+use crate::store::redis::answers::{admission, key_seen, keys, read};
 use crate::store::redis::error::RedisError;
 pub use crate::store::redis::look::{look, other_chain};
 use crate::store::redis::meters::{REFUSALS_MAX, Refusals};
@@ -44,6 +44,9 @@ use crate::store::redis::names::{Name, Shard};
 use crate::store::redis::options::{Options, Shared, TlsFiles};
 use crate::store::redis::scripts::{Request, Scripts};
 use crate::store::redis::servers::Servers;
+use crate::store::redis::uses::Known;
+use crate::store::redis::uses::KnownKey;
+use crate::supervision::keep_going;
 use crate::telemetry::metrics::Metrics;
 
 mod answers;
@@ -63,6 +66,7 @@ mod sentinels;
 mod server;
 mod servers;
 mod session;
+mod uses;
 mod watch;
 
 /// How many keys' owners are remembered.
@@ -83,8 +87,7 @@ pub enum OpenError {
 pub struct RedisStore {
     shared: Arc<Shared>,
     servers: Arc<Servers>,
-    /// The owners of keys.
-    known: Cache<KeyDigest, KeyOwner>,
+    known: Known,
     /// Clients that are at the limit of a public route.
     refusals: Refusals,
     /// The thread that connections live in. They work from every runtime of the process and outlive all of them. `None` only
@@ -108,7 +111,12 @@ impl RedisStore {
         let runtime = runtime.map_err(OpenError::NoThread)?;
         let shared = Arc::new(shared);
         let servers = Servers::begin(Arc::clone(&shared), runtime.handle().clone());
-        let (known, refusals) = (Cache::new(KNOWN_KEYS_MAX), Cache::new(REFUSALS_MAX));
+        let known: Known = Arc::new(Cache::new(KNOWN_KEYS_MAX));
+        let (noting, of) = (Arc::clone(&servers), Arc::clone(&known));
+        runtime.spawn(async move {
+            keep_going("key-uses", &noting.shared.metrics, || uses::keep_noting(&noting, &of)).await;
+        });
+        let refusals = Cache::new(REFUSALS_MAX);
         Ok(Self { shared, servers, known, refusals, runtime: Some(runtime) })
     }
 
@@ -155,7 +163,7 @@ impl RedisStore {
             // Both went in between: the key is not one that has no signer.
             return Ok(None);
         }
-        self.known.insert(*digest, owner.clone());
+        self.known.insert(*digest, Arc::new(KnownKey::used(owner.clone())));
         Ok(Some(owner))
     }
 
@@ -192,7 +200,10 @@ impl RedisStore {
 impl Store for RedisStore {
     fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
         match self.known.get(digest) {
-            Some(owner) => Either::Left(ready(Ok(Some(owner)))),
+            Some(known) => {
+                known.is_used.store(true, Ordering::Relaxed);
+                Either::Left(ready(Ok(Some(known.owner.clone()))))
+            }
             None => {
                 Either::Right(Box::pin(
                     async move { self.look_up(digest).await.map_err(fault("find a key")) },
@@ -206,12 +217,8 @@ impl Store for RedisStore {
     }
 
     async fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, StoreFault> {
-        let get = self.shared.command("GET", Name::Record(agent));
-        let record = self.servers.ask(get).await.and_then(|record| read(&record));
-        let record: Option<Vec<u8>> = record.map_err(fault("look at a key"))?;
-        let mut keys = record.map(|record| held(&record)).unwrap_or_default();
-        keys.retain(|key| key.is_live(self.shared.clock.unix_seconds()));
-        Ok(keys)
+        let list = self.servers.ask(self.shared.scripts.list.on(&[Name::Record(agent)])).await;
+        list.and_then(|list| keys(&list)).map_err(fault("look at a key"))
     }
 
     fn admit<'a>(
@@ -249,7 +256,7 @@ impl Store for RedisStore {
         agent: AgentId,
         claim: NonceClaim,
         change: KeyChange,
-    ) -> Result<KeyChanged, StoreFault> {
+    ) -> Result<(KeyChanged, Option<MadeKey>), StoreFault> {
         self.swap_key(agent, claim, &change).await.map_err(fault("change a key"))
     }
 
@@ -267,6 +274,11 @@ impl Store for RedisStore {
 
     fn replicas_missing(&self) -> Option<u32> {
         self.servers.known().into_iter().filter_map(|server| server.replicas_missing()).max()
+    }
+
+    #[cfg(test)]
+    async fn note_uses(&self) {
+        uses::note(&self.servers, &self.known).await;
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {
@@ -307,14 +319,6 @@ fn owner(entry: &[u8]) -> Option<KeyOwner> {
         origin => Some(WebOrigin::parse(origin).ok()?),
     };
     Some(KeyOwner { agent: AgentId::from_bytes(*agent), declared_origin, signer: None, tenants })
-}
-
-/// The keys of a record of either version. One that can't be read holds none.
-fn held(record: &[u8]) -> Vec<HeldKey> {
-    match <[u8; 32]>::try_from(record) {
-        Ok(digest) => vec![HeldKey::plain(KeyDigest::from_bytes(digest), None, None)],
-        Err(_) => std::str::from_utf8(record).ok().and_then(held_key::read).unwrap_or_default(),
-    }
 }
 
 /// Reads the files with certificates.

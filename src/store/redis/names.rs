@@ -107,6 +107,8 @@ pub(super) enum Name<'a> {
     Entry(&'a KeyDigest),
     /// A string: the address of the account that signed for a key. Apart from its entry, which former releases read too.
     Signer(&'a KeyDigest),
+    /// A string: the day on which a key was made, and behind a blank that of its last use. Apart from its entry, as its signer.
+    Days(&'a KeyDigest),
     /// A sorted set: used nonces, by the time of their use or their signature's timestamp, whichever is later.
     Nonces(Shard),
     /// A hash: the life of the server that the shard's nonces are in, from which timestamp on signatures are taken, and for
@@ -135,6 +137,7 @@ impl fmt::Display for Name<'_> {
             Self::Visits(client, route) => write!(out, "v:{}:{}", client.address(), route.0),
             Self::Entry(digest) => write!(out, "d:{:x}", B256::from(digest.to_bytes())),
             Self::Signer(digest) => write!(out, "s:{:x}", B256::from(digest.to_bytes())),
+            Self::Days(digest) => write!(out, "t:{:x}", B256::from(digest.to_bytes())),
             Self::Nonces(_) => out.write_str("n"),
             Self::Epoch(_) => out.write_str("e"),
             Self::Binding(_) => out.write_str("b"),
@@ -148,7 +151,7 @@ impl Name<'_> {
         match *self {
             Self::Record(agent) | Self::Window(agent, _) | Self::Meter(_, agent, _) => Shard::of_agent(agent),
             Self::Visits(client, _) => Shard::of_client(client),
-            Self::Entry(digest) | Self::Signer(digest) => Shard::of_digest(digest),
+            Self::Entry(digest) | Self::Signer(digest) | Self::Days(digest) => Shard::of_digest(digest),
             Self::Nonces(shard) | Self::Epoch(shard) | Self::Binding(shard) | Self::Probe(shard) => shard,
         }
     }
@@ -217,6 +220,7 @@ mod tests {
             Name::Probe(Shard::of_agent(agent)),
             Name::Entry(&digest),
             Name::Signer(&digest),
+            Name::Days(&digest),
             Name::Visits(client, &route),
         ]
         .map(|name| name.to_string());
@@ -232,6 +236,7 @@ mod tests {
             "tg2:{26f}p",
             &format!("tg2:{{3ab}}d:{}", "ab".repeat(32)),
             &format!("tg2:{{3ab}}s:{}", "ab".repeat(32)),
+            &format!("tg2:{{3ab}}t:{}", "ab".repeat(32)),
             "tg2:{3c}v:192.0.2.1:acme/docs/* GET",
         ];
         assert_eq!(names, expected);

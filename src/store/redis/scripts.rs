@@ -82,6 +82,7 @@ pub(super) struct Scripts {
     pub(super) change_key: Script,
     pub(super) hit: Script,
     pub(super) left: Script,
+    pub(super) list: Script,
     pub(super) claim: Script,
 }
 
@@ -100,6 +101,7 @@ impl Scripts {
             change_key: script(&[NONCES, KEYS, include_str!("scripts/change_key.lua")]),
             hit: script(&[WINDOW, include_str!("scripts/hit.lua")]),
             left: script(&[WINDOW, KEYS, include_str!("scripts/left.lua")]),
+            list: script(&[KEYS, include_str!("scripts/list.lua")]),
             claim: script(&[NONCES, include_str!("scripts/claim.lua")]),
         }
     }
@@ -117,8 +119,8 @@ mod tests {
 
         /// The code of all of them.
         pub(in crate::store::redis) fn code(&self) -> String {
-            let Self { admit_by_key, admit_by_nonce, change_key, hit, left, claim } = self;
-            [admit_by_key, admit_by_nonce, change_key, hit, left, claim]
+            let Self { admit_by_key, admit_by_nonce, change_key, hit, left, list, claim } = self;
+            [admit_by_key, admit_by_nonce, change_key, hit, left, list, claim]
                 .map(|script| script.code.as_str())
                 .concat()
         }

@@ -32,7 +32,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The servers.
 pub(super) struct Servers {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// The runtime of the connections.
     runtime: Handle,
     map: ArcSwap<Map>,

@@ -27,6 +27,7 @@ fn record(request_id: &str) -> Record<'_> {
         outcome: "done",
         error_type: None,
         agent: Some("7".to_owned()),
+        key: None,
         owner: None,
         signer: None,
         client: "192.0.2.1".parse().unwrap(),

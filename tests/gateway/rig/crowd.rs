@@ -131,6 +131,6 @@ async fn issue(store: &dyn Store, agent: usize) {
     });
     let signed_at = UnixSeconds(Os::new().unix_seconds());
     let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at };
-    let changed = store.change_key(AgentId::new(id_of(agent)), claim, change).await.unwrap();
+    let changed = store.change_key(AgentId::new(id_of(agent)), claim, change).await.unwrap().0;
     assert_eq!(changed, KeyChanged::Done);
 }

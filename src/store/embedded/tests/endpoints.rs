@@ -49,7 +49,7 @@ async fn the_owner_of_such_a_key_makes_another_one() {
         let (platter, clock) = (with_endpoint("gopher://agent.example").await, clock());
         let store = on(&platter, &clock);
         let change = if issues { KeyChange::Issue(key(9)) } else { KeyChange::Rotate(key(9)) };
-        let changed = store.change_key(agent(1), claim(7, START_SECS), change).await.unwrap();
+        let changed = store.changed(agent(1), claim(7, START_SECS), change).await.unwrap();
         assert_eq!(changed, KeyChanged::Done);
         for _ in 0..2 {
             let store = on(&Platter::with(platter.bytes()), &clock);

@@ -11,7 +11,7 @@ use crate::domain::quota::RetryAfter;
 use crate::ports::clock::Clock as _;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
-use crate::store::contract::{MANY, agent, claim, key, until};
+use crate::store::contract::{MANY, agent, claim, digest, key, named, until};
 use crate::store::embedded::tables::{self, Tables};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{DAY_SECS, START_SECS, clock, on, options, used_nonces};
@@ -27,7 +27,7 @@ async fn admit(store: &EmbeddedStore, nonce: u64, signed_at_secs: u64) -> Admiss
 }
 
 async fn rotate(store: &EmbeddedStore, signed_at_secs: u64) -> KeyChanged {
-    store.change_key(agent(1), claim(1, signed_at_secs), KeyChange::Rotate(key(1))).await.unwrap()
+    store.changed(agent(1), claim(1, signed_at_secs), KeyChange::Rotate(key(1))).await.unwrap()
 }
 
 /// True when the nonce is refused, as used or as forgotten.
@@ -103,6 +103,35 @@ async fn a_forgotten_nonce_stays_refused_when_the_clock_is_stepped_back() {
         store = on(&platter, &clock);
     }
     assert!(matches!(admit(&store, 1, START_SECS + 121).await, Admission::Admitted { .. }));
+}
+
+// threat: A replaced key outlives its grace
+#[tokio::test]
+async fn a_key_that_has_ended_stays_so_when_the_clock_is_stepped_back() {
+    let clock = clock();
+    let store = on(&Platter::with_store(), &clock);
+    let issue = async |number, nonce| {
+        let mut new = named(number, "", 1);
+        new.terms.expires_in_secs = Some(60);
+        store.changed(agent(1), claim(nonce, START_SECS), KeyChange::Issue(new)).await.unwrap()
+    };
+    let is_good = async |number| {
+        let listed = store.keys(agent(1)).await.unwrap().iter().any(|key| key.digest == digest(number));
+        let found = store.find(&digest(number)).await.unwrap().is_some();
+        assert_eq!((listed, store.has_key(agent(1)).await.unwrap()), (found, found));
+        found
+    };
+    assert_eq!(issue(1, 1).await, KeyChanged::Done);
+    clock.advance_secs(60);
+    assert!(!is_good(1).await);
+    clock.step_wall_secs(-3_600);
+    assert!(!is_good(1).await);
+    // One that is made now has its whole life, and no more.
+    assert_eq!(issue(2, 2).await, KeyChanged::Done);
+    clock.advance_secs(59);
+    assert!(is_good(2).await);
+    clock.advance_secs(1);
+    assert!(!is_good(2).await);
 }
 
 #[tokio::test]
@@ -322,7 +351,7 @@ async fn the_room_of_forgotten_nonces_is_given_back_at_the_next_start() {
     let (platter, clock) = (Platter::with_store(), clock());
     let store = Arc::new(on(&platter, &clock));
     let key = key(1);
-    store.change_key(agent(1), claim(NONCES, START_SECS), KeyChange::Issue(key)).await.unwrap();
+    store.changed(agent(1), claim(NONCES, START_SECS), KeyChange::Issue(key)).await.unwrap();
     let admitted = |admission: &Admission| matches!(admission, Admission::Admitted { .. });
     // All at once would take longer than the store lets one wait, on a machine that others use.
     for first in (0..NONCES).step_by(5_000) {

@@ -45,7 +45,7 @@ async fn while_a_disk_hangs_few_wait_long_and_nobody_for_ever() {
     let changed = Arc::clone(&store);
     waiting.spawn(async move {
         let change = KeyChange::Rotate(key(2));
-        changed.change_key(agent(3), claim(2, START_SECS), change).await.unwrap_err().to_string()
+        changed.changed(agent(3), claim(2, START_SECS), change).await.unwrap_err().to_string()
     });
     let mut faults = Vec::new();
     for step in [BRIEFLY / 2, BRIEFLY * 2] {

@@ -21,7 +21,7 @@ async fn change_over_a_lost_sync(syncs: u64, are_seen: bool) -> bool {
     let (mut acknowledged, mut failed) = (Vec::new(), false);
     for round in 1..=ROUNDS {
         let change = KeyChange::Rotate(key(round));
-        if store.change_key(agent(1), claim(round, START_SECS), change).await.is_ok() {
+        if store.changed(agent(1), claim(round, START_SECS), change).await.is_ok() {
             acknowledged.push(round);
         } else {
             failed = true;

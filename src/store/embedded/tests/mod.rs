@@ -114,7 +114,7 @@ async fn a_store_made_anew_takes_no_signature_that_the_lost_one_may_have_taken()
     for (nonce, signed_at_secs) in [(1, START_SECS), (2, START_SECS + 60), (4, START_SECS)] {
         let claim = claim(nonce, signed_at_secs);
         let admission = store.admit(agent(1), &Scope::Api, MANY, &Proof::Nonce(claim)).await.unwrap();
-        let changed = store.change_key(agent(1), claim, KeyChange::Issue(key(1))).await.unwrap();
+        let changed = store.changed(agent(1), claim, KeyChange::Issue(key(1))).await.unwrap();
         let (Admission::NonceRefused(refused), KeyChanged::NonceRefused(too)) = (admission, changed) else {
             panic!("{admission:?}, {changed:?}")
         };
@@ -155,7 +155,7 @@ async fn by_key(store: &EmbeddedStore, agent_number: u64, key: u64) -> Admission
 
 async fn rotate(store: &EmbeddedStore, agent_number: u64, nonce: u64, new: u64) -> KeyChanged {
     let change = KeyChange::Rotate(key(new));
-    store.change_key(agent(agent_number), claim(nonce, START_SECS), change).await.unwrap()
+    store.changed(agent(agent_number), claim(nonce, START_SECS), change).await.unwrap()
 }
 
 #[tokio::test]
@@ -165,11 +165,11 @@ async fn keys_endpoints_and_nonces_survive_a_restart() {
     let clock = clock();
     let store = open(folder.path(), &clock).unwrap();
     let new_key = NewKey { declared_endpoint: Some(endpoint.clone()), ..key(1) };
-    store.change_key(agent(1), claim(1, START_SECS), KeyChange::Issue(new_key)).await.unwrap();
+    store.changed(agent(1), claim(1, START_SECS), KeyChange::Issue(new_key)).await.unwrap();
     rotate(&store, 2, 1, 2).await;
     rotate(&store, 2, 2, 22).await;
     rotate(&store, 3, 1, 3).await;
-    store.change_key(agent(3), claim(2, START_SECS), KeyChange::Revoke(None)).await.unwrap();
+    store.changed(agent(3), claim(2, START_SECS), KeyChange::Revoke(None)).await.unwrap();
     by_nonce(&store, 4, 1).await;
     drop(store);
 
@@ -199,8 +199,8 @@ async fn unknown_keys_and_refused_changes_leave_nothing_in_memory() {
     rotate(&store, 1, 6, 2).await;
     assert_eq!(store.shared.book.census(), (1, 1));
     assert_eq!(by_nonce(&store, 1, 7).await, Admission::NonceRefused(NonceRefused::Used));
-    store.change_key(agent(1), claim(8, START_SECS), KeyChange::Revoke(None)).await.unwrap();
-    store.change_key(agent(2), claim(8, START_SECS), KeyChange::Revoke(None)).await.unwrap();
+    store.changed(agent(1), claim(8, START_SECS), KeyChange::Revoke(None)).await.unwrap();
+    store.changed(agent(2), claim(8, START_SECS), KeyChange::Revoke(None)).await.unwrap();
     assert_eq!(store.shared.book.census(), (0, 0));
 }
 

@@ -61,7 +61,7 @@ async fn a_store_with_records_of_version_1_is_opened_and_they_stay_so_until_an_a
     let expected = (generated, None, rotated);
     assert_eq!(all(&store).await, expected);
     let change = async |store: &EmbeddedStore, nonce, change| {
-        store.change_key(agent(2), claim(nonce, SIGNED_SECS), change).await.unwrap()
+        store.changed(agent(2), claim(nonce, SIGNED_SECS), change).await.unwrap()
     };
     assert_eq!(change(&store, 1, KeyChange::Issue(key(1))).await, KeyChanged::KeyExists);
     assert_eq!(change(&store, 1, KeyChange::Issue(named(1, "ci", 2))).await, KeyChanged::Done);
@@ -73,6 +73,8 @@ async fn a_store_with_records_of_version_1_is_opened_and_they_stay_so_until_an_a
     let store = reopen_with(of(&folder), &clock).await;
     assert_eq!((all(&store).await, store.keys(agent(2)).await.unwrap().len()), (expected.clone(), 2));
     assert!(store.find(&digest(1)).await.unwrap().is_some());
+    let days = store.keys(agent(2)).await.unwrap().into_iter().map(|key| key.days.is_some());
+    assert_eq!(days.collect::<Vec<_>>(), [false, true], "nobody kept the days of the first one");
     // With one key without terms it is of version 1 again, which former releases go on with.
     let name = named(1, "ci", 2).terms.name;
     assert_eq!(change(&store, 2, KeyChange::Revoke(name)).await, KeyChanged::Done);

@@ -58,7 +58,7 @@ async fn a_caller_who_has_gone_before_the_step_is_taken_leaves_nothing() {
     assert!(poll_once(first.as_mut()).await.is_pending());
     held.is_met();
     let proof = Proof::Nonce(claim(1, START_SECS));
-    let change = || store.change_key(agent(2), claim(1, START_SECS), KeyChange::Issue(key(2)));
+    let change = || store.changed(agent(2), claim(1, START_SECS), KeyChange::Issue(key(2)));
     {
         let mut admission = pin!(store.admit(agent(1), &Scope::Api, ONE, &proof));
         let mut change = pin!(change());
@@ -103,7 +103,7 @@ async fn a_caller_who_goes_during_the_commit_has_made_the_whole_step() {
     let store = on(&platter, &clock());
     let held = platter.hold_after(0);
     {
-        let mut change = pin!(store.change_key(agent(1), claim(1, START_SECS), KeyChange::Issue(key(1))));
+        let mut change = pin!(store.changed(agent(1), claim(1, START_SECS), KeyChange::Issue(key(1))));
         assert!(poll_once(change.as_mut()).await.is_pending());
         held.is_met();
     }
@@ -124,7 +124,7 @@ async fn a_used_nonce_in_a_batch_fails_no_other_step_of_it() {
         let step = Arc::clone(&store);
         steps.spawn(async move {
             let change = KeyChange::Issue(key(agent_number));
-            step.change_key(agent(agent_number), claim(nonce, START_SECS), change).await.unwrap()
+            step.changed(agent(agent_number), claim(nonce, START_SECS), change).await.unwrap()
         });
         queued(&store, steps.len()).await;
         // The first one is in a commit of its own, behind which the others wait.
@@ -156,7 +156,7 @@ async fn dropping_the_store_finishes_the_steps_that_wait() {
     drop(held);
     drop(store);
     for answered in answers {
-        assert_eq!(answered.await.unwrap(), KeyChanged::Done);
+        assert_eq!(answered.await.unwrap().0, KeyChanged::Done);
     }
     assert_eq!(on(&platter, &clock).shared.book.census(), (100, 100));
 }

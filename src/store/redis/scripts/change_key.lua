@@ -1,7 +1,7 @@
--- Uses up the nonce and changes the agent's keys, as `held_keys.rs` says: its record, the new key's entry and signer, and those of
--- keys that are over, which it answers.
+-- Uses up the nonce and changes the agent's keys, as `held_keys.rs` says: its record, the new key's entry, signer and days, and those
+-- of keys that are over. It answers the new key's end and name, and which keys are over.
 --
--- KEYS: epoch, nonces, record, the new key's entry, its signer. ARGV: the caller's time, ahead, retention, signed at
+-- KEYS: epoch, nonces, record, the new key's entry, its signer, its days. ARGV: the caller's time, ahead, retention, signed at
 -- (seconds), nonce, change, name ('-': none), digest, the entry's value, the signer's address, the most keys, after how many seconds
 -- the new key ends (0: never), its tenants ('-': all), for how many seconds the replaced one goes on, the most replaced ones; the
 -- last one is Redis' time in microseconds after which nobody waits for the change.
@@ -14,11 +14,6 @@ local refused =
   refuse_nonce(KEYS[1], KEYS[2], ARGV[5], wall, tonumber(ARGV[2]), tonumber(ARGV[3]), signed_at, time)
 if refused then
   return refused
-end
-
--- The name of a digest's entry (d) or signer (s), as `names.rs` writes it.
-local function name_of(kind, digest)
-  return string.format('%s{%x}%s:%s', string.match(KEYS[3], '^[^{]*'), tonumber(string.sub(digest, 1, 4), 16) % 1024, kind, digest)
 end
 
 local record, seconds, verb, name = redis.call('GET', KEYS[3]), seconds_of(time), ARGV[6], ARGV[7]
@@ -61,12 +56,12 @@ local function keep(key)
   plain = key.state == 'c' and key.ends == 0 and key.name == '-' and key.tenants == '-' and key.digest
   lines[#lines + 1] =
     string.format('%s %.0f %s %s %s - -\n', key.digest, key.ends, key.state, key.name, key.tenants)
-  for _, kind in ipairs(key.ends > 0 and { 'd', 's' } or {}) do
+  for _, kind in ipairs(key.ends > 0 and { 'd', 's', 't' } or {}) do
     -- A second later than the record has it end.
-    redis.pcall('PEXPIRE', name_of(kind, key.digest), string.format('%.0f', 1000 * (key.ends - seconds + 1)))
+    redis.pcall('PEXPIRE', name_of(KEYS[3], kind, key.digest), string.format('%.0f', 1000 * (key.ends - seconds + 1)))
   end
 end
-local kept = {}
+local kept, made = {}, 0
 for _, key in ipairs(keys) do
   if key.state == 'r' and too_many > 0 then
     key.state, too_many = 'gone', too_many - 1
@@ -79,9 +74,10 @@ end
 if verb ~= 'revoke' then
   redis.call('SET', KEYS[4], ARGV[9])
   redis.call('SET', KEYS[5], ARGV[10])
+  redis.call('SET', KEYS[6], math.floor(seconds / 86400))
   local after, digest = tonumber(ARGV[12]), hex_of(ARGV[8])
-  kept[digest] = true
-  keep({ digest = digest, ends = after > 0 and seconds + after or 0, state = 'c', name = name, tenants = ARGV[13] })
+  made, kept[digest] = after > 0 and seconds + after or 0, true
+  keep({ digest = digest, ends = made, state = 'c', name = name, tenants = ARGV[13] })
 end
 if #lines == 0 then
   redis.call('DEL', KEYS[3])
@@ -94,8 +90,10 @@ end
 for _, key in ipairs(keys_of(record, 0)) do
   if not kept[key.digest] then
     -- A key that was made before keys had to fit has its entry in another slot of a cluster. Left behind, it opens nothing.
-    redis.pcall('DEL', name_of('d', key.digest), name_of('s', key.digest))
+    for _, kind in ipairs({ 'd', 's', 't' }) do
+      redis.pcall('DEL', name_of(KEYS[3], kind, key.digest))
+    end
     gone[#gone + 1] = key.digest
   end
 end
-return { DONE, unpack(gone) }
+return { DONE, made, name, unpack(gone) }

@@ -9,6 +9,11 @@ local function seconds_of(time)
   return math.floor(time / 1000000)
 end
 
+-- The name of a digest's entry (d), signer (s) or days (t), as `names.rs` writes it, beside that of a record.
+local function name_of(record, kind, digest)
+  return string.format('%s{%x}%s:%s', string.match(record, '^[^{]*'), tonumber(string.sub(digest, 1, 4), 16) % 1024, kind, digest)
+end
+
 -- The keys of a record that have not ended, the oldest first.
 local function keys_of(record, seconds)
   local keys = {}

@@ -32,13 +32,13 @@ async fn without_the_replicas_that_must_acknowledge_a_key_is_not_replaced_and_no
     let clock = clock();
     let patient = opened(waiting(&server), &clock).await;
     let first = KeyChange::Issue(key(1));
-    assert_eq!(patient.change_key(agent(1), claim(1, SIGNED_SECS), first).await.unwrap(), KeyChanged::Done);
+    assert_eq!(patient.changed(agent(1), claim(1, SIGNED_SECS), first).await.unwrap(), KeyChanged::Done);
     replica.kill();
     let store = opened(hasty(&server), &clock).await;
     let rotate = || KeyChange::Rotate(key(2));
-    assert!(store.change_key(agent(1), claim(2, SIGNED_SECS), rotate()).await.is_err());
+    assert!(store.changed(agent(1), claim(2, SIGNED_SECS), rotate()).await.is_err());
     let issue = KeyChange::Issue(key(3));
-    assert!(store.change_key(agent(2), claim(2, SIGNED_SECS), issue).await.is_err());
+    assert!(store.changed(agent(2), claim(2, SIGNED_SECS), issue).await.is_err());
     assert_eq!(store.find(&digest(1)).await.unwrap().unwrap().agent, agent(1));
     assert!(admits(&store, 1).await && !admits(&store, 2).await);
     assert!(!store.has_key(agent(2)).await.unwrap());
@@ -46,7 +46,7 @@ async fn without_the_replicas_that_must_acknowledge_a_key_is_not_replaced_and_no
     // The same signed request is good once there is a replica.
     replica.restart().await;
     server.replicated().await;
-    let changed = patient.change_key(agent(1), claim(2, SIGNED_SECS), rotate()).await.unwrap();
+    let changed = patient.changed(agent(1), claim(2, SIGNED_SECS), rotate()).await.unwrap();
     assert_eq!(changed, KeyChanged::Done);
     assert!(admits(&store, 2).await && !admits(&store, 1).await);
 }
@@ -54,9 +54,9 @@ async fn without_the_replicas_that_must_acknowledge_a_key_is_not_replaced_and_no
 #[tokio::test]
 async fn without_the_replicas_that_must_acknowledge_a_revocation_is_a_fault_and_takes_effect() {
     let Some((server, alone, clock)) = served(&[]).await else { return };
-    alone.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
+    alone.changed(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
     assert!(admits(&alone, 1).await);
     let store = opened(hasty(&server), &clock).await;
-    assert!(store.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Revoke(None)).await.is_err());
+    assert!(store.changed(agent(1), claim(2, SIGNED_SECS), KeyChange::Revoke(None)).await.is_err());
     assert!(!admits(&store, 1).await && !admits(&alone, 1).await);
 }

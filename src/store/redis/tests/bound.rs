@@ -35,7 +35,7 @@ fn for_other(options: Options) -> Options {
 
 async fn issue(store: &RedisStore, number: u64) {
     let changed =
-        store.change_key(agent(1), claim(number, SIGNED_SECS), KeyChange::Issue(key(fitting(1, number))));
+        store.changed(agent(1), claim(number, SIGNED_SECS), KeyChange::Issue(key(fitting(1, number))));
     assert_eq!(changed.await.unwrap(), KeyChanged::Done);
 }
 
@@ -152,8 +152,7 @@ async fn whoever_loses_a_redis_to_another_chain_while_it_runs_stops_using_it() {
 pub(super) async fn use_everything(store: &RedisStore) {
     let (client, route) = (ClientNet::of([192, 0, 2, 1].into()), RouteScope("acme/docs GET".into()));
     issue(store, 1).await;
-    let rotated =
-        store.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(fitting(1, 2)))).await;
+    let rotated = store.changed(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(fitting(1, 2)))).await;
     assert_eq!(rotated.unwrap(), KeyChanged::Done);
     assert!(
         is_admitted(by_key(store, fitting(1, 2)).await) && is_admitted(by_nonce(store, 3, SIGNED_SECS).await)
@@ -192,7 +191,7 @@ async fn deployments_with_prefixes_of_their_own_share_a_redis_and_nothing_in_it(
     for (prefix, store) in [("blue:", &blue), ("green:", &green), ("", &plain)] {
         let starts = |name: &&String| name.starts_with(&format!("{prefix}tg2:{{"));
         assert!(names(&server).await.iter().filter(starts).count() >= of_blue.len(), "{prefix:?}");
-        let revoked = store.change_key(agent(1), claim(9, SIGNED_SECS), KeyChange::Revoke(None)).await;
+        let revoked = store.changed(agent(1), claim(9, SIGNED_SECS), KeyChange::Revoke(None)).await;
         assert_eq!(revoked.unwrap(), KeyChanged::Done);
         assert_eq!(by_key(store, fitting(1, 2)).await, Some(Admission::KeyRevoked));
     }

@@ -16,8 +16,8 @@ use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, Proof, Reply, Scope,
-    Store, StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, NewKey, Proof, Reply,
+    Scope, Store, StoreFault,
 };
 use crate::store::contract::{Bench, store_contract, until};
 use crate::store::redis::RedisStore;
@@ -219,7 +219,7 @@ impl Store for Fitting {
         agent: AgentId,
         claim: NonceClaim,
         change: KeyChange,
-    ) -> Result<KeyChanged, StoreFault> {
+    ) -> Result<(KeyChanged, Option<MadeKey>), StoreFault> {
         let change = match change {
             KeyChange::Issue(key) => KeyChange::Issue(self.fit(agent, key)),
             KeyChange::Rotate(key) => KeyChange::Rotate(self.fit(agent, key)),
@@ -240,6 +240,10 @@ impl Store for Fitting {
             .into_iter()
             .map(|key| HeldKey { digest: asked(key.digest).unwrap_or(key.digest), ..key })
             .collect())
+    }
+
+    async fn note_uses(&self) {
+        self.store.note_uses().await;
     }
 
     async fn give_back(&self, client: ClientNet, agent: AgentId, of: KeyBudget) {

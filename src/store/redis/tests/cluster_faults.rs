@@ -19,7 +19,7 @@ async fn scene(agents: &[u64]) -> Option<(TestCluster, RedisStore)> {
     let store = opened(options(&cluster.url()), &clock()).await;
     for number in agents {
         let change = KeyChange::Issue(key(fitting(*number, 0)));
-        let changed = store.change_key(agent(*number), claim(1, SIGNED_SECS), change).await.unwrap();
+        let changed = store.changed(agent(*number), claim(1, SIGNED_SECS), change).await.unwrap();
         assert_eq!(changed, KeyChanged::Done);
     }
     Some((cluster, store))
@@ -81,7 +81,7 @@ async fn keys_change_while_any_other_master_is_gone() {
         for number in &elsewhere {
             let rotate = KeyChange::Rotate(key(fitting(*number, 1)));
             for (nonce, change) in [(2, rotate), (3, KeyChange::Revoke(None))] {
-                let changed = store.change_key(agent(*number), claim(nonce, SIGNED_SECS), change).await;
+                let changed = store.changed(agent(*number), claim(nonce, SIGNED_SECS), change).await;
                 assert_eq!(changed.unwrap(), KeyChanged::Done, "{number} without {gone}");
             }
             for old in [0, 1] {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::domain::client::ClientNet;
-use crate::domain::held_key::HeldKey;
+use crate::domain::held_key::{HeldKey, KeyDays};
 use crate::domain::quota::Quota;
 use crate::ports::store::{Budget, KeyBudget, KeyChange, Proof, Scope, Store};
 use crate::store::contract::seed::seed;
@@ -128,8 +128,9 @@ async fn answer(store: &dyn Store, question: &Question) -> String {
             found => format!("{found:?}"),
         },
         Question::Keys(number) => {
-            // In Redis entries of digests have the rest.
-            let plain = |key| HeldKey { signer: None, origin: None, ..key };
+            // In Redis entries of digests have the rest, and uses are written now and then.
+            let made = |key: &HeldKey| key.days.map(|days| KeyDays { used: None, ..days });
+            let plain = |key| HeldKey { signer: None, origin: None, days: made(&key), ..key };
             let keys = store.keys(agent(*number)).await.unwrap();
             format!("keys {:?}", keys.into_iter().map(plain).collect::<Vec<_>>())
         }
@@ -138,7 +139,7 @@ async fn answer(store: &dyn Store, question: &Question) -> String {
         }
         Question::Change(number, nonce, change) => {
             let claim = claim(*nonce, SIGNED_SECS);
-            format!("{:?}", store.change_key(agent(*number), claim, change.clone()).await.unwrap())
+            format!("{:?}", store.changed(agent(*number), claim, change.clone()).await.unwrap())
         }
         Question::HasKey(number) => format!("{:?}", store.has_key(agent(*number)).await.unwrap()),
         Question::Charge(client, number, budget, quota) => {

@@ -44,7 +44,7 @@ async fn a_redis_that_forgot_its_scripts_and_everything_else_takes_new_signature
     for round in 1..=3 {
         clock.advance_secs(100);
         let now_secs = START_SECS + round * 100;
-        let issued = store.change_key(agent(1), claim(100 + round, now_secs), KeyChange::Issue(key(1)));
+        let issued = store.changed(agent(1), claim(100 + round, now_secs), KeyChange::Issue(key(1)));
         assert_eq!(issued.await.unwrap(), KeyChanged::Done);
         command(&store, &["SCRIPT", "FLUSH"]).await;
         command(&store, &["FLUSHALL"]).await;
@@ -168,7 +168,7 @@ async fn after_a_restart_signatures_that_may_have_been_used_are_refused() {
     let durable = ["--appendonly", "yes", "--appendfsync", "always"];
     let Some((mut server, store, clock)) = served(&durable).await else { return };
     let change = KeyChange::Issue(key(1));
-    assert_eq!(store.change_key(agent(1), claim(1, SIGNED_SECS), change).await.unwrap(), KeyChanged::Done);
+    assert_eq!(store.changed(agent(1), claim(1, SIGNED_SECS), change).await.unwrap(), KeyChanged::Done);
     clock.advance_secs(100);
     let (before, now_secs) = (connects(&store, "connected"), START_SECS + 100);
     server.restart().await;
@@ -187,7 +187,7 @@ async fn after_a_restart_signatures_that_may_have_been_used_are_refused() {
 #[tokio::test]
 async fn a_frozen_redis_costs_a_few_time_outs_and_then_nothing_until_it_goes_on() {
     let Some((server, patient, clock)) = served(&[]).await else { return };
-    patient.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
+    patient.changed(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
     let timeout = Duration::from_millis(250);
     let store = opened(Options { timeout, ..options(&server.url()) }, &clock).await;
     let frozen = server.freeze();
@@ -208,7 +208,7 @@ async fn a_frozen_redis_costs_a_few_time_outs_and_then_nothing_until_it_goes_on(
 #[tokio::test]
 async fn a_replica_and_a_redis_without_memory_let_nobody_through() {
     let Some((_server, store, _)) = served(&[]).await else { return };
-    store.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
+    store.changed(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
     command(&store, &["CONFIG", "SET", "maxmemory", "1"]).await;
     assert_eq!(by_key(&store, 1).await, None);
     assert!(store.probe().await.is_err());
@@ -224,7 +224,7 @@ async fn a_replica_and_a_redis_without_memory_let_nobody_through() {
 async fn late_redis(secs: u64) -> Option<(RedisServer, RedisStore, Arc<SimulatedClock>)> {
     let server = RedisServer::start(&[]).await?;
     let (store, clock) = at_another_time(&server, secs).await;
-    store.change_key(agent(1), claim(1, SIGNED_SECS + secs), KeyChange::Issue(key(1))).await.unwrap();
+    store.changed(agent(1), claim(1, SIGNED_SECS + secs), KeyChange::Issue(key(1))).await.unwrap();
     Some((server, store, clock))
 }
 

@@ -112,7 +112,7 @@ impl Load {
             until("the agent has a key", async || {
                 let claim = claim(load.new_number(), load.signed_at_secs);
                 let change = KeyChange::Rotate(key(fitting(number, 0)));
-                let changed = load.stores[0].change_key(agent(number), claim, change).await;
+                let changed = load.stores[0].changed(agent(number), claim, change).await;
                 matches!(changed, Ok(KeyChanged::Done)).then_some(())
             })
             .await;
@@ -246,7 +246,7 @@ impl Load {
         let change = new.map_or(revoked, |(make, digest)| make(of_line(line, digest)));
         let claim = claim(self.new_number(), self.signed_at_secs);
         let start = self.os.monotonic_micros();
-        let answer = self.stores[store].change_key(agent(line % SECOND), claim, change).await;
+        let answer = self.stores[store].changed(agent(line % SECOND), claim, change).await;
         let span = Span { start, end: self.os.monotonic_micros() };
         let (key, done) = (new.map(|(_, number)| number), matches!(answer, Ok(KeyChanged::Done)));
         self.history.lock().unwrap().changed.push(Changed { span, agent: line, key, done });

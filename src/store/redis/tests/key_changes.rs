@@ -38,7 +38,7 @@ async fn a_key_has_one_entry_that_stays_until_the_key_is_replaced_or_revoked_by_
     let mut nonces = 0;
     for (changed_by, change) in [&store, &other, &store].into_iter().zip(changes) {
         nonces += 1;
-        let done = changed_by.change_key(agent(1), claim(nonces, SIGNED_SECS), change).await.unwrap();
+        let done = changed_by.changed(agent(1), claim(nonces, SIGNED_SECS), change).await.unwrap();
         assert_eq!(done, KeyChanged::Done);
         for number in [1, 2] {
             let there = Value::Int(if number == nonces { -1 } else { -2 });
@@ -56,13 +56,13 @@ async fn a_change_that_comes_to_redis_after_its_caller_has_given_up_does_nothing
     let hasty = opened(hasty, &clock).await;
     for (number, store) in [(1, &store), (2, &hasty)] {
         let change = KeyChange::Issue(key(number));
-        let done = store.change_key(agent(number), claim(1, SIGNED_SECS), change).await.unwrap();
+        let done = store.changed(agent(number), claim(1, SIGNED_SECS), change).await.unwrap();
         assert_eq!(done, KeyChanged::Done, "both know the script");
     }
     say(&mut server.connected().await, &["CLIENT", "PAUSE", "2000", "WRITE"]).await.unwrap();
-    hasty.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(2))).await.unwrap_err();
+    hasty.changed(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(2))).await.unwrap_err();
     // Behind the other one, as soon as the server goes on.
-    let later = store.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(3))).await.unwrap();
+    let later = store.changed(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(3))).await.unwrap();
     assert_eq!(later, KeyChanged::Done, "the nonce is unused");
     assert_eq!(ttl(&store, 3).await, Value::Int(-1));
 }
@@ -77,7 +77,7 @@ async fn a_refused_change_leaves_nothing() {
         (2, 2, KeyChanged::KeyExists),
     ] {
         let change = KeyChange::Issue(key(number));
-        assert_eq!(store.change_key(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap(), answer);
+        assert_eq!(store.changed(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap(), answer);
         if answer == KeyChanged::Done {
             before = size(&store).await;
         }
@@ -89,7 +89,7 @@ async fn a_refused_change_leaves_nothing() {
 async fn a_key_of_a_release_that_kept_no_signers_is_nobodys_until_it_is_replaced() {
     let Some((server, store, clock)) = served(&[]).await else { return };
     let change =
-        async |nonce, change| store.change_key(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap();
+        async |nonce, change| store.changed(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap();
     change(1, KeyChange::Issue(key(1))).await;
     let forget = store.shared.command("DEL", Name::Signer(&digest(1)));
     store.servers.ask(forget).await.unwrap();
@@ -120,7 +120,7 @@ async fn one_key_in_a_thousand_fits_an_agent() {
 async fn a_key_that_is_replaced_while_it_is_looked_up_is_not_taken_for_one_without_a_signer() {
     let Some((_server, store, _)) = served(&[]).await else { return };
     let change = async |number, change| {
-        let done = store.change_key(agent(1), claim(number, SIGNED_SECS), change).await.unwrap();
+        let done = store.changed(agent(1), claim(number, SIGNED_SECS), change).await.unwrap();
         assert_eq!(done, KeyChanged::Done);
     };
     change(1, KeyChange::Issue(key(1))).await;

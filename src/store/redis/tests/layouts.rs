@@ -86,7 +86,7 @@ async fn in_a_cluster_no_node_serves_a_release_with_the_former_names() {
 async fn a_later_release_ends_this_one_within_seconds_and_both_its_ways_in() {
     let Some(server) = RedisServer::start(&[]).await else { return };
     let store = opened(options(&server.url()), &clock()).await;
-    store.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(fitting(1, 1)))).await.unwrap();
+    store.changed(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(fitting(1, 1)))).await.unwrap();
     assert!(is_admitted(by_key(&store, fitting(1, 1)).await));
     let mark = "for shard = 0, 1023 do \
                 redis.call('HSET', string.format('tg2:{%x}b', shard), 'chain', 'names tg3:') end";
@@ -118,12 +118,14 @@ async fn a_record_of_version_1_is_read_and_is_one_again_once_nothing_else_is_lef
     connection.req_packed_command(redis::cmd("SET").arg(&entry).arg(value)).await.unwrap();
     assert!(is_admitted(by_key(&store, old).await));
     let change =
-        async |nonce, change| store.change_key(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap();
+        async |nonce, change| store.changed(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap();
     assert_eq!(change(1, KeyChange::Issue(key(new))).await, KeyChanged::KeyExists);
     assert_eq!(change(1, KeyChange::Issue(named(new, "ci", 2))).await, KeyChanged::Done);
     for number in [old, new] {
         assert!(is_admitted(by_key(&store, number).await), "{number}");
     }
+    let days = store.keys(agent(1)).await.unwrap().into_iter().map(|key| key.days.is_some());
+    assert_eq!(days.collect::<Vec<_>>(), [false, true], "nobody kept the days of the first one");
     let mut stored = async || say(&mut connection, &["GET", &record]).await.unwrap();
     let Value::BulkString(second) = stored().await else { panic!() };
     assert!(second.starts_with(b"2\n") && second.len() > 32, "former releases find no digest in it");

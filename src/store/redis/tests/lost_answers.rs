@@ -103,10 +103,7 @@ async fn a_request_whose_answer_is_lost_is_a_fault_is_not_sent_again_and_has_its
         let clock = clock();
         let patient = opened(options(&server.url()), &clock).await;
         let issue = KeyChange::Issue(key(1));
-        assert_eq!(
-            patient.change_key(agent(1), claim(1, SIGNED_SECS), issue).await.unwrap(),
-            KeyChanged::Done
-        );
+        assert_eq!(patient.changed(agent(1), claim(1, SIGNED_SECS), issue).await.unwrap(), KeyChanged::Done);
         // The server knows the scripts: it runs each that is lost.
         assert!(
             is_admitted(by_key(&patient, 1).await) && is_admitted(by_nonce(&patient, 50, SIGNED_SECS).await)
@@ -142,14 +139,14 @@ async fn a_request_whose_answer_is_lost_is_a_fault_is_not_sent_again_and_has_its
 
         lose(Name::Record(agent(1)).to_string());
         let rotate = || KeyChange::Rotate(key(2));
-        assert!(store.change_key(agent(1), claim(2, SIGNED_SECS), rotate()).await.is_err(), "{then:?}");
+        assert!(store.changed(agent(1), claim(2, SIGNED_SECS), rotate()).await.is_err(), "{then:?}");
         assert_eq!(sent().await, 1, "{then:?}");
         // It was made. Who is told of a fault makes another one, with another nonce.
         assert_eq!(by_key(&patient, 1).await, Some(Admission::KeyRevoked), "{then:?}");
-        let again = store.change_key(agent(1), claim(2, SIGNED_SECS), rotate()).await.unwrap();
+        let again = store.changed(agent(1), claim(2, SIGNED_SECS), rotate()).await.unwrap();
         assert_eq!(again, KeyChanged::NonceRefused(NonceRefused::Used), "{then:?}");
         let another = KeyChange::Rotate(key(3));
-        let changed = store.change_key(agent(1), claim(3, SIGNED_SECS), another).await.unwrap();
+        let changed = store.changed(agent(1), claim(3, SIGNED_SECS), another).await.unwrap();
         assert_eq!(changed, KeyChanged::Done, "{then:?}");
         assert!(is_admitted(by_key(&store, 3).await) && !is_admitted(by_key(&store, 2).await), "{then:?}");
     }

@@ -48,7 +48,7 @@ async fn fifty_programs_that_rotate_with_overlap_are_never_refused_and_a_revocat
             new.terms.grace_secs = 60;
             let at = number as usize;
             let changed =
-                stores[at % 3].change_key(agent(1), claim(number, SIGNED_SECS), KeyChange::Rotate(new));
+                stores[at % 3].changed(agent(1), claim(number, SIGNED_SECS), KeyChange::Rotate(new));
             assert_eq!(changed.await.unwrap(), KeyChanged::Done);
             for turn in 0..30 {
                 assert!(passes(&*stores[(at + turn) % 3], key).await, "program {number}, request {turn}");
@@ -65,12 +65,12 @@ async fn fifty_programs_that_rotate_with_overlap_are_never_refused_and_a_revocat
     assert_eq!(left.len(), 1, "the last one goes on, and each other has ended with its grace");
     let mut last = named(fitting(1, 100), "", 1);
     last.terms.grace_secs = 3_600;
-    stores[0].change_key(agent(1), claim(100, SIGNED_SECS), KeyChange::Rotate(last)).await.unwrap();
+    stores[0].changed(agent(1), claim(100, SIGNED_SECS), KeyChange::Rotate(last)).await.unwrap();
     let both = [left[0], fitting(1, 100)];
     for store in &stores {
         assert!(passes(&**store, both[0]).await && passes(&**store, both[1]).await);
     }
-    stores[1].change_key(agent(1), claim(101, SIGNED_SECS), KeyChange::Revoke(None)).await.unwrap();
+    stores[1].changed(agent(1), claim(101, SIGNED_SECS), KeyChange::Revoke(None)).await.unwrap();
     for store in &stores {
         assert!(!passes(&**store, both[0]).await && !passes(&**store, both[1]).await);
     }

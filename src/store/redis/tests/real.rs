@@ -82,7 +82,7 @@ async fn windows_are_counted_by_the_clock_of_redis_and_go_when_they_mean_nothing
     // A window that is over within the blink of an eye admits again.
     let brief = Quota { limit: 1, window_micros: 1 };
     let change = KeyChange::Issue(key(2));
-    let issued = store.change_key(agent(2), claim(1, now_secs + HOUR_SECS), change).await.unwrap();
+    let issued = store.changed(agent(2), claim(1, now_secs + HOUR_SECS), change).await.unwrap();
     assert_eq!(issued, KeyChanged::Done);
     for _ in 0..100 {
         let admitted = store.admit(agent(2), &Scope::Api, brief, &Proof::Key(digest(2))).await.unwrap();
@@ -112,7 +112,7 @@ async fn tls_with_certificates_on_both_sides_and_a_password_open_the_door_and_no
     let store = open(complete.clone());
     ready(&store).await;
     let signed_at = Os::new().unix_seconds() + HOUR_SECS;
-    store.change_key(agent(1), claim(1, signed_at), KeyChange::Issue(key(1))).await.unwrap();
+    store.changed(agent(1), claim(1, signed_at), KeyChange::Issue(key(1))).await.unwrap();
     assert!(store.has_key(agent(1)).await.unwrap());
 
     let no_identity = TlsFiles { identity: None, ..files.clone() };

@@ -17,7 +17,7 @@ use crate::store::redis::tests::{SIGNED_SECS, opened, options, served};
 async fn two_replicas_that_are_hammered_at_once_admit_exactly_the_limit_of_whatever_is_counted() {
     let Some((server, one, clock)) = served(&[]).await else { return };
     let stores = [Arc::new(one), Arc::new(opened(options(&server.url()), &clock).await)];
-    stores[0].change_key(agent(1), claim(0, SIGNED_SECS), KeyChange::Issue(key(0))).await.unwrap();
+    stores[0].changed(agent(1), claim(0, SIGNED_SECS), KeyChange::Issue(key(0))).await.unwrap();
     let client = ClientNet::of("192.0.2.1".parse().unwrap());
     // An agent's requests, a client's on a public route, and its changes of a key.
     for (budget, quota) in [

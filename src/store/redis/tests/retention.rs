@@ -51,7 +51,7 @@ async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
                 assert!(nonce_is_refused(by_nonce(&after, nonce, signed_secs).await), "{pause_secs}");
             }
             let change = KeyChange::Rotate(key(1));
-            let changed = after.change_key(agent(1), claim(1, signed_secs), change).await.unwrap();
+            let changed = after.changed(agent(1), claim(1, signed_secs), change).await.unwrap();
             assert!(matches!(changed, KeyChanged::NonceRefused(_)), "{pause_secs}: {changed:?}");
             clock.advance_secs(1);
         }

@@ -72,7 +72,7 @@ async fn a_nonce_that_a_master_lost_while_it_was_a_replica_is_refused_by_the_nex
 #[tokio::test]
 async fn the_first_replica_is_another_life_for_everybody_and_disturbs_no_key() {
     let Some((master, one, clock)) = served(&[]).await else { return };
-    one.change_key(agent(1), claim(0, SIGNED_SECS), KeyChange::Issue(key(2))).await.unwrap();
+    one.changed(agent(1), claim(0, SIGNED_SECS), KeyChange::Issue(key(2))).await.unwrap();
     assert!(is_admitted(by_nonce(&one, 1, SIGNED_SECS).await));
     clock.advance_secs(10);
     let _replica = master.replica().await;

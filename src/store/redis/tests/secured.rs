@@ -159,7 +159,7 @@ fn login(user: &str, password: &str) -> SentinelLogin {
 /// Gives agent 1 its first key, which is good.
 async fn issue(store: &RedisStore) {
     let signed_at = crate::os::Os::new().unix_seconds() + 3_600;
-    store.change_key(agent(1), claim(1, signed_at), KeyChange::Issue(key(fitting(1, 1)))).await.unwrap();
+    store.changed(agent(1), claim(1, signed_at), KeyChange::Issue(key(fitting(1, 1)))).await.unwrap();
     assert!(is_admitted(by_key(store, fitting(1, 1)).await));
 }
 

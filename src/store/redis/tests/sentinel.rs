@@ -49,7 +49,7 @@ async fn after_a_failover_the_promoted_replica_serves_and_refuses_older_signatur
     let options = Options { url, wait_replicas: 1, ..options(&master.url()) };
     let store = opened(options.clone(), &clock).await;
     for (nonce, change) in [(1, KeyChange::Issue(key(1))), (9, KeyChange::Rotate(key(2)))] {
-        store.change_key(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap();
+        store.changed(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap();
     }
     assert!(is_admitted(by_key(&store, 2).await));
 
@@ -65,7 +65,7 @@ async fn after_a_failover_the_promoted_replica_serves_and_refuses_older_signatur
     // With no replica left, no change of a key counts. Signatures are covered by the epoch.
     let alone = opened(Options { wait_timeout: Duration::from_millis(200), ..options }, &clock).await;
     assert!(is_admitted(by_nonce(&alone, 4, START_SECS + 10 + 61).await));
-    let revoked = alone.change_key(agent(1), claim(5, START_SECS + 10 + 61), KeyChange::Revoke(None)).await;
+    let revoked = alone.changed(agent(1), claim(5, START_SECS + 10 + 61), KeyChange::Revoke(None)).await;
     let fault = revoked.unwrap_err();
     assert!(fault.cause.to_string().starts_with("0 of 1 replicas of "), "{fault}");
 }

@@ -114,7 +114,7 @@ impl Round {
         let signed = |nonce| claim(self.first + nonce, self.signed_at_secs);
         let Event::Ask(shown, at_tenant, limit) = event else {
             let changed =
-                store.change_key(agent(number), signed(REVOKES), KeyChange::Revoke(None)).await.unwrap();
+                store.changed(agent(number), signed(REVOKES), KeyChange::Revoke(None)).await.unwrap();
             return format!("{changed:?}");
         };
         let scope = if at_tenant { Scope::Tenant("acme".into()) } else { Scope::Api };
@@ -137,7 +137,7 @@ impl Round {
         for (nonce, key_number) in [(7, self.key(number) + 1), (8, self.key(number))] {
             let claim = claim(self.first + nonce, self.signed_at_secs);
             let change = KeyChange::Rotate(key(key_number));
-            assert_eq!(store.change_key(agent(number), claim, change).await.unwrap(), KeyChanged::Done);
+            assert_eq!(store.changed(agent(number), claim, change).await.unwrap(), KeyChanged::Done);
         }
     }
 }

@@ -56,7 +56,7 @@ fn each_runtime_that_asks_gets_a_connection_of_its_own_and_all_end_with_the_serv
     let [one, other] = runtimes();
     let Some((mut server, store, clock)) = one.block_on(served(&[])) else { return };
     one.block_on(async {
-        store.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
+        store.changed(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
         grows(&store, 2).await;
     });
     // One is made at a time.
@@ -86,7 +86,7 @@ fn a_connection_that_is_silent_is_made_anew_while_the_others_answer() {
     let [one, other] = runtimes();
     let Some((server, patient, clock)) = one.block_on(served(&[])) else { return };
     let store = one.block_on(async {
-        patient.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
+        patient.changed(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
         let timeout = Duration::from_millis(500);
         let store = opened(Options { timeout, ..options(&server.url()) }, &clock).await;
         grows(&store, 2).await;
@@ -140,7 +140,7 @@ fn an_admission_over_redis_makes_at_most_8_allocations() {
         store.admit(agent(1), &scope, MANY, &proof).await.ok()
     };
     runtime.block_on(async {
-        store.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
+        store.changed(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
         grows(&store, 2).await;
         assert!(is_admitted(check().await));
     });

@@ -25,7 +25,7 @@ async fn scene(
     let replica = master.replica().await;
     let (options, clock) = (options(&master.url()), clock());
     let patient = opened(options.clone(), &clock).await;
-    patient.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
+    patient.changed(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
     let waiting = Options { wait_replicas: 1, timeout, wait_timeout, ..options };
     Some((master, replica, Arc::new(opened(waiting, &clock).await)))
 }
@@ -37,7 +37,7 @@ async fn signed(store: &RedisStore, nonce: u64) -> Option<Admission> {
 
 async fn rotated(store: &RedisStore, number: u64) -> Result<KeyChanged, StoreFault> {
     let change = KeyChange::Rotate(key(number));
-    store.change_key(agent(number), claim(number, SIGNED_SECS), change).await
+    store.changed(agent(number), claim(number, SIGNED_SECS), change).await
 }
 
 /// Waits until a key can be changed; numbers from this one on are free.
