@@ -68,12 +68,12 @@ pub(crate) struct AddressRules {
 /// Why an upstream may not have an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    /// It reaches the listener at this address.
+    /// The address reaches the listener here.
     #[error("where this gateway itself listens ({0})")]
     Own(SocketAddr),
     #[error("a link-local or metadata address, where clouds hand out credentials (gateway.allow_link_local)")]
     LinkLocal,
-    /// It is in none of the tenant's networks.
+    /// Outside of the tenant's networks.
     #[error("outside of the networks that [[tenants_rules]] allow")]
     Outside,
 }

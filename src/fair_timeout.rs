@@ -14,7 +14,7 @@ use tokio::time::timeout;
 /// one in which others were first.
 const TURNS_OF_GRACE: usize = 3;
 
-/// What the future gives within `limit`; nothing when it gives nothing.
+/// The output of a future within `limit`; `None` when it gives none.
 ///
 /// A process that is busy for longer than the limit comes late to its clock and to the answers that lie there already.
 /// Were the clock looked at first, its peers would be blamed for that.
@@ -32,7 +32,7 @@ pub(crate) async fn fair_timeout<T>(limit: Duration, future: impl Future<Output 
     None
 }
 
-/// What the future gives without being waited for.
+/// The output of a future without a wait for it.
 pub(crate) async fn poll_once<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }

@@ -50,7 +50,7 @@ impl Fingerprints {
     }
 }
 
-/// Everything by which a file that can't be read differs from one that can, and one content from another.
+/// A hash of everything by which a file that can't be read differs from one that can, and one content from another.
 fn look(file: &Path) -> u64 {
     let seen = fs::metadata(file).map_err(|error| error.kind());
     let seen = seen.map(|seen| {

@@ -65,7 +65,7 @@ pub(crate) enum Endpoint {
     Status,
     /// `GET /configuration.json`
     Configuration,
-    /// Any of the page under a name that a stranger could have.
+    /// The page under a name that a stranger could have.
     Elsewhere,
 }
 

@@ -110,7 +110,7 @@ fn an_assertion_says_who_and_for_whom_and_for_how_long_and_is_signed_by_the_firs
 
 // threat: An assertion says what is no more true
 #[test]
-fn of_an_agent_and_tenant_one_is_signed_in_30_s() {
+fn one_is_signed_in_30_s_for_an_agent_and_tenant() {
     let bench = Bench::new();
     let first = bench.text();
     bench.clock.advance_micros(29_999_999);
@@ -149,7 +149,7 @@ fn what_is_no_more_true_is_replaced_at_once_and_no_tenant_or_agent_gets_anothers
 }
 
 #[test]
-fn of_many_who_ask_at_once_one_signs() {
+fn one_signs_of_many_who_ask_at_once() {
     let (bench, threads) = (Bench::new(), 8);
     for _ in 0..20 {
         bench.clock.advance_secs(30);

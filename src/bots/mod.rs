@@ -81,12 +81,12 @@ pub(crate) struct Bots {
 struct Known {
     /// When the last read of it began, in monotonic microseconds; 0: it was not read.
     begun_micros: AtomicU64,
-    /// Those of the last read that gave any, and until when they count.
+    /// The keys of the last read that gave any, and until when they count.
     keys: ArcSwapOption<(Keys, u64)>,
 }
 
 impl Bots {
-    /// Those of these domains, whose directories are read on this runtime.
+    /// Bots of these domains, whose directories are read on this runtime.
     pub(crate) fn new(
         domains: BotDomains,
         runtime: Handle,

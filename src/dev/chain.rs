@@ -22,7 +22,7 @@ use revm::{DatabaseCommit, DatabaseRef, ExecuteEvm, MainBuilder, MainContext};
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::ports::clock::Clock;
 
-/// What every sample account owns at the start: 10,000 whole coins of 18 decimals.
+/// The coins of each sample account at the start: 10,000 of 18 decimals.
 const SAMPLE_BALANCE: u128 = 10_000 * 10_u128.pow(18);
 
 /// An EVM chain in memory. One transaction is one block; gas costs nothing.
@@ -120,7 +120,7 @@ impl MinedTransaction {
         *self.envelope.tx_hash()
     }
 
-    /// What it logged; nothing if it failed, whatever it had logged before.
+    /// The logs; none if the transaction failed, whatever it had logged before.
     pub(super) fn logs(&self) -> &[Log] {
         if self.result.is_success() { self.result.logs() } else { &[] }
     }
@@ -290,7 +290,7 @@ fn block_hash(parent: B256, number: u64, timestamp: u64, transaction: B256) -> B
     )
 }
 
-/// Nobody signs here: the sender stands in for `r`, which keeps the hashes of two senders apart.
+/// An unsigned transaction: the sender stands in for `r`, which keeps the hashes of two senders apart.
 fn envelope(chain_id: u64, nonce: u64, message: Message) -> TxEnvelope {
     let transaction = TxEip1559 {
         chain_id,
@@ -312,7 +312,7 @@ pub(super) const GAS_MAX: u64 = 30_000_000;
 #[derive(Debug, Clone)]
 pub(super) struct Message {
     pub(super) from: Address,
-    /// Nobody: `data` is the init code of a new contract.
+    /// The receiver; without one `data` is the init code of a new contract.
     pub(super) to: Option<Address>,
     pub(super) value: U256,
     pub(super) data: Bytes,
@@ -330,7 +330,7 @@ pub(super) struct Setting {
     pub(super) timestamp: u64,
 }
 
-/// What a message came to, whether it succeeded, and what it changed.
+/// The outcome of a message, whether it succeeded, and what it changed.
 pub(super) type Outcome = ExecResultAndState<ExecutionResult, EvmState>;
 
 /// Why a message came to nothing.

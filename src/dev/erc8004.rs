@@ -24,7 +24,7 @@ const VALIDATIONS: [(u64, u8, &str); 2] = [
     (3, 0, "ipfs://bafkreiajc6v4o63xeukzkdpj2lvydn4a64dq3ajjnhbd3bnntywisza75q"),
 ];
 
-/// What stands on the chain after [`deploy`].
+/// The contracts on the chain after [`deploy`].
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Erc8004Deployment {

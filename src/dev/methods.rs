@@ -113,7 +113,7 @@ fn logs(ledger: &Ledger, filter: &Filter) -> Answer {
     json(&found)
 }
 
-/// Nobody pays a fee here, nobody ever paid one.
+/// A history without fees: none is ever paid here.
 fn fee_history(ledger: &Ledger, params: &Params<'_>) -> Answer {
     let wanted = params.required::<U64>(0)?.saturating_to::<u64>().min(FEE_HISTORY_BLOCKS_MAX);
     let newest = ledger.number_of(params.required(1)?);

@@ -183,7 +183,7 @@ pub(super) fn receipt(block: &Block, mined: &MinedTransaction) -> TransactionRec
     }
 }
 
-/// What a transaction logged, each with where it stands.
+/// The logs of a transaction, each with where it stands.
 pub(super) fn logs<'a>(block: &'a Block, mined: &'a MinedTransaction) -> impl Iterator<Item = Log> + 'a {
     mined.logs().iter().zip(0..).map(|(log, index)| Log {
         inner: log.clone(),

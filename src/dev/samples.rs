@@ -40,7 +40,7 @@ const VALIDATIONS: [(u64, bool, &str); 2] = [
 const ORGANIZATIONS: [(&str, bool, &[u64]); 2] =
     [("Harbour Robotics", true, &[3, 4]), ("Night Market Collective", false, &[4])];
 
-/// What stands on the chain after [`deploy`].
+/// The contracts on the chain after [`deploy`].
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Deployment {
@@ -172,7 +172,7 @@ impl Setup<'_> {
     }
 }
 
-/// What `contracts/compile.mjs` writes of one contract.
+/// A contract as `contracts/compile.mjs` writes it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Artifact {

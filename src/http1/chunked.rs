@@ -20,7 +20,7 @@ pub(crate) enum Piece<'a> {
     Data(&'a [u8]),
     /// The body is over. The decoder holds its trailers.
     End,
-    /// All bytes were taken, and the body goes on.
+    /// The bytes are used up, and the body goes on.
     More,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Decoder {
     size: u64,
     line_bytes: usize,
     trailer_bytes: usize,
-    /// Each trailer as it came, with a line feed behind it.
+    /// The trailers as they came, with a line feed behind each.
     trailers: Vec<u8>,
 }
 

@@ -20,7 +20,7 @@ pub(crate) trait Fields {
     /// The values of a known name, in order, without the blanks around them.
     fn values(&self, name: Name) -> impl DoubleEndedIterator<Item = &[u8]>;
 
-    /// Every name, as it was written, and value.
+    /// The names, as they were written, and values.
     fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])>;
 
     /// How many fields there are.
@@ -154,7 +154,7 @@ pub(crate) struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// All options of a head.
+    /// Reads the options of a head.
     pub(crate) fn of(fields: &'a impl Fields) -> Result<Self, Problem> {
         let mut options = Self::default();
         fields.values(Name::Connection).try_for_each(|line| options.add(line))?;
@@ -170,7 +170,7 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// All of them, in order.
+    /// The options, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
         self.list.iter().take(self.count).copied()
     }

@@ -69,11 +69,11 @@ const GREATER: Problem = "the request target holds a greater-than sign";
 const BACKTICK: Problem = "the request target holds a backtick in its path";
 const NO_TEXT: Problem = "the request target holds bytes that are not UTF-8";
 
-/// All that [`target_problem`] finds.
+/// The problems that [`target_problem`] finds.
 pub(crate) const TARGET_PROBLEMS: [Problem; 8] =
     [FRAGMENT, NO_PATH, BLANK, QUOTE, LESS, GREATER, BACKTICK, NO_TEXT];
 
-/// What keeps the library from making a request of a target that is a path.
+/// The reason why the library can make no request of a target.
 pub(crate) fn target_problem(target: &[u8]) -> Option<Problem> {
     if !target.starts_with(b"/") && target != b"*" {
         return Some(NO_PATH);

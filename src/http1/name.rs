@@ -7,7 +7,7 @@ macro_rules! names {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub(crate) enum Name {
-            /// Any name that no rule knows.
+            /// A name that no rule knows.
             Other,
             $(
                 #[doc = concat!("`", $text, "`")]
@@ -16,7 +16,7 @@ macro_rules! names {
         }
 
         impl Name {
-            /// Every name but [`Name::Other`].
+            /// The names but [`Name::Other`].
             pub(crate) const KNOWN: [Self; [$($text),*].len()] = [$(Self::$id),*];
 
             /// The name in lower case; empty for [`Name::Other`].

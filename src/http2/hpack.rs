@@ -258,7 +258,7 @@ struct Length {
     offset: u32,
 }
 
-/// All lengths, and the bytes in the order of their codes.
+/// The lengths, and the bytes in the order of their codes.
 static CODE: LazyLock<(Vec<Length>, Vec<usize>)> = LazyLock::new(|| {
     let mut bytes: Vec<usize> = (0..BITS.len()).collect();
     let bits_of = |byte: &usize| BITS.get(*byte).copied().map_or(0, u32::from);

@@ -258,7 +258,7 @@ const SIGNATURE_AGENT_BYTES_MAX: usize = 2 * 1024;
 /// A request by the names of its components.
 pub(super) struct Components<'a, F> {
     message: &'a Message<'a, F>,
-    /// Each field's name in lower case and its value, by name; those of one name in their order.
+    /// The fields' names in lower case and their values, by name; those of one name in their order.
     fields: Vec<(Vec<u8>, &'a [u8])>,
     /// `Signature-Agent` as a dictionary, and as one text, once somebody asks.
     agents: OnceCell<(Option<Dictionary>, Option<Item>)>,

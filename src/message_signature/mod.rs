@@ -29,12 +29,12 @@ pub(crate) struct Message<'a, F> {
     pub(crate) content: Content,
 }
 
-/// What is known of a request's body when its head has come.
+/// A request's body, as far as it is known when its head has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// There is none.
     Empty,
-    /// It follows. One in chunks may turn out to be empty.
+    /// The body follows. One in chunks may turn out to be empty.
     Follows,
     /// Another gateway has it.
     Unseen,
@@ -46,7 +46,7 @@ fn values<'a>(fields: &'a impl Fields, name: &str) -> impl Iterator<Item = &'a [
     fields.all().filter(named).map(|(_, value)| value.trim_ascii())
 }
 
-/// All lines of a field as one (RFC 9421, section 2.1). `None` if there is none.
+/// The lines of a field as one (RFC 9421, section 2.1). `None` if there is none.
 fn combined(fields: &impl Fields, name: &str) -> Option<Vec<u8>> {
     let lines: Vec<&[u8]> = values(fields, name).collect();
     (!lines.is_empty()).then(|| lines.join(&b", "[..]))
@@ -91,7 +91,7 @@ pub(crate) struct Profile {
     pub(super) takes_capitals: bool,
     /// The components that are always covered.
     pub(super) always: &'static [&'static str],
-    /// Those that are covered if the request has them.
+    /// Components that are covered if the request has them.
     pub(super) if_there: &'static [&'static str],
 }
 

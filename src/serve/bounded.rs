@@ -33,7 +33,7 @@ pub(super) enum Extent {
     Bytes(u64),
     /// A body in chunks, to its end.
     Chunks(Decoder),
-    /// Whatever comes: no request follows on this connection.
+    /// The rest: no request follows on this connection.
     Rest,
     /// The frames of HTTP/2, to the end of the connection.
     Frames(Frames),
@@ -267,7 +267,7 @@ impl GetSocketDigest for Bounded {
     }
 }
 
-/// Nothing is peeked at during a request.
+/// During a request nobody peeks.
 impl Peek for Bounded {}
 
 #[cfg(test)]

@@ -118,11 +118,11 @@ pub(crate) struct Connection {
 pub(super) enum NoHead {
     /// The client is gone, or the service ends.
     Gone,
-    /// It takes too long to arrive.
+    /// The head takes too long to arrive.
     TooSlow,
-    /// It is longer than [`HEAD_BYTES_MAX`], or holds too many fields.
+    /// The head is longer than [`HEAD_BYTES_MAX`], or holds too many fields.
     TooLong,
-    /// It may be read in more than one way, or is not HTTP.
+    /// The head may be read in more than one way, or is not HTTP.
     Malformed(Problem),
 }
 

@@ -254,7 +254,7 @@ impl Line {
     }
 }
 
-/// Each change under these locks is whole before it can panic.
+/// A lock whose changes are whole before they can panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

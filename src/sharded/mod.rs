@@ -18,7 +18,7 @@ pub(crate) type Table<K, V> = HashMap<K, V, BuildHasherDefault<Itself>>;
 /// A key with its hash, which is computed once for both the shard and the table in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hashed<K> {
-    /// Its hash: [`Shards::hashed`] computes it, unless the key comes with one.
+    /// The hash: [`Shards::hashed`] computes it, unless the key comes with one.
     pub(crate) hash: u64,
     pub(crate) key: K,
 }
@@ -76,7 +76,7 @@ impl<T, const COUNT: usize> Shards<T, COUNT> {
         &self.shards[((hash >> 32) as usize) & (COUNT - 1)]
     }
 
-    /// Each of them, in an order that does not change.
+    /// The shards, in an order that does not change.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Mutex<T>> {
         self.shards.iter()
     }
@@ -189,7 +189,7 @@ impl<K: Hash + Eq + Clone> Meters<K> {
         verdict
     }
 
-    /// What [`Self::hit`] would say to a request under `key`; records nothing. The time is asked for only when there is
+    /// The verdict that [`Self::hit`] would give under `key`; records nothing. The time is asked for only when there is
     /// a window.
     pub(crate) fn peek(&self, key: &K, quota: Quota, now_micros: impl FnOnce() -> u64) -> Verdict {
         let key = self.shards.hashed(key.clone());

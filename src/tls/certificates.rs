@@ -69,7 +69,7 @@ impl Certificates {
 /// The certificates of a listener, whichever are in force.
 pub(crate) type Shown = Arc<dyn ResolvesServerCert>;
 
-/// Those that are found anew for each handshake, by the name that the client sends.
+/// Certificates that are found anew for each handshake, by the name that the client sends.
 pub(crate) fn found_by(
     find: impl Fn(Option<&str>) -> Option<Arc<CertifiedKey>> + Send + Sync + 'static,
 ) -> Shown {
@@ -111,7 +111,7 @@ mod tests {
         Certificates::load(default, tenants, &[], &mut FileLoader::new(&LoadedFiles::default(), NOW))
     }
 
-    /// What the server shows to a client that asks for a name, or for none.
+    /// The certificate that a client gets which asks for a name, or for none.
     fn certificate(table: &Arc<Certificates>, name: Option<&str>) -> CertificateDer<'static> {
         let table = Arc::clone(table);
         shown(found_by(move |name| Some(table.find(name))), name)

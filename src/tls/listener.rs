@@ -12,7 +12,7 @@ use rustls::{RootCertStore, ServerConfig};
 use crate::tls::certificates::Shown;
 use crate::tls::pem;
 
-/// What a listener offers over TLS.
+/// The protocols that a listener offers over TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocols {
     /// HTTP/1.1 alone.

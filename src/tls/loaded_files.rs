@@ -14,7 +14,7 @@ use crate::files::{self, Fingerprints};
 use crate::tls::pem::{self, Authorities, Identity};
 use crate::tls::signing::{self, SigningKeys};
 
-/// Everything that was read and can be used. It has no `Debug`: there are private keys in it.
+/// Files that were read and can be used. There is no `Debug`: there are private keys in them.
 #[derive(Default)]
 pub(crate) struct LoadedFiles {
     pairs: HashMap<KeyPair, Arc<Identity>>,
@@ -58,14 +58,14 @@ impl<'a> FileLoader<'a> {
         Self { former, now, pairs, authorities, signing, agents, kept, seen }
     }
 
-    /// Everything that was asked for and can be used, and how each file was before it was read.
+    /// The files that were asked for and can be used, and how each was before it was read.
     pub(crate) fn finish(self) -> (LoadedFiles, Fingerprints) {
         let (pairs, authorities) = (usable(self.pairs), usable(self.authorities));
         let (signing, agents) = (usable(self.signing), usable(self.agents));
         (LoadedFiles { pairs, authorities, signing, agents }, self.seen)
     }
 
-    /// Everything for which a certificate can't be shown.
+    /// The reasons why a certificate can't be shown.
     pub(crate) fn problems_of(&mut self, pair: &KeyPair) -> Vec<String> {
         self.identity(pair).err().unwrap_or_default()
     }

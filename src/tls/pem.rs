@@ -25,7 +25,7 @@ use crate::domain::host::HostPattern;
 use crate::domain::tenant::KeyPair;
 use crate::files::{self, PEM_BYTES_MAX};
 
-/// What is said of a file that can't be decoded: nothing of its content, which may be a key.
+/// The problem of a file that can't be decoded, without its content, which may be a key.
 pub(super) const MALFORMED: &str = "is not well-formed PEM";
 
 /// A certificate chain and the key that belongs to it.
@@ -140,7 +140,7 @@ pub(super) fn expiry(chain: &[CertificateDer<'_>]) -> Option<i64> {
     parsed.map(|(_, certificate)| certificate.validity().not_after.timestamp()).min()
 }
 
-/// What is wrong with the time of a certificate, as a phrase.
+/// The problem with the time of a certificate, as a phrase.
 fn time_problem(certificate: &[u8], now: UnixSeconds) -> Option<&'static str> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let validity = certificate.validity();
@@ -157,7 +157,7 @@ pub(crate) fn untimely(pair: &KeyPair, now: UnixSeconds) -> Option<String> {
     Some(format!("{}: the certificate {untimely}", files::shown(&pair.cert)))
 }
 
-/// Each of these hosts that a certificate is not for.
+/// The problems of a certificate that is not for some of these hosts.
 pub(crate) fn other_hosts(pair: &KeyPair, hosts: &[HostPattern]) -> Vec<String> {
     let Some(leaf) = leaf(pair) else { return Vec::new() };
     let others = hosts.iter().filter(|host| !is_for(&leaf, host));

@@ -25,7 +25,7 @@ pub(crate) struct SigningKeys {
 /// The public part of a key, as a JWK has it (RFC 7518, section 6.2.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PublicKey {
-    /// Its thumbprint (RFC 7638).
+    /// The thumbprint (RFC 7638).
     pub(crate) kid: String,
     pub(crate) x: String,
     pub(crate) y: String,

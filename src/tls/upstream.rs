@@ -15,7 +15,7 @@ use crate::tls::loaded_files::FileLoader;
 pub(crate) struct UpstreamIdentity {
     /// The authorities that an upstream's certificate may stem from; nothing: the system's. For `PeerOptions::ca`.
     pub(crate) ca: Option<Arc<CaType>>,
-    /// What is shown to upstreams that ask for a certificate. For `HttpPeer::client_cert_key`.
+    /// The certificate for upstreams that ask for one. For `HttpPeer::client_cert_key`.
     pub(crate) client: Option<Arc<CertKey>>,
     /// Differs between identities that differ, and is 0 without any certificates. For `HttpPeer::group_key`.
     ///
@@ -102,7 +102,7 @@ mod tests {
         assert!(shown.intermediates().is_empty());
     }
 
-    /// Whether the framework connects to an upstream that is `server`, and what that was shown.
+    /// True if the framework connects to an upstream that is `server`, and what that was shown.
     async fn connect(
         identity: &UpstreamIdentity,
         server: &SelfSigned,

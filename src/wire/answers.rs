@@ -32,7 +32,7 @@ pub(crate) const OF_CLIENT: &str = "client";
 /// The window that the gateway's limits count, in seconds.
 const WINDOW_SECS: u64 = MINUTE_MICROS / 1_000_000;
 
-/// Every answer of ours that has a body has this type.
+/// The type of our bodies.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The seconds after which a client may come back to a fault or to a full gateway: so often the service asks node and store again.
@@ -103,7 +103,7 @@ fn policy(of: &str, limit: u32) -> String {
 /// A whole answer.
 pub(crate) type Answer = Response<Vec<u8>>;
 
-/// What most bodies fit into.
+/// A size that most bodies fit into.
 const USUAL_BODY_BYTES: usize = 1_024;
 
 #[derive(Serialize)]

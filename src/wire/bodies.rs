@@ -36,9 +36,9 @@ const EXACT_NUMBER_MAX: f64 = 9_007_199_254_740_992.0;
 pub(crate) struct Invalid {
     /// The field that is wrong; `body` when it is the whole.
     pub(crate) field: &'static str,
-    /// What came in, safe to echo.
+    /// The value that came in, safe to echo.
     pub(crate) received: Value,
-    /// What is wrong with it, as a phrase after the field's name.
+    /// The problem, as a phrase after the field's name.
     pub(crate) problem: Cow<'static, str>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct VerifyBody {
     pub(crate) origin: Option<WebOrigin>,
 }
 
-/// Every field that any endpoint knows, as it came.
+/// The fields that endpoints know, as they came.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Fields<'a> {
@@ -85,12 +85,12 @@ impl VerifyBody {
     /// Parses the body of `POST /verify`.
     pub(crate) fn parse(body: &[u8], format: &ApiKeyFormat) -> Result<Self, Invalid> {
         let fields = Fields::parse(body)?;
-        let api_key = Field::of_body("apiKey", fields.api_key);
+        let api_key = Field::in_body("apiKey", fields.api_key);
         let digest = format
             .digest(api_key.text()?.as_bytes())
             .ok_or_else(|| api_key.invalid("is not an API key of this service"))?;
-        let agent = Field::of_body("agentId", fields.agent_id).optional(Field::agent)?;
-        let origin = Field::of_body("origin", fields.origin);
+        let agent = Field::in_body("agentId", fields.agent_id).optional(Field::agent)?;
+        let origin = Field::in_body("origin", fields.origin);
         let origin = origin.optional(|field| field.parsed(WebOrigin::parse, "is wrong"))?;
         Ok(Self { digest, agent, origin })
     }
@@ -109,13 +109,13 @@ pub(crate) fn parse_key_wish(
 ) -> Result<(SignedRequest, KeyWish), Invalid> {
     let fields = Fields::parse(body)?;
     let signed = fields.signed(format)?;
-    let declared = Field::of_body("declaredEndpoint", fields.declared_endpoint);
+    let declared = Field::in_body("declaredEndpoint", fields.declared_endpoint);
     let declared_endpoint = declared.optional(|field| field.parsed(Endpoint::parse, "is wrong"))?;
-    let seconds = |name, raw, range| Field::of_body(name, raw).optional(|field| field.seconds(&range));
+    let seconds = |name, raw, range| Field::in_body(name, raw).optional(|field| field.seconds(&range));
     let terms = KeyTerms {
         name: fields.key_name()?,
         expires_in_secs: seconds("expiresIn", fields.expires_in, 1..=expires_secs_max)?,
-        tenants: Field::of_body("tenants", fields.tenants).optional(Field::tenants)?,
+        tenants: Field::in_body("tenants", fields.tenants).optional(Field::tenants)?,
         grace_secs: seconds("graceSeconds", fields.grace_seconds.filter(|_| rotates), 0..=GRACE_SECS_MAX)?
             .unwrap_or(0),
     };
@@ -134,7 +134,7 @@ pub(crate) fn parse_revocation(
 /// Parses the body of `POST /profile`.
 pub(crate) fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result<ProfileRead, Invalid> {
     let fields = Fields::parse(body)?;
-    let agent = Field::of_body("agentId", fields.agent_id).agent()?;
+    let agent = Field::in_body("agentId", fields.agent_id).agent()?;
     let signature = fields.signature();
     let signature = format.parse(&signature.text()?).map_err(|problem| signature.invalid(problem))?;
     let signed_at = fields.timestamp().timestamp()?;
@@ -147,7 +147,7 @@ pub(crate) fn parse_status_query(query: Option<&str>) -> Result<AgentId, Invalid
     let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     let mut named = pairs.filter(|(name, _)| name == "agentId").map(|(_, value)| value);
     let text = named.next();
-    let agent = Field::of_header("agentId", text.as_deref());
+    let agent = Field::in_header("agentId", text.as_deref());
     if named.next().is_some() { Err(agent.invalid("stands more than once")) } else { agent.agent() }
 }
 
@@ -166,22 +166,22 @@ impl<'a> Fields<'a> {
     }
 
     fn signed(&self, format: SignatureFormat) -> Result<SignedRequest, Invalid> {
-        let agent = Field::of_body("agentId", self.agent_id);
-        let nonce = Field::of_body("nonce", self.nonce);
+        let agent = Field::in_body("agentId", self.agent_id);
+        let nonce = Field::in_body("nonce", self.nonce);
         signed_request([agent, self.signature(), nonce, self.timestamp()], format)
     }
 
     fn key_name(&self) -> Result<Option<KeyName>, Invalid> {
-        let name = Field::of_body("name", self.name);
+        let name = Field::in_body("name", self.name);
         name.optional(|field| KeyName::parse(&field.text()?).map_err(|problem| field.invalid(problem)))
     }
 
     const fn signature(&self) -> Field<'a> {
-        Field::of_body("signature", self.signature)
+        Field::in_body("signature", self.signature)
     }
 
     const fn timestamp(&self) -> Field<'a> {
-        Field::of_body("timestamp", self.timestamp)
+        Field::in_body("timestamp", self.timestamp)
     }
 }
 
@@ -200,12 +200,12 @@ enum Received<'a> {
 }
 
 impl<'a> Field<'a> {
-    const fn of_body(name: &'static str, raw: Option<&'a RawValue>) -> Self {
+    const fn in_body(name: &'static str, raw: Option<&'a RawValue>) -> Self {
         Self { name, received: Received::Json(raw) }
     }
 
     /// One of a header, or of a query.
-    pub(super) const fn of_header(name: &'static str, text: Option<&'a str>) -> Self {
+    pub(super) const fn in_header(name: &'static str, text: Option<&'a str>) -> Self {
         Self { name, received: Received::Header(text) }
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn address_of(peer: IpAddr, fields: &impl Fields, trusted: &[IpNet]) 
     client.to_canonical()
 }
 
-/// Whether an address is a proxy's that is believed.
+/// True if an address is a proxy's that is believed.
 pub(crate) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     let address = address.to_canonical();
     trusted.iter().any(|net| net.contains(&address))

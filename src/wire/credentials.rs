@@ -85,7 +85,7 @@ fn messages(
         Some(Ok(candidates)) => candidates,
     };
     let agent = text_of("agentId", fields, Name::AgentId)?;
-    let agent = Field::of_header("agentId", agent).agent()?;
+    let agent = Field::in_header("agentId", agent).agent()?;
     Ok(Some(SignedMessages { agent, messages, first_refusal }))
 }
 
@@ -101,10 +101,10 @@ fn refused(refusal: MessageRefusal) -> ErrorCause {
 /// Error: 400 when it is not an origin, or there is more than one.
 pub(crate) fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Invalid> {
     let text = text_of("origin", fields, Name::Origin)?.filter(|text| *text != "null");
-    Field::of_header("origin", text).optional(|origin| origin.parsed(WebOrigin::parse, "is wrong"))
+    Field::in_header("origin", text).optional(|origin| origin.parsed(WebOrigin::parse, "is wrong"))
 }
 
-/// Whether a header shows an API key of ours, well-formed or not. Such a header is never forwarded; what another service
+/// True if a header shows an API key of ours, well-formed or not. Such a header is never forwarded; what another service
 /// takes for a credential is.
 pub(crate) fn shows_key(name: Name, value: &[u8], format: &ApiKeyFormat) -> bool {
     let prefix = format.prefix().as_bytes();
@@ -161,7 +161,7 @@ fn key_digest(name: Name, value: &[u8], format: &ApiKeyFormat) -> Result<KeyDige
         }
         // A value that is no text is shown as an empty one.
         let text = std::str::from_utf8(bare).unwrap_or_default();
-        Field::of_header("apiKey", Some(text)).invalid("is not an API key of this service").into()
+        Field::in_header("apiKey", Some(text)).invalid("is not an API key of this service").into()
     })
 }
 
@@ -170,7 +170,7 @@ fn signed(fields: &impl Fields, format: SignatureFormat) -> Result<SignedRequest
         if fields.values(name).nth(1).is_some() {
             return Err(REPEATED);
         }
-        Ok(Field::of_header(field, text_of(field, fields, name)?))
+        Ok(Field::in_header(field, text_of(field, fields, name)?))
     };
     let agent = field("agentId", Name::AgentId)?;
     let signature = field("signature", Name::AgentSignature)?;

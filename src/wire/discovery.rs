@@ -47,7 +47,7 @@ pub(crate) struct ServiceRules<'a> {
     pub(crate) window: Freshness,
     /// How old a contract's signature for a change of keys may be, in seconds; `None`: as old as any other.
     pub(crate) contract_max_age_secs: Option<u64>,
-    /// What gives agents their tiers.
+    /// The sources of tiers.
     pub(crate) tiers: &'a TierSources,
     /// The staked token, where it is known.
     pub(crate) token: Option<Address>,
@@ -89,7 +89,7 @@ pub(crate) struct LocalRules<'a> {
     pub(crate) gateway_url: Option<&'a str>,
     /// The limit of each tier.
     pub(crate) quotas: &'a PerTier<Quota>,
-    /// Those of a tenant; `None` at the API.
+    /// The rules of a tenant; `None` at the API.
     pub(crate) tenant: Option<TenantRules>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum ErrorCause {
     Invalid(Invalid),
     /// The pipeline let nobody through.
     Refused(Refusal),
-    /// Something of ours failed that has no name in the contract.
+    /// A fault of ours that has no name in the contract.
     Internal,
     /// There is nothing at this path.
     NotFound,
@@ -38,7 +38,7 @@ pub(crate) enum ErrorCause {
     },
     /// The request's bytes are ambiguous or not HTTP; the connection is closed.
     Malformed {
-        /// What is wrong with them, as a phrase.
+        /// The problem, as a phrase.
         problem: &'static str,
     },
     /// The message of MCP is not one that everybody reads alike, or its headers differ from it.
@@ -60,7 +60,7 @@ pub(crate) enum ErrorCause {
     OtherSite,
     /// Agents alone pass here, and the request shows no credential that is taken, or more than one.
     Unproven {
-        /// What is wrong, as a sentence.
+        /// The problem, as a sentence.
         problem: &'static str,
     },
     /// The body is longer than the endpoint or the tenant takes.
@@ -152,11 +152,12 @@ impl ErrorCause {
                 format!("{field} {problem}"),
                 json!({ "field": field, "received": received }),
             ),
-            Self::Refused(Refusal::Denied(denial)) => Row::of_denial(denial),
-            Self::Refused(Refusal::Chain(fault)) => Row::of_chain(fault),
-            Self::Refused(Refusal::Unverified(fault)) => {
-                Row { reason: Some(MessageRefusal::VerificationUnavailable.code()), ..Row::of_chain(fault) }
-            }
+            Self::Refused(Refusal::Denied(denial)) => Row::denied(denial),
+            Self::Refused(Refusal::Chain(fault)) => Row::chain_fault(fault),
+            Self::Refused(Refusal::Unverified(fault)) => Row {
+                reason: Some(MessageRefusal::VerificationUnavailable.code()),
+                ..Row::chain_fault(fault)
+            },
             Self::Refused(Refusal::Store(_) | Refusal::Entropy(_) | Refusal::Unrecorded(_))
             | Self::Internal => {
                 Row::bare(500, "INTERNAL_ERROR", "The service failed to process the request; try again later")
@@ -269,7 +270,7 @@ impl Row {
         row.with(RETRY_AFTER, retry_after.seconds())
     }
 
-    fn of_chain(fault: &ChainFault) -> Self {
+    fn chain_fault(fault: &ChainFault) -> Self {
         Self::new(
             503,
             "RPC_ERROR",
@@ -283,7 +284,11 @@ impl Row {
     }
 
     /// As ERC-8128 has it, section 6.
-    fn of_message(agent: Option<&AgentId>, refusal: MessageRefusal, retry_after: Option<RetryAfter>) -> Self {
+    fn message_refused(
+        agent: Option<&AgentId>,
+        refusal: MessageRefusal,
+        retry_after: Option<RetryAfter>,
+    ) -> Self {
         let (code, (status, error_type)) = (refusal.code(), kind_of(refusal));
         let details = match status {
             400 => json!({ "field": "Signature-Input", "received": null }),
@@ -299,7 +304,7 @@ impl Row {
         }
     }
 
-    fn of_denial(denial: &Denial) -> Self {
+    fn denied(denial: &Denial) -> Self {
         let of = |agent: &AgentId| json!({ "agentId": agent.to_string() });
         let with_nonce = |agent: &AgentId, nonce: &Nonce| json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() });
         match denial {
@@ -339,7 +344,7 @@ impl Row {
             )
             .with(RETRY_AFTER, retry_after.seconds()),
             Denial::MessageRefused { agent, refusal, retry_after } => {
-                Self::of_message(agent.as_ref(), *refusal, *retry_after)
+                Self::message_refused(agent.as_ref(), *refusal, *retry_after)
             }
             Denial::AgentNotFound { agent } => {
                 Self::new(404, "AGENT_NOT_FOUND", "The agent is not registered", of(agent))
@@ -407,7 +412,7 @@ pub(super) struct Row {
     pub(super) is_for_oauth: bool,
     /// Beside those of every answer.
     pub(super) headers: HeaderMap,
-    /// Those that the gateway adds.
+    /// Headers that the gateway adds.
     pub(super) gateway_headers: HeaderMap,
 }
 

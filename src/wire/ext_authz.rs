@@ -198,7 +198,7 @@ impl CheckRequest {
 }
 
 impl HttpRequest {
-    /// Its fields, without what stands in its own fields here.
+    /// The fields, without what stands in fields of its own here.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let raw = self.header_map.iter().flat_map(|map| &map.headers).map(|header| {
             let value =

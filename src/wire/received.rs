@@ -15,7 +15,7 @@ const HEX_RUN_MIN: usize = 64;
 /// How much of such a run is shown.
 const HEX_RUN_SHOWN: usize = 8;
 
-/// What stands for the rest.
+/// The sign that stands for the rest.
 const CUT: char = '…';
 
 /// The echo of a JSON value: texts cut, numbers, booleans and null as they are, the rest as cut JSON text.

@@ -84,7 +84,7 @@ struct AgentPart<'a> {
     tier_source: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     staked_amount: Option<&'a str>,
-    /// This and the next ones are there wherever the whole profile is asked for, as it is for all answers.
+    /// The reputation: like the next ones there wherever the whole profile is asked for, as it is for all answers.
     reputation: Option<ReputationPart>,
     validation: Option<ValidationPart<'a>>,
     #[serde(rename = "metadataURI")]

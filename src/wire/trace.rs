@@ -20,7 +20,7 @@ pub(crate) fn remote_span(fields: &impl Fields) -> Option<RemoteSpan<'_>> {
     is_valid.then_some(RemoteSpan { trace, span, is_sampled })
 }
 
-/// All that other systems keep of a request's trace.
+/// The state that other systems keep of a request's trace.
 pub(crate) fn state_of(fields: &impl Fields) -> String {
     let states = fields.all().filter(|(name, _)| carries_state(name));
     let states: Vec<_> = states.filter_map(|(_, value)| std::str::from_utf8(value).ok()).collect();

@@ -119,6 +119,60 @@ const LINES_MAX: usize = 700;
 /// Files that may be longer, and why.
 const LONG_FILES: &[(&str, &str)] = &[];
 
+/// Beginnings of doc comments that name nothing: whoever reads one has to look elsewhere for its subject.
+const NAMELESS: &[&str] = &[
+    "It",
+    "Its",
+    "This",
+    "That",
+    "These",
+    "Those",
+    "They",
+    "What",
+    "Who",
+    "Whom",
+    "Whose",
+    "Whoever",
+    "Whatever",
+    "Whether",
+    "All",
+    "Any",
+    "Anybody",
+    "Anything",
+    "Each",
+    "Every",
+    "Everybody",
+    "Everything",
+    "Nothing",
+    "Nobody",
+    "None",
+    "Some",
+    "Somebody",
+    "Something",
+    "Such",
+    "Both",
+    "Either",
+    "Neither",
+    "Others",
+];
+
+/// Names of another time, by module: so many doc comments that begin so, and functions that are `of_*`. No module gets more, and
+/// whoever takes one away lowers the figure.
+const NAMELESS_LEFT: &[(&str, usize)] = &[
+    ("api", 5),
+    ("app", 25),
+    ("bin", 1),
+    ("chain", 87),
+    ("cli", 6),
+    ("config", 82),
+    ("domain", 108),
+    ("gateway", 68),
+    ("pipeline", 29),
+    ("ports", 13),
+    ("store", 46),
+    ("telemetry", 13),
+];
+
 /// One file under `src`.
 struct Source {
     /// Relative to `src`, with forward slashes.
@@ -296,6 +350,24 @@ fn introduction(source: &Source) -> Vec<String> {
     vec![format!("{}: does not begin with what it is, in //!", source.path)]
 }
 
+/// Doc comments that begin with a pronoun or a quantifier, and functions that are named by a preposition.
+fn names(source: &Source) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_inside = false;
+    for line in source.text.lines().map(str::trim_start) {
+        let doc = line.strip_prefix("/// ").filter(|_| !is_inside);
+        is_inside = line.starts_with("///");
+        let first = doc.map(|doc| doc.split(|char: char| !char.is_alphanumeric()).next().unwrap_or_default());
+        if first.is_some_and(|first| NAMELESS.contains(&first)) {
+            found.push(format!("{}: a doc comment does not begin with its subject: {line}", source.path));
+        }
+        if line.split("fn of_").nth(1).is_some_and(|_| !line.starts_with("//")) {
+            found.push(format!("{}: a function is named after no noun or verb: {line}", source.path));
+        }
+    }
+    found
+}
+
 fn length(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
     let is_excused = LONG_FILES.iter().any(|(path, _)| *path == source.path);
@@ -303,6 +375,21 @@ fn length(source: &Source) -> Vec<String> {
         return vec![format!("{}: has {lines} lines", source.path)];
     }
     Vec::new()
+}
+
+/// How many lines a file or the files below a folder ship, comments included. Those of other languages count whole.
+pub(crate) fn lines_at(path: &Path) -> usize {
+    let below = |extension| if path.is_dir() { files_under(path, extension) } else { Vec::new() };
+    let files: Vec<PathBuf> = ["rs", "ts", "py"].into_iter().flat_map(below).collect();
+    let files = if path.is_dir() { files } else { vec![path.to_owned()] };
+    let lines = files.iter().map(|file| {
+        let text = fs::read_to_string(file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+        let source = Source { path: file.to_string_lossy().into_owned(), text };
+        if file.extension().is_some_and(|kind| kind == "rs") { source.shipped() } else { source.text }
+            .lines()
+            .count()
+    });
+    lines.sum()
 }
 
 /// How many lines each module ships, comments included.
@@ -428,6 +515,18 @@ fn no_file_is_longer_than_a_reader_is_patient() {
     }
 }
 
+#[test]
+fn doc_comments_begin_with_their_subject_and_functions_are_named_by_nouns_and_verbs() {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in sources_under(&root().join("src")) {
+        found.entry(source.module().to_owned()).or_default().extend(names(&source));
+    }
+    let left =
+        |module: &str| NAMELESS_LEFT.iter().find(|(name, _)| *name == module).map_or(0, |(_, left)| *left);
+    let more = found.into_iter().filter(|(module, names)| names.len() > left(module));
+    assert_none(more.flat_map(|(_, names)| names).collect());
+}
+
 /// The house must not grow faster than its promises: who needs more lines writes them into the budget, where a reader sees them.
 #[test]
 fn no_module_outgrows_its_budget_of_lines() {
@@ -519,6 +618,15 @@ fn every_rule_can_be_broken() {
         );
     }
     assert_eq!(violations(introduction, "a.rs", "use x;\n//! Late."), 1);
+    for (text, count) in [
+        ("/// Its name.\n/// It is short.", 1),
+        ("/// The name.\n/// It is short.\nfn name() {}", 0),
+        ("/// Itself.", 0),
+        ("pub(crate) const fn of_agent() {}", 1),
+        ("fn of() {} // fn of old", 0),
+    ] {
+        assert_eq!(violations(names, "a.rs", text), count, "{text}");
+    }
     assert_eq!(violations(length, "a.rs", &"\n".repeat(LINES_MAX + 1)), 1);
     assert_eq!(violations(length, "a.rs", &"\n".repeat(LINES_MAX)), 0);
     assert_eq!(violations(exceptions, "a.rs", "#[allow(dead_code, reason = \"r\")]"), 1);

@@ -130,9 +130,9 @@ impl Stage {
     }
 }
 
-/// What the script's transactions came to.
+/// The outcomes of the script's transactions.
 struct Recording {
-    /// Each with what was called, and how it ended.
+    /// The calls, each with how it ended.
     steps: Vec<String>,
     parts: Vec<(&'static str, usize)>,
 }

@@ -177,7 +177,7 @@ fn a_signature_that_lacks_what_it_needs_names_no_domain() {
 
 // threat: Somebody poses as a bot, or has its directory be an inner address
 #[test]
-fn of_several_domains_the_one_under_the_signatures_label_counts() {
+fn the_domain_under_the_signatures_label_counts_of_several() {
     let covered = r#""signature-agent";key="a" "signature-agent";key="sig2""#;
     let both = current().input(r#""signature-agent";key="agent2""#, covered);
     let agents = r#"a="https://a.test", sig2="https://sig2.test""#;

@@ -52,7 +52,7 @@ fn names(parses: &[Parse], body: &str, field: &str, received: &Value) {
     }
 }
 
-/// Each value is refused, and echoed as it is.
+/// Values that are refused, and echoed as they are.
 #[track_caller]
 fn echoes(parses: &[Parse], field: &str, values: &[Value]) {
     values.iter().for_each(|value| names(parses, &with(field, Some(value.clone())), field, value));
@@ -139,7 +139,7 @@ fn api_keys_have_their_format() {
     }
 }
 
-/// All that is no URL is in `domain::endpoint`.
+/// Texts that are no URLs are in `domain::endpoint`.
 #[test]
 fn origins_and_declared_endpoints_are_urls() {
     let values = [

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use super::{files, read, root};
+use crate::architecture::lines_at;
 
 /// The cells of the rows of every table of a page, without head and rule.
 pub(super) fn rows(page: &str) -> Vec<Vec<String>> {
@@ -301,4 +302,21 @@ fn the_tiers_of_the_readme_are_those_of_the_shipped_configuration() {
     let (stakes, limits): (Vec<_>, Vec<_>) =
         tiers.map(|cells| (cells[2].replace(',', ""), cells[3].replace(',', ""))).unzip();
     assert_eq!((stakes, limits), (list("stake"), list("requests_per_minute")));
+}
+
+/// Figures that are up to a tenth off are near enough for whoever decides what a part is worth.
+#[test]
+fn the_page_about_the_scope_says_how_many_lines_each_part_has() {
+    let page = read("docs/scope.md");
+    let (_, parts) = page.split_once("## Parts that can be left off").unwrap();
+    let mut wrong = Vec::new();
+    for row in rows(parts) {
+        let [part, _, paths, told] = row.as_slice() else { panic!("{row:?}") };
+        let lines: usize = spans(paths).map(|path| lines_at(&root().join(path))).sum();
+        let told: usize = told.replace(',', "").parse().unwrap();
+        if lines.abs_diff(told) * 10 > told {
+            wrong.push(format!("{part}: {lines} lines, and {told} on the page"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
