@@ -164,13 +164,15 @@ const NAMELESS_LEFT: &[(&str, usize)] = &[
     ("bin", 1),
     ("chain", 87),
     ("cli", 6),
-    ("config", 82),
-    ("domain", 108),
-    ("gateway", 68),
-    ("pipeline", 29),
-    ("ports", 13),
-    ("store", 46),
+    ("config", 83),
+    ("domain", 116),
+    ("gateway", 75),
+    ("mcp", 3),
+    ("pipeline", 30),
+    ("ports", 14),
+    ("store", 48),
     ("telemetry", 13),
+    ("wire", 1),
 ];
 
 /// One file under `src`.
