@@ -310,10 +310,7 @@ fn issuer(
     facts: &Facts,
     former: Option<Arc<Issuer>>,
 ) -> Result<Option<Arc<Issuer>>, Vec<String>> {
-    let Some(rules) = &live.assertion.issuer else {
-        // A tenant whose file is refused now stays as it was, and so do its assertions.
-        return Ok(former.filter(|_| live.tenants.iter().any(|tenant| tenant.assertion)));
-    };
+    let Some(rules) = &live.assertion.issuer else { return Ok(None) };
     let keys = loader.signing_keys(&rules.key_file)?;
     let same = former.filter(|former| former.is(&rules.name, &keys));
     Ok(Some(same.unwrap_or_else(|| Arc::new(Issuer::new(&rules.name, keys, facts.clone())))))

@@ -19,8 +19,8 @@ pub(super) fn choice<T: Copy>(words: &[(&str, T)]) -> impl Fn(&str) -> Result<T,
 }
 
 /// Reads a name that needs no quoting anywhere: in labels, logs and headers.
-pub(super) fn name<T: for<'a> From<&'a str>>(text: &str) -> Result<T, String> {
-    plain(text, &(1..=NAME_BYTES_MAX), &['-', '_', '.']).map(T::from)
+pub(super) fn name(text: &str) -> Result<Box<str>, String> {
+    plain(text, &(1..=NAME_BYTES_MAX), &['-', '_', '.']).map(Box::from)
 }
 
 /// Reads a text of letters, digits and a few other characters.

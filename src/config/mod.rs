@@ -348,7 +348,8 @@ impl Fixed {
 
 impl Settings {
     /// The same while these are in force. The listeners speak TLS as they did at the start: one whose file no longer
-    /// says so keeps its pair, and one that speaks none has none. So do tenants where the file has listeners that speak no TLS.
+    /// says so keeps its pair, and one that speaks none has none. So do tenants where the file has listeners that speak no TLS. The
+    /// signer stays with a tenant that stays.
     pub fn over(mut self, at_start: &Fixed, in_force: &Live) -> Self {
         let live = &mut self.live;
         let listeners = [
@@ -357,6 +358,10 @@ impl Settings {
         ];
         for (speaks_tls, pair, former) in listeners {
             *pair = pair.take().or_else(|| former.clone()).filter(|_| speaks_tls);
+        }
+        // A tenant whose file is refused now stays as it was, and so do its assertions.
+        if live.assertion.issuer.is_none() && live.tenants.iter().any(|tenant| tenant.assertion) {
+            live.assertion = in_force.assertion.clone();
         }
         if at_start.listen.tls && !self.fixed.listen.tls {
             // No tenant may have a pair in such a file.

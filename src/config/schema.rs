@@ -11,7 +11,7 @@ use crate::config::reader::Reader;
 use crate::config::tenants::rules::Rule;
 use crate::config::tree::Table;
 use crate::config::written::Shown;
-use crate::config::{Settings, rpc_headers, tenants};
+use crate::config::{Settings, rpc_headers, tenants, tier_sources};
 
 /// Reads a table of which nothing is there.
 type Read = fn(&mut Reader);
@@ -39,7 +39,12 @@ pub(super) fn declared() -> Vec<Declared> {
 
 /// The schema of a configuration file (JSON Schema, draft 7, as taplo and VS Code read it).
 pub fn schema() -> Json {
-    let keys = declared();
+    let mut keys = declared();
+    let of_sources = keys.iter().filter(|key| tier_sources::is_key(&key.path)).cloned();
+    // The tables of [[tiers.sources]] have the keys of one source.
+    let of_sources: Vec<_> =
+        of_sources.map(|key| Declared { path: key.path.replacen('.', ".sources[].", 1), ..key }).collect();
+    keys.extend(of_sources);
     let keys: Vec<(&str, &Declared)> = keys.iter().map(|key| (&*key.path, key)).collect();
     let mut schema = table(&keys);
     schema.insert("$schema".to_owned(), json!("http://json-schema.org/draft-07/schema#"));

@@ -98,6 +98,11 @@ fn keys() -> impl Iterator<Item = &'static str> {
     SOURCES.into_iter().flat_map(|source| source.needs.iter().chain(source.takes).copied())
 }
 
+/// True for a key of one source, as it stands in `[tiers]`.
+pub(super) fn is_key(path: &str) -> bool {
+    path == "tiers.source" || keys().any(|key| key == path)
+}
+
 /// The sources of a configuration, whose staked token has so many decimals.
 pub(super) fn sources(reader: &mut Reader, token_decimals: Option<u8>) -> Option<TierSources> {
     let mut alone = TierSources::default();

@@ -99,32 +99,39 @@ impl File {
 /// the folder.
 pub(super) fn choose(
     settings: Option<Settings>,
-    mut main: File,
+    main: File,
     read: Result<Vec<File>, Box<Problem>>,
     former: Option<&Settings>,
     beside: &mut dyn Beside,
 ) -> Chosen {
     let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.live.gateway.allow_empty);
+    let mut read = read;
+    for file in read.iter_mut().flatten().filter(|file| file.problems.is_empty()) {
+        let tenants = file.offered.iter().flatten();
+        file.problems = tenants.flat_map(|claimant| beside.of_tenant(&claimant.tenant)).collect();
+    }
     let (mut files, of_folder) = in_folder(read, former, allow_empty);
     let refused = |place: &str, problems: &[Problem], is_kept| {
         Refused::new(place, problems.iter().map(Problem::on_one_line), is_kept)
     };
+    let gives_up_all = main.offered.as_ref().is_some_and(Vec::is_empty);
+    files.insert(0, main);
     let before = former.map_or(0, |former| former.live.tenants.len());
-    let is_nobody_left =
-        main.offered.as_ref().is_some_and(Vec::is_empty) && !files.iter().any(File::is_usable);
-    if is_nobody_left && before > 0 && !allow_empty {
+    let mut versions = settle(&files);
+    let serves = |(file, (version, _)): (&File, &(Version, Vec<Problem>))| match version {
+        Version::InForce => file.in_force.as_ref().is_some_and(|tenants| !tenants.is_empty()),
+        Version::New => !file.is_main && file.problems.is_empty(),
+        Version::Neither => false,
+    };
+    let is_nobody_left = gives_up_all && !files.iter().zip(&versions).any(serves);
+    if let Some(main) = files.first_mut().filter(|_| is_nobody_left && before > 0 && !allow_empty) {
         main.problems.push(Problem::new("tenants", lost(before)));
         main.offered = None;
+        versions = settle(&files);
     }
-    for file in files.iter_mut().filter(|file| file.problems.is_empty()) {
-        let tenants = file.offered.iter().flatten();
-        file.problems = tenants.flat_map(|claimant| beside.of_tenant(&claimant.tenant)).collect();
-    }
-    files.insert(0, main);
 
     let mut chosen = Chosen::default();
     let (mut served, mut names, mut unserved) = (Vec::new(), Vec::new(), Vec::new());
-    let versions = settle(&files);
     let is_main_used = versions.first().is_some_and(|(version, _)| *version == Version::New);
     for (file, (version, claims)) in files.iter().zip(versions) {
         let offered = file.offered.iter().flatten();

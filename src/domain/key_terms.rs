@@ -43,7 +43,8 @@ impl KeyName {
     /// Parses a name.
     /// Error: a phrase that says what it should be.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let is_name = is_word(text, NAME_CHARS_MAX);
+        let is_name =
+            is_plain(text, NAME_CHARS_MAX) && text.starts_with(|first: char| first.is_ascii_alphanumeric());
         let problem = "is not 1 to 32 of A-Z, a-z, 0-9, '.', '_' and '-', a letter or digit first";
         is_name.then(|| Self(text.into())).ok_or(problem)
     }
@@ -54,7 +55,7 @@ impl TenantList {
     /// Error: a phrase that says what they should be.
     pub fn parse<'a>(ids: impl IntoIterator<Item = &'a str>) -> Result<Self, &'static str> {
         let ids: Vec<&str> = ids.into_iter().collect();
-        let are_ids = ids.iter().all(|id| is_word(id, TENANT_CHARS_MAX));
+        let are_ids = ids.iter().all(|id| is_tenant_id(id));
         if ids.is_empty() || ids.len() > TENANTS_MAX || !are_ids {
             return Err("is not a list of 1 to 16 ids of tenants");
         }
@@ -80,12 +81,15 @@ impl fmt::Display for TenantList {
     }
 }
 
+/// True for an id of a tenant. It stands unquoted in labels, logs, headers and stored lines, where "-" is none.
+pub fn is_tenant_id(text: &str) -> bool {
+    is_plain(text, TENANT_CHARS_MAX) && text != "-"
+}
+
 /// True if the text can be a part of a stored line.
-fn is_word(text: &str, chars_max: usize) -> bool {
+fn is_plain(text: &str, chars_max: usize) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    text.len() <= chars_max
-        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text.bytes().all(is_plain)
+    (1..=chars_max).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
 #[cfg(test)]
@@ -101,10 +105,10 @@ mod tests {
         for name in ["", "-", "-a", ".a", "a b", "a\n", "é", "a,b", &format!("{longest}n")] {
             assert!(KeyName::parse(name).is_err(), "{name:?}");
         }
-        let list = TenantList::parse(["acme", "other-1"]).unwrap();
-        assert_eq!((list.to_string().as_str(), list.ids().count()), ("acme,other-1", 2));
+        let list = TenantList::parse(["acme", "_other-1", ".x", "-y"]).unwrap();
+        assert_eq!((list.to_string().as_str(), list.ids().count()), ("acme,_other-1,.x,-y", 4));
         let many: Vec<&str> = std::iter::repeat_n("acme", 17).collect();
-        for ids in [&[][..], &[""], &["a,b"], &["a", "b c"], &many] {
+        for ids in [&[][..], &[""], &["-"], &["a,b"], &["a", "b c"], &many] {
             assert!(TenantList::parse(ids.iter().copied()).is_err(), "{ids:?}");
         }
     }

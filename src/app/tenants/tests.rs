@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -69,6 +70,42 @@ fn write(folder: &Folder, generation: usize) {
     folder.write("tiergate.toml", &text);
 }
 
+fn tenants_of(folder: &Folder) -> Tenants {
+    let source = Source::alone(&folder.path().join("tiergate.toml"));
+    let settings = source.over(None, &mut Nobody).whole().unwrap().settings;
+    let clock: Arc<dyn Clock> = Arc::new(Os::new());
+    Tenants::new(source, &settings, &clock, Arc::new(Os::new()), &Metrics::new().unwrap()).unwrap()
+}
+
+#[test]
+fn a_signer_that_stays_with_a_refused_tenant_is_read_again() {
+    let folder = Folder::new();
+    let [first, second, shown] = ["a", "b", "c"].map(|_| SelfSigned::new(HOST));
+    folder.pair_of("0", &shown.cert_pem, &shown.key_pem);
+    folder.write("signer.key", &first.key_pem);
+    write(&folder, 0);
+    let text = fs::read_to_string(folder.path().join("tiergate.toml")).unwrap();
+    let (main, tenant) = text.split_once("[[tenants]]").unwrap();
+    let (without_signer, _) = main.split_once("[assertion]").unwrap();
+    let signer = folder.path().join("signer.key");
+    let signer = format!("[assertion]\nissuer = \"tiergate\"\nkey_file = \"{}\"\n", signer.display());
+    folder.write("tiergate.toml", &format!("{without_signer}{signer}"));
+    fs::create_dir(folder.path().join("tenants.d")).unwrap();
+    folder.write("tenants.d/a.toml", tenant);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let tenants = tenants_of(&folder);
+    let key_set = || tenants.table.load().issuer.as_ref().unwrap().key_set().to_owned();
+    let of_first = key_set();
+    folder.write("tiergate.toml", without_signer);
+    assert_eq!(tenants.load_and_replace().0.unwrap().loaded.refused.len(), 1, "the tenant needs a signer");
+    let before = tenants.fingerprint();
+    assert_eq!(key_set(), of_first);
+    folder.write("signer.key", &second.key_pem);
+    assert!(tenants.fingerprint() != before, "its file is watched");
+    assert!(tenants.load_and_replace().0.is_ok() && key_set() != of_first);
+}
+
 // threat: A half-applied reload, a broken next start
 #[test]
 fn certificates_keys_agents_and_tenants_change_in_one_step() {
@@ -78,11 +115,7 @@ fn certificates_keys_agents_and_tenants_change_in_one_step() {
         folder.pair_of(&number.to_string(), &own.cert_pem, &own.key_pem);
     }
     write(&folder, 0);
-    let source = Source::alone(&folder.path().join("tiergate.toml"));
-    let settings = source.over(None, &mut Nobody).whole().unwrap().settings;
-    let clock: Arc<dyn Clock> = Arc::new(Os::new());
-    let metrics = Metrics::new().unwrap();
-    let tenants = Tenants::new(source, &settings, &clock, Arc::new(Os::new()), &metrics).unwrap();
+    let tenants = tenants_of(&folder);
     let key_sets: HashMap<String, usize> = (0..GENERATIONS)
         .map(|number| {
             let keys = FileLoader::new(&LoadedFiles::default(), NOW)

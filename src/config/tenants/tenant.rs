@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::choice::{choice, name};
+use crate::config::choice::choice;
 use crate::config::files::key_pair;
 use crate::config::notes::Place;
 use crate::config::problem::Problem;
@@ -15,7 +15,9 @@ use crate::config::tenants::values::{distinct, upstreams};
 use crate::config::tenants::{in_flight, proxy};
 use crate::config::tier_sources::TIERS;
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
+use crate::config::written::valid;
 use crate::domain::host::HostPattern;
+use crate::domain::key_terms::is_tenant_id;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{
     AcceptedCredentials, DigestCheck, OnMismatch, ProxyRules, Route, RouteAccess, Tenant,
@@ -51,6 +53,15 @@ pub(in crate::config) struct Claimant {
     pub(in crate::config) problems: Vec<Problem>,
 }
 
+/// Reads the id of a tenant.
+fn id(text: &str) -> Result<Arc<str>, String> {
+    let wanted = match text {
+        "-" => "another, as this one stands for no tenant",
+        _ => "1 to 64 characters of A-Z, a-z, 0-9, -, _ and .",
+    };
+    valid(text, is_tenant_id(text).then(|| text.into()), wanted)
+}
+
 /// Reads one tenant.
 pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<Claimant> {
     // A tenant that other gateways alone ask for.
@@ -60,7 +71,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
     let tenant = read_all!(reader: Tenant {
         /// The tenant's name in limits, logs and metrics: 1 to 64 characters of A-Z, a-z, 0-9, -, _ and . that no other has.
         /// Example: "acme"
-        id: reader.required_text("id", name),
+        id: reader.required_text("id", id),
         /// Where there is listen.authz a tenant may have neither hosts nor upstreams: other gateways alone ask for it.
         /// 1 to 256 hosts, none of which another tenant has: a name, "*.example" for every name below it, or "*" for whatever
         /// host no other tenant has.

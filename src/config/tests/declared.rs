@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use humantime::{format_duration, parse_duration};
-use toml::Value;
+use toml::{Table, Value};
 
 use super::environment::variable;
 use super::{ROUTE, TENANT, minimal_with, parse, problems};
@@ -195,7 +195,13 @@ fn bounds(key: &Declared) -> Option<(Vec<Value>, Vec<Value>, String)> {
             let beyond = below.into_iter().chain([times(count.end() + 1)]).collect();
             Some((vec![times(*count.start()), times(*count.end())], beyond, " items; write ".to_owned()))
         }
-        Kind::Text | Kind::Flag | Kind::List(..) | Kind::Tables(_) => None,
+        Kind::Tables(most) => {
+            let tables = |count| Value::from(vec![Table::new(); count]);
+            let few = Some(*most).filter(|most| *most <= 1_024);
+            let within = few.into_iter().map(tables).collect();
+            Some((within, vec![tables(most + 1)], " items; write ".to_owned()))
+        }
+        Kind::Text | Kind::Flag | Kind::List(..) => None,
     }
 }
 
@@ -377,6 +383,12 @@ fn the_schema_has_every_key_with_its_bounds() {
             assert_eq!((least, most), (Some(*bounds.start()), Some(*bounds.end())), "{}", key.path);
         }
     }
+    let sources = &schema["properties"]["tiers"]["properties"]["sources"]["items"];
+    assert_eq!(sources["properties"]["decimals"]["maximum"], 36);
+    assert_eq!(
+        (&sources["additionalProperties"], sources["properties"].as_object().unwrap().len()),
+        (&false.into(), 12)
+    );
     assert_eq!(
         schema["properties"]["store"]["properties"]["redis"]["properties"]["password"]["writeOnly"],
         true

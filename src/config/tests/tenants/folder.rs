@@ -4,9 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::super::{MINIMAL, errors, load};
+use crate::config::problem::Problem;
 use crate::config::tenants::watched_files;
 use crate::config::tree::CONFIG_BYTES_MAX;
-use crate::config::{Nobody, Refused, Settings, Survey};
+use crate::config::{Beside, Nobody, Refused, Settings, Survey};
+use crate::domain::tenant::Tenant;
 
 /// A configuration file with a folder of tenants beside it.
 pub(super) struct Home(tempfile::TempDir);
@@ -202,7 +204,15 @@ fn loading_again_sees_what_has_changed_and_refuses_all_of_it_when_anything_is_wr
 
 /// The settings that can be used where `former` is in force, and each refused place with whether its former version stays.
 pub(super) fn over(home: &Home, former: Option<&Settings>) -> (Settings, Vec<(String, bool)>) {
-    let survey = Survey::over(&home.main(), std::iter::empty(), 0, former, &mut Nobody);
+    over_with(home, former, &mut Nobody)
+}
+
+fn over_with(
+    home: &Home,
+    former: Option<&Settings>,
+    beside: &mut dyn Beside,
+) -> (Settings, Vec<(String, bool)>) {
+    let survey = Survey::over(&home.main(), std::iter::empty(), 0, former, beside);
     let place = |refused: &Refused| {
         let name = refused.place.rsplit_once('/').map_or(&*refused.place, |(_, name)| name);
         (name.to_owned(), refused.is_kept)
@@ -253,6 +263,40 @@ fn each_file_is_used_or_refused_by_itself_and_its_former_version_stays() {
     assert_eq!((ids(&settings), found), ("n b".to_owned(), refused(&[("tenants.d", true)])));
     fs::write(home.folder(), "").unwrap();
     assert_eq!(over(&home, Some(&settings)).1, refused(&[("tenants.d", true)]));
+}
+
+struct NoCertificates;
+
+impl Beside for NoCertificates {
+    fn of_tenant(&mut self, _: &Tenant) -> Vec<Problem> {
+        vec![Problem::new("tenant", "has no certificate")]
+    }
+}
+
+// threat: A half-applied reload, a broken next start
+#[test]
+fn the_last_tenant_stays_where_no_newcomer_can_be_served() {
+    let last = format!("[[tenants]]\n{}", tenant("last"));
+    for (main, of_folder, beside) in [
+        (&*last, None, &mut NoCertificates as &mut dyn Beside),
+        (&last, None, &mut Nobody),
+        ("", Some(tenant("last")), &mut NoCertificates),
+    ] {
+        let home = Home::with(main, &[]);
+        let path = home.folder().join("last.toml");
+        of_folder.iter().for_each(|text| fs::write(&path, text).unwrap());
+        let (former, _) = over(&home, None);
+        assert_eq!(former.live.tenants.len(), 1);
+        fs::write(home.main(), MINIMAL).unwrap();
+        let _ = fs::remove_file(path);
+        // Both claim one id and one host.
+        for name in ["a.toml", "b.toml"] {
+            fs::write(home.folder().join(name), tenant("new")).unwrap();
+        }
+        let (settings, refused) = over_with(&home, Some(&former), beside);
+        assert_eq!(settings.live.tenants, former.live.tenants, "{refused:?}");
+        assert!(refused.iter().any(|(_, is_kept)| *is_kept), "{refused:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Tenants and their routes, from outside: text in, tenants or problems out.
 
-mod bounds;
 mod folder;
 mod meaning;
 mod mistakes;
