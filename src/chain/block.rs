@@ -34,7 +34,7 @@ pub(super) struct ReadAt {
     pub(super) date: Date,
     /// The hash of the block before, where it is known.
     pub(super) before: Option<B256>,
-    /// It showed the block that was followed when the read began.
+    /// True if it showed the block that was followed when the read began.
     pub(super) is_followed: bool,
 }
 

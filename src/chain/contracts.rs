@@ -44,13 +44,13 @@ pub(crate) struct LatestState {
     pub(crate) chain: u64,
     /// The block's number.
     pub(crate) block: u64,
-    /// Its time, in seconds since 1970.
+    /// The block's time, in seconds since 1970.
     pub(crate) timestamp: u64,
-    /// Each registry's key and address, and the function that it answers.
+    /// Contracts: each registry's key and address, and the function that it answers.
     pub(crate) contracts: Vec<(&'static str, Address, Result<&'static str, String>)>,
     /// The first agent that is minted, of the [`FIRST_AGENTS`].
     pub(crate) first_agent: Option<AgentId>,
-    /// What its nodes don't take as most do.
+    /// Requests that its nodes don't take as most do.
     pub(crate) oddities: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ impl Contracts {
         if self.found.lock().is_some_and(|until_micros| now < until_micros) {
             return Ok(());
         }
-        let reads_feedback = measures.of_feedback().next().is_some();
+        let reads_feedback = measures.feedback().next().is_some();
         let found = self.ask(deadline, |found| all_usable(found, reads_feedback)).await;
         let is_of_contract = |error: &&ReadError| {
             matches!(
@@ -148,7 +148,7 @@ impl Contracts {
         let agents: Vec<AgentId> = agents.take(self.agents.group_max()).collect();
         let group = self.agents.graded(&agents, At::Latest(None), state.pool.deadline());
         let (logs, group, creation) = join!(self.log_oddity(), group, state.try_creation());
-        if measures.of_feedback().next().is_some() {
+        if measures.feedback().next().is_some() {
             creation.clone()?;
         }
         let refused =

@@ -264,9 +264,9 @@ impl SharedFloor {
 /// The state that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum At {
-    /// That of the latest block. Of this one, if it is known, the answer says whether it is of the same chain.
+    /// State of the latest block. Of this one, if it is known, the answer says whether it is of the same chain.
     Latest(Option<Block>),
-    /// That after the block of an earlier answer: a second read of one profile.
+    /// State after the block of an earlier answer: a second read of one profile.
     Dated(Date),
 }
 

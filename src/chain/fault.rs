@@ -45,7 +45,7 @@ pub(super) enum ReadError {
     Undecodable(&'static str),
     #[error("there is no contract at the address configured as {0}")]
     NoCode(&'static str),
-    /// It has no such function, or answers it with something else.
+    /// The contract has no such function, or answers it with something else.
     #[error("the contract at the address configured as {key} is another one: it does not answer {function}")]
     OtherContract { key: &'static str, function: &'static str },
     /// No creation was run. Of the kind of chain, and no fault of a node.

@@ -146,10 +146,10 @@ impl TestNode {
             while let Ok((stream, _)) = listener.accept().await {
                 let (script, noted, counted) = (script.clone(), noted.clone(), counted.clone());
                 let work = Arc::clone(&work);
+                let mut working = work.begin();
                 tokio::spawn(async move {
                     let mut stream = stream;
                     let request = read_request(&mut stream).await?;
-                    let mut working = work.begin();
                     match request.as_array() {
                         Some(calls) => noted.lock().extend(calls.iter().cloned()),
                         None => noted.lock().push(request.clone()),

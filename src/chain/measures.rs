@@ -67,8 +67,8 @@ impl Measures {
         self.0.iter().filter_map(move |measure| measure.call(agent, holders))
     }
 
-    /// Those that are read apart, each with what is asked and its place.
-    pub(super) fn of_feedback(&self) -> impl Iterator<Item = (&Measure, &Feedback, u8)> {
+    /// Numbers that are read apart, each with what is asked and its place.
+    pub(super) fn feedback(&self) -> impl Iterator<Item = (&Measure, &Feedback, u8)> {
         self.0.iter().zip(0..).filter_map(|(measure, place)| match &measure.question {
             Question::Feedback(of) => Some((measure, of, place)),
             Question::Balance { .. } | Question::Call { .. } => None,

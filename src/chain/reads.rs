@@ -42,7 +42,7 @@ pub(super) type Read<T> = Result<Option<T>, ChainFault>;
 /// An agent that somebody waits for.
 pub(super) type WantedAgent = single_flight::Wanted<(AgentId, Parts), Read<CachedProfile>>;
 
-/// Who holds the agent; and with a digest and a signature, which of them have code and accept it. The digest zero asks for code
+/// A question: who holds the agent; and with a digest and a signature, which of them have code and accept it. The digest zero asks for code
 /// alone.
 pub(super) type HoldersQuestion = (AgentId, Option<(B256, Bytes)>);
 
@@ -178,7 +178,7 @@ impl Agents {
         self.registries.gate_calls(agent).into_iter().chain(self.measures.calls(agent, holders))
     }
 
-    /// What decides of these agents, each with what went wrong with it alone.
+    /// Reads what decides of these agents, each with what went wrong with it alone.
     pub(super) async fn graded(
         &self,
         agents: &[AgentId],
@@ -216,7 +216,7 @@ impl Agents {
                 break (answer, profiles);
             }
         };
-        for (measure, of, place) in self.measures.of_feedback() {
+        for (measure, of, place) in self.measures.feedback() {
             let minted = agents.iter().zip(&profiles);
             let minted = minted.filter(|(_, profile)| matches!(profile, Ok(Some(_))));
             let minted: Vec<AgentId> = minted.map(|(agent, _)| *agent).collect();

@@ -15,7 +15,7 @@ const WORD_CHARS_MAX: usize = 32;
 /// A part of a URL that is at least this long, in bytes, is looked for inside of words too.
 const PART_INSIDE_WORDS_BYTES_MIN: usize = 4;
 
-/// What stands in the place of a word that is left out.
+/// Stands in the place of a word that is left out.
 const LEFT_OUT: &str = "…";
 
 /// The parts of one node's URL, and of what is sent with calls to it, that nobody may see, in lower case.

@@ -139,9 +139,9 @@ impl ProfileCache {
             dropped.map(|dropped| self.entries.insert(agent, dropped)).is_some()
         };
         let members = drops.organizations.iter().map(|(id, at)| (Group::Members(*id), *at));
-        let members = self.entries.of_groups(members);
+        let members = self.entries.in_groups(members);
         let held = drops.holders.iter().map(|(holder, at)| (Group::Held(*holder), *at));
-        let held = self.entries.of_groups(held);
+        let held = self.entries.in_groups(held);
         let agents = drops.agents.iter().map(|(agent, at)| (*agent, *at)).collect();
         let count =
             |of: Vec<(AgentId, u64)>| of.into_iter().filter(|(agent, at)| drop(*agent, *at)).count() as u64;
@@ -179,10 +179,10 @@ fn holders_of(entry: &CachedEntry) -> Holders {
     }
 }
 
-/// What the follower has accounted for.
+/// State of the follower: what it has accounted for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(in crate::chain) struct Status {
-    /// All logs up to this block were applied. `None` before the first.
+    /// The block up to which all logs were applied. `None` before the first.
     followed: Option<Block>,
     /// Grows whenever the follower begins anew. Blocks of different epochs do not compare.
     epoch: u32,
@@ -212,21 +212,21 @@ pub(in crate::chain) struct Ticket {
     pub(in crate::chain) began_micros: u64,
 }
 
-/// What is known of an agent.
+/// State of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::chain) enum Entry<P> {
-    /// Its profile at a block, which is of the followed chain or not known to be.
+    /// A profile at a block, which is of the followed chain or not known to be.
     Read { profile: P, details: Details, block: u64, is_followed: bool, epoch: u32, began_micros: u64 },
-    /// It exists, or did. A read is kept from this block on.
+    /// An agent that exists, or did. A read is kept from this block on.
     Dropped { holders: Holders, floor: u64, epoch: u32 },
 }
 
 /// How much a read has of the details, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::chain) enum Details {
-    /// They were not asked for.
+    /// Not asked for.
     Unasked,
-    /// They could not be had. That serves for one poll interval.
+    /// Asked for, and not to be had. That serves for one poll interval.
     Lacking,
     Read,
 }
@@ -281,15 +281,15 @@ impl Status {
         let is_comparable = ticket.epoch == self.epoch;
         let floor = if is_comparable { block.max(known) } else { known };
         let shown = Entry::Dropped { holders, floor, epoch: self.epoch };
-        let of_groups = if in_other_groups { self.groups_floor } else { 0 };
-        if !is_comparable || block < known.max(of_groups).max(self.everybody_floor) {
+        let in_groups = if in_other_groups { self.groups_floor } else { 0 };
+        if !is_comparable || block < known.max(in_groups).max(self.everybody_floor) {
             return entry.is_none().then_some(shown);
         }
         let (epoch, began_micros) = (self.epoch, ticket.began_micros);
         Some(Entry::Read { profile, details, block, is_followed, epoch, began_micros })
     }
 
-    /// What is left of an entry when a log of block `at` names the agent, if it changes.
+    /// The rest of an entry when a log of block `at` names the agent, if it changes.
     pub(in crate::chain) fn dropped<P>(
         &self,
         entry: &Entry<P>,

@@ -23,7 +23,7 @@ use crate::chain::block::{Block, Log, block_call, logs_call};
 use crate::chain::cache::{Shown, micros};
 use crate::chain::contracts::Contracts;
 use crate::chain::fault::{ReadError, is_refusal};
-use crate::chain::follower::pace::Pace;
+use crate::chain::follower::pace::PollSchedule;
 use crate::chain::follower::window::{PIECES_MAX, Piece, Position, Window};
 use crate::chain::pool::{Answers, Call, Input};
 use crate::chain::reads::Agents;
@@ -51,7 +51,7 @@ pub struct Follower {
 pub(super) struct Following<'a> {
     of: &'a Follower,
     window: Window,
-    pace: Pace,
+    pace: PollSchedule,
     /// When the last poll that confirmed a head began, or the follower did.
     confirmed_micros: u64,
     /// At the poll that is under way no node gave logs.
@@ -86,7 +86,7 @@ impl Follower {
         Following {
             of: self,
             window: Window::new(),
-            pace: Pace::new(self.lifetimes.poll_interval, self.lifetimes.max_staleness),
+            pace: PollSchedule::new(self.lifetimes.poll_interval, self.lifetimes.max_staleness),
             confirmed_micros: self.agents.now(),
             lacks_logs: false,
             saw_another: AtomicBool::new(false),
@@ -95,7 +95,7 @@ impl Follower {
 }
 
 impl Following<'_> {
-    /// One poll; how long to wait after it. What it learns is as old as its first question.
+    /// Polls; returns how long to wait after it. What it learns is as old as its first question.
     pub(super) async fn poll(&mut self) -> Duration {
         let asked = self.of.agents.now();
         self.lacks_logs = false;
@@ -345,9 +345,9 @@ type Found = (Vec<Log>, Vec<Piece>, Vec<Shown>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub(in crate::chain) enum Mode {
-    /// It has not followed anything yet.
+    /// Before anything was followed.
     Starting,
-    /// It follows: profiles serve until a log drops them.
+    /// The chain is followed: profiles serve until a log drops them.
     Following,
     /// No node gives logs: profiles serve for one poll interval.
     Unlogged,

@@ -16,7 +16,7 @@ const BLOCK_MILLIS_MIN: u64 = 2_000;
 const SECOND_MILLIS: u64 = 1_000;
 
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct PollSchedule {
     interval_millis: u64,
     /// The longest pause.
     idle_millis: u64,
@@ -24,7 +24,7 @@ pub(super) struct Pace {
     heads: VecDeque<(u64, u64, u64)>,
 }
 
-impl Pace {
+impl PollSchedule {
     pub(super) fn new(interval: Duration, max_staleness: Duration) -> Self {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         // A poll has the rest of the time to be answered in.
@@ -80,14 +80,14 @@ mod tests {
 
     use alloy::primitives::B256;
 
-    use super::Pace;
+    use super::PollSchedule;
     use crate::chain::block::Block;
 
     /// How many polls there are in ten minutes of a chain whose blocks are seen some time after they were made, and how
     /// late a block is seen at most, in milliseconds.
     fn run(block_secs: u64, interval_millis: u64, delay: impl Fn(u64) -> u64) -> (u64, u64) {
         let staleness = Duration::from_secs(5).max(Duration::from_millis(2 * interval_millis));
-        let mut pace = Pace::new(Duration::from_millis(interval_millis), staleness);
+        let mut pace = PollSchedule::new(Duration::from_millis(interval_millis), staleness);
         let (begin, end) = (1_000_000_000_u64, 1_000_600_000_u64);
         let arrives = |number: u64| begin + number * block_secs * 1_000 + delay(number);
         let (mut now, mut polls, mut seen, mut latest) = (begin, 0, 0, 0);
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_chain_whose_blocks_come_at_irregular_times_is_polled_each_interval() {
-        let mut pace = Pace::new(Duration::from_secs(1), Duration::from_secs(600));
+        let mut pace = PollSchedule::new(Duration::from_secs(1), Duration::from_secs(600));
         let mut now = 1_000_000_000;
         for (number, gap_secs) in [12, 12, 12, 12, 12, 30, 12, 12, 12, 12, 12].into_iter().enumerate() {
             now += gap_secs * 1_000;

@@ -48,13 +48,13 @@ pub(in crate::chain) struct Window {
 /// Where a head is, as seen from the accounted-for blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::chain) enum Position {
-    /// Nothing is accounted for.
+    /// The first: nothing is accounted for.
     First,
-    /// It is the followed block.
+    /// At the followed block.
     Same,
-    /// It has new blocks.
+    /// Above it, with new blocks.
     Ahead,
-    /// It was accounted for, or abandoned, before.
+    /// At a block that was accounted for, or abandoned, before.
     Behind,
     /// Another block is in the place of one that was accounted for.
     Reorganized,
@@ -103,7 +103,7 @@ impl Window {
         self.blocks.back()
     }
 
-    /// What a node's head means.
+    /// Finds what a node's head means.
     pub(in crate::chain) fn position(&self, head: &Block) -> Position {
         let Some(last) = self.last() else { return Position::First };
         match head.number > last.number {

@@ -47,7 +47,7 @@ const fn is_suspicious(error: &ReadError) -> bool {
     !is_the_nodes(error) && !matches!(error, Busy | NoBlock { .. } | NoCreation | RateLimited(_))
 }
 
-/// What is known of one node.
+/// State of one node.
 #[derive(Debug, Default)]
 struct Breaker {
     /// In a row.
@@ -61,7 +61,7 @@ struct Breaker {
     logs_pause: (u64, Duration),
 }
 
-/// What is known of all nodes, by their places in the configured order.
+/// State of all nodes, by their places in the configured order.
 #[derive(Debug)]
 pub(super) struct Health {
     breakers: Vec<Breaker>,

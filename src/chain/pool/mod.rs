@@ -40,10 +40,10 @@ pub(super) const WAIT_TIME_MAX: Duration = Duration::from_secs(6);
 /// How long one read may take, however many nodes are tried. A little less: who waits for one read alone hears why it failed.
 const READ_TIME_MAX: Duration = Duration::from_millis(5_900);
 
-/// Whose input a read has. A node's health counts what this service asks for; a stranger's bad input counts against nobody.
+/// Origin of a read's input. A node's health counts what this service asks for; a stranger's bad input counts against nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
-    /// What the follower asks for. It needs no place, and goes first where `chain.calls_per_second` are used up.
+    /// The follower's. It needs no place, and goes first where `chain.calls_per_second` are used up.
     Follower,
     Ours,
     /// The same for several agents, each of whom may be asked about alone: a node that does not answer in time is not asked again.

@@ -60,7 +60,7 @@ const BLOCK_TEXTS: &str = "header not found|header for hash not found|unknown bl
 
 const NOT_EVERY_CALL: ReadError = ReadError::Unintelligible("it does not answer every call");
 
-/// One call of a request.
+/// A call of a request.
 #[derive(Debug, Clone)]
 pub(in crate::chain) struct Call {
     pub(in crate::chain) method: &'static str,
@@ -109,7 +109,7 @@ impl Answers<'_> {
     }
 }
 
-/// One node.
+/// A node.
 pub(super) struct Node {
     /// Keeps connections.
     http: reqwest::Client,
@@ -122,7 +122,7 @@ pub(super) struct Node {
     headers: HeaderMap,
     /// Scheme, host and port: the part of the URL that may be shown.
     pub(super) endpoint: Arc<str>,
-    /// Its endpoint; of several nodes with the same endpoint the later ones are numbered.
+    /// The endpoint; of several nodes with the same endpoint the later ones are numbered.
     pub(super) name: String,
     secrets: Secrets,
     next_id: AtomicU64,
@@ -310,13 +310,13 @@ fn written(header: &RpcHeader<Secret>) -> Option<(HeaderName, HeaderValue)> {
     Some((name, value))
 }
 
-/// What user info in the URL is sent as: a node may quote that, too.
+/// The header that user info in the URL is sent as: a node may quote that, too.
 fn basic_authentication(http: &reqwest::Client, url: &RpcUrl) -> Option<String> {
     let request = http.post(url.reveal().clone()).build().ok()?;
     request.headers().get(AUTHORIZATION)?.to_str().ok().map(str::to_owned)
 }
 
-/// What an error is. Codes mean many things: texts about reverts, blocks and logs count before those about the rate.
+/// Classifies an error. Codes mean many things: texts about reverts, blocks and logs count before those about the rate.
 fn judge(payload: &ErrorPayload, message: String, has_logs: bool) -> ReadError {
     let (code, text) = (payload.code, payload.message.to_lowercase());
     let says = |texts: &str| texts.split('|').any(|part| text.contains(part));

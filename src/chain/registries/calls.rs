@@ -102,7 +102,7 @@ fn answers<C: SolCall>(key: &'static str, result: &Result3) -> Result<&'static s
     }
 }
 
-/// What the next result returned. `contract` is the registry's key.
+/// Decodes what the next result returned. `contract` is the registry's key.
 pub(in crate::chain) fn decode<C: SolCall>(
     contract: &'static str,
     results: &mut impl Iterator<Item = Result3>,

@@ -38,7 +38,7 @@ sol! {
     event MemberRemoved(uint256 indexed orgId, uint256 indexed agentId);
 }
 
-/// Whom the logs name.
+/// Events, and whom their logs name.
 pub(super) const EVENTS: Events = Events {
     harmless: &[Approval::SIGNATURE_HASH, ApprovalForAll::SIGNATURE_HASH],
     naming: &[

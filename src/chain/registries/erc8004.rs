@@ -27,7 +27,7 @@ sol! {
     /// Identity registry. The wallet is zero where none is set.
     function getAgentWallet(uint256 agentId) external view returns (address);
 
-    /// Each of the registries.
+    /// In every registry.
     function getVersion() external pure returns (string);
 
     /// The details of one agent, as `contracts/AgentDetails.sol` returns them.
@@ -48,7 +48,7 @@ sol! {
     event ValidationResponse(address indexed validatorAddress, uint256 indexed agentId, bytes32 indexed requestHash, uint8 response, string responseURI, bytes32 responseHash, string tag);
 }
 
-/// Whom the logs name. `Upgraded` and `BatchMetadataUpdate` name nobody, and so concern everybody.
+/// Events, and whom their logs name. `Upgraded` and `BatchMetadataUpdate` name nobody, and so concern everybody.
 pub(super) const EVENTS: Events = Events {
     // Anybody may respond to feedback, and no profile shows it.
     harmless: &[Approval::SIGNATURE_HASH, ApprovalForAll::SIGNATURE_HASH, ResponseAppended::SIGNATURE_HASH],
@@ -148,7 +148,7 @@ pub(super) fn details_code(on: &Registries, feedback_max: u32, agents: &[AgentId
 #[derive(Debug, Clone)]
 pub(in crate::chain) struct DetailsRead {
     pub(in crate::chain) details: Details,
-    /// They had too small a share of the gas: alone the agent may have more.
+    /// True if they had too small a share of the gas: alone the agent may have more.
     pub(in crate::chain) ran_out: bool,
     /// The latest validation, whose evidence is not among them.
     pub(in crate::chain) latest: Option<Answered>,

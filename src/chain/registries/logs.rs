@@ -18,21 +18,21 @@ const PLAUSIBLE_BITS_MAX: usize = 64;
 /// Which logs are asked for together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::chain) enum Kind {
-    /// Those of all contracts but tokens.
+    /// Logs of all contracts but tokens.
     All,
-    /// Those of contracts that decide who passes.
+    /// Logs of contracts that decide who passes.
     Deciding,
-    /// Those of contracts that only the profile shows.
+    /// Logs of contracts that only the profile shows.
     Details,
     /// Transfers of tokens that give tiers.
     Tokens,
 }
 
-/// Whom the events of a set name, each by its signature.
+/// Events of a set, and whom they name, each by its signature.
 pub(super) struct Events {
-    /// Those that change no field of a profile. Anybody may cause them for next to nothing.
+    /// Events that change no field of a profile. Anybody may cause them for next to nothing.
     pub(super) harmless: &'static [B256],
-    /// Those that name the agent or the organization in topics, with the number of all and the places of these behind the
+    /// Events that name the agent or the organization in topics, with the number of all and the places of these behind the
     /// signature: others may fill the rest.
     pub(super) naming: &'static [(B256, usize, &'static [usize])],
     /// The one that names the agent in its data.
@@ -41,7 +41,7 @@ pub(super) struct Events {
     pub(super) has_agent_0: bool,
 }
 
-/// Whom a log concerns, by their numbers. `None`: everybody.
+/// Finds whom a log concerns, by their numbers. `None`: everybody.
 fn concerned(log: &Log, events: &Events) -> Option<Vec<U256>> {
     let (signature, fields) = log.topics.split_first()?;
     let numbers = || fields.iter().map(|field| U256::from_be_bytes(field.0)).collect::<Vec<_>>();
@@ -69,7 +69,7 @@ pub(in crate::chain) struct Cause {
     pub(in crate::chain) block: u64,
 }
 
-/// Whose cached profiles may have changed, and in which block at the latest.
+/// Agents whose cached profiles may have changed, and in which block at the latest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::chain) struct Drops {
     pub(in crate::chain) agents: HashMap<AgentId, u64>,
@@ -89,7 +89,7 @@ pub(in crate::chain) fn add<K: Eq + Hash>(of: &mut HashMap<K, u64>, who: K, bloc
 }
 
 impl Drops {
-    /// Whom these logs concern. `organizations` is the organization registry: there a topic may name an organization too.
+    /// Finds whom these logs concern. `organizations` is the organization registry: there a topic may name an organization too.
     pub(super) fn of<'a>(
         logs: impl IntoIterator<Item = &'a Log>,
         organizations: Option<Address>,

@@ -24,7 +24,7 @@ pub(super) mod erc8004;
 pub(super) mod logs;
 
 impl Registries {
-    /// Whom these logs concern.
+    /// The agents that these logs concern.
     pub(in crate::chain) fn drops(&self, logs: &[Log]) -> Drops {
         let is_ours = |log: &&Log| self.contracts().any(|(_, address)| address == log.address);
         let logs = logs.iter().filter(is_ours);

@@ -11,8 +11,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::ports::clock::Clock;
 
-/// So many turns of the runtime without a request at a node, and time passes: far more than a request needs to get there.
-const QUIET_TURNS: u32 = 80;
+/// So many turns of the runtime without a connection at a node, and time passes: far more than a connection, or what is made of an
+/// answer, needs to get there.
+const QUIET_TURNS: u32 = 24;
 
 /// How much passes then.
 const STEP: Duration = Duration::from_millis(10);
@@ -30,7 +31,7 @@ pub(in crate::chain) async fn pass(time: Duration) {
     let _ = timeout(time, pending::<()>()).await;
 }
 
-/// Requests that nodes work on. Those that they never answer are none.
+/// Connections whose requests nodes work on. Those that they never answer are none.
 #[derive(Default)]
 pub(in crate::chain) struct Work(AtomicUsize);
 

@@ -228,7 +228,7 @@ fn histories() -> impl Strategy<Value = History> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 90, failure_persistence: None, ..ProptestConfig::default() })]
 
     // threat: A busy agent stays refused after an outage
     #[test]

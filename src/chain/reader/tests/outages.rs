@@ -20,7 +20,7 @@ const LATENCY: Duration = Duration::from_millis(100);
 const FAILS: u64 = 2_000;
 
 /// For how long an agent asks.
-const SECONDS: u64 = 25;
+const SECONDS: u64 = 15;
 
 /// What became of one who asked: when it asked and when it was answered, in milliseconds, and whether with the owner.
 struct Asked {

@@ -53,11 +53,12 @@ async fn no_part_of_a_url_is_in_a_fault() {
     }
     for (node, request_timeout, name) in nodes {
         let bench = bench(&[secret_url(&node)], ALL, request_timeout);
-        let faults = [
-            bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err(),
-            bench.reader.profile(agent(1), Parts::Whole).await.unwrap_err(),
-            bench.reader.probe().await.unwrap_err(),
-        ];
+        let (holders, profile, probe) = tokio::join!(
+            bench.reader.holders(agent(1), Asker::Stranger),
+            bench.reader.profile(agent(1), Parts::Whole),
+            bench.reader.probe(),
+        );
+        let faults = [holders.unwrap_err(), profile.unwrap_err(), probe.unwrap_err()];
         let metrics = bench.metrics.render().unwrap();
         for fault in faults {
             assert_eq!(&*fault.endpoint, node.url());
