@@ -15,7 +15,7 @@ use crate::identity::FORGED;
 use crate::rig::behind::{Asks, Behind, Other, PAGE};
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
-use crate::rig::identity::{everyone_is_gold, expected, graded, identity, normal, told};
+use crate::rig::identity::{expected, identity, normal, told};
 use crate::rig::scripts::{self, Cue};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::upstream::Then;
@@ -31,7 +31,6 @@ pub(crate) const CASES: &[Case] = cases![
     nobody_passes_when_tiergate_its_chain_or_its_store_fails,
     an_agent_arrives_with_its_identity_and_without_its_credential,
     forged_identity_reaches_no_upstream_behind_another_gateway,
-    no_forged_stake_reaches_an_upstream_where_no_vault_is_read,
     no_header_overrides_the_path_that_was_judged_behind_another_gateway,
     forged_identity_in_trailers_reaches_none_but_the_upstream_of_haproxy,
     no_client_has_its_identity_removed_by_naming_it_in_connection,
@@ -132,18 +131,6 @@ fn forged_identity_reaches_no_upstream_behind_another_gateway(stage: &Stage) {
         }
     }
     assert!(FORGED.iter().all(|name| normal(name).starts_with("x-agent-")));
-}
-
-fn no_forged_stake_reaches_an_upstream_where_no_vault_is_read(stage: &Stage) {
-    let behind = Behind::start(stage, |site| everyone_is_gold(site, false));
-    let site = &behind.site;
-    for other in &behind.others {
-        for name in ["X-Agent-Staked-Amount", "X-Agent-Tier-Source"] {
-            let path = agents_path();
-            let request = Request::get(ACME, &path).key(site.key());
-            is_gone(&behind, other, request, &path, name, &graded(site.agent(), false));
-        }
-    }
 }
 
 fn forged_identity_in_trailers_reaches_none_but_the_upstream_of_haproxy(stage: &Stage) {
