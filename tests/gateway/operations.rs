@@ -1,21 +1,18 @@
-//! Counters of requests, the log's queue, and the end after SIGTERM and SIGQUIT.
+//! Counters of requests, and the log's queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
-use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
-use std::sync::Arc;
 
 use crate::outcomes::leave_an_upload;
 use crate::rig::case::{Case, cases};
 use crate::rig::certificates::Files;
 use crate::rig::credentials::signed;
-use crate::rig::frames::{End, Frames};
 use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
-use crate::rig::scripts::{self, Cue, script};
+use crate::rig::scripts;
 use crate::rig::site::{IMPATIENT, Site};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
@@ -26,61 +23,8 @@ use crate::support::signing::{BOB, Draft};
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 
-pub(crate) const CASES: &[Case] = cases![
-    requests_under_way_at_sigterm_end_whole_and_no_connection_is_taken_any_more,
-    sigquit_is_sigterm,
-    each_outcome_and_error_of_a_request_is_counted_exactly_once,
-    a_full_log_queue_delays_nobody,
-];
-
-fn requests_under_way_at_sigterm_end_whole_and_no_connection_is_taken_any_more(stage: &Stage) {
-    end_whole_after(stage, "TERM");
-}
-
-fn sigquit_is_sigterm(stage: &Stage) {
-    end_whole_after(stage, "QUIT");
-}
-
-fn end_whole_after(stage: &Stage, signal: &str) {
-    let Site { gateway, upstream, .. } = &Site::of(stage).set("shutdown.grace", "24h").start();
-    let (whole, streamed, over_http_2) = (public_path(), public_path(), public_path());
-    let cue = Cue::new();
-    for path in [&whole, &over_http_2] {
-        let cue = Arc::clone(&cue);
-        let answer = script(move |exchange| {
-            cue.wait()?;
-            exchange.write(&scripts::answer("200 OK", &[], b"whole"))?;
-            Ok(Then::Goes)
-        });
-        upstream.on(path, answer);
-    }
-    let pieces = &["before", "after"];
-    upstream.on(&streamed, scripts::chunks_on_cue("HTTP/1.1 200 OK\r\n", pieces, &[Arc::clone(&cue)]));
-    let mut plain = gateway.connect();
-    plain.send(&Request::get(ACME, &whole).bytes());
-    let mut frames = Frames::open(gateway.address);
-    let pseudo = [(":method", "GET"), (":scheme", "http"), (":authority", ACME), (":path", &over_http_2)];
-    frames.headers(&pseudo, true);
-    let mut stream = gateway.connect();
-    stream.send(&Request::get(ACME, &streamed).bytes());
-    assert_eq!(stream.head().unwrap().status, 200);
-    assert_eq!(stream.chunk().unwrap().unwrap(), b"before");
-    until("all requests are under way", SOON, || (upstream.seen().len() == 3).then_some(()));
-    gateway.signal(signal);
-    for address in [gateway.address, gateway.service.api] {
-        until("no connection is taken", SOON, || TcpStream::connect(address).err());
-    }
-    cue.give();
-    let answer = plain.answer();
-    assert_eq!((answer.status, answer.text().as_str()), (200, "whole"));
-    assert_eq!(stream.chunk().unwrap().unwrap(), b"after");
-    assert_eq!(stream.chunk().unwrap(), None);
-    assert_eq!(frames.end(), End::Answered);
-    assert!(frames.goodbye(), "the connection is closed behind its last stream");
-    let process = gateway.service.process.as_ref().unwrap();
-    assert_eq!(until("the process ends", SOON, || process.exit_code()), 0, "{}", gateway.service.log());
-    assert!(gateway.service.log().contains("stopped"), "{}", gateway.service.log());
-}
+pub(crate) const CASES: &[Case] =
+    cases![each_outcome_and_error_of_a_request_is_counted_exactly_once, a_full_log_queue_delays_nobody,];
 
 /// Every series that a request at the gateway may change, by the sum of its counts.
 fn counted(gateway: &Gateway) -> BTreeMap<String, f64> {
