@@ -18,7 +18,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
     a_small_body_where_none_belongs_keeps_the_connection_and_is_no_request,
     a_body_of_16_kib_is_read_and_one_byte_more_is_413,
     upgrades_and_connect_open_nothing,
-    answers_are_json_and_not_to_be_stored_whatever_a_request_says_of_itself,
     clients_are_told_to_continue_where_their_body_is_wanted,
 ];
 
@@ -234,27 +233,6 @@ fn upgrades_and_connect_open_nothing(world: &World) {
         let mut connection = service.connect();
         connection.write(request.as_bytes()).unwrap();
         connection.read(false).unwrap().error(404, "NOT_FOUND");
-    }
-}
-
-fn answers_are_json_and_not_to_be_stored_whatever_a_request_says_of_itself(world: &World) {
-    let (service, body) = (world.service(), world.agent(4).signed().to_string());
-    for (method, path, content_type) in [
-        ("GET", "/livez", "text/plain"),
-        ("GET", "/readyz", "text/plain"),
-        ("GET", "/keys/status?agentId=1", "text/plain"),
-        ("GET", "/nowhere", "text/plain"),
-        ("GET", "/verify", "text/plain"),
-        ("POST", "/verify", "application/json; charset=x"),
-        ("POST", "/verify/signature?x=1", "text/plain"),
-    ] {
-        let headers = [("Content-Type", content_type)];
-        let sent = (method == "POST").then_some(body.as_bytes());
-        let answer = service.request(method, path, &headers, sent);
-        assert_eq!(answer.status == 200, !["/nowhere", "/verify"].contains(&path), "{}", answer.text());
-        assert_eq!(answer.header("content-type"), Some("application/json"));
-        assert_eq!(answer.header("cache-control"), Some("no-store"));
-        answer.json();
     }
 }
 

@@ -85,7 +85,6 @@ const TOPICS: &[Topic<World>] = &[
     ("sold", &[Kind::Redis], sold::REPLICAS),
     ("wallets", CHAINS, wallets::CASES),
     ("wallets", &[Kind::Anvil], wallets::ON_A_REAL_NODE),
-    ("tiers", CHAINS, tiers::STAKES),
     ("tiers", ONCE, tiers::CASES),
     ("validation", ONCE, validation::CASES),
     ("errors", ONCE, errors::CASES),

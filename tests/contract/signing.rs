@@ -10,7 +10,6 @@ use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
 use crate::support::process::{free_ports, own_ip};
 use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
-use crate::support::settings::Settings;
 use crate::support::signing::{BOB, Verification};
 use crate::support::world::World;
 
@@ -18,7 +17,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
     domain_types_window_tiers_and_registries_are_public_and_nothing_else,
     a_signature_made_of_nothing_else_is_the_owners_at_every_endpoint,
     a_401_links_to_the_rules_relative_to_its_endpoint_at_both_listeners,
-    addresses_are_those_that_the_operator_names,
 ];
 
 const PATH: &str = "/.well-known/tiergate";
@@ -145,19 +143,4 @@ fn a_401_links_to_the_rules_relative_to_its_endpoint_at_both_listeners(world: &W
     }
     let other = service.post("/verify", &json!({}));
     assert_eq!((other.status, other.header("link")), (400, None));
-}
-
-fn addresses_are_those_that_the_operator_names(world: &World) {
-    let named = |settings: Settings| {
-        let settings = settings.set("keys.public_url", "https://keys.test/tiergate/");
-        settings.set("console.gateway_url", "https://gateway.test")
-    };
-    let service = Service::start(named(world.settings()));
-    let document = service.get(PATH).success(200);
-    assert_eq!(document["keysUrl"], json!("https://keys.test/tiergate"));
-    assert_eq!(document["gatewayUrl"], json!("https://gateway.test"));
-    assert_eq!(document["consoleUrl"], Value::Null, "the page is off");
-    let service = Service::start(named(world.settings()).set("console.enabled", true));
-    let document = service.get(PATH).success(200);
-    assert_eq!(document["consoleUrl"], json!("https://keys.test/tiergate/console"));
 }

@@ -6,13 +6,11 @@ use crate::support::agents::unknown_key;
 use crate::support::client::with;
 use crate::support::harness::{Case, cases};
 use crate::support::service::SIGNED_ENDPOINTS;
-use crate::support::signing::ALICE;
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     each_endpoint_names_what_is_wrong_and_shows_no_secret,
     deep_nesting_is_ignored_or_refused_and_never_a_failure,
-    the_shape_is_checked_before_anything_else,
 ];
 
 fn each_endpoint_names_what_is_wrong_and_shows_no_secret(world: &World) {
@@ -60,14 +58,4 @@ fn deep_nesting_is_ignored_or_refused_and_never_a_failure(world: &World) {
         let open = service.request("POST", "/verify", &[], Some("[".repeat(16_000).as_bytes()));
         open.is_invalid("body", Value::Null);
     }
-}
-
-fn the_shape_is_checked_before_anything_else(world: &World) {
-    let service = world.service();
-    let missing = world.known_agent(0.try_into().unwrap(), ALICE);
-    let old = missing.draft().timestamp(1).body();
-    service.generate(&with(&old, "declaredEndpoint", json!("x"))).is_invalid("declaredEndpoint", json!("x"));
-    service.revoke(&with(&old, "nonce", json!("x"))).is_invalid("nonce", json!("x"));
-    // The window comes before the chain, the chain before the signer.
-    service.generate(&old).error(400, "REPLAY_DETECTED");
 }

@@ -22,7 +22,6 @@ use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
-    an_upstream_that_was_ejected_comes_back_after_its_time_and_not_before,
     a_check_takes_a_sick_upstream_out_and_brings_it_back_and_no_request_fails,
     a_check_without_a_path_finds_a_closed_port,
     requests_are_spread_evenly,
@@ -33,7 +32,6 @@ pub(crate) const CASES: &[Case] = cases![
     an_upstream_that_dies_costs_no_request,
     when_all_are_ejected_they_are_still_tried,
     a_reload_keeps_who_is_ejected,
-    a_reload_keeps_who_is_sick,
     every_one_of_many_names_is_looked_up_before_the_first_request,
     a_name_that_leads_nowhere_costs_no_request_while_another_upstream_serves,
     checks_come_with_the_upstreams_name_and_no_identity,
@@ -184,21 +182,6 @@ fn without_ejection_an_upstream_is_tried_again_and_again(stage: &Stage) {
 }
 
 // threat: A sick upstream keeps its share
-fn an_upstream_that_was_ejected_comes_back_after_its_time_and_not_before(stage: &Stage) {
-    let site = site(stage, 2).tenant(ejecting(2, "2s")).start();
-    site.upstream.greet(Some(drop));
-    let mut failed = 0;
-    let before_its_ejection = until("it is ejected", SOON, || {
-        let watch = Stopwatch::start();
-        failed += usize::from(site.status() != 200);
-        (failed == 2).then_some(watch)
-    });
-    site.upstream.greet(None);
-    until_served(&site, &site.upstream);
-    assert!(before_its_ejection.elapsed().as_secs() >= 2, "{:?}", before_its_ejection.elapsed());
-}
-
-// threat: A sick upstream keeps its share
 fn an_upstream_that_dies_costs_no_request(stage: &Stage) {
     let site = site(stage, 3).tenant(ejecting(1, "500ms"));
     let site = site.tenant(|tenant| tenant.set("connect_retries", 1)).start();
@@ -289,24 +272,6 @@ fn a_reload_keeps_who_is_ejected(stage: &Stage) {
     // Other rules don't make it healthy.
     for (key, value) in [("health.eject_after", 3), ("upstream_limits.max_in_flight", 7)] {
         reloads_pass_by(&site, &rules.clone().set(key, value), &site.upstream);
-    }
-}
-
-// threat: A sick upstream keeps its share
-fn a_reload_keeps_who_is_sick(stage: &Stage) {
-    // The first check is the only one.
-    let site = checked(stage, 2).tenant(|tenant| tenant.set("health.interval", LONG));
-    site.upstream().on(CHECKED, always("500 Sick"));
-    let rules = site.rules();
-    let site = site.in_files().start();
-    until_passed_by(&site, &site.upstream);
-    reloads_pass_by(&site, &rules, &site.upstream);
-    assert_eq!(site.upstream.count_at(CHECKED), 1);
-    // Other rules don't make it healthy: it is checked under them at once.
-    for (checks, (key, value)) in [(2, ("health.eject_after", 4)), (3, ("upstream_limits.max_in_flight", 7))]
-    {
-        reloads_pass_by(&site, &rules.clone().set(key, value), &site.upstream);
-        until("it is checked once more", SOON, || (site.upstream.count_at(CHECKED) == checks).then_some(()));
     }
 }
 

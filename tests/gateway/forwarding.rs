@@ -14,7 +14,6 @@ use crate::support::wire::{Request, Wire};
 pub(crate) const CASES: &[Case] = cases![
     a_strangers_forwarding_headers_are_replaced,
     a_trusted_proxys_forwarding_headers_are_continued,
-    a_balancer_that_does_not_set_x_forwarded_for_is_the_client,
     a_request_id_is_accepted_or_made_and_given_back,
     headers_of_one_hop_end_here,
     the_host_is_the_clients_or_the_upstreams_as_configured,
@@ -90,28 +89,6 @@ fn a_trusted_proxys_forwarding_headers_are_continued(stage: &Stage) {
     assert_eq!(elements[0], set(&[("for", "203.0.113.7"), ("proto", "https"), ("host", "shop.example")]));
     let own = elements.last().unwrap();
     assert!(elements.len() == 2 && own.contains(&("for".to_owned(), "127.0.0.2".to_owned())), "{elements:?}");
-}
-
-// threat: Forged identity or forwarding headers
-fn a_balancer_that_does_not_set_x_forwarded_for_is_the_client(stage: &Stage) {
-    let site = Site::of(stage).set("listen.trusted_proxies", vec!["127.0.0.0/8"]);
-    let site =
-        site.set("listen.trusted_headers", vec!["Forwarded"]).set("abuse.failures_per_minute", 1).start();
-    let path = public_path();
-    let request =
-        Request::get(ACME, &path).with("X-Forwarded-For", "9.9.9.9").with("Forwarded", "for=9.9.9.9");
-    let mut wire = site.gateway.connect();
-    let peer = wire.own_address().ip().to_string();
-    assert_eq!(request.ask_on(&mut wire).status, 200);
-    let seen = site.upstream.only(&path);
-    assert_eq!(hops(&seen), [peer.as_str()]);
-    assert_eq!(elements(&seen).len(), 2, "what it sets is continued");
-    // Both count as one client, whatever they say of themselves.
-    let with = |client: &str| {
-        let request = Request::get(ACME, "/agents").key(&format!("svc_live_v1_{}", "0".repeat(64)));
-        site.gateway.ask(&request.with("X-Forwarded-For", client)).status
-    };
-    assert_eq!(["192.0.2.1", "192.0.2.2"].map(with), [401, 429]);
 }
 
 fn a_request_id_is_accepted_or_made_and_given_back(stage: &Stage) {

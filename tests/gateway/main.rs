@@ -127,7 +127,6 @@ const TOPICS: &[Topic<Stage>] = &[
     ("proxy_protocol", ONCE, proxy_protocol::CASES),
     ("limits", ONCE, limits::CASES),
     ("unknown_keys", ONCE, unknown_keys::CASES),
-    ("unknown_keys", STORES, unknown_keys::OF_A_NEIGHBOUR),
     ("visitors", STORES, visitors::CASES),
     ("visitors", &[Kind::Redis], visitors::OF_REDIS),
     ("bots", ONCE, bots::CASES),

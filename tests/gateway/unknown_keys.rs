@@ -1,7 +1,7 @@
 //! Floods of credentials that nobody has: they leave nothing behind, cost good agents nothing, and end at a budget for
 //! each client.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use alloy::primitives::U256;
 use http::Method;
@@ -12,18 +12,15 @@ use crate::rig::h2c::{self, Message};
 use crate::rig::scope::{Running, beside};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path};
-use crate::support::agents::{Agent, unknown_key};
+use crate::support::agents::unknown_key;
 use crate::support::metrics::Samples;
 use crate::support::signing::{ALICE, BOB};
-use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 
 pub(crate) const FLOODS: &[Case] = cases![
     a_flood_of_unknown_keys_leaves_no_entry_and_a_good_agent_is_served,
     a_flood_of_bad_signatures_leaves_no_entry_and_a_good_agent_is_served,
 ];
-
-pub(crate) const OF_A_NEIGHBOUR: &[Case] = cases![bad_keys_of_a_neighbour_refuse_no_good_key];
 
 pub(crate) const CASES: &[Case] =
     cases![the_budget_of_bad_credentials_is_one_for_both_doors_and_both_versions_of_http,];
@@ -99,47 +96,6 @@ fn a_flood_of_bad_signatures_leaves_no_entry_and_a_good_agent_is_served(stage: &
         (Request::get(ACME, "/agents/unknown").with_all(&signed_with(&agent.draft(), &signature)), status)
     });
 }
-
-/// Agents behind one address, one of whom floods bad keys. The first request with each key is the first that this process
-/// hears of it.
-// threat: A neighbour's bad keys
-fn bad_keys_of_a_neighbour_refuse_no_good_key(stage: &Stage) {
-    let site = limited(stage);
-    let agents: Vec<Agent> = (0..NEIGHBOURS).map(|_| stage.world().agent(4)).collect();
-    let keys: Vec<String> = agents.iter().map(|agent| agent.generate(&site.gateway.service)).collect();
-    let (refused, is_mining) = (AtomicU64::new(0), AtomicBool::new(false));
-    let flood = |running: &Running| {
-        // The chain goes on meanwhile, with blocks that concern none of them.
-        if !is_mining.swap(true, Ordering::SeqCst) {
-            while running.is_on() {
-                stage.world().agent(0);
-            }
-        }
-        let mut wire = site.gateway.connect();
-        while running.is_on() {
-            let answer = stranger(refused.fetch_add(1, Ordering::SeqCst)).ask_on(&mut wire);
-            assert!(matches!(answer.status, 401 | 429), "{}", answer.text());
-        }
-    };
-    beside(AT_ONCE + 1, flood, |running| {
-        let over_budget = || (refused.load(Ordering::SeqCst) > 10 * u64::from(BUDGET)).then_some(());
-        until("the budget is used up", SOON, || if running.is_on() { over_budget() } else { Some(()) });
-        for round in 0..3 {
-            for (agent, key) in agents.iter().zip(&keys) {
-                let by_key = Request::get(ACME, &agents_path()).key(key);
-                let by_signature = Request::get(ACME, &agents_path()).with_all(&signed(&agent.draft()));
-                for request in [by_key, by_signature] {
-                    let answer = site.gateway.ask(&request);
-                    assert_eq!(answer.status, 200, "round {round}: {}", answer.text());
-                }
-            }
-        }
-    });
-    assert_eq!(site.passed(), 6 * NEIGHBOURS);
-}
-
-/// How many agents with good keys share the address of the flood.
-const NEIGHBOURS: usize = 20;
 
 /// How many refused credentials a client may show in the cases that follow.
 const BUDGET: u32 = 10;
