@@ -89,7 +89,7 @@ impl Passage {
 
 impl Gateway {
     /// Lets a routed request through, or refuses it. A request without a place is not charged.
-    pub(super) async fn admit<F: Fields + Sync>(
+    pub(super) async fn let_through<F: Fields + Sync>(
         &self,
         request: &Incoming<'_, F>,
         route: Route,

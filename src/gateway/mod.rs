@@ -1,7 +1,8 @@
 //! The gateway: a proxy in front of tenants' APIs that lets verified agents through.
 //!
-//! [`GatewayHandler`] shows the way of a request: one corridor, and one of two ways out. `policy` has the rules about headers
-//! for both. Must not know chain or store.
+//! [`Gateway::admit`] shows the way of every request: it runs once, whatever protocol the request came by and whichever way it
+//! leaves. The relay or the library forwards it then; `policy` has the rules about headers for both. Must not know chain or
+//! store.
 
 pub(crate) mod authz;
 pub(crate) mod library;
@@ -58,7 +59,6 @@ use crate::gateway::relay::pool::Pool;
 use crate::gateway::relay::rules::incoming;
 use crate::gateway::room::Room;
 use crate::gateway::rule::{Incoming, Message};
-use crate::gateway::site::Site;
 use crate::gateway::table::LiveTable;
 use crate::gateway::upstreams::state::micros;
 use crate::http1::fields::{FIELDS_MAX, Fields};
@@ -99,16 +99,16 @@ impl Handler for GatewayHandler {
     ) -> Option<Box<Connection>> {
         let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
         ctx.request_id = Some(self.gateway.request_ids.of(&connection.fields()));
-        let mut passed = self.corridor(&connection, &head, Message::Unread, &mut ctx).await;
-        if matches!(passed, Err(End::NeedsMessage)) {
+        let mut admitted = self.admit(&connection, &head, Message::Unread, &mut ctx).await;
+        if matches!(admitted, Err(End::NeedsMessage)) {
             // In a box, as below.
             match Box::pin(self.relay.read_message(&mut connection, &head, &mut ctx)).await {
                 Ok(read) => {
                     let message = read.message(&connection.ahead);
-                    passed = self.corridor(&connection, &head, message, &mut ctx).await;
+                    admitted = self.admit(&connection, &head, message, &mut ctx).await;
                 }
                 Err(failure) => match failure.cause(None) {
-                    Some(cause) => passed = Err(cause.into()),
+                    Some(cause) => admitted = Err(cause.into()),
                     None => {
                         self.gateway.note(&connection, &head, &ctx, 0, 0, Ending::ClientLeft);
                         return None;
@@ -116,13 +116,17 @@ impl Handler for GatewayHandler {
                 },
             }
         }
-        match passed {
-            Ok(Some(passage)) => {
+        match admitted {
+            Ok(passage) => {
+                let is_relayed = relay::takes(&passage.route, &head);
                 ctx.passage = Some(passage);
-                self.relay.forward(connection, &head, &mut ctx).await
+                if is_relayed {
+                    self.relay.forward(connection, &head, &mut ctx).await
+                } else {
+                    // In a box: its future is large, and most requests don't need it.
+                    Box::pin(self.library.forward(connection, head, ctx)).await
+                }
             }
-            // In a box: its future is large, and most requests don't need it.
-            Ok(None) => Box::pin(self.library.serve_http1(connection, head)).await,
             Err(end) => self.relay.refuse(connection, &head, &mut ctx, end).await,
         }
     }
@@ -135,25 +139,17 @@ impl Handler for GatewayHandler {
 }
 
 impl GatewayHandler {
-    /// Route, extract, admit. `None`: the way out is the library, whose first phase is this corridor again.
-    async fn corridor(
+    async fn admit(
         &self,
         connection: &Connection,
         head: &RequestHead,
         message: Message<'_>,
         ctx: &mut Context,
-    ) -> Result<Option<Passage>, End> {
+    ) -> Result<Passage, End> {
         let fields = connection.fields();
         let request = incoming(connection, head, &fields)
             .ok_or(ErrorCause::Malformed { problem: "its method is no text" })?;
-        let request = Incoming { message, ..request };
-        let route = self.gateway.route(&request, ctx);
-        if route.as_ref().is_ok_and(|route| !relay::takes(route, head)) {
-            return Ok(None);
-        }
-        self.gateway.begin_trace(&fields, ctx);
-        let admitted = self.gateway.admit(&request, route?, &mut ctx.notes).await;
-        admitted.map(Some).map_err(|cause| self.gateway.show_way(cause, &request, ctx))
+        self.gateway.admit(&Incoming { message, ..request }, ctx).await
     }
 
     /// A worker's door to a gateway.
@@ -221,23 +217,33 @@ impl Gateway {
         Ok(Self { table, pipeline, rules, clock, request_ids, via, observer, room, memory: Arc::default() })
     }
 
-    /// The tenant of a request, which the context keeps, and the tenant's rule for it.
+    /// The way of a request to its upstream, up to the proof that it may go there. The context keeps what was found, also of a
+    /// request that is refused.
+    async fn admit<F: Fields + Sync>(
+        &self,
+        request: &Incoming<'_, F>,
+        ctx: &mut Context,
+    ) -> Result<Passage, End> {
+        if matches!(request.message, Message::Unread) {
+            self.begin_trace(request.fields, ctx);
+        }
+        let route = self.route(request, ctx)?; // 400, 403, 404, 405, 413, 431, 508
+        let admitted = self.let_through(request, route, &mut ctx.notes).await; // 400, 401, 403, 404, 413, 429, 500, 503
+        admitted.map_err(|cause| self.show_way(cause, request, ctx))
+    }
+
+    /// The tenant of a request, which the context keeps, and the tenant's rule for it. Error: also the answer to a request that
+    /// needs no upstream.
     fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<Route, End> {
         if request.fields.count() > FIELDS_MAX {
             return Err(ErrorCause::HeadTooLarge.into()); // 431, for HTTP/2; HTTP/1 has been counted before
         }
-        let authority = request.authority.ok_or(ErrorCause::UnknownHost)?;
-        let site = Arc::clone(self.table.load().find(authority).ok_or(ErrorCause::UnknownHost)?); // 404
-        self.route_at(site, request, ctx)
-    }
-
-    /// This tenant's rule for a request. The context keeps the tenant.
-    fn route_at<F: Fields>(
-        &self,
-        site: Arc<Site>,
-        request: &Incoming<'_, F>,
-        ctx: &mut Context,
-    ) -> Result<Route, End> {
+        let table = self.table.load();
+        let site = match request.tenant {
+            Some(id) => table.named(id).ok_or(ErrorCause::NotFound)?, // 404
+            None => request.authority.and_then(|host| table.find(host)).ok_or(ErrorCause::UnknownHost)?, // 404
+        };
+        let site = Arc::clone(site);
         ctx.site = Some(Arc::clone(&site));
         if let Some(rules) = &site.tenant.cors {
             let origin = request.fields.only(Name::Origin).filter(|origin| rules.allows(origin));

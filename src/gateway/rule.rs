@@ -36,6 +36,8 @@ pub(crate) struct Incoming<'a, F> {
     pub(super) content: Content,
     /// How another gateway asks about it that forwards it itself; `None`: it is ours to forward.
     pub(super) dialect: Option<Dialect>,
+    /// The id of its tenant, if that gateway names it; `None`: the host names the tenant.
+    pub(super) tenant: Option<&'a str>,
     /// Its message, at an endpoint of MCP.
     pub(super) message: Message<'a>,
 }
@@ -63,6 +65,7 @@ impl<'a, F> Incoming<'a, F> {
             content: Content::Empty,
             dialect: host.is_none().then_some(Dialect::Forward),
             message: Message::Unread,
+            tenant: None,
         }
     }
 

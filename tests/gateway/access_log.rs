@@ -131,7 +131,7 @@ fn each_kind_of_refusal_says_why_in_the_log(stage: &Stage) {
         assert_eq!(answer.status, status, "{expected}: {}", answer.text());
         check(&site, &id, &expected);
     }
-    // The other way out of the corridor.
+    // The other way out.
     let id = unique();
     let request = Message::request(Method::GET, ACME, "/gold/x").with("x-api-key", &of_silver);
     assert_eq!(h2c::ask(gateway.address, &request.with("x-request-id", &id)).unwrap().status, 403);

@@ -22,8 +22,6 @@ use crate::gateway::context::Context;
 use crate::gateway::dialect::Dialect;
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::policy::identity;
-use crate::gateway::refusals::End;
-use crate::gateway::rule::Incoming;
 use crate::http1::fields::Fields;
 use crate::http1::head::RequestHead;
 use crate::serve::buffered::Request;
@@ -93,8 +91,14 @@ impl Authz {
         ctx.request_id = Some(self.gateway.request_ids.of(fields));
         // Their answers are 200, which is leave elsewhere.
         ctx.speaks_grpc = dialect.takes_success() && is_spoken(fields);
-        let outcome = self.pass(original.incoming(dialect, fields), tenant, &mut ctx).await;
-        let refused = outcome.err().map(|end| self.gateway.answer_to(end, &mut ctx));
+        let request = original.incoming(dialect, tenant, fields);
+        let refused = match self.gateway.admit(&request, &mut ctx).await {
+            Ok(passage) => {
+                ctx.passage = Some(passage);
+                None
+            }
+            Err(end) => Some(self.gateway.answer_to(end, &mut ctx)),
+        };
         let told = (original.method(), original.target(), original.authority(), original.peer);
         self.note(told, fields, refused.as_ref(), &ctx);
         refused.map_or(Ok(ctx), Err)
@@ -120,23 +124,6 @@ impl Authz {
             ending: Ending::Whole,
         };
         self.gateway.finished(&ended, ctx);
-    }
-
-    async fn pass<F: Fields + Sync>(
-        &self,
-        request: Incoming<'_, F>,
-        tenant: &str,
-        ctx: &mut Context,
-    ) -> Result<(), End> {
-        let gateway = &self.gateway;
-        let site = gateway.table.load().named(tenant).map(Arc::clone).ok_or(ErrorCause::NotFound)?; // 404
-        let route = gateway.route_at(site, &request, ctx)?;
-        gateway.begin_trace(request.fields, ctx);
-        match gateway.admit(&request, route, &mut ctx.notes).await {
-            Ok(passage) => ctx.passage = Some(passage),
-            Err(cause) => return Err(gateway.show_way(cause, &request, ctx)),
-        }
-        Ok(())
     }
 
     /// The names that a gateway strips from a request that passes.

@@ -103,7 +103,12 @@ impl Original {
     }
 
     /// The request as the corridor reads it.
-    pub(super) fn incoming<'a, F>(&'a self, dialect: Dialect, fields: &'a F) -> Incoming<'a, F> {
+    pub(super) fn incoming<'a, F>(
+        &'a self,
+        dialect: Dialect,
+        tenant: &'a str,
+        fields: &'a F,
+    ) -> Incoming<'a, F> {
         Incoming {
             method: std::str::from_utf8(self.method()).unwrap_or_default(),
             target: self.target(),
@@ -114,6 +119,7 @@ impl Original {
             content: Content::Unseen,
             dialect: Some(dialect),
             message: Message::Unread,
+            tenant: Some(tenant),
         }
     }
 

@@ -12,6 +12,7 @@ use pingora::server::ShutdownWatch;
 use pingora::server::configuration::ServerConf;
 
 use crate::gateway::Gateway;
+use crate::gateway::context::Context;
 use crate::gateway::library::LibraryProxy;
 use crate::gateway::pace::Pace;
 use crate::http1::head::RequestHead;
@@ -92,13 +93,16 @@ impl LibraryHandler {
         Self { proxy: Arc::new(proxy) }
     }
 
-    /// Serves one request of HTTP/1, which asks for the way in again.
-    pub(in crate::gateway) async fn serve_http1(
+    /// Forwards one request of HTTP/1 that was admitted.
+    pub(in crate::gateway) async fn forward(
         &self,
         connection: Box<Connection>,
         head: RequestHead,
+        ctx: Context,
     ) -> Option<Box<Connection>> {
-        let (http, rest) = connection.lend(&head);
+        let (mut http, rest) = connection.lend(&head);
+        // The library hands it to `on_connection_reuse`.
+        http.set_connection_user_context(Some(Box::new(ctx)));
         let served = Pace::keep(self.proxy.process_new_http(http, &rest.stop.shutdown)).await;
         let (stream, _settings) = served?.consume();
         rest.take_back(stream)

@@ -1,7 +1,7 @@
 //! HTTP/2, upgrades and upstreams over TLS or HTTP/2, by the phases of Pingora's proxy.
 //!
-//! `request_filter` is the corridor; `upstream_peer` asks for its passage; `upstream_request_filter` and `response_filter`
-//! apply the rules about headers; `fail_to_proxy` asks the error table.
+//! `request_filter` admits requests of HTTP/2; those of HTTP/1 come admitted. `upstream_peer` asks for the proof of that;
+//! `upstream_request_filter` and `response_filter` apply the rules about headers; `fail_to_proxy` asks the error table.
 
 pub(crate) mod door;
 
@@ -14,6 +14,7 @@ mod requests;
 mod rewriting;
 mod uploads;
 
+use std::any::Any;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,20 +64,32 @@ impl std::ops::Deref for LibraryProxy {
 }
 
 impl LibraryProxy {
-    async fn let_through(
+    /// Admits a request of HTTP/2, once it is known to be well-formed.
+    async fn admit_http2(
+        &self,
+        session: &mut Session,
+        ctx: &mut Context,
+    ) -> pingora::Result<Result<Passage, End>> {
+        if let Err(cause) = check_values(session.req_header()) {
+            return Ok(Err(cause.into()));
+        }
+        until_empty_end(session.as_mut()).await?;
+        let admitted = self.admit_with(session, Message::Unread, ctx).await;
+        if !matches!(admitted, Err(End::NeedsMessage)) {
+            return Ok(admitted);
+        }
+        let read = self.read_message(session, ctx).await?;
+        Ok(self.admit_with(session, read.message(&[]), ctx).await)
+    }
+
+    async fn admit_with(
         &self,
         session: &mut Session,
         message: Message<'_>,
         ctx: &mut Context,
     ) -> Result<Passage, End> {
         let request = incoming(session).ok_or(ErrorCause::Internal)?;
-        let request = Incoming { message, ..request };
-        if matches!(message, Message::Unread) {
-            self.begin_trace(request.fields, ctx);
-        }
-        let route = self.route(&request, ctx)?;
-        let admitted = self.admit(&request, route, &mut ctx.notes).await;
-        admitted.map_err(|cause| self.show_way(cause, &request, ctx))
+        self.admit(&Incoming { message, ..request }, ctx).await
     }
 
     /// Ends a transfer that takes too long, unless this is its end anyway.
@@ -95,14 +108,29 @@ impl ProxyHttp for LibraryProxy {
         ctx
     }
 
+    /// Takes the context of a request of HTTP/1, which was admitted before the library had it.
+    fn on_connection_reuse(
+        &self,
+        _session: &mut Session,
+        ctx: &mut Context,
+        admitted: Box<dyn Any + Send + Sync>,
+    ) {
+        if let Ok(admitted) = admitted.downcast::<Context>() {
+            *ctx = *admitted;
+            ctx.pace = Pace::of_task();
+        }
+    }
+
     /// No compression.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<()> {
-        let fields = &session.req_header().headers;
-        let none = HeaderMap::new();
-        let theirs = if rewritten(session.req_header()).is_some() { &none } else { fields };
-        ctx.request_id = Some(self.request_ids.of(theirs));
+        if ctx.request_id.is_none() {
+            let fields = &session.req_header().headers;
+            let none = HeaderMap::new();
+            let theirs = if rewritten(session.req_header()).is_some() { &none } else { fields };
+            ctx.request_id = Some(self.request_ids.of(theirs));
+        }
         session.set_read_timeout(Some(BODY_READ_TIME_MAX));
         session.set_write_timeout(Some(WRITE_TIME_MAX));
         session.set_total_drain_timeout(Some(faults::DRAIN_TIME_MAX));
@@ -121,34 +149,23 @@ impl ProxyHttp for LibraryProxy {
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
-        let passed = match check_values(session.req_header()) {
-            Ok(()) => {
-                until_empty_end(session.as_mut()).await?;
-                let mut passed = self.let_through(session, Message::Unread, ctx).await;
-                if matches!(passed, Err(End::NeedsMessage)) {
-                    let read = self.read_message(session, ctx).await?;
-                    passed = self.let_through(session, read.message(&[]), ctx).await;
+        if ctx.passage.is_none() {
+            match self.admit_http2(session, ctx).await? {
+                Ok(passage) => ctx.passage = Some(passage),
+                Err(end) => {
+                    self.refuse(session, ctx, end).await?;
+                    return Ok(true);
                 }
-                passed
-            }
-            Err(cause) => Err(cause.into()),
-        };
-        match passed {
-            Ok(passage) => {
-                let read = passage.route.site.tenant.proxy.timeouts.read;
-                // A WebSocket may be silent for as long as the tenant allows.
-                let is_upgrade = passage.route.decision.upgrades && session.is_upgrade_req();
-                let longest = if is_upgrade { read } else { BODY_READ_TIME_MAX.min(read) };
-                session.set_read_timeout(Some(longest));
-                ctx.passage = Some(passage);
-                self.hold(session, ctx, longest).await?;
-                Ok(false)
-            }
-            Err(end) => {
-                self.refuse(session, ctx, end).await?;
-                Ok(true)
             }
         }
+        let route = &faults::passage(ctx)?.route;
+        let read = route.site.tenant.proxy.timeouts.read;
+        // A WebSocket may be silent for as long as the tenant allows.
+        let is_upgrade = route.decision.upgrades && session.is_upgrade_req();
+        let longest = if is_upgrade { read } else { BODY_READ_TIME_MAX.min(read) };
+        session.set_read_timeout(Some(longest));
+        self.hold(session, ctx, longest).await?;
+        Ok(false)
     }
 
     async fn upstream_peer(

@@ -29,6 +29,7 @@ pub(super) fn incoming(session: &mut Session) -> Option<Incoming<'_, HeaderMap>>
     Some(Incoming {
         dialect: None,
         message: Message::Unread,
+        tenant: None,
         content,
         method: request.method.as_str(),
         target: request.raw_path(),
@@ -46,9 +47,6 @@ pub(super) fn rewritten(request: &RequestHeader) -> Option<Problem> {
 
 /// Refuses what is malformed in HTTP/2: also blanks around values (RFC 9113, section 8.2.1).
 pub(super) fn check_values(request: &RequestHeader) -> Result<(), ErrorCause> {
-    if request.version != Version::HTTP_2 {
-        return Ok(());
-    }
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let mut values = request.headers.values().map(HeaderValue::as_bytes);
     let has_blank = values.any(|value| is_blank(value.first()) || is_blank(value.last()));
@@ -62,8 +60,7 @@ pub(super) fn check_values(request: &RequestHeader) -> Result<(), ErrorCause> {
 /// Waits for the end of a request of HTTP/2 that announces no byte. The library takes it for whole, whatever comes.
 pub(super) async fn until_empty_end(session: &mut ServerSession) -> pingora::Result<()> {
     let is_zero = |length: &[u8]| length.iter().all(|digit| *digit == b'0');
-    if !session.is_http2() || !Fields::values(&session.req_header().headers, Name::ContentLength).any(is_zero)
-    {
+    if !Fields::values(&session.req_header().headers, Name::ContentLength).any(is_zero) {
         return Ok(());
     }
     // A byte that comes resets the stream. Frames without any buy no time.

@@ -131,6 +131,7 @@ pub(in crate::gateway) fn incoming<'a>(
         content: if head.body == Body::Length(0) { Content::Empty } else { Content::Follows },
         dialect: None,
         message: Message::Unread,
+        tenant: None,
     })
 }
 

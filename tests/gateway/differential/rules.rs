@@ -24,7 +24,6 @@ pub(crate) const RULES: &[Rule] = &[
     rule("the library drops all trailers of requests", request_trailers),
     rule("the library drops all trailers of answers", answer_trailers),
     rule("the library passes interim answers on to HTTP/1.0", interims),
-    rule("the library closes behind a refusal whose request has a body", refused),
     rule("the library reads the first line of Connection alone", first_connection),
     rule("the library closes behind an answer to Expect: 100-continue", expects),
     rule("the library forwards some answers that may be read in two ways, and the relay none", garbage),
@@ -102,16 +101,6 @@ fn answer_trailers(_: &Plan, relay: &mut View, library: &mut View) {
 fn interims(plan: &Plan, _: &mut View, library: &mut View) {
     if plan.is_http_1_0 {
         library.interims.clear();
-    }
-}
-
-fn refused(plan: &Plan, relay: &mut View, library: &mut View) {
-    let is_refused =
-        relay.times == 0 && relay.client.as_ref().is_some_and(|client| client.line[9..].starts_with('4'));
-    if is_refused && !plan.body.is_empty() {
-        let ours = relay.client.as_ref().is_some_and(|client| client.has("connection"));
-        library.client.iter_mut().filter(|_| !ours).for_each(|client| client.without(&["connection"]));
-        (relay.next, library.next) = (None, None);
     }
 }
 

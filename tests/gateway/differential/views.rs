@@ -60,10 +60,6 @@ impl Got {
     pub(crate) fn without(&mut self, names: &[&str]) {
         self.headers.retain(|(name, _)| !names.contains(&name.as_str()));
     }
-
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.headers.iter().any(|(header, _)| header == name)
-    }
 }
 
 impl View {
