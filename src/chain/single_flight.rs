@@ -67,8 +67,9 @@ impl<K: Key, V: Value> Wanted<K, V> {
 
 impl<K: Key, V: Value> Drop for Wanted<K, V> {
     fn drop(&mut self) {
-        self.reads.state.lock().end(&self.key);
-        self.reads.start();
+        let mut state = self.reads.state.lock();
+        state.end(&self.key);
+        self.reads.start(&mut state);
     }
 }
 
@@ -107,8 +108,12 @@ impl<K: Key, V: Value> SingleFlight<K, V> {
 
     /// The result of a read of `key` that began after this call. `None` when its time was over, or it panicked.
     pub(super) async fn get(&self, key: K) -> Option<V> {
-        let mut read = self.0.state.lock().join(key);
-        self.0.start();
+        let mut read = {
+            let mut state = self.0.state.lock();
+            let read = state.join(key);
+            self.0.start(&mut state);
+            read
+        };
         let value = read.wait_for(Option::is_some).await.ok()?;
         value.clone()
     }
@@ -116,9 +121,8 @@ impl<K: Key, V: Value> SingleFlight<K, V> {
 
 impl<K: Key, V: Value> Reads<K, V> {
     /// Begins a call if keys are ready for one.
-    fn start(self: &Arc<Self>) {
+    fn start(self: &Arc<Self>, state: &mut State<K, V>) {
         let Bounds { calls, calls_unfilled, keys } = self.bounds;
-        let mut state = self.state.lock();
         let is_enough = state.ready.len() >= if state.calls < calls_unfilled { 1 } else { keys };
         if is_enough && state.calls < calls {
             state.calls += 1;
