@@ -29,7 +29,7 @@ const SHUTDOWN: ShutdownSettings = ShutdownSettings { delay: Duration::ZERO, gra
 
 impl App {
     /// Adds a listener in the clear.
-    pub(crate) fn add_door(
+    pub(crate) fn add_listener(
         &mut self,
         name: &'static str,
         address: SocketAddr,
@@ -68,7 +68,7 @@ impl App {
 }
 
 /// Serves a single listener.
-pub(crate) fn run_door(
+pub(crate) fn run_listener(
     name: &'static str,
     address: SocketAddr,
     service: impl BufferedService,

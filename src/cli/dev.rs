@@ -13,7 +13,7 @@ use clap::Parser;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::app::dev::run_door;
+use crate::app::dev::run_listener;
 use crate::app::error::StartError;
 use crate::app::handover::Handover;
 use crate::app::lifecycle::EarlySignals;
@@ -85,13 +85,13 @@ impl Dev {
         let early = EarlySignals::listen()?;
         let _log = log::start(LogRules::default(), false).map_err(Failure::unusable)?;
         if self.only_upstream {
-            return ended(run_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?);
+            return ended(run_listener("upstream", self.upstream, SampleUpstream).map_err(not_started)?);
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
         let deployment = self.deploy(&chain)?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)))?;
-            return ended(run_door("chain", self.chain, DevChainService(chain)).map_err(not_started)?);
+            return ended(run_listener("chain", self.chain, DevChainService(chain)).map_err(not_started)?);
         }
         self.check_addresses()?;
         warn_of_overrides();
@@ -104,8 +104,8 @@ impl Dev {
         survey.problems.log_warnings();
         let loaded = survey.whole()?;
         let mut app = App::new(&loaded, source, early, Handover::default()).map_err(not_started)?;
-        app.add_door("chain", self.chain, DevChainService(chain)).map_err(not_started)?;
-        app.add_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?;
+        app.add_listener("chain", self.chain, DevChainService(chain)).map_err(not_started)?;
+        app.add_listener("upstream", self.upstream, SampleUpstream).map_err(not_started)?;
         let text = fill(include_str!("dev/welcome.txt"), &values);
         let addresses = self.addresses().map(|(_, address)| address).to_vec();
         ended(app.run_with_node(self.chain, addresses, move || {

@@ -43,7 +43,7 @@ pub(crate) enum ErrorCause {
     },
     /// The message of MCP is not one that everybody reads alike, or its headers differ from it.
     McpMessage {
-        /// What is wrong with it, as a phrase.
+        /// The problem, as a phrase.
         problem: &'static str,
     },
     /// The request took too long to arrive; the connection is closed.

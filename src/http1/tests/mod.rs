@@ -2,7 +2,6 @@
 
 mod answers;
 mod chunks;
-mod oracles;
 mod parts;
 mod requests;
 
