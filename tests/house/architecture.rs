@@ -164,7 +164,7 @@ const NAMELESS_LEFT: &[(&str, usize)] = &[
     ("bin", 1),
     ("chain", 87),
     ("cli", 6),
-    ("config", 83),
+    ("config", 84),
     ("domain", 116),
     ("gateway", 75),
     ("mcp", 3),
@@ -172,7 +172,6 @@ const NAMELESS_LEFT: &[(&str, usize)] = &[
     ("ports", 14),
     ("store", 48),
     ("telemetry", 13),
-    ("wire", 1),
 ];
 
 /// One file under `src`.
