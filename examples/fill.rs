@@ -14,7 +14,7 @@ use tiergate::domain::api_key::KeyDigest;
 use tiergate::domain::binding::Binding;
 use tiergate::domain::endpoint::Endpoint;
 use tiergate::domain::freshness::UnixSeconds;
-use tiergate::domain::key_terms::KeyTerms;
+use tiergate::domain::held_key::KeyTerms;
 use tiergate::domain::nonce::{Nonce, NonceClaim};
 use tiergate::os::Os;
 use tiergate::ports::clock::Clock;

@@ -13,7 +13,7 @@ use crate::api::routes::Endpoint;
 use crate::api::{Api, ApiRequest};
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
-use crate::domain::key_terms::KeyName;
+use crate::domain::held_key::KeyName;
 use crate::domain::quota::Allowance;
 use crate::domain::tier::Tier;
 use crate::http1::fields::Fields;

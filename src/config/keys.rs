@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::config::choice::plain;
 use crate::config::console::url_without_query;
 use crate::domain::api_key::ApiKeyFormat;
-use crate::domain::key_terms::KEYS_PER_AGENT_MAX;
+use crate::domain::held_key::KEYS_PER_AGENT_MAX;
 use crate::domain::quota::Quota;
 use crate::domain::rpc_url::RpcUrl;
 

@@ -7,7 +7,7 @@ use alloy::primitives::{Address, U256};
 use crate::domain::agent_id::AgentId;
 use crate::domain::eip712::{Eip712Domain, OwnType};
 use crate::domain::freshness::UnixSeconds;
-use crate::domain::key_terms::KeyName;
+use crate::domain::held_key::KeyName;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::RetryAfter;
 use crate::domain::signed_message::MessageRefusal;

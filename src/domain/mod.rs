@@ -20,7 +20,6 @@ pub mod held_key;
 pub mod holders;
 pub mod host;
 pub mod host_map;
-pub mod key_terms;
 pub mod log_rules;
 pub mod mcp;
 pub mod measure;

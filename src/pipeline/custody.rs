@@ -17,7 +17,7 @@ use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::KeyOperation;
 use crate::domain::endpoint::Endpoint;
-use crate::domain::key_terms::{KeyName, KeyTerms, TenantList};
+use crate::domain::held_key::{KeyName, KeyTerms, TenantList};
 use crate::domain::quota::{Allowance, Quota};
 use crate::domain::window::Verdict;
 use crate::pipeline::Pipeline;

@@ -1,15 +1,26 @@
-//! Changes of the keys that an agent holds, as both stores make them: `redis/scripts/change_key.lua` says the same.
+//! Changes of the keys that an agent holds, as both stores make them.
 
 use crate::domain::endpoint::Endpoint;
-use crate::domain::held_key::{HeldKey, KeyDays};
-use crate::domain::key_terms::KeyName;
-use crate::ports::store::{KeyChange, KeyChanged, NewKey};
+use crate::domain::held_key::{HeldKey, KeyDays, KeyName};
+use crate::ports::store::{KeyChange, KeyChanged, MadeKey, NewKey};
 
 /// How many replaced keys an agent has at most. Of more the oldest end at once.
 pub(super) const REPLACED_MAX: usize = 64;
 
-/// Changes the keys at this moment of the store's clock. Those that have ended go. Nothing is changed where it is not done.
-pub(super) fn change(keys: &mut Vec<HeldKey>, change: &KeyChange, now_secs: u64) -> KeyChanged {
+/// Changes the keys at this moment of the store's clock, and returns the one that was made. Those that have ended go. Nothing is
+/// changed where it is not done.
+pub(super) fn change(
+    keys: &mut Vec<HeldKey>,
+    change: &KeyChange,
+    now_secs: u64,
+) -> (KeyChanged, Option<MadeKey>) {
+    let changed = change_live(keys, change, now_secs);
+    let is_made = changed == KeyChanged::Done && !matches!(change, KeyChange::Revoke(_));
+    let made = keys.last().filter(|_| is_made);
+    (changed, made.map(|key| MadeKey { name: key.name.clone(), ends: key.ends }))
+}
+
+fn change_live(keys: &mut Vec<HeldKey>, change: &KeyChange, now_secs: u64) -> KeyChanged {
     let mut live: Vec<HeldKey> = keys.iter().filter(|key| key.is_live(now_secs)).cloned().collect();
     match change {
         KeyChange::Revoke(None) => live.clear(),

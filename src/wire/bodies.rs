@@ -15,7 +15,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::UnixSeconds;
-use crate::domain::key_terms::{GRACE_SECS_MAX, KeyName, KeyTerms, TenantList};
+use crate::domain::held_key::{GRACE_SECS_MAX, KeyName, KeyTerms, TenantList};
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{ProfileRead, SignedRequest};

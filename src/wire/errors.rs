@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
-use crate::domain::key_terms::KeyName;
+use crate::domain::held_key::KeyName;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::{Allowance, RetryAfter};
 use crate::domain::signed_message::MessageRefusal;

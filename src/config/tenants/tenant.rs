@@ -16,8 +16,8 @@ use crate::config::tenants::{in_flight, proxy};
 use crate::config::tier_sources::TIERS;
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::config::written::valid;
+use crate::domain::held_key::is_tenant_id;
 use crate::domain::host::HostPattern;
-use crate::domain::key_terms::is_tenant_id;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{
     AcceptedCredentials, DigestCheck, OnMismatch, ProxyRules, Route, RouteAccess, Tenant,

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::{Reported, START_SECS, Scene, agent, client, retry_after, signer, unknown_key, verdict};
 use crate::domain::agent_id::AgentId;
-use crate::domain::key_terms::KeyName;
+use crate::domain::held_key::KeyName;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{Credential, SignedRequest};

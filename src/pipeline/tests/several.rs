@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Reported, STAKES, Scene, profile, signer, verdict};
 use crate::domain::api_key::KeyDigest;
-use crate::domain::key_terms::{KeyName, KeyTerms, TenantList};
+use crate::domain::held_key::{KeyName, KeyTerms, TenantList};
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::Credential;
 use crate::pipeline::custody::KeyWish;

@@ -1,7 +1,7 @@
 //! Several keys of an agent, their ends, and the grace of those that are replaced.
 
 use super::{Admission, Bench, MANY, agent, digest, key, limited};
-use crate::domain::key_terms::{KeyName, KeyTerms, TenantList};
+use crate::domain::held_key::{KeyName, KeyTerms, TenantList};
 use crate::ports::store::{KeyChange, KeyChanged, NewKey, Scope};
 use crate::store::held_keys::REPLACED_MAX;
 

@@ -20,9 +20,8 @@
 use std::future::ready;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -45,12 +44,10 @@ use crate::ports::store::{
     Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
     Store, StoreFault,
 };
-use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::file::{Disk, Folder, OpenError};
 use crate::store::embedded::shared::Shared;
-use crate::store::embedded::writer::{Queued, Writer};
+use crate::store::embedded::writer::{Answer, Queued, Step, Writer};
 
-mod batch;
 mod book;
 pub mod file;
 mod keys;

@@ -1,16 +1,14 @@
 //! Reads the answers of scripts: a number that says what happened, and what goes with it. `scripts/answers.lua` has the
 //! same numbers.
 
-use alloy::primitives::hex;
 use redis::{FromRedisValue, Value};
 
 use crate::domain::api_key::KeyDigest;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::held_key::{self, HeldKey, KeyDays};
-use crate::domain::key_terms::KeyName;
 use crate::domain::quota::RetryAfter;
 use crate::domain::window::Verdict;
-use crate::ports::store::{Admission, KeyChanged, KeySeen, MadeKey, NonceRefused};
+use crate::ports::store::{Admission, KeySeen, NonceRefused};
 use crate::store::redis::error::RedisError;
 
 const ADMITTED: i64 = 0;
@@ -19,8 +17,8 @@ const KEY_REVOKED: i64 = 2;
 const NONCE_USED: i64 = 3;
 const NONCE_FORGOTTEN: i64 = 4;
 const DONE: i64 = 5;
-const KEY_EXISTS: i64 = 6;
-const NO_SUCH_KEY: i64 = 7;
+const CHANGED: i64 = 6;
+const UNUSED: i64 = 7;
 
 /// Reads an answer as the client converts it. Numbers that may be out of range are read as `i64`: others would be cut.
 pub(super) fn read<T: FromRedisValue>(answer: &Value) -> Result<T, RedisError> {
@@ -44,37 +42,38 @@ pub(super) fn verdict(answer: &Value) -> Result<Verdict, RedisError> {
     }
 }
 
-/// Reads the answer of `change_key.lua`: the outcome, end and name of a key that was made, and the digests of keys that are over.
-pub(super) fn key_change(answer: &Value) -> Result<(KeyChanged, MadeKey, Vec<KeyDigest>), RedisError> {
-    if let Value::Array(parts) = answer
-        && let [Value::Int(DONE), ends, name, gone @ ..] = &**parts
-    {
-        let made = MadeKey {
-            name: held_key::maybe(&read::<String>(name)?, |text| KeyName::parse(text).ok())
-                .ok_or(RedisError::Unreadable)?,
-            ends: Some(number(read(ends)?)?).filter(|ends| *ends > 0),
-        };
-        let gone: Result<Vec<_>, _> = gone.iter().map(digest).collect();
-        return Ok((KeyChanged::Done, made, gone?));
-    }
-    let changed = match read(answer) {
-        Ok((KEY_EXISTS,)) => KeyChanged::KeyExists,
-        Ok((NO_SUCH_KEY,)) => KeyChanged::NoSuchKey,
-        _ => KeyChanged::NonceRefused(nonce_refused(answer)?),
-    };
-    Ok((changed, MadeKey { name: None, ends: None }, Vec::new()))
+/// What became of a change of keys that was worked out from a record.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    Done,
+    /// Nothing was written: the record is another by now.
+    Changed,
+    /// Nothing was written, as asked: the nonce is unused.
+    Unused,
+    NonceRefused(NonceRefused),
 }
 
-/// Reads the answer of `list.lua`: the keys that have not ended.
-pub(super) fn keys(answer: &Value) -> Result<Vec<HeldKey>, RedisError> {
-    let Value::Array(parts) = answer else { return Err(RedisError::Unreadable) };
-    let [record, seconds, days @ ..] = &**parts else { return Err(RedisError::Unreadable) };
-    let (mut keys, seconds) = (held(&read::<Vec<u8>>(record)?), number(read(seconds)?)?);
-    keys.retain(|key| key.is_live(seconds));
-    for (key, days) in keys.iter_mut().zip(days) {
-        key.days = days_of(&read::<String>(days)?);
+/// Reads the answer of `change_key.lua`.
+pub(super) fn written(answer: &Value) -> Result<Written, RedisError> {
+    match read(answer) {
+        Ok((DONE,)) => Ok(Written::Done),
+        Ok((CHANGED,)) => Ok(Written::Changed),
+        Ok((UNUSED,)) => Ok(Written::Unused),
+        _ => nonce_refused(answer).map(Written::NonceRefused),
     }
-    Ok(keys)
+}
+
+/// An agent's record, and the keys in it, at a moment of Redis' clock.
+pub(super) struct Record {
+    pub(super) bytes: Vec<u8>,
+    pub(super) keys: Vec<HeldKey>,
+    pub(super) now_secs: u64,
+}
+
+/// Reads the answer of `list.lua`.
+pub(super) fn record(answer: &Value) -> Result<Record, RedisError> {
+    let (bytes, secs): (Vec<u8>, i64) = read(answer)?;
+    Ok(Record { keys: held(&bytes), bytes, now_secs: number(secs)? })
 }
 
 /// The keys of a record of either version. One that can't be read holds none.
@@ -91,11 +90,6 @@ pub(super) fn days_of(text: &str) -> Option<KeyDays> {
     Some(KeyDays { made: days.next()?.ok()?, used: days.next().transpose().ok()? })
 }
 
-fn digest(hex: &Value) -> Result<KeyDigest, RedisError> {
-    let bytes = hex::FromHex::from_hex(read::<String>(hex)?);
-    bytes.map(KeyDigest::from_bytes).map_err(|_| RedisError::Unreadable)
-}
-
 fn nonce_refused(answer: &Value) -> Result<NonceRefused, RedisError> {
     if let Ok((NONCE_USED,)) = read(answer) {
         return Ok(NonceRefused::Used);
@@ -107,7 +101,9 @@ fn nonce_refused(answer: &Value) -> Result<NonceRefused, RedisError> {
 
 /// Reads the answer of `left.lua`.
 pub(super) fn key_seen(answer: &Value) -> Result<KeySeen, RedisError> {
-    let (left, has_key) = read(answer)?;
+    let (left, record, secs): (i64, Vec<u8>, i64) = read(answer)?;
+    let now_secs = number(secs)?;
+    let has_key = held(&record).iter().any(|key| !key.is_replaced && key.is_live(now_secs));
     Ok(KeySeen { has_key, left: number(left)? })
 }
 
@@ -125,12 +121,11 @@ fn from_now(micros: i64) -> u64 {
 mod tests {
     use redis::Value;
 
-    use super::{admission, key_change, verdict};
+    use super::{Written, admission, verdict, written};
     use crate::domain::freshness::UnixSeconds;
-    use crate::domain::key_terms::KeyName;
     use crate::domain::quota::RetryAfter;
     use crate::domain::window::Verdict;
-    use crate::ports::store::{Admission, KeyChanged, MadeKey, NonceRefused};
+    use crate::ports::store::{Admission, NonceRefused};
 
     fn ints(numbers: &[i64]) -> Value {
         Value::Array(numbers.iter().map(|number| Value::Int(*number)).collect())
@@ -139,7 +134,7 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_the_scripts() {
         assert!(include_str!("scripts/answers.lua").contains(
-            "ADMITTED, LIMITED, KEY_REVOKED, NONCE_USED, NONCE_FORGOTTEN, DONE, KEY_EXISTS, NO_SUCH_KEY = 0, 1, 2, 3, 4, 5, 6, 7"
+            "ADMITTED, LIMITED, KEY_REVOKED, NONCE_USED, NONCE_FORGOTTEN, DONE, CHANGED, UNUSED = 0, 1, 2, 3, 4, 5, 6, 7"
         ));
         let retry_after = RetryAfter::from_micros(9);
         let accepted_from = UnixSeconds(8);
@@ -152,22 +147,15 @@ mod tests {
         ] {
             assert_eq!(admission(&ints(numbers)).unwrap(), expected);
         }
-        let none = MadeKey { name: None, ends: None };
         for (numbers, expected) in [
-            (&[3][..], KeyChanged::NonceRefused(NonceRefused::Used)),
-            (&[4, 8, 9], KeyChanged::NonceRefused(NonceRefused::Forgotten { accepted_from, retry_after })),
-            (&[6], KeyChanged::KeyExists),
-            (&[7], KeyChanged::NoSuchKey),
+            (&[3][..], Written::NonceRefused(NonceRefused::Used)),
+            (&[4, 8, 9], Written::NonceRefused(NonceRefused::Forgotten { accepted_from, retry_after })),
+            (&[5], Written::Done),
+            (&[6], Written::Changed),
+            (&[7], Written::Unused),
         ] {
-            assert_eq!(key_change(&ints(numbers)).unwrap(), (expected, none.clone(), Vec::new()));
+            assert_eq!(written(&ints(numbers)).unwrap(), expected);
         }
-        let done = |ends, name: &str| {
-            let name = Value::BulkString(name.into());
-            key_change(&Value::Array(vec![Value::Int(5), Value::Int(ends), name]))
-        };
-        assert_eq!(done(0, "-").unwrap(), (KeyChanged::Done, none, Vec::new()));
-        assert_eq!(done(9, "ci").unwrap().1, MadeKey { name: KeyName::parse("ci").ok(), ends: Some(9) });
-        assert!(done(-1, "-").is_err() && done(0, "").is_err());
         assert_eq!(verdict(&ints(&[0, 7])).unwrap(), Verdict::Admitted { remaining: 7 });
         assert_eq!(verdict(&ints(&[1, 9])).unwrap(), Verdict::Limited { retry_after_micros: 9 });
     }
@@ -197,17 +185,10 @@ mod tests {
             ints(&[4]),
             ints(&[8]),
             ints(&[-1]),
-            Value::Array(vec![Value::Int(5), Value::Int(1)]),
-            ints(&[5]),
-            Value::Array(vec![
-                Value::Int(5),
-                Value::Int(0),
-                Value::BulkString(b"-".to_vec()),
-                Value::BulkString(vec![b'0'; 62]),
-            ]),
+            ints(&[5, 1]),
         ] {
             assert!(admission(&value).is_err(), "{value:?}");
-            assert!(key_change(&value).is_err(), "{value:?}");
+            assert!(written(&value).is_err(), "{value:?}");
             assert!(verdict(&value).is_err(), "{value:?}");
         }
     }

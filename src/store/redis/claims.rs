@@ -16,8 +16,7 @@ use crate::store::redis::answers::{number, read};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{self, LATER, Name, Shard};
 use crate::store::redis::options::Shared;
-use crate::store::redis::server::Server;
-use crate::store::redis::session::Session;
+use crate::store::redis::server::{Server, Session};
 
 /// How much of a later release's names is shown.
 const NAMES_SHOWN_MAX: usize = 40;

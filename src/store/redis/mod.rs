@@ -7,11 +7,10 @@
 //! Signatures whose nonces Redis may have lost are refused: see `scripts/nonces.lua`.
 
 use std::future::ready;
-use std::io;
-use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{io, mem};
 
 use alloy::primitives::Address;
 use async_trait::async_trait;
@@ -25,8 +24,7 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::HeldKey;
-use crate::domain::key_terms::TenantList;
+use crate::domain::held_key::{HeldKey, TenantList};
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
@@ -36,16 +34,14 @@ use crate::ports::store::{
     Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
     Store, StoreFault,
 };
-use crate::store::redis::answers::{admission, key_seen, keys, read};
+use crate::store::redis::answers::{Record, admission, days_of, key_seen, read};
 use crate::store::redis::error::RedisError;
+use crate::store::redis::known::{Known, KnownKey, REFUSALS_MAX, Refusals};
 pub use crate::store::redis::look::{look, other_chain};
-use crate::store::redis::meters::{REFUSALS_MAX, Refusals};
 use crate::store::redis::names::{Name, Shard};
 use crate::store::redis::options::{Options, Shared, TlsFiles};
 use crate::store::redis::scripts::{Request, Scripts};
 use crate::store::redis::servers::Servers;
-use crate::store::redis::uses::Known;
-use crate::store::redis::uses::KnownKey;
 use crate::supervision::keep_going;
 use crate::telemetry::metrics::Metrics;
 
@@ -57,17 +53,14 @@ mod error;
 mod findings;
 mod info;
 mod key_changes;
+mod known;
 mod look;
-mod meters;
 mod names;
 pub mod options;
 mod scripts;
 mod sentinels;
 mod server;
 mod servers;
-mod session;
-mod uses;
-mod watch;
 
 /// How many keys' owners are remembered.
 const KNOWN_KEYS_MAX: usize = 131_072;
@@ -114,7 +107,7 @@ impl RedisStore {
         let known: Known = Arc::new(Cache::new(KNOWN_KEYS_MAX));
         let (noting, of) = (Arc::clone(&servers), Arc::clone(&known));
         runtime.spawn(async move {
-            keep_going("key-uses", &noting.shared.metrics, || uses::keep_noting(&noting, &of)).await;
+            keep_going("key-uses", &noting.shared.metrics, || known::keep_noting(&noting, &of)).await;
         });
         let refusals = Cache::new(REFUSALS_MAX);
         Ok(Self { shared, servers, known, refusals, runtime: Some(runtime) })
@@ -167,6 +160,17 @@ impl RedisStore {
         Ok(Some(owner))
     }
 
+    /// The agent's keys that have not ended, with their days.
+    async fn live(&self, agent: AgentId) -> Result<Vec<HeldKey>, RedisError> {
+        let Record { mut keys, now_secs, .. } = self.record(agent).await?;
+        keys.retain(|key| key.is_live(now_secs));
+        for key in &mut keys {
+            let days = self.servers.ask(self.shared.command("GET", Name::Days(&key.digest))).await?;
+            key.days = read::<Option<String>>(&days)?.as_deref().and_then(days_of);
+        }
+        Ok(keys)
+    }
+
     async fn enter(
         &self,
         agent: AgentId,
@@ -213,12 +217,12 @@ impl Store for RedisStore {
     }
 
     async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
-        Ok(self.keys(agent).await?.iter().any(|key| key.digest == *digest))
+        let Record { keys, now_secs, .. } = self.record(agent).await.map_err(fault("look at a key"))?;
+        Ok(keys.iter().any(|key| key.digest == *digest && key.is_live(now_secs)))
     }
 
     async fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, StoreFault> {
-        let list = self.servers.ask(self.shared.scripts.list.on(&[Name::Record(agent)])).await;
-        list.and_then(|list| keys(&list)).map_err(fault("look at a key"))
+        self.live(agent).await.map_err(fault("look at a key"))
     }
 
     fn admit<'a>(
@@ -278,7 +282,7 @@ impl Store for RedisStore {
 
     #[cfg(test)]
     async fn note_uses(&self) {
-        uses::note(&self.servers, &self.known).await;
+        known::note(&self.servers, &self.known).await;
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {

@@ -2,16 +2,28 @@
 //! request is ever the one that finds out.
 //!
 //! No request is sent twice, but for scripts that the server did not know and so did not run.
+//!
+//! A session has a connection for each runtime that asks: a request that goes through that of another runtime wakes another thread and
+//! is woken by it, which costs more than the request itself. So the first request of a runtime has a connection made that lives there;
+//! until it is there, requests go through another one. Silence is counted per connection: one that is dead is dropped and made anew
+//! while the others answer. A session without connections is over.
+//!
+//! The managers of the Redis library have none of this: they connect again where a request finds a connection dead, and to whatever
+//! server answers there. `tests::faults` and `tests::sessions` fail without it: a server that is frozen, another one at the same
+//! address, one that evicts, is loading or lost its writes. `docs/performance.md` has for how long a fault is felt.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::domain::redis_url::RedisHost;
@@ -25,7 +37,6 @@ use crate::store::redis::names::Shard;
 use crate::store::redis::options::Shared;
 use crate::store::redis::scripts::Request;
 use crate::store::redis::sentinels::Sentinels;
-use crate::store::redis::session::{Connection, Session};
 use crate::supervision::keep_going;
 
 /// How long to wait before a server is tried again after a session with it; each failure doubles it.
@@ -367,5 +378,205 @@ impl Drop for Server {
     /// A node that left the cluster is not counted any more.
     fn drop(&mut self) {
         self.shared.metrics.store_breakers.with_label_values(&[*self.breaker.lock()]).dec();
+    }
+}
+
+/// So many requests in a row without an answer end a connection.
+const SILENCES_MAX: u32 = 4;
+
+/// How long to wait before a connection that could not be made is tried again, in microseconds.
+const PAUSE_MICROS: u64 = 1_000_000;
+
+/// The connections to one process of a server that may be used.
+pub(super) struct Session {
+    pub(super) host: RedisHost,
+    /// The server, as it was when the session began.
+    info: Info,
+    pub(super) connections: ArcSwap<Vec<Arc<Connection>>>,
+    /// Before this moment none is made, in monotonic microseconds: they are made one at a time.
+    next_connect_micros: AtomicU64,
+    /// By how many microseconds the server's clock is ahead of this machine's; [`i64::MIN`] until that is known.
+    pub(super) clock_offset_micros: AtomicI64,
+}
+
+/// One connection.
+pub(super) struct Connection {
+    pub(super) redis: MultiplexedConnection,
+    runtime: Id,
+    silences: AtomicU32,
+}
+
+impl Connection {
+    pub(super) fn new(redis: MultiplexedConnection) -> Arc<Self> {
+        Arc::new(Self { redis, runtime: Handle::current().id(), silences: AtomicU32::new(0) })
+    }
+
+    /// A request was answered.
+    pub(super) fn answered(&self) {
+        // Nearly always 0 already: a look costs less than a write to what other threads look at.
+        if self.silences.load(Ordering::Relaxed) > 0 {
+            self.silences.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// A request was not answered in time. True when that was one too many.
+    pub(super) fn silent(&self) -> bool {
+        self.silences.fetch_add(1, Ordering::Relaxed) + 1 >= SILENCES_MAX
+    }
+}
+
+impl Session {
+    /// With a first connection, made in the current runtime.
+    pub(super) fn new(host: RedisHost, info: Info, first: MultiplexedConnection) -> Self {
+        Self {
+            host,
+            info,
+            connections: ArcSwap::from_pointee(vec![Connection::new(first)]),
+            next_connect_micros: AtomicU64::new(0),
+            clock_offset_micros: AtomicI64::new(i64::MIN),
+        }
+    }
+
+    /// The current runtime's connection. Until there is one, another that is not silent; `None` where there is none.
+    pub(super) fn connection(self: &Arc<Self>, shared: &Arc<Shared>) -> Option<Arc<Connection>> {
+        let runtime = Handle::current();
+        let connections = self.connections.load();
+        if let Some(own) = connections.iter().find(|connection| connection.runtime == runtime.id()) {
+            return Some(Arc::clone(own));
+        }
+        let now = shared.clock.monotonic_micros();
+        let later = |next| (now >= next).then_some(now.saturating_add(PAUSE_MICROS));
+        if self.next_connect_micros.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok() {
+            runtime.spawn(Arc::clone(self).add(Arc::clone(shared)));
+        }
+        connections.iter().find(|other| other.silences.load(Ordering::Relaxed) == 0).cloned()
+    }
+
+    /// Drops a connection. True when it was the last one.
+    pub(super) fn remove(&self, dead: &Arc<Connection>) -> bool {
+        self.connections.rcu(|connections| {
+            let others = connections.iter().filter(|other| !Arc::ptr_eq(other, dead)).cloned();
+            others.collect::<Vec<_>>()
+        });
+        self.connections.load().is_empty()
+    }
+
+    /// Succeeds when the server may still be used, and is the process that the session began with. At one address there
+    /// may be another one a moment later.
+    pub(super) fn check(&self, info: &Info) -> Result<(), RedisError> {
+        info.check_usable(&self.info)?;
+        info.check_same(&self.info)
+    }
+
+    /// Makes another connection to the same process, or none.
+    pub(super) async fn connect(&self, shared: &Shared) -> Result<MultiplexedConnection, RedisError> {
+        let connected = async {
+            let mut connection = connect(shared, &self.host, Login::Server).await?;
+            self.check(&Info::of(&mut connection).await?)?;
+            Ok(connection)
+        };
+        in_time(shared.options.connect_timeout(), connected).await
+    }
+
+    /// Makes a connection that lives in the current runtime.
+    async fn add(self: Arc<Self>, shared: Arc<Shared>) {
+        match self.connect(&shared).await {
+            Ok(redis) => {
+                let made = Connection::new(redis);
+                self.connections.rcu(|connections| {
+                    let others = connections.iter().filter(|other| other.runtime != made.runtime).cloned();
+                    others.chain([Arc::clone(&made)]).collect::<Vec<_>>()
+                });
+            }
+            // Others serve meanwhile.
+            Err(error) => tracing::debug!(%error, "cannot make another connection to Redis"),
+        }
+    }
+}
+
+/// How often each connection is tried, and the server asked about itself over one of them, so that it is not a request that
+/// finds out that either is dead.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// How often the Sentinels are asked whether the master is still the master.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// So many answers in a row without a majority are one too many. That there is none happens.
+const DOUBTS_MAX: u32 = 3;
+
+impl Server {
+    /// Watches until the session ends.
+    pub(super) async fn watch(self: &Arc<Self>, session: &Arc<Session>) {
+        tokio::join!(self.ask_server(session), self.ask_sentinels(session));
+    }
+
+    async fn ask_server(self: &Arc<Self>, session: &Arc<Session>) {
+        for beat in 0_usize.. {
+            sleep(HEARTBEAT).await;
+            let mut asked = JoinSet::new();
+            let connections = session.connections.load_full();
+            for (number, connection) in connections.iter().enumerate() {
+                let (server, session) = (Arc::clone(self), Arc::clone(session));
+                let connection = Arc::clone(connection);
+                // In turn: a dead connection holds up no more than one look at the server.
+                let is_looked_over = beat % connections.len() == number;
+                asked.spawn(async move {
+                    if is_looked_over {
+                        server.look_over(&session, &connection).await;
+                    } else {
+                        let time_max = server.shared.options.timeout;
+                        let _ = server.send(&session, &connection, &redis::cmd("TIME"), time_max).await;
+                    }
+                });
+            }
+            // A failure to send is counted where it happens. A silent connection holds up none that answered before.
+            while asked.join_next().await.is_some() {}
+            // The store's own runtime gets its connection back here, too, if it has lost it.
+            if let Err(error) = self.look_at_claim(session, beat).await {
+                tracing::debug!(%error, "cannot look at what Redis is for");
+            }
+        }
+    }
+
+    /// Asks the server about itself, and ends the session where it may not be used any more.
+    async fn look_over(&self, session: &Arc<Session>, connection: &Arc<Connection>) {
+        let (time_max, asked_at) = (self.shared.options.timeout, self.shared.clock.unix_millis());
+        if let Ok(Ok(answer)) = self.send(session, connection, &redis::cmd("INFO"), time_max).await {
+            let info = read::<String>(&answer).map(|text| Info::read(&text));
+            match info.and_then(|info| session.check(&info).map(|()| info)) {
+                Ok(info) => {
+                    self.note_time(session, &info, asked_at);
+                    self.note_replicas(session, &info);
+                }
+                Err(error) => self.end(session, error.to_string()),
+            }
+        }
+    }
+
+    /// Notes the server's time, which it has told between this moment and now.
+    fn note_time(&self, session: &Session, info: &Info, asked_at_millis: u64) {
+        if let Ok(theirs) = info.value("server_time_usec").parse::<i64>() {
+            let ours = (asked_at_millis + self.shared.clock.unix_millis()).cast_signed() * 500;
+            session.clock_offset_micros.store(theirs - ours, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks the Sentinels again and again whether this is still the master.
+    async fn ask_sentinels(&self, session: &Arc<Session>) {
+        let Address::Sentinel(sentinels) = &self.address else { return };
+        let mut doubts = 0;
+        loop {
+            match sentinels.master(&self.shared).await {
+                Ok(named) if named == session.host => doubts = 0,
+                Ok(named) => self.end(session, format!("the Sentinels name another master, {named}")),
+                Err(error) => {
+                    doubts += 1;
+                    if doubts >= DOUBTS_MAX {
+                        self.end(session, error.to_string());
+                    }
+                }
+            }
+            sleep(ASK_EVERY).await;
+        }
     }
 }

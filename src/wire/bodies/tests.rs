@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Invalid, VerifyBody, parse_key_wish, parse_profile_read, parse_revocation, parse_signed};
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::freshness::UnixSeconds;
-use crate::domain::key_terms::{KeyName, KeyTerms, TenantList};
+use crate::domain::held_key::{KeyName, KeyTerms, TenantList};
 use crate::domain::signature::SignatureFormat::Keys;
 
 type Parse = fn(&[u8]) -> Result<(), Invalid>;

@@ -11,7 +11,7 @@ use tiergate::config::Settings;
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::KeyDigest;
 use tiergate::domain::freshness::UnixSeconds;
-use tiergate::domain::key_terms::KeyTerms;
+use tiergate::domain::held_key::KeyTerms;
 use tiergate::domain::nonce::{Nonce, NonceClaim};
 use tiergate::domain::redis_url::RedisUrl;
 use tiergate::os::Os;

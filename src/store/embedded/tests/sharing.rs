@@ -9,10 +9,9 @@ use crate::domain::quota::Quota;
 use crate::fair_timeout::poll_once;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{ONE, agent, claim, digest, key, until};
-use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_nonce, clock, on, rotate};
-use crate::store::embedded::writer::Queued;
+use crate::store::embedded::writer::{Answer, Queued, Step};
 use crate::store::embedded::{EmbeddedStore, WAITING_STEPS_MAX};
 
 /// Waits until so many steps are in the queue or being made.

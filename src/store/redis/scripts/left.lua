@@ -1,4 +1,4 @@
--- How many requests a client has left for an agent, and if the agent has a key. Writes nothing.
+-- How many requests a client has left for an agent, the agent's record, and Redis' time in seconds. Writes nothing.
 --
 -- KEYS: the meter, the agent's record. ARGV: limit, width in microseconds.
 local limit, width, time = tonumber(ARGV[1]), tonumber(ARGV[2]), clock()
@@ -9,9 +9,4 @@ if newest - time > width then
 end
 local length = redis.call('LLEN', KEYS[1])
 local live = length - count_old(KEYS[1], length, time - width, 0, {})
-for _, key in ipairs(keys_of(redis.call('GET', KEYS[2]), seconds_of(clock()))) do
-  if key.state == 'c' then
-    return { math.max(limit - live, 0), 1 }
-  end
-end
-return { math.max(limit - live, 0), 0 }
+return { math.max(limit - live, 0), redis.call('GET', KEYS[2]) or '', seconds_of(clock()) }

@@ -10,7 +10,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Scope, Store};
-use crate::store::contract::{agent, claim, key};
+use crate::store::contract::{agent, claim, digest, key};
 use crate::store::redis::names::Name;
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::server::{RedisServer, own_ip};
@@ -137,7 +137,7 @@ async fn a_request_whose_answer_is_lost_is_a_fault_is_not_sent_again_and_has_its
         );
         assert_eq!(by_key(&patient, 1).await, Some(Admission::Admitted { remaining: 2_694 }), "{then:?}");
 
-        lose(Name::Record(agent(1)).to_string());
+        lose(Name::Entry(&digest(2)).to_string());
         let rotate = || KeyChange::Rotate(key(2));
         assert!(store.changed(agent(1), claim(2, SIGNED_SECS), rotate()).await.is_err(), "{then:?}");
         assert_eq!(sent().await, 1, "{then:?}");
