@@ -285,6 +285,17 @@ async fn those_who_are_read_with_a_heavy_agent_are_read_alone_while_the_node_is_
     }
 }
 
+/// Results of one agent in the answer about two: the rest would be taken for those of another.
+// threat: A failure admits somebody, or looks like an answer
+#[tokio::test]
+async fn agents_of_a_group_whose_answer_has_too_few_results_are_read_alone() {
+    let node = TestNode::answering(|_| Reply::Result(hex(dated(HEAD, &results()[..2])))).await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    for read in together(&bench, &[agent(1), agent(2)], Parts::Gate).await {
+        assert_eq!(read.unwrap().unwrap().0.holders, Holders::owned_by(OWNER));
+    }
+}
+
 /// The code of a creation may be no longer than in EIP-3860.
 #[tokio::test]
 async fn as_many_agents_as_go_with_one_call_go_with_a_creation() {
