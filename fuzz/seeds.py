@@ -70,6 +70,25 @@ def signatures():
         yield bytes([mode]) + b"\xff".join(text.encode() for text in [*line, *(part for field in fields for part in field)])
 
 
+def messages():
+    """Messages of MCP: calls, a batch, and answers with lists in JSON and events."""
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "progressToken": 1}
+    for name in ("search", "\u00e4\ud83d\ude00", ""):
+        params = {"name": name, "uri": name, "arguments": {"a": [[1.5e3, None, {"name": "b"}]]}, "_meta": meta}
+        for method in ("tools/call", "prompts/get", "resources/read", "tools/list"):
+            body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).encode()
+            yield body
+            yield body + b"\xff" + name.encode()
+    calls = [{"method": "notifications/initialized"}, {"id": "a", "result": {}}, {"id": 1, "method": "ping"}]
+    yield json.dumps(calls).encode()
+    yield b'{"m\\u0065thod":"to\\u006fls/call","params":{"n\\u0061me":"search"}}'
+    tools = [{"name": name, "inputSchema": {}} for name in ("a", "longer", "b")]
+    listed = json.dumps({"id": 1, "result": {"tools": tools, "ttlMs": 60000, "cacheScope": "public"}})
+    yield listed.encode()
+    for end in ("\n", "\r\n", "\r"):
+        yield f": ping{end}{end}event: message{end}data: {listed[:20]}{end}data:{listed[20:]}{end}{end}id: 1{end}{end}".encode()
+
+
 SEEDS = {
     "request_head": lambda: heads(b"GET / HTTP/1.1\r\nHost: a\r\n"),
     "answer_head": lambda: heads(b"\x00HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"),
@@ -77,6 +96,7 @@ SEEDS = {
     "told": told,
     "check_request": checks,
     "signatures": signatures,
+    "messages": messages,
 }
 
 target, folder = sys.argv[1:]

@@ -20,6 +20,14 @@ mod ext_authz;
 mod message_signature;
 
 #[allow(dead_code)]
+#[path = "../../src/mcp/mod.rs"]
+mod mcp;
+
+#[allow(dead_code)]
+#[path = "../../src/domain/mcp.rs"]
+mod mcp_calls;
+
+#[allow(dead_code)]
 #[path = "../../src/domain/bot.rs"]
 mod bot;
 
@@ -48,6 +56,7 @@ mod signed_message;
 mod uint256;
 
 mod domain {
+    pub(crate) use crate::mcp_calls as mcp;
     pub(crate) use crate::{bot, freshness, host, nonce, signature, signed_message, uint256};
 }
 
@@ -91,6 +100,7 @@ mod pipeline {
 pub mod answer_head;
 pub mod check_request;
 pub mod chunks;
+pub mod messages;
 pub mod proxy_headers;
 pub mod request_head;
 pub mod signatures;

@@ -49,6 +49,10 @@ impl ReadMessage {
             Self::TooLong => Message::TooLong,
         }
     }
+
+    pub(super) fn apart(self) -> Option<Vec<u8>> {
+        if let Self::Apart(body) = self { Some(body) } else { None }
+    }
 }
 
 impl Gateway {
@@ -60,10 +64,12 @@ impl Gateway {
         ctx: &mut Context,
     ) -> Result<Option<McpRequest<'a>>, End> {
         let (tenant, fields, path) = (&site.tenant, request.fields, request.path());
-        if !site.has_mcp || !routing::is_mcp(tenant, path) {
+        let is_message = request.method == MCP_METHOD;
+        // Documents about the way in are anybody's to read.
+        let is_document = !is_message && path.starts_with(b"/.well-known/");
+        if !site.has_mcp || is_document || !routing::is_mcp(tenant, path) {
             return Ok(None);
         }
-        let is_message = request.method == MCP_METHOD;
         if is_message {
             let decision = site.decide(MCP_METHOD, path);
             let shows = || shows_credential(fields, self.pipeline.key_format());

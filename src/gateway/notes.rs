@@ -19,6 +19,8 @@ pub(super) struct Notes {
     pub(super) body: Option<Box<CheckedBody>>,
     /// That body, if it was held, once it is whole and right.
     pub(super) whole: Option<Bytes>,
+    /// A message of MCP that the library keeps too, until the body is looked at.
+    pub(super) message: Option<Vec<u8>>,
     /// The trace of a request that is sampled.
     pub(super) trace: Option<Box<Trace>>,
 }

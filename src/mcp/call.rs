@@ -38,6 +38,7 @@ pub(crate) struct McpRequest<'a> {
 impl<'a> McpRequest<'a> {
     /// Reads a request by its message. Error: with the message's id, where that is known.
     pub(crate) fn read(body: &'a [u8], fields: &'a impl Fields) -> Result<Self, (Option<&'a str>, Problem)> {
+        check_coding(fields).map_err(|problem| (None, problem))?;
         let messages = Messages::read(body).map_err(|problem| (None, problem))?;
         let id = match &messages {
             Messages::One(message) => message.id.filter(|id| is_id(id)),
@@ -48,6 +49,7 @@ impl<'a> McpRequest<'a> {
 
     fn judge(messages: Messages<'a>, fields: &'a impl Fields) -> Result<Self, Problem> {
         let mirror = Mirror::read(fields)?;
+        let is_batch = matches!(messages, Messages::Batch(_));
         let messages = match messages {
             Messages::One(message) => {
                 check(&mirror, &message)?;
@@ -69,7 +71,12 @@ impl<'a> McpRequest<'a> {
             }
         };
         let calls: Result<Vec<_>, Problem> = messages.into_iter().filter_map(Message::call).collect();
-        Ok(Self::of(calls?))
+        let request = Self::of(calls?);
+        // Its answer would be a list of answers, which is not read.
+        if is_batch && request.list.is_some() {
+            return Err("a list is not had in a batch");
+        }
+        Ok(request)
     }
 
     /// Reads a request by its headers alone, of a revision that has some.
@@ -91,6 +98,28 @@ impl<'a> McpRequest<'a> {
         let is_stream = calls.iter().any(|call| call.method == "subscriptions/listen");
         Self { id: None, calls, list, is_stream }
     }
+}
+
+/// Refuses a message in a coding that it is not read in. Some servers take UTF-7, in which any key has other bytes.
+fn check_coding(fields: &impl Fields) -> Result<(), Problem> {
+    const CHARSET: &str = "charset";
+    let mut content_types = 0;
+    for (name, value) in fields.all() {
+        if name.eq_ignore_ascii_case(b"content-encoding") && !value.eq_ignore_ascii_case(b"identity") {
+            return Err("its content has a coding");
+        }
+        if name.eq_ignore_ascii_case(b"content-type") {
+            content_types += 1;
+            let value = String::from_utf8_lossy(value).to_ascii_lowercase();
+            let is_utf_8 = value
+                .split_once(CHARSET)
+                .is_none_or(|(_, charset)| matches!(charset.trim_end(), "=utf-8" | "=\"utf-8\""));
+            if !is_utf_8 || content_types > 1 {
+                return Err("its content type is not one that everybody reads as UTF-8");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// True if a request is of a revision whose endpoints take POST alone.
@@ -252,6 +281,7 @@ mod tests {
         }
         assert!(calls(&format!("[{one},{one}]"), &headers(&[])).is_none());
         assert!(calls(&batch, &headers(&[CALL])).is_none());
+        assert!(calls(r#"[{"id":1,"method":"tools/list"}]"#, &headers(&[])).is_none());
     }
 
     #[test]
@@ -273,6 +303,34 @@ mod tests {
         ] {
             assert_eq!(by(wrong), None, "{wrong:?}");
         }
+    }
+
+    // threat: MCP: a tool by another name
+    #[test]
+    fn a_message_in_another_coding_is_refused() {
+        let body = r#"{"method":"ping","+AG0-ethod":"tools/call"}"#;
+        let json = "application/json";
+        for value in
+            [json, "application/json; charset=utf-8", "Application/JSON;charset=\"UTF-8\"", "text/plain"]
+        {
+            assert!(calls(body, &headers(&[("content-type", value)])).is_some(), "{value}");
+        }
+        for value in [
+            "utf-7",
+            "utf-16le",
+            "\"utf-7\"",
+            "utf-8;charset=utf-7",
+            "utf-7;charset=utf-8",
+            "",
+            " utf-8",
+            "utf-8x",
+        ] {
+            let value = format!("application/json; charset={value}");
+            assert!(calls(body, &headers(&[("content-type", &value)])).is_none(), "{value}");
+        }
+        assert!(calls(body, &headers(&[("content-type", json), ("content-type", json)])).is_none());
+        assert!(calls(body, &headers(&[("content-encoding", "gzip")])).is_none());
+        assert!(calls(body, &headers(&[("content-encoding", "identity")])).is_some());
     }
 
     #[test]

@@ -91,6 +91,8 @@ fn a_call_is_held_to_the_rule_of_its_tool_in_whatever_form_it_comes(stage: &Stag
             r#"{"id":1,"method":"tools/call","params":{"name":"search","Name":"billing_pay"}}"#.to_owned(),
             400,
         ),
+        (&[("Content-Type", "application/json")], search.clone(), 400),
+        (&[("Content-Encoding", "gzip")], search.clone(), 400),
         (&[], "no JSON".to_owned(), 400),
         (&[], String::new(), 400),
     ];
@@ -309,4 +311,11 @@ fn pages_of_others_and_methods_that_no_revision_has_are_refused_for_nothing(stag
     }
     assert_eq!(status("PUT", &[]), (405, Some("POST, GET, DELETE".to_owned())));
     assert_eq!(site.upstream.seen().len() - before, 2);
+    // Documents about the way in are for clients of every revision, wherever they run.
+    let everywhere = Tenant::new("all", "all.example", site.upstream.address).set("mcp", true);
+    site.gateway.put("all.toml", &everywhere.text());
+    site.gateway.reread("applied");
+    let document =
+        Request::get("all.example", "/.well-known/tiergate").with("Origin", "https://evil.example");
+    assert_eq!(site.gateway.ask(&document.with(NEW[0].0, NEW[0].1)).status, 200);
 }

@@ -25,7 +25,7 @@ pub(super) const KEPT_BYTES_MAX: u64 = 64 * 1024;
 const FRAME_BYTES_MAX: u64 = 16 * 1024;
 
 impl LibraryProxy {
-    /// Reads a body that is held, before an upstream is asked: none waits in silence for it. The library asks for it later if it
+    /// Reads a body that is held, unless it was read as a message, before an upstream is asked: none waits in silence for it. The library asks for it later if it
     /// has kept its end. So a body that announces no length is left to come then where its end might not be kept.
     pub(super) async fn hold(
         &self,
@@ -33,7 +33,14 @@ impl LibraryProxy {
         ctx: &mut Context,
         longest: Duration,
     ) -> pingora::Result<()> {
+        let message = ctx.notes.message.take();
         if ctx.notes.body.as_ref().is_none_or(|body| body.room.is_none()) {
+            return Ok(());
+        }
+        if let Some(message) = message {
+            let mut whole = Some(message.into());
+            take_piece(session, &mut whole, true, ctx)?;
+            (ctx.notes.whole, ctx.notes.body) = (whole, None);
             return Ok(());
         }
         let length = announced(&session.req_header().headers);

@@ -79,7 +79,9 @@ impl LibraryProxy {
             return Ok(admitted);
         }
         let read = self.read_message(session, ctx).await?;
-        Ok(self.admit_with(session, read.message(&[]), ctx).await)
+        let admitted = self.admit_with(session, read.message(&[]), ctx).await;
+        ctx.notes.message = read.apart();
+        Ok(admitted)
     }
 
     async fn admit_with(

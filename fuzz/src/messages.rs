@@ -1,0 +1,70 @@
+//! Messages of MCP: a call is the one that a reader with a tree finds, headers of the same call change nothing, and a list comes out the
+//! same however its answer is cut.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use crate::domain::mcp::Call;
+use crate::mcp::call::McpRequest;
+use crate::mcp::listing::{Filter, List, Shows};
+
+struct Short;
+
+impl Shows for Short {
+    fn shows(&self, call: &Call<'_>) -> bool {
+        call.name.as_ref().is_some_and(|name| name.len() < 4)
+    }
+}
+
+/// A body; behind 0xff the value of `Mcp-Name`.
+pub fn check(input: &[u8]) {
+    let mut parts = input.splitn(2, |byte| *byte == 0xff);
+    let body = parts.next().unwrap_or_default();
+    check_call(body, parts.next());
+    for media_type in ["application/json", "text/event-stream"] {
+        let whole = filtered(media_type, body, body.len().max(1));
+        for size in [1, 3] {
+            assert_eq!(filtered(media_type, body, size), whole, "{media_type}");
+        }
+    }
+}
+
+fn check_call(body: &[u8], name: Option<&[u8]>) {
+    let mut headers = HeaderMap::new();
+    if let Some(name) = name.and_then(|name| HeaderValue::from_bytes(name).ok()) {
+        headers.append(HeaderName::from_static("mcp-name"), name);
+    }
+    let Ok(request) = McpRequest::read(body, &headers) else { return };
+    let tree: Value = serde_json::from_slice(body).expect("what was read is JSON");
+    let entries = tree.as_array().cloned().unwrap_or_else(|| vec![tree.clone()]);
+    let methods = entries.iter().filter_map(|entry| entry.get("method")?.as_str());
+    let read: Vec<&str> = request.calls.iter().map(|call| &*call.method).collect();
+    assert!(methods.eq(read.iter().copied()));
+    let calls = entries.iter().filter(|entry| entry.get("method").is_some());
+    for (call, entry) in request.calls.iter().zip(calls) {
+        let field = match &*call.method {
+            "tools/call" | "prompts/get" => "name",
+            "resources/read" => "uri",
+            _ => continue,
+        };
+        assert_eq!(entry["params"][field].as_str(), call.name.as_deref());
+        // A header that is there says the same.
+        if let Some(named) = headers.get("mcp-name").and_then(|named| named.to_str().ok())
+            && !named.starts_with("=?base64?")
+        {
+            assert!(tree.is_array() || Some(named.trim()) == call.name.as_deref());
+        }
+    }
+}
+
+/// What comes of an answer in pieces of so many bytes.
+fn filtered(media_type: &str, answer: &[u8], size: usize) -> Option<Vec<u8>> {
+    let mut filter = Filter::new(List::Tools, Box::new(Short), 9);
+    assert!(filter.begin(media_type.as_bytes()));
+    let mut out = Vec::new();
+    for piece in answer.chunks(size) {
+        out.extend(filter.push(piece, false).ok()?);
+    }
+    out.extend(filter.push(b"", true).ok()?);
+    Some(out)
+}
