@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::rig::authz::{Asked, DIALECTS, Told};
 use crate::rig::case::{Case, cases};
 use crate::rig::scripts;
 use crate::rig::site::{Site, SiteBuilder};
@@ -17,6 +18,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_list_shows_what_its_agent_may_call,
     a_message_is_read_within_bounds_before_anybody_is_asked,
     pages_of_others_and_methods_that_no_revision_has_are_refused_for_nothing,
+    another_gateway_is_judged_by_headers_and_an_operator_is_told_the_route,
 ];
 
 const HOST: &str = "mcp.example";
@@ -318,4 +320,41 @@ fn pages_of_others_and_methods_that_no_revision_has_are_refused_for_nothing(stag
     let document =
         Request::get("all.example", "/.well-known/tiergate").with("Origin", "https://evil.example");
     assert_eq!(site.gateway.ask(&document.with(NEW[0].0, NEW[0].1)).status, 200);
+}
+
+fn another_gateway_is_judged_by_headers_and_an_operator_is_told_the_route(stage: &Stage) {
+    let asked = Asked::start(server(stage));
+    let status = |dialect, headers: &[(&str, &str)]| {
+        let told = Told::new("POST", HOST, "/mcp").key(asked.site.key());
+        let told = headers.iter().fold(told, |told, (name, value)| told.with(name, value));
+        asked.ask(dialect, &told).answer.status
+    };
+    for dialect in DIALECTS {
+        for (headers, expected) in [
+            (&[NEW[0], NEW[1], ("Mcp-Name", "search")][..], 200),
+            (&[NEW[0], ("Mcp-Method", "ping")], 200),
+            (&[NEW[0], NEW[1], ("Mcp-Name", "billing_pay")], 403),
+            (&[NEW[0], NEW[1], ("Mcp-Name", "=?base64?YmlsbGluZ19wYXk=?=")], 403),
+            (&[NEW[0], NEW[1]], 400),
+            (&[NEW[1], ("Mcp-Name", "search")], 400),
+            (&[], 400),
+        ] {
+            assert_eq!(status(dialect, headers), expected, "{dialect:?} {headers:?}");
+        }
+    }
+    let agent = asked.site.agent().text();
+    let explained = |tool: &str| -> Value {
+        let arguments =
+            ["--host", HOST, "--path", "/mcp", "--tool", tool, "--agent-id", &*agent, "-o", "json"];
+        let output = asked.site.gateway.service.command("explain", &arguments);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    };
+    let pay = explained("billing_pay");
+    assert_eq!(
+        (&pay["route"], &pay["decision"]),
+        (&json!("/mcp [tools/call billing_*]"), &json!("refused")),
+        "{pay}"
+    );
+    let search = explained("search");
+    assert_eq!((&search["route"], &search["decision"]), (&json!("/mcp"), &json!("admitted")), "{search}");
 }
