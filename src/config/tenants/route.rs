@@ -151,11 +151,11 @@ impl Taken {
         let hiding: Vec<&TakenMethods> = wider(path).filter_map(|wide| self.paths.get(&wide)).collect();
         let all = hiding.iter().find_map(|taken| taken.all);
         let of_http = |method: &str| is_method(method).then_some(MCP_METHOD);
-        let taker = |method: &Box<str>| {
-            let methods = || [Some(&**method), of_http(method)].into_iter().flatten();
+        let taker = |method: &str| {
+            let methods = || [Some(method), of_http(method)].into_iter().flatten();
             hiding.iter().find_map(|taken| methods().find_map(|method| taken.some.get(method).copied()))
         };
-        let takers = || methods.iter().map(taker).collect::<Option<BTreeSet<_>>>();
+        let takers = || methods.iter().map(|method| taker(method)).collect::<Option<BTreeSet<_>>>();
         let nothing_left =
             all.map(|route| [route].into()).or_else(|| takers().filter(|routes| !routes.is_empty()));
         let taken = self.paths.entry(path.to_owned()).or_default();
