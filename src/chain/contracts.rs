@@ -48,7 +48,7 @@ pub(crate) struct LatestState {
     pub(crate) timestamp: u64,
     /// Contracts: each registry's key and address, and the function that it answers.
     pub(crate) contracts: Vec<(&'static str, Address, Result<&'static str, String>)>,
-    /// The first agent that is minted, of the [`FIRST_AGENTS`].
+    /// The first agent that is minted, or can't be read, of the [`FIRST_AGENTS`].
     pub(crate) first_agent: Option<AgentId>,
     /// Requests that its nodes don't take as most do.
     pub(crate) oddities: Vec<String>,
@@ -164,7 +164,8 @@ impl Contracts {
                 .into_iter()
                 .map(|(key, address, answer)| (key, address, answer.map_err(|error| error.to_string())))
                 .collect(),
-            first_agent: read.find(|(profile, _)| matches!(profile, Ok(Some(_)))).map(|(_, agent)| *agent),
+            // One that can't be read says why when it is read whole.
+            first_agent: read.find(|(profile, _)| !matches!(profile, Ok(None))).map(|(_, agent)| *agent),
             oddities: oddities.into_iter().flatten().collect(),
         })
     }

@@ -179,11 +179,12 @@ fn an_address_in_use_is_a_sentence_that_names_its_key() {
 }
 
 #[test]
-fn a_machine_without_certificates_of_authorities_is_named_as_the_cause() {
+fn a_machine_without_certificates_of_authorities_is_named_as_the_cause_where_a_node_has_tls() {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
     let folder = tempfile::tempdir().unwrap();
     let mut run = command(&["run", "--config", shipped]);
     run.env(OWN_NAME, "own").env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", folder.path());
+    run.env("TIERGATE__CHAIN__RPC_URLS", "https://127.0.0.1:1");
     for (listener, address) in [("API", free_address()), ("ADMIN", free_address())] {
         run.env(format!("TIERGATE__LISTEN__{listener}"), address);
     }

@@ -131,13 +131,14 @@ fn serve(
     stream.flush().ok()
 }
 
-/// What Multicall3 returns where every contract is there: chain, number and time of the block, and a word for each call.
+/// What Multicall3 returns where every contract is there: chain, number and time of the block, and a word for each other call, of
+/// which two are about hashes and five about contracts; the last one, Arbitrum's, has no answer.
 fn contracts(chain: &str) -> Bytes {
     let chain = u64::from_str_radix(chain.trim_start_matches("0x"), 16).unwrap();
     let word = |number: u64| (true, Bytes::from(U256::from(number).to_be_bytes_vec()));
     let dates = [word(chain), word(1), word(1)];
     let results: Vec<_> =
-        dates.into_iter().chain((0..6).map(|_| word(1))).chain([(true, Bytes::new())]).collect();
+        dates.into_iter().chain((0..7).map(|_| word(1))).chain([(true, Bytes::new())]).collect();
     (results,).abi_encode_params().into()
 }
 
