@@ -71,7 +71,7 @@ pub(super) struct Bench {
     pub(super) advance_secs: Box<dyn Fn(u64) + Send + Sync>,
     /// The time of the bench's signatures, in Unix seconds.
     pub(super) signed_at_secs: u64,
-    /// Whatever must live as long as the store.
+    /// Guards that must live as long as the store.
     pub(super) _keep: Box<dyn Any + Send + Sync>,
 }
 

@@ -5,7 +5,7 @@ use alloy::primitives::Address;
 use super::{Bench, agent, digest, key};
 use crate::ports::store::{KeyChange, KeyChanged, NewKey};
 
-/// Who signs for keys.
+/// Signer of all keys.
 pub(in crate::store) const SIGNER: Address = Address::repeat_byte(0x51);
 
 pub(in crate::store) async fn a_key_names_the_account_that_signed_for_it_and_no_other(bench: Bench) {

@@ -23,7 +23,7 @@ const LOCK_NAME: &str = "tiergate.lock";
 /// How much of the lock file is read.
 const BINDING_BYTES_MAX: u64 = 1_024;
 
-/// What to write for a store of another chain.
+/// Advice for a store of another chain.
 const INSTEAD: &str = "another store.embedded.path";
 
 /// Why the store can't be opened.
@@ -51,12 +51,12 @@ pub enum OpenError {
         /// The layout that the file names.
         found: u64,
     },
-    /// Its keys are those of another chain's agents.
+    /// A store with keys of another chain's agents.
     #[error("the store {} {cause}", file.display())]
     OtherChain {
         /// The store's file.
         file: PathBuf,
-        /// Both chains.
+        /// The two chains.
         cause: OtherChain,
     },
     /// The folder or the file can't be made, read or written, or there is no thread for the writer.

@@ -13,7 +13,7 @@ use crate::ports::store::KeyOwner;
 /// The keys of one agent.
 #[derive(Debug, Clone)]
 pub(super) enum Keys {
-    /// It has none.
+    /// No key.
     None,
     /// One without terms.
     One(PlainKey),
@@ -27,7 +27,7 @@ pub(super) struct PlainKey {
     digest: KeyDigest,
     origin: Option<WebOrigin>,
     signer: Option<Address>,
-    /// It was used and nobody has taken note of that.
+    /// True once it was used and nobody has taken note of that.
     is_used: bool,
 }
 

@@ -22,7 +22,7 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const META_LAYOUT: &str = "layout";
 const META_FORGOTTEN_BEFORE: &str = "forgotten_before";
 
-/// What the store is for.
+/// The chain that the store is for.
 const BINDING: TableDefinition<'_, &str, &str> = TableDefinition::new("binding");
 const BINDING_CHAIN: &str = "chain";
 

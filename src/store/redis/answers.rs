@@ -42,13 +42,13 @@ pub(super) fn verdict(answer: &Value) -> Result<Verdict, RedisError> {
     }
 }
 
-/// What became of a change of keys that was worked out from a record.
+/// The outcome of a change of keys that was worked out from a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Written {
     Done,
-    /// Nothing was written: the record is another by now.
+    /// Refused, and nothing written: the record is another by now.
     Changed,
-    /// Nothing was written, as asked: the nonce is unused.
+    /// As asked, nothing was written: the nonce is unused.
     Unused,
     NonceRefused(NonceRefused),
 }

@@ -26,7 +26,7 @@ pub(super) enum RedisError {
     /// The server must not be used as it is.
     #[error("{0}")]
     Unusable(&'static str),
-    /// Its keys are those of another chain's agents.
+    /// A server with keys of another chain's agents.
     #[error("it {0}")]
     OtherChain(OtherChain),
     /// A later release keeps everything under other names. A key that was revoked there would pass here.
@@ -55,7 +55,7 @@ pub(super) enum RedisError {
 }
 
 impl From<redis::RedisError> for RedisError {
-    /// Either the server's own error, or a broken connection.
+    /// The server's own error, or a broken connection.
     fn from(error: redis::RedisError) -> Self {
         let text = text_of(&error);
         let ErrorKind::Server(kind) = error.kind() else {

@@ -66,7 +66,7 @@ impl RedisStore {
         }
     }
 
-    /// What becomes of all that belongs to keys beside the record, as `change_key.lua` reads it.
+    /// Effects on all that belongs to keys beside the record, as `change_key.lua` reads it.
     fn effects<'a>(
         &self,
         agent: AgentId,

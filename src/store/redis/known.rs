@@ -28,7 +28,7 @@ use crate::store::redis::{RedisStore, with_quota};
 /// A key whose owner is known here.
 pub(super) struct KnownKey {
     pub(super) owner: KeyOwner,
-    /// It was used since the flags were looked at.
+    /// True once it was used since the flags were looked at.
     pub(super) is_used: AtomicBool,
     /// The day on which its use was written last.
     noted_on: AtomicU32,

@@ -81,7 +81,7 @@ impl Shard {
         (0..SHARDS).map(Self)
     }
 
-    /// Its place among all shards.
+    /// The place among all shards.
     pub(super) fn place(self) -> usize {
         usize::from(self.0)
     }
@@ -171,7 +171,7 @@ pub(super) fn nonce(agent: AgentId, nonce: Nonce) -> String {
     format!("{:x}:{:x}", agent.token_id(), nonce.value())
 }
 
-/// What stands at a shard's epoch in the former layout, and its text. It is no hash there, so that every release with those
+/// The name and text that stand at a shard's epoch in the former layout, and its text. It is no hash there, so that every release with those
 /// names fails before it serves.
 pub(super) fn former_epoch(shard: Shard) -> (String, String) {
     (format!("{FORMER}{{{:x}}}e", shard.0), format!("{LATER}{LAYOUT}"))

@@ -20,7 +20,7 @@ use crate::telemetry::metrics::Metrics;
 pub struct Options {
     /// The chain that it is for.
     pub binding: Binding,
-    /// What every name begins with. No other deployment on the same Redis has the same.
+    /// The start of every name. No other deployment on the same Redis has the same.
     pub prefix: String,
     /// The URL of Redis, of its Sentinels, or of nodes of a cluster.
     pub url: RedisUrl,

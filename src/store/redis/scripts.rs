@@ -74,7 +74,7 @@ impl Request<'_> {
     }
 }
 
-/// All of them.
+/// The scripts.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pub(super) admit_by_key: Script,

@@ -88,7 +88,7 @@ impl Shards {
         self.all.get(place).copied().filter(|_| self.claimed)
     }
 
-    /// These were claimed.
+    /// Notes that these were claimed.
     pub(super) fn claimed(&mut self, shards: &[Shard]) {
         self.claimed = self.all == shards;
     }
@@ -112,7 +112,7 @@ pub(super) struct Server {
     /// Why there is no session.
     why: Mutex<String>,
     pub(super) shards: Mutex<Shards>,
-    /// What was found when it was connected to last. No finding is logged twice in a row.
+    /// Findings of the last connection. No finding is logged twice in a row.
     found: Mutex<Vec<(RedisHost, Finding)>>,
     /// The timestamp from which on signatures are taken in all shards, in Unix seconds.
     pub(super) accepted_from_secs: AtomicU64,

@@ -108,7 +108,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Those that are known, unless a shard has none.
+    /// The known servers, unless a shard has none.
     pub(super) fn known(&self) -> Vec<Arc<Server>> {
         self.all().unwrap_or_default()
     }

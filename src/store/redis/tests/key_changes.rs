@@ -47,7 +47,7 @@ async fn a_key_has_one_entry_that_stays_until_the_key_is_replaced_or_revoked_by_
     }
 }
 
-/// Its owner was told of a fault, and may have made another change since.
+/// The owner was told of a fault, and may have made another change since.
 // threat: A change of a key comes late
 #[tokio::test]
 async fn a_change_that_comes_to_redis_after_its_caller_has_given_up_does_nothing() {
