@@ -170,7 +170,7 @@ const NAMELESS_LEFT: &[(&str, usize)] = &[
     ("mcp", 3),
     ("pipeline", 30),
     ("ports", 14),
-    ("store", 48),
+    ("store", 29),
     ("telemetry", 13),
 ];
 
