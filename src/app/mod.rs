@@ -17,7 +17,6 @@ pub(crate) mod tenants;
 
 mod listeners;
 mod log;
-mod pace;
 mod process;
 mod reload;
 mod threads;
@@ -35,7 +34,7 @@ use crate::app::lifecycle::{EarlySignals, Lifecycle};
 use crate::app::overview::Overview;
 use crate::app::process::Process;
 use crate::app::reload::Reloader;
-use crate::app::source::Source;
+use crate::app::source::ConfigSource;
 use crate::app::tenants::{Tenants, emptiness};
 use crate::app::threads::end_of;
 use crate::bots::Bots;
@@ -87,7 +86,7 @@ impl App {
     /// on sockets of the handover where it can.
     pub(crate) fn new(
         loaded: &Loaded,
-        source: Source,
+        source: ConfigSource,
         early: EarlySignals,
         handover: Handover,
     ) -> Result<Self, StartError> {

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
 use crate::app::error::StartError;
-use crate::app::source::Source;
+use crate::app::source::ConfigSource;
 use crate::app::tenants::Tenants;
 use crate::app::{chain, store};
 use crate::chain::contracts::{FIRST_AGENTS, LatestState};
@@ -35,7 +35,7 @@ pub(crate) type Finding = (String, Result<String, String>);
 /// Asks every part that these settings, which were read from `source`, name. One agent is read whole: this one, or the first.
 pub(crate) async fn ask(
     settings: &Settings,
-    source: Source,
+    source: ConfigSource,
     agent: Option<AgentId>,
 ) -> Result<Vec<Finding>, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(Os::new());

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::Facts;
 use crate::app::tenants::{Applied, Certificate, Tenants};
-use crate::config::{DEFAULT, Loaded, Refused, VALUES_SHOWN_MAX, Value};
+use crate::config::{DEFAULT, Loaded, RefusedFile, VALUES_SHOWN_MAX, Value};
 use crate::files;
 use crate::gateway::site::Site;
 use crate::ports::clock::Clock;
@@ -91,12 +91,12 @@ impl Overview {
 }
 
 /// The problems of files that are refused, or null.
-fn problems(refused: &[Refused]) -> Json {
+fn problems(refused: &[RefusedFile]) -> Json {
     if refused.is_empty() { Json::Null } else { shown(refused.iter().flat_map(|refused| &refused.problems)) }
 }
 
 /// The values that were read, and those of files whose former version stays in force.
-fn in_force_now(former: &[Value], read: Vec<Value>, refused: &[Refused]) -> Vec<Value> {
+fn in_force_now(former: &[Value], read: Vec<Value>, refused: &[RefusedFile]) -> Vec<Value> {
     let kept: HashSet<&str> =
         refused.iter().filter(|refused| refused.is_kept).map(|refused| &*refused.place).collect();
     // The configuration file's keys have no file in front.

@@ -16,10 +16,9 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::app::lifecycle::EarlySignals;
 use crate::app::overview::Overview;
-use crate::app::pace::{Due, Pace};
 use crate::app::source::Fingerprint;
 use crate::app::tenants::Tenants;
-use crate::config::Refused;
+use crate::config::RefusedFile;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
@@ -47,7 +46,7 @@ pub(super) struct Reloader {
     metrics: Metrics,
     audit: Option<Arc<Audit>>,
     /// Files that are refused now, which the log has told.
-    refused: Mutex<Vec<Refused>>,
+    refused: Mutex<Vec<RefusedFile>>,
 }
 
 impl Reloader {
@@ -58,7 +57,7 @@ impl Reloader {
         early: EarlySignals,
         metrics: Metrics,
         audit: Option<Arc<Audit>>,
-        refused: &[Refused],
+        refused: &[RefusedFile],
     ) -> Self {
         let refusals = Mutex::default();
         let reloader = Self { tenants, overview, early, metrics, audit, refused: refusals };
@@ -68,7 +67,7 @@ impl Reloader {
     }
 
     /// Notes the outcome, and tells what is wrong and was not before.
-    fn note(&self, why: &str, refused: &[Refused], sections_that_wait: &[&str]) {
+    fn note(&self, why: &str, refused: &[RefusedFile], sections_that_wait: &[&str]) {
         self.metrics.config_last_successful.set(refused.is_empty().into());
         self.metrics.config_refused_files.set(i64::try_from(refused.len()).unwrap_or(i64::MAX));
         self.metrics.config_restart_required.set((!sections_that_wait.is_empty()).into());
@@ -80,10 +79,10 @@ impl Reloader {
             tracing::warn!(sections, "a restart is needed: these sections have changed since the start");
         }
         let told = std::mem::replace(&mut *self.refused.lock(), refused.to_vec());
-        let told: HashSet<Refused> = told.into_iter().collect();
+        let told: HashSet<RefusedFile> = told.into_iter().collect();
         let new = refused.iter().filter(|refused| !told.contains(*refused));
         let lines = new.flat_map(|refused| refused.problems.iter().map(move |problem| (refused, problem)));
-        for (Refused { place: file, is_kept, .. }, problem) in lines.clone().take(LINES_MAX) {
+        for (RefusedFile { place: file, is_kept, .. }, problem) in lines.clone().take(LINES_MAX) {
             if *is_kept {
                 tracing::error!(why, file, "the configuration is not applied: {problem}");
             } else {
@@ -172,21 +171,21 @@ impl Reloader {
             return;
         };
         let is_refused = !self.refused.lock().is_empty();
-        let mut pace = Pace::begin(Some(self.tenants.first_fingerprint), is_refused);
+        let mut timer = RereadTimer::begin(Some(self.tenants.first_fingerprint), is_refused);
         let mut read =
             if self.early.hangup.swap(false, Ordering::Relaxed) { Some(self.hang_up().await) } else { None };
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if let Some((loaded, is_refused)) = read {
-                pace.read(loaded, is_refused);
+                timer.read(loaded, is_refused);
             }
             tokio::select! {
                 _ = hangup.recv() => read = Some(self.hang_up().await),
                 _ = looks.tick() => {
                     let tenants = Arc::clone(&self.tenants);
                     let look = tokio::task::spawn_blocking(move || tenants.fingerprint());
-                    read = match pace.look(self.in_time(look).await.ok()) {
+                    read = match timer.look(self.in_time(look).await.ok()) {
                         Some(Due::Changed) => Some(self.reload("a file has changed").await),
                         Some(Due::Retry) => Some(self.reload(RETRY).await),
                         None => None,
@@ -194,5 +193,109 @@ impl Reloader {
                 }
             }
         }
+    }
+}
+
+/// For how many looks in a row files that keep changing are waited for.
+const UNSETTLED_LOOKS_MAX: u32 = 5;
+
+/// After how many looks a refused file is tried again, at most: some four minutes.
+const RETRY_LOOKS_MAX: u32 = 256;
+
+/// The memory of earlier looks.
+#[derive(Debug)]
+pub(super) struct RereadTimer<T> {
+    /// How the files were before they were last read.
+    loaded: T,
+    /// How they were at the last look.
+    last: T,
+    /// At how many looks they have differed from those that were read.
+    unsettled: u32,
+    /// For how many looks a refused file rests before it is tried again; 0: none is refused.
+    pause: u32,
+    /// How many of these are left.
+    rest: u32,
+}
+
+/// Why the files are to be read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// They have changed.
+    Changed,
+    /// One was refused before. An error of reading may have passed without a trace at the file.
+    Retry,
+}
+
+impl<T: Copy + PartialEq> RereadTimer<T> {
+    /// The files were read when they looked like this; `is_refused`: one of them could not be used.
+    pub(super) fn begin(loaded: T, is_refused: bool) -> Self {
+        let pause = is_refused.into();
+        Self { loaded, last: loaded, unsettled: 0, pause, rest: pause }
+    }
+
+    /// The same again.
+    pub(super) fn read(&mut self, loaded: T, is_refused: bool) {
+        let pause = match (is_refused, loaded == self.loaded) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => (self.pause * 2).clamp(1, RETRY_LOOKS_MAX),
+        };
+        *self = Self { loaded, last: loaded, unsettled: 0, pause, rest: pause };
+    }
+
+    /// A look. Whoever writes several files is given the time to finish, but not for ever.
+    pub(super) fn look(&mut self, now: T) -> Option<Due> {
+        let is_still = std::mem::replace(&mut self.last, now) == now;
+        if now != self.loaded {
+            self.unsettled += 1;
+            return (is_still || self.unsettled >= UNSETTLED_LOOKS_MAX).then_some(Due::Changed);
+        }
+        self.unsettled = 0;
+        self.rest = self.rest.saturating_sub(1);
+        (self.pause > 0 && self.rest == 0).then_some(Due::Retry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Due, RETRY_LOOKS_MAX, RereadTimer, UNSETTLED_LOOKS_MAX};
+
+    #[test]
+    fn files_that_are_still_for_a_look_are_read_and_those_that_are_as_they_were_are_not() {
+        let mut timer = RereadTimer::begin(0, false);
+        assert_eq!([0, 1, 1].map(|now| timer.look(now)), [None, None, Some(Due::Changed)]);
+        timer.read(1, false);
+        assert_eq!([1, 2, 1, 1].map(|now| timer.look(now)), [None; 4], "they are as they were read");
+    }
+
+    #[test]
+    fn files_that_never_stand_still_are_read_after_a_few_looks_again_and_again() {
+        let mut timer = RereadTimer::begin(0, false);
+        let mut now = 0;
+        for _ in 0..10 {
+            for look in 1..=UNSETTLED_LOOKS_MAX {
+                now += 1;
+                let due = timer.look(now);
+                assert_eq!(due, (look == UNSETTLED_LOOKS_MAX).then_some(Due::Changed), "{look}");
+            }
+            timer.read(now, false);
+        }
+    }
+
+    #[test]
+    fn a_refused_file_is_tried_again_less_and_less_often_until_it_is_applied() {
+        let mut timer = RereadTimer::begin(0, true);
+        for wait in [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256] {
+            for look in 1..=wait {
+                assert_eq!(timer.look(0), (look == wait).then_some(Due::Retry), "{look} of {wait}");
+            }
+            timer.read(0, true);
+        }
+        // A change is another beginning.
+        assert_eq!([1, 1].map(|now| timer.look(now)), [None, Some(Due::Changed)]);
+        timer.read(1, true);
+        assert_eq!(timer.look(1), Some(Due::Retry));
+        timer.read(1, false);
+        assert!((0..=RETRY_LOOKS_MAX).all(|_| timer.look(1).is_none()));
     }
 }

@@ -4,11 +4,11 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::path::{Path, PathBuf};
 
 use crate::config::tenants::watched_files;
-use crate::config::{Beside, Nobody, Settings, Survey, VALUES_SHOWN_MAX};
+use crate::config::{ConfigReport, FileProbe, NoProbe, Settings, VALUES_SHOWN_MAX};
 use crate::files::Fingerprints;
 
 /// A configuration file with the environment over it.
-pub(crate) struct Source {
+pub(crate) struct ConfigSource {
     /// Where the file is.
     pub(crate) path: PathBuf,
     /// Of the environment, by name.
@@ -21,7 +21,7 @@ pub(crate) struct Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fingerprint(u64);
 
-impl Source {
+impl ConfigSource {
     /// The file at a path. To be made before it is read, so that a change while it is read is noticed later.
     pub(crate) fn at(path: &Path) -> Self {
         Self { overrides: environment().collect(), ..Self::alone(path) }
@@ -34,13 +34,13 @@ impl Source {
     }
 
     /// Reads the file, the folder of tenants beside it, and the environment, where `former` is in force, or nothing.
-    pub(crate) fn over(&self, former: Option<&Settings>, beside: &mut dyn Beside) -> Survey {
-        Survey::over(&self.path, self.overrides.iter().cloned(), VALUES_SHOWN_MAX, former, beside)
+    pub(crate) fn over(&self, former: Option<&Settings>, beside: &mut dyn FileProbe) -> ConfigReport {
+        ConfigReport::over(&self.path, self.overrides.iter().cloned(), VALUES_SHOWN_MAX, former, beside)
     }
 
     /// Reads them where nothing is in force, and notes so many values.
-    pub(crate) fn survey(&self, values_max: usize) -> Survey {
-        Survey::over(&self.path, self.overrides.iter().cloned(), values_max, None, &mut Nobody)
+    pub(crate) fn survey(&self, values_max: usize) -> ConfigReport {
+        ConfigReport::over(&self.path, self.overrides.iter().cloned(), values_max, None, &mut NoProbe)
     }
 
     pub(super) fn now(&self) -> Fingerprint {
@@ -71,14 +71,14 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    use super::Source;
+    use super::ConfigSource;
 
     #[test]
     fn whatever_happens_to_a_watched_file_is_seen() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
         fs::write(&path, "a").unwrap();
-        let source = Source::at(&path);
+        let source = ConfigSource::at(&path);
         assert_eq!(source.now(), source.first);
         let mut last = source.first;
         let tenants = folder.path().join("tenants.d");

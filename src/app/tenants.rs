@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::app::error::StartError;
-use crate::app::source::{Fingerprint, Source};
+use crate::app::source::{ConfigSource, Fingerprint};
 use crate::assertion::{Facts, Issuer};
 use crate::config::problem::Problem;
 use crate::config::tenants::has_folder;
 use crate::config::tiers::TierSettings;
-use crate::config::{Beside, Fixed, Live, Loaded, Refused, Settings};
+use crate::config::{FileProbe, Fixed, Live, Loaded, RefusedFile, Settings};
 use crate::domain::agent_id::AgentId;
 use crate::domain::agent_list::{AgentList, Agents};
 use crate::domain::freshness::UnixSeconds;
@@ -34,7 +34,7 @@ use crate::tls::upstream::UpstreamIdentity;
 
 /// Everything that is replaced when the configuration is read again.
 pub(crate) struct Tenants {
-    source: Source,
+    source: ConfigSource,
     /// Everything that counts as it was at the start.
     at_start: Fixed,
     clock: Arc<dyn Clock>,
@@ -81,7 +81,7 @@ pub(super) struct Certificate {
 /// was served before the start is not known.
 pub(crate) fn emptiness(loaded: &Loaded, config: &Path) -> Option<Problem> {
     let Loaded { settings, refused, .. } = loaded;
-    let holds_none = settings.live.tenant_files.is_empty() && !refused.iter().any(Refused::is_in_folder);
+    let holds_none = settings.live.tenant_files.is_empty() && !refused.iter().any(RefusedFile::is_in_folder);
     let is_empty = settings.live.tenants.is_empty() || (holds_none && has_folder(config));
     let matters = is_empty && settings.fixed.listen.reaches_tenants() && !settings.live.gateway.allow_empty;
     let place = if has_folder(config) { "tenants.d" } else { "tenants" };
@@ -90,7 +90,7 @@ pub(crate) fn emptiness(loaded: &Loaded, config: &Path) -> Option<Problem> {
 }
 
 /// Looks into the files with certificates that a configuration names.
-pub(crate) struct Look<'a> {
+pub(crate) struct CertificateProbe<'a> {
     loader: FileLoader<'a>,
     /// The configuration of the start; nothing while that is read, when problems of the configuration file are found
     /// otherwise.
@@ -98,14 +98,14 @@ pub(crate) struct Look<'a> {
     has_tls: bool,
 }
 
-impl<'a> Look<'a> {
+impl<'a> CertificateProbe<'a> {
     /// At a start.
     pub(crate) fn first(files: &'a LoadedFiles, now: UnixSeconds) -> Self {
         Self { loader: FileLoader::new(files, now), at_start: None, has_tls: false }
     }
 }
 
-impl Beside for Look<'_> {
+impl FileProbe for CertificateProbe<'_> {
     fn of_file(&mut self, settings: &Settings) -> Vec<Problem> {
         self.has_tls |= settings.fixed.listen.tls;
         let Some(at_start) = self.at_start else { return Vec::new() };
@@ -134,7 +134,7 @@ impl Tenants {
     /// Puts the tenants of these settings, which were read from `source`, in force, or says everything that is
     /// wrong with their certificates.
     pub(crate) fn new(
-        source: Source,
+        source: ConfigSource,
         settings: &Settings,
         clock: &Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
@@ -188,7 +188,7 @@ impl Tenants {
         let configuration = self.source.now();
         let mut in_force = self.in_force.lock();
         let InForce { settings: former, files } = &mut *in_force;
-        let mut look = Look {
+        let mut look = CertificateProbe {
             loader: FileLoader::new(files, self.now()),
             at_start: Some(&self.at_start),
             has_tls: self.at_start.listen.tls,
@@ -227,7 +227,7 @@ impl Tenants {
         self.table.store(Arc::new(table));
         self.table.load().end_series_of(&former);
         let tenants = changes(&former, &self.table.load());
-        let kept = loader.kept.iter().map(|(file, problems)| Refused::new(&**file, problems, true));
+        let kept = loader.kept.iter().map(|(file, problems)| RefusedFile::new(&**file, problems, true));
         loaded.refused.extend(kept);
         Ok(Applied { tenants, sections_that_wait, loaded, has_other_certificates: false })
     }

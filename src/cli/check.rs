@@ -1,21 +1,22 @@
-//! `tiergate check`: every problem of a configuration at once. `tiergate config show`: its values, with their origins.
+//! `tiergate check`: every problem of a configuration at once. `tiergate config show`: its values, with their origins. With
+//! `--online --through URL` a request goes through another gateway, with identity headers that a client made up.
 
 use std::path::Path;
 
-use reqwest::Url;
-use serde_json::json;
+use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::{ClientBuilder, Method, Url};
+use serde_json::{Value as Json, json};
 
 use crate::app::descriptors::Descriptors;
-use crate::app::named_files;
 use crate::app::online::{self, Finding};
-use crate::app::source::Source;
-use crate::app::store;
-use crate::app::tenants::{Look, emptiness};
-use crate::cli::client::{address, wait_for};
+use crate::app::source::ConfigSource;
+use crate::app::tenants::{CertificateProbe, emptiness};
+use crate::app::{named_files, store};
+use crate::cli::client::{address, exchange, wait_for};
 use crate::cli::output::Output;
-use crate::cli::{ConfigFile, Failure, complain, report, say, through};
-use crate::config::problem::{Problem, Problems};
-use crate::config::{Loaded, Refused, Settings, Survey, Value, schema};
+use crate::cli::{ConfigFile, Failure, complain, say};
+use crate::config::problem::{Position, Problem, Problems};
+use crate::config::{ConfigReport, Loaded, RefusedFile, Settings, Value, schema};
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
@@ -49,7 +50,7 @@ impl Check {
     /// Also prints how a process with the limits of this one would divide its file descriptors.
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = &self.file.config;
-        let (survey, mut problems) = survey(&Source::at(config));
+        let (survey, mut problems) = survey(&ConfigSource::at(config));
         let loaded = survey.loaded.as_ref();
         let descriptors = loaded.map(|loaded| Descriptors::planned(&loaded.settings)).transpose();
         if let Err(too_few) = &descriptors {
@@ -63,15 +64,14 @@ impl Check {
         let is_unusable = !errors.is_empty() || (self.strict && !warnings.is_empty());
         let mut findings = match loaded {
             Some(Loaded { settings, .. }) if self.online && !is_unusable => {
-                let asked = online::ask(settings, Source::at(config), self.agent_id);
+                let asked = online::ask(settings, ConfigSource::at(config), self.agent_id);
                 wait_for("everything that is asked", asked)??
             }
             _ => Vec::new(),
         };
-        findings
-            .extend(self.through.iter().filter(|_| !is_unusable).map(|url| through::ask(url, &Os::new())));
+        findings.extend(self.through.iter().filter(|_| !is_unusable).map(|url| through(url, &Os::new())));
         if self.output == Output::Json {
-            say(format_args!("{}", report::json(&problems, &findings)))?;
+            say(format_args!("{}", objects(&problems, &findings)))?;
         }
         if is_unusable {
             return Err(unusable(config, &problems));
@@ -82,7 +82,7 @@ impl Check {
         if warnings.is_empty() {
             say(format_args!("{}: no problems", config.display()))?;
         } else {
-            complain(format_args!("warnings\n\n{}\n", report::listed(&problems)));
+            complain(format_args!("warnings\n\n{}\n", listed(&problems)));
             say(format_args!("{}: no errors, {}", config.display(), counted(warnings.len(), "warning")))?;
         }
         if let Ok(Some(descriptors)) = descriptors {
@@ -132,13 +132,13 @@ impl Config {
         let Self::Show { file: ConfigFile { config }, output } = self else {
             return say(format_args!("{:#}", schema()));
         };
-        let loaded = Source::at(&config).survey(usize::MAX).whole();
+        let loaded = ConfigSource::at(&config).survey(usize::MAX).whole();
         let values = loaded.map_err(|problems| unusable(&config, &problems))?.values;
         if output == Output::Json {
             let typed = |text: &str| format!("it = {text}").parse::<toml::Table>().ok()?.remove("it");
             let object =
                 |it: &Value| json!({ "key": it.key, "value": typed(&it.value), "origin": it.origin });
-            return output.print(&values.iter().map(object).collect::<serde_json::Value>());
+            return output.print(&values.iter().map(object).collect::<Json>());
         }
         let lengths = values.iter().map(|value| value.key.len() + value.value.len());
         let width = lengths.filter(|len| *len < 60).max();
@@ -151,7 +151,7 @@ impl Config {
 }
 
 /// Reads the configuration, and looks into the files that it names.
-pub(super) fn load(source: &Source) -> Result<Settings, Failure> {
+pub(super) fn load(source: &ConfigSource) -> Result<Settings, Failure> {
     let (survey, all) = survey(source);
     let loaded = survey.loaded.filter(|_| !all.has_error());
     Ok(loaded.ok_or_else(|| unusable(&source.path, &all))?.settings)
@@ -159,10 +159,10 @@ pub(super) fn load(source: &Source) -> Result<Settings, Failure> {
 
 /// The same for a process that is to serve: tenants that can't be served are left out. Other tools may mend or still have
 /// to write all but the keys of the configuration file, so that only these end it for good.
-pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failure> {
+pub(super) fn load_to_serve(source: &ConfigSource) -> Result<(Loaded, Problems), Failure> {
     let (files, now) = (LoadedFiles::default(), UnixSeconds(Os::new().unix_seconds()));
-    let survey = source.over(None, &mut Look::first(&files, now));
-    let Survey { loaded, mut problems, files, is_read } = survey;
+    let survey = source.over(None, &mut CertificateProbe::first(&files, now));
+    let ConfigReport { loaded, mut problems, files, is_read } = survey;
     let Some(loaded) = loaded else {
         problems.0.extend(unreadable_override());
         let failure = unusable(&source.path, &problems);
@@ -179,7 +179,7 @@ pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failu
     }
     let Loaded { settings, refused, .. } = &loaded;
     problems.0.extend(named_files::unused_secret(settings).map(Problem::as_warning));
-    let is_folder_lost = refused.iter().any(Refused::is_folder);
+    let is_folder_lost = refused.iter().any(RefusedFile::is_folder);
     let is_nobody_served = emptiness(&loaded, &source.path).is_some();
     if is_folder_lost || ((settings.live.gateway.strict_tenants || is_nobody_served) && !refused.is_empty()) {
         let lines: Vec<&str> = refused.iter().flat_map(|file| &file.problems).map(String::as_str).collect();
@@ -195,7 +195,7 @@ pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failu
 }
 
 /// Everything that there is to say of the keys, and with it everything that is wrong with variables and files.
-fn survey(source: &Source) -> (Survey, Problems) {
+fn survey(source: &ConfigSource) -> (ConfigReport, Problems) {
     let survey = source.survey(0);
     let now = UnixSeconds(Os::new().unix_seconds());
     let of_files = survey.files.iter().flat_map(|named| named_files::problems(named, now));
@@ -205,7 +205,7 @@ fn survey(source: &Source) -> (Survey, Problems) {
 }
 
 fn unusable(config: &Path, problems: &Problems) -> Failure {
-    let (list, count) = (report::listed(problems), counted(problems.0.len(), "problem"));
+    let (list, count) = (listed(problems), counted(problems.0.len(), "problem"));
     let next = if config.exists() { "" } else { "; `tiergate init` writes one, and --config names another" };
     let config = config.display();
     Failure::unusable(format!("the configuration {config} can't be used: {count}\n\n{list}{next}"))
@@ -222,4 +222,134 @@ fn unreadable_override() -> Option<Problem> {
         .map(|(name, _)| name.to_string_lossy().into_owned())
         .find(|name| name.starts_with("TIERGATE_"))
         .map(|name| Problem::new(name, "is not UTF-8 text"))
+}
+
+/// Problems beyond this number are counted only.
+const LISTED_MAX: usize = 1_000;
+
+/// A line for each problem, with the place in front, as compilers write it.
+fn listed(problems: &Problems) -> String {
+    let lines = problems.0.iter().take(LISTED_MAX).map(|problem| {
+        let place = problem.position.as_ref().map(|position| format!("{position}: ")).unwrap_or_default();
+        format!("{place}{}: {problem}", severity_of(problem))
+    });
+    let rest = problems.0.len().checked_sub(LISTED_MAX).filter(|rest| *rest > 0);
+    lines.chain(rest.map(|rest| format!("and {rest} more"))).collect::<Vec<_>>().join("\n")
+}
+
+const fn severity_of(problem: &Problem) -> &'static str {
+    if problem.is_warning { "warning" } else { "error" }
+}
+
+/// An object for each problem, and of the same form for each part that was asked.
+fn objects(problems: &Problems, findings: &[Finding]) -> Json {
+    let object = |severity: &str, place: &str, message: &str, at: Option<&Position>| {
+        let (file, line, column) = (at.map(|at| &*at.file), at.map(|at| at.line), at.map(|at| at.column));
+        json!({
+            "severity": severity, "place": place, "message": message, "file": file, "line": line, "column": column
+        })
+    };
+    let problems = problems.0.iter().map(|problem| {
+        object(severity_of(problem), &problem.place, &problem.phrase, problem.position.as_ref())
+    });
+    let findings = findings.iter().map(|(part, state)| match state {
+        Ok(seen) => object("info", part, seen, None),
+        Err(wrong) => object("error", part, wrong, None),
+    });
+    problems.chain(findings).collect()
+}
+
+/// Spellings of a header that no client may set.
+const NAMES: [&str; 10] = [
+    "x-agent-id",
+    "x_agent_id",
+    "x-agent_id",
+    "x.agent.id",
+    "x-agent-owner",
+    "x-agent-tier",
+    "x-agent-tier-source",
+    "x-agent-staked-amount",
+    "x-agent-assertion",
+    "x-agent-domain",
+];
+
+/// A header that any client may set. An answer that shows it shows the headers of its request.
+const CONTROL: &str = "x-tiergate-check";
+
+/// Asks a URL of a gateway, and says if what a client made up comes back in the answer. A route whose upstream shows the headers
+/// of its request tells that for certain.
+fn through(url: &Url, clock: &dyn Clock) -> Finding {
+    let made_up = format!("made-up-{}", clock.unix_millis());
+    let value = HeaderValue::from_str(&made_up).unwrap_or(HeaderValue::from_static("made-up"));
+    let control = made_up.replace("made-up", "control");
+    let mut headers: HeaderMap =
+        NAMES.iter().map(|name| (http::HeaderName::from_static(name), value.clone())).collect();
+    headers.extend(
+        HeaderValue::from_str(&control).ok().map(|value| (http::HeaderName::from_static(CONTROL), value)),
+    );
+    let answer = exchange(ClientBuilder::new().default_headers(headers), Method::GET, url.as_str(), None);
+    let state = answer.map_err(|(cause, _)| cause).and_then(|(status, text)| {
+        let body: Json = serde_json::from_str(&text).unwrap_or_default();
+        if text.contains(&made_up) {
+            return Err("an X-Agent-Id that a client made up comes through to the upstream".to_owned());
+        }
+        match body.get("errorType").and_then(Json::as_str) {
+            Some(error_type) => Err(format!("refuses a request without a credential, {status} {error_type}: take a public route")),
+            None if status.is_success() && text.contains(&control) => {
+                Ok(format!("strips a made-up X-Agent-Id, and passes other headers: {status}"))
+            }
+            None if status.is_success() => {
+                Err(format!("answers {status} without the headers of the request: take a public route whose upstream shows them"))
+            }
+            None => Err(format!("answers {status}, with no errorType of Tiergate's")),
+        }
+    });
+    (format!("gateway {url}"), state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{listed, objects};
+    use crate::config::Settings;
+
+    const TEXT: &str = "\
+[chain.contracts]
+identity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"
+stake_vault = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"
+[listen]
+api = \"nowhere\"  # of no use
+gateway = [\"127.0.0.1:8000\", \"[::1]:x\"]
+[store]
+kid = \"redis\"
+[chain]
+chain_id = 8004
+development = true
+";
+
+    const LINES: &str = "\
+tiergate.toml:5:7: error: listen.api: is \"nowhere\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
+tiergate.toml:6:30: error: listen.gateway: item 2 is \"[::1]:x\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
+tiergate.toml:3:15: warning: chain.contracts.stake_vault: is the address of chain.contracts.identity; registries are contracts of their own
+tiergate.toml:8:1: error: store.kid: is not a known key; did you mean store.kind?
+error: TIERGATE__KEYS: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing";
+
+    #[test]
+    fn each_problem_is_listed_with_its_place() {
+        let environment = [("TIERGATE__KEYS".to_owned(), "x".to_owned())];
+        let problems = Settings::parse(TEXT, environment.into_iter()).unwrap_err();
+        assert_eq!(listed(&problems), LINES);
+        let objects = objects(&problems, &[]);
+        let first = serde_json::json!({
+            "severity": "error",
+            "place": "listen.api",
+            "message": "is \"nowhere\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"",
+            "file": "tiergate.toml",
+            "line": 5,
+            "column": 7,
+        });
+        assert_eq!(
+            (&objects[0], &objects[2]["severity"], &objects[4]["line"]),
+            (&first, &"warning".into(), &().into())
+        );
+    }
 }

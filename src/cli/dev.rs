@@ -17,7 +17,7 @@ use crate::app::dev::run_listener;
 use crate::app::error::StartError;
 use crate::app::handover::Handover;
 use crate::app::lifecycle::EarlySignals;
-use crate::app::source::{Source, environment};
+use crate::app::source::{ConfigSource, environment};
 use crate::cli::output::{quoted, with};
 use crate::cli::run::ended;
 use crate::cli::{Failure, VERSION, complain, say};
@@ -99,7 +99,7 @@ impl Dev {
         let folder = tempfile::Builder::new().prefix("tiergate-dev-").tempdir()?;
         let values = self.values(folder.path(), &deployment)?;
         write_files(folder.path(), &deployment, &values)?;
-        let source = Source::alone(&folder.path().join("tiergate.toml"));
+        let source = ConfigSource::alone(&folder.path().join("tiergate.toml"));
         let survey = source.survey(VALUES_SHOWN_MAX);
         survey.problems.log_warnings();
         let loaded = survey.whole()?;

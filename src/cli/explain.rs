@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use crate::app::source::Source;
+use crate::app::source::ConfigSource;
 use crate::app::tenants::Tenants;
 use crate::app::{chain, store};
 use crate::cli::check::load_to_serve;
@@ -104,7 +104,7 @@ struct Case<'a> {
 impl Explain {
     /// Prints the decision, and everything that it follows from.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let source = Source::at(&self.file.config);
+        let source = ConfigSource::at(&self.file.config);
         let settings = &load_to_serve(&source)?.0.settings;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;

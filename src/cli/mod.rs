@@ -9,14 +9,10 @@ mod keys;
 mod keystore;
 mod manual;
 mod output;
-mod owner_key;
-mod report;
 mod run;
 mod secret;
 mod sign;
-mod sign_request;
 mod signing;
-mod through;
 mod typed_data;
 mod verify;
 

@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::app::error::RunError;
 use crate::app::handover::Handover;
 use crate::app::lifecycle::EarlySignals;
-use crate::app::source::Source;
+use crate::app::source::ConfigSource;
 use crate::app::successor::TAKE_OVER;
 use crate::cli::check::load_to_serve;
 use crate::cli::{ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION};
@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     // There is one thread only.
     let handover = if arguments.takes_over { Handover::from_predecessor() } else { Handover::from_systemd() };
     let handover = handover.map_err(|why| format!("cannot use the sockets that were handed over: {why}"))?;
-    let source = Source::at(config);
+    let source = ConfigSource::at(config);
     let (loaded, warnings) = load_to_serve(&source)?;
     let settings = &loaded.settings;
     let (rules, is_json) = (settings.live.log.clone(), settings.fixed.log.format == LogFormat::Json);

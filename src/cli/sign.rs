@@ -1,13 +1,26 @@
 //! `tiergate sign`: the JSON body of a signed request, for `curl -d @-`, or its headers, for `curl -H @-`; or the headers that
 //! sign a whole request.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use alloy::primitives::hex;
+use alloy::signers::SignerSync;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use sha2::{Digest, Sha256};
+use url::Url;
 
 use crate::cli::output::{Output, with};
-use crate::cli::sign_request::headers;
 use crate::cli::signing::Signing;
-use crate::cli::{Failure, say};
+use crate::cli::{Failure, client, say};
 use crate::domain::eip712::KeyOperation;
+use crate::files;
+use crate::message_signature::signing::Unsigned;
+use crate::message_signature::{Content, Message};
+use crate::os::Os;
+use crate::ports::clock::{Clock, Entropy};
 use crate::wire::credentials::SIGNATURE_HEADERS;
 
 /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the gateway
@@ -64,4 +77,76 @@ impl Sign {
         }
         say(format_args!("{}", with(body, "declaredEndpoint", self.declared_endpoint)))
     }
+}
+
+/// The longest body, in bytes.
+const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+const AGENT_ID: HeaderName = HeaderName::from_static("x-agent-id");
+const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
+
+/// The headers of a request with a body in a file, if there is one, of this type.
+pub(super) fn headers(
+    method: &str,
+    url: &str,
+    body: Option<(&Path, &str)>,
+    signing: &Signing,
+) -> Result<Vec<String>, Failure> {
+    let method: Method = method.parse().map_err(|_| Failure::unusable("the method of --request is none"))?;
+    let (url, target) = address(url)?;
+    let (agent, signer, chain_id) = signing.account()?;
+    let mut fields = HeaderMap::from_iter([(AGENT_ID, header(&agent.to_string())?)]);
+    let mut content = Content::Empty;
+    if let Some((file, content_type)) = body {
+        let unreadable = |why: String| Failure::unusable(format!("{} {why}", file.display()));
+        let bytes = files::bytes(file, BODY_BYTES_MAX).map_err(unreadable)?;
+        fields.insert(CONTENT_TYPE, header(content_type)?);
+        if !bytes.is_empty() {
+            content = Content::Follows;
+            let digest = BASE64_STANDARD.encode(Sha256::digest(&*bytes));
+            fields.insert(CONTENT_DIGEST, header(&format!("sha-256=:{digest}:"))?);
+        }
+    }
+    let message = Message {
+        method: method.as_str(),
+        scheme: Some(url.scheme()),
+        authority: url.authority(),
+        hosts: None,
+        target: target.as_bytes(),
+        fields: &fields,
+        content,
+    };
+    let os = Os::new();
+    let nonce = hex::encode(os.key_bytes()?);
+    let unsigned = Unsigned::over(&message, (chain_id, signer.address()), &nonce, os.unix_seconds())
+        .ok_or_else(|| Failure::new("the request can't be signed"))?;
+    let signature = BASE64_STANDARD.encode(signer.sign_hash_sync(&unsigned.digest)?.as_bytes());
+    let values = fields.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap_or_default()));
+    let sent = values.map(|(name, value)| format!("{name}: {value}"));
+    let signed = [
+        format!("signature-input: {}", unsigned.input),
+        format!("signature: {}", unsigned.signature(&signature)),
+    ];
+    Ok(sent.chain(signed).collect())
+}
+
+/// The address, and the part of it that is sent in the request line. Others than those in normal form are refused: programs
+/// differ in how they send them.
+fn address(text: &str) -> Result<(Url, String), Failure> {
+    let url = client::address(text).ok().filter(|url| url.username().is_empty() && url.password().is_none());
+    let url = url.ok_or_else(|| Failure::unusable("the URL of --request is none of http or https"))?;
+    let is_normal = url.fragment().is_none() && (url.as_str() == text || url.as_str() == format!("{text}/"));
+    if !is_normal {
+        return Err(Failure::unusable(format!(
+            "write the URL of --request as it is sent, without a fragment: {url}"
+        )));
+    }
+    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let target = format!("{}{query}", url.path());
+    Ok((url, target))
+}
+
+fn header(text: &str) -> Result<HeaderValue, Failure> {
+    let value = HeaderValue::from_str(text).ok().filter(|value| value.to_str().is_ok());
+    value.ok_or_else(|| Failure::unusable("the type of the body is none"))
 }

@@ -1,6 +1,6 @@
 //! `[gateway]`: how requests are forwarded.
 
-use crate::config::choice::name;
+use crate::config::written::name;
 use crate::config::written::unless_zero;
 
 settings! {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::config::choice::plain;
 use crate::config::console::url_without_query;
+use crate::config::written::plain;
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::held_key::KEYS_PER_AGENT_MAX;
 use crate::domain::quota::Quota;

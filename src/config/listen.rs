@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::config::choice::choice;
 use crate::config::files::key_pair;
 use crate::config::reader::Reader;
+use crate::config::written::choice;
 use crate::config::written::{quoted, unless_zero, valid};
 use crate::domain::tenant::KeyPair;
 use crate::domain::trusted_headers::{FORWARDED_FOR, OF_PROXIES, TrustedHeaders};

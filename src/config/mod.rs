@@ -76,23 +76,16 @@ pub mod tenants;
 pub mod tiers;
 pub mod traces;
 
-mod choice;
 mod console;
-mod declared;
-mod duration;
 mod files;
-mod location;
+mod load;
 mod notes;
 mod reader;
-mod refused;
 mod rpc_headers;
 mod schema;
-mod survey;
 mod tier_sources;
-mod tokens;
 mod tree;
 mod unknown;
-mod versions;
 mod web_bot_auth;
 mod written;
 
@@ -108,20 +101,20 @@ use crate::config::chain::ChainSettings;
 use crate::config::gateway::{GatewayLive, GatewaySettings};
 use crate::config::keys::KeySettings;
 use crate::config::listen::{Listen, ListenLive};
-use crate::config::location::Location;
+pub use crate::config::load::ConfigReport;
+pub use crate::config::load::{FileProbe, NoProbe, RefusedFile};
 use crate::config::log::LogSettings;
 use crate::config::mcp::McpSettings;
 use crate::config::notes::Notes;
 pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value};
+use crate::config::problem::Location;
 use crate::config::problem::Problems;
 use crate::config::reader::Reader;
-pub use crate::config::refused::{Beside, Nobody, Refused};
 pub use crate::config::schema::schema;
 use crate::config::shutdown::ShutdownSettings;
 use crate::config::signature::SignatureSettings;
 use crate::config::store::{StoreLive, StoreSettings};
-pub use crate::config::survey::Survey;
-use crate::config::tenants::neighbours::Lacks;
+use crate::config::tenants::neighbours::Missing;
 use crate::config::tenants::rules::Rules;
 use crate::config::tenants::tenant::Claimant;
 use crate::config::tiers::TierSettings;
@@ -260,14 +253,14 @@ pub struct Loaded {
     /// The same as it was written, for people, in the order of the sections; as many values as were wanted.
     pub values: Vec<Value>,
     /// Files that are not used as they are, in the order of their names, the configuration file first.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedFile>,
 }
 
 impl Settings {
     /// Reads the text of a configuration file, which stands nowhere: there are no tenants beside it. Or says everything that is
     /// wrong with it.
     pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        Survey::of_text(text, environment, 0).whole().map(|loaded| loaded.settings)
+        ConfigReport::of_text(text, environment, 0).whole().map(|loaded| loaded.settings)
     }
 
     /// Reads the section of the listeners alone, whatever is wrong elsewhere, even where the file is no TOML: a running service
@@ -320,7 +313,7 @@ impl Settings {
         }
         let listen = fixed.listen.clone();
         let allow_link_local = live.gateway.as_ref().is_none_or(|gateway| gateway.allow_link_local);
-        let lacks = Lacks {
+        let lacks = Missing {
             signer: live.assertion.as_ref().is_some_and(|assertion| assertion.issuer.is_none()),
             kept_nonces: fixed.signature.as_ref().is_some_and(SignatureSettings::forgets_early),
             bots: fixed.web_bot_auth.as_ref().is_some_and(|domains| *domains == BotDomains::default()),

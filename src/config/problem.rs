@@ -1,4 +1,5 @@
-//! What is wrong with a configuration: everything at once, each problem with its place.
+//! What is wrong with a configuration: everything at once, each problem with its place; and the location of a table, from which
+//! places are made.
 //!
 //! Must not hold a secret: phrases show values through `written::quoted` only.
 
@@ -94,3 +95,47 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+/// The location of a table.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Location {
+    pub(super) position: Position,
+    /// The text before a path: nothing, `tenants[2].` or `tenants.d/acme.toml: `.
+    before: String,
+    /// The beginning of a section's header in this table: nothing, or `tenants.`.
+    headers: String,
+}
+
+impl Location {
+    /// A whole file; `name` stands before its paths.
+    pub(super) fn of_file(file: Arc<str>, name: Option<&str>) -> Self {
+        let before = name.map(|name| format!("{name}: ")).unwrap_or_default();
+        Self { position: Position { file, line: 1, column: 1 }, before, headers: String::new() }
+    }
+
+    /// One table of an array of tables, counted from 1.
+    pub(super) fn item(&self, path: &str, number: usize, position: Position) -> Self {
+        let before = format!("{}{path}[{number}].", self.before);
+        Self { position, before, headers: format!("{}{path}.", self.headers) }
+    }
+
+    /// The place of a key.
+    pub(super) fn of_key(&self, path: &str) -> String {
+        format!("{}{path}", self.before)
+    }
+
+    /// The place of the table as a whole.
+    pub(super) fn of_table(&self) -> &str {
+        self.before.trim_end_matches(['.', ':', ' '])
+    }
+
+    /// What is written between the brackets of a header.
+    pub(super) fn header(&self, path: &str) -> String {
+        format!("{}{path}", self.headers)
+    }
+
+    /// A problem of the table as a whole.
+    pub(super) fn problem(&self, phrase: impl Into<String>) -> Problem {
+        Problem::new(self.of_table(), phrase).at(self.position.clone())
+    }
+}

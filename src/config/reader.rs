@@ -3,6 +3,9 @@
 //! Must not know any key: each section asks for its own, and what nobody asked for is unknown. A section that gets `None`
 //! may go on, because the reason has been recorded. A table of an array, or of another file, has a reader of its own,
 //! whose paths begin there and which no variable overrides.
+//!
+//! Where a section reads a key, its path, type, default and bounds stand in that call, and its prose and example in the lines
+//! above: its declaration. The reference, the schema and the walking test are made from these.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -10,18 +13,11 @@ use std::time::Duration;
 
 use toml::Value;
 
-use crate::config::declared::{Declared, Kind};
-use crate::config::duration::{self, Bounds};
-use crate::config::location::Location;
 use crate::config::notes::{Content, DEFAULT, NamedFile, Notes, Place, Value as Noted};
-use crate::config::problem::Problem;
-use crate::config::tree::{self, Table};
+use crate::config::problem::{Location, Problem};
+use crate::config::tree::{self, Item, Node, Table};
 use crate::config::unknown;
-use crate::config::written::{Shown, Written};
-
-mod declaring;
-mod lists;
-mod tables;
+use crate::config::written::{self, Bounds, Shown, Written, choice, type_of};
 
 /// What every variable that overrides a key begins with.
 const VARIABLE_PREFIX: &str = "TIERGATE__";
@@ -125,7 +121,7 @@ impl Reader {
     /// A duration within its bounds.
     pub(super) fn duration(&mut self, path: &'static str, default: &str, bounds: Bounds) -> Option<Duration> {
         let written = self.take_or(path, default, || Kind::Duration(bounds, false));
-        self.check(path, written.duration_text().and_then(|text| duration::parse(&text, bounds)))
+        self.check(path, written.duration_text().and_then(|text| written::duration(&text, bounds)))
     }
 
     /// A duration within its bounds, or 0 for none. The outer `None` is a problem.
@@ -136,7 +132,7 @@ impl Reader {
         bounds: Bounds,
     ) -> Option<Option<Duration>> {
         let written = self.take_or(path, default, || Kind::Duration(bounds, true));
-        self.check(path, written.duration_text().and_then(|text| duration::parse_or_none(&text, bounds)))
+        self.check(path, written.duration_text().and_then(|text| written::duration_or_none(&text, bounds)))
     }
 
     /// A whole number within its bounds.
@@ -338,4 +334,226 @@ impl Scope {
 /// The variable that overrides a key: `TIERGATE__CHAIN__CONTRACTS__IDENTITY`.
 fn variable_of(path: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", path.replace('.', "__").to_uppercase())
+}
+
+impl Reader {
+    /// One of a few words.
+    pub(super) fn word<T: Copy>(
+        &mut self,
+        path: &'static str,
+        default: &str,
+        words: &[(&'static str, T)],
+    ) -> Option<T> {
+        let kind = || Kind::Words(words.iter().map(|(word, _)| *word).collect());
+        let written = self.take_or(path, default, kind);
+        self.check(path, written.text().and_then(|text| choice(words)(&text)))
+    }
+
+    /// A list of strings, or of what they stand for.
+    pub(super) fn texts<T>(
+        &mut self,
+        path: &'static str,
+        default: &[&str],
+        count: &RangeInclusive<usize>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let default = default.iter().map(|text| Value::from(*text)).collect();
+        self.list(path, default, count, || Kind::Text, |item| item.text().and_then(|text| parse(&text)))
+    }
+
+    /// A list of strings, or of what they stand for, that has no default and at least one item.
+    pub(super) fn required_texts<T>(
+        &mut self,
+        path: &'static str,
+        most: usize,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        self.require(path, "");
+        self.optional_texts(path, most, parse).filter(|items| !items.is_empty())
+    }
+
+    /// A list of strings, or of what they stand for, that has items when it is not left out.
+    pub(super) fn optional_texts<T>(
+        &mut self,
+        path: &'static str,
+        most: usize,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let least = usize::from(self.is_given(path));
+        let items = self.texts(path, &[], &(least..=most), parse);
+        if let Some(key) = self.declared.as_mut().and_then(|declared| declared.last_mut()) {
+            (key.default, key.kind) = (None, Kind::List(Box::new(Kind::Text), 1..=most));
+        }
+        items
+    }
+
+    /// A list of whole numbers, each within its bounds.
+    pub(super) fn integers<T: TryFrom<i64>>(
+        &mut self,
+        path: &'static str,
+        default: &[i64],
+        count: &RangeInclusive<usize>,
+        allowed: &RangeInclusive<i64>,
+    ) -> Option<Vec<T>> {
+        let default = default.iter().map(|number| Value::from(*number)).collect();
+        self.list(path, default, count, || Kind::Integer(allowed.clone()), |item| item.integer(allowed))
+    }
+
+    fn list<T>(
+        &mut self,
+        path: &'static str,
+        default: Vec<Value>,
+        count: &RangeInclusive<usize>,
+        kind: impl FnOnce() -> Kind,
+        parse: impl Fn(Written) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let written = self.take_or(path, default, || Kind::List(Box::new(kind()), count.clone()));
+        let items = self.check(path, written.items())?;
+        let counted = self.check(path, counted(items.len(), count));
+        let checked = self.check_items(path, items.into_iter().map(parse));
+        counted.and(checked)
+    }
+}
+
+impl Reader {
+    /// An array of tables, each read on its own; it may be left out.
+    pub(super) fn tables<T>(
+        &mut self,
+        path: &'static str,
+        most: usize,
+        mut read: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        self.declare(path, None, || Kind::Tables(most));
+        self.scope.known.push(path);
+        self.scope.arrays.push(path);
+        let header = format!("[[{}]]", self.scope.location.header(path));
+        let nodes = match tree::ask(&mut self.scope.table, path) {
+            None => Vec::new(),
+            Some(Node { item: Item::List(nodes), .. }) => std::mem::take(nodes),
+            Some(other) => {
+                let other = type_of(&other.value());
+                let phrase = format!("is {other}; write tables, each of which begins with {header}");
+                return self.check(path, Err(phrase));
+            }
+        };
+        // So many are not looked at one by one.
+        self.check(path, counted(nodes.len(), &(0..=most)))?;
+        let mut items = Vec::with_capacity(nodes.len());
+        for (node, number) in nodes.into_iter().zip(1_usize..) {
+            items.push(self.table(path, number, node, &header, &mut read));
+        }
+        items.into_iter().collect()
+    }
+
+    fn table<T>(
+        &mut self,
+        path: &str,
+        number: usize,
+        node: Node,
+        header: &str,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        let location = self.scope.location.item(path, number, node.key.clone());
+        let Item::Table(table) = node.item else {
+            let phrase = format!("is {}; write a table that begins with {header}", type_of(&node.value()));
+            self.notes.problems.push(location.problem(phrase));
+            return None;
+        };
+        let inner = Scope { location, table, ..Scope::default() };
+        let outer = std::mem::replace(&mut self.scope, inner);
+        let item = read(self);
+        let inner = std::mem::replace(&mut self.scope, outer);
+        self.notes.problems.extend(inner.unknown(&[]));
+        item
+    }
+}
+
+fn counted(found: usize, allowed: &RangeInclusive<usize>) -> Result<(), String> {
+    let (least, most) = (allowed.start(), allowed.end());
+    if allowed.contains(&found) {
+        Ok(())
+    } else if least == most {
+        Err(format!("has {found} items; write {most}"))
+    } else {
+        Err(format!("has {found} items; write {least} to {most}"))
+    }
+}
+
+impl Reader {
+    /// Gives the keys that are asked for next their prose.
+    pub(super) fn about(&mut self, about: &'static str) {
+        self.about = (about, 0);
+    }
+
+    /// Notes a key.
+    fn declare(&mut self, path: &'static str, default: Option<&Value>, kind: impl FnOnce() -> Kind) {
+        let Some(declared) = &mut self.declared else { return };
+        let shown = self.scope.masked.iter().find(|(masked, _)| *masked == path);
+        let (about, number) = self.about;
+        self.about.1 += 1;
+        declared.push(Declared {
+            path: path.to_owned(),
+            about,
+            kind: kind(),
+            default: default.cloned(),
+            number,
+            is_live: self.is_live,
+            shown: shown.map_or(Shown::Always, |(_, shown)| *shown),
+        });
+    }
+}
+
+/// A key.
+#[derive(Debug, Clone)]
+pub(super) struct Declared {
+    /// Its path in its file, or in a table of an array.
+    pub(super) path: String,
+    /// Its prose, a line each, and its example.
+    pub(super) about: &'static str,
+    /// The values that it takes.
+    pub(super) kind: Kind,
+    /// Its value where it is left out.
+    pub(super) default: Option<Value>,
+    /// Which of the keys below the same prose it is.
+    pub(super) number: usize,
+    /// True if another value counts without a restart.
+    pub(super) is_live: bool,
+    /// How much of a value is shown.
+    pub(super) shown: Shown,
+}
+
+/// The values that a key takes.
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    Text,
+    Words(Vec<&'static str>),
+    Flag,
+    Integer(RangeInclusive<i64>),
+    /// Between these, or 0 where that stands for none.
+    Duration(Bounds, bool),
+    List(Box<Self>, RangeInclusive<usize>),
+    /// So many tables, which have keys of their own.
+    Tables(usize),
+}
+
+/// The beginning of the line that holds an example. It ends the prose of its key: what follows is that of the next.
+const EXAMPLE: &str = " Example: ";
+
+impl Declared {
+    /// Its prose.
+    pub(super) fn prose(&self) -> impl Iterator<Item = &'static str> {
+        let own = self.about.split_inclusive('\n').scan(0, |examples, line| {
+            let before = *examples;
+            *examples += usize::from(line.starts_with(EXAMPLE));
+            Some((before, line))
+        });
+        let own = own.filter(|(before, line)| *before == self.number && !line.starts_with(EXAMPLE));
+        own.map(|(_, line)| line.trim_end_matches('\n'))
+    }
+
+    /// Its value in the reference.
+    pub(super) fn example(&self) -> Option<Value> {
+        let mut examples = self.about.lines().filter_map(|line| line.strip_prefix(EXAMPLE));
+        self.default.clone().or_else(|| examples.nth(self.number)?.parse().ok())
+    }
 }

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::config::declared::{Declared, Kind};
-use crate::config::location::Location;
 use crate::config::notes::Notes;
+use crate::config::problem::Location;
 use crate::config::reader::Reader;
+use crate::config::reader::{Declared, Kind};
 use crate::config::tenants::rules::Rule;
 use crate::config::tree::Table;
 use crate::config::written::Shown;

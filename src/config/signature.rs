@@ -6,9 +6,9 @@ use humantime::format_duration;
 
 use crate::config::chain::ChainSettings;
 use crate::config::console::{NAME_CHARS_MAX, short};
-use crate::config::duration::Bounds;
 use crate::config::keys::KeySettings;
 use crate::config::reader::Reader;
+use crate::config::written::Bounds;
 use crate::domain::freshness::Freshness;
 use crate::domain::signature::SignatureFormat;
 use crate::domain::signed_message::{SKEW_SECS, VALIDITY_SECS_MIN};

@@ -10,7 +10,6 @@ use crate::config::chain::contract;
 use crate::config::files::file;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::tokens::{amount, in_smallest_unit};
 use crate::config::written::{quoted, valid};
 use crate::domain::measure::{Feedback, Measure, Question};
 use crate::domain::tier::{PASSING_TIERS, PerTier, passing_tier};
@@ -36,7 +35,7 @@ const TOKEN_DECIMALS: u8 = 18;
 
 /// A source by its name.
 #[derive(Debug, Clone, Copy)]
-struct Source {
+struct SourceRow {
     name: &'static str,
     /// The keys that it needs.
     needs: &'static [&'static str],
@@ -59,38 +58,38 @@ enum Kind {
 }
 
 /// All sources, each with the keys that have a meaning for it.
-const SOURCES: [Source; 7] = [
-    Source { name: "stake_vault", needs: &[], takes: &["tiers.stake"], decimals: 0, kind: Kind::Stakes },
-    Source {
+const SOURCES: [SourceRow; 7] = [
+    SourceRow { name: "stake_vault", needs: &[], takes: &["tiers.stake"], decimals: 0, kind: Kind::Stakes },
+    SourceRow {
         name: "erc20",
         needs: &["tiers.contract", "tiers.thresholds"],
         takes: &["tiers.of", "tiers.decimals"],
         decimals: TOKEN_DECIMALS,
         kind: Kind::Balance,
     },
-    Source {
+    SourceRow {
         name: "erc721",
         needs: &["tiers.contract", "tiers.thresholds"],
         takes: &["tiers.of"],
         decimals: 0,
         kind: Kind::Balance,
     },
-    Source {
+    SourceRow {
         name: "call",
         needs: &["tiers.contract", "tiers.function", "tiers.thresholds"],
         takes: &["tiers.decimals"],
         decimals: 0,
         kind: Kind::Call,
     },
-    Source {
+    SourceRow {
         name: "reputation",
         needs: &["tiers.clients", "tiers.thresholds"],
         takes: &["tiers.average_over", "tiers.tag"],
         decimals: TOKEN_DECIMALS,
         kind: Kind::Feedback,
     },
-    Source { name: "list", needs: &["tiers.file"], takes: &[], decimals: 0, kind: Kind::List },
-    Source { name: "everyone", needs: &[], takes: &["tiers.tier"], decimals: 0, kind: Kind::Everyone },
+    SourceRow { name: "list", needs: &["tiers.file"], takes: &[], decimals: 0, kind: Kind::List },
+    SourceRow { name: "everyone", needs: &[], takes: &["tiers.tier"], decimals: 0, kind: Kind::Everyone },
 ];
 
 /// The keys of all sources; some are there more than once.
@@ -186,7 +185,7 @@ fn source(
         /// For "everyone": the tier of each registered agent, 1 to 4. A registration costs next to nothing.
         tier = reader.integer(at("tiers.tier"), 1, &TIERS).and_then(passing_tier);
     }
-    let Source { name, needs, takes, decimals: usual, kind } = chosen?;
+    let SourceRow { name, needs, takes, decimals: usual, kind } = chosen?;
     let meant = |key: &&str| needs.contains(key) || takes.contains(key);
     let others: BTreeSet<_> = keys().filter(|key| !meant(key) && reader.is_given(at(key))).collect();
     for key in others {
@@ -264,4 +263,26 @@ fn rising(
         }
     }
     Some(thresholds)
+}
+
+/// Reads digits, with a point and digits behind it if need be. How many decimals the token has is another matter.
+pub(super) fn amount(text: &str) -> Result<String, String> {
+    let are_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let is_amount = are_digits(whole) && are_digits(fraction);
+    valid(text, is_amount.then(|| text.to_owned()), "an amount of tokens, such as \"1000\" or \"0.5\"")
+}
+
+/// The amount in the smallest unit of a token with so many decimals.
+pub(super) fn in_smallest_unit(amount: &str, decimals: u8) -> Result<U256, String> {
+    let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
+    let (fraction, width) = (fraction.trim_end_matches('0'), usize::from(decimals));
+    let amount = quoted(amount);
+    if fraction.len() > width {
+        return Err(format!(
+            "is {amount}; a token of {decimals} decimals (tiers.token_decimals) can't be divided so finely"
+        ));
+    }
+    U256::from_str_radix(&format!("{whole}{fraction:0<width$}"), 10)
+        .map_err(|_| format!("is {amount}; write an amount below 2^256 in the token's smallest unit"))
 }

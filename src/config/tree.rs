@@ -64,7 +64,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Table, Vec<Problem>> 
 pub(super) fn recover(file: &Arc<str>, text: &str) -> (Table, Vec<Problem>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-    let mut source = Source { file, text, lines, problems: Vec::new() };
+    let mut source = SourceText { file, text, lines, problems: Vec::new() };
     let (parsed, mut errors) = DeTable::parse_recoverable(text);
     let start = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
     errors.sort_by_key(start);
@@ -84,7 +84,7 @@ pub(super) fn recover(file: &Arc<str>, text: &str) -> (Table, Vec<Problem>) {
 }
 
 /// A text that is made into a tree.
-struct Source<'t> {
+struct SourceText<'t> {
     file: &'t Arc<str>,
     text: &'t str,
     /// The offset of each line.
@@ -92,7 +92,7 @@ struct Source<'t> {
     problems: Vec<Problem>,
 }
 
-impl Source<'_> {
+impl SourceText<'_> {
     fn line(&self, offset: usize) -> usize {
         self.lines.partition_point(|begin| *begin <= offset).max(1)
     }

@@ -1,10 +1,11 @@
 //! One value as it was written: typed in the file, plain text in the environment, where the key's own type decides what
-//! the text means.
+//! the text means; and texts that are words, names and durations.
 //!
 //! Must not know which key it belongs to.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use toml::Value;
 
@@ -166,4 +167,76 @@ pub(super) fn quoted(text: &str) -> String {
     let rest = if text.chars().nth(SHOWN_CHARS_MAX).is_some() { "…" } else { "" };
     let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
     format!("\"{}{rest}\"", shown.escape_debug())
+}
+
+/// The longest name, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Reads one of the words, or says which there are.
+pub(super) fn choice<T: Copy>(words: &[(&str, T)]) -> impl Fn(&str) -> Result<T, String> {
+    |text| {
+        let chosen = words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
+        chosen.ok_or_else(|| {
+            let words = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+            format!("is {}; write {}", quoted(text), listed(words, "or"))
+        })
+    }
+}
+
+/// Reads a name that needs no quoting anywhere: in labels, logs and headers.
+pub(super) fn name(text: &str) -> Result<Box<str>, String> {
+    plain(text, &(1..=NAME_BYTES_MAX), &['-', '_', '.']).map(Box::from)
+}
+
+/// Reads a text of letters, digits and a few other characters.
+pub(super) fn plain<'t>(
+    text: &'t str,
+    count: &RangeInclusive<usize>,
+    others: &[char],
+) -> Result<&'t str, String> {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || others.contains(&character);
+    if count.contains(&text.len()) && text.chars().all(is_plain) {
+        return Ok(text);
+    }
+    let all = ["A-Z", "a-z", "0-9"].into_iter().map(str::to_owned).chain(others.iter().map(char::to_string));
+    let (least, most, all) = (count.start(), count.end(), listed(all.collect(), "and"));
+    Err(format!("is {}; write {least} to {most} characters of {all}", quoted(text)))
+}
+
+/// `"a", "b" or "c"`.
+fn listed(items: Vec<String>, last_word: &str) -> String {
+    match items.as_slice() {
+        [others @ .., last] if !others.is_empty() => format!("{} {last_word} {last}", others.join(", ")),
+        few => few.concat(),
+    }
+}
+
+/// The shortest and the longest duration that a key allows, as people write them.
+pub(super) type Bounds = [&'static str; 2];
+
+/// Reads a duration, or says what is wrong with it.
+pub(super) fn duration(text: &str, [min, max]: Bounds) -> Result<Duration, String> {
+    if is_number(text) {
+        return Err(without_unit(&quoted(text)));
+    }
+    match [text, min, max].map(humantime::parse_duration) {
+        [Ok(duration), Ok(least), Ok(most)] if (least..=most).contains(&duration) => Ok(duration),
+        _ => Err(format!(
+            "is {}; write a duration from {min} to {max}, such as \"300s\", \"24h\" or \"1m 30s\"",
+            quoted(text)
+        )),
+    }
+}
+
+/// The same where 0 stands for none.
+pub(super) fn duration_or_none(text: &str, bounds: Bounds) -> Result<Option<Duration>, String> {
+    let is_none = !is_number(text) && humantime::parse_duration(text).is_ok_and(|found| found.is_zero());
+    if is_none {
+        return Ok(None);
+    }
+    duration(text, bounds).map(Some).map_err(|phrase| format!("{phrase}, or \"0s\" for none"))
+}
+
+fn is_number(text: &str) -> bool {
+    text.trim().parse().is_ok_and(f64::is_finite)
 }

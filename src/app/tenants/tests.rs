@@ -10,9 +10,9 @@ use std::thread;
 use alloy::primitives::{Address, U256};
 
 use super::Tenants;
-use crate::app::source::Source;
+use crate::app::source::ConfigSource;
 use crate::assertion::Issuer;
-use crate::config::Nobody;
+use crate::config::NoProbe;
 use crate::domain::agent_id::AgentId;
 use crate::domain::holders::Holders;
 use crate::domain::profile::{Texts, TrustProfile};
@@ -71,8 +71,8 @@ fn write(folder: &Folder, generation: usize) {
 }
 
 fn tenants_of(folder: &Folder) -> Tenants {
-    let source = Source::alone(&folder.path().join("tiergate.toml"));
-    let settings = source.over(None, &mut Nobody).whole().unwrap().settings;
+    let source = ConfigSource::alone(&folder.path().join("tiergate.toml"));
+    let settings = source.over(None, &mut NoProbe).whole().unwrap().settings;
     let clock: Arc<dyn Clock> = Arc::new(Os::new());
     Tenants::new(source, &settings, &clock, Arc::new(Os::new()), &Metrics::new().unwrap()).unwrap()
 }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::choice::plain;
 use crate::config::files::{key_pair, noted_file, secret_or_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
 use crate::config::written::Shown;
+use crate::config::written::plain;
 use crate::domain::redis_url::{NotARedisUrl, RedisLayout, RedisUrl};
 use crate::domain::rpc_url::public_part;
 use crate::domain::secret::{Secret, SecretSource};

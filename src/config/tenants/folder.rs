@@ -8,8 +8,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::config::location::Location;
 use crate::config::notes::Notes;
+use crate::config::problem::Location;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
 use crate::config::tenants::tenant::Claimant;

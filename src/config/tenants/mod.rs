@@ -14,12 +14,12 @@ mod values;
 
 use crate::config::Settings;
 use crate::config::listen::Listen;
-use crate::config::location::Location;
 use crate::config::notes::Notes;
+use crate::config::problem::Location;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
 use crate::config::tenants::folder::File;
-use crate::config::tenants::neighbours::{Lacks, Neighbours};
+use crate::config::tenants::neighbours::{Missing, Neighbours};
 use crate::config::tenants::rules::Rules;
 use crate::config::tenants::tenant::Claimant;
 use crate::config::tree::Table;
@@ -51,7 +51,7 @@ pub(super) fn read(
     reader: &mut Reader,
     listen: Option<(&Listen, Option<&KeyPair>)>,
     allow_link_local: bool,
-    lacks: Lacks,
+    lacks: Missing,
 ) -> Option<Vec<Claimant>> {
     let mut neighbours = Neighbours::new(listen, allow_link_local, lacks, Rules::default());
     reader.tables("tenants", TENANTS_MAX, |reader| tenant::read(reader, &mut neighbours))
@@ -70,7 +70,7 @@ pub(super) fn read_folder(
     let rules = counts.map(|counts| counts.live.tenants_rules.clone()).unwrap_or_default();
     let tls = counts.and_then(|counts| counts.live.listen.tls.as_ref());
     let listen = listen.map(|listen| (listen, tls));
-    let lacks = counts.map(|counts| Lacks {
+    let lacks = counts.map(|counts| Missing {
         signer: counts.live.assertion.issuer.is_none(),
         kept_nonces: counts.fixed.signature.forgets_early(),
         bots: counts.fixed.web_bot_auth == BotDomains::default(),
@@ -94,11 +94,11 @@ pub(super) fn known() -> [Vec<&'static str>; 2] {
 
 /// Reads a tenant of whom nothing is known, for the keys that it may have.
 pub(super) fn read_tenant(reader: &mut Reader) {
-    drop(tenant::read(reader, &mut Neighbours::new(None, false, Lacks::default(), Rules::default())));
+    drop(tenant::read(reader, &mut Neighbours::new(None, false, Missing::default(), Rules::default())));
 }
 
 /// Reads a route in the same way.
 pub(super) fn read_route(reader: &mut Reader) {
-    let nobody = Neighbours::new(None, false, Lacks::default(), Rules::default());
+    let nobody = Neighbours::new(None, false, Missing::default(), Rules::default());
     drop(route::read(reader, &mut route::Taken::default(), &nobody));
 }

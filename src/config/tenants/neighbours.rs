@@ -17,7 +17,7 @@ use crate::domain::upstream::Upstream;
 
 /// What the service lacks that tenants may ask for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::config) struct Lacks {
+pub(in crate::config) struct Missing {
     /// Somebody who signs assertions.
     pub(in crate::config) signer: bool,
     /// Nonces that are kept for as long as each request may be signed for.
@@ -39,7 +39,7 @@ pub(super) struct Neighbours {
     listener_lacks_tls: bool,
     /// True if other gateways may ask for tenants.
     pub(super) has_authz: bool,
-    pub(super) lacks: Lacks,
+    pub(super) lacks: Missing,
     /// The addresses that upstreams may have.
     addresses: AddressRules,
     /// Whose each id is, as the place of its tenant.
@@ -53,7 +53,7 @@ impl Neighbours {
     pub(super) fn new(
         listen: Option<(&Listen, Option<&KeyPair>)>,
         allow_link_local: bool,
-        lacks: Lacks,
+        lacks: Missing,
         rules: Rules,
     ) -> Self {
         let (listen, listener_tls) =

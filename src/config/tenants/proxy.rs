@@ -1,9 +1,9 @@
 //! How one tenant's requests are forwarded: time limits, health checks, certificates toward upstreams.
 
-use crate::config::duration::Bounds;
 use crate::config::files::{key_pair, noted_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
+use crate::config::written::Bounds;
 use crate::config::written::{unless_zero, valid};
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::{

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::config::choice::choice;
 use crate::config::files::key_pair;
 use crate::config::notes::Place;
 use crate::config::problem::Problem;
@@ -15,6 +14,7 @@ use crate::config::tenants::values::{distinct, upstreams};
 use crate::config::tenants::{in_flight, proxy};
 use crate::config::tier_sources::TIERS;
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
+use crate::config::written::choice;
 use crate::config::written::valid;
 use crate::domain::held_key::is_tenant_id;
 use crate::domain::host::HostPattern;

@@ -9,10 +9,10 @@ use toml::{Table, Value};
 
 use super::environment::variable;
 use super::{ROUTE, TENANT, minimal_with, parse, problems};
-use crate::config::declared::{Declared, Kind};
-use crate::config::location::Location;
 use crate::config::notes::{DEFAULT, Notes, Value as Noted};
+use crate::config::problem::Location;
 use crate::config::reader::Reader;
+use crate::config::reader::{Declared, Kind};
 use crate::config::schema::{declared, schema};
 use crate::config::written::{Shown, type_of};
 use crate::config::{Settings, tree};

@@ -22,7 +22,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use crate::config::problem::Problems;
-use crate::config::{Nobody, Settings, Survey};
+use crate::config::{ConfigReport, NoProbe, Settings};
 
 /// The shortest file that is accepted: what has no default.
 const MINIMAL: &str = r#"
@@ -40,7 +40,7 @@ fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Settings, Problems>
 
 /// The settings of a file and of the tenants beside it.
 fn load(path: &Path) -> Result<Settings, Problems> {
-    Survey::over(path, std::iter::empty(), 0, None, &mut Nobody).whole().map(|loaded| loaded.settings)
+    ConfigReport::over(path, std::iter::empty(), 0, None, &mut NoProbe).whole().map(|loaded| loaded.settings)
 }
 
 /// The problems, line by line, without warnings; none when the text is accepted.

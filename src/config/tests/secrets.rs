@@ -1,7 +1,7 @@
 //! A provider's key in an RPC URL shows up nowhere, nor does a password of Redis.
 
 use super::{MINIMAL, TENANT, minimal_with, parse};
-use crate::config::Survey;
+use crate::config::ConfigReport;
 
 /// Ways to write a URL that holds a key, right and wrong ones.
 const URLS: &[&str] = &[
@@ -187,7 +187,7 @@ fn of_a_url_under_any_key_the_values_in_force_show_no_more_than_its_host() {
         let kind = format!("{kind:?}");
         let text =
             minimal_with(&[("store.kind", &kind), ("console.chain_name", "\"Chain\""), (path, &literal)]);
-        let survey = Survey::of_text(&text, std::iter::empty(), usize::MAX);
+        let survey = ConfigReport::of_text(&text, std::iter::empty(), usize::MAX);
         let values = survey.loaded.unwrap().values;
         let value = values.iter().find(|value| value.key == path).unwrap();
         assert!(!value.value.contains("SECRET") && value.value.contains(".example"), "{value:?}");

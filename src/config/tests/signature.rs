@@ -2,7 +2,7 @@
 
 use super::authz::warnings;
 use super::{errors, minimal_with, parse};
-use crate::config::Survey;
+use crate::config::ConfigReport;
 
 #[test]
 fn types_of_their_own_need_a_name_of_the_service_and_a_name_that_is_not_signed_is_warned_of() {
@@ -25,7 +25,7 @@ fn types_of_their_own_need_a_name_of_the_service_and_a_name_that_is_not_signed_i
     ] {
         assert_eq!(with(keys).unwrap().key_service(), named, "{keys:?}");
     }
-    let survey = Survey::of_text(&minimal_with(&[name]), std::iter::empty(), 0);
+    let survey = ConfigReport::of_text(&minimal_with(&[name]), std::iter::empty(), 0);
     let warned = survey.problems.0.iter().map(ToString::to_string).any(|warning| {
         warning
             == "signature.service_name: is not signed; signature.key_operations = \"own_types\" has it signed"

@@ -7,7 +7,7 @@ use super::super::{MINIMAL, errors, load};
 use crate::config::problem::Problem;
 use crate::config::tenants::watched_files;
 use crate::config::tree::CONFIG_BYTES_MAX;
-use crate::config::{Beside, Nobody, Refused, Settings, Survey};
+use crate::config::{ConfigReport, FileProbe, NoProbe, RefusedFile, Settings};
 use crate::domain::tenant::Tenant;
 
 /// A configuration file with a folder of tenants beside it.
@@ -204,16 +204,16 @@ fn loading_again_sees_what_has_changed_and_refuses_all_of_it_when_anything_is_wr
 
 /// The settings that can be used where `former` is in force, and each refused place with whether its former version stays.
 pub(super) fn over(home: &Home, former: Option<&Settings>) -> (Settings, Vec<(String, bool)>) {
-    over_with(home, former, &mut Nobody)
+    over_with(home, former, &mut NoProbe)
 }
 
 fn over_with(
     home: &Home,
     former: Option<&Settings>,
-    beside: &mut dyn Beside,
+    beside: &mut dyn FileProbe,
 ) -> (Settings, Vec<(String, bool)>) {
-    let survey = Survey::over(&home.main(), std::iter::empty(), 0, former, beside);
-    let place = |refused: &Refused| {
+    let survey = ConfigReport::over(&home.main(), std::iter::empty(), 0, former, beside);
+    let place = |refused: &RefusedFile| {
         let name = refused.place.rsplit_once('/').map_or(&*refused.place, |(_, name)| name);
         (name.to_owned(), refused.is_kept)
     };
@@ -267,7 +267,7 @@ fn each_file_is_used_or_refused_by_itself_and_its_former_version_stays() {
 
 struct NoCertificates;
 
-impl Beside for NoCertificates {
+impl FileProbe for NoCertificates {
     fn of_tenant(&mut self, _: &Tenant) -> Vec<Problem> {
         vec![Problem::new("tenant", "has no certificate")]
     }
@@ -278,8 +278,8 @@ impl Beside for NoCertificates {
 fn the_last_tenant_stays_where_no_newcomer_can_be_served() {
     let last = format!("[[tenants]]\n{}", tenant("last"));
     for (main, of_folder, beside) in [
-        (&*last, None, &mut NoCertificates as &mut dyn Beside),
-        (&last, None, &mut Nobody),
+        (&*last, None, &mut NoCertificates as &mut dyn FileProbe),
+        (&last, None, &mut NoProbe),
         ("", Some(tenant("last")), &mut NoCertificates),
     ] {
         let home = Home::with(main, &[]);
@@ -339,12 +339,12 @@ fn tenants_that_move_into_files_with_mistakes_stay_where_they_were() {
 fn problems_that_are_told_are_few_and_short() {
     let keys: String = (0..100).map(|number| format!("k{number} = 1\n")).collect();
     let home = Home::with("", &[("a.toml", &format!("{keys}{}", tenant("a")))]);
-    let survey = Survey::over(&home.main(), std::iter::empty(), 0, None, &mut Nobody);
+    let survey = ConfigReport::over(&home.main(), std::iter::empty(), 0, None, &mut NoProbe);
     let problems = &survey.loaded.unwrap().refused[0].problems;
     assert_eq!(problems.len(), 11);
     assert!(problems[0].contains("tenants.d/a.toml:1:1)"), "{problems:?}");
     assert_eq!(problems[10], "tenants.d/a.toml: 90 more problems");
-    let long = Refused::new("x", &["é".repeat(10_000)], false);
+    let long = RefusedFile::new("x", &["é".repeat(10_000)], false);
     assert_eq!(long.problems[0].chars().count(), 501);
 }
 

@@ -1,28 +1,208 @@
-//! Which version of each file counts: the new one, the one in force, or neither.
+//! A configuration as it can be used: the file itself, each file of `tenants.d`, and what is in force where one of them
+//! can't be used.
 //!
-//! No two tenants have an id or a host in common: these are claims. Files that have one in common, in either version, are judged
+//! Each file is used or refused by itself. The former version of a refused one stays in force, if there is one. Must not
+//! know certificates: a [`FileProbe`] opens the files that keys name.
+//!
+//! Which version of each file counts, the new one, the one in force, or neither:
+//! no two tenants have an id or a host in common: these are claims. Files that have one in common, in either version, are judged
 //! together. While no two of them make one claim, the new version of each counts, also where a host goes from one file to
 //! another. Else each claim stays with the file that has it in force, and a new one is the configuration file's, or nobody's where
 //! two files of `tenants.d` make it: a file that wants what another has, or gives up what another wants, is refused whole, and
 //! its former version stays in force. It depends on no order of files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::Settings;
-use crate::config::problem::Problem;
-use crate::config::refused::{Beside, Refused};
+use zeroize::Zeroizing;
+
+use crate::config::listen::Listen;
+use crate::config::notes::{NamedFile, Notes, Place};
+use crate::config::problem::{Location, Problem, Problems};
+use crate::config::reader::Reader;
 use crate::config::tenants::folder::{FOLDER, File};
 use crate::config::tenants::tenant::Claimant;
+use crate::config::tree::Table;
 use crate::config::written::quoted;
+use crate::config::{Loaded, Settings, tenants, tree};
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::Tenant;
+
+/// All that there is to say of a configuration.
+#[derive(Debug)]
+pub struct ConfigReport {
+    /// The usable part of it; none if the file itself can't be used and none is in force.
+    pub loaded: Option<Loaded>,
+    /// Errors and warnings of all files.
+    pub problems: Problems,
+    /// False if the configuration file could not be read at all.
+    pub is_read: bool,
+    /// The files that keys name, whatever is wrong elsewhere. They have not been opened.
+    pub files: Vec<NamedFile>,
+}
+
+impl ConfigReport {
+    /// Reads the file at `path` and the tenants beside it where `former` is in force, or nothing; `environment` is all variables
+    /// of the process. So many values are noted.
+    pub fn over(
+        path: &Path,
+        environment: impl Iterator<Item = (String, String)>,
+        values_max: usize,
+        former: Option<&Settings>,
+        beside: &mut dyn FileProbe,
+    ) -> Self {
+        let text = tree::read_file(path);
+        let is_read = text.is_ok();
+        let main = Main::read(path, text, environment, values_max);
+        Self { is_read, ..Self::with_folder(main, Some(path), former, beside) }
+    }
+
+    /// Reads a text that stands nowhere: there are no tenants beside it.
+    pub(super) fn of_text(
+        text: &str,
+        environment: impl Iterator<Item = (String, String)>,
+        values_max: usize,
+    ) -> Self {
+        let text = text.to_owned().into();
+        let main = Main::read(Path::new("tiergate.toml"), Ok(text), environment, values_max);
+        Self::with_folder(main, None, None, &mut NoProbe)
+    }
+
+    fn with_folder(
+        main: Main,
+        path: Option<&Path>,
+        former: Option<&Settings>,
+        beside: &mut dyn FileProbe,
+    ) -> Self {
+        let Main { name, mut notes, settings, listen, tenants, gateway, is_toml } = main;
+        let refused = |problems| File {
+            name: Arc::clone(&name),
+            is_main: true,
+            offered: None,
+            problems,
+            in_force: former.map(|former| former.live.main_tenants().to_vec()),
+        };
+        let mut main = refused(notes.errors());
+        let settings = offer(&mut main, settings, tenants, beside);
+        let mut read_folder = |settings: Option<Settings>, main: File| {
+            let counts = settings.as_ref().or(former);
+            let listen = counts.map(|counts| &counts.fixed.listen).or(listen.as_ref());
+            let in_force = main.in_force.as_ref().map_or(0, Vec::len);
+            let others = main.offered.as_ref().map_or(in_force, Vec::len);
+            let mut of_folder = notes.further();
+            let files = match path {
+                Some(path) if is_toml || former.is_some() => {
+                    tenants::read_folder(&mut of_folder, listen, counts, path, others)
+                }
+                Some(_) | None => Ok(Vec::new()),
+            };
+            (choose(settings, main, files, former, beside), of_folder)
+        };
+        let (mut chosen, mut of_folder) = read_folder(settings, main);
+        if former.is_some() && !chosen.claims_of_main.is_empty() {
+            // The folder was read under rules that do not come into force.
+            let problems = chosen.claims_of_main;
+            (chosen, of_folder) = read_folder(None, refused(problems.clone()));
+            chosen.claims.extend(problems);
+        }
+        let Chosen { settings, refused, claims, .. } = chosen;
+        notes.add(of_folder, true);
+        notes.problems.extend(claims);
+        let is_reached = settings.as_ref().is_none_or(|settings| settings.fixed.listen.reaches_tenants());
+        if let (Some(count @ 1..), false) = (settings.as_ref().map(|all| all.live.tenants.len()), is_reached)
+        {
+            let phrase =
+                format!("is empty, and nobody reaches the tenants, {count} in all; write an address");
+            notes.problems.push(gateway.problem(phrase).as_warning());
+        }
+        let Notes { problems, values, files, .. } = notes;
+        let loaded = settings.map(|settings| Loaded { settings, values, refused });
+        Self { loaded, problems: Problems(problems), is_read: true, files }
+    }
+
+    /// A configuration that can be used as a whole, or everything that is wrong with it.
+    pub fn whole(self) -> Result<Loaded, Problems> {
+        self.loaded.filter(|_| !self.problems.has_error()).ok_or(self.problems)
+    }
+}
+
+/// The configuration file by itself.
+struct Main {
+    name: Arc<str>,
+    is_toml: bool,
+    notes: Notes,
+    /// Without tenants.
+    settings: Option<Settings>,
+    /// There though other sections are wrong.
+    listen: Option<Listen>,
+    tenants: Vec<Claimant>,
+    /// The place of the gateway's addresses.
+    gateway: Place,
+}
+
+impl Main {
+    fn read(
+        path: &Path,
+        text: Result<Zeroizing<String>, String>,
+        environment: impl Iterator<Item = (String, String)>,
+        values_max: usize,
+    ) -> Self {
+        let (name, is_read) = (tree::name_of(path), text.is_ok());
+        let text = text.map_err(|phrase| vec![Problem::new(&name, phrase)]);
+        let (table, broken) = match text.and_then(|text| tree::parse(&name, &text)) {
+            Ok(table) => (table, None),
+            Err(problems) => (Table::new(), Some(problems)),
+        };
+        let location = Location::of_file(Arc::clone(&name), None);
+        let notes = || Notes { values_max, ..Notes::default() };
+        let mut reader = Reader::new(location, table, environment, notes());
+        let (settings, listen, tenants) = Settings::read(&mut reader);
+        let gateway = reader.place("listen.gateway", None);
+        let is_toml = broken.is_none();
+        let notes = match broken {
+            None => reader.finish(&tenants::known()[0]),
+            // Of a file that is not TOML the rest is not read: half a file would seem to have other mistakes.
+            Some(mut problems) => {
+                problems.extend(is_read.then(|| reader.unknown_variables()).into_iter().flatten());
+                Notes { problems, ..notes() }
+            }
+        };
+        Self { name, is_toml, notes, settings, listen, tenants, gateway }
+    }
+}
+
+/// Looks into the files that the configuration file names. Gives its settings if it can be used; the file offers its tenants then.
+fn offer(
+    main: &mut File,
+    settings: Option<Settings>,
+    mut tenants: Vec<Claimant>,
+    beside: &mut dyn FileProbe,
+) -> Option<Settings> {
+    let settings = settings.filter(|_| main.problems.is_empty())?;
+    main.problems.extend(beside.of_file(&settings));
+    let in_force: HashSet<&str> = main.in_force.iter().flatten().map(|tenant| &*tenant.id).collect();
+    for claimant in &mut tenants {
+        let found = beside.of_tenant(&claimant.tenant);
+        if in_force.contains(&*claimant.tenant.id) {
+            // The whole file keeps its former version.
+            main.problems.extend(found);
+        } else {
+            claimant.problems = found;
+        }
+    }
+    if !main.problems.is_empty() {
+        return None;
+    }
+    main.offered = Some(tenants);
+    Some(settings)
+}
 
 /// Why a file is refused that others have a claim of.
 const WAITS: &str = "it changes hands once no two files claim what these have";
 
 /// How many problems of its claims one file has, at most.
-const PROBLEMS_MAX: usize = 20;
+const CLAIM_PROBLEMS_MAX: usize = 20;
 
 /// The version of a file that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +216,7 @@ enum Version {
 #[derive(Default)]
 pub(super) struct Chosen {
     pub(super) settings: Option<Settings>,
-    pub(super) refused: Vec<Refused>,
+    pub(super) refused: Vec<RefusedFile>,
     /// Problems of claims, which nobody has noted yet.
     pub(super) claims: Vec<Problem>,
     /// Those of the configuration file.
@@ -102,7 +282,7 @@ pub(super) fn choose(
     main: File,
     read: Result<Vec<File>, Box<Problem>>,
     former: Option<&Settings>,
-    beside: &mut dyn Beside,
+    beside: &mut dyn FileProbe,
 ) -> Chosen {
     let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.live.gateway.allow_empty);
     let mut read = read;
@@ -112,7 +292,7 @@ pub(super) fn choose(
     }
     let (mut files, of_folder) = in_folder(read, former, allow_empty);
     let refused = |place: &str, problems: &[Problem], is_kept| {
-        Refused::new(place, problems.iter().map(Problem::on_one_line), is_kept)
+        RefusedFile::new(place, problems.iter().map(Problem::on_one_line), is_kept)
     };
     let gives_up_all = main.offered.as_ref().is_some_and(Vec::is_empty);
     files.insert(0, main);
@@ -158,7 +338,7 @@ pub(super) fn choose(
         let problems: Vec<Problem> = file.problems.iter().chain(&claims).cloned().collect();
         if !problems.is_empty() {
             let refused = refused(&file.name, &problems, version == Version::InForce);
-            chosen.refused.push(Refused { is_main: file.is_main, ..refused });
+            chosen.refused.push(RefusedFile { is_main: file.is_main, ..refused });
         }
         if file.is_main {
             let of_folder = of_folder
@@ -287,12 +467,81 @@ fn settle(files: &[File]) -> Vec<(Version, Vec<Problem>)> {
                 )),
             });
         }
-        problems.truncate(PROBLEMS_MAX);
+        problems.truncate(CLAIM_PROBLEMS_MAX);
         let refused = if file.in_force.is_some() { Version::InForce } else { Version::Neither };
         (if is_refused { refused } else { Version::New }, problems)
     };
     files.iter().enumerate().map(judged).collect()
 }
+
+/// How many problems of one file are told; the rest is counted.
+const PROBLEMS_MAX: usize = 10;
+
+/// The longest problem that is told whole, in characters.
+const PROBLEM_CHARS_MAX: usize = 500;
+
+/// A file, or a block of the configuration file, that is not used as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RefusedFile {
+    /// As problems name it.
+    pub place: String,
+    /// Its problems, each on a line of bounded length; a bounded number.
+    pub problems: Vec<String>,
+    /// True if its former version is in force.
+    pub is_kept: bool,
+    /// True for the configuration file.
+    pub is_main: bool,
+}
+
+impl RefusedFile {
+    /// With as many of these lines as are told.
+    pub fn new(
+        place: impl Into<String>,
+        lines: impl IntoIterator<Item = impl AsRef<str>>,
+        is_kept: bool,
+    ) -> Self {
+        let cut = |line: &str| match line.char_indices().nth(PROBLEM_CHARS_MAX) {
+            Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+            None => line.to_owned(),
+        };
+        let (place, mut lines) = (place.into(), lines.into_iter());
+        let told = lines.by_ref().take(PROBLEMS_MAX);
+        let mut problems: Vec<String> = told.map(|line| cut(line.as_ref())).collect();
+        let rest = lines.count();
+        if rest > 0 {
+            problems.push(format!("{place}: {rest} more problems"));
+        }
+        Self { place, problems, is_kept, is_main: false }
+    }
+
+    /// True for `tenants.d` as a whole.
+    pub fn is_folder(&self) -> bool {
+        self.place == FOLDER
+    }
+
+    /// True for a file of `tenants.d`.
+    pub fn is_in_folder(&self) -> bool {
+        self.place.strip_prefix(FOLDER).is_some_and(|rest| rest.starts_with('/'))
+    }
+}
+
+/// Looks into the files that a configuration names.
+pub trait FileProbe {
+    /// Everything for which the configuration file can't be used, but for its tenants.
+    fn of_file(&mut self, _: &Settings) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    /// Everything for which a tenant can't be served.
+    fn of_tenant(&mut self, _: &Tenant) -> Vec<Problem> {
+        Vec::new()
+    }
+}
+
+/// Looks into no file.
+pub struct NoProbe;
+
+impl FileProbe for NoProbe {}
 
 #[cfg(test)]
 mod tests {
