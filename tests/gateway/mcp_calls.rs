@@ -59,6 +59,9 @@ fn chunked(request: &Request, body: &str, size: usize) -> Vec<u8> {
     [&bytes[..], b"0\r\n\r\n"].concat()
 }
 
+/// Headers beside those of each message, the message, and the status that it gets.
+type Sent<'a> = (&'a [(&'a str, &'a str)], String, u16);
+
 // threat: MCP: a tool by another name
 // threat: MCP: headers that say another call than the message
 // threat: MCP: several calls in one request
@@ -70,7 +73,7 @@ fn a_call_is_held_to_the_rule_of_its_tool_in_whatever_form_it_comes(stage: &Stag
     let escaped = r#"{"id":1,"m\u0065thod":"to\u006fls/call","params":{"n\u0061me":"billin\u0067_pay"}}"#;
     let (search, pay) = (call("search"), call("billing_pay"));
     let in_batch = |one: &str| format!(r#"[{{"method":"notifications/initialized"}},{one}]"#);
-    let cases: Vec<(&[(&str, &str)], String, u16)> = vec![
+    let cases: Vec<Sent<'_>> = vec![
         (&[], search.clone(), 200),
         (&[], call("unknown"), 200),
         (&[], pay.clone(), 403),
@@ -98,7 +101,7 @@ fn a_call_is_held_to_the_rule_of_its_tool_in_whatever_form_it_comes(stage: &Stag
         (&[], "no JSON".to_owned(), 400),
         (&[], String::new(), 400),
     ];
-    let of_headers: Vec<([(&str, &str); 3], String, u16)> = vec![
+    let of_headers = [
         (name("search"), meta("search"), 200),
         (name("=?base64?c2VhcmNo?="), meta("search"), 200),
         (name("search"), meta("billing_pay"), 400),
