@@ -11,9 +11,9 @@ mod app;
 #[cfg(feature = "dev-chain")]
 mod dev;
 mod gateway;
+mod record;
 mod serve;
 mod supervision;
-mod verdicts;
 
 mod wire;
 

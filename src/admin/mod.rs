@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::pipeline::readiness::{Health, Readiness, Report};
+use crate::record::RequestRecord;
 use crate::serve::buffered::{BufferedService, Request};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::{self, Answer};
@@ -104,9 +105,6 @@ impl Endpoint {
 
 impl BufferedService for Admin {
     type Endpoint = Endpoint;
-    type Notes = ();
-
-    fn begin(&self, _: &Request<'_>) {}
 
     fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
         let endpoint = Endpoint::at(request.path).ok_or(ErrorCause::NotFound)?;
@@ -123,7 +121,7 @@ impl BufferedService for Admin {
         endpoint: Endpoint,
         _: &Request<'_>,
         _: &[u8],
-        (): &mut (),
+        _: &mut RequestRecord,
     ) -> Result<Answer, ErrorCause> {
         let json = |value: &Value| answers::json(StatusCode::OK, HeaderMap::new(), value);
         let answer = match endpoint {

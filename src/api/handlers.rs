@@ -3,7 +3,6 @@
 use http::{HeaderMap, StatusCode};
 
 use crate::api::docs::{self, OPENAPI};
-use crate::api::record::Notes;
 use crate::api::routes::Endpoint;
 use crate::api::{Api, ApiRequest, ApiRules};
 use crate::assertion::NO_KEYS;
@@ -11,7 +10,8 @@ use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::rpc_url::RpcUrl;
 use crate::pipeline::credential::{Ask, Credential, SignedRequest};
-use crate::pipeline::custody::KeyWish;
+use crate::pipeline::custody::{KeyOrder, KeyWish, Recorder};
+use crate::record::RequestRecord;
 use crate::wire::answers::{self, Answer};
 use crate::wire::bodies::{
     VerifyBody, parse_key_wish, parse_profile_read, parse_revocation, parse_signed, parse_status_query,
@@ -25,15 +25,15 @@ impl Api {
         &self,
         endpoint: Endpoint,
         request: &ApiRequest<'_>,
-        notes: &mut Notes,
+        record: &mut RequestRecord,
     ) -> Result<Answer, ErrorCause> {
         match endpoint {
-            Endpoint::Verify => self.verify(request, notes).await,
-            Endpoint::VerifySignature => self.verify_signature(request, notes).await,
-            Endpoint::ReadProfile => self.read_profile(request, notes).await,
-            Endpoint::GenerateKey => self.generate_key(request, notes).await,
-            Endpoint::RotateKey => self.rotate_key(request, notes).await,
-            Endpoint::RevokeKey => self.revoke_key(request, notes).await,
+            Endpoint::Verify => self.verify(request, record).await,
+            Endpoint::VerifySignature => self.verify_signature(request, record).await,
+            Endpoint::ReadProfile => self.read_profile(request, record).await,
+            Endpoint::GenerateKey => self.generate_key(request, record).await,
+            Endpoint::RotateKey => self.rotate_key(request, record).await,
+            Endpoint::RevokeKey => self.revoke_key(request, record).await,
             Endpoint::KeyStatus => self.key_status(request).await,
             Endpoint::Livez => Ok(answers::alive()),
             Endpoint::Readyz => Ok(answers::readiness(&self.readiness.first_report().await, request.query)),
@@ -55,20 +55,24 @@ impl Api {
         }
     }
 
-    async fn verify(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
+    async fn verify(
+        &self,
+        request: &ApiRequest<'_>,
+        record: &mut RequestRecord,
+    ) -> Result<Answer, ErrorCause> {
         let body = VerifyBody::parse(request.body, self.pipeline.key_format())?;
         let credential = Credential::Key { digest: body.digest, named: body.agent };
-        self.admit(credential, body.origin, request, notes).await
+        self.admit(credential, body.origin, request, record).await
     }
 
     async fn verify_signature(
         &self,
         request: &ApiRequest<'_>,
-        notes: &mut Notes,
+        record: &mut RequestRecord,
     ) -> Result<Answer, ErrorCause> {
         let signed = parse_signed(request.body, self.pipeline.signature_format())?;
-        notes.agent = Some(signed.agent);
-        self.admit(Credential::Signature(signed), None, request, notes).await
+        record.agent = Some(signed.agent);
+        self.admit(Credential::Signature(signed), None, request, record).await
     }
 
     /// Asks the pipeline, and answers with what it says.
@@ -77,38 +81,51 @@ impl Api {
         credential: Credential,
         origin: Option<WebOrigin>,
         request: &ApiRequest<'_>,
-        notes: &mut Notes,
+        record: &mut RequestRecord,
     ) -> Result<Answer, ErrorCause> {
         let ask = Ask { credential, client: request.client, origin, access: &self.rules.access };
         let outcome = self.pipeline.admit(&ask).await;
-        self.verdicts.decided(outcome.as_ref());
+        self.recorder.decided(outcome.as_ref());
         let permit = outcome?;
-        notes.admitted(&permit);
+        record.admitted(&permit);
         Ok(self.results.answer(&permit, UnixSeconds(self.clock.unix_seconds())))
     }
 
-    async fn read_profile(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
+    async fn read_profile(
+        &self,
+        request: &ApiRequest<'_>,
+        record: &mut RequestRecord,
+    ) -> Result<Answer, ErrorCause> {
         let read = parse_profile_read(request.body, self.pipeline.signature_format())?;
-        notes.agent = Some(read.agent);
+        record.agent = Some(read.agent);
         let profile = self.pipeline.owner_profile(request.client, &read, &self.rules.access.tiers).await?;
-        notes.shown(&profile);
+        record.tier = Some(profile.grade.tier);
+        record.allowance = Some(profile.allowance);
         Ok(owner_profile(&profile, UnixSeconds(self.clock.unix_seconds())))
     }
 
-    async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
+    async fn generate_key(
+        &self,
+        request: &ApiRequest<'_>,
+        record: &mut RequestRecord,
+    ) -> Result<Answer, ErrorCause> {
         let (signed, wish) = self.key_wish(request, false)?;
-        notes.key.clone_from(&wish.terms.name);
-        let issued = self.pipeline.generate_key(notes.order(request, signed), wish).await?;
+        record.key.clone_from(&wish.terms.name);
+        let issued = self.pipeline.generate_key(order(request, signed, record), wish).await?;
         tracing::info!(agent = %issued.agent, "API key generated");
         Ok(answers::key_shown(&issued, None))
     }
 
-    async fn rotate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
+    async fn rotate_key(
+        &self,
+        request: &ApiRequest<'_>,
+        record: &mut RequestRecord,
+    ) -> Result<Answer, ErrorCause> {
         let (signed, wish) = self.key_wish(request, true)?;
         let grace_secs = wish.terms.grace_secs;
-        notes.key.clone_from(&wish.terms.name);
-        let issued = self.pipeline.rotate_key(notes.order(request, signed), wish).await?;
-        notes.key.clone_from(&issued.made.name);
+        record.key.clone_from(&wish.terms.name);
+        let issued = self.pipeline.rotate_key(order(request, signed, record), wish).await?;
+        record.key.clone_from(&issued.made.name);
         tracing::info!(agent = %issued.agent, "API key rotated");
         Ok(answers::key_shown(&issued, Some(grace_secs)))
     }
@@ -122,11 +139,15 @@ impl Api {
         Ok(parse_key_wish(request.body, self.pipeline.signature_format(), bounds)?)
     }
 
-    async fn revoke_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
+    async fn revoke_key(
+        &self,
+        request: &ApiRequest<'_>,
+        record: &mut RequestRecord,
+    ) -> Result<Answer, ErrorCause> {
         let (signed, name) = parse_revocation(request.body, self.pipeline.signature_format())?;
         let agent = signed.agent;
-        notes.key.clone_from(&name);
-        let allowance = self.pipeline.revoke_key(notes.order(request, signed), name).await?;
+        record.key.clone_from(&name);
+        let allowance = self.pipeline.revoke_key(order(request, signed, record), name).await?;
         tracing::info!(%agent, "API key revoked");
         Ok(answers::key_revoked(agent, allowance))
     }
@@ -136,4 +157,15 @@ impl Api {
         let status = self.pipeline.key_status(request.client, agent).await?;
         Ok(answers::key_status(&agent.to_string(), &status))
     }
+}
+
+/// A request to change a key, by which its signer is noted.
+fn order<'a>(
+    request: &'a ApiRequest<'_>,
+    signed: SignedRequest,
+    record: &'a mut RequestRecord,
+) -> KeyOrder<'a> {
+    record.agent = Some(signed.agent);
+    let recorder = request.audit.as_ref().map(|entry| entry as &dyn Recorder);
+    KeyOrder { client: request.client, signed, by: &record.by, recorder }
 }

@@ -6,7 +6,6 @@ mod console;
 mod docs;
 mod handlers;
 mod observe;
-mod record;
 pub(crate) mod routes;
 #[cfg(test)]
 mod tests;
@@ -18,21 +17,21 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 
 use crate::api::console::Console;
-use crate::api::observe::{LISTENER, Observer};
-use crate::api::record::{Entry, Notes};
+use crate::api::observe::{Entry, LISTENER, Observer};
 use crate::api::routes::{Audience, Endpoint};
 use crate::assertion::Issuer;
 use crate::domain::client::ClientNet;
 use crate::domain::console::ConsoleSettings;
-use crate::domain::tier::Tier;
+use crate::http1::fields::SpanFields;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline};
 use crate::ports::clock::Clock;
-use crate::serve::buffered::{Answered, BufferedService, Request};
+use crate::record::{Ended, Place, Recorder, RequestRecord};
+use crate::serve::buffered::{BufferedService, Request};
+use crate::serve::timer::Timer;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
-use crate::verdicts::{Verdicts, about};
 use crate::wire::answers::Answer;
 use crate::wire::client_ip::client_of;
 use crate::wire::discovery::Discovery;
@@ -49,7 +48,7 @@ pub(crate) struct Api {
     console: Option<Console>,
     clock: Arc<dyn Clock>,
     observer: Observer,
-    verdicts: Verdicts,
+    recorder: Recorder,
     results: VerificationResults,
     request_ids: RequestIds,
 }
@@ -81,7 +80,7 @@ pub(crate) struct ApiRequest<'a> {
     query: Option<&'a str>,
     body: &'a [u8],
     /// Where an operation must be recorded before it is done.
-    recorder: Option<Entry<'a>>,
+    audit: Option<Entry<'a>>,
 }
 
 impl Api {
@@ -95,13 +94,15 @@ impl Api {
         request_ids: RequestIds,
     ) -> Self {
         let results = VerificationResults::new();
+        let (names, proxies) = ((rules.audience.listener(), LISTENER), rules.trusted_proxies.clone());
+        let recorder = Recorder::new(names, proxies, rules.tracer.clone(), metrics, &clock);
         Self {
             pipeline,
             readiness,
             console: rules.console.enabled.then(|| Console::new(&rules.console, rules.signing_chain_id)),
             rules,
             observer: Observer::new(metrics),
-            verdicts: Verdicts::new(LISTENER, metrics, &clock),
+            recorder,
             clock,
             results,
             request_ids,
@@ -111,10 +112,10 @@ impl Api {
 
 impl BufferedService for Api {
     type Endpoint = Endpoint;
-    type Notes = Notes;
 
-    fn begin(&self, request: &Request<'_>) -> Notes {
-        Notes::new(self.request_ids.of(&request.fields), self.begin_trace(request))
+    fn begin(&self, request: &Request<'_>, record: &mut RequestRecord) {
+        record.request_id = Some(self.request_ids.of(&request.fields));
+        self.recorder.begin_trace(&request.fields, record, Timer::now());
     }
 
     fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
@@ -136,45 +137,46 @@ impl BufferedService for Api {
         endpoint: Endpoint,
         request: &Request<'_>,
         body: &[u8],
-        notes: &mut Notes,
+        record: &mut RequestRecord,
     ) -> Result<Answer, ErrorCause> {
         let _under_way = self.observer.begin();
         let client = client_of(request.peer, &request.fields, &self.rules.trusted_proxies);
-        let recorder = self.entry(endpoint, request, notes).filter(Entry::is_required);
-        let request = ApiRequest { client, path: request.path, query: request.query, body, recorder };
-        self.handle(endpoint, &request, notes).await
+        let audit = self.entry(endpoint, request, record).filter(Entry::is_required);
+        let request = ApiRequest { client, path: request.path, query: request.query, body, audit };
+        self.handle(endpoint, &request, record).await
     }
 
     fn note(
         &self,
         endpoint: Option<Endpoint>,
         request: &Request<'_>,
-        notes: &Notes,
-        answered: &Answered<'_>,
+        record: &mut RequestRecord,
+        refused: Option<(&ErrorCause, &'static str)>,
+        ended: &Ended<'_, SpanFields<'_>>,
         headers: &mut HeaderMap,
     ) {
-        if let Ok(id) = HeaderValue::from_str(notes.request_id.as_str()) {
+        if let Some(id) = record.id().and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(HeaderName::from_static("x-request-id"), id);
         }
-        if let Some((cause, error_type)) = answered.refused {
-            if let Some(endpoint) = endpoint.filter(|_| cause.is_unauthenticated()) {
-                headers.insert(LINK, endpoint.help());
+        let place = Place { route: endpoint.map(Endpoint::path), ..Place::default() };
+        record.credential = endpoint.map(Endpoint::credential);
+        match refused {
+            Some((cause, error_type)) => {
+                if let Some(endpoint) = endpoint.filter(|_| cause.is_unauthenticated()) {
+                    headers.insert(LINK, endpoint.help());
+                }
+                record.decision = None; // An admitted request may run out of time.
+                self.recorder.refused(cause, error_type, record, &place);
             }
-            self.verdicts.refused(cause, error_type);
-            tracing::debug!(
-                request_id = notes.request_id.as_str(),
-                error_type,
-                endpoint = endpoint.map(Endpoint::path),
-                agent = about(cause).agent.map(tracing::field::display),
-                tier = about(cause).tier.map(Tier::number),
-                "refused",
-            );
+            None => {
+                let is_public = matches!(record.credential, None | Some("none"));
+                record.decision = Some(if is_public { "public" } else { "admitted" });
+            }
         }
-        self.observer.answered(endpoint, answered);
-        self.log_access(endpoint, request, notes, answered);
-        self.end_trace(endpoint, notes, answered);
-        if let Some(entry) = endpoint.and_then(|endpoint| self.entry(endpoint, request, notes)) {
-            entry.end(notes, answered);
+        let requests = self.observer.answered(endpoint, ended.status);
+        self.recorder.end(record, ended, &place, requests);
+        if let Some(entry) = endpoint.and_then(|endpoint| self.entry(endpoint, request, record)) {
+            entry.end(record, refused.map(|(cause, _)| cause), ended.status);
         }
     }
 }

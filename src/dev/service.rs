@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::dev::chain::DevChain;
 use crate::http1::fields::Fields;
+use crate::record::RequestRecord;
 use crate::serve::buffered::{BufferedService, Request};
 use crate::wire::answers::{self, Answer};
 use crate::wire::errors::ErrorCause;
@@ -24,9 +25,6 @@ pub(crate) struct DevChainService(pub(crate) Arc<DevChain>);
 
 impl BufferedService for DevChainService {
     type Endpoint = ();
-    type Notes = ();
-
-    fn begin(&self, _request: &Request<'_>) {}
 
     fn find(&self, request: &Request<'_>) -> Result<((), usize), ErrorCause> {
         match request.method {
@@ -42,7 +40,7 @@ impl BufferedService for DevChainService {
         (): (),
         request: &Request<'_>,
         body: &[u8],
-        (): &mut (),
+        _: &mut RequestRecord,
     ) -> Result<Answer, ErrorCause> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
@@ -60,9 +58,6 @@ pub(crate) struct SampleUpstream;
 
 impl BufferedService for SampleUpstream {
     type Endpoint = ();
-    type Notes = ();
-
-    fn begin(&self, _request: &Request<'_>) {}
 
     fn find(&self, _request: &Request<'_>) -> Result<((), usize), ErrorCause> {
         Ok(((), SAMPLE_BODY_BYTES_MAX))
@@ -73,7 +68,7 @@ impl BufferedService for SampleUpstream {
         (): (),
         request: &Request<'_>,
         body: &[u8],
-        (): &mut (),
+        _: &mut RequestRecord,
     ) -> Result<Answer, ErrorCause> {
         let mut headers: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for (name, value) in request.fields.all() {

@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::HeaderValue;
-use tokio::time::Instant;
 
 use crate::domain::cors::CorsRules;
-use crate::domain::denial::About;
 use crate::domain::routing::Decision;
-use crate::domain::tenant::RouteAccess;
+use crate::gateway::checked_body::CheckedBody;
 use crate::gateway::corridor::{Caller, Passage};
-use crate::gateway::notes::{McpNotes, Notes};
+use crate::gateway::notes::McpNotes;
 use crate::gateway::pace::Pace;
 use crate::gateway::policy::{answers, cors, identity};
 use crate::gateway::site::Site;
-use crate::gateway::times::Times;
 use crate::gateway::upstreams::attempt::Attempt;
 use crate::gateway::upstreams::state::UpstreamPlace;
 use crate::gateway::upstreams::{Member, Retrying};
@@ -23,26 +21,26 @@ use crate::http1::name::Name;
 use crate::http1::writing::Lines;
 use crate::mcp::listing::Filter;
 use crate::pipeline::permit::Permit;
+use crate::record::{Place, RequestRecord};
 use crate::serve::timer::Timer;
-use crate::wire::request_id::RequestId;
+use crate::telemetry::metrics::NO_TENANT;
 use crate::wire::trace::carries_trace;
 
 /// The state of one request.
 pub(crate) struct Context {
     /// When its head had been read, in monotonic microseconds.
     pub(super) begun: u64,
-    /// The same as the runtime's time.
-    pub(super) begun_at: Instant,
-    /// Its id in logs, here and at the upstream.
-    pub(super) request_id: Option<RequestId>,
+    pub(super) record: RequestRecord,
     /// Its tenant; `None` until it is routed, or when its host is unknown.
     pub(super) site: Option<Arc<Site>>,
     /// The tenant's rule for it; `None` until it is routed.
     pub(super) decision: Option<Decision>,
-    /// Notes of the corridor.
-    pub(super) notes: Notes,
-    /// The agent, tier and limit of its refusal. Only while the access log is on.
-    pub(super) refused: Option<Box<About>>,
+    /// The body of a signed request, to be compared with its digest.
+    pub(super) checked_body: Option<Box<CheckedBody>>,
+    /// That body, if it was held, once it is whole and right.
+    pub(super) held_body: Option<Bytes>,
+    /// A message of MCP that the library keeps too, until the body is looked at.
+    pub(super) message: Option<Vec<u8>>,
     /// True if a refusal leads to the documents about the way in.
     pub(super) has_documents: bool,
     /// The origin of its page, if the tenant allows that.
@@ -57,22 +55,14 @@ pub(crate) struct Context {
     pub(super) filter: Option<Box<Filter>>,
     /// True if its body is still coming.
     pub(super) awaits_body: bool,
-    /// How much of its body has come, in bytes.
-    pub(super) body_bytes: u64,
     /// True if its client speaks gRPC.
     pub(super) speaks_grpc: bool,
     /// The upstreams that were tried.
     pub(super) attempt: Attempt,
     /// Its place at the upstream.
     pub(super) place: Option<UpstreamPlace>,
-    /// The moments that tell its time here from its upstream's.
-    pub(super) times: Times,
     /// Its leave to look for another connection.
     pub(super) retrying: Option<Retrying>,
-    /// The `errorType` of its answer, if that is ours.
-    pub(super) error_type: Option<&'static str>,
-    /// The reason why we closed its WebSocket.
-    pub(super) closed_for: Option<&'static str>,
     /// True if its answer breaks off behind a head that was written.
     pub(super) breaks_off: bool,
     /// The pace of its bodies, where the library sets no limit.
@@ -99,12 +89,12 @@ impl Context {
     pub(super) fn new(begun: u64) -> Self {
         Self {
             begun,
-            begun_at: Timer::now(),
-            request_id: None,
+            record: RequestRecord { credential: Some("none"), ..RequestRecord::new(Timer::now()) },
             site: None,
             decision: None,
-            notes: Notes::default(),
-            refused: None,
+            checked_body: None,
+            held_body: None,
+            message: None,
             has_documents: true,
             origin: None,
             challenge: None,
@@ -112,19 +102,21 @@ impl Context {
             mcp: None,
             filter: None,
             awaits_body: false,
-            body_bytes: 0,
             speaks_grpc: false,
             attempt: Attempt::default(),
             place: None,
-            times: Times::default(),
             retrying: None,
-            error_type: None,
-            closed_for: None,
             breaks_off: false,
             pace: None,
             on_drop: None,
             passage: None,
         }
+    }
+
+    /// The request may go upstream.
+    pub(super) fn enter(&mut self, mut passage: Passage) {
+        self.checked_body = passage.body.take();
+        self.passage = Some(passage);
     }
 
     /// The upstream that it is at.
@@ -171,7 +163,7 @@ impl Context {
 
     /// Writes the headers of every answer: the request's id, and what lets a page read it.
     pub(super) fn write_common_headers(&self, lines: &mut impl Lines) {
-        if let Some(id) = &self.request_id {
+        if let Some(id) = &self.record.request_id {
             lines.set("X-Request-Id", id.as_str().as_bytes());
         }
         if let Some(rules) = self.cors() {
@@ -182,7 +174,7 @@ impl Context {
     /// True if a header of the client's request stays here: it carries a trace, and ours takes its place, or asks for a coding of a
     /// list that has to be read.
     pub(super) fn replaces(&self, id: Name, name: &[u8]) -> bool {
-        (self.notes.trace.is_some() && carries_trace(id, name))
+        (self.record.trace.is_some() && carries_trace(id, name))
             || (self.mcp.is_some() && self.asks_for_list() && name.eq_ignore_ascii_case(b"accept-encoding"))
     }
 
@@ -196,15 +188,18 @@ impl Context {
         if let Caller::Agent(permit, _) = &self.passage.as_ref()?.caller { Some(permit) } else { None }
     }
 
-    /// The route that the request falls under, by its name; `None`: the tenant's own rule.
-    pub(super) fn route(&self) -> Option<&str> {
-        let route = Some(self.decision?.route?);
-        Some(&*self.site.as_ref()?.routes.of(route).route)
+    /// The tenant and the route that the request falls under.
+    pub(super) fn place(&self) -> Place<'_> {
+        place_of(self.site.as_deref(), self.decision)
     }
+}
 
-    /// The lowest tier that passes, where agents do.
-    pub(super) fn min_tier(&self) -> Option<u8> {
-        let decision = self.decision.filter(|decision| decision.access == RouteAccess::Agents)?;
-        Some(decision.min_tier.number())
+/// The tenant, and the route by its name; none: the tenant's own rule.
+pub(super) fn place_of(site: Option<&Site>, decision: Option<Decision>) -> Place<'_> {
+    let route = site.zip(decision.and_then(|decision| decision.route));
+    Place {
+        tenant: Some(site.map_or(NO_TENANT, |site| &*site.tenant.id)),
+        route: route.map(|(site, route)| &*site.routes.of(Some(route)).route),
+        ..Place::default()
     }
 }

@@ -11,7 +11,6 @@ use crate::domain::tenant::{DigestCheck, RouteAccess};
 use crate::gateway::Gateway;
 use crate::gateway::checked_body::CheckedBody;
 use crate::gateway::held::{HeldRoom, Holder};
-use crate::gateway::notes::Notes;
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
 use crate::gateway::rule::Incoming;
@@ -26,6 +25,7 @@ use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::permit::Permit;
 use crate::pipeline::standing::Standing;
 use crate::ports::store::RouteScope;
+use crate::record::RequestRecord;
 use crate::wire::client_ip::client_of;
 use crate::wire::credentials::{credential_of, origin_of};
 use crate::wire::errors::ErrorCause;
@@ -44,6 +44,8 @@ pub(super) struct Passage {
     pub(super) route: Route,
     /// The address that the request came from.
     pub(super) peer: IpAddr,
+    /// The body of a signed request, to be compared with its digest.
+    pub(super) body: Option<Box<CheckedBody>>,
     /// Held for as long as the request is under way here.
     _place: Option<Place>,
 }
@@ -66,15 +68,6 @@ impl Route {
 }
 
 impl Passage {
-    /// The caller's limit, and what is left of it.
-    pub(super) const fn allowance(&self) -> Option<Allowance> {
-        match &self.caller {
-            Caller::Agent(permit, _) => Some(permit.allowance()),
-            Caller::Visitor(_, allowance, _) => Some(*allowance),
-            Caller::Anyone => None,
-        }
-    }
-
     /// Writes what is left of the caller's limit.
     pub(super) fn write_quota(&self, lines: &mut impl Lines) {
         match &self.caller {
@@ -93,17 +86,17 @@ impl Gateway {
         &self,
         request: &Incoming<'_, F>,
         route: Route,
-        notes: &mut Notes,
+        record: &mut RequestRecord,
     ) -> Result<Passage, ErrorCause> {
-        notes.step("route", &self.clock);
+        record.step("route", &self.clock);
         if route.decision.access == RouteAccess::Deny {
             return Err(route.site.denied(route.decision, request.path())); // 403, 405
         }
         check_length(request.fields, &route.site)?; // 413
         let client = client_of(request.peer, request.fields, &self.rules.client_proxies);
-        let (caller, place) = if route.decision.access == RouteAccess::Public {
+        let (caller, place, body) = if route.decision.access == RouteAccess::Public {
             let place = self.find_place(request, &route.site, Guest::Stranger(client), None).await?; // 503
-            notes.step("place", &self.clock);
+            record.step("place", &self.clock);
             let [limit, bots_limit] = route.site.visitor_limits(route.decision.route);
             let bot =
                 bots_limit.and_then(|limit| Some((limit, self.bot(request, &route.site.tenant, client)?)));
@@ -119,14 +112,16 @@ impl Gateway {
                 }
                 (None, None) => Caller::Anyone,
             };
-            if !matches!(caller, Caller::Anyone) {
-                notes.step("charge", &self.clock);
+            if let Caller::Visitor(_, allowance, _) = &caller {
+                record.allowance = Some(*allowance);
+                record.step("charge", &self.clock);
             }
-            (caller, place)
+            record.decision = Some("public");
+            (caller, place, None)
         } else {
-            self.ask(request, &route, client, notes).await? // 400, 401, 403, 404, 429, 500, 503
+            self.ask(request, &route, client, record).await? // 400, 401, 403, 404, 429, 500, 503
         };
-        Ok(Passage { caller, route, peer: request.peer, _place: place })
+        Ok(Passage { caller, route, peer: request.peer, body, _place: place })
     }
 
     /// The very pipeline that the API asks.
@@ -135,13 +130,13 @@ impl Gateway {
         request: &Incoming<'_, F>,
         route: &Route,
         client: ClientNet,
-        notes: &mut Notes,
-    ) -> Result<(Caller, Option<Place>), ErrorCause> {
+        record: &mut RequestRecord,
+    ) -> Result<(Caller, Option<Place>, Option<Box<CheckedBody>>), ErrorCause> {
         let (fields, site) = (request.fields, &route.site);
         let formats = (self.pipeline.key_format(), self.pipeline.signature_format());
         let accepted = site.tenant.credentials;
         let credential = credential_of(fields, formats, accepted, || self.signatures(request, &site.tenant))?;
-        notes.credential = Some(credential.kind());
+        record.credential = Some(credential.kind());
         let origin = origin_of(fields)?;
         let access = site.access(route.decision.min_tier);
         let ask = Ask { credential, client, origin, access };
@@ -155,13 +150,13 @@ impl Gateway {
             }
             None => self.pipeline.verify(&ask).await,
         };
-        notes.step("verify", &self.clock);
-        let standing = standing.inspect_err(|refusal| self.observer.verdicts.decided(Err(refusal)))?;
+        record.step("verify", &self.clock);
+        let standing = standing.inspect_err(|refusal| self.observer.recorder.decided(Err(refusal)))?;
         let agent = standing.agent();
         let is_stream = route.is_stream || asks_for_stream(fields, route.decision.upgrades);
         let guest = if is_stream { Guest::Stream(agent) } else { Guest::Agent(agent) };
         let place = self.find_place(request, site, guest, Some(&standing)).await?;
-        notes.step("place", &self.clock);
+        record.step("place", &self.clock);
         let mut body = None;
         if request.content == Content::Follows
             && matches!(ask.credential, Credential::Messages(_))
@@ -174,12 +169,12 @@ impl Gateway {
             body = Some(Box::new(CheckedBody::new(digest, room)));
         }
         let outcome = self.pipeline.spend(standing, &ask).await;
-        notes.step("charge", &self.clock);
+        record.step("charge", &self.clock);
         let outcome = outcome.and_then(|permit| Ok((site.assertion(&permit)?, permit)));
-        self.observer.verdicts.decided(outcome.as_ref().map(|(_, permit)| permit));
+        self.observer.recorder.decided(outcome.as_ref().map(|(_, permit)| permit));
         let (assertion, permit) = outcome?;
-        notes.body = body;
-        Ok((Caller::Agent(permit, assertion), place))
+        record.admitted(&permit);
+        Ok((Caller::Agent(permit, assertion), place, body))
     }
 
     /// A place at the tenant for a request that is ours to forward, or the answer of one that is full.

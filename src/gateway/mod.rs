@@ -30,7 +30,6 @@ mod observe;
 mod pace;
 mod refusals;
 mod signed;
-mod times;
 mod tries;
 mod upstreams;
 
@@ -49,7 +48,7 @@ use crate::gateway::corridor::{Passage, Route};
 use crate::gateway::dialect::Dialect;
 use crate::gateway::held::Memory;
 use crate::gateway::library::door::LibraryHandler;
-use crate::gateway::observe::{Ending, Observer};
+use crate::gateway::observe::Observer;
 use crate::gateway::policy::cors;
 use crate::gateway::policy::forwarded::{self, Arrival, Believed};
 use crate::gateway::policy::via::Via;
@@ -68,8 +67,10 @@ use crate::http1::writing::Lines;
 use crate::message_signature::Terms;
 use crate::pipeline::Pipeline;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
+use crate::record::Ending;
 use crate::serve::connection::Connection;
 use crate::serve::fair_scheduler::FairShare;
+use crate::serve::timer::Timer;
 use crate::serve::{Handler, Slot};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
@@ -77,7 +78,7 @@ use crate::wire::client_ip::is_trusted;
 use crate::wire::discovery::Discovery;
 use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestIds;
-use crate::wire::trace::{TRACESTATE, remote_span, state_of};
+use crate::wire::trace::TRACESTATE;
 
 /// How long a client may pause in its body.
 const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
@@ -98,7 +99,7 @@ impl Handler for GatewayHandler {
         head: RequestHead,
     ) -> Option<Box<Connection>> {
         let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
-        ctx.request_id = Some(self.gateway.request_ids.of(&connection.fields()));
+        ctx.record.request_id = Some(self.gateway.request_ids.of(&connection.fields()));
         let mut admitted = self.admit(&connection, &head, Message::Unread, &mut ctx).await;
         if matches!(admitted, Err(End::NeedsMessage)) {
             // In a box, as below.
@@ -119,7 +120,7 @@ impl Handler for GatewayHandler {
         match admitted {
             Ok(passage) => {
                 let is_relayed = relay::takes(&passage.route, &head);
-                ctx.passage = Some(passage);
+                ctx.enter(passage);
                 if is_relayed {
                     self.relay.forward(connection, &head, &mut ctx).await
                 } else {
@@ -211,7 +212,7 @@ impl Gateway {
         metrics: &Metrics,
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
-        let observer = Observer::new(rules.listener, metrics, &clock);
+        let observer = Observer::new(&rules, metrics, &clock);
         let via = Via::new(rules.via.clone(), &request_ids);
         let room = Arc::new(Room::new(rules.in_flight_max));
         Ok(Self { table, pipeline, rules, clock, request_ids, via, observer, room, memory: Arc::default() })
@@ -225,10 +226,10 @@ impl Gateway {
         ctx: &mut Context,
     ) -> Result<Passage, End> {
         if matches!(request.message, Message::Unread) {
-            self.begin_trace(request.fields, ctx);
+            self.observer.recorder.begin_trace(request.fields, &mut ctx.record, Timer::now());
         }
         let route = self.route(request, ctx)?; // 400, 403, 404, 405, 413, 431, 508
-        let admitted = self.let_through(request, route, &mut ctx.notes).await; // 400, 401, 403, 404, 413, 429, 500, 503
+        let admitted = self.let_through(request, route, &mut ctx.record).await; // 400, 401, 403, 404, 413, 429, 500, 503
         admitted.map_err(|cause| self.show_way(cause, request, ctx))
     }
 
@@ -262,6 +263,8 @@ impl Gateway {
         let calls = mcp.as_ref().map(|mcp| &*mcp.calls);
         let (decision, checked) = site.rule(request, calls, self.pipeline.key_format())?; // 405
         ctx.decision = Some(decision);
+        let has_min_tier = decision.access == RouteAccess::Agents;
+        ctx.record.min_tier = has_min_tier.then(|| decision.min_tier.number());
         ctx.has_documents = request.dialect.is_none();
         if let Some(document) = checked? // 403, 404
             && let Some(answer) = self.document(document, request, &site)
@@ -283,22 +286,16 @@ impl Gateway {
         ctx.write_identity(lines);
         forwarded::write(fields, arrival, authority, lines);
         self.via.write(fields, arrival.version, lines);
-        if let Some(id) = &ctx.request_id {
+        if let Some(id) = &ctx.record.request_id {
             lines.set("X-Request-Id", id.as_str().as_bytes());
         }
-        if let Some(trace) = &ctx.notes.trace {
+        if let Some(trace) = &ctx.record.trace {
             let [parent, state] = trace.headers();
             lines.set("traceparent", parent.as_bytes());
             if !state.is_empty() {
                 lines.set(TRACESTATE, state.as_bytes());
             }
         }
-    }
-
-    /// Begins the trace of a request, if it is recorded.
-    fn begin_trace(&self, fields: &impl Fields, ctx: &mut Context) {
-        let Some(tracer) = &self.rules.tracer else { return };
-        ctx.notes.trace = tracer.begin(remote_span(fields), || state_of(fields), ctx.begun);
     }
 
     /// True if a request has taken longer than its tenant allows.

@@ -4,7 +4,7 @@ use http::header::{LINK, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::gateway::Gateway;
-use crate::gateway::context::Context;
+use crate::gateway::context::{Context, place_of};
 use crate::gateway::policy::cors;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
@@ -53,7 +53,8 @@ impl Gateway {
             write_way(ctx, answer.headers_mut());
             self.write_challenge(cause.message_refusal(), ctx, answer.headers_mut());
         }
-        self.observer.refused(cause, error_type, ctx);
+        let Context { site, decision, record, .. } = ctx;
+        self.observer.recorder.refused(cause, error_type, record, &place_of(site.as_deref(), *decision));
         ctx.speak_mcp(&mut answer);
         answer
     }

@@ -22,7 +22,7 @@ impl Gateway {
         if attempt.current != former.current {
             ctx.place = None;
         }
-        if let Some(trace) = &mut ctx.notes.trace {
+        if let Some(trace) = &mut ctx.record.trace {
             trace.leave_upstream(self.clock.monotonic_micros());
         }
         let (member, site) = ctx.member().zip(ctx.site.as_ref()).ok_or(Failure::Internal)?;
@@ -39,11 +39,11 @@ impl Gateway {
 
     /// A request is about to go to the upstream that it is at.
     pub(super) fn begin_try(&self, ctx: &mut Context) {
-        let Some(mut trace) = ctx.notes.trace.take() else { return };
+        let Some(mut trace) = ctx.record.trace.take() else { return };
         if let Some(Upstream { host, port, .. }) = ctx.member().map(|member| &member.state.upstream) {
             trace.enter_upstream(host, *port, self.clock.monotonic_micros());
         }
-        ctx.notes.trace = Some(trace);
+        ctx.record.trace = Some(trace);
     }
 
     /// True if a request that its upstream has not processed goes to another upstream; without another one, to a new

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,6 +16,9 @@ use crate::http1::chunked::{Decoder, Piece};
 use crate::http1::fields::{Fields, SpanFields};
 use crate::http1::head::{Body, RequestHead};
 use crate::ports::clock::Clock;
+use crate::record::Ended;
+use crate::record::Ending;
+use crate::record::RequestRecord;
 use crate::serve::connection::ClientStream;
 use crate::serve::connection::{Connection, read_more};
 use crate::serve::fair_scheduler::FairShare;
@@ -52,29 +55,13 @@ pub(crate) struct Request<'a> {
     pub(crate) peer: IpAddr,
 }
 
-/// A request that has its answer.
-pub(crate) struct Answered<'a> {
-    pub(crate) method: &'a str,
-    pub(crate) status: StatusCode,
-    /// The error that it was answered with, and its `errorType`.
-    pub(crate) refused: Option<(&'a ErrorCause, &'static str)>,
-    /// The time since the request's head, in microseconds.
-    pub(crate) micros: u64,
-    /// How much of the request's body was read, in bytes.
-    pub(crate) received: u64,
-    /// How long the answer's body is, in bytes.
-    pub(crate) sent: u64,
-}
-
 /// A service that answers with whole bodies.
 pub(crate) trait BufferedService: Send + Sync + 'static {
     /// One of the service's endpoints.
     type Endpoint: Copy + Send;
 
-    /// Per-request notes for logs.
-    type Notes: Send;
-
-    fn begin(&self, request: &Request<'_>) -> Self::Notes;
+    /// A request's head was read.
+    fn begin(&self, _request: &Request<'_>, _record: &mut RequestRecord) {}
 
     /// Finds a request's endpoint, and the longest body that it takes, in bytes. 0: a body is not read.
     fn find(&self, request: &Request<'_>) -> Result<(Self::Endpoint, usize), ErrorCause>;
@@ -85,16 +72,18 @@ pub(crate) trait BufferedService: Send + Sync + 'static {
         endpoint: Self::Endpoint,
         request: &Request<'_>,
         body: &[u8],
-        notes: &mut Self::Notes,
+        record: &mut RequestRecord,
     ) -> impl Future<Output = Result<Answer, ErrorCause>> + Send;
 
-    /// Counts and logs a request, and may add to its answer's headers. There is no endpoint if none was found.
+    /// Counts and logs a request with the error that it was answered with, and may add to its answer's headers. There is no endpoint
+    /// if none was found.
     fn note(
         &self,
         _endpoint: Option<Self::Endpoint>,
         _request: &Request<'_>,
-        _notes: &Self::Notes,
-        _answered: &Answered<'_>,
+        _record: &mut RequestRecord,
+        _refused: Option<(&ErrorCause, &'static str)>,
+        _ended: &Ended<'_, SpanFields<'_>>,
         _headers: &mut HeaderMap,
     ) {
     }
@@ -153,12 +142,12 @@ impl<S: BufferedService> Buffered<S> {
         // A client of HTTP/1.0 does not know interim answers (RFC 9110, section 10.1.1).
         let expects = !head.is_http_1_0 && fields.expects_continue();
         let mut upload = Upload { stream, ahead, timer, begun, expects, left: head.body, received: 0 };
-        let mut notes = self.service.begin(&request);
+        let mut record = RequestRecord::new(begun);
+        self.service.begin(&request, &mut record);
         let found = self.service.find(&request);
         let endpoint = found.as_ref().ok().map(|(endpoint, _)| *endpoint);
-        let outcome = self.process(found, &request, &mut upload, &mut notes).await;
+        let outcome = self.process(found, &request, &mut upload, &mut record).await;
         head.body = upload.left;
-        let micros = u64::try_from((Timer::now() - begun).as_micros()).unwrap_or(u64::MAX);
         let (mut answer, refused) = match outcome {
             Ok(answer) => (answer, None),
             Err(cause) => {
@@ -168,9 +157,20 @@ impl<S: BufferedService> Buffered<S> {
         };
         let refused = refused.as_ref().map(|(cause, error_type)| (cause, *error_type));
         let sent = if request.method == "HEAD" { 0 } else { answer.body().len() as u64 };
-        let (status, received) = (answer.status(), upload.received);
-        let answered = Answered { method: request.method, status, refused, micros, received, sent };
-        self.service.note(endpoint, &request, &notes, &answered, answer.headers_mut());
+        record.received = upload.received;
+        let ended = Ended {
+            method: request.method.as_bytes(),
+            target: request.path.as_bytes(),
+            protocol: request.protocol,
+            authority: "",
+            fields: &request.fields,
+            peer: Some(request.peer),
+            status: answer.status().as_u16(),
+            sent,
+            ending: Ending::Whole,
+            at: Timer::now(),
+        };
+        self.service.note(endpoint, &request, &mut record, refused, &ended, answer.headers_mut());
         answer
     }
 
@@ -179,11 +179,11 @@ impl<S: BufferedService> Buffered<S> {
         found: Result<(S::Endpoint, usize), ErrorCause>,
         request: &Request<'_>,
         upload: &mut Upload<'_>,
-        notes: &mut S::Notes,
+        record: &mut RequestRecord,
     ) -> Result<Answer, ErrorCause> {
         let (endpoint, bytes_max) = found?;
         let body = upload.read(bytes_max).await?;
-        let answer = self.service.answer(endpoint, request, &body, notes);
+        let answer = self.service.answer(endpoint, request, &body, record);
         upload.timer.until(upload.begun + REQUEST_TIME_MAX, answer).await.unwrap_or_else(|| {
             tracing::error!("a request took longer than {} s and was given up", REQUEST_TIME_MAX.as_secs());
             Err(ErrorCause::Internal)

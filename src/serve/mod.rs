@@ -41,7 +41,6 @@ use crate::serve::clients::{ClientRules, Clients};
 use crate::serve::connection::{ClientStream, Connection, NoHead, described, is_http2};
 use crate::serve::fair_scheduler::{FairScheduler, FairShare};
 use crate::sharded::Counted;
-use crate::telemetry::access::Line;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::Answer;
 use crate::wire::answers::contract_spelling;
@@ -172,13 +171,28 @@ impl Limits {
 
     /// Writes the line of a connection that was closed without an answer.
     fn log_closed(&self, client: SocketAddr, reason: &'static str) {
-        self.log_refused(client, Line { reason: Some(reason), ..Line::default() });
+        self.log_refused(client, Some(reason), (0, None, 0));
     }
 
-    /// Writes the line of a client that is refused here, if the access log is on.
-    fn log_refused(&self, client: SocketAddr, line: Line<'_>) {
-        let client = Some(client.ip().to_canonical());
-        Line { listener: &self.listener, client, decision: Some("refused"), ..line }.write();
+    /// Writes the line of a client that is refused here, if the access log is on: with status, `errorType` and length of its
+    /// answer.
+    fn log_refused(
+        &self,
+        client: SocketAddr,
+        reason: Option<&'static str>,
+        (status, error_type, sent): (u16, Option<&'static str>, u64),
+    ) {
+        tracing::info!(
+            target: "access",
+            listener = &*self.listener,
+            client = tracing::field::display(client.ip().to_canonical()),
+            decision = "refused",
+            status,
+            error_type,
+            reason,
+            received = 0,
+            sent,
+        );
     }
 }
 
@@ -274,9 +288,8 @@ impl<H: Handler> Listener<H> {
         self.limits.malformed.inc();
         let (error_type, answer) = cause.answer(self.clock.unix_millis());
         let answer = H::refused(answer);
-        let (status, error_type) = (answer.status().as_u16(), Some(error_type));
         let sent = if is_to_head { 0 } else { answer.body().len() as u64 };
-        self.limits.log_refused(client, Line { status, error_type, sent, ..Line::default() });
+        self.limits.log_refused(client, None, (answer.status().as_u16(), Some(error_type), sent));
         let text = as_text(&answer, is_to_head, true);
         let write = async {
             stream.write_all(&text).await?;

@@ -38,21 +38,6 @@ const EXPORT_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long the end of the process waits for spans that were not sent.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The end of a request.
-#[derive(Debug)]
-pub(crate) struct Outcome<'a> {
-    /// The method, as it came.
-    pub(crate) method: &'a [u8],
-    /// The route as configured, or the endpoint.
-    pub(crate) route: Option<&'a str>,
-    /// The status of the answer; 0: there was none.
-    pub(crate) status: u16,
-    /// The `errorType` of an answer of ours.
-    pub(crate) error_type: Option<&'a str>,
-    /// True if the answer broke off.
-    pub(crate) is_broken: bool,
-}
-
 pub(crate) struct Tracer {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
@@ -235,40 +220,42 @@ impl Trace {
         self.upstream = Some(Context::new().with_span(span));
     }
 
-    /// The request is over. Names of attributes are those of OpenTelemetry, where it has one.
+    /// The request is over: its method as it came, its route or endpoint, the status of its answer (0: there was none), the
+    /// `errorType` of an answer of ours, and whether the answer broke off.
     pub(crate) fn end(
         &self,
-        outcome: &Outcome<'_>,
+        (method, route): (&[u8], Option<&str>),
+        (status, error_type, is_broken): (u16, Option<&'static str>, bool),
         attributes: impl IntoIterator<Item = (&'static str, Option<Attribute>)>,
         now: u64,
     ) {
-        let method = known_method(outcome.method);
+        let method = known_method(method);
         let shown = if method.starts_with('_') { "HTTP" } else { method };
         let request = self.request.span();
-        request.update_name(match outcome.route {
+        request.update_name(match route {
             Some(route) => format!("{shown} {route}"),
             None => shown.to_owned(),
         });
         let known = attributes.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?)));
         request.set_attributes(known);
-        if let Some(route) = outcome.route {
+        if let Some(route) = route {
             request.set_attribute(KeyValue::new("http.route", route.to_owned()));
         }
         let upstream = self.upstream.as_ref().map(Context::span);
         // An error of ours is not the upstream's answer.
-        let answered = outcome.status > 0 && outcome.error_type.is_none();
-        let spans = [(Some(request), outcome.status > 0, 500), (upstream, answered, 400)];
+        let answered = status > 0 && error_type.is_none();
+        let spans = [(Some(request), status > 0, 500), (upstream, answered, 400)];
         for (span, has_status, errors_from) in spans {
             let Some(span) = span else { continue };
             span.set_attribute(KeyValue::new("http.request.method", method));
             if has_status {
-                span.set_attribute(KeyValue::new("http.response.status_code", i64::from(outcome.status)));
+                span.set_attribute(KeyValue::new("http.response.status_code", i64::from(status)));
             }
-            if let Some(error_type) = outcome.error_type {
+            if let Some(error_type) = error_type {
                 span.set_attribute(KeyValue::new("error.type", error_type.to_owned()));
             }
             // A mistake of the client is no error of a server (semantic conventions for HTTP).
-            if outcome.is_broken || outcome.status >= errors_from {
+            if is_broken || status >= errors_from {
                 span.set_status(Status::error(""));
             }
             span.end_with_timestamp(self.at(now));

@@ -20,13 +20,15 @@ use crate::gateway::Gateway;
 use crate::gateway::authz::original::Original;
 use crate::gateway::context::Context;
 use crate::gateway::dialect::Dialect;
-use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::policy::identity;
 use crate::http1::fields::Fields;
 use crate::http1::head::RequestHead;
+use crate::record::Ended;
+use crate::record::Ending;
 use crate::serve::buffered::Request;
 use crate::serve::connection::Connection;
 use crate::serve::fair_scheduler::FairShare;
+use crate::serve::timer::Timer;
 use crate::serve::{Handler, Slot, end_head};
 use crate::telemetry::faults::FaultLog;
 use crate::wire::answers::Answer;
@@ -88,13 +90,13 @@ impl Authz {
         fields: &F,
     ) -> Result<Context, Answer> {
         let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
-        ctx.request_id = Some(self.gateway.request_ids.of(fields));
+        ctx.record.request_id = Some(self.gateway.request_ids.of(fields));
         // Their answers are 200, which is leave elsewhere.
         ctx.speaks_grpc = dialect.takes_success() && is_spoken(fields);
         let request = original.incoming(dialect, tenant, fields);
         let refused = match self.gateway.admit(&request, &mut ctx).await {
             Ok(passage) => {
-                ctx.passage = Some(passage);
+                ctx.enter(passage);
                 None
             }
             Err(end) => Some(self.gateway.answer_to(end, &mut ctx)),
@@ -122,6 +124,7 @@ impl Authz {
             status: refused.map_or(200, |answer| answer.status().as_u16()),
             sent: refused.map_or(0, |answer| answer.body().len() as u64),
             ending: Ending::Whole,
+            at: Timer::now(),
         };
         self.gateway.finished(&ended, ctx);
     }
@@ -144,7 +147,7 @@ impl Authz {
         peer: IpAddr,
     ) -> Answer {
         let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
-        ctx.request_id = Some(self.gateway.request_ids.of(fields));
+        ctx.record.request_id = Some(self.gateway.request_ids.of(fields));
         let answer = self.gateway.answer_to(cause.into(), &mut ctx);
         self.note((method, path.as_bytes(), "", peer), fields, Some(&answer), &ctx);
         answer

@@ -47,7 +47,7 @@ impl Gateway {
     ) -> u16 {
         if session.was_upgraded() {
             ctx.breaks_off = true;
-            ctx.closed_for = failure.end_of_socket();
+            ctx.record.reason = failure.end_of_socket();
             return 0;
         }
         let longest = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);

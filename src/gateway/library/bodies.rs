@@ -33,14 +33,14 @@ impl LibraryProxy {
         ctx: &mut Context,
         longest: Duration,
     ) -> pingora::Result<()> {
-        let message = ctx.notes.message.take();
-        if ctx.notes.body.as_ref().is_none_or(|body| body.room.is_none()) {
+        let message = ctx.message.take();
+        if ctx.checked_body.as_ref().is_none_or(|body| body.room.is_none()) {
             return Ok(());
         }
         if let Some(message) = message {
             let mut whole = Some(message.into());
             take_piece(session, &mut whole, true, ctx)?;
-            (ctx.notes.whole, ctx.notes.body) = (whole, None);
+            (ctx.held_body, ctx.checked_body) = (whole, None);
             return Ok(());
         }
         let length = announced(&session.req_header().headers);
@@ -50,12 +50,15 @@ impl LibraryProxy {
         }
         while !session.as_ref().retry_buffer_truncated() {
             // The library knows the end of a stream with its last frame, and would never ask for one that it could not keep.
-            if length.is_none() && session.is_http2() && ctx.body_bytes > KEPT_BYTES_MAX - FRAME_BYTES_MAX {
-                ctx.body_bytes = 0;
-                ctx.notes.body.iter_mut().for_each(|body| body.restart());
+            if length.is_none()
+                && session.is_http2()
+                && ctx.record.received > KEPT_BYTES_MAX - FRAME_BYTES_MAX
+            {
+                ctx.record.received = 0;
+                ctx.checked_body.iter_mut().for_each(|body| body.restart());
                 break;
             }
-            if length.is_none_or(|length| length.saturating_sub(ctx.body_bytes) <= KEPT_BYTES_MAX) {
+            if length.is_none_or(|length| length.saturating_sub(ctx.record.received) <= KEPT_BYTES_MAX) {
                 session.as_mut().enable_retry_buffering();
             }
             let mut piece = next_piece(session, longest).await?;
@@ -63,7 +66,7 @@ impl LibraryProxy {
             self.check_overdue(ctx, is_last)?;
             take_piece(session, &mut piece, is_last, ctx)?;
             if is_last {
-                (ctx.notes.whole, ctx.notes.body) = (piece, None);
+                (ctx.held_body, ctx.checked_body) = (piece, None);
                 break;
             }
         }
@@ -117,20 +120,20 @@ pub(super) fn take_piece(
     is_last: bool,
     ctx: &mut Context,
 ) -> pingora::Result<()> {
-    if let (Some(whole), Some(kept)) = (&ctx.notes.whole, &mut *body) {
+    if let (Some(whole), Some(kept)) = (&ctx.held_body, &mut *body) {
         *kept = whole.clone();
         return Ok(());
     }
-    ctx.body_bytes = ctx.body_bytes.saturating_add(body.as_ref().map_or(0, Bytes::len) as u64);
+    ctx.record.received = ctx.record.received.saturating_add(body.as_ref().map_or(0, Bytes::len) as u64);
     // The limit is not for the bytes of another protocol.
     if session.was_upgraded() {
         return Ok(());
     }
     let longest = passage(ctx)?.route.site.tenant.proxy.body_bytes_max;
-    if longest.is_some_and(|longest| ctx.body_bytes > longest) {
+    if longest.is_some_and(|longest| ctx.record.received > longest) {
         return Err(error_of(Failure::TooLarge));
     }
-    if let Some(checked) = &mut ctx.notes.body {
+    if let Some(checked) = &mut ctx.checked_body {
         let piece = checked.pass(body.take(), is_last).map_err(error_of)?;
         *body = Some(piece).filter(|piece| !is_last || !piece.is_empty());
     }

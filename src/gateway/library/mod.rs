@@ -36,13 +36,13 @@ use crate::gateway::library::bodies::{KEPT_BYTES_MAX, take_piece};
 use crate::gateway::library::patient::PatientConnector;
 use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, rewritten, until_empty_end};
 use crate::gateway::library::uploads::{keep_pace, note_when_dropped};
-use crate::gateway::observe::Ending;
 use crate::gateway::pace::Pace;
 use crate::gateway::refusals::End;
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
 use crate::http1::fields::Fields;
 use crate::http1::head::check_framing;
+use crate::record::Ending;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::timer::Timer;
 use crate::tls::pem::unsupported_signature;
@@ -80,7 +80,7 @@ impl LibraryProxy {
         }
         let read = self.read_message(session, ctx).await?;
         let admitted = self.admit_with(session, read.message(&[]), ctx).await;
-        ctx.notes.message = read.apart();
+        ctx.message = read.apart();
         Ok(admitted)
     }
 
@@ -127,11 +127,11 @@ impl ProxyHttp for LibraryProxy {
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<()> {
-        if ctx.request_id.is_none() {
+        if ctx.record.request_id.is_none() {
             let fields = &session.req_header().headers;
             let none = HeaderMap::new();
             let theirs = if rewritten(session.req_header()).is_some() { &none } else { fields };
-            ctx.request_id = Some(self.request_ids.of(theirs));
+            ctx.record.request_id = Some(self.request_ids.of(theirs));
         }
         session.set_read_timeout(Some(BODY_READ_TIME_MAX));
         session.set_write_timeout(Some(WRITE_TIME_MAX));
@@ -153,7 +153,7 @@ impl ProxyHttp for LibraryProxy {
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
         if ctx.passage.is_none() {
             match self.admit_http2(session, ctx).await? {
-                Ok(passage) => ctx.passage = Some(passage),
+                Ok(passage) => ctx.enter(passage),
                 Err(end) => {
                     self.refuse(session, ctx, end).await?;
                     return Ok(true);
@@ -176,7 +176,7 @@ impl ProxyHttp for LibraryProxy {
         ctx: &mut Context,
     ) -> pingora::Result<Box<HttpPeer>> {
         // An earlier upstream's time is over.
-        ctx.times.asked = None;
+        ctx.record.times.asked = None;
         ctx.pace.iter().for_each(Pace::over);
         let address = self.next_address(ctx).await.map_err(faults::error_of)?;
         let member = ctx.member().ok_or_else(|| faults::error_of(Failure::Internal))?;
@@ -198,13 +198,13 @@ impl ProxyHttp for LibraryProxy {
             self.take_small_body(session, ctx).await?;
         }
         ctx.awaits_body = !session.is_body_done();
-        let is_long = ctx.notes.whole.as_ref().is_some_and(|whole| whole.len() as u64 > KEPT_BYTES_MAX);
+        let is_long = ctx.held_body.as_ref().is_some_and(|whole| whole.len() as u64 > KEPT_BYTES_MAX);
         if may_be_http2 && (ctx.awaits_body || is_long) {
             // The library counts from the head on here, and not from the last byte that was sent.
             let total = faults::passage(ctx)?.route.site.tenant.proxy.timeouts.total;
             peer.options.read_timeout = Some(total.unwrap_or(faults::TRANSFER_TIME_MAX));
         }
-        ctx.times.left.get_or_insert_with(Timer::now);
+        ctx.record.times.left.get_or_insert_with(Timer::now);
         Ok(peer)
     }
 
@@ -247,7 +247,7 @@ impl ProxyHttp for LibraryProxy {
             request.remove_header(&http::header::EXPECT);
             answering::give_leave(session).await?;
         }
-        ctx.times.asked = Some(Timer::now());
+        ctx.record.times.asked = Some(Timer::now());
         Ok(())
     }
 
@@ -259,8 +259,8 @@ impl ProxyHttp for LibraryProxy {
         ctx: &mut Context,
     ) -> pingora::Result<()> {
         self.check_overdue(ctx, end_of_stream)?;
-        if end_of_stream && ctx.awaits_body && ctx.times.answered.is_none() {
-            ctx.times.asked = Some(Timer::now());
+        if end_of_stream && ctx.awaits_body && ctx.record.times.answered.is_none() {
+            ctx.record.times.asked = Some(Timer::now());
         }
         ctx.awaits_body &= !end_of_stream;
         keep_pace(session, ctx);
@@ -283,8 +283,8 @@ impl ProxyHttp for LibraryProxy {
     ) -> pingora::Result<()> {
         let is_switch = response.status == StatusCode::SWITCHING_PROTOCOLS;
         if is_switch || !response.status.is_informational() {
-            ctx.times.answered.get_or_insert_with(Timer::now);
-            ctx.notes.whole = None;
+            ctx.record.times.answered.get_or_insert_with(Timer::now);
+            ctx.held_body = None;
         }
         let may_switch = faults::passage(ctx)?.route.decision.upgrades && session.is_upgrade_req();
         if is_switch && !may_switch {
@@ -378,8 +378,8 @@ impl ProxyHttp for LibraryProxy {
     ) -> Box<Error> {
         let is_whole = !answering::has_begun(session) && !session.as_ref().retry_buffer_truncated();
         if is_whole && faults::is_unprocessed(&error) && self.may_repeat(ctx) {
-            ctx.body_bytes = ctx.notes.whole.as_ref().map_or(0, |whole| whole.len() as u64);
-            if let Some(checked) = &mut ctx.notes.body {
+            ctx.record.received = ctx.held_body.as_ref().map_or(0, |whole| whole.len() as u64);
+            if let Some(checked) = &mut ctx.checked_body {
                 checked.restart();
             }
             return error;
@@ -407,7 +407,7 @@ impl ProxyHttp for LibraryProxy {
         let source = error.map(Error::esource);
         // A request that ended without a fault of its upstream breaks a row of failures.
         if let (None | Some(ErrorSource::Downstream), Some(member), Some(_)) =
-            (source, ctx.member(), ctx.times.asked)
+            (source, ctx.member(), ctx.record.times.asked)
         {
             member.state.succeeded();
         }
@@ -418,7 +418,7 @@ impl ProxyHttp for LibraryProxy {
         let status = session.response_written().map_or(0, |response| response.status.as_u16());
         let ending = match source {
             None => Ending::Whole,
-            Some(_) if ctx.closed_for == Some("idle") => Ending::Whole,
+            Some(_) if ctx.record.reason == Some("idle") => Ending::Whole,
             Some(ErrorSource::Downstream) => Ending::ClientLeft,
             Some(_) => Ending::Failed,
         };

@@ -13,12 +13,14 @@ use tokio::time::timeout;
 use crate::gateway::BODY_READ_TIME_MAX;
 use crate::gateway::failure::Failure;
 use crate::gateway::library::faults::error_of;
-use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::rule::{Incoming, Message};
 use crate::http1::fields::{Fields, Problem};
 use crate::http1::name::Name;
 use crate::http2;
 use crate::message_signature::Content;
+use crate::record::Ended;
+use crate::record::Ending;
+use crate::serve::timer::Timer;
 use crate::wire::errors::ErrorCause;
 
 /// A request of the library's, as the corridor reads it.
@@ -99,7 +101,18 @@ pub(super) fn ended(
     if rewritten(request).is_some() {
         (target, authority) = (b"", "");
     }
-    Ended { method, target, protocol, authority, fields: &request.headers, peer, status, sent, ending }
+    Ended {
+        method,
+        target,
+        protocol,
+        authority,
+        fields: &request.headers,
+        peer,
+        status,
+        sent,
+        ending,
+        at: Timer::now(),
+    }
 }
 
 pub(super) fn peer_of(session: &Session) -> Option<IpAddr> {

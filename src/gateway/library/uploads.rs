@@ -11,9 +11,9 @@ use crate::gateway::library::LibraryProxy;
 use crate::gateway::library::bodies::KEPT_BYTES_MAX;
 use crate::gateway::library::faults::passage;
 use crate::gateway::library::requests::{ended, next_piece, peer_of};
-use crate::gateway::observe::Ending;
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
 use crate::http1::fields::Fields;
+use crate::record::Ending;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::timer::Timer;
 
@@ -37,7 +37,8 @@ impl LibraryProxy {
 pub(super) fn note_when_dropped(gateway: &Arc<Gateway>, session: &Session, ctx: &mut Context) {
     let (gateway, head, peer) = (Arc::clone(gateway), session.req_header().clone(), peer_of(session));
     ctx.on_drop = Some(Box::new(move |ctx| {
-        let asked = ctx.times.asked.filter(|_| !ctx.awaits_body && ctx.times.answered.is_none());
+        let asked =
+            ctx.record.times.asked.filter(|_| !ctx.awaits_body && ctx.record.times.answered.is_none());
         let read = ctx.site.as_ref().map(|site| site.tenant.proxy.timeouts.read);
         let is_silent = asked.zip(read).is_some_and(|(asked, read)| asked + read <= Timer::now());
         if let Some(member) = ctx.member().filter(|_| is_silent) {

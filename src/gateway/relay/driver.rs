@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::gateway::failure::Failure;
 use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange, Outgoing};
-use crate::gateway::times::Times;
+use crate::record::Times;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
 

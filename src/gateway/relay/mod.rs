@@ -19,7 +19,6 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::Route;
 use crate::gateway::failure::Failure;
 use crate::gateway::mcp::ReadMessage;
-use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::refusals::End;
 use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
@@ -30,6 +29,8 @@ use crate::http1::chunked::{Decoder, Piece};
 use crate::http1::fields::Fields;
 use crate::http1::fields::Options;
 use crate::http1::head::{Body, RequestHead};
+use crate::record::Ended;
+use crate::record::Ending;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
@@ -62,12 +63,12 @@ impl Relay {
         // A client that asks for another protocol may go on in it.
         let goes_on = !connection.stop.is_near() && !head.upgrades;
         let mut exchange = Exchange::new(head, is_to_head, expects, goes_on, limit);
-        if let Some(checked) = ctx.notes.body.take() {
+        if let Some(checked) = ctx.checked_body.take() {
             exchange.check_body(*checked, &mut buffers);
         }
         let outcome = self.exchange(&mut connection, head, ctx, &mut exchange, &mut buffers).await;
         (ctx.place, ctx.retrying) = (None, None);
-        ctx.body_bytes = exchange.upload.bytes;
+        ctx.record.received = exchange.upload.bytes;
         let has_begun = exchange.download.is_some() || buffers.to_client.written > 0;
         self.pool.give_back(buffers);
         if let Err(failure) = outcome {
@@ -153,7 +154,7 @@ impl Relay {
         let limits = limits(ctx)?;
         let is_repeatable = head.body == Body::Length(0)
             && matches!(method_of(connection, head), b"GET" | b"HEAD" | b"OPTIONS");
-        let mut now = ctx.begun_at;
+        let mut now = ctx.record.times.begun;
         if buffers.to_upstream.room.is_some() {
             Box::pin(hold(connection, exchange, buffers, &limits)).await?;
             now = Timer::now();
@@ -167,7 +168,7 @@ impl Relay {
             let held = bytes.len();
             self.gateway.write_request(connection, head, ctx, bytes)?;
             bytes.rotate_left(held);
-            let mut times = ctx.times;
+            let mut times = ctx.record.times;
             let mut driver = Driver {
                 client: connection,
                 upstream: &mut upstream.stream,
@@ -184,7 +185,7 @@ impl Relay {
                 needs_flush: false,
             };
             let outcome = driver.run().await;
-            ctx.times = times;
+            ctx.record.times = times;
             match outcome {
                 Ok(()) => {
                     self.keep(upstream, exchange, buffers, ctx);
@@ -310,6 +311,7 @@ impl Gateway {
             status,
             sent,
             ending,
+            at: Timer::now(),
         };
         self.finished(&ended, ctx);
     }
@@ -356,7 +358,7 @@ fn limits(ctx: &Context) -> Result<Limits, Failure> {
         client_write: WRITE_TIME_MAX,
         upstream_read: timeouts.read,
         upstream_write: timeouts.write,
-        end: timeouts.total.map(|total| ctx.begun_at + total),
+        end: timeouts.total.map(|total| ctx.record.times.begun + total),
     })
 }
 

@@ -44,7 +44,7 @@ impl Relay {
                 ctx.retrying = None;
                 return Ok(Upstream { stream, address, is_used: true, since: now });
             }
-            ctx.times.left.get_or_insert_with(Timer::now);
+            ctx.record.times.left.get_or_insert_with(Timer::now);
             let opened = self.open(ctx, address).await;
             if !matches!(opened, Err(Failure::Overloaded)) {
                 self.gateway.note_reached(ctx, Some(&address), opened.is_ok());

@@ -25,9 +25,9 @@ use crate::gateway::failure::Failure;
 use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::relay::tests::exchange::Rules;
-use crate::gateway::times::Times;
 use crate::http1::fields::Spans;
 use crate::http1::head::read_request;
+use crate::record::RequestRecord;
 use crate::serve::connection::ClientStream;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
@@ -139,7 +139,7 @@ async fn run(
     let mut client = Connection::new(client, BytesMut::new(), peer, &shutdown);
     let request = read_request(head.as_bytes(), &mut Spans::default()).unwrap();
     let begun = Timer::now();
-    let mut times = Times::default();
+    let mut times = RequestRecord::new(begun).times;
     let mut driver = Driver {
         client: &mut client,
         upstream: &mut upstream,
