@@ -9,31 +9,21 @@
 
 mod scene;
 
-use std::collections::HashMap;
-use std::future;
-use std::hint::black_box;
-use std::sync::Arc;
+use std::{collections::HashMap, future, hint::black_box, sync::Arc};
 
 use alloy::primitives::{Address, B256};
 use async_trait::async_trait;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use futures_util::future::Either;
 use sha2::{Digest, Sha256};
-use tiergate::domain::agent_id::AgentId;
-use tiergate::domain::api_key::{ApiKeyFormat, KeyDigest};
-use tiergate::domain::client::ClientNet;
-use tiergate::domain::held_key::HeldKey;
-use tiergate::domain::holders::Holders;
-use tiergate::domain::nonce::NonceClaim;
-use tiergate::domain::profile::TrustProfile;
-use tiergate::domain::quota::Quota;
-use tiergate::domain::window::{Verdict, Window};
-use tiergate::pipeline::Pipeline;
-use tiergate::pipeline::credential::Credential;
-use tiergate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
-use tiergate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
-    Store, StoreFault,
+use tiergate::domain::{
+    AgentId, ApiKeyFormat, ClientNet, HeldKey, Holders, KeyDigest, NonceClaim, Quota, TrustProfile, Verdict,
+    Window,
+};
+use tiergate::pipeline::{Credential, Pipeline};
+use tiergate::ports::{
+    Admission, Asked, AskedHolders, Asker, Budget, Chain, ChainFault, KeyBudget, KeyChange, KeyChanged,
+    KeyOwner, KeySeen, MadeKey, Parts, Proof, Reading, Reply, Scope, Store, StoreFault,
 };
 
 use crate::scene::{Scene, access, ask, domain, ready, rules};

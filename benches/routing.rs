@@ -5,23 +5,14 @@
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 #![expect(clippy::expect_used, reason = "a benchmark that can't be set up has nothing to measure")]
 
-use std::collections::HashMap;
-use std::hint::black_box;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::HashMap, hint::black_box, sync::Arc, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use tiergate::domain::host::HostPattern;
-use tiergate::domain::host_map::HostMap;
-use tiergate::domain::mcp::CallPatterns;
-use tiergate::domain::path::PathPattern;
-use tiergate::domain::routing::decide;
-use tiergate::domain::tenant::{
-    AcceptedCredentials, Balance, DigestCheck, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules,
-    Route, RouteAccess, Tenant, Timeouts, UpstreamLimits, UpstreamTls,
+use tiergate::domain::{
+    AcceptedCredentials, Balance, CallPatterns, DigestCheck, HealthRules, HostHeader, HostMap, HostPattern,
+    InFlight, OnMismatch, PathPattern, ProxyRules, Route, RouteAccess, Tenant, Tier, Timeouts, Upstream,
+    UpstreamLimits, UpstreamTls, routing::decide,
 };
-use tiergate::domain::tier::Tier;
-use tiergate::domain::upstream::Upstream;
 
 const TENANTS: [usize; 4] = [10, 1_000, 10_000, 100_000];
 const ROUTES: usize = 10;

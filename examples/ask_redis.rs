@@ -4,27 +4,18 @@
 //! `ask_redis URL keys AGENTS`, `ask_redis URL fill AGENTS LIMIT`, `ask_redis URL rate AGENTS SECONDS IN_FLIGHT`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
-use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use alloy::primitives::{Address, U256, address};
 use sha2::{Digest, Sha256};
-use tiergate::domain::agent_id::AgentId;
-use tiergate::domain::api_key::KeyDigest;
-use tiergate::domain::binding::Binding;
-use tiergate::domain::freshness::UnixSeconds;
-use tiergate::domain::held_key::KeyTerms;
-use tiergate::domain::nonce::{Nonce, NonceClaim};
-use tiergate::domain::quota::Quota;
-use tiergate::domain::redis_url::{RedisLayout, RedisUrl};
+use tiergate::domain::{
+    AgentId, Binding, KeyDigest, KeyTerms, Nonce, NonceClaim, Quota, RedisLayout, RedisUrl, UnixSeconds,
+};
 use tiergate::os::Os;
-use tiergate::ports::clock::Clock;
-use tiergate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
-use tiergate::store::redis::RedisStore;
-use tiergate::store::redis::options::{Options, SentinelLogin, TlsFiles};
-use tiergate::telemetry::metrics::Metrics;
+use tiergate::ports::{Admission, Clock, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
+use tiergate::store::{RedisStore, SentinelLogin, TlsFiles, redis::options::Options};
+use tiergate::telemetry::Metrics;
 use tokio::task::JoinSet;
 
 /// How many requests are under way at once where only the result counts.

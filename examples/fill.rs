@@ -3,23 +3,14 @@
 //! for. The key of agent 26 is `svc_live_v1_` and 26 in 64 hexadecimal digits, `…01a`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::Arc;
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use alloy::primitives::{Address, U256, address};
 use sha2::{Digest, Sha256};
-use tiergate::domain::agent_id::AgentId;
-use tiergate::domain::api_key::KeyDigest;
-use tiergate::domain::binding::Binding;
-use tiergate::domain::endpoint::Endpoint;
-use tiergate::domain::freshness::UnixSeconds;
-use tiergate::domain::held_key::KeyTerms;
-use tiergate::domain::nonce::{Nonce, NonceClaim};
+use tiergate::domain::{AgentId, Binding, Endpoint, KeyDigest, KeyTerms, Nonce, NonceClaim, UnixSeconds};
 use tiergate::os::Os;
-use tiergate::ports::clock::Clock;
-use tiergate::ports::store::{KeyChange, KeyChanged, NewKey, Store};
-use tiergate::store::embedded::{EmbeddedStore, Options};
+use tiergate::ports::{Clock, KeyChange, KeyChanged, NewKey, Store};
+use tiergate::store::{EmbeddedStore, embedded::Options};
 use tokio::task::JoinSet;
 
 /// How many keys are under way at once, so that they share commits.

@@ -7,12 +7,9 @@ use std::error::Error;
 use alloy::primitives::{Address, U256, hex};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
-use tiergate::domain::agent_id::AgentId;
-use tiergate::domain::eip712::{Eip712Domain, SigningDomain};
-use tiergate::domain::freshness::UnixSeconds;
-use tiergate::domain::nonce::Nonce;
+use tiergate::domain::{AgentId, Eip712Domain, Nonce, SigningDomain, UnixSeconds};
 use tiergate::os::Os;
-use tiergate::ports::clock::{Clock, Entropy};
+use tiergate::ports::{Clock, Entropy};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -156,7 +156,7 @@ mod tests {
     use std::net::{IpAddr, SocketAddr};
 
     use super::{AddressRules, Refused, is_of_this_machine, is_public};
-    use crate::domain::upstream::Upstream;
+    use crate::domain::Upstream;
 
     fn rules(listener: &str) -> AddressRules {
         AddressRules { listeners: [listener.parse().unwrap()].into(), ..AddressRules::default() }

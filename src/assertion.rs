@@ -13,11 +13,10 @@ use quick_cache::sync::{Cache, EntryAction, EntryResult};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::tier::Tier;
+use crate::domain::{AgentId, Tier};
 use crate::pipeline::permit::Permit;
-use crate::ports::clock::{Clock, Entropy, NoEntropy};
-use crate::tls::signing::{PublicKey, SigningKeys};
+use crate::ports::{Clock, Entropy, NoEntropy};
+use crate::tls::{PublicKey, SigningKeys};
 
 /// How long an assertion is good for, in seconds.
 const LIFE_SECS: u64 = 60;

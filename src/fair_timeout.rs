@@ -2,10 +2,8 @@
 //!
 //! With the runtime's own limit `an_answer_that_came_in_time_counts_however_late_a_busy_process_comes_to_it` fails.
 
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::Poll;
-use std::time::Duration;
+use std::{future::poll_fn, task::Poll, time::Duration};
 
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -39,8 +37,7 @@ pub(crate) async fn poll_once<T>(mut future: Pin<&mut impl Future<Output = T>>) 
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
-    use std::time::Duration;
+    use std::{future::pending, time::Duration};
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};

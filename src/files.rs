@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
-use crate::domain::agent_list::{self, AGENTS_MAX, Agents};
-use crate::domain::secret::{Secret, SecretSource};
+use crate::domain::{AGENTS_MAX, Agents, Secret, SecretSource, agent_list};
 
 /// The longest list of agents, in bytes.
 const AGENTS_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -148,11 +147,10 @@ pub(crate) fn agents(path: &Path) -> Result<Agents, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::Path;
+    use std::{fs, path::Path};
 
     use super::{SECRET_BYTES_MAX, bytes, secret, shown, text};
-    use crate::domain::secret::SecretSource;
+    use crate::domain::SecretSource;
 
     fn read(path: &Path, bytes: &[u8]) -> Result<String, String> {
         fs::write(path, bytes).unwrap();

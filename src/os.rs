@@ -3,7 +3,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::ports::clock::{Clock, Entropy, NoEntropy};
+use crate::ports::{Clock, Entropy, NoEntropy};
 
 /// The machine's clocks and its random number generator.
 #[derive(Debug, Clone, Copy)]

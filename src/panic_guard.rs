@@ -2,9 +2,8 @@
 //!
 //! Without it `garbage_and_zeros_over_whole_sectors_are_harmless_or_refused` of the embedded store fails: its library panics.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
+use std::{cell::Cell, thread};
 
 thread_local! {
     static IS_CATCHING: Cell<bool> = const { Cell::new(false) };

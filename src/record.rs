@@ -3,35 +3,20 @@
 //!
 //! Nothing that a client wrote reaches the log unescaped, and no query does.
 
-use std::fmt::Display;
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::{fmt::Display, net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
 use prometheus::IntCounter;
 use tokio::time::Instant;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::denial::{About, Denial};
-use crate::domain::held_key::KeyName;
-use crate::domain::quota::Allowance;
-use crate::domain::tier::Tier;
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::pipeline::owner::Signatory;
-use crate::pipeline::permit::Permit;
-use crate::pipeline::refusal::Refusal;
-use crate::ports::clock::Clock;
-use crate::telemetry::access::Shown;
-use crate::telemetry::faults::FaultLog;
-use crate::telemetry::http::RouteSeries;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traces::{Trace, Tracer};
-use crate::wire::client_ip::address_of;
-use crate::wire::errors::ErrorCause;
-use crate::wire::request_id::RequestId;
+use crate::domain::{About, AgentId, Allowance, Denial, KeyName, Tier};
+use crate::http1::{Fields, name::Name};
+use crate::pipeline::{Signatory, permit::Permit, refusal::Refusal};
+use crate::ports::Clock;
+use crate::telemetry::{FaultLog, Metrics, RouteSeries, Shown, Trace, Tracer};
 use crate::wire::trace::{remote_span, state_of};
+use crate::wire::{ErrorCause, RequestId, client_ip::address_of};
 
 /// The tiers as labels, by their numbers.
 const TIERS: [&str; 5] = ["0", "1", "2", "3", "4"];
@@ -392,9 +377,7 @@ fn micros(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-    use std::sync::Arc;
-    use std::time::Duration;
+    use std::{net::IpAddr, sync::Arc, time::Duration};
 
     use http::HeaderMap;
     use proptest::prelude::{any, prop_assert, proptest};
@@ -402,13 +385,9 @@ mod tests {
     use tracing::dispatcher::with_default;
 
     use super::{Ended, Ending, Place, Recorder, RequestRecord};
-    use crate::ports::clock::Clock;
-    use crate::ports::simulated::SimulatedClock;
-    use crate::serve::timer::Timer;
-    use crate::telemetry::access::SHOWN_BYTES_MAX;
-    use crate::telemetry::fixture::LogCapture;
-    use crate::telemetry::http::RouteSeries;
-    use crate::telemetry::metrics::Metrics;
+    use crate::ports::{Clock, simulated::SimulatedClock};
+    use crate::serve::Timer;
+    use crate::telemetry::{Metrics, RouteSeries, SHOWN_BYTES_MAX, fixture::LogCapture};
 
     const MILLI: Duration = Duration::from_millis(1);
 

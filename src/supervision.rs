@@ -2,13 +2,12 @@
 //!
 //! Without it a dead task would go unnoticed, and its last results would stand.
 
-use std::panic::AssertUnwindSafe;
-use std::time::Duration;
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use tokio::time::sleep;
 
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::Metrics;
 
 /// How long after its end a task is begun anew.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -36,7 +35,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::{PAUSE, keep_going};
-    use crate::telemetry::metrics::Metrics;
+    use crate::telemetry::Metrics;
 
     #[tokio::test(start_paused = true)]
     async fn a_task_that_panics_or_ends_is_begun_anew_a_second_later_and_counted_under_its_name() {

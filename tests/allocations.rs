@@ -6,15 +6,11 @@
 #[expect(dead_code, reason = "shared with the benchmark, which measures signatures too")]
 mod scene;
 
-use std::future::pending;
-use std::ops::Range;
+use std::{future::pending, ops::Range};
 
 use alloy::primitives::U256;
-use tiergate::domain::api_key::KeyDigest;
-use tiergate::domain::quota::Quota;
-use tiergate::domain::tier::PerTier;
-use tiergate::pipeline::Access;
-use tiergate::pipeline::credential::Credential;
+use tiergate::domain::{KeyDigest, PerTier, Quota};
+use tiergate::pipeline::{Access, Credential};
 
 use crate::scene::{Scene, access, ask, ready};
 

@@ -2,43 +2,27 @@
 //! development chain, in a process of its own. What a benchmark measures and a test counts the allocations of.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::pin::pin;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::{net::TcpListener, pin::pin, time::Duration};
 
 use alloy::primitives::{Address, B256, U256, address};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
-use tiergate::chain::pool::Pool;
-use tiergate::chain::reader::ChainReader;
-use tiergate::domain::agent_id::AgentId;
-use tiergate::domain::agent_list::Agents;
-use tiergate::domain::api_key::{ApiKey, ApiKeyFormat};
-use tiergate::domain::binding::Binding;
-use tiergate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
-use tiergate::domain::client::ClientNet;
-use tiergate::domain::eip712::{Eip712Domain, SigningDomain};
-use tiergate::domain::freshness::{Freshness, UnixSeconds};
-use tiergate::domain::nonce::Nonce;
-use tiergate::domain::quota::Quota;
-use tiergate::domain::registries::{Registries, RegistrySet};
-use tiergate::domain::rpc_url::RpcUrl;
-use tiergate::domain::signature::{SignatureBytes, SignatureFormat};
-use tiergate::domain::tier::{PerTier, Tier};
-use tiergate::domain::tiers::{TierSources, Tiers};
+use tiergate::chain::{ChainReader, Pool};
+use tiergate::domain::{
+    AgentId, Agents, ApiKey, ApiKeyFormat, Binding, ClientNet, Eip712Domain, Freshness, Lifetimes, Nonce,
+    PerTier, PoolSettings, Quota, ReaderSettings, Registries, RegistrySet, RpcUrl, SignatureBytes,
+    SignatureFormat, SigningDomain, Tier, TierSources, Tiers, UnixSeconds,
+};
 use tiergate::os::Os;
-use tiergate::pipeline::credential::{Ask, Credential, SignedRequest};
-use tiergate::pipeline::custody::{KeyOrder, KeyWish};
-use tiergate::pipeline::{Access, Pipeline, Ports, Rules};
-use tiergate::ports::chain::{Chain, Parts};
-use tiergate::ports::clock::Clock;
-use tiergate::ports::store::{Scope, Store};
-use tiergate::store::embedded::{EmbeddedStore, Options};
-use tiergate::telemetry::metered_store::MeteredStore;
-use tiergate::telemetry::metrics::Metrics;
+use tiergate::pipeline::{
+    Access, Credential, KeyOrder, KeyWish, Pipeline, Ports, Rules, SignedRequest, credential::Ask,
+};
+use tiergate::ports::{Chain, Clock, Parts, Scope, Store};
+use tiergate::store::{EmbeddedStore, embedded::Options};
+use tiergate::telemetry::{MeteredStore, Metrics};
 
 /// The publicly known key of the development chain's account that owns agent 4, tier 4.
 const OWNER_KEY: &str = "0x47e179ec197488593b187f80a00eb0da91f1b9d0b13f8733639f19c30a34926a";

@@ -1,13 +1,13 @@
 //! Answer heads: httparse and hyper read alike what we accept.
 
-use crate::http1::fields::FIELDS_MAX;
-use crate::http1::head::{Body, end_of_head, read_answer};
+use crate::http1::head::{end_of_head, read_answer};
+use crate::http1::{FIELDS_MAX, Body};
 use crate::hyper_reads;
 
 /// The status, the reason, the end of the body and the fields, if we accept the head.
 pub fn parts(input: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (first, head) = input.split_first()?;
-    let mut spans = crate::http1::fields::Spans::default();
+    let mut spans = crate::http1::Spans::default();
     let ours = read_answer(head, first & 1 == 1, &mut spans).ok()?;
     let line = [ours.status.to_string().as_bytes(), &head[ours.reason], &crate::end_of(ours.body)]
         .map(<[u8]>::to_vec);
@@ -18,7 +18,7 @@ pub fn parts(input: &[u8]) -> Option<Vec<Vec<u8>>> {
 pub fn check(input: &[u8]) {
     let Some((first, head)) = input.split_first() else { return };
     let is_to_head = first & 1 == 1;
-    let mut spans = crate::http1::fields::Spans::default();
+    let mut spans = crate::http1::Spans::default();
     let Ok(ours) = read_answer(head, is_to_head, &mut spans) else { return };
     assert_eq!(end_of_head(head, 0), Some(head.len()), "a head has no empty line but the last");
     let fields = crate::ours(head, &spans);

@@ -1,6 +1,6 @@
 //! Bodies in chunks, cut anywhere, beside a naive reader and hyper.
 
-use crate::http1::chunked::{Decoder, Piece, TRAILER_BYTES_MAX};
+use crate::http1::{Decoder, Piece, chunked::TRAILER_BYTES_MAX};
 use crate::hyper_reads;
 
 /// The longest line, in bytes.

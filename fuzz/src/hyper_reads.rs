@@ -1,17 +1,15 @@
 //! hyper as a reader: its connections over bytes in memory.
 
-use std::cell::RefCell;
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::{cell::RefCell, future::poll_fn, rc::Rc};
 
 use http::{HeaderMap, Request, Response, request, response};
 use hyper::body::{Body as _, Incoming};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::service::service_fn;
 
-use crate::http1::head::Body;
+use crate::http1::Body;
 
 /// The bytes behind every head. They are a body in chunks, and a body of another length.
 pub const BODY: &[u8] = b"3\r\nabc\r\n0\r\n\r\n";

@@ -4,6 +4,7 @@
 extern crate self as alloy;
 pub use alloy_primitives as primitives;
 
+#[allow(unused_imports)]
 #[expect(dead_code, reason = "heads and chunks are read here, and nothing is written")]
 #[path = "../../src/http1/mod.rs"]
 mod http1;
@@ -15,11 +16,11 @@ mod proxy_header;
 #[path = "../../src/wire/ext_authz.rs"]
 mod ext_authz;
 
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 #[path = "../../src/message_signature/mod.rs"]
 mod message_signature;
 
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 #[path = "../../src/mcp/mod.rs"]
 mod mcp;
 
@@ -55,9 +56,11 @@ mod signed_message;
 #[path = "../../src/domain/uint256.rs"]
 mod uint256;
 
+#[allow(unused_imports)]
 mod domain {
     pub(crate) use crate::mcp_calls as mcp;
-    pub(crate) use crate::{bot, freshness, host, nonce, signature, signed_message, uint256};
+    pub(crate) use crate::{bot, freshness, host, nonce, signature, uint256};
+    pub(crate) use crate::{bot::*, freshness::*, host::*, mcp_calls::*, nonce::*, signature::*, signed_message::*};
 }
 
 /// The parts of messages to gateways. No target makes one.

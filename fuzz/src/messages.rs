@@ -4,9 +4,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::domain::mcp::Call;
-use crate::mcp::call::McpRequest;
-use crate::mcp::listing::{Filter, List, Shows};
+use crate::domain::Call;
+use crate::mcp::{McpRequest, Filter, List, Shows};
 
 struct Short;
 

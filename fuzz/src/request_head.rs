@@ -1,12 +1,12 @@
 //! Request heads: httparse and hyper read alike what we accept.
 
-use crate::http1::fields::FIELDS_MAX;
 use crate::http1::head::{end_of_head, read_request};
+use crate::http1::FIELDS_MAX;
 use crate::hyper_reads;
 
 /// The method, the target, the version, the end of the body and the fields, if we accept the head.
 pub fn parts(input: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut spans = crate::http1::fields::Spans::default();
+    let mut spans = crate::http1::Spans::default();
     let ours = read_request(input, &mut spans).ok()?;
     let version = if ours.is_http_1_0 { b"1.0" } else { b"1.1" };
     let line =
@@ -15,7 +15,7 @@ pub fn parts(input: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 pub fn check(input: &[u8]) {
-    let mut spans = crate::http1::fields::Spans::default();
+    let mut spans = crate::http1::Spans::default();
     let Ok(ours) = read_request(input, &mut spans) else { return };
     for searched in [0, 1, 2, 3, 4].map(|behind| behind * input.len() / 4).map(|at| at.min(input.len() - 1)) {
         assert_eq!(end_of_head(input, searched), Some(input.len()), "a head has no empty line but the last");

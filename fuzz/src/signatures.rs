@@ -4,12 +4,9 @@ use std::collections::BTreeSet;
 
 use alloy::primitives::B256;
 
-use crate::domain::freshness::UnixSeconds;
-use crate::http1::fields::{SpanFields, Spans};
-use crate::http1::head::head_from_parts;
-use crate::message_signature::digest::BodyDigest;
-use crate::message_signature::{ERC_8128, ERC_8128_UNTAGGED, Terms};
-use crate::message_signature::{Content, Message};
+use crate::domain::UnixSeconds;
+use crate::http1::{SpanFields, Spans, head::head_from_parts};
+use crate::message_signature::{BodyDigest, ERC_8128, ERC_8128_UNTAGGED, Terms, Content, Message};
 
 /// Those of the vectors, which are among the seeds.
 const TERMS: Terms = Terms { chain_id: 1, validity_secs_max: 60, ahead_secs_max: 30 };

@@ -1,7 +1,6 @@
 //! Requests that other gateways tell part by part: the parts that we judge are those that were told.
 
-use crate::http1::fields::{FIELDS_MAX, Spans};
-use crate::http1::head::head_from_parts;
+use crate::http1::{FIELDS_MAX, Spans, head::head_from_parts};
 
 /// Parts behind each other, with 0xff in between: method, target, host, then names and values.
 pub fn check(input: &[u8]) {
@@ -17,7 +16,7 @@ pub fn check(input: &[u8]) {
 pub fn check_parts(line: [&[u8]; 3], fields: &[(&[u8], &[u8])]) {
     let mut spans = Spans::default();
     let Ok((text, head)) = head_from_parts(line, fields.iter().copied(), &mut spans) else { return };
-    assert!(fields.len() < FIELDS_MAX && head.body != crate::http1::head::Body::ToClose);
+    assert!(fields.len() < FIELDS_MAX && head.body != crate::http1::Body::ToClose);
     let [method, target, host] = line;
     assert_eq!((&text[head.method], &text[head.target]), (method, target));
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');

@@ -3,24 +3,18 @@
 //! The page has no password. Browsers keep it from other pages: it sends no header that would share it, and is shown only
 //! under addresses and names that no stranger can have, so that no stranger's name can be pointed at it (DNS rebinding).
 
-use std::cmp::Reverse;
-use std::collections::HashSet;
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::{cmp::Reverse, collections::HashSet, net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde_json::{Map, Value, json};
 
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::pipeline::readiness::{Health, Readiness, Report};
+use crate::http1::{Fields, name::Name};
+use crate::pipeline::{Health, Readiness, Report};
 use crate::record::RequestRecord;
-use crate::serve::buffered::{BufferedService, Request};
-use crate::telemetry::metrics::Metrics;
-use crate::wire::answers::{self, Answer};
-use crate::wire::errors::ErrorCause;
-use crate::wire::pages;
+use crate::serve::{BufferedService, Request};
+use crate::telemetry::Metrics;
+use crate::wire::{Answer, ErrorCause, answers, pages};
 
 /// The Prometheus text format.
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

@@ -7,11 +7,9 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::api::routes::Endpoint;
-use crate::domain::console::ConsoleSettings;
-use crate::wire::answers::JSON;
-use crate::wire::answers::{Answer, text};
-use crate::wire::pages::guarded;
-use crate::wire::pages::settings;
+use crate::domain::ConsoleSettings;
+use crate::wire::pages::{guarded, settings};
+use crate::wire::{Answer, JSON, answers::text};
 
 const INDEX: &str = include_str!("../../console/index.html");
 
@@ -102,9 +100,8 @@ fn kind_of(name: &str) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::fs;
     use std::path::{Path, PathBuf};
+    use std::{collections::BTreeSet, fs};
 
     use super::{FILES, INDEX, kind_of};
 

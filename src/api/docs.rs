@@ -2,8 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::wire::answers::{Answer, text};
-use crate::wire::pages::guarded;
+use crate::wire::{Answer, answers::text, pages::guarded};
 
 /// The machine-readable description of this API.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");

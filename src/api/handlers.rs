@@ -3,22 +3,17 @@
 use http::{HeaderMap, StatusCode};
 
 use crate::api::docs::{self, OPENAPI};
-use crate::api::routes::Endpoint;
-use crate::api::{Api, ApiRequest, ApiRules};
+use crate::api::{Api, ApiRequest, ApiRules, routes::Endpoint};
 use crate::assertion::NO_KEYS;
-use crate::domain::endpoint::WebOrigin;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::rpc_url::RpcUrl;
-use crate::pipeline::credential::{Ask, Credential, SignedRequest};
-use crate::pipeline::custody::{KeyOrder, KeyWish, Recorder};
+use crate::domain::{RpcUrl, UnixSeconds, WebOrigin};
+use crate::pipeline::{Credential, KeyOrder, KeyWish, Recorder, SignedRequest, credential::Ask};
 use crate::record::RequestRecord;
-use crate::wire::answers::{self, Answer};
 use crate::wire::bodies::{
-    VerifyBody, parse_key_wish, parse_profile_read, parse_revocation, parse_signed, parse_status_query,
+    parse_key_wish, parse_profile_read, parse_revocation, parse_signed, parse_status_query,
 };
-use crate::wire::discovery::{LocalRules, key_set};
-use crate::wire::errors::ErrorCause;
-use crate::wire::results::owner_profile;
+use crate::wire::{
+    Answer, ErrorCause, LocalRules, VerifyBody, answers, discovery::key_set, results::owner_profile,
+};
 
 impl Api {
     pub(super) async fn handle(

@@ -20,25 +20,17 @@ use crate::api::console::Console;
 use crate::api::observe::{Entry, LISTENER, Observer};
 use crate::api::routes::{Audience, Endpoint};
 use crate::assertion::Issuer;
-use crate::domain::client::ClientNet;
-use crate::domain::console::ConsoleSettings;
-use crate::http1::fields::SpanFields;
-use crate::pipeline::readiness::Readiness;
-use crate::pipeline::{Access, Pipeline};
-use crate::ports::clock::Clock;
+use crate::domain::{ClientNet, ConsoleSettings};
+use crate::http1::SpanFields;
+use crate::pipeline::{Access, Pipeline, Readiness};
+use crate::ports::Clock;
 use crate::record::{Ended, Place, Recorder, RequestRecord};
-use crate::serve::buffered::{BufferedService, Request};
-use crate::serve::timer::Timer;
-use crate::telemetry::audit::Audit;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traces::Tracer;
-use crate::wire::answers::Answer;
-use crate::wire::client_ip::client_of;
-use crate::wire::discovery::Discovery;
-use crate::wire::errors::ErrorCause;
-use crate::wire::other_sites::is_of_another_site;
-use crate::wire::request_id::RequestIds;
-use crate::wire::results::VerificationResults;
+use crate::serve::{BufferedService, Request, Timer};
+use crate::telemetry::{Audit, Metrics, Tracer};
+use crate::wire::{
+    Answer, Discovery, ErrorCause, RequestIds, VerificationResults, client_ip::client_of,
+    other_sites::is_of_another_site,
+};
 
 /// The API.
 pub(crate) struct Api {

@@ -1,30 +1,21 @@
 //! What the API tells operators beside a request's record: counters of endpoints, looked up once, and lines of the audit log.
 
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
+use std::{net::IpAddr, sync::Arc};
 
 use alloy::primitives::Address;
 use async_trait::async_trait;
 use prometheus::{IntCounter, IntGauge};
 use strum::VariantArray;
 
-use crate::api::Api;
-use crate::api::routes::Endpoint;
-use crate::domain::agent_id::AgentId;
-use crate::domain::denial::Denial;
-use crate::domain::held_key::KeyName;
-use crate::pipeline::custody::Recorder;
-use crate::pipeline::owner::Signatory;
-use crate::pipeline::refusal::{Refusal, Unrecorded};
-use crate::ports::clock::Clock;
+use crate::api::{Api, routes::Endpoint};
+use crate::domain::{AgentId, Denial, KeyName};
+use crate::pipeline::{Recorder, Signatory, Unrecorded, refusal::Refusal};
+use crate::ports::Clock;
 use crate::record::RequestRecord;
-use crate::serve::buffered::Request;
-use crate::telemetry::audit::{Audit, Record};
-use crate::telemetry::http::RouteSeries;
-use crate::telemetry::metrics::Metrics;
-use crate::wire::client_ip::address_of;
-use crate::wire::errors::ErrorCause;
+use crate::serve::Request;
+use crate::telemetry::{Audit, Metrics, Record, RouteSeries};
+use crate::wire::{ErrorCause, client_ip::address_of};
 
 /// This listener's name in metrics.
 pub(super) const LISTENER: &str = "api";

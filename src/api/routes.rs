@@ -3,9 +3,7 @@
 use http::HeaderValue;
 use strum::VariantArray;
 
-use crate::wire::bodies::BODY_BYTES_MAX;
-use crate::wire::discovery::{KEY_SET_PATH, RULES_PATH};
-use crate::wire::errors::ErrorCause;
+use crate::wire::{BODY_BYTES_MAX, ErrorCause, KEY_SET_PATH, RULES_PATH};
 
 /// The endpoints of the contract in its order, the description of them, what owners sign, and their page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]

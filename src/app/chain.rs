@@ -1,21 +1,17 @@
 //! The reader of agents and the nodes that it asks, put together, and the threads that they live in.
 
-use std::error::Error;
-use std::iter::successors;
-use std::sync::Arc;
+use std::{error::Error, iter::successors, sync::Arc};
 
 use tokio::runtime::{Builder, Handle};
 
 use crate::app::error::StartError;
 use crate::bots::Bots;
-use crate::chain::pool::Pool;
-use crate::chain::reader::ChainReader;
+use crate::chain::{ChainReader, Pool};
 use crate::config::Settings;
-use crate::domain::rpc_header::{RpcHeader, value};
-use crate::domain::secret::{Secret, SecretSource};
+use crate::domain::{RpcHeader, Secret, SecretSource, rpc_header::value};
 use crate::files;
-use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::ports::Clock;
+use crate::telemetry::Metrics;
 
 /// Starts the threads that reads of the chain, its follower and connections to nodes live in, one for each two workers, which
 /// have the other half of a signature's work. They work for every runtime of the process and end with it: no worker that
@@ -86,8 +82,7 @@ mod tests {
     use std::fs;
 
     use super::headers;
-    use crate::domain::rpc_header::RpcHeader;
-    use crate::domain::secret::SecretSource;
+    use crate::domain::{RpcHeader, SecretSource};
 
     #[test]
     fn a_value_is_read_without_its_line_end_and_no_problem_shows_it() {

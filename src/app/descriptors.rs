@@ -3,14 +3,12 @@
 //! Every descriptor that a client can cause is under a cap. Caps and reserve together never exceed the limit, so that
 //! accepting, store, nodes, checks and files always have theirs.
 
-use std::fmt;
-use std::net::SocketAddr;
+use std::{fmt, net::SocketAddr};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::chain::pool::{IDLE_MAX, PLACES_MAX};
-use crate::config::Settings;
-use crate::config::store::StoreSettings;
+use crate::chain::{IDLE_MAX, PLACES_MAX};
+use crate::config::{Settings, store::StoreSettings};
 use crate::gateway::watch;
 
 /// Connections of the admin listener.

@@ -1,22 +1,18 @@
 //! For `tiergate-dev`: further listeners, a node in this process, and a listener without the rest of the product.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::app::App;
 use crate::app::error::{RunError, StartError};
-use crate::app::handover::Handover;
 use crate::app::lifecycle::{EarlySignals, Lifecycle};
 use crate::app::process::{Listening, Process};
+use crate::app::{App, handover::Handover};
 use crate::config::shutdown::ShutdownSettings;
 use crate::os::Os;
-use crate::serve::SILENT_TIME_MAX;
-use crate::serve::buffered::BufferedService;
-use crate::telemetry::metrics::Metrics;
+use crate::serve::{BufferedService, SILENT_TIME_MAX};
+use crate::telemetry::Metrics;
 
 /// How many connections a listener without the rest of the product holds.
 const CONNECTIONS_MAX: usize = 4_096;

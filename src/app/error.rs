@@ -1,7 +1,6 @@
 //! Why the service can't start, and why it ended.
 
-use std::error::Error;
-use std::io;
+use std::{error::Error, io};
 
 /// Why the service can't start, as a sentence.
 pub(crate) type StartError = Box<dyn Error + Send + Sync>;

@@ -5,10 +5,8 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::{MaybeUninit, take};
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::{net::SocketAddr, os::unix::net::UnixStream, time::Duration};
 
 use listenfd::ListenFd;
 use rustix::cmsg_space;
@@ -146,8 +144,7 @@ fn receive(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-    use std::os::unix::net::UnixStream;
+    use std::{net::TcpListener, os::unix::net::UnixStream};
 
     use socket2::Socket;
 

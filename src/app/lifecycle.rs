@@ -1,9 +1,7 @@
 //! Begin and end of the process: when its listeners open, and how it drains.
 
-use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::{io, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sd_notify::{NotifyState, notify};
@@ -14,13 +12,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::app::error::RunError;
 use crate::app::handover::{Handover, local_address};
-use crate::app::successor::Successor;
 use crate::app::threads::{ThreadEnd, first_end};
+use crate::app::{error::RunError, successor::Successor};
 use crate::config::shutdown::ShutdownSettings;
-use crate::pipeline::readiness::Readiness;
-use crate::serve::worker::BACKLOG;
+use crate::pipeline::Readiness;
+use crate::serve::BACKLOG;
 
 /// How long a process with handed-over sockets waits for store and chain.
 const READY_WITHIN: Duration = Duration::from_secs(10);

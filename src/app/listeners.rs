@@ -1,38 +1,25 @@
 //! The listeners for the API, the gateway and operators.
 
-use std::slice::from_ref;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{slice::from_ref, sync::Arc, time::Duration};
 
 use crate::admin::Admin;
-use crate::api::routes::Audience;
-use crate::api::{Api, ApiRules};
-use crate::app::App;
+use crate::api::{Api, ApiRules, routes::Audience};
 use crate::app::descriptors::{ADMIN_CONNECTIONS, workers};
-use crate::app::error::StartError;
-use crate::app::named_files::tenant_secrets;
-use crate::app::overview::Overview;
 use crate::app::process::{Listening, Tls};
-use crate::app::signing_domain;
-use crate::config::Settings;
-use crate::config::listen::Listener;
-use crate::domain::registries::Registries;
-use crate::domain::rpc_url::RpcUrl;
-use crate::domain::tier::Tier;
-use crate::gateway::authz::{Authz, AuthzHandler};
-use crate::gateway::library::door::LibraryHandler;
-use crate::gateway::policy::forwarded::Believed;
+use crate::app::{App, error::StartError, named_files::tenant_secrets, overview::Overview, signing_domain};
+use crate::config::{Listener, Settings};
+use crate::domain::{Registries, RpcUrl, Tier};
 use crate::gateway::relay::pool::{self, Pool};
-use crate::gateway::watch::Watch;
-use crate::gateway::{Gateway, GatewayHandler, GatewayRules};
+use crate::gateway::{
+    Authz, AuthzHandler, Gateway, GatewayHandler, GatewayRules, Watch, library::door::LibraryHandler,
+    policy::forwarded::Believed,
+};
 use crate::message_signature::Terms;
 use crate::pipeline::Access;
-use crate::ports::chain::Parts;
-use crate::ports::store::Scope;
+use crate::ports::{Parts, Scope};
 use crate::serve::clients::ClientRules;
-use crate::tls::listener::{Protocols, server_config};
-use crate::wire::discovery::{Discovery, ServiceRules};
-use crate::wire::request_id::RequestIds;
+use crate::tls::{Protocols, listener::server_config};
+use crate::wire::{Discovery, RequestIds, ServiceRules};
 
 /// How many signatures of other gateways' requests may be looked at, at once: as many as a listener has connections by default.
 const ASKED_MAX: u32 = 4_096;

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use crate::app::error::StartError;
-use crate::config::log::{AuditPlace, LogSettings};
-use crate::ports::clock::Clock;
-use crate::telemetry::audit::Audit;
-use crate::telemetry::log::LogGuard;
+use crate::config::{AuditPlace, log::LogSettings};
+use crate::ports::Clock;
+use crate::telemetry::{Audit, LogGuard};
 
 /// The audit log, if there is one, and its guard: lines are written until that is dropped.
 pub(super) fn audit(

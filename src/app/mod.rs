@@ -9,10 +9,10 @@ pub(crate) mod handover;
 pub(crate) mod lifecycle;
 pub(crate) mod named_files;
 pub(crate) mod online;
-pub(crate) mod overview;
+mod overview;
 pub(crate) mod source;
 pub(crate) mod store;
-pub(crate) mod successor;
+mod successor;
 pub(crate) mod tenants;
 
 mod listeners;
@@ -21,42 +21,33 @@ mod process;
 mod reload;
 mod threads;
 
-use std::future::ready;
-use std::sync::Arc;
-use std::time::Duration;
+pub(crate) use online::Finding;
+pub(crate) use successor::TAKE_OVER;
+pub(crate) use tenants::CertificateProbe;
+
+use std::{future::ready, sync::Arc, time::Duration};
 
 use tokio::runtime::Handle;
 
 use crate::app::descriptors::{Descriptors, workers};
 use crate::app::error::{RunError, StartError};
-use crate::app::handover::Handover;
 use crate::app::lifecycle::{EarlySignals, Lifecycle};
-use crate::app::overview::Overview;
-use crate::app::process::Process;
-use crate::app::reload::Reloader;
-use crate::app::source::ConfigSource;
 use crate::app::tenants::{Tenants, emptiness};
-use crate::app::threads::end_of;
+use crate::app::{
+    handover::Handover, overview::Overview, process::Process, reload::Reloader, source::ConfigSource,
+    threads::end_of,
+};
 use crate::bots::Bots;
-use crate::chain::follower::Follower;
-use crate::chain::reader::ChainReader;
-use crate::config::traces::TraceSettings;
-use crate::config::{Loaded, Settings};
-use crate::domain::eip712::{Eip712Domain, SigningDomain};
+use crate::chain::{ChainReader, Follower};
+use crate::config::{Loaded, Settings, traces::TraceSettings};
+use crate::domain::{Eip712Domain, SigningDomain};
 use crate::gateway::watch::resolve_new_names;
 use crate::os::Os;
-use crate::pipeline::readiness::Readiness;
-use crate::pipeline::{Pipeline, Ports, Rules};
-use crate::ports::chain::Chain;
-use crate::ports::clock::Clock;
-use crate::ports::store::Store;
+use crate::pipeline::{Pipeline, Ports, Readiness, Rules};
+use crate::ports::{Chain, Clock, Store};
 use crate::supervision::keep_going;
-use crate::telemetry::audit::Audit;
-use crate::telemetry::log::{LogGuard, dropped_lines};
-use crate::telemetry::metered_store::MeteredStore;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traces::Tracer;
-use crate::wire::discovery::Discovery;
+use crate::telemetry::{Audit, LogGuard, MeteredStore, Metrics, Tracer, log::dropped_lines};
+use crate::wire::Discovery;
 
 /// How often memory that no longer matters is given back.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);

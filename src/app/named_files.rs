@@ -4,17 +4,11 @@
 
 use std::path::Path;
 
-use crate::config::problem::Problem;
-use crate::config::{Content, NamedFile, Settings};
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::rpc_header;
-use crate::domain::secret::{Secret, SecretSource};
-use crate::domain::tenant::{KeyPair, UpstreamTls};
+use crate::config::{Content, NamedFile, Problem, Settings};
+use crate::domain::{KeyPair, Secret, SecretSource, UnixSeconds, UpstreamTls, rpc_header};
 use crate::files;
-use crate::gateway::authz::TenantSecret;
-use crate::tls::loaded_files::{FileLoader, LoadedFiles};
-use crate::tls::pem;
-use crate::tls::upstream::UpstreamIdentity;
+use crate::gateway::TenantSecret;
+use crate::tls::{FileLoader, LoadedFiles, UpstreamIdentity, pem};
 
 /// The shortest secret of another gateway, as the problem of a shorter one says.
 const AUTHZ_SECRET_BYTES_MIN: usize = 16;

@@ -2,29 +2,21 @@
 //!
 //! Writes nothing.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use alloy::primitives::{Address, U256};
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
-use crate::app::error::StartError;
-use crate::app::source::ConfigSource;
-use crate::app::tenants::Tenants;
-use crate::app::{chain, store};
-use crate::chain::contracts::{FIRST_AGENTS, LatestState};
-use crate::chain::reader::ChainReader;
-use crate::config::Settings;
-use crate::config::store::StoreSettings;
-use crate::domain::agent_id::AgentId;
-use crate::domain::tiers::Tiers;
+use crate::app::{chain, error::StartError, source::ConfigSource, store, tenants::Tenants};
+use crate::chain::{ChainReader, FIRST_AGENTS, LatestState};
+use crate::config::{Settings, store::StoreSettings};
+use crate::domain::{AgentId, Tiers};
 use crate::fair_timeout::fair_timeout;
 use crate::gateway::watch::check_all;
 use crate::os::Os;
-use crate::ports::chain::{Chain, ChainFault, Parts};
-use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::ports::{Chain, ChainFault, Clock, Parts};
+use crate::telemetry::Metrics;
 
 /// How long one part is waited for: a little longer than a read of the chain may take.
 const TIME_MAX: Duration = Duration::from_secs(7);

@@ -1,9 +1,8 @@
 //! Facts for the operator's page: tenants and upstreams as they are now, certificates and configuration as they are in
 //! force, and the last reload. Secrets are blanked in what it is given.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
@@ -12,8 +11,8 @@ use crate::admin::Facts;
 use crate::app::tenants::{Applied, Certificate, Tenants};
 use crate::config::{DEFAULT, Loaded, RefusedFile, VALUES_SHOWN_MAX, Value};
 use crate::files;
-use crate::gateway::site::Site;
-use crate::ports::clock::Clock;
+use crate::gateway::Site;
+use crate::ports::Clock;
 
 /// How many tenants are shown.
 const TENANTS_SHOWN_MAX: usize = 100;

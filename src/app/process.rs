@@ -1,11 +1,6 @@
 //! The process: its listeners, the threads that serve them, and background tasks.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::BTreeMap, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use pingora::server::configuration::ServerConf;
 use socket2::Socket;
@@ -14,16 +9,15 @@ use tokio::runtime::Builder;
 use crate::app::error::{RunError, StartError};
 use crate::app::lifecycle::Lifecycle;
 use crate::app::threads::{Part, ThreadEnd, Threads};
-use crate::ports::clock::Clock;
-use crate::serve::buffered::{Buffered, BufferedService};
-use crate::serve::clients::ClientRules;
-use crate::serve::fair_scheduler::FairScheduler;
-use crate::serve::worker::{Gates, adopt, bound, take_connections};
-use crate::serve::{Handler, Limits, Listener};
+use crate::ports::Clock;
+use crate::serve::worker::{adopt, bound, take_connections};
+use crate::serve::{
+    Buffered, BufferedService, Gates, Handler, Limits, Listener, clients::ClientRules,
+    fair_scheduler::FairScheduler,
+};
 use crate::supervision::keep_going;
-use crate::telemetry::metrics::Metrics;
-use crate::tls::certificates::Shown;
-use crate::tls::listener::{Protocols, ServerTls, server_config};
+use crate::telemetry::Metrics;
+use crate::tls::{Protocols, ServerTls, Shown, listener::server_config};
 
 /// How many addresses of upstreams one request may try. Tenants set a lower limit of upstreams of their own.
 const TRIES_MAX: usize = 256;

@@ -4,24 +4,16 @@
 //! Changes are found by looking at the files every second: that works on every kind of volume, also where one file is
 //! exchanged for another behind a link.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::{collections::HashSet, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::app::lifecycle::EarlySignals;
-use crate::app::overview::Overview;
-use crate::app::source::Fingerprint;
-use crate::app::tenants::Tenants;
+use crate::app::{lifecycle::EarlySignals, overview::Overview, source::Fingerprint, tenants::Tenants};
 use crate::config::RefusedFile;
-use crate::telemetry::audit::Audit;
-use crate::telemetry::log;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::{Audit, Metrics, log};
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -3,8 +3,7 @@
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::path::{Path, PathBuf};
 
-use crate::config::tenants::watched_files;
-use crate::config::{ConfigReport, FileProbe, NoProbe, Settings, VALUES_SHOWN_MAX};
+use crate::config::{ConfigReport, FileProbe, NoProbe, Settings, VALUES_SHOWN_MAX, tenants::watched_files};
 use crate::files::Fingerprints;
 
 /// A configuration file with the environment over it.
@@ -68,8 +67,7 @@ pub(crate) fn environment() -> impl Iterator<Item = (String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::ConfigSource;
 

@@ -1,22 +1,17 @@
 //! Chooses the store that the settings name, and opens it.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use tokio::sync::watch;
 
-use crate::config::Settings;
-use crate::config::problem::Problem;
-use crate::config::store::StoreSettings;
-use crate::config::store::redis_keys::RedisSettings;
-use crate::domain::secret::SecretSource;
+use crate::config::{Problem, Settings, store::StoreSettings, store::redis_keys::RedisSettings};
+use crate::domain::SecretSource;
 use crate::files;
-use crate::ports::clock::Clock;
-use crate::ports::store::Store;
-use crate::store::embedded::{self, EmbeddedStore};
-use crate::store::redis::options::{Options, SentinelLogin, TlsFiles};
-use crate::store::redis::{self, RedisStore};
-use crate::telemetry::metrics::Metrics;
+use crate::ports::{Clock, Store};
+use crate::store::{
+    EmbeddedStore, RedisStore, SentinelLogin, TlsFiles, embedded, redis, redis::options::Options,
+};
+use crate::telemetry::Metrics;
 
 /// A store, and, if a thread writes for it, a receiver that is closed once that has ended.
 type Opened = (Arc<dyn Store>, Option<watch::Receiver<()>>);

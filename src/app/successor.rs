@@ -3,12 +3,8 @@
 //! If the new process ends before it can serve, this one goes on as if nothing had happened. If it fails later, while this
 //! one drains, nobody serves: a supervisor has to start the program again.
 
-use std::ffi::OsString;
-use std::future::pending;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::{ffi::OsString, future::pending, io, os::fd::OwnedFd, time::Duration};
 
 use socket2::Socket;
 use tokio::io::AsyncReadExt;

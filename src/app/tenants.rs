@@ -1,10 +1,8 @@
 //! The tenants in force, and their certificates: loaded, checked and built beside those in force, then put in their
 //! place in one step.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -12,25 +10,15 @@ use tokio::runtime::Handle;
 use crate::app::error::StartError;
 use crate::app::source::{ConfigSource, Fingerprint};
 use crate::assertion::{Facts, Issuer};
-use crate::config::problem::Problem;
-use crate::config::tenants::has_folder;
-use crate::config::tiers::TierSettings;
-use crate::config::{FileProbe, Fixed, Live, Loaded, RefusedFile, Settings};
-use crate::domain::agent_id::AgentId;
-use crate::domain::agent_list::{AgentList, Agents};
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::tenant::Tenant;
-use crate::domain::tier::Tier;
-use crate::domain::tiers::Tiers;
+use crate::config::{
+    FileProbe, Fixed, Live, Loaded, Problem, RefusedFile, Settings, tenants::has_folder, tiers::TierSettings,
+};
+use crate::domain::{AgentId, AgentList, Agents, Tenant, Tier, Tiers, UnixSeconds};
 use crate::files::Fingerprints;
-use crate::gateway::site::SiteBuilder;
-use crate::gateway::table::{LiveTable, Table};
-use crate::gateway::watch::resolve_new_names;
-use crate::ports::clock::{Clock, Entropy};
-use crate::telemetry::metrics::{Metrics, NO_TENANT};
-use crate::tls::certificates::{Certificates, Shown, found_by};
-use crate::tls::loaded_files::{FileLoader, LoadedFiles};
-use crate::tls::upstream::UpstreamIdentity;
+use crate::gateway::{SiteBuilder, Table, table::LiveTable, watch::resolve_new_names};
+use crate::ports::{Clock, Entropy};
+use crate::telemetry::{Metrics, NO_TENANT};
+use crate::tls::{Certificates, FileLoader, LoadedFiles, Shown, UpstreamIdentity, certificates::found_by};
 
 /// Everything that is replaced when the configuration is read again.
 pub(crate) struct Tenants {

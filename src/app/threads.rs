@@ -2,10 +2,8 @@
 //!
 //! Without this a dead worker would leave its accept queue open: one connection in as many as there are workers would hang.
 
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
 use std::thread::{Builder, JoinHandle};
+use std::{future::Future, io, pin::Pin};
 
 use futures_util::future::select_all;
 use tokio::runtime;

@@ -12,13 +12,9 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::{Value, json};
 
 use super::{Facts, Issuer, KEPT_MAX, Subject};
-use crate::domain::agent_id::AgentId;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::tier::Tier;
-use crate::ports::clock::{Entropy, NoEntropy};
-use crate::ports::simulated::SimulatedClock;
-use crate::tls::loaded_files::{FileLoader, LoadedFiles};
-use crate::tls::signing::SigningKeys;
+use crate::domain::{AgentId, Tier, UnixSeconds};
+use crate::ports::{Entropy, NoEntropy, simulated::SimulatedClock};
+use crate::tls::{FileLoader, LoadedFiles, SigningKeys};
 
 const NOW: u64 = 1_800_000_000;
 const NAME: &str = "https://gate.example";

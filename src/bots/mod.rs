@@ -3,12 +3,8 @@
 //! A key is looked for under its domain alone. No request waits for a directory: the one that causes a read is a stranger's, as is
 //! each one until the directory is there. Must not know HTTP messages of clients.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{collections::HashMap, net::SocketAddr, ops::Range, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use base64::Engine;
@@ -26,13 +22,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::addresses::is_public;
-use crate::domain::bot::{BotDomains, BotSignature, DIRECTORY_PATH, Reach};
-use crate::domain::client::ClientNet;
-use crate::domain::quota::{MINUTE_MICROS, Quota};
-use crate::domain::window::Verdict;
-use crate::ports::clock::Clock;
+use crate::domain::{
+    BotDomains, BotSignature, ClientNet, DIRECTORY_PATH, MINUTE_MICROS, Quota, Reach, Verdict,
+};
+use crate::ports::Clock;
 use crate::sharded::Meters;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::Metrics;
 
 /// How many domains are known at once.
 const DOMAINS_MAX: usize = 1_024;

@@ -1,8 +1,7 @@
 //! Which signatures prove a domain, and when its directory is read.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{net::SocketAddr, sync::Arc};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,11 +11,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
 use super::{Bots, Directories, Known, MISSED_MICROS, READS_MAX, parse};
-use crate::domain::bot::{BotDomains, BotSignature, Reach};
-use crate::domain::client::ClientNet;
-use crate::domain::host::HostPattern;
+use crate::domain::{BotDomains, BotSignature, ClientNet, HostPattern, Reach};
 use crate::ports::simulated::SimulatedClock;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::Metrics;
 
 const CLIENT: ClientNet = ClientNet::NOBODY;
 

@@ -5,9 +5,7 @@
 //! before anybody asks. Contracts that were found are looked for again each minute if they have versions, and one of them may be
 //! replaced in its place.
 
-use std::hash::BuildHasher;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
 use alloy::primitives::{Address, U64, U256};
 use foldhash::quality::RandomState;
@@ -17,13 +15,11 @@ use serde_json::json;
 
 use crate::chain::block::{Block, Date, Log, block_call, logs_call};
 use crate::chain::dated::{At, Call3, call};
-use crate::chain::fault::ReadError;
 use crate::chain::pool::{Answers, Call, Input};
-use crate::chain::reads::Agents;
 use crate::chain::registries::calls::{Check, Found, decimalsCall, read_decimals, read_token, token_calls};
-use crate::chain::registries::logs::Kind;
-use crate::domain::agent_id::AgentId;
-use crate::ports::chain::ChainFault;
+use crate::chain::{fault::ReadError, reads::Agents, registries::logs::Kind};
+use crate::domain::AgentId;
+use crate::ports::ChainFault;
 
 /// How long after a check that found something missing comes the next.
 const CHECK_PAUSE: Duration = Duration::from_secs(1);

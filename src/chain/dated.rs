@@ -6,9 +6,8 @@
 //! (`contracts/Snapshot.sol`). Both return the same. So does `contracts/HolderSignatures.sol`, whose calls depend on what the
 //! ones before them returned.
 
-use std::cmp::Ordering;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
+use std::{cmp::Ordering, sync::atomic::AtomicBool, sync::atomic::Ordering::Relaxed};
 
 use alloy::primitives::{Address, B256, Bytes, U64, U256, address};
 use alloy::sol;
@@ -22,8 +21,7 @@ use tokio::sync::Notify;
 use crate::chain::block::{Block, Date, ReadAt};
 use crate::chain::fault::{ReadError, TOO_FEW};
 use crate::chain::pool::{ANSWER_BYTES_MAX, Answers, Call, Input, Pool};
-use crate::ports::chain::ChainFault;
-use crate::ports::clock::Clock;
+use crate::ports::{ChainFault, Clock};
 
 sol! {
     /// Multicall3.

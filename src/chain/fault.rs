@@ -1,9 +1,8 @@
 //! Errors of the chain. None holds a secret: texts of nodes and libraries went through `redact`.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::ports::chain::ChainFault;
+use crate::ports::ChainFault;
 
 /// Why a registry could not be read. Its name, in snake case, is the metric's label.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]

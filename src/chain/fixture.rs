@@ -11,21 +11,15 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::chain::dated::Result3;
-use crate::chain::fault::ReadError;
-use crate::chain::pool::Pool;
-use crate::chain::reader::ChainReader;
 use crate::chain::tests::clock::{TestClock, Work, pass};
 use crate::chain::tests::results::{asked_for, created, dated, hex};
-use crate::domain::agent_id::AgentId;
-use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
-use crate::domain::measure::Measure;
-use crate::domain::profile::{Details, TrustProfile};
-use crate::domain::registries::{Registries, RegistrySet};
-use crate::domain::rpc_url::RpcUrl;
-use crate::ports::chain::ChainFault;
-use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::chain::{dated::Result3, fault::ReadError, pool::Pool, reader::ChainReader};
+use crate::domain::{
+    AgentId, Details, Lifetimes, Measure, PoolSettings, ReaderSettings, Registries, RegistrySet, RpcUrl,
+    TrustProfile,
+};
+use crate::ports::{ChainFault, Clock};
+use crate::telemetry::Metrics;
 
 /// How long a profile serves in these tests.
 pub(super) const LIFETIME: Duration = Duration::from_secs(1);

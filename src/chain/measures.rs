@@ -4,24 +4,18 @@
 //! Feedback in ERC-8004's registry counts if it is of listed clients: that of strangers costs cents. There may be much of it, so it
 //! is read apart from owner, stake and other numbers, by `contracts/ListedFeedback.sol`.
 
-use std::cmp::Reverse;
-use std::sync::LazyLock;
+use std::{cmp::Reverse, sync::LazyLock};
 
 use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
 use alloy::sol;
 use alloy::sol_types::{SolEvent, SolValue};
 
-use crate::chain::block::Log;
 use crate::chain::dated::{Call3, Result3, call, code_in};
 use crate::chain::fault::{ReadError, TOO_FEW};
 use crate::chain::registries::calls::{Check, decode};
-use crate::chain::registries::erc8004::is_version_2;
 use crate::chain::registries::logs::{Drops, add};
-use crate::domain::agent_id::AgentId;
-use crate::domain::holders::Holders;
-use crate::domain::measure::{Feedback, Measure, Question};
-use crate::domain::profile::TrustProfile;
-use crate::domain::tier::Tier;
+use crate::chain::{block::Log, registries::erc8004::is_version_2};
+use crate::domain::{AgentId, Feedback, Holders, Measure, Question, Tier, TrustProfile};
 
 sol! {
     /// ERC-20, and ERC-721, whose function is the same.

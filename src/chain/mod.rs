@@ -6,9 +6,9 @@
 //! it `follower` keeps the cache in step with the chain, and `contracts` looks for the contracts, and for all that is needed in
 //! `check --online`.
 
-pub(crate) mod contracts;
-pub mod follower;
-pub mod pool;
+mod contracts;
+mod follower;
+mod pool;
 pub mod reader;
 mod registries;
 
@@ -31,3 +31,9 @@ const fn spread(whole: u64, grain: u64) -> u64 {
 mod fixture;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use contracts::{FIRST_AGENTS, LatestState};
+pub use follower::Follower;
+pub use pool::Pool;
+pub(crate) use pool::{IDLE_MAX, PLACES_MAX};
+pub use reader::ChainReader;

@@ -1,8 +1,7 @@
 //! The chain port: cached profiles, reads that many wait for, holders at the latest block.
 
-use std::future::ready;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{future::ready, sync::Arc};
 
 use alloy::primitives::{B256, Bytes};
 use async_trait::async_trait;
@@ -13,21 +12,15 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::chain::cache::{CachedProfile, ProfileCache, micros};
-use crate::chain::contracts::Contracts;
 use crate::chain::dated::{Floor, SharedFloor, StateReader};
 use crate::chain::follower::{Follower, FollowerStatus, Mode};
-use crate::chain::measures::Measures;
 use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
 use crate::chain::reads::{Agents, HoldersQuestion, Read};
 use crate::chain::single_flight::{Bounds, SingleFlight};
-use crate::domain::agent_id::AgentId;
-use crate::domain::chain_settings::ReaderSettings;
-use crate::domain::holders::Holders;
-use crate::domain::measure::Measure;
-use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
-use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::chain::{contracts::Contracts, measures::Measures};
+use crate::domain::{AgentId, Holders, Measure, ReaderSettings, TrustProfile};
+use crate::ports::{AskedHolders, Asker, Chain, ChainFault, Clock, Parts, Reading};
+use crate::telemetry::Metrics;
 
 /// Calls for profiles, of agents that proved who they are. After a reorganization all active agents are read anew: thousands
 /// within the time of those who wait, though a node takes 100 ms and more.

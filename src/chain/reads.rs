@@ -7,9 +7,7 @@
 //! Strangers write most of the details. They are read apart, at the same block: a read of theirs that fails, or takes long, costs an
 //! agent its details alone.
 
-use std::iter::once;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{iter::once, sync::Arc, time::Duration};
 
 use alloy::primitives::{Address, B256, Bytes, U64, U256};
 use alloy::sol_types::SolCall;
@@ -27,15 +25,9 @@ use crate::chain::measures::{Measures, Sum, TRANSFER, feedback_code, higher, sco
 use crate::chain::pool::{Answers, Call, Input};
 use crate::chain::registries::calls::{is_consent, isValidSignatureCall};
 use crate::chain::registries::erc8004::{DetailsRead, Response, evidence, response_filter};
-use crate::chain::registries::logs::Kind;
-use crate::chain::single_flight;
-use crate::domain::agent_id::AgentId;
-use crate::domain::holders::Holders;
-use crate::domain::measure::{Feedback, Question};
-use crate::domain::profile::{Details, TrustProfile};
-use crate::domain::registries::Registries;
-use crate::ports::chain::{Asked, AskedHolders, ChainFault, Parts};
-use crate::ports::clock::Clock;
+use crate::chain::{registries::logs::Kind, single_flight};
+use crate::domain::{AgentId, Details, Feedback, Holders, Question, Registries, TrustProfile};
+use crate::ports::{Asked, AskedHolders, ChainFault, Clock, Parts};
 
 pub(super) type Read<T> = Result<Option<T>, ChainFault>;
 

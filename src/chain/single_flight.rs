@@ -8,9 +8,7 @@
 //! that nobody waits for does not begin.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::Hash;
-use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::{hash::Hash, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

@@ -7,21 +7,19 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{ClientBuilder, Method, Url};
 use serde_json::{Value as Json, json};
 
-use crate::app::descriptors::Descriptors;
-use crate::app::online::{self, Finding};
-use crate::app::source::ConfigSource;
-use crate::app::tenants::{CertificateProbe, emptiness};
-use crate::app::{named_files, store};
+use crate::app::{
+    CertificateProbe, Finding, descriptors::Descriptors, named_files, online, source::ConfigSource, store,
+    tenants::emptiness,
+};
 use crate::cli::client::{address, exchange, wait_for};
-use crate::cli::output::Output;
-use crate::cli::{ConfigFile, Failure, complain, say};
-use crate::config::problem::{Position, Problem, Problems};
-use crate::config::{ConfigReport, Loaded, RefusedFile, Settings, Value, schema};
-use crate::domain::agent_id::AgentId;
-use crate::domain::freshness::UnixSeconds;
+use crate::cli::{ConfigFile, Failure, complain, output::Output, say};
+use crate::config::{
+    ConfigReport, Loaded, Position, Problem, RefusedFile, Settings, Value, problem::Problems, schema,
+};
+use crate::domain::{AgentId, UnixSeconds};
 use crate::os::Os;
-use crate::ports::clock::Clock;
-use crate::tls::loaded_files::LoadedFiles;
+use crate::ports::Clock;
+use crate::tls::LoadedFiles;
 
 /// Check a configuration file and the files that it names, and list every problem with its place; exit code 2 if there are any.
 #[derive(clap::Args)]

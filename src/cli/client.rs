@@ -1,10 +1,7 @@
 //! One request to a running service.
 
 use std::io::{self, IsTerminal as _};
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::pin::pin;
-use std::time::Duration;
+use std::{net::IpAddr, path::PathBuf, pin::pin, time::Duration};
 
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, ClientBuilder, Method, StatusCode, Url};

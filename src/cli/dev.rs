@@ -2,33 +2,21 @@
 //! in one process, and what to paste next.
 
 use std::collections::{BTreeSet, HashMap};
-use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
-use std::sync::Arc;
-use std::{fs, io};
+use std::{fs, io, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc};
 
 use clap::Parser;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::app::dev::run_listener;
-use crate::app::error::StartError;
-use crate::app::handover::Handover;
-use crate::app::lifecycle::EarlySignals;
 use crate::app::source::{ConfigSource, environment};
+use crate::app::{App, dev::run_listener, error::StartError, handover::Handover, lifecycle::EarlySignals};
 use crate::cli::output::{quoted, with};
-use crate::cli::run::ended;
-use crate::cli::{Failure, VERSION, complain, say};
+use crate::cli::{Failure, VERSION, complain, run::ended, say};
 use crate::config::VALUES_SHOWN_MAX;
-use crate::dev::chain::DevChain;
-use crate::dev::erc8004;
 use crate::dev::samples::{self, SampleAgent};
-use crate::dev::service::DevChainService;
-use crate::dev::service::SampleUpstream;
-use crate::domain::endpoint::WebOrigin;
-use crate::domain::log_rules::LogRules;
+use crate::dev::service::{DevChainService, SampleUpstream};
+use crate::dev::{chain::DevChain, erc8004};
+use crate::domain::{LogRules, WebOrigin};
 use crate::os::Os;
 use crate::telemetry::log;
 
@@ -236,8 +224,7 @@ fn fill(text: &str, values: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::sync::Arc;
+    use std::{path::Path, sync::Arc};
 
     use super::{CHAIN_ID, Dev, fill};
     use crate::dev::chain::DevChain;

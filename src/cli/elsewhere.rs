@@ -5,11 +5,8 @@ use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
-use crate::cli::output::quoted;
-use crate::cli::typed_data::Request;
-use crate::cli::{Failure, complain, say, secret};
-use crate::domain::freshness::Freshness;
-use crate::domain::signature::SignatureFormat;
+use crate::cli::{Failure, complain, output::quoted, say, secret, typed_data::Request};
+use crate::domain::{Freshness, SignatureFormat};
 use crate::files::{self, SECRET_BYTES_MAX};
 use crate::wire::answers::rfc3339;
 

@@ -1,47 +1,26 @@
 //! `tiergate explain`: the gateway's decision about a request, and why. It reads the configuration and the chain, and for a
 //! key a store in Redis. It charges nothing: no nonce and no window.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use alloy::primitives::Address;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use crate::app::source::ConfigSource;
-use crate::app::tenants::Tenants;
-use crate::app::{chain, store};
-use crate::cli::check::load_to_serve;
-use crate::cli::client::wait_for;
-use crate::cli::output::Output;
-use crate::cli::{ConfigFile, Failure, secret};
-use crate::config::Settings;
-use crate::config::store::StoreSettings;
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::denial::Denial;
-use crate::domain::host::{HostPattern, of_authority};
-use crate::domain::mcp::{Call, TOOL_CALL};
-use crate::domain::path::Reading;
-use crate::domain::quota::Quota;
-use crate::domain::routing::{self, Decision};
-use crate::domain::tenant::{Route, RouteAccess, Tenant};
-use crate::gateway::rule::Incoming;
-use crate::gateway::site::Site;
-use crate::gateway::table::Table;
+use crate::app::{chain, source::ConfigSource, store, tenants::Tenants};
+use crate::cli::{ConfigFile, Failure, check::load_to_serve, client::wait_for, output::Output, secret};
+use crate::config::{Settings, store::StoreSettings};
+use crate::domain::{
+    AgentId, Call, Decision, Denial, HostPattern, KeyDigest, Quota, Reading, Route, RouteAccess, TOOL_CALL,
+    Tenant, host::of_authority, routing,
+};
+use crate::gateway::{Site, Table, rule::Incoming};
 use crate::os::Os;
-use crate::pipeline::Access;
-use crate::pipeline::credential::Credential;
-use crate::pipeline::refusal::Refusal;
-use crate::pipeline::standing::judge;
-use crate::ports::chain::{Chain, Parts};
-use crate::ports::clock::Clock;
-use crate::ports::store::{KeyOwner, Scope, Store};
-use crate::telemetry::metrics::Metrics;
-use crate::wire::credentials::credential_of;
-use crate::wire::errors::ErrorCause;
+use crate::pipeline::{Access, Credential, refusal::Refusal, standing::judge};
+use crate::ports::{Chain, Clock, KeyOwner, Parts, Scope, Store};
+use crate::telemetry::Metrics;
+use crate::wire::{ErrorCause, credentials::credential_of};
 
 /// How much of a limit is left is known to those who count.
 const REMAINING: &str = "unknown: windows are not read; the access log of the running service says it";

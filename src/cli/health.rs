@@ -3,17 +3,14 @@
 //!
 //! Must not read more of the configuration than `[listen]`: it is called every few seconds, whatever is wrong elsewhere.
 
-use std::net::SocketAddr;
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use reqwest::{ClientBuilder, Method};
 
 use crate::addresses::reached;
 use crate::app::source::environment;
-use crate::cli::client::exchange;
-use crate::cli::{ConfigFile, Failure, say};
-use crate::config::Settings;
-use crate::config::listen::Listen;
+use crate::cli::{ConfigFile, Failure, client::exchange, say};
+use crate::config::{Settings, listen::Listen};
 
 /// How long the answer may take; `/readyz` takes 2 s when something does not answer.
 const TIME_MAX: Duration = Duration::from_secs(5);

@@ -1,14 +1,13 @@
 //! `tiergate init`: a configuration to begin with.
 
-use std::fs::File;
 use std::io::{IsTerminal as _, Write as _, stdin};
-use std::path::PathBuf;
+use std::{fs::File, path::PathBuf};
 
 use crate::cli::{Failure, complain, say};
 use crate::config::chain::contract;
 use crate::domain::chains::facts;
 use crate::os::Os;
-use crate::ports::clock::Entropy;
+use crate::ports::Entropy;
 
 /// The part of the template that names the registries, and the same for ERC-8004's.
 const CONTRACTS: [&str; 2] = [

@@ -5,13 +5,9 @@ use std::path::PathBuf;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::cli::Failure;
-use crate::cli::client::Service;
 use crate::cli::output::{Output, with};
-use crate::cli::secret::KeyFile;
-use crate::cli::signing::Signing;
-use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::KeyOperation;
+use crate::cli::{Failure, client::Service, secret::KeyFile, signing::Signing};
+use crate::domain::{AgentId, KeyOperation};
 
 /// Generate, rotate, revoke or look up an agent's API key at a running service.
 #[derive(clap::Subcommand)]

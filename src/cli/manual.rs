@@ -1,8 +1,6 @@
 //! `tiergate completions` and `tiergate man`: made from the commands as they are.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::Path;
+use std::{fs::File, io::Write as _, path::Path};
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;

@@ -19,13 +19,8 @@ mod verify;
 #[cfg(feature = "dev-chain")]
 mod dev;
 
-use std::fmt;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
+use std::{fmt, path::PathBuf, process::ExitCode, sync::mpsc, thread, time::Duration};
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;

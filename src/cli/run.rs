@@ -2,15 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::app::App;
-use crate::app::error::RunError;
-use crate::app::handover::Handover;
-use crate::app::lifecycle::EarlySignals;
-use crate::app::source::ConfigSource;
-use crate::app::successor::TAKE_OVER;
-use crate::cli::check::load_to_serve;
-use crate::cli::{ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION};
-use crate::config::log::LogFormat;
+use crate::app::{
+    App, TAKE_OVER, error::RunError, handover::Handover, lifecycle::EarlySignals, source::ConfigSource,
+};
+use crate::cli::{ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION, check::load_to_serve};
+use crate::config::LogFormat;
 use crate::telemetry::log;
 
 /// Serve, as the configuration file says.

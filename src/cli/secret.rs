@@ -1,21 +1,19 @@
 //! Secrets: from a file or the environment, and into a file. Never in an argument, where every user of the machine could
 //! read them.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, IsTerminal as _, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{borrow::Cow, fmt, os::unix::ffi::OsStrExt as _};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use zeroize::Zeroizing;
 
 use crate::cli::{Failure, KEY_UNSURE, complain};
-use crate::domain::api_key::{ApiKeyFormat, KEY_HEX_DIGITS};
+use crate::domain::{ApiKeyFormat, KEY_HEX_DIGITS};
 use crate::files::{self, SECRET_BYTES_MAX};
 
 /// The path that stands for standard input.

@@ -13,15 +13,13 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use crate::cli::output::{Output, with};
-use crate::cli::signing::Signing;
-use crate::cli::{Failure, client, say};
-use crate::domain::eip712::KeyOperation;
+use crate::cli::{Failure, client, say, signing::Signing};
+use crate::domain::KeyOperation;
 use crate::files;
-use crate::message_signature::signing::Unsigned;
-use crate::message_signature::{Content, Message};
+use crate::message_signature::{Content, Message, Unsigned};
 use crate::os::Os;
-use crate::ports::clock::{Clock, Entropy};
-use crate::wire::credentials::SIGNATURE_HEADERS;
+use crate::ports::{Clock, Entropy};
+use crate::wire::SIGNATURE_HEADERS;
 
 /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the gateway
 /// takes; or sign a whole request by ERC-8128 with --request.

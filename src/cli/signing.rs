@@ -13,24 +13,18 @@ use reqwest::Method;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use crate::app::signing_domain;
-use crate::app::source::ConfigSource;
-use crate::cli::check::load;
-use crate::cli::client::Service;
+use crate::app::{signing_domain, source::ConfigSource};
 use crate::cli::elsewhere::{self, Elsewhere, Signed};
-use crate::cli::keystore::Keystore;
-use crate::cli::output::Output;
 use crate::cli::typed_data::{Purpose, Request, read_domain};
-use crate::cli::{Failure, complain, secret};
-use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType};
-use crate::domain::freshness::{Freshness, UnixSeconds};
-use crate::domain::nonce::Nonce;
-use crate::domain::signature::SignatureFormat;
+use crate::cli::{
+    Failure, check::load, client::Service, complain, keystore::Keystore, output::Output, secret,
+};
+use crate::domain::{
+    AgentId, Eip712Domain, Freshness, KeyOperation, Nonce, OwnType, SignatureFormat, UnixSeconds,
+};
 use crate::os::Os;
-use crate::ports::clock::{Clock, Entropy};
-use crate::wire::answers::rfc3339;
-use crate::wire::discovery::key_operations;
+use crate::ports::{Clock, Entropy};
+use crate::wire::{answers::rfc3339, discovery::key_operations};
 
 /// An agent, its owner's key, and the domain of its signatures.
 #[derive(clap::Args)]

@@ -6,10 +6,7 @@ use alloy::primitives::B256;
 use serde_json::{Value, json};
 
 use crate::cli::output::with;
-use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType, SigningDomain};
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::nonce::Nonce;
+use crate::domain::{AgentId, Eip712Domain, KeyOperation, Nonce, OwnType, SigningDomain, UnixSeconds};
 use crate::wire::answers::typed_data;
 
 /// A request that its agent's owner signs.
@@ -107,10 +104,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Purpose, Request};
-    use crate::domain::agent_id::AgentId;
-    use crate::domain::eip712::{Eip712Domain, KeyOperation, OwnType};
-    use crate::domain::freshness::UnixSeconds;
-    use crate::domain::nonce::Nonce;
+    use crate::domain::{AgentId, Eip712Domain, KeyOperation, Nonce, OwnType, UnixSeconds};
 
     fn request(own_type: Option<KeyOperation>) -> Request {
         let domain = Eip712Domain {

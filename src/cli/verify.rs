@@ -6,8 +6,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::cli::output::{Output, with};
-use crate::cli::signing::Signing;
-use crate::cli::{Failure, secret};
+use crate::cli::{Failure, secret, signing::Signing};
 
 /// The variable with the API key, read when no file is named.
 const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";

@@ -1,7 +1,7 @@
 //! `[abuse]`: protection against guessing.
 
 use crate::config::written::unless_zero;
-use crate::domain::quota::Quota;
+use crate::domain::Quota;
 
 settings! {
     /// Protection against guessing.

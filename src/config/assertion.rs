@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use url::Url;
 
 use crate::config::files::{both_or_neither, noted_file};
-use crate::config::notes::Content;
-use crate::config::written::valid;
+use crate::config::{notes::Content, written::valid};
 
 /// The longest name of an issuer, in characters: it stands in each assertion.
 const ISSUER_CHARS_MAX: usize = 256;

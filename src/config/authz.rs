@@ -1,13 +1,10 @@
 //! `[authz]`: how other gateways that ask about their requests prove that they may.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use crate::config::files::{key_pair, noted_file};
-use crate::config::listen::Listen;
-use crate::config::notes::Content;
-use crate::config::reader::Reader;
-use crate::domain::tenant::KeyPair;
+use crate::config::{listen::Listen, notes::Content, reader::Reader};
+use crate::domain::KeyPair;
 
 const CLIENT_CA: &str = "authz.tls.client_ca";
 

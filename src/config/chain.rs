@@ -4,15 +4,12 @@ use std::num::NonZeroU32;
 
 use alloy::primitives::Address;
 
-use crate::config::reader::Reader;
-use crate::config::rpc_headers;
 use crate::config::written::{Shown, quoted, valid_url};
-use crate::domain::chain_settings::{Lifetimes, PoolSettings, ReaderSettings};
-use crate::domain::chains::facts;
-use crate::domain::registries::{Registries, RegistrySet};
-use crate::domain::rpc_header::RpcHeader;
-use crate::domain::rpc_url::RpcUrl;
-use crate::domain::secret::SecretSource;
+use crate::config::{reader::Reader, rpc_headers};
+use crate::domain::{
+    Lifetimes, PoolSettings, ReaderSettings, Registries, RegistrySet, RpcHeader, RpcUrl, SecretSource,
+    chains::facts,
+};
 
 /// How many RPC URLs there may be.
 const RPC_URLS_MAX: usize = 16;

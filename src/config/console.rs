@@ -2,8 +2,7 @@
 
 use crate::config::reader::Reader;
 use crate::config::written::{Shown, valid, valid_url};
-use crate::domain::console::ConsoleSettings;
-use crate::domain::rpc_url::RpcUrl;
+use crate::domain::{ConsoleSettings, RpcUrl};
 
 /// The longest name that pages and wallets show, in characters.
 pub(super) const NAME_CHARS_MAX: usize = 100;

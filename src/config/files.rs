@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::config::notes::Content;
-use crate::config::reader::Reader;
 use crate::config::written::{Shown, valid};
-use crate::domain::secret::{Secret, SecretSource};
-use crate::domain::tenant::KeyPair;
+use crate::config::{notes::Content, reader::Reader};
+use crate::domain::{KeyPair, Secret, SecretSource};
 
 /// The path of a file; a relative one is relative to the working directory of the process.
 pub(super) fn file(text: &str) -> Result<PathBuf, String> {

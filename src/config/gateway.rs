@@ -1,7 +1,6 @@
 //! `[gateway]`: how requests are forwarded.
 
-use crate::config::written::name;
-use crate::config::written::unless_zero;
+use crate::config::written::{name, unless_zero};
 
 settings! {
     /// How requests are forwarded.

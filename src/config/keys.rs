@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
-use crate::config::console::url_without_query;
-use crate::config::written::plain;
-use crate::domain::api_key::ApiKeyFormat;
-use crate::domain::held_key::KEYS_PER_AGENT_MAX;
-use crate::domain::quota::Quota;
-use crate::domain::rpc_url::RpcUrl;
+use crate::config::{console::url_without_query, written::plain};
+use crate::domain::{ApiKeyFormat, KEYS_PER_AGENT_MAX, Quota, RpcUrl};
 
 /// The longest prefix, in characters.
 const PREFIX_CHARS_MAX: usize = 64;

@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::config::files::key_pair;
-use crate::config::reader::Reader;
-use crate::config::written::choice;
-use crate::config::written::{quoted, unless_zero, valid};
-use crate::domain::tenant::KeyPair;
-use crate::domain::trusted_headers::{FORWARDED_FOR, OF_PROXIES, TrustedHeaders};
+use crate::config::written::{choice, quoted, unless_zero, valid};
+use crate::config::{files::key_pair, reader::Reader};
+use crate::domain::{FORWARDED_FOR, KeyPair, OF_PROXIES, TrustedHeaders};
 
 /// How many addresses each of the listeners may have that have several.
 const ADDRESSES_MAX: usize = 16;

@@ -12,22 +12,18 @@
 //! its former version stays in force. It depends on no order of files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::Path;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use zeroize::Zeroizing;
 
-use crate::config::listen::Listen;
 use crate::config::notes::{NamedFile, Notes, Place};
 use crate::config::problem::{Location, Problem, Problems};
-use crate::config::reader::Reader;
 use crate::config::tenants::folder::{FOLDER, File};
-use crate::config::tenants::tenant::Claimant;
-use crate::config::tree::Table;
-use crate::config::written::quoted;
-use crate::config::{Loaded, Settings, tenants, tree};
-use crate::domain::host::HostPattern;
-use crate::domain::tenant::Tenant;
+use crate::config::{
+    Loaded, Settings, listen::Listen, reader::Reader, tenants, tenants::tenant::Claimant, tree, tree::Table,
+    written::quoted,
+};
+use crate::domain::{HostPattern, Tenant};
 
 /// All that there is to say of a configuration.
 #[derive(Debug)]
@@ -549,9 +545,7 @@ mod tests {
 
     use super::{Claimant, File, Version, settle};
     use crate::config::problem::Problem;
-    use crate::domain::fixture;
-    use crate::domain::host::HostPattern;
-    use crate::domain::tenant::Tenant;
+    use crate::domain::{HostPattern, Tenant, fixture};
 
     /// A tenant with an id and some hosts, "a h1 h2"; nothing: none.
     fn version(text: &str) -> Option<Vec<Arc<Tenant>>> {

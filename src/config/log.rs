@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::config::files::file;
-use crate::config::reader::Reader;
-use crate::config::written::valid;
-use crate::domain::log_rules::LogRules;
+use crate::config::{files::file, reader::Reader, written::valid};
+use crate::domain::LogRules;
 
 /// The words for levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];

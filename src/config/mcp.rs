@@ -1,6 +1,6 @@
 //! `[mcp]`: how messages of the Model Context Protocol are read.
 
-use crate::domain::mcp::{LargeBodies, McpRules};
+use crate::domain::{LargeBodies, McpRules};
 
 /// What the library keeps of a body that is read before it is forwarded.
 const BODY_BYTES: std::ops::RangeInclusive<i64> = 1_024..=65_536;

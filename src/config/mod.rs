@@ -89,43 +89,25 @@ mod unknown;
 mod web_bot_auth;
 mod written;
 
-use std::collections::HashMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use crate::addresses::AddressRules;
-use crate::config::abuse::AbuseSettings;
-use crate::config::assertion::AssertionSettings;
 use crate::config::authz::{AuthzLive, AuthzSettings};
-use crate::config::chain::ChainSettings;
 use crate::config::gateway::{GatewayLive, GatewaySettings};
-use crate::config::keys::KeySettings;
 use crate::config::listen::{Listen, ListenLive};
 pub use crate::config::load::ConfigReport;
 pub use crate::config::load::{FileProbe, NoProbe, RefusedFile};
-use crate::config::log::LogSettings;
-use crate::config::mcp::McpSettings;
-use crate::config::notes::Notes;
 pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value};
-use crate::config::problem::Location;
-use crate::config::problem::Problems;
-use crate::config::reader::Reader;
+use crate::config::problem::{Location, Problems};
 pub use crate::config::schema::schema;
-use crate::config::shutdown::ShutdownSettings;
-use crate::config::signature::SignatureSettings;
 use crate::config::store::{StoreLive, StoreSettings};
-use crate::config::tenants::neighbours::Missing;
-use crate::config::tenants::rules::Rules;
-use crate::config::tenants::tenant::Claimant;
-use crate::config::tiers::TierSettings;
-use crate::config::traces::TraceSettings;
-use crate::domain::binding::Binding;
-use crate::domain::bot::BotDomains;
-use crate::domain::console::ConsoleSettings;
-use crate::domain::host::HostPattern;
-use crate::domain::log_rules::LogRules;
-use crate::domain::rpc_url::RpcUrl;
-use crate::domain::tenant::{KeyPair, Tenant};
+use crate::config::{
+    abuse::AbuseSettings, assertion::AssertionSettings, chain::ChainSettings, keys::KeySettings,
+    log::LogSettings, mcp::McpSettings, notes::Notes, reader::Reader, shutdown::ShutdownSettings,
+    signature::SignatureSettings, tenants::neighbours::Missing, tenants::rules::Rules,
+    tenants::tenant::Claimant, tiers::TierSettings, traces::TraceSettings,
+};
+use crate::domain::{Binding, BotDomains, ConsoleSettings, HostPattern, KeyPair, LogRules, RpcUrl, Tenant};
 
 /// Makes a struct of sections, each with its type; all are read before any that is wrong gives up the whole.
 macro_rules! sections {
@@ -385,3 +367,7 @@ impl Live {
 
 #[cfg(test)]
 mod tests;
+
+pub use listen::Listener;
+pub use log::{AuditPlace, LogFormat};
+pub use problem::{Position, Problem};

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::config::problem::{Position, Problem};
-use crate::domain::host::HostPattern;
-use crate::domain::tenant::KeyPair;
+use crate::domain::{HostPattern, KeyPair};
 
 /// The origin of a value that nobody wrote.
 pub const DEFAULT: &str = "default";

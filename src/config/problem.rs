@@ -3,8 +3,7 @@
 //!
 //! Must not hold a secret: phrases show values through `written::quoted` only.
 
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// A place in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,9 +7,7 @@
 //! Where a section reads a key, its path, type, default and bounds stand in that call, and its prose and example in the lines
 //! above: its declaration. The reference, the schema and the walking test are made from these.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use toml::Value;
 

@@ -2,13 +2,9 @@
 //!
 //! No problem shows a value.
 
-use crate::config::files::secret_or_file;
-use crate::config::notes::Content;
-use crate::config::reader::Reader;
 use crate::config::written::{Shown, quoted, valid, valid_url};
-use crate::domain::rpc_header::{NotAHeaderValue, RpcHeader, value};
-use crate::domain::rpc_url::RpcUrl;
-use crate::domain::secret::{Secret, SecretSource};
+use crate::config::{files::secret_or_file, notes::Content, reader::Reader};
+use crate::domain::{NotAHeaderValue, RpcHeader, RpcUrl, Secret, SecretSource, rpc_header::value};
 
 /// How many headers there may be.
 const HEADERS_MAX: usize = 64;

@@ -4,14 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::config::notes::Notes;
-use crate::config::problem::Location;
-use crate::config::reader::Reader;
-use crate::config::reader::{Declared, Kind};
-use crate::config::tenants::rules::Rule;
-use crate::config::tree::Table;
-use crate::config::written::Shown;
-use crate::config::{Settings, rpc_headers, tenants, tier_sources};
+use crate::config::reader::{Declared, Kind, Reader};
+use crate::config::{
+    Settings, notes::Notes, problem::Location, rpc_headers, tenants, tenants::rules::Rule, tier_sources,
+    tree::Table, written::Shown,
+};
 
 /// Reads a table of which nothing is there.
 type Read = fn(&mut Reader);

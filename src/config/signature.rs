@@ -4,14 +4,9 @@ use std::time::Duration;
 
 use humantime::format_duration;
 
-use crate::config::chain::ChainSettings;
 use crate::config::console::{NAME_CHARS_MAX, short};
-use crate::config::keys::KeySettings;
-use crate::config::reader::Reader;
-use crate::config::written::Bounds;
-use crate::domain::freshness::Freshness;
-use crate::domain::signature::SignatureFormat;
-use crate::domain::signed_message::{SKEW_SECS, VALIDITY_SECS_MIN};
+use crate::config::{chain::ChainSettings, keys::KeySettings, reader::Reader, written::Bounds};
+use crate::domain::{Freshness, SKEW_SECS, SignatureFormat, VALIDITY_SECS_MIN};
 
 /// The name in the contract. Every service that keeps it accepts the others' signatures.
 const DEFAULT_NAME: &str = "Service Verification";

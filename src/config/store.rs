@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::config::files::folder;
-use crate::config::reader::Reader;
-use crate::config::store::redis_keys::RedisSettings;
+use crate::config::{files::folder, reader::Reader, store::redis_keys::RedisSettings};
 
 pub mod redis_keys;
 

@@ -1,19 +1,13 @@
 //! Sources of tiers: the one in `[tiers]`, or several in `[[tiers.sources]]`, whose tables have the same keys. A further source
 //! is a row of [`SOURCES`], and of another kind an arm of `source`.
 
-use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use alloy::primitives::{Address, U256, keccak256};
 
-use crate::config::chain::contract;
-use crate::config::files::file;
-use crate::config::notes::Content;
-use crate::config::reader::Reader;
 use crate::config::written::{quoted, valid};
-use crate::domain::measure::{Feedback, Measure, Question};
-use crate::domain::tier::{PASSING_TIERS, PerTier, passing_tier};
-use crate::domain::tiers::TierSources;
+use crate::config::{chain::contract, files::file, notes::Content, reader::Reader};
+use crate::domain::{Feedback, Measure, PASSING_TIERS, PerTier, Question, TierSources, tier::passing_tier};
 
 /// One item for each tier that may pass.
 pub(super) const ONE_PER_TIER: RangeInclusive<usize> = PASSING_TIERS.len()..=PASSING_TIERS.len();

@@ -4,15 +4,9 @@ use std::ops::RangeInclusive;
 
 use alloy::primitives::Address;
 
-use crate::config::chain::contract;
-use crate::config::reader::Reader;
 use crate::config::tier_sources::{ONE_PER_TIER, sources};
-use crate::domain::chain_settings::ReaderSettings;
-use crate::domain::measure::Question;
-use crate::domain::quota::Quota;
-use crate::domain::registries::RegistrySet;
-use crate::domain::tier::{PASSING_TIERS, PerTier};
-use crate::domain::tiers::TierSources;
+use crate::config::{chain::contract, reader::Reader};
+use crate::domain::{PASSING_TIERS, PerTier, Question, Quota, ReaderSettings, RegistrySet, TierSources};
 
 /// How many requests a tier may be given.
 pub(super) const REQUESTS_PER_MINUTE: RangeInclusive<i64> = 1..=1_000_000;

@@ -2,9 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use crate::config::console::open_url;
-use crate::config::written::Shown;
-use crate::domain::rpc_url::RpcUrl;
+use crate::config::{console::open_url, written::Shown};
+use crate::domain::RpcUrl;
 
 settings! {
     /// The collector of traces, and the share of requests that are traced.

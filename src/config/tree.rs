@@ -2,10 +2,7 @@
 //!
 //! Must not know sections and keys. No problem holds text of the file, which may be a secret.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::path::Path;
-use std::sync::Arc;
+use std::{collections::BTreeMap, ops::Range, path::Path, sync::Arc};
 
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Value};

@@ -2,8 +2,7 @@
 
 use strsim::levenshtein;
 
-use crate::config::problem::Location;
-use crate::config::problem::Problem;
+use crate::config::problem::{Location, Problem};
 use crate::config::tree::{Item, Table};
 use crate::config::written::{quoted, type_of};
 

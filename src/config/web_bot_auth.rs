@@ -1,9 +1,7 @@
 //! `[web_bot_auth]`: the domains whose bots are known by the keys that they publish.
 
-use crate::config::reader::Reader;
-use crate::config::tenants::rules::host;
-use crate::config::written::valid;
-use crate::domain::bot::{BotDomains, domain_of};
+use crate::config::{reader::Reader, tenants::rules::host, written::valid};
+use crate::domain::{BotDomains, bot::domain_of};
 
 /// How many domains each list may have.
 const DOMAINS_MAX: usize = 1_000;

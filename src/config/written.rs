@@ -3,14 +3,11 @@
 //!
 //! Must not know which key it belongs to.
 
-use std::fmt::Display;
-use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::{fmt::Display, ops::RangeInclusive, time::Duration};
 
 use toml::Value;
 
-use crate::domain::redis_url::RedisUrl;
-use crate::domain::rpc_url::{RpcUrl, public_part};
+use crate::domain::{RedisUrl, RpcUrl, rpc_url::public_part};
 
 /// How much of a wrong value a problem shows.
 const SHOWN_CHARS_MAX: usize = 64;

@@ -4,8 +4,7 @@
 //! Must not know JSON.
 
 use std::collections::{HashMap, VecDeque};
-use std::convert::Infallible;
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use alloy::consensus::{SignableTransaction, TxEip1559, TxEnvelope};
 use alloy::eips::{BlockId, BlockNumberOrTag};
@@ -20,7 +19,7 @@ use revm::state::{AccountInfo, EvmState};
 use revm::{DatabaseCommit, DatabaseRef, ExecuteEvm, MainBuilder, MainContext};
 
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::ports::clock::Clock;
+use crate::ports::Clock;
 
 /// The coins of each sample account at the start: 10,000 of 18 decimals.
 const SAMPLE_BALANCE: u128 = 10_000 * 10_u128.pow(18);

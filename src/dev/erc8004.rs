@@ -7,13 +7,12 @@ use alloy::sol;
 use alloy::sol_types::{SolCall, SolValue};
 use serde::Serialize;
 
-use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::chain::DevChain;
 use crate::dev::erc8004::IErc8004::{
     giveFeedbackCall, initialize_0Call, initialize_1Call, registerCall, upgradeToAndCallCall,
     validationRequestCall, validationResponseCall,
 };
 use crate::dev::samples::{AGENTS, DeployError, MULTICALL, SampleAgent, Setup};
+use crate::dev::{accounts::SAMPLE_ACCOUNTS, chain::DevChain};
 
 /// Feedback: agent, stars of 100.
 const FEEDBACK: [(u64, i128); 7] = [(0, 40), (1, 60), (2, 80), (2, 90), (3, 95), (3, 85), (4, 100)];

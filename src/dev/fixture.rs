@@ -8,11 +8,10 @@ use alloy::sol;
 use alloy::sol_types::SolCall;
 use serde_json::{Value, json};
 
-use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::chain::DevChain;
 use crate::dev::erc8004_rig::{Node, Sent};
 use crate::dev::samples::{Deployment, deploy};
-use crate::ports::clock::Clock;
+use crate::dev::{accounts::SAMPLE_ACCOUNTS, chain::DevChain};
+use crate::ports::Clock;
 
 pub(crate) const CHAIN_ID: u64 = 31_337;
 pub(crate) const START_SECONDS: u64 = 1_700_000_000;

@@ -5,9 +5,8 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::dev::chain::DevChain;
-use crate::dev::methods;
 use crate::dev::params::{Fault, Params};
+use crate::dev::{chain::DevChain, methods};
 
 impl DevChain {
     /// Answers one HTTP body's worth of JSON-RPC. Empty if nothing in it wants an answer.

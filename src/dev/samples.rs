@@ -208,9 +208,8 @@ sol! {
 mod tests {
     use alloy::primitives::U256;
 
-    use crate::dev::accounts::SAMPLE_ACCOUNTS;
     use crate::dev::fixture::{Identity, Registries, deployed, read};
-    use crate::dev::samples::TOKEN;
+    use crate::dev::{accounts::SAMPLE_ACCOUNTS, samples::TOKEN};
 
     #[test]
     fn every_sample_agent_has_its_owner_its_uri_and_the_stake_of_its_tier() {

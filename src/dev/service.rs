@@ -3,19 +3,17 @@
 //! Bound to loopback by default: the chain's accounts sign for whoever asks, and pages of any origin may ask, as with other
 //! development nodes.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use http::header::{ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_ORIGIN};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
 use crate::dev::chain::DevChain;
-use crate::http1::fields::Fields;
+use crate::http1::Fields;
 use crate::record::RequestRecord;
-use crate::serve::buffered::{BufferedService, Request};
-use crate::wire::answers::{self, Answer};
-use crate::wire::errors::ErrorCause;
+use crate::serve::{BufferedService, Request};
+use crate::wire::{Answer, ErrorCause, answers};
 
 /// The longest request, in bytes: a contract's code in hex, with room to spare.
 const RPC_BODY_BYTES_MAX: usize = 2 * 1024 * 1024;

@@ -1,7 +1,6 @@
 //! Agents that an operator lists with their tiers, one a line.
 
-use std::collections::HashMap;
-use std::fmt::Debug;
+use std::{collections::HashMap, fmt::Debug};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::tier::{Tier, passing_tier};

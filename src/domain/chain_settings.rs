@@ -1,12 +1,10 @@
 //! How the chain is read: nodes, registries, and for how long what was read serves.
 
-use std::num::NonZeroU32;
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use alloy::primitives::Address;
 
-use crate::domain::registries::Registries;
-use crate::domain::rpc_url::RpcUrl;
+use crate::domain::{registries::Registries, rpc_url::RpcUrl};
 
 /// The nodes of one chain. `Debug` shows no key of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,14 +4,11 @@ use std::sync::Arc;
 
 use alloy::primitives::{Address, U256};
 
-use crate::domain::agent_id::AgentId;
 use crate::domain::eip712::{Eip712Domain, OwnType};
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::KeyName;
-use crate::domain::nonce::Nonce;
-use crate::domain::quota::RetryAfter;
-use crate::domain::signed_message::MessageRefusal;
-use crate::domain::tier::Tier;
+use crate::domain::{
+    agent_id::AgentId, freshness::UnixSeconds, held_key::KeyName, nonce::Nonce, quota::RetryAfter,
+    signed_message::MessageRefusal, tier::Tier,
+};
 
 /// What the request did wrong, with what the contract lists as details. Variants stand in the order of its table.
 #[derive(Debug, Clone, PartialEq, Eq)]

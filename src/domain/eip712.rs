@@ -1,13 +1,10 @@
 //! What an agent's owner signs (contract, "Signed request"; EIP-712).
 
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use alloy::primitives::{Address, B256, Keccak256, U256, keccak256};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::nonce::Nonce;
+use crate::domain::{agent_id::AgentId, freshness::UnixSeconds, nonce::Nonce};
 
 const DOMAIN_TYPE: &str =
     "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";

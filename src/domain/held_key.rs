@@ -3,13 +3,11 @@
 //! Version 1 is the digest of one key, which has no terms; each store keeps it as releases did that know no other. A record of
 //! version 2 is nothing that these could take for a key. A key's days stand beside the record.
 
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use alloy::primitives::{Address, hex};
 
-use crate::domain::api_key::KeyDigest;
-use crate::domain::endpoint::WebOrigin;
+use crate::domain::{api_key::KeyDigest, endpoint::WebOrigin};
 
 /// The first line of a record of version 2.
 pub const VERSION_2: &str = "2\n";
@@ -224,8 +222,7 @@ mod tests {
     use alloy::primitives::Address;
 
     use super::{HeldKey, KeyName, TenantList, read, write};
-    use crate::domain::api_key::KeyDigest;
-    use crate::domain::endpoint::WebOrigin;
+    use crate::domain::{api_key::KeyDigest, endpoint::WebOrigin};
 
     /// A change here makes every record unreadable that an earlier release has written.
     #[test]

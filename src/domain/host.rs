@@ -1,9 +1,8 @@
 //! Host names of tenants: what a configuration may write, and what a request's authority stands for (RFC 9110, section
 //! 4.2; RFC 3986, section 3.2.2).
 
-use std::borrow::Cow;
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::{borrow::Cow, fmt};
 
 /// The longest host name (RFC 1035, section 2.3.4), in bytes.
 const NAME_BYTES_MAX: usize = 253;

@@ -4,9 +4,7 @@ use std::sync::OnceLock;
 
 use alloy::primitives::{Address, I256, U256};
 
-use crate::domain::holders::Holders;
-use crate::domain::tier::Tier;
-use crate::domain::uint256::decimal;
+use crate::domain::{holders::Holders, tier::Tier, uint256::decimal};
 
 /// What the registries say about one agent, from one block.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,9 +1,8 @@
 //! Where Redis is: one server, servers behind Sentinels, or a cluster. Such a URL may hold a password, so only its scheme
 //! and hosts may be shown.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use crate::domain::secret::Secret;
 

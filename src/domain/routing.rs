@@ -3,10 +3,9 @@
 //! The first route that takes the path and the method counts. What a rule demands must hold for the path as *any* server
 //! behind us may read it: where readings differ, nothing is loosened, and every rule that could be meant has its say.
 
-use crate::domain::mcp::Call;
 use crate::domain::path::{self, Reading};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
-use crate::domain::tier::Tier;
+use crate::domain::{mcp::Call, tier::Tier};
 
 /// Methods that no tenant gets. CONNECT opens tunnels, and TRACE shows what only upstreams may see.
 pub const NEVER_FORWARDED: [&str; 2] = ["CONNECT", "TRACE"];

@@ -1,7 +1,6 @@
 //! A text that must not show up anywhere: a password of a server of ours.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use zeroize::Zeroizing;
 

@@ -4,8 +4,7 @@
 //! Libraries normalise and accept more forms than one; a second valid form of the same signature is a second request
 //! for whoever compares signatures. So form is checked here, before the library sees it.
 
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use alloy::primitives::{Address, B256, Signature, U256, hex, uint};
 

@@ -2,8 +2,7 @@
 
 use alloy::primitives::{Address, B256};
 
-use crate::domain::nonce::NonceClaim;
-use crate::domain::signature::SignatureBytes;
+use crate::domain::{nonce::NonceClaim, signature::SignatureBytes};
 
 /// How far clocks may differ, in seconds.
 pub(crate) const SKEW_SECS: u64 = 30;

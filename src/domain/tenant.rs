@@ -1,18 +1,14 @@
 //! Tenants and their routes: whose traffic comes in under which host, who may pass, and where it goes.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 
-use crate::domain::cors::CorsRules;
-use crate::domain::host::HostPattern;
-use crate::domain::mcp::CallPatterns;
-use crate::domain::path::PathPattern;
-use crate::domain::quota::Quota;
 use crate::domain::tier::{PerTier, Tier};
-use crate::domain::upstream::Upstream;
+use crate::domain::{
+    cors::CorsRules, host::HostPattern, mcp::CallPatterns, path::PathPattern, quota::Quota,
+    upstream::Upstream,
+};
 
 /// One tenant of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]

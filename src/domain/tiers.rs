@@ -1,15 +1,11 @@
 //! What gives agents their tiers: one source or several, of which the highest counts. The documented one is the stake vault.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use alloy::primitives::{Address, U256};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::agent_list::AgentList;
-use crate::domain::measure::Measure;
-use crate::domain::profile::TrustProfile;
 use crate::domain::tier::{StakeThresholds, Tier, tier_of};
+use crate::domain::{agent_id::AgentId, agent_list::AgentList, measure::Measure, profile::TrustProfile};
 
 /// The sources that are configured; at least one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,12 +103,10 @@ mod tests {
     use alloy::primitives::{Address, U256};
 
     use super::{Grade, TierSources, Tiers};
-    use crate::domain::agent_id::AgentId;
-    use crate::domain::agent_list::Agents;
-    use crate::domain::holders::Holders;
     use crate::domain::measure::{Measure, Question};
     use crate::domain::profile::{Texts, TrustProfile};
     use crate::domain::tier::{PerTier, Tier};
+    use crate::domain::{agent_id::AgentId, agent_list::Agents, holders::Holders};
 
     const AGENT: AgentId = AgentId::new(U256::ONE);
 

@@ -6,9 +6,8 @@ use std::mem;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::gateway::failure::Failure;
-use crate::gateway::held::HeldRoom;
-use crate::message_signature::digest::BodyDigest;
+use crate::gateway::{failure::Failure, held::HeldRoom};
+use crate::message_signature::BodyDigest;
 
 /// A body that has to match its digest.
 pub(super) struct CheckedBody {

@@ -5,25 +5,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderValue;
 
-use crate::domain::cors::CorsRules;
-use crate::domain::routing::Decision;
-use crate::gateway::checked_body::CheckedBody;
+use crate::domain::{CorsRules, Decision};
 use crate::gateway::corridor::{Caller, Passage};
-use crate::gateway::notes::McpNotes;
-use crate::gateway::pace::Pace;
 use crate::gateway::policy::{answers, cors, identity};
-use crate::gateway::site::Site;
-use crate::gateway::upstreams::attempt::Attempt;
-use crate::gateway::upstreams::state::UpstreamPlace;
 use crate::gateway::upstreams::{Member, Retrying};
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::http1::writing::Lines;
-use crate::mcp::listing::Filter;
+use crate::gateway::{
+    checked_body::CheckedBody, notes::McpNotes, pace::Pace, site::Site, upstreams::attempt::Attempt,
+    upstreams::state::UpstreamPlace,
+};
+use crate::http1::{Fields, Lines, name::Name};
+use crate::mcp::Filter;
 use crate::pipeline::permit::Permit;
 use crate::record::{Place, RequestRecord};
-use crate::serve::timer::Timer;
-use crate::telemetry::metrics::NO_TENANT;
+use crate::serve::Timer;
+use crate::telemetry::NO_TENANT;
 use crate::wire::trace::carries_trace;
 
 /// The state of one request.

@@ -1,34 +1,23 @@
 //! The corridor of the gateway: route, extract, verify, find a place, charge. It alone makes a [`Passage`], without which no
 //! request goes upstream. It reads every protocol's requests through one view.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use crate::domain::client::ClientNet;
-use crate::domain::quota::Allowance;
-use crate::domain::routing::Decision;
-use crate::domain::tenant::{DigestCheck, RouteAccess};
-use crate::gateway::Gateway;
-use crate::gateway::checked_body::CheckedBody;
+use crate::domain::{Allowance, ClientNet, Decision, DigestCheck, RouteAccess};
 use crate::gateway::held::{HeldRoom, Holder};
-use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
-use crate::gateway::rule::Incoming;
 use crate::gateway::site::{Site, VisitorLimit};
-use crate::gateway::upstreams::Upstreams;
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::http1::writing::Lines;
-use crate::message_signature::Content;
-use crate::message_signature::digest::BodyDigest;
-use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::permit::Permit;
-use crate::pipeline::standing::Standing;
-use crate::ports::store::RouteScope;
+use crate::gateway::{
+    Gateway, checked_body::CheckedBody, policy::requests::asks_for_stream, rule::Incoming,
+    upstreams::Upstreams,
+};
+use crate::http1::{Fields, Lines, name::Name};
+use crate::message_signature::{BodyDigest, Content};
+use crate::pipeline::{Credential, credential::Ask, permit::Permit, standing::Standing};
+use crate::ports::RouteScope;
 use crate::record::RequestRecord;
-use crate::wire::client_ip::client_of;
 use crate::wire::credentials::{credential_of, origin_of};
-use crate::wire::errors::ErrorCause;
+use crate::wire::{ErrorCause, client_ip::client_of};
 
 /// The tenant of a request, and the tenant's rule for it.
 pub(super) struct Route {

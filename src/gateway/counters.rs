@@ -6,11 +6,9 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounter, IntCounterVec};
 
-use crate::domain::tenant::Tenant;
-use crate::ports::clock::Clock;
-use crate::telemetry::faults::FaultLog;
-use crate::telemetry::http::{RouteSeries, TenantSeries};
-use crate::telemetry::metrics::{Metrics, OVERLOAD_LIMITS};
+use crate::domain::Tenant;
+use crate::ports::Clock;
+use crate::telemetry::{FaultLog, Metrics, OVERLOAD_LIMITS, RouteSeries, TenantSeries};
 
 /// The counters of one tenant, made at its first request: most of many tenants get none. They outlive reloads.
 pub(super) struct SiteCounters {
@@ -168,11 +166,10 @@ impl Routes {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-    use std::time::Duration;
+    use std::{sync::mpsc, time::Duration};
 
     use super::SiteCounters;
-    use crate::telemetry::metrics::Metrics;
+    use crate::telemetry::Metrics;
 
     #[test]
     fn an_overloaded_request_takes_no_lock_once_its_limit_was_met_before() {

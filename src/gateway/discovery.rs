@@ -1,11 +1,7 @@
 //! The documents about the way in that the gateway has at a tenant's hosts. Must not know requests.
 
-use crate::domain::host::HostPattern;
-use crate::domain::path::{self, Reading};
-use crate::domain::routing::{self, Decision};
-use crate::domain::tenant::{RouteAccess, Tenant};
-use crate::wire::discovery::{ERC8128_PATH, KEY_SET_PATH, METADATA_PATH, RULES_PATH};
-use crate::wire::errors::ErrorCause;
+use crate::domain::{Decision, HostPattern, Reading, RouteAccess, Tenant, path, routing};
+use crate::wire::{ERC8128_PATH, ErrorCause, KEY_SET_PATH, METADATA_PATH, RULES_PATH};
 
 /// Where clients of OAuth look for an authorization server (RFC 8414, section 3), before the path of a resource.
 const LOGIN_PATHS: [&[u8]; 2] =
@@ -103,9 +99,7 @@ pub(super) fn resource(path: &[u8]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::{Document, RESOURCE_BYTES_MAX, check_login, document_at, resource};
-    use crate::domain::fixture;
-    use crate::domain::routing::decide;
-    use crate::domain::tenant::{RouteAccess, Tenant};
+    use crate::domain::{RouteAccess, Tenant, fixture, routing::decide};
 
     #[test]
     fn only_a_path_that_every_server_reads_alike_is_written_into_an_address() {

@@ -4,9 +4,8 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::domain::denial::Denial;
-use crate::domain::signed_message::MessageRefusal;
-use crate::wire::errors::ErrorCause;
+use crate::domain::{Denial, MessageRefusal};
+use crate::wire::ErrorCause;
 
 /// The reason why a request that was let through got no whole answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,15 +1,12 @@
 //! Memory for bodies that are held until they are known to be right: bounded in the process, and shared among agents and clients by the law
 //! of places ([`room`](crate::gateway::room)).
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::client::ClientNet;
-use crate::gateway::counters::SiteCounters;
-use crate::gateway::failure::Failure;
+use crate::domain::{AgentId, ClientNet};
+use crate::gateway::{counters::SiteCounters, failure::Failure};
 use crate::sharded::SHARE;
 
 /// The most that all of them take, in bytes.
@@ -100,7 +97,7 @@ mod tests {
     use alloy::primitives::U256;
 
     use super::{AgentId, Failure, HELD_BYTES_MAX, HeldRoom, Holder, Memory, SiteCounters, UNKNOWN_BYTES};
-    use crate::telemetry::metrics::Metrics;
+    use crate::telemetry::Metrics;
 
     const MIB: u64 = 1024 * 1024;
 

@@ -1,7 +1,6 @@
 //! Requests that wait for a place, in the order in which they came. Without any of them no lock is taken.
 
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::Duration;
+use std::{sync::atomic::AtomicU32, sync::atomic::Ordering::SeqCst, time::Duration};
 
 use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;

@@ -1,34 +1,22 @@
 //! Requests of MCP: their messages are read before anything is decided, and lists in their answers show what may be called.
 
-use std::borrow::Cow;
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use http::header::CONTENT_LENGTH;
 
-use crate::domain::host::of_authority;
-use crate::domain::mcp::{Call, LargeBodies, McpRules};
-use crate::domain::routing::{self, MCP_METHOD};
-use crate::domain::tenant::RouteAccess;
-use crate::domain::tier::Tier;
-use crate::gateway::Gateway;
-use crate::gateway::context::Context;
-use crate::gateway::corridor::announced;
+use crate::domain::{
+    Call, LargeBodies, MCP_METHOD, McpRules, RouteAccess, Tier, host::of_authority, routing,
+};
 use crate::gateway::discovery::{check_login, is_named};
-use crate::gateway::failure::Failure;
 use crate::gateway::held::{HeldRoom, Holder};
-use crate::gateway::policy::requests::asks_for_stream;
-use crate::gateway::refusals::End;
 use crate::gateway::rule::{Incoming, Message};
-use crate::gateway::site::Site;
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::mcp::call::{McpRequest, takes_post_alone};
-use crate::mcp::listing::{Filter, Shows};
-use crate::mcp::refusal::wrapped;
-use crate::wire::answers::Answer;
-use crate::wire::client_ip::client_of;
-use crate::wire::credentials::shows_credential;
-use crate::wire::errors::ErrorCause;
+use crate::gateway::{
+    Gateway, context::Context, corridor::announced, failure::Failure, policy::requests::asks_for_stream,
+    refusals::End, site::Site,
+};
+use crate::http1::{Fields, name::Name};
+use crate::mcp::{Filter, McpRequest, Shows, call::takes_post_alone, refusal::wrapped};
+use crate::wire::{Answer, ErrorCause, client_ip::client_of, credentials::shows_credential};
 
 /// How long a client may keep a list, in milliseconds: its agent's tier may be another then.
 const LIST_TIME_MAX_MILLIS: u64 = 60_000;

@@ -4,13 +4,13 @@
 //! leaves. The relay or the library forwards it then; `policy` has the rules about headers for both. Must not know chain or
 //! store.
 
-pub(crate) mod authz;
+mod authz;
 pub(crate) mod library;
 pub(crate) mod policy;
 pub(crate) mod relay;
-pub(crate) mod room;
+mod room;
 pub(crate) mod rule;
-pub(crate) mod site;
+mod site;
 pub(crate) mod table;
 pub(crate) mod watch;
 mod way;
@@ -20,7 +20,7 @@ mod context;
 mod corridor;
 mod counters;
 mod dialect;
-pub(crate) mod discovery;
+mod discovery;
 mod failure;
 mod held;
 mod line;
@@ -33,52 +33,35 @@ mod signed;
 mod tries;
 mod upstreams;
 
-use std::sync::Arc;
-use std::time::Duration;
+pub(crate) use authz::{Authz, AuthzHandler, TenantSecret};
+pub(crate) use site::{Site, SiteBuilder};
+pub(crate) use table::Table;
+pub(crate) use watch::Watch;
+
+use std::{sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 
 use crate::bots::Bots;
-use crate::domain::mcp::McpRules;
-use crate::domain::tenant::RouteAccess;
-use crate::gateway::context::Context;
+use crate::domain::{McpRules, RouteAccess};
 use crate::gateway::corridor::{Passage, Route};
-use crate::gateway::dialect::Dialect;
-use crate::gateway::held::Memory;
-use crate::gateway::library::door::LibraryHandler;
-use crate::gateway::observe::Observer;
-use crate::gateway::policy::cors;
 use crate::gateway::policy::forwarded::{self, Arrival, Believed};
-use crate::gateway::policy::via::Via;
-use crate::gateway::refusals::End;
-use crate::gateway::relay::Relay;
-use crate::gateway::relay::pool::Pool;
-use crate::gateway::relay::rules::incoming;
-use crate::gateway::room::Room;
 use crate::gateway::rule::{Incoming, Message};
-use crate::gateway::table::LiveTable;
-use crate::gateway::upstreams::state::micros;
-use crate::http1::fields::{FIELDS_MAX, Fields};
-use crate::http1::head::RequestHead;
-use crate::http1::name::Name;
-use crate::http1::writing::Lines;
+use crate::gateway::{
+    context::Context, dialect::Dialect, held::Memory, library::door::LibraryHandler, observe::Observer,
+    policy::cors, policy::via::Via, refusals::End, relay::Relay, relay::pool::Pool, relay::rules::incoming,
+    room::Room, table::LiveTable, upstreams::state::micros,
+};
+use crate::http1::{FIELDS_MAX, Fields, Lines, RequestHead, name::Name};
 use crate::message_signature::Terms;
 use crate::pipeline::Pipeline;
-use crate::ports::clock::{Clock, Entropy, NoEntropy};
+use crate::ports::{Clock, Entropy, NoEntropy};
 use crate::record::Ending;
-use crate::serve::connection::Connection;
-use crate::serve::fair_scheduler::FairShare;
-use crate::serve::timer::Timer;
-use crate::serve::{Handler, Slot};
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traces::Tracer;
-use crate::wire::client_ip::is_trusted;
-use crate::wire::discovery::Discovery;
-use crate::wire::errors::ErrorCause;
-use crate::wire::request_id::RequestIds;
-use crate::wire::trace::TRACESTATE;
+use crate::serve::{Handler, Slot, Timer, connection::Connection, fair_scheduler::FairShare};
+use crate::telemetry::{Metrics, Tracer};
+use crate::wire::{Discovery, ErrorCause, RequestIds, TRACESTATE, client_ip::is_trusted};
 
 /// How long a client may pause in its body.
 const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);

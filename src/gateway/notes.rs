@@ -1,7 +1,7 @@
 //! Notes of the corridor about a request of MCP.
 
 use crate::gateway::held::HeldRoom;
-use crate::mcp::listing::List;
+use crate::mcp::List;
 
 /// Notes about a request of MCP.
 #[derive(Default)]

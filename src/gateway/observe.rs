@@ -1,20 +1,15 @@
 //! What the gateway tells operators of a request beside its record: counters per tenant, and a line per failure.
 
-use std::fmt::Display;
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
 use prometheus::Histogram;
 
-use crate::domain::upstream::Upstream;
-use crate::gateway::context::Context;
-use crate::gateway::counters::SiteCounters;
-use crate::gateway::{Gateway, GatewayRules};
-use crate::http1::fields::Fields;
-use crate::http1::head::REPEATED;
-use crate::ports::clock::Clock;
+use crate::domain::Upstream;
+use crate::gateway::{Gateway, GatewayRules, context::Context, counters::SiteCounters};
+use crate::http1::{Fields, REPEATED};
+use crate::ports::Clock;
 use crate::record::{Ended, Ending, Place, Recorder};
-use crate::telemetry::http::RouteSeries;
-use crate::telemetry::metrics::{Metrics, NO_TENANT};
+use crate::telemetry::{Metrics, NO_TENANT, RouteSeries};
 
 /// Counts and logs for the gateway.
 pub(super) struct Observer {

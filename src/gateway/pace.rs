@@ -2,15 +2,12 @@
 //!
 //! The request moves its deadline forward with each piece of a body. The task that serves it ends it when one passes.
 
-use std::cell::Cell;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::task::{Poll, ready};
-use std::time::Duration;
+use std::{cell::Cell, future::poll_fn, pin::pin, time::Duration};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::serve::timer::Timer;
+use crate::serve::Timer;
 
 tokio::task_local! {
     /// The deadline of the request that a task serves.
@@ -63,8 +60,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
-    use std::time::Duration;
+    use std::{future::pending, time::Duration};
 
     use tokio::time::timeout;
 

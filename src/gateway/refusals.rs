@@ -3,11 +3,9 @@
 use http::header::{LINK, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::gateway::Gateway;
 use crate::gateway::context::{Context, place_of};
-use crate::gateway::policy::cors;
-use crate::wire::answers::Answer;
-use crate::wire::errors::ErrorCause;
+use crate::gateway::{Gateway, policy::cors};
+use crate::wire::{Answer, ErrorCause};
 
 /// The link to the rules. It is relative, so that it is right whatever the host is called.
 const HELP: HeaderValue = HeaderValue::from_static("</.well-known/tiergate>; rel=\"help\"");

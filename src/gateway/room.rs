@@ -7,12 +7,10 @@
 //! A request that finds its tenant full waits for a short time in a line of bounded length, strangers in one of their own. It
 //! counts as its owner's meanwhile, so a greedy owner does not fill the line either.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::{sync::Arc, sync::atomic::Ordering::SeqCst};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::client::ClientNet;
-use crate::domain::tenant::InFlight;
+use crate::domain::{AgentId, ClientNet, InFlight};
 use crate::gateway::line::{Line, take_one};
 use crate::sharded::{Counted, Counts, SHARE};
 

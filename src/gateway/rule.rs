@@ -4,19 +4,12 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::domain::api_key::ApiKeyFormat;
-use crate::domain::host::of_authority;
-use crate::domain::mcp::Call;
-use crate::domain::routing::{self, Decision};
-use crate::domain::tenant::RouteAccess;
-use crate::gateway::dialect::Dialect;
+use crate::domain::{ApiKeyFormat, Call, Decision, RouteAccess, host::of_authority, routing};
 use crate::gateway::discovery::{Document, check_login, document_at, is_named};
-use crate::gateway::site::Site;
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
+use crate::gateway::{dialect::Dialect, site::Site};
+use crate::http1::{Fields, name::Name};
 use crate::message_signature::Content;
-use crate::wire::credentials::shows_credential;
-use crate::wire::errors::ErrorCause;
+use crate::wire::{ErrorCause, credentials::shows_credential};
 
 /// The methods that a refused one is answered with. Others of the kind are forwarded too.
 const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";

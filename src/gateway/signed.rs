@@ -3,17 +3,10 @@
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::domain::client::ClientNet;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::signed_message::MessageRefusal;
-use crate::domain::tenant::Tenant;
-use crate::gateway::Gateway;
-use crate::gateway::context::Context;
-use crate::gateway::rule::Incoming;
-use crate::http1::fields::Fields;
-use crate::message_signature::Message;
-use crate::message_signature::candidates::Candidates;
-use crate::message_signature::{ERC_8128, ERC_8128_UNTAGGED, OF_BOTS, Profile};
+use crate::domain::{ClientNet, MessageRefusal, Tenant, UnixSeconds};
+use crate::gateway::{Gateway, context::Context, rule::Incoming};
+use crate::http1::Fields;
+use crate::message_signature::{Candidates, ERC_8128, ERC_8128_UNTAGGED, Message, OF_BOTS, Profile};
 
 const ACCEPT_SIGNATURE: HeaderName = HeaderName::from_static("accept-signature");
 

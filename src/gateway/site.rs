@@ -1,8 +1,7 @@
 //! A tenant as requests need it: everything looked up and built once, when the configuration is read.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use pingora::protocols::ALPN;
@@ -10,26 +9,19 @@ use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
 use crate::addresses::AddressRules;
 use crate::assertion::Issuer;
-use crate::domain::mcp::Call;
-use crate::domain::quota::Quota;
-use crate::domain::routing::{self, Decision};
-use crate::domain::tenant::{OnMismatch, Route, Tenant};
-use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
-use crate::domain::tiers::Tiers;
-use crate::domain::upstream::{Upstream, UpstreamScheme};
+use crate::domain::{
+    Call, Decision, OnMismatch, PASSING_TIERS, PerTier, Quota, Route, Tenant, Tier, Tiers, Upstream,
+    UpstreamScheme, routing,
+};
 use crate::gateway::counters::{Routes, SiteCounters};
-use crate::gateway::discovery::Shown;
-use crate::gateway::room::TenantRoom;
 use crate::gateway::upstreams::state::{UpstreamState, Watched};
 use crate::gateway::upstreams::{Member, Upstreams};
-use crate::pipeline::Access;
-use crate::pipeline::permit::Permit;
-use crate::ports::chain::Parts;
-use crate::ports::clock::NoEntropy;
-use crate::ports::store::{RouteScope, Scope};
-use crate::telemetry::metrics::Metrics;
-use crate::tls::upstream::UpstreamIdentity;
-use crate::wire::answers::{OF_AGENT, OF_CLIENT, QuotaHeaders};
+use crate::gateway::{discovery::Shown, room::TenantRoom};
+use crate::pipeline::{Access, permit::Permit};
+use crate::ports::{NoEntropy, Parts, RouteScope, Scope};
+use crate::telemetry::Metrics;
+use crate::tls::UpstreamIdentity;
+use crate::wire::{OF_AGENT, OF_CLIENT, QuotaHeaders};
 
 /// How many streams share one connection to an upstream that speaks HTTP/2.
 const H2_STREAMS_MAX: usize = 100;

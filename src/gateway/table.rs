@@ -1,20 +1,15 @@
 //! Everything in force that requests, handshakes and assertions ask for: one value, replaced as a whole when the configuration is
 //! read again.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::ArcSwap;
 
 use crate::assertion::Issuer;
-use crate::domain::agent_list::Agents;
-use crate::domain::host::HostPattern;
-use crate::domain::host_map::{DuplicateHost, HostMap};
-use crate::domain::tenant::Tenant;
+use crate::domain::{Agents, DuplicateHost, HostMap, HostPattern, Tenant};
 use crate::gateway::site::{Site, SiteBuilder};
 use crate::telemetry::metrics::Families;
-use crate::tls::certificates::Certificates;
-use crate::tls::upstream::UpstreamIdentity;
+use crate::tls::{Certificates, UpstreamIdentity};
 
 #[derive(Default)]
 pub(crate) struct Table {

@@ -2,10 +2,8 @@
 
 use std::net::SocketAddr;
 
-use crate::domain::upstream::Upstream;
-use crate::gateway::Gateway;
-use crate::gateway::context::Context;
-use crate::gateway::failure::Failure;
+use crate::domain::Upstream;
+use crate::gateway::{Gateway, context::Context, failure::Failure};
 
 impl Gateway {
     /// Chooses the next address of a request, and takes a place at its upstream for the one that it had.

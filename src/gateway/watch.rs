@@ -3,10 +3,8 @@
 //! No request ever waits for a name or a check. Names and checks have places of their own, so that neither waits for the
 //! other. Each has rounds: whatever is due is begun in turn, as soon as there is a place, and nothing twice before all else.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use http::StatusCode;
@@ -19,12 +17,10 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::gateway::library::faults::is_without_descriptors;
-use crate::gateway::site::Site;
 use crate::gateway::table::{LiveTable, Table};
-use crate::gateway::upstreams::Member;
 use crate::gateway::upstreams::state::{Trouble, UpstreamState, Watched, micros};
-use crate::ports::clock::Clock;
+use crate::gateway::{library::faults::is_without_descriptors, site::Site, upstreams::Member};
+use crate::ports::Clock;
 use crate::tls::pem::unsupported_signature;
 
 /// How often it is looked what is due, at least.

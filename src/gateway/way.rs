@@ -5,17 +5,12 @@
 use http::HeaderValue;
 
 use crate::domain::host;
-use crate::gateway::Gateway;
-use crate::gateway::context::Context;
 use crate::gateway::discovery::{Document, is_named, resource};
-use crate::gateway::refusals::End;
-use crate::gateway::rule::Incoming;
-use crate::gateway::site::Site;
-use crate::http1::fields::Fields;
+use crate::gateway::{Gateway, context::Context, refusals::End, rule::Incoming, site::Site};
+use crate::http1::Fields;
 use crate::message_signature::Terms;
-use crate::wire::answers::Answer;
-use crate::wire::discovery::{LocalRules, METADATA_PATH, TenantRules, key_set, signed_requests};
-use crate::wire::errors::ErrorCause;
+use crate::wire::discovery::{key_set, signed_requests};
+use crate::wire::{Answer, ErrorCause, LocalRules, METADATA_PATH, TenantRules};
 
 impl Gateway {
     /// The document that a routed request asks for.

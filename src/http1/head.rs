@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use crate::http1::fields::Options;
-use crate::http1::fields::{Fields, Problem, Spans, is_websocket};
+use crate::http1::fields::{Fields, Options, Problem, Spans, is_websocket};
 use crate::http1::lines::{Lines, is_token};
 use crate::http1::name::Name;
 

@@ -10,4 +10,10 @@ pub(crate) mod name;
 pub(crate) mod writing;
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
+
+pub(crate) use chunked::{BrokenChunks, Decoder, Piece};
+pub(crate) use fields::{FIELDS_MAX, Fields, Options, Problem, SpanFields, Spans, TOO_MANY_FIELDS};
+pub(crate) use head::{AnswerHead, Body, REPEATED, RequestHead};
+pub(crate) use lines::TARGET_PROBLEMS;
+pub(crate) use writing::Lines;

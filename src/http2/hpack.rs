@@ -1,9 +1,8 @@
 //! Header blocks (HPACK, RFC 7541) as far as it takes to find what no request may have.
 
-use std::collections::VecDeque;
-use std::sync::LazyLock;
+use std::{collections::VecDeque, sync::LazyLock};
 
-use crate::http1::fields::Problem;
+use crate::http1::Problem;
 use crate::http1::lines::{is_of_urls, is_text, is_token, target_problem};
 use crate::http2::{AUTHORITY, Broken, METHOD, NAME, PSEUDO, REFUSED, SCHEME, VALUE};
 

@@ -11,8 +11,7 @@ mod hpack;
 use bytes::BytesMut;
 use http::HeaderMap;
 
-use crate::http1::fields::Problem;
-use crate::http1::lines::TARGET_PROBLEMS;
+use crate::http1::{Problem, TARGET_PROBLEMS};
 use crate::http2::hpack::Table;
 
 /// A block that can't be decoded: the fault of the connection (RFC 9113, section 4.3).

@@ -3,12 +3,10 @@
 
 use std::borrow::Cow;
 
-use crate::domain::mcp::Call;
-use crate::http1::fields::Fields;
-use crate::mcp::Problem;
-use crate::mcp::headers::Mirror;
-use crate::mcp::listing::List;
+use crate::domain::Call;
+use crate::http1::Fields;
 use crate::mcp::message::{Message, Messages};
+use crate::mcp::{Problem, headers::Mirror, listing::List};
 
 /// The first revision whose requests have headers, whose endpoints take POST alone, and which has no sessions. Revisions are dates.
 const WITH_HEADERS: &str = "2026-07-28";
@@ -194,8 +192,7 @@ mod tests {
     use http::HeaderMap;
 
     use super::{McpRequest, takes_post_alone};
-    use crate::mcp::headers::tests::headers;
-    use crate::mcp::listing::List;
+    use crate::mcp::{headers::tests::headers, listing::List};
 
     const NEW: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
     const CALL: (&str, &str) = ("mcp-method", "tools/call");

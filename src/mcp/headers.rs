@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::http1::fields::Fields;
+use crate::http1::Fields;
 use crate::mcp::Problem;
 
 /// The beginning and the end of a value that is written in Base64.

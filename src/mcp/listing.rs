@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::domain::mcp::Call;
+use crate::domain::Call;
 
 /// The longest list, and the longest event that may hold one, in bytes.
 const LIST_BYTES_MAX: usize = 1024 * 1024;

@@ -3,8 +3,7 @@
 //! Servers differ in which of two equal keys counts, and some compare keys without regard to case. So a key that decides stands once,
 //! in its own spelling, or the message is refused.
 
-use std::borrow::Cow;
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;

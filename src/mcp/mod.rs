@@ -4,10 +4,13 @@
 //! Pure rules over bytes. Must not know tenants, agents or connections.
 
 pub(crate) mod call;
-pub(crate) mod headers;
-pub(crate) mod listing;
-pub(crate) mod message;
+mod headers;
+mod listing;
+mod message;
 pub(crate) mod refusal;
+
+pub(crate) use call::McpRequest;
+pub(crate) use listing::{Filter, List, Shows, Unreadable};
 
 /// The reason why a message is refused, as a phrase.
 pub(crate) type Problem = &'static str;

@@ -1,25 +1,20 @@
 //! The signatures of a request that may count, in the order in which they stand there (ERC-8128, section 3.5).
 
-use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::{cell::OnceCell, collections::HashSet};
 
 use alloy::primitives::eip191_hash_message;
 use sfv::{BareItem, Dictionary, FieldType, InnerList, Item, ListEntry, Parser};
 
-use crate::domain::bot::{BotSignature, domain_of};
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::host::{HostPattern, of_authority};
-use crate::domain::nonce::{Nonce, NonceClaim};
-use crate::domain::signature::SignatureBytes;
-use crate::domain::signed_message::{MessageRefusal, SKEW_SECS, SignedMessage};
-use crate::http1::fields::Fields;
-use crate::message_signature::account;
-use crate::message_signature::digest::BodyDigest;
-use crate::message_signature::{
-    CANDIDATES_MAX, COMPONENTS_MAX, FIELD_BYTES_MAX, NONCE_BYTES_MAX, PARAMETERS_MAX, Profile,
-    SIGNATURE_AGENT, SIGNATURE_BYTES_MAX, Terms, WEB_BOT_AUTH,
+use crate::domain::{
+    BotSignature, HostPattern, MessageRefusal, Nonce, NonceClaim, SKEW_SECS, SignatureBytes, SignedMessage,
+    UnixSeconds, bot::domain_of, host::of_authority,
 };
-use crate::message_signature::{Content, Message, combined, values};
+use crate::http1::Fields;
+use crate::message_signature::{
+    CANDIDATES_MAX, COMPONENTS_MAX, Content, FIELD_BYTES_MAX, Message, NONCE_BYTES_MAX, PARAMETERS_MAX,
+    Profile, SIGNATURE_AGENT, SIGNATURE_BYTES_MAX, Terms, WEB_BOT_AUTH, account, combined,
+    digest::BodyDigest, values,
+};
 
 /// Methods whose bodies mean nothing (RFC 9110, section 9.3): where bodies are not seen these need no digest.
 const BODILESS: [&str; 3] = ["GET", "HEAD", "DELETE"];

@@ -5,10 +5,9 @@ use std::fmt;
 use ring::digest::{Algorithm, Context, SHA256, SHA512};
 use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
 
-use crate::domain::signed_message::MessageRefusal;
-use crate::http1::fields::Fields;
-use crate::message_signature::combined;
-use crate::message_signature::{CONTENT_DIGEST, FIELD_BYTES_MAX};
+use crate::domain::MessageRefusal;
+use crate::http1::Fields;
+use crate::message_signature::{CONTENT_DIGEST, FIELD_BYTES_MAX, combined};
 
 /// A body that has to match its digests, of which at least one is known: the bytes of each, and its hasher.
 pub(crate) struct BodyDigest([Option<(Vec<u8>, Context)>; 2]);

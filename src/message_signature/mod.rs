@@ -3,15 +3,14 @@
 //!
 //! Everything here is decided by the request and the time alone. Must not know chain, store or answers.
 
-pub(crate) mod candidates;
-pub(crate) mod digest;
-pub(crate) mod signing;
+mod candidates;
+mod digest;
+mod signing;
 
 use alloy::primitives::Address;
 
-use crate::domain::host::HostPattern;
-use crate::domain::signed_message::{MessageRefusal, SKEW_SECS, VALIDITY_SECS_MIN};
-use crate::http1::fields::Fields;
+use crate::domain::{HostPattern, MessageRefusal, SKEW_SECS, VALIDITY_SECS_MIN};
+use crate::http1::Fields;
 
 /// A request whose signatures are read.
 #[derive(Debug)]
@@ -199,3 +198,7 @@ pub(super) fn account(keyid: &str, profile: &Profile, chain_id: u64) -> Result<A
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use candidates::Candidates;
+pub(crate) use digest::BodyDigest;
+pub(crate) use signing::Unsigned;

@@ -3,10 +3,8 @@
 use alloy::primitives::{Address, B256, eip191_hash_message};
 use sfv::{Dictionary, ListEntry, Parser};
 
-use crate::http1::fields::Fields;
-use crate::message_signature::ERC_8128;
-use crate::message_signature::Message;
-use crate::message_signature::candidates::Components;
+use crate::http1::Fields;
+use crate::message_signature::{ERC_8128, Message, candidates::Components};
 
 /// For how long a signature is good, in seconds: each service has to take that.
 const VALIDITY_SECS: u64 = 60;

@@ -1,13 +1,8 @@
 //! Budgets of clients: what is left of one, and requests of strangers on public routes.
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::client::ClientNet;
-use crate::domain::denial::Denial;
-use crate::domain::quota::{Allowance, Quota, RetryAfter};
-use crate::domain::window::Verdict;
-use crate::pipeline::Pipeline;
-use crate::pipeline::refusal::Refusal;
-use crate::ports::store::{Budget, RouteScope};
+use crate::domain::{AgentId, Allowance, ClientNet, Denial, Quota, RetryAfter, Verdict};
+use crate::pipeline::{Pipeline, refusal::Refusal};
+use crate::ports::{Budget, RouteScope};
 
 impl Pipeline {
     /// Counts a request of a client on a public route with this limit.

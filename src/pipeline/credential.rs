@@ -1,13 +1,9 @@
 //! What a request brings to be let in, in well-formed types: listeners make these, the pipeline judges them.
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::client::ClientNet;
-use crate::domain::endpoint::WebOrigin;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::nonce::{Nonce, NonceClaim};
-use crate::domain::signature::SignatureBytes;
-use crate::domain::signed_message::{MessageRefusal, SignedMessage};
+use crate::domain::{
+    AgentId, ClientNet, KeyDigest, MessageRefusal, Nonce, NonceClaim, SignatureBytes, SignedMessage,
+    UnixSeconds, WebOrigin,
+};
 use crate::pipeline::Access;
 
 /// One request for admission.

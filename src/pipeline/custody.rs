@@ -11,23 +11,14 @@ use std::sync::OnceLock;
 use alloy::primitives::Address;
 use async_trait::async_trait;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::ApiKey;
-use crate::domain::client::ClientNet;
-use crate::domain::denial::Denial;
-use crate::domain::eip712::KeyOperation;
-use crate::domain::endpoint::Endpoint;
-use crate::domain::held_key::{KeyName, KeyTerms, TenantList};
-use crate::domain::quota::{Allowance, Quota};
-use crate::domain::window::Verdict;
-use crate::pipeline::Pipeline;
-use crate::pipeline::budget::allowance;
-use crate::pipeline::credential::SignedRequest;
+use crate::domain::{
+    AgentId, Allowance, ApiKey, ClientNet, Denial, Endpoint, KeyName, KeyOperation, KeyTerms, Quota,
+    TenantList, Verdict,
+};
 use crate::pipeline::owner::{HolderProof, Signatory, Signed};
-use crate::pipeline::permit::nonce_denial;
 use crate::pipeline::refusal::{Refusal, Unrecorded};
-use crate::ports::clock::NoEntropy;
-use crate::ports::store::{Budget, KeyBudget, KeyChange, KeyChanged, KeySeen, MadeKey, NewKey};
+use crate::pipeline::{Pipeline, budget::allowance, credential::SignedRequest, permit::nonce_denial};
+use crate::ports::{Budget, KeyBudget, KeyChange, KeyChanged, KeySeen, MadeKey, NewKey, NoEntropy};
 
 /// How many replays of one signature get to the store and the audit. Its nonce stays used for longer than it is accepted.
 pub(super) const REPLAYS: Quota = Quota::per_hour(1);

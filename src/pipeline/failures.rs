@@ -9,21 +9,16 @@
 //! that may cost a contract's answer are counted more strictly: see [`Deposit`].
 
 use std::fmt::{self, Formatter};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::client::ClientNet;
-use crate::domain::denial::Denial;
-use crate::domain::quota::Quota;
+use crate::domain::{AgentId, ClientNet, Denial, Quota};
 use crate::pipeline::budget::{allowance, limited};
 use crate::pipeline::refusal::Refusal;
-use crate::ports::clock::Clock;
-use crate::sharded::Meters;
-use crate::sharded::{Counted, Counts, SHARE};
+use crate::ports::Clock;
+use crate::sharded::{Counted, Counts, Meters, SHARE};
 
 /// The most clients that are remembered.
 pub(super) const CLIENTS_MAX: usize = 65_536;

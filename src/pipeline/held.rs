@@ -6,16 +6,9 @@ use std::sync::Arc;
 
 use alloy::primitives::Address;
 
-use crate::domain::denial::Denial;
-use crate::domain::profile::TrustProfile;
-use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
-use crate::pipeline::Pipeline;
-use crate::pipeline::credential::Ask;
-use crate::pipeline::principal::Principal;
-use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::Asker;
-use crate::ports::store::Proof;
+use crate::domain::{Denial, Quota, TrustProfile, Verdict};
+use crate::pipeline::{Pipeline, credential::Ask, principal::Principal, refusal::Refusal};
+use crate::ports::{Asker, Proof};
 
 /// How often the chain is read for one key that has ended by the cached profile: its holder may go on to send it.
 pub(super) const REREADS: Quota = Quota::per_minute(1);

@@ -7,16 +7,10 @@ use std::cell::LazyCell;
 
 use futures_util::future::BoxFuture;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::denial::Denial;
-use crate::domain::signed_message::{MessageRefusal, SignedMessage};
-use crate::pipeline::Pipeline;
+use crate::domain::{AgentId, Denial, MessageRefusal, SignedMessage};
 use crate::pipeline::credential::{Ask, Credential, SignedMessages};
-use crate::pipeline::failures::Deposit;
-use crate::pipeline::read_time::ReadTime;
-use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::{AskedHolders, Asker, ChainFault};
-use crate::ports::store::NonceRefused;
+use crate::pipeline::{Pipeline, failures::Deposit, read_time::ReadTime, refusal::Refusal};
+use crate::ports::{AskedHolders, Asker, ChainFault, NonceRefused};
 
 impl Pipeline {
     /// The first of a request's signatures that counts. Each question to a contract after the first costs the client one of

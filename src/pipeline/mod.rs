@@ -4,51 +4,39 @@
 //! Must not know HTTP, JSON, configuration files, or the implementations of the ports. The order of checks is the order of
 //! the steps: `Credential → Principal → Standing → Permit`, each type made in one file, from the one before it.
 
-pub(crate) mod budget;
+mod budget;
 pub mod credential;
-pub mod custody;
-pub(crate) mod failures;
+mod custody;
+mod failures;
 pub mod permit;
-pub mod profile;
-pub(crate) mod readiness;
+mod profile;
+mod readiness;
 pub mod refusal;
 pub mod standing;
 
 mod held;
 mod message;
-pub mod owner;
+mod owner;
 mod principal;
 mod read_time;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
-use crate::domain::client::ClientNet;
-use crate::domain::denial::Denial;
-use crate::domain::eip712::{Eip712Domain, SigningDomain};
-use crate::domain::freshness::Freshness;
-use crate::domain::nonce::Nonce;
-use crate::domain::quota::Quota;
-use crate::domain::signature::SignatureFormat;
-use crate::domain::tier::{PerTier, Tier};
-use crate::domain::tiers::Tiers;
-use crate::pipeline::credential::Ask;
-use crate::pipeline::custody::REPLAYS;
+use crate::domain::{
+    AgentId, ApiKeyFormat, ClientNet, Denial, Eip712Domain, Freshness, KeyDigest, Nonce, PerTier, Quota,
+    SignatureFormat, SigningDomain, Tier, Tiers,
+};
 use crate::pipeline::failures::{CLIENTS_MAX, Deposit, FailureBudget};
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
-use crate::pipeline::permit::Permit;
-use crate::pipeline::principal::Principal;
 use crate::pipeline::profile::{READERS_MAX, READS};
-use crate::pipeline::refusal::Refusal;
-use crate::pipeline::standing::Standing;
-use crate::ports::chain::{Chain, Parts};
-use crate::ports::clock::{Clock, Entropy};
-use crate::ports::store::{Proof, Scope, Store};
+use crate::pipeline::{
+    credential::Ask, custody::REPLAYS, permit::Permit, principal::Principal, refusal::Refusal,
+    standing::Standing,
+};
+use crate::ports::{Chain, Clock, Entropy, Parts, Proof, Scope, Store};
 use crate::sharded::Meters;
 
 /// The ports that the pipeline uses.
@@ -248,3 +236,10 @@ impl Pipeline {
 
 #[cfg(test)]
 mod tests;
+
+pub use credential::{Credential, ProfileRead, SignedMessages, SignedRequest};
+pub use custody::{IssuedKey, KeyOrder, KeyStatus, KeyWish, Recorder};
+pub use owner::Signatory;
+pub use profile::OwnerProfile;
+pub(crate) use readiness::{Health, Readiness, Report};
+pub use refusal::Unrecorded;

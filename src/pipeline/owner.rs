@@ -5,18 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use alloy::primitives::{Address, B256};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::denial::Denial;
-use crate::domain::eip712::{KeyOperation, OwnType};
-use crate::domain::freshness::{Freshness, UnixSeconds};
-use crate::domain::holders::Holders;
-use crate::domain::nonce::Nonce;
-use crate::domain::signature::SignatureBytes;
-use crate::pipeline::Pipeline;
+use crate::domain::{
+    AgentId, Denial, Freshness, Holders, KeyOperation, Nonce, OwnType, SignatureBytes, UnixSeconds,
+};
 use crate::pipeline::credential::{ProfileRead, SignedRequest};
-use crate::pipeline::read_time::ReadTime;
-use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::Asker;
+use crate::pipeline::{Pipeline, read_time::ReadTime, refusal::Refusal};
+use crate::ports::Asker;
 
 /// A message that claims to be signed by one of the agent's holders.
 #[derive(Debug)]

@@ -2,19 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::denial::Denial;
-use crate::domain::nonce::Nonce;
-use crate::domain::profile::TrustProfile;
-use crate::domain::quota::Allowance;
-use crate::domain::tier::Tier;
-use crate::domain::tiers::Grade;
-use crate::pipeline::Pipeline;
+use crate::domain::{AgentId, Allowance, Denial, Grade, Nonce, Tier, TrustProfile};
 use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::message;
-use crate::pipeline::refusal::Refusal;
-use crate::pipeline::standing::Standing;
-use crate::ports::store::{Admission, NonceRefused};
+use crate::pipeline::{Pipeline, message, refusal::Refusal, standing::Standing};
+use crate::ports::{Admission, NonceRefused};
 
 /// The agent was verified and its budget charged: whoever holds this may answer or forward.
 #[derive(Debug)]

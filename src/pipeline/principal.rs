@@ -4,18 +4,10 @@
 use alloy::primitives::Address;
 use futures_util::future::Either;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::client::ClientNet;
-use crate::domain::denial::Denial;
-use crate::domain::endpoint::WebOrigin;
-use crate::pipeline::Pipeline;
+use crate::domain::{AgentId, ClientNet, Denial, KeyDigest, WebOrigin};
 use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::failures::Deposit;
-use crate::pipeline::owner::Signed;
-use crate::pipeline::read_time::ReadTime;
-use crate::pipeline::refusal::Refusal;
-use crate::ports::store::{KeyOwner, Proof};
+use crate::pipeline::{Pipeline, failures::Deposit, owner::Signed, read_time::ReadTime, refusal::Refusal};
+use crate::ports::{KeyOwner, Proof};
 
 /// An agent that has shown a credential of its own. Whether the credential may still be spent is decided last.
 #[derive(Debug)]

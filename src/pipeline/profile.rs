@@ -5,19 +5,12 @@
 
 use std::sync::Arc;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::client::ClientNet;
-use crate::domain::held_key::HeldKey;
-use crate::domain::profile::TrustProfile;
-use crate::domain::quota::{Allowance, Quota};
-use crate::domain::tiers::{Grade, Tiers};
-use crate::pipeline::Pipeline;
-use crate::pipeline::budget::allowance;
-use crate::pipeline::credential::ProfileRead;
-use crate::pipeline::owner::Signed;
-use crate::pipeline::read_time::ReadTime;
-use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::Parts;
+use crate::domain::{AgentId, Allowance, ClientNet, Grade, HeldKey, Quota, Tiers, TrustProfile};
+use crate::pipeline::{
+    Pipeline, budget::allowance, credential::ProfileRead, owner::Signed, read_time::ReadTime,
+    refusal::Refusal,
+};
+use crate::ports::Parts;
 
 /// How often a client may read one agent's profile.
 pub(super) const READS: Quota = Quota::per_minute(60);

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 
 use crate::pipeline::Ports;
-use crate::ports::chain::ChainFault;
+use crate::ports::ChainFault;
 
 /// As long as one read may take by itself (`chain::reader`), in microseconds.
 const READS_MICROS_MAX: u64 = 6_000_000;

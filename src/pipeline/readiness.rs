@@ -3,18 +3,14 @@
 //! Store and chain are asked in the background, each on its own, so that one that hangs hides nothing of the other. Whoever
 //! wants to know reads what was last found, and waits for nobody. An answer that is too old counts as a no.
 
-use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::{error::Error, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::domain::freshness::UnixSeconds;
-use crate::ports::chain::Chain;
-use crate::ports::clock::Clock;
-use crate::ports::store::Store;
+use crate::domain::UnixSeconds;
+use crate::ports::{Chain, Clock, Store};
 
 /// How often each is asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);

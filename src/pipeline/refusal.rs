@@ -1,12 +1,9 @@
 //! Why nobody was let through: the client's doing, or ours.
 
-use std::error::Error;
-use std::sync::Arc;
+use std::{error::Error, sync::Arc};
 
-use crate::domain::denial::Denial;
-use crate::ports::chain::ChainFault;
-use crate::ports::clock::NoEntropy;
-use crate::ports::store::StoreFault;
+use crate::domain::Denial;
+use crate::ports::{ChainFault, NoEntropy, StoreFault};
 
 /// A request that was not let through.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -6,20 +6,12 @@ use std::sync::Arc;
 use alloy::primitives::Address;
 use futures_util::future::Either;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::denial::Denial;
-use crate::domain::endpoint;
-use crate::domain::profile::TrustProfile;
-use crate::domain::quota::Quota;
-use crate::domain::tier::Tier;
-use crate::domain::tiers::Grade;
-use crate::pipeline::credential::Ask;
-use crate::pipeline::failures::Deposit;
-use crate::pipeline::principal::Principal;
-use crate::pipeline::read_time::ReadTime;
-use crate::pipeline::refusal::Refusal;
-use crate::pipeline::{Access, Pipeline};
-use crate::ports::chain::Parts;
+use crate::domain::{AgentId, Denial, Grade, Quota, Tier, TrustProfile, endpoint};
+use crate::pipeline::{
+    Access, Pipeline, credential::Ask, failures::Deposit, principal::Principal, read_time::ReadTime,
+    refusal::Refusal,
+};
+use crate::ports::Parts;
 
 /// An agent whose tier suffices, with the quota that the tier gives it.
 #[derive(Debug)]

@@ -1,16 +1,12 @@
 //! What the pipeline asks of the chain. Must not know RPC, ABIs or caches.
 
-use std::error::Error;
-use std::future::Ready;
-use std::sync::Arc;
+use std::{error::Error, future::Ready, sync::Arc};
 
 use alloy::primitives::{Address, B256};
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, Either};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::holders::Holders;
-use crate::domain::profile::TrustProfile;
+use crate::domain::{AgentId, Holders, TrustProfile};
 
 /// On whose behalf holders are read. It decides who waits for whom, and never who is let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

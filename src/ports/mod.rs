@@ -1,7 +1,14 @@
 //! What the pipeline needs from outside, in the domain's verbs. No implementation is known here.
 
-pub mod chain;
-pub mod clock;
+mod chain;
+mod clock;
 #[cfg(test)]
 pub mod simulated;
-pub mod store;
+mod store;
+
+pub use chain::{Asked, AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
+pub use clock::{Clock, Entropy, NoEntropy};
+pub use store::{
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, NewKey, NonceRefused,
+    Proof, Reply, RouteScope, Scope, Store, StoreFault,
+};

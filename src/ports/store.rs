@@ -2,23 +2,16 @@
 //!
 //! Windows are counted by the store's own clock, because replicas that share a store must share its time.
 
-use std::error::Error;
-use std::future::Ready;
-use std::sync::Arc;
+use std::{error::Error, future::Ready, sync::Arc};
 
 use alloy::primitives::Address;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, Either};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::client::ClientNet;
-use crate::domain::endpoint::{Endpoint, WebOrigin};
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::{HeldKey, KeyName, KeyTerms, TenantList};
-use crate::domain::nonce::NonceClaim;
-use crate::domain::quota::{Quota, RetryAfter};
-use crate::domain::window::Verdict;
+use crate::domain::{
+    AgentId, ClientNet, Endpoint, HeldKey, KeyDigest, KeyName, KeyTerms, NonceClaim, Quota, RetryAfter,
+    TenantList, UnixSeconds, Verdict, WebOrigin,
+};
 
 /// An answer that is there at once, or one to wait for. Memory answers without an allocation.
 pub type Reply<'a, T> = Either<Ready<Result<T, StoreFault>>, BoxFuture<'a, Result<T, StoreFault>>>;

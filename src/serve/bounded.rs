@@ -4,11 +4,8 @@
 //! would begin with bytes of this one. Here what belongs to the next request stays on our side
 //! (`a_request_ends_where_it_ends_whatever_was_read_ahead`).
 
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::{io, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
@@ -20,7 +17,7 @@ use pingora::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, ReadBuf};
 
-use crate::http1::chunked::{BrokenChunks, Decoder, Piece};
+use crate::http1::{BrokenChunks, Decoder, Piece};
 use crate::http2::Frames;
 
 /// How much is read ahead to learn that a waiting client has gone, in bytes.

@@ -1,9 +1,6 @@
 //! Listeners that answer each request with one whole answer: bodies with limits, orderly keep-alive.
 
-use std::net::IpAddr;
-use std::ops::Range;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{net::IpAddr, ops::Range, sync::Arc, time::Duration};
 
 use bytes::{Buf, BufMut, BytesMut};
 use http::HeaderMap;
@@ -12,20 +9,12 @@ use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
-use crate::http1::chunked::{Decoder, Piece};
-use crate::http1::fields::{Fields, SpanFields};
-use crate::http1::head::{Body, RequestHead};
-use crate::ports::clock::Clock;
-use crate::record::Ended;
-use crate::record::Ending;
-use crate::record::RequestRecord;
-use crate::serve::connection::ClientStream;
-use crate::serve::connection::{Connection, read_more};
-use crate::serve::fair_scheduler::FairShare;
-use crate::serve::timer::Timer;
-use crate::serve::{Handler, Slot};
-use crate::wire::answers::Answer;
-use crate::wire::errors::ErrorCause;
+use crate::http1::{Body, Decoder, Fields, Piece, RequestHead, SpanFields};
+use crate::ports::Clock;
+use crate::record::{Ended, Ending, RequestRecord};
+use crate::serve::connection::{ClientStream, Connection, read_more};
+use crate::serve::{Handler, Slot, fair_scheduler::FairShare, timer::Timer};
+use crate::wire::{Answer, ErrorCause};
 
 /// How long a body may take to arrive, from the request's head.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);

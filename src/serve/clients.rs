@@ -2,16 +2,14 @@
 //!
 //! Without the limit `somebody_who_holds_nothing_gets_a_place_while_one_is_free` fails.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::domain::client::ClientNet;
+use crate::domain::ClientNet;
 use crate::serve::proxy_header::{Found, V1_BYTES_MAX, parse};
 use crate::sharded::{Counted, Counts, SHARE};
 use crate::wire::client_ip::is_trusted;

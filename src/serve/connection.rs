@@ -1,13 +1,9 @@
 //! A connection: as bytes, which of HTTP/1 and HTTP/2 it speaks, and for HTTP/1 its requests: waits for them and reads their heads.
 //! It keeps what it has read beyond.
 
-use std::future::poll_fn;
-use std::io;
-use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::{future::poll_fn, io, net::SocketAddr, os::fd::AsRawFd, time::Duration};
 
 use bytes::{Buf, BytesMut};
 use pingora::protocols::http::ServerSession;
@@ -17,14 +13,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::http1::chunked::Decoder;
-use crate::http1::fields::{self, Fields, Problem, SpanFields, Spans};
-use crate::http1::head::{self, Body, RequestHead};
-use crate::http1::name::Name;
+use crate::http1::{
+    Body, Decoder, Fields, Problem, RequestHead, SpanFields, Spans, fields, head, name::Name,
+};
 use crate::serve::bounded::{Bounded, Extent};
-use crate::serve::timer::Timer;
-use crate::serve::{LINGER, SILENT_TIME_MAX, WRITE_TIME_MAX, as_text};
-use crate::wire::answers::Answer;
+use crate::serve::{LINGER, SILENT_TIME_MAX, WRITE_TIME_MAX, as_text, timer::Timer};
+use crate::wire::Answer;
 
 /// How long a client may take for a whole answer of ours.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);

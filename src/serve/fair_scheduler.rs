@@ -9,19 +9,16 @@
 //! the others' p99 is 1.9 times what it is alone, without the scheduler 23 times; beside an agent's 2.6 and 16; beside large
 //! answers that nobody reads 1.7 and 13.
 
-use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
-use std::pin::pin;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::{collections::VecDeque, future::poll_fn, pin::pin, sync::atomic::Ordering::Relaxed};
 
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use crate::domain::client::ClientNet;
+use crate::domain::ClientNet;
 use crate::serve::timer::Timer;
 
 /// How much time beyond its own a queue makes up for at most: a pause of the machine is no fault of the network that it hits.

@@ -3,19 +3,22 @@
 //! Knows no endpoint and no route. It hands requests whose framing is unambiguous to a handler. The HTTP
 //! library's own shell has no limit on connections or whole heads, accepts ambiguous framing, and logs request bytes.
 
-pub(crate) mod buffered;
+mod buffered;
 
 mod bounded;
 pub(crate) mod clients;
 pub(crate) mod connection;
 pub(crate) mod fair_scheduler;
 mod proxy_header;
-pub(crate) mod timer;
+mod timer;
 pub(crate) mod worker;
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+pub(crate) use buffered::{Buffered, BufferedService, Request};
+pub(crate) use connection::LINGER_BYTES_MAX;
+pub(crate) use timer::Timer;
+pub(crate) use worker::{BACKLOG, Gates};
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use pingora::listeners::tls::Acceptor;
@@ -29,22 +32,17 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::domain::client::ClientNet;
-use crate::http1::fields::Problem;
-use crate::http1::head::RequestHead;
-use crate::http1::lines::target_problem;
-use crate::http1::writing::Lines;
+use crate::domain::ClientNet;
+use crate::http1::{Lines, Problem, RequestHead, lines::target_problem};
 use crate::http2::Frames;
-use crate::ports::clock::Clock;
+use crate::ports::Clock;
 use crate::serve::bounded::{Bounded, Extent};
 use crate::serve::clients::{ClientRules, Clients};
 use crate::serve::connection::{ClientStream, Connection, NoHead, described, is_http2};
 use crate::serve::fair_scheduler::{FairScheduler, FairShare};
 use crate::sharded::Counted;
-use crate::telemetry::metrics::Metrics;
-use crate::wire::answers::Answer;
-use crate::wire::answers::contract_spelling;
-use crate::wire::errors::ErrorCause;
+use crate::telemetry::Metrics;
+use crate::wire::{Answer, ErrorCause, answers::contract_spelling};
 
 /// How long a connection may stay silent before its first request begins.
 pub(crate) const SILENT_TIME_MAX: Duration = Duration::from_secs(60);

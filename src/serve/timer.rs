@@ -1,10 +1,9 @@
 //! One timer for a whole connection: deadlines move with each step, and the runtime's timer is set again only when one
 //! comes before the moment that it is set to.
 
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::{future::poll_fn, time::Duration};
 
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -55,8 +54,7 @@ impl Timer {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-    use std::time::Duration;
+    use std::{future::poll_fn, time::Duration};
 
     use super::Timer;
 

@@ -3,10 +3,7 @@
 //! The server framework's own accept loop holds the memory of a TLS handshake for as long as a connection lives, and shares
 //! one queue among all threads.
 
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use pingora::server::ShutdownWatch;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -138,9 +135,8 @@ async fn accept<H: Handler>(queue: TcpListener, listener: Arc<Listener<H>>, shut
 
 #[cfg(test)]
 mod tests {
-    use std::io::ErrorKind;
     use std::net::{TcpListener, TcpStream};
-    use std::sync::Arc;
+    use std::{io::ErrorKind, sync::Arc};
 
     use pingora::protocols::Stream;
     use socket2::SockRef;
@@ -148,12 +144,11 @@ mod tests {
     use tokio::{net, sync::watch};
 
     use super::{Gates, Handler, Listener, ShutdownWatch, UNSENT_BYTES_MAX, adopt, bound, take_connections};
-    use crate::http1::head::RequestHead;
+    use crate::http1::RequestHead;
     use crate::ports::simulated::SimulatedClock;
-    use crate::serve::connection::Connection;
     use crate::serve::fair_scheduler::{FairScheduler, FairShare};
-    use crate::serve::{Limits, SILENT_TIME_MAX, Slot};
-    use crate::telemetry::metrics::Metrics;
+    use crate::serve::{Limits, SILENT_TIME_MAX, Slot, connection::Connection};
+    use crate::telemetry::Metrics;
 
     /// Says to each client if its answer is the last.
     struct Candid;

@@ -2,15 +2,13 @@
 //!
 //! Knows nothing of what is kept in them.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
-use crate::domain::quota::Quota;
-use crate::domain::window::{Verdict, Window};
+use crate::domain::{Quota, Verdict, Window};
 
 /// A map whose keys bring their hash along.
 pub(crate) type Table<K, V> = HashMap<K, V, BuildHasherDefault<Itself>>;
@@ -246,14 +244,12 @@ fn make_room<K: Eq + Clone>(shard: &mut Table<Hashed<K>, (Window, u32)>, width_m
 #[cfg(test)]
 mod tests {
     use std::collections::{HashMap, HashSet};
-    use std::sync::Arc;
-    use std::thread;
+    use std::{sync::Arc, thread};
 
     use proptest::prelude::{any, proptest};
 
     use super::{Counts, Meters, Shards};
-    use crate::domain::quota::{HOUR_MICROS, Quota};
-    use crate::domain::window::Verdict;
+    use crate::domain::{HOUR_MICROS, Quota, Verdict};
 
     #[test]
     fn keys_in_a_row_are_spread_over_the_shards_and_those_of_one_shard_over_its_table() {

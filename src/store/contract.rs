@@ -1,24 +1,17 @@
 //! The contract of every store, as tests against the port alone. `store_contract!` puts an implementation through them.
 
-use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{any::Any, sync::Arc, time::Duration};
 
 use alloy::primitives::U256;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::client::ClientNet;
-use crate::domain::endpoint::Endpoint;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::KeyTerms;
-use crate::domain::nonce::{Nonce, NonceClaim};
-use crate::domain::quota::{Quota, RetryAfter};
-use crate::domain::window::Verdict;
-use crate::ports::store::{
+use crate::domain::{
+    AgentId, ClientNet, Endpoint, KeyDigest, KeyTerms, Nonce, NonceClaim, Quota, RetryAfter, UnixSeconds,
+    Verdict,
+};
+use crate::ports::{
     Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, NonceRefused, Proof,
     RouteScope, Scope, Store,
 };

@@ -1,8 +1,7 @@
 //! Changes of the keys that an agent holds, as both stores make them.
 
-use crate::domain::endpoint::Endpoint;
-use crate::domain::held_key::{HeldKey, KeyDays, KeyName};
-use crate::ports::store::{KeyChange, KeyChanged, MadeKey, NewKey};
+use crate::domain::{Endpoint, HeldKey, KeyDays, KeyName};
+use crate::ports::{KeyChange, KeyChanged, MadeKey, NewKey};
 
 /// How many replaced keys an agent has at most. Of more the oldest end at once.
 pub(super) const REPLACED_MAX: usize = 64;

@@ -7,3 +7,7 @@ mod held_keys;
 
 #[cfg(test)]
 mod contract;
+
+pub use embedded::EmbeddedStore;
+pub use redis::RedisStore;
+pub use redis::options::{SentinelLogin, TlsFiles};

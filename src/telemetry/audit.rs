@@ -6,14 +6,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::net::IpAddr;
-use std::num::NonZeroU64;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::{net::IpAddr, num::NonZeroU64, os::unix::fs::OpenOptionsExt, sync::Arc, thread, time::Duration};
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -21,7 +16,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tracing_appender::non_blocking::NonBlocking;
 
-use crate::ports::clock::Clock;
+use crate::ports::Clock;
 use crate::telemetry::faults::LineRate;
 use crate::telemetry::log::{LogGuard, queue, write_whole};
 

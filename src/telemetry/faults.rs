@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::ports::clock::Clock;
+use crate::ports::Clock;
 
 /// Logs faults of one kind without flooding.
 pub(crate) struct FaultLog {
@@ -64,8 +64,7 @@ impl FaultLog {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Error;
-    use std::sync::Arc;
+    use std::{io::Error, sync::Arc};
 
     use tracing::dispatcher::with_default;
 

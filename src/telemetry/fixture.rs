@@ -1,7 +1,6 @@
 //! A log for tests: what is said while its dispatch is in force, line by line.
 
-use std::io::Write;
-use std::sync::Arc;
+use std::{io::Write, sync::Arc};
 
 use parking_lot::Mutex;
 use tracing::Dispatch;

@@ -4,8 +4,7 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
-use std::thread;
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use parking_lot::Mutex;
 use tracing::level_filters::LevelFilter;
@@ -14,7 +13,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
-use crate::domain::log_rules::LogRules;
+use crate::domain::LogRules;
 
 /// Lines that may wait to be written; beyond that they are dropped, never waited for.
 pub(super) const LINES_QUEUED_MAX: usize = 16_384;
@@ -143,9 +142,8 @@ pub(super) fn write_whole(writer: &mut impl Write, bytes: &[u8]) -> Result<(), (
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::time::Duration;
+    use std::{io::Write, time::Duration};
 
     use tracing::Dispatch;
     use tracing::dispatcher::with_default;

@@ -1,26 +1,16 @@
 //! A store that counts what is asked of it and times what has to wait, whichever store it is.
 
 use std::future::{poll_fn, ready};
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::Poll;
+use std::{pin::pin, sync::Arc, task::Poll};
 
 use async_trait::async_trait;
 use futures_util::future::Either;
 use prometheus::{Histogram, IntCounter};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::client::ClientNet;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::HeldKey;
-use crate::domain::nonce::NonceClaim;
-use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
-use crate::ports::clock::Clock;
-use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
-    Store, StoreFault,
+use crate::domain::{AgentId, ClientNet, HeldKey, KeyDigest, NonceClaim, Quota, UnixSeconds, Verdict};
+use crate::ports::{
+    Admission, Budget, Clock, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply,
+    Scope, Store, StoreFault,
 };
 use crate::telemetry::metrics::Metrics;
 

@@ -1,9 +1,7 @@
 //! Every metric of the product, by name. No label ever holds an agent, a key or an IP: labels come from closed sets and
 //! from the configuration.
 
-use std::fmt;
-use std::ops::Deref;
-use std::sync::Arc;
+use std::{fmt, ops::Deref, sync::Arc};
 
 use parking_lot::Mutex;
 use prometheus::{

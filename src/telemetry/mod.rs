@@ -2,13 +2,24 @@
 //!
 //! Only the access log and the audit log name agents and clients. Nothing here knows a key.
 
-pub(crate) mod access;
-pub(crate) mod audit;
-pub(crate) mod faults;
+mod access;
+mod audit;
+mod faults;
 #[cfg(test)]
 pub(crate) mod fixture;
-pub(crate) mod http;
+mod http;
 pub(crate) mod log;
-pub mod metered_store;
+mod metered_store;
 pub mod metrics;
-pub(crate) mod traces;
+mod traces;
+
+#[cfg(test)]
+pub(crate) use access::SHOWN_BYTES_MAX;
+pub(crate) use access::Shown;
+pub(crate) use audit::{Audit, Record};
+pub(crate) use faults::FaultLog;
+pub(crate) use http::{RouteSeries, TenantSeries};
+pub(crate) use log::LogGuard;
+pub use metered_store::MeteredStore;
+pub use metrics::{Metrics, NO_TENANT, OVERLOAD_LIMITS};
+pub(crate) use traces::{Trace, Tracer};

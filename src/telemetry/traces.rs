@@ -3,11 +3,9 @@
 //! Spans wait in a bounded queue, and a thread of the library sends them: no request waits for the collector, and what there
 //! is no room for is dropped.
 
-use std::fmt;
-use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fmt, num::NonZeroU32, sync::Arc};
 
 use async_trait::async_trait;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -25,12 +23,9 @@ use prometheus::IntCounterVec;
 use reqwest::blocking::Client;
 use reqwest::redirect::Policy;
 
-use crate::domain::rpc_url::RpcUrl;
-use crate::domain::trace::RemoteSpan;
-use crate::ports::clock::Clock;
-use crate::telemetry::faults::FaultLog;
-use crate::telemetry::http::known_method;
-use crate::telemetry::metrics::Metrics;
+use crate::domain::{RemoteSpan, RpcUrl};
+use crate::ports::Clock;
+use crate::telemetry::{faults::FaultLog, http::known_method, metrics::Metrics};
 
 /// How long the collector may take for one batch.
 const EXPORT_TIME_MAX: Duration = Duration::from_secs(10);

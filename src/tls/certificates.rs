@@ -3,18 +3,13 @@
 //!
 //! Each handshake asks for those in force once, and keeps them.
 
-use std::collections::HashSet;
-use std::fmt;
-use std::sync::Arc;
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::domain::host::HostPattern;
-use crate::domain::host_map::HostMap;
-use crate::domain::tenant::{KeyPair, Tenant};
-use crate::tls::loaded_files::FileLoader;
-use crate::tls::pem::is_for;
+use crate::domain::{HostMap, HostPattern, KeyPair, Tenant};
+use crate::tls::{loaded_files::FileLoader, pem::is_for};
 
 /// Certificates by host, loaded and checked. It has no `Debug`: there are private keys in it.
 pub(crate) struct Certificates {
@@ -100,7 +95,7 @@ mod tests {
     use rustls::pki_types::CertificateDer;
 
     use super::{Certificates, found_by};
-    use crate::domain::tenant::{KeyPair, Tenant};
+    use crate::domain::{KeyPair, Tenant};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, shown, tenant};
     use crate::tls::loaded_files::{FileLoader, LoadedFiles};
 

@@ -1,11 +1,8 @@
 //! Certificates that are made for a test, files to keep them in, and a handshake that tells what a server shows.
 
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::{os::unix::net::UnixStream, sync::Arc, thread::JoinHandle, time::Duration};
 
 use rcgen::{CertificateParams, KeyPair as GeneratedKey, date_time_ymd};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -20,10 +17,7 @@ use rustls::{
     ServerConnection, SignatureScheme, SupportedProtocolVersion,
 };
 
-use crate::domain::fixture;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::host::HostPattern;
-use crate::domain::tenant::{KeyPair, Tenant};
+use crate::domain::{HostPattern, KeyPair, Tenant, UnixSeconds, fixture};
 
 /// The first and the last second of a test's certificates: the years 2020 to 2039.
 pub(crate) const NOT_BEFORE: u64 = 1_577_836_800;

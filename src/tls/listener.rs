@@ -1,7 +1,6 @@
 //! The TLS that listeners speak: versions, certificates by host, and what is offered over it (ALPN, RFC 7301).
 
-use std::path::Path;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use rustls::crypto::ring::Ticketer;
 use rustls::server::danger::ClientCertVerifier;
@@ -9,8 +8,7 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::tls::certificates::Shown;
-use crate::tls::pem;
+use crate::tls::{certificates::Shown, pem};
 
 /// The protocols that a listener offers over TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,13 +3,10 @@
 //! A file that can't be used holds up no other one: where it was used before, what it held then stays in use.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::{hash::Hash, sync::Arc};
 
-use crate::domain::agent_list::Agents;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::tenant::KeyPair;
+use crate::domain::{Agents, KeyPair, UnixSeconds};
 use crate::files::{self, Fingerprints};
 use crate::tls::pem::{self, Authorities, Identity};
 use crate::tls::signing::{self, SigningKeys};

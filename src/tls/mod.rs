@@ -6,11 +6,17 @@
 
 pub(crate) mod certificates;
 pub(crate) mod listener;
-pub(crate) mod loaded_files;
-pub(crate) mod signing;
-pub(crate) mod upstream;
+mod loaded_files;
+mod signing;
+mod upstream;
 
 pub(crate) mod pem;
 
 #[cfg(test)]
 pub(crate) mod fixture;
+
+pub(crate) use certificates::{Certificates, Shown};
+pub(crate) use listener::{Protocols, ServerTls};
+pub(crate) use loaded_files::{FileLoader, LoadedFiles};
+pub(crate) use signing::{PublicKey, SigningKeys};
+pub(crate) use upstream::UpstreamIdentity;

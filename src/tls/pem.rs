@@ -3,10 +3,8 @@
 //!
 //! The server framework panics on a certificate that it can't parse, so what leaves this file has been parsed.
 
-use std::error::Error as StdError;
-use std::io;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::{error::Error as StdError, io, path::Path};
 
 use pingora::protocols::tls::CaType;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
@@ -20,9 +18,7 @@ use rustls::{CertificateError, Error, RootCertStore};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::host::HostPattern;
-use crate::domain::tenant::KeyPair;
+use crate::domain::{HostPattern, KeyPair, UnixSeconds};
 use crate::files::{self, PEM_BYTES_MAX};
 
 /// The problem of a file that can't be decoded, without its content, which may be a key.
@@ -218,8 +214,7 @@ pub(super) fn is_for(leaf: &CertificateDer<'_>, host: &HostPattern) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{PEM_BYTES_MAX, identity, other_hosts, time_problem, untimely};
-    use crate::domain::freshness::UnixSeconds;
-    use crate::domain::host::HostPattern;
+    use crate::domain::{HostPattern, UnixSeconds};
     use crate::tls::fixture::{Folder, NOT_AFTER, NOT_BEFORE, NOW, SelfSigned};
 
     #[test]

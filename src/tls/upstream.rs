@@ -7,7 +7,7 @@ use pingora::utils::tls::CertKey;
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 
-use crate::domain::tenant::UpstreamTls;
+use crate::domain::UpstreamTls;
 use crate::tls::loaded_files::FileLoader;
 
 /// Certificates for connections to a tenant's upstreams. It has no `Debug`: there is a private key in it.
@@ -74,7 +74,7 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
 
     use super::UpstreamIdentity;
-    use crate::domain::tenant::{KeyPair, UpstreamTls};
+    use crate::domain::{KeyPair, UpstreamTls};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, upstream};
     use crate::tls::loaded_files::{FileLoader, LoadedFiles};
     use crate::tls::pem::unsupported_signature;

@@ -8,14 +8,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::{Eip712Domain, KeyOperation};
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::quota::{Allowance, MINUTE_MICROS, RetryAfter};
-use crate::http1::writing::{Lines, write_decimal};
-use crate::pipeline::custody::{IssuedKey, KeyStatus};
-use crate::pipeline::readiness::{Health, Report};
-use crate::ports::chain::ChainFault;
+use crate::domain::{AgentId, Allowance, Eip712Domain, KeyOperation, MINUTE_MICROS, RetryAfter, UnixSeconds};
+use crate::http1::{Lines, writing::write_decimal};
+use crate::pipeline::{Health, IssuedKey, KeyStatus, Report};
+use crate::ports::ChainFault;
 
 /// Maximum requests per window.
 pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");

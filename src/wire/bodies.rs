@@ -3,23 +3,17 @@
 //! Fields that an endpoint does not know are ignored, as JSON APIs do; a field that stands twice is refused, because
 //! two readers might take different ones. Order of complaints: the order of the contract's tables.
 
-use std::borrow::Cow;
-use std::fmt::Display;
-use std::ops::RangeInclusive;
+use std::{borrow::Cow, fmt::Display, ops::RangeInclusive};
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
-use crate::domain::endpoint::{Endpoint, WebOrigin};
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::{GRACE_SECS_MAX, KeyName, KeyTerms, TenantList};
-use crate::domain::nonce::Nonce;
-use crate::domain::signature::SignatureFormat;
-use crate::pipeline::credential::{ProfileRead, SignedRequest};
-use crate::pipeline::custody::KeyWish;
+use crate::domain::{
+    AgentId, ApiKeyFormat, Endpoint, GRACE_SECS_MAX, KeyDigest, KeyName, KeyTerms, Nonce, SignatureFormat,
+    TenantList, UnixSeconds, WebOrigin,
+};
+use crate::pipeline::{KeyWish, ProfileRead, SignedRequest};
 use crate::wire::received::{echo, echo_text};
 
 /// The longest body, in bytes; a longer one is 413.

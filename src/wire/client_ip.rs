@@ -7,9 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use crate::domain::client::ClientNet;
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
+use crate::domain::ClientNet;
+use crate::http1::{Fields, name::Name};
 
 /// The client that limits apply to.
 pub(crate) fn client_of(peer: IpAddr, fields: &impl Fields, trusted: &[IpNet]) -> ClientNet {

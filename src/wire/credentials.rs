@@ -4,17 +4,12 @@
 
 use serde_json::Value;
 
-use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
-use crate::domain::denial::Denial;
-use crate::domain::endpoint::WebOrigin;
-use crate::domain::signature::SignatureFormat;
-use crate::domain::signed_message::MessageRefusal;
-use crate::domain::tenant::AcceptedCredentials;
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::message_signature::candidates::Candidates;
-use crate::pipeline::credential::{Credential, SignedMessages, SignedRequest};
-use crate::pipeline::refusal::Refusal;
+use crate::domain::{
+    AcceptedCredentials, ApiKeyFormat, Denial, KeyDigest, MessageRefusal, SignatureFormat, WebOrigin,
+};
+use crate::http1::{Fields, name::Name};
+use crate::message_signature::Candidates;
+use crate::pipeline::{Credential, SignedMessages, SignedRequest, refusal::Refusal};
 use crate::wire::bodies::{Field, Invalid, signed_request};
 use crate::wire::errors::ErrorCause;
 

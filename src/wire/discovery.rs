@@ -6,14 +6,10 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
-use crate::domain::api_key::ApiKeyFormat;
-use crate::domain::eip712::{Eip712Domain, KeyOperation};
-use crate::domain::freshness::Freshness;
-use crate::domain::measure::Measure;
-use crate::domain::quota::Quota;
-use crate::domain::tenant::AcceptedCredentials;
-use crate::domain::tier::{PerTier, TIERS, Tier};
-use crate::domain::tiers::TierSources;
+use crate::domain::{
+    AcceptedCredentials, ApiKeyFormat, Eip712Domain, Freshness, KeyOperation, Measure, PerTier, Quota, TIERS,
+    Tier, TierSources,
+};
 use crate::wire::answers::{Answer, json_text, typed_data, types_of};
 use crate::wire::credentials::{KEY_HEADERS, SIGNATURE_HEADERS};
 

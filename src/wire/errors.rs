@@ -6,19 +6,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::denial::Denial;
-use crate::domain::held_key::KeyName;
-use crate::domain::nonce::Nonce;
-use crate::domain::quota::{Allowance, RetryAfter};
-use crate::domain::signed_message::MessageRefusal;
-use crate::domain::tier::Tier;
+use crate::domain::{AgentId, Allowance, Denial, KeyName, MessageRefusal, Nonce, RetryAfter, Tier};
 use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::ChainFault;
-use crate::wire::answers::{self, Answer, rfc3339};
-use crate::wire::answers::{COME_BACK, NO_STORE, OF_AGENT, OF_CLIENT, write_allowance, write_spent};
-use crate::wire::bodies::Invalid;
-use crate::wire::grpc;
+use crate::ports::ChainFault;
+use crate::wire::answers::{
+    self, Answer, COME_BACK, NO_STORE, OF_AGENT, OF_CLIENT, rfc3339, write_allowance, write_spent,
+};
+use crate::wire::{bodies::Invalid, grpc};
 
 /// Why a request is answered with an error.
 #[derive(Debug, Clone)]

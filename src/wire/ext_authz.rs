@@ -1,13 +1,12 @@
 //! The messages of `envoy.service.auth.v3.Authorization/Check`, as far as we read and write them, with Envoy's field numbers
 //! (`envoy/service/auth/v3/external_auth.proto`, `attribute_context.proto`).
 
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::{collections::HashMap, net::IpAddr};
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-use crate::http1::writing::Lines;
+use crate::http1::Lines;
 use crate::pipeline::permit::Permit;
 use crate::wire::answers::Answer;
 

@@ -7,8 +7,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 
-use crate::http1::fields::Fields;
-use crate::http1::writing::Lines;
+use crate::http1::{Fields, Lines};
 
 /// The type of every gRPC answer.
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");

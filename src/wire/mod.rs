@@ -7,12 +7,24 @@ pub(crate) mod bodies;
 pub(crate) mod client_ip;
 pub(crate) mod credentials;
 pub(crate) mod discovery;
-pub(crate) mod errors;
-pub(crate) mod ext_authz;
+mod errors;
+mod ext_authz;
 pub(crate) mod grpc;
 pub(crate) mod other_sites;
 pub(crate) mod pages;
-pub(crate) mod received;
-pub(crate) mod request_id;
+mod received;
+mod request_id;
 pub(crate) mod results;
 pub(crate) mod trace;
+
+pub(crate) use answers::{Answer, JSON, NO_STORE, OF_AGENT, OF_CLIENT, QuotaHeaders};
+pub(crate) use bodies::{BODY_BYTES_MAX, VerifyBody};
+pub(crate) use credentials::SIGNATURE_HEADERS;
+pub(crate) use discovery::{
+    Discovery, ERC8128_PATH, KEY_SET_PATH, LocalRules, METADATA_PATH, RULES_PATH, ServiceRules, TenantRules,
+};
+pub(crate) use errors::ErrorCause;
+pub(crate) use ext_authz::{Asked, CHECK, CheckRequest, CheckResponse, HeaderList};
+pub(crate) use request_id::{RequestId, RequestIds};
+pub(crate) use results::VerificationResults;
+pub(crate) use trace::TRACESTATE;

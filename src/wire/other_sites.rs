@@ -4,8 +4,7 @@
 //! `Sec-Fetch-Site` decides, which no page can set. Browsers leave it out toward `http://`, and old ones always: then
 //! `Origin` has to name the host that was asked. A request without both is no browser's.
 
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
+use crate::http1::{Fields, name::Name};
 
 /// True if a browser sent the request for a page of another site; or without the type of body that no page of another site
 /// can send unasked.

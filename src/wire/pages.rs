@@ -3,8 +3,7 @@
 use http::{HeaderValue, header};
 use serde_json::json;
 
-use crate::domain::console::ConsoleSettings;
-use crate::domain::rpc_url::RpcUrl;
+use crate::domain::{ConsoleSettings, RpcUrl};
 use crate::wire::answers::Answer;
 
 /// The answer with the headers that keep it to itself, and a policy for what it may run and load (CSP).

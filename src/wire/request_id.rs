@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use alloy::hex;
 
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::ports::clock::{Entropy, NoEntropy};
+use crate::http1::{Fields, name::Name};
+use crate::ports::{Entropy, NoEntropy};
 
 /// The longest id that is taken over, in bytes.
 const ID_BYTES_MAX: usize = 128;

@@ -7,16 +7,13 @@ use http::{HeaderMap, StatusCode};
 use quick_cache::sync::Cache;
 use serde::Serialize;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::{HeldKey, day_begins};
-use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
-use crate::domain::tiers::Grade;
+use crate::domain::{
+    AgentId, Grade, HeldKey, Organization, Reputation, TrustProfile, UnixSeconds, Validation,
+    held_key::day_begins,
+};
 use crate::http1::writing::write_decimal;
-use crate::pipeline::permit::Permit;
-use crate::pipeline::profile::OwnerProfile;
-use crate::wire::answers::write_allowance;
-use crate::wire::answers::{Answer, json, json_text, rfc3339};
+use crate::pipeline::{OwnerProfile, permit::Permit};
+use crate::wire::answers::{Answer, json, json_text, rfc3339, write_allowance};
 
 /// How many agents are kept as text.
 const AGENTS_KEPT: usize = 4_096;
@@ -272,14 +269,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::VerificationResults;
-    use crate::domain::agent_id::AgentId;
-    use crate::domain::freshness::UnixSeconds;
-    use crate::domain::holders::Holders;
-    use crate::domain::profile::{
-        Details, LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
+    use crate::domain::{
+        AgentId, Details, Grade, Holders, LatestValidation, Organization, Reputation, Texts, Tier,
+        TrustProfile, UnixSeconds, Validation,
     };
-    use crate::domain::tier::Tier;
-    use crate::domain::tiers::Grade;
 
     fn profile(uri: &str) -> Arc<TrustProfile> {
         Arc::new(profile_with(uri, Some(U256::from(5))))

@@ -1,8 +1,7 @@
 //! The headers of a trace (W3C Trace Context).
 
-use crate::domain::trace::RemoteSpan;
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
+use crate::domain::RemoteSpan;
+use crate::http1::{Fields, name::Name};
 
 /// The header with what other systems keep of a trace.
 pub(crate) const TRACESTATE: &str = "tracestate";

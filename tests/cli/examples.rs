@@ -1,9 +1,6 @@
 //! The examples of `--help` and of the manual, as somebody types them.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use super::dev::Dev;
 use super::owner::Elsewhere;

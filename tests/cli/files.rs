@@ -1,9 +1,7 @@
 //! The program's texts about itself: its version, completions, manual pages and a first configuration.
 
-use std::fs;
-use std::io::Write as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
+use std::{fs, io::Write as _, path::Path};
 
 use super::{REGISTRY, command, failure, tiergate};
 

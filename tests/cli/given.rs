@@ -1,8 +1,6 @@
 //! Keys as they are given to a command, and failures as scripts and people hear of them.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::process::Output;
+use std::{fs, os::unix::fs::PermissionsExt, process::Output};
 
 use serde_json::Value;
 

@@ -1,8 +1,7 @@
 //! Encrypted keystores in the place of raw keys, and where their passwords come from.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use super::terminal::typed_in_secret;
 use super::{PROGRAM, REGISTRY, command, failure};

@@ -1,11 +1,10 @@
 //! Changes of an agent's key whose answer does not arrive: the owner is told that the key may have been changed.
 
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Output;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::{fs, process::Output};
 
 use tempfile::TempDir;
 

@@ -1,8 +1,7 @@
 //! The command line as a newcomer types it: what it prints works as printed, and what goes wrong is one sentence.
 
-use std::io::Write as _;
-use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
+use std::{io::Write as _, net::TcpListener};
 
 #[cfg(feature = "dev-chain")]
 mod dev;

@@ -1,13 +1,12 @@
 //! An agent's owner, who has a private key, the address of a service, and nothing of the operator's.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use serde_json::Value;
 use tempfile::TempDir;
 use tiergate::os::Os;
-use tiergate::ports::clock::Clock;
+use tiergate::ports::Clock;
 
 use super::dev::Dev;
 use super::{REGISTRY, Running, command, failure, free_address};

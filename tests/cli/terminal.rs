@@ -1,9 +1,8 @@
 //! The program in a terminal, which `script` opens, and beside it without one.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
-use std::path::Path;
 use std::process::{Command, Stdio};
+use std::{net::TcpListener, path::Path};
 
 use super::{PROGRAM, command};
 use crate::support::process::own_ip;

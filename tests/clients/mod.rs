@@ -1,20 +1,13 @@
 //! The client libraries do what their tests say, against the real service with a chain and a gateway.
 
-use std::fs;
-use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Command;
+use std::{fs, net::SocketAddr, path::Path, process::Command};
 
 use alloy::primitives::U256;
 use serde_json::{Value, json};
 
-use crate::support::chain::Chain;
 use crate::support::process::{free_port, own_ip};
-use crate::support::secrets;
-use crate::support::service::Service;
-use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, BOB};
-use crate::support::skip::skip;
+use crate::support::{chain::Chain, secrets, service::Service, settings::Settings, skip::skip};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

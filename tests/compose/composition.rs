@@ -1,9 +1,7 @@
 //! Reads `compose.yaml`: the command, mounts, secrets and ports of each service.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::{collections::BTreeMap, fs, net::IpAddr};
 
 use yaml_rust2::{Yaml, YamlLoader};
 

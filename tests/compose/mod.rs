@@ -6,8 +6,7 @@ mod running;
 mod shipped;
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::Ordering;
-use std::thread;
+use std::{sync::atomic::Ordering, thread};
 
 use self::running::{API, FAILURES_PER_MINUTE, GATEWAY, Load, OWNERS, REPLICAS, Running};
 use crate::support::stop::Stop;

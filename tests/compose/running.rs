@@ -1,13 +1,10 @@
 //! The composition as processes on loopback: each service has an address of its own, and the ports that it has inside.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::{collections::BTreeMap, fs, io, net::IpAddr};
 
 use alloy::primitives::{Address, U256, address};
 use serde_json::{Value, json};
@@ -15,12 +12,10 @@ use tempfile::TempDir;
 
 use super::composition::{Composition, Service};
 use crate::support::client::{Answer, Connection};
-use crate::support::metrics::Samples;
 use crate::support::process::{Process, own_ip};
 use crate::support::signing::{ALICE, Account, BOB, Draft};
-use crate::support::skip::skip;
-use crate::support::stop::Stop;
 use crate::support::time::{SOON, unix_seconds, until};
+use crate::support::{metrics::Samples, skip::skip, stop::Stop};
 
 /// The two that are alike.
 pub(crate) const REPLICAS: [&str; 2] = ["tiergate-1", "tiergate-2"];

@@ -1,8 +1,6 @@
 //! The files of `conf/compose` agree with each other: names, ports, addresses and paths.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::{fs, path::Path, process::Command};
 
 use toml::Table;
 

@@ -1,10 +1,6 @@
 //! Signing without a wallet of the browser, and deployments without gateway and public node.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use alloy::primitives::U256;
 use serde_json::{Value, json};
@@ -12,10 +8,8 @@ use serde_json::{Value, json};
 use super::redirects::{run, show_the_key_to_no_other_server, snippets};
 use super::stage::{Stage, signed_elsewhere, typed_data, wallet};
 use crate::page::browser::Browser;
-use crate::support::chain::Chain;
-use crate::support::service::Service;
-use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
+use crate::support::{chain::Chain, service::Service, settings::Settings};
 
 /// The stake of tier 4.
 const DIAMOND: u128 = 500_000_000_000_000_000_000_000;

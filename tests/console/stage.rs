@@ -1,21 +1,18 @@
 //! `tiergate-dev` with a browser in front of its owner's page, and what a person does there.
 
-use std::any::Any;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::{any::Any, net::SocketAddr};
 
 use alloy::primitives::{Address, Bytes, U256, hex};
 use alloy::sol_types::SolCall;
 use serde_json::{Value, json};
 
 use crate::page::browser::Browser;
-use crate::support::chain::Chain;
 use crate::support::client::{Answer, Connection};
 use crate::support::process::{Process, free_port, own_ip};
-use crate::support::secrets;
-use crate::support::service::Service;
 use crate::support::signing::{Account, Draft};
 use crate::support::time::{SOON, until};
+use crate::support::{chain::Chain, secrets, service::Service};
 
 /// A browser, and everything behind it.
 pub(crate) struct Stage {

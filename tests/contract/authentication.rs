@@ -4,13 +4,10 @@
 use alloy::primitives::U256;
 use serde_json::{Value, json};
 
-use crate::support::agents::Agent;
-use crate::support::client::with;
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, status_of};
 use crate::support::signing::{ALICE, BOB};
-use crate::support::time::unix_seconds;
-use crate::support::world::World;
+use crate::support::{agents::Agent, client::with, time::unix_seconds, world::World};
 
 /// Far outside of the window, however busy the machine is.
 const HOUR_SECS: u64 = 3_600;

@@ -1,25 +1,21 @@
 //! One URL that stands for several back ends, some of which lag; and a URL that is sick now and then. No answer is wrong,
 //! whatever the back ends say.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use serde_json::json;
 
 use crate::support::agents::{Agent, THRESHOLDS};
-use crate::support::chain::Chain;
-use crate::support::client::Answer;
 use crate::support::harness::{Case, cases};
-use crate::support::metrics::Samples;
 use crate::support::relay::{Balance, Behaviour, Relay};
-use crate::support::service::Service;
-use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
-use crate::support::whole::times;
-use crate::support::world::World;
+use crate::support::{
+    chain::Chain, client::Answer, metrics::Samples, service::Service, settings::Settings, whole::times,
+    world::World,
+};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     half_behind_shows_no_former_owner_and_no_false_404,

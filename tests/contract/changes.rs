@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 
 use crate::erc8004::Registries;
 use crate::support::agents::{Agent, THRESHOLDS};
-use crate::support::chain::Chain;
-use crate::support::client::Answer;
 use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
 use crate::support::time::{SOON, unix_seconds, until};
+use crate::support::{chain::Chain, client::Answer};
 
 pub(crate) fn has(answer: &Answer, pointer: &str, value: Value) -> bool {
     answer.status == 200 && answer.json().pointer(pointer) == Some(&value)

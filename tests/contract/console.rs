@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::{Answer, Connection};
 use crate::support::harness::{Case, cases};
-use crate::support::service::Service;
-use crate::support::world::World;
+use crate::support::{service::Service, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     without_the_setting_there_is_no_page,

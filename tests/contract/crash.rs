@@ -2,12 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::agents::THRESHOLDS;
 use crate::support::harness::{Case, cases};
-use crate::support::service::Service;
-use crate::support::signing::ALICE;
 use crate::support::time::{SOON, until};
-use crate::support::world::World;
+use crate::support::{agents::THRESHOLDS, service::Service, signing::ALICE, world::World};
 
 pub(crate) const CASES: &[Case<World>] =
     cases![a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start,];

@@ -6,11 +6,8 @@ use alloy::primitives::{Address, U256};
 
 use crate::following;
 use crate::support::agents::{Agent, THRESHOLDS};
-use crate::support::chain::Chain;
-use crate::support::erc8004::Erc8004;
-use crate::support::settings::Settings;
 use crate::support::signing::{Account, DEPLOYER};
-use crate::support::world::World;
+use crate::support::{chain::Chain, erc8004::Erc8004, settings::Settings, world::World};
 
 /// Registries of one case, on the chain that cases share, with a vault that gives tiers.
 pub(crate) struct Registries<'a> {

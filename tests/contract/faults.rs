@@ -4,15 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::agents::Agent;
-use crate::support::client::Answer;
 use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
-use crate::support::settings::Settings;
-use crate::support::signing::ALICE;
 use crate::support::time::{SOON, Stopwatch, is_undelayed, quickest, until};
-use crate::support::world::World;
+use crate::support::{agents::Agent, client::Answer, settings::Settings, signing::ALICE, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_node_that_answers_anything_but_the_truth_is_503_and_recovers,

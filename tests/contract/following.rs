@@ -11,15 +11,12 @@ use crate::balanced::{HALF, await_accounted, with_blocks};
 use crate::changes::{Change, has, is_error, is_of, on_documented, on_erc8004, shows_feedback};
 use crate::erc8004::Registries;
 use crate::support::agents::{Agent, THRESHOLDS};
-use crate::support::chain::Chain;
 use crate::support::client::{Answer, with};
 use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
-use crate::support::service::Service;
-use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
-use crate::support::world::World;
+use crate::support::{chain::Chain, service::Service, settings::Settings, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_follower_that_hears_nothing_vouches_for_nothing,

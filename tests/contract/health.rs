@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
-use crate::support::service::Service;
 use crate::support::time::{SOON, Stopwatch, until};
-use crate::support::world::World;
+use crate::support::{client::Connection, service::Service, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     both_are_200_on_both_listeners_under_any_name,

@@ -4,11 +4,10 @@
 use serde_json::{Value, json};
 
 use crate::heads::ambiguous;
-use crate::support::agents::unknown_key;
 use crate::support::client::{Answer, Connection, request_bytes};
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
-use crate::support::world::World;
+use crate::support::{agents::unknown_key, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_body_that_stops_arriving_is_408_and_closed,

@@ -11,10 +11,8 @@ use serde_json::{Value, json};
 use crate::support::agents::{Agent, key_of};
 use crate::support::client::{Answer, with};
 use crate::support::harness::{Case, cases};
-use crate::support::service::Service;
-use crate::support::stop::Stop;
 use crate::support::time::{SOON, unix_seconds, until};
-use crate::support::world::World;
+use crate::support::{service::Service, stop::Stop, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_key_is_shown_once_and_invalid_at_once_and_for_good_when_replaced_or_revoked,

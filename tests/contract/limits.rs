@@ -7,9 +7,8 @@ use crate::support::agents::{Agent, unknown_key};
 use crate::support::client::{Answer, Connection, with};
 use crate::support::harness::{Case, cases};
 use crate::support::service::{KEY_ENDPOINTS, Service};
-use crate::support::signing::BOB;
 use crate::support::time::{Stopwatch, unix_seconds};
-use crate::support::world::World;
+use crate::support::{signing::BOB, world::World};
 
 /// Of clients, by their addresses.
 pub(crate) const CASES: &[Case<World>] = cases![

@@ -1,18 +1,15 @@
 //! The log in JSON and at another level, the access log, and the audit log.
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
+use std::{os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
-use crate::support::client::with;
 use crate::support::harness::{Case, cases};
 use crate::support::service::{KEY_ENDPOINTS, Service, status_of};
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
-use crate::support::world::World;
+use crate::support::{client::with, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_changed_level_counts_without_a_restart,

@@ -2,12 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::agents::unknown_key;
-use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
-use crate::support::service::Service;
-use crate::support::world::World;
+use crate::support::{agents::unknown_key, client::Connection, service::Service, world::World};
 
 /// About operations of the store.
 pub(crate) const OPERATIONS: &[Case<World>] = cases![rpc_store_and_cache_series_move];

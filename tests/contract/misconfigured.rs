@@ -6,9 +6,8 @@ use serde_json::json;
 use crate::support::agents::{Agent, THRESHOLDS};
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
-use crate::support::signing::ALICE;
 use crate::support::time::{SOON, until};
-use crate::support::world::World;
+use crate::support::{signing::ALICE, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![];
 

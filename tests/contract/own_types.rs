@@ -6,14 +6,10 @@ use alloy::signers::local::PrivateKeySigner;
 use alloy_dyn_abi::TypedData;
 use serde_json::{Value, json};
 
-use crate::support::agents::Agent;
-use crate::support::client::with;
 use crate::support::harness::{Case, cases};
-use crate::support::secrets;
 use crate::support::service::{KEY_ENDPOINTS, Service, status_of};
-use crate::support::settings::Settings;
 use crate::support::signing::{Account, DEPLOYER};
-use crate::support::world::World;
+use crate::support::{agents::Agent, client::with, secrets, settings::Settings, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     each_change_is_accepted_by_its_own_type_for_this_service_and_does_nothing_else,

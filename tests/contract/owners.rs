@@ -4,13 +4,11 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::support::agents::key_of;
 use crate::support::client::{Answer, Connection};
 use crate::support::harness::{Case, cases};
 use crate::support::process::{free_ports, own_ip};
 use crate::support::service::{KEY_ENDPOINTS, Service};
-use crate::support::settings::Settings;
-use crate::support::world::World;
+use crate::support::{agents::key_of, settings::Settings, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     owners_manage_keys_there_and_nobody_verifies_or_asks_for_health,

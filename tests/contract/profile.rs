@@ -6,11 +6,10 @@ use serde_json::{Value, json};
 use crate::support::agents::{Agent, THRESHOLDS};
 use crate::support::client::{Answer, with};
 use crate::support::harness::{Case, cases};
-use crate::support::secrets::AUDIT;
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::signing::{ALICE, BOB, DEPLOYER, Draft};
 use crate::support::time::{SOON, unix_seconds, until};
-use crate::support::world::World;
+use crate::support::{secrets::AUDIT, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_strangers_signature_is_401_with_the_owner_and_the_signer,

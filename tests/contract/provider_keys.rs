@@ -16,11 +16,8 @@ use serde_json::{Value, json};
 use toml::Table;
 
 use crate::support::harness::{Case, cases};
-use crate::support::process::own_ip;
-use crate::support::secrets;
-use crate::support::service::Service;
 use crate::support::time::{SOON, until};
-use crate::support::world::World;
+use crate::support::{process::own_ip, secrets, service::Service, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_node_behind_tls_is_believed_by_the_systems_authorities_alone,

@@ -6,13 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 
 use crate::support::agents::{Agent, key_of};
-use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
-use crate::support::redis::Redis;
-use crate::support::service::Service;
-use crate::support::stop::Stop;
 use crate::support::time::{SOON, unix_seconds, until};
-use crate::support::world::World;
+use crate::support::{client::Connection, redis::Redis, service::Service, stop::Stop, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_redis_that_hangs_is_full_a_replica_or_killed_lets_nobody_through_and_goes_on,

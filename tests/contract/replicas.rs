@@ -2,10 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::agents::key_of;
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
-use crate::support::world::World;
+use crate::support::{agents::key_of, world::World};
 
 pub(crate) const CASES: &[Case<World>] =
     cases![keys_nonces_limits_and_budgets_are_one_at_once, redis_holds_no_key_and_no_signature];

@@ -1,20 +1,17 @@
 //! No API key, signature or provider key in the log or in metrics, whatever was asked.
 
-use std::fs;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{fs, io::Write};
 
 use serde_json::{Value, json};
 
 use crate::support::agents::{key_of, unknown_key};
-use crate::support::client::with;
 use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::secrets::{self, AUDIT};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
-use crate::support::signing::BOB;
 use crate::support::time::{SOON, until};
-use crate::support::world::World;
+use crate::support::{client::with, signing::BOB, world::World};
 
 pub(crate) const CASES: &[Case<World>] =
     cases![neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven];

@@ -7,14 +7,11 @@ use toml::Table;
 use crate::erc8004::Registries;
 use crate::following::{self, Scene, await_polls};
 use crate::support::agents::{Agent, THRESHOLDS};
-use crate::support::client::Answer;
 use crate::support::harness::{Case, cases};
-use crate::support::service::Service;
-use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::tier_sources::{Kind, Scores, Token, UNITS, named, tier, with_sources};
 use crate::support::time::{SOON, until};
-use crate::support::world::World;
+use crate::support::{client::Answer, service::Service, settings::Settings, world::World};
 use crate::tier_sources::feedback;
 
 pub(crate) const CASES: &[Case<World>] = cases![

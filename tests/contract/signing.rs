@@ -6,12 +6,11 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::support::agents::{LIMITS, THRESHOLDS, unknown_key};
-use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
 use crate::support::process::{free_ports, own_ip};
 use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
 use crate::support::signing::{BOB, Verification};
-use crate::support::world::World;
+use crate::support::{client::Connection, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     domain_types_window_tiers_and_registries_are_public_and_nothing_else,

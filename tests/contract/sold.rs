@@ -4,11 +4,9 @@ use serde_json::json;
 
 use crate::support::agents::{Agent, THRESHOLDS, key_of};
 use crate::support::harness::{Case, cases};
-use crate::support::service::Service;
-use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
-use crate::support::world::World;
+use crate::support::{service::Service, settings::Settings, world::World};
 
 pub(crate) const CASES: &[Case<World>] =
     cases![a_sold_agents_key_is_refused_within_two_polls_or_by_the_first_request_after_a_start];

@@ -11,15 +11,13 @@ use toml::Table;
 use crate::changes::has;
 use crate::erc8004::Registries;
 use crate::following::{Scene, await_polls};
-use crate::support::chain::Multicall;
-use crate::support::client::Answer;
-use crate::support::erc8004::entry_of_feedback;
 use crate::support::harness::{Case, cases};
-use crate::support::service::Service;
 use crate::support::signing::{ALICE, BOB, DEPLOYER};
 use crate::support::tier_sources::{tier, with_sources};
-use crate::support::time::Stopwatch;
-use crate::support::world::World;
+use crate::support::{
+    chain::Multicall, client::Answer, erc8004::entry_of_feedback, service::Service, time::Stopwatch,
+    world::World,
+};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     the_sum_of_listed_clients_feedback_opens_each_tier_and_one_unit_less_does_not,

@@ -3,10 +3,8 @@
 use alloy::primitives::U256;
 use serde_json::json;
 
-use crate::support::agents::THRESHOLDS;
 use crate::support::harness::{Case, cases};
-use crate::support::signing::ALICE;
-use crate::support::world::World;
+use crate::support::{agents::THRESHOLDS, signing::ALICE, world::World};
 
 pub(crate) const CASES: &[Case<World>] =
     cases![everyone_who_is_registered_has_the_tier_that_is_written_and_nobody_else_passes,];

@@ -2,11 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::agents::unknown_key;
-use crate::support::client::with;
 use crate::support::harness::{Case, cases};
-use crate::support::service::SIGNED_ENDPOINTS;
-use crate::support::world::World;
+use crate::support::{agents::unknown_key, client::with, service::SIGNED_ENDPOINTS, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     each_endpoint_names_what_is_wrong_and_shows_no_secret,

@@ -9,10 +9,8 @@ use serde_json::{Value, json};
 use crate::support::agents::{THRESHOLDS, unknown_key};
 use crate::support::client::{Connection, request_bytes};
 use crate::support::harness::{Case, cases};
-use crate::support::process::own_ip;
 use crate::support::signing::{ALICE, BOB, DEPLOYER};
-use crate::support::time::unix_seconds;
-use crate::support::world::World;
+use crate::support::{process::own_ip, time::unix_seconds, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![urls_of_owners_and_applications_are_never_fetched];
 

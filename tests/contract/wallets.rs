@@ -1,7 +1,6 @@
 //! Agents whose owners are contracts (ERC-1271), where these are asked and where they are not.
 
-use std::sync::Barrier;
-use std::time::Duration;
+use std::{sync::Barrier, time::Duration};
 
 use alloy::primitives::{Address, B256, Bytes, U256, address};
 use serde_json::{Value, json};
@@ -10,11 +9,8 @@ use crate::support::agents::{Agent, key_of};
 use crate::support::client::{Answer, with};
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
-use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
-use crate::support::stop::Stop;
-use crate::support::time::Stopwatch;
-use crate::support::world::World;
+use crate::support::{settings::Settings, stop::Stop, time::Stopwatch, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_wallet_verifies_and_manages_keys_with_65_bytes_or_more_each_signature_once,

@@ -7,17 +7,12 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, unique};
-use crate::rig::tenants::Tenant;
-use crate::support::agents::unknown_key;
+use crate::rig::{credentials::signed, gateway::Gateway, site::Site, tenants::Tenant};
 use crate::support::process::{free_port, own_ip};
-use crate::support::signing::ALICE;
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{agents::unknown_key, signing::ALICE, wire::Request};
 use crate::upgrades::{open_socket, talks, websocket_echo};
 
 pub(crate) const CASES: &[Case] = cases![

@@ -1,9 +1,7 @@
 //! What upstreams can check by themselves: assertions about agents, their keys, and how these are replaced.
 
-use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{fs, net::SocketAddr, process::Command};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,20 +13,16 @@ use ring::signature::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::rig::behind::installed;
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
 use crate::rig::identity::{expected, identity};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Seen, Upstream};
+use crate::rig::{behind::installed, gateway::Gateway, tenants::Tenant};
 use crate::support::process::{Process, free_port, own_ip};
-use crate::support::secrets;
-use crate::support::skip::skip;
 use crate::support::time::{SOON, unix_seconds, until};
-use crate::support::wire::Request;
+use crate::support::{secrets, skip::skip, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     an_upstream_gets_one_assertion_that_verifies_by_every_way,

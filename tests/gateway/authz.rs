@@ -5,10 +5,9 @@ use http::Method;
 
 use crate::rig::authz::{Asked, DIALECTS, Dialect, SERVICE, Told, decision};
 use crate::rig::case::{Case, cases};
-use crate::rig::checks::Check;
 use crate::rig::h2c::{self, Message};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
+use crate::rig::{checks::Check, site::Site};
 use crate::support::client::Answer;
 use crate::support::wire::{Request, Wire};
 

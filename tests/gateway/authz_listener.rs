@@ -1,8 +1,7 @@
 //! The listener for other gateways: who may ask, over which TLS, for which tenants, how long a decision takes, and what
 //! operators see of it.
 
-use std::net::SocketAddr;
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use rcgen::KeyPair;
 use serde_json::{Value, json};
@@ -11,19 +10,15 @@ use crate::access_log::line_of;
 use crate::rig::authz::{Asked, DIALECTS, Decision, Dialect, SERVICE, Told, decision};
 use crate::rig::case::{Case, cases};
 use crate::rig::certificates::{Authority, Files};
-use crate::rig::credentials::signed;
 use crate::rig::listeners::{HTTP_1, HTTP_2};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::{Greeting, Tunnel};
+use crate::rig::{credentials::signed, site::Site, tenants::Tenant};
 use crate::support::process::{free_port, own_ip};
-use crate::support::redis::Redis;
 use crate::support::relay::{Behaviour, Relay};
-use crate::support::secrets;
-use crate::support::service::Service;
 use crate::support::time::{SOON, quickest, until};
 use crate::support::wire::{Request, Wire};
+use crate::support::{redis::Redis, secrets, service::Service};
 use crate::traces::{collector, trace_of, traced};
 
 pub(crate) const CASES: &[Case] = cases![

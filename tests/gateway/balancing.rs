@@ -1,21 +1,19 @@
 //! Several upstreams: who gets a request, who gets none for a while, and that no request fails where another upstream
 //! would have served it. Weights, turns, the less busy one and slow starts are in `gateway::upstreams`, checks of many in `gateway::watch`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::Method;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::h2c::{self, H2Upstream, Message};
-use crate::rig::refusals::is_upstream_error;
 use crate::rig::scope::{Running, beside};
 use crate::rig::scripts::{self, Cue, script};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Script, Then, Upstream};
+use crate::rig::{refusals::is_upstream_error, tenants::Tenant};
 use crate::support::metrics::Samples;
 use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, Stopwatch, until};

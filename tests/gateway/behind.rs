@@ -3,9 +3,8 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use socket2::SockRef;
@@ -14,17 +13,14 @@ use crate::access_log::line_of;
 use crate::identity::FORGED;
 use crate::rig::behind::{Asks, Behind, Other, PAGE};
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
 use crate::rig::identity::{expected, identity, normal, told};
 use crate::rig::scripts::{self, Cue};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
-use crate::rig::upstream::Then;
-use crate::support::agents::unknown_key;
-use crate::support::client::Answer;
-use crate::support::process::own_ip;
+use crate::rig::{credentials::signed, upstream::Then};
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
+use crate::support::{agents::unknown_key, client::Answer, process::own_ip};
 use crate::upgrades::{WEBSOCKET, open_socket, talks, websocket_echo, with_kind};
 
 pub(crate) const CASES: &[Case] = cases![

@@ -11,10 +11,9 @@ use crate::rig::messages::Signing;
 use crate::rig::scripts::{self, script};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::upstream::{Exchange, Script, Then};
-use crate::support::client::Answer;
-use crate::support::process::own_ip;
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
+use crate::support::{client::Answer, process::own_ip};
 use crate::upgrades::{KINDS, Kind, WEBSOCKET, with_kind};
 
 pub(crate) const CASES: &[Case] = cases![

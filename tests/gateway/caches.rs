@@ -1,25 +1,20 @@
 //! Shared caches in front of the gateway, nginx and Varnish as their documents set them up: no agent sees another's answer, and
 //! nobody sees one without a credential.
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::{net::SocketAddr, path::Path};
 
 use tempfile::TempDir;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
 use crate::rig::h2c::{H2Upstream, Message};
-use crate::rig::refusals::is_unauthenticated;
 use crate::rig::scripts::{self, script};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, unique};
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Then;
-use crate::support::client::Answer;
+use crate::rig::{
+    credentials::signed, refusals::is_unauthenticated, site::Site, tenants::Tenant, upstream::Then,
+};
 use crate::support::process::{Process, free_port, own_ip};
-use crate::support::skip::skip;
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{client::Answer, skip::skip, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![no_cache_in_front_gives_an_agents_answer_to_anybody_else];
 

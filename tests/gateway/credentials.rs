@@ -7,9 +7,8 @@ use crate::rig::case::{Case, cases};
 use crate::rig::credentials::{signed, signed_with};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::support::client::Answer;
 use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
-use crate::support::wire::Request;
+use crate::support::{client::Answer, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     a_foreign_token_goes_through_untouched,

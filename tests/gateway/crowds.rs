@@ -5,17 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::crowd;
 use crate::rig::scope::{Running, beside};
-use crate::rig::scripts;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
-use crate::support::agents::unknown_key;
-use crate::support::metrics::Samples;
+use crate::rig::{crowd, scripts, site::Site, tenants::Tenant};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
-use crate::support::world::Kind;
+use crate::support::{agents::unknown_key, metrics::Samples, world::Kind};
 
 pub(crate) const CASES: &[Case] =
     cases![of_a_hundred_tenants_one_flooded_at_five_times_its_capacity_the_other_99_lose_nothing];

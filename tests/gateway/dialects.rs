@@ -2,19 +2,13 @@
 
 use http::Method;
 
-use crate::rig::authz::Told;
 use crate::rig::case::{Case, cases};
 use crate::rig::doors::{message, of_message};
 use crate::rig::h2c::{self, H2Upstream, Message};
-use crate::rig::scripts;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Then;
-use crate::support::agents::unknown_key;
-use crate::support::client::Answer;
+use crate::rig::{authz::Told, scripts, site::Site, tenants::Tenant, upstream::Then};
 use crate::support::process::{free_port, own_ip};
-use crate::support::wire::Request;
+use crate::support::{agents::unknown_key, client::Answer, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     grpc_clients_are_refused_with_a_status_and_no_body,

@@ -3,9 +3,8 @@
 //!
 //! Rules are tested where they are written; here stands one row for each way that a rule is wired.
 
-use std::net::IpAddr;
-use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
+use std::{net::IpAddr, path::Path};
 
 use alloy::primitives::{U256, hex};
 use humantime::format_rfc3339_seconds;
@@ -14,19 +13,14 @@ use serde_json::{Value, json};
 
 use crate::rig::authz::{Asked, DIALECTS, Dialect, Told, Verdict};
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
 use crate::rig::doors::{ALL, BY_HEADERS, BY_LINES, Door, Doors, Said, Shown};
 use crate::rig::identity::{everyone_is_gold, expected, graded};
-use crate::rig::refusals::is_unauthenticated;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, PAGE, Stage, agents_path, public_path};
+use crate::rig::{credentials::signed, refusals::is_unauthenticated, site::Site};
 use crate::support::agents::{Agent, LIMITS, unknown_key};
-use crate::support::client::with;
-use crate::support::relay::Relay;
-use crate::support::service::SIGNED_ENDPOINTS;
 use crate::support::signing::{ALICE, BOB, Draft};
 use crate::support::time::{SOON, unix_seconds, until};
-use crate::support::wire::Wire;
+use crate::support::{client::with, relay::Relay, service::SIGNED_ENDPOINTS, wire::Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     a_refused_credential_is_refused_alike_reaches_no_upstream_and_spends_nothing,

@@ -1,22 +1,17 @@
 //! The end of the process: readiness, the delay, the grace, and a second signal.
 
-use std::net::TcpStream;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{net::TcpStream, sync::Arc, time::Duration};
 
 use serde_json::json;
 
 use crate::rig::authz::{Asked, Dialect, Told};
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{End, Frames};
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
 use crate::rig::listeners::{HTTP_1, LISTENER, ListenerTls};
 use crate::rig::scripts::{self, Cue};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::tunnels::Greeting;
-use crate::rig::upstream::Upstream;
+use crate::rig::{gateway::Gateway, site::Site, tunnels::Greeting, upstream::Upstream};
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
 use crate::upgrades::{open_socket, talks, websocket_echo};

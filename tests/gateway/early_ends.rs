@@ -1,8 +1,7 @@
 //! Answers that end before their time, that come before the end of their request, or that can be read in two ways: the
 //! same over HTTP/1 and HTTP/2, by the relay and by the library.
 
-use std::io::Write;
-use std::thread;
+use std::{io::Write, thread};
 
 use bytes::Bytes;
 use http::Method;
@@ -10,11 +9,8 @@ use http::Method;
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{End, Frames};
 use crate::rig::h2c::{self, Message, run};
-use crate::rig::refusals::is_upstream_error;
-use crate::rig::scripts;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::upstream::Then;
+use crate::rig::{refusals::is_upstream_error, scripts, site::Site, upstream::Then};
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![

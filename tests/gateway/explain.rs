@@ -1,21 +1,16 @@
 //! `tiergate explain` says what the gateway decides, and why, and charges nothing for it.
 
-use std::fs;
-use std::process::Output;
+use std::{fs, process::Output};
 
 use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::identity::everyone_is_gold;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage};
-use crate::rig::tenants::Tenant;
-use crate::support::agents::unknown_key;
+use crate::rig::{identity::everyone_is_gold, site::Site, tenants::Tenant};
 use crate::support::process::{free_port, own_ip};
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
-use crate::support::world::Kind;
+use crate::support::{agents::unknown_key, wire::Request, world::Kind};
 
 pub(crate) const CASES: &[Case] = cases![
     explain_decides_as_the_gateway_does,

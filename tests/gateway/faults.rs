@@ -7,13 +7,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, Message};
 use crate::rig::identity::{expected, told};
-use crate::rig::refusals::is_unauthenticated;
 use crate::rig::scope::{Running, beside};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::{credentials::signed, refusals::is_unauthenticated};
 use crate::support::agents::{Agent, key_of, unknown_key};
 use crate::support::client::Answer;
 use crate::support::relay::{Behaviour, Relay};

@@ -1,14 +1,11 @@
 //! Forwarding headers, request ids, and headers of one hop.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::scripts;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Seen, Then};
+use crate::rig::{scripts, site::Site, tenants::Tenant};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![

@@ -1,24 +1,21 @@
 //! Listeners that outlive a process: an upgrade by SIGUSR2, sockets that systemd holds, and what systemd is told.
 
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::{fs, os::unix::net::UnixDatagram, thread};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use socket2::{Domain, Socket, Type};
 
 use crate::drain::event_stream;
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
-use crate::rig::scripts::Cue;
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path};
+use crate::rig::{gateway::Gateway, scripts::Cue};
 use crate::support::process::{Process, own_ip};
 use crate::support::stop::Stop;
 use crate::support::time::{SOON, until};

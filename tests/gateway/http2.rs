@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::rig::behind::Other;
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{
     CALM, DATA, END_HEADERS, END_STREAM, End, Frames, HEADERS, REFUSED, RST_STREAM, WINDOW_UPDATE, block,
@@ -13,9 +12,8 @@ use crate::rig::frames::{
 };
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::scripts::{self, Cue, script};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::upstream::Then;
+use crate::rig::{behind::Other, site::Site, upstream::Then};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 

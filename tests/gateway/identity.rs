@@ -3,9 +3,8 @@
 use crate::rig::case::{Case, cases};
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::identity::{everyone_is_gold, expected, graded, identity_of, told};
-use crate::rig::refusals::is_malformed;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::{refusals::is_malformed, site::Site};
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![

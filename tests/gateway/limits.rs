@@ -1,11 +1,9 @@
 //! The headers about an agent's window on answers of upstreams, and the budget of refused credentials. `doors` has the windows.
 
 use crate::rig::case::{Case, cases};
-use crate::rig::scripts;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::upstream::Then;
-use crate::support::client::Answer;
-use crate::support::wire::Request;
+use crate::rig::{scripts, upstream::Then};
+use crate::support::{client::Answer, wire::Request};
 
 pub(crate) const CASES: &[Case] =
     cases![an_upstreams_own_rate_headers_do_not_survive, the_headers_are_on_errors_of_the_upstream_too,];

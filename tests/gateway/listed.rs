@@ -7,16 +7,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
-use crate::rig::gateway::Gateway;
-use crate::rig::refusals::refused;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path};
-use crate::support::agents::Agent;
-use crate::support::client::Connection;
-use crate::support::metrics::Samples;
+use crate::rig::{credentials::signed, gateway::Gateway, refusals::refused, site::Site};
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{agents::Agent, client::Connection, metrics::Samples, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     agents_pass_by_the_list_and_a_changed_list_counts_without_a_restart,

@@ -4,13 +4,9 @@ use http::Method;
 use serde_json::Value;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, H2Upstream, Message};
-use crate::rig::scripts;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Then;
+use crate::rig::{gateway::Gateway, scripts, site::Site, tenants::Tenant, upstream::Then};
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 

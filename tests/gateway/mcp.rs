@@ -7,16 +7,11 @@ use std::process::{Command, Output};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::rig::behind::installed;
 use crate::rig::case::{Case, cases};
-use crate::rig::site::Site;
-use crate::rig::stage::Stage;
-use crate::rig::tenants::Tenant;
-use crate::support::agents::unknown_key;
+use crate::rig::{behind::installed, site::Site, stage::Stage, tenants::Tenant};
 use crate::support::process::{Process, free_port};
-use crate::support::skip::skip;
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{agents::unknown_key, skip::skip, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     the_shipped_example_serves_the_servers_of_both_sdks_at_their_defaults,

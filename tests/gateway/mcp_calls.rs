@@ -4,11 +4,8 @@ use serde_json::{Value, json};
 
 use crate::rig::authz::{Asked, DIALECTS, Told};
 use crate::rig::case::{Case, cases};
-use crate::rig::scripts;
 use crate::rig::site::{Site, SiteBuilder};
-use crate::rig::stage::Stage;
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Then;
+use crate::rig::{scripts, stage::Stage, tenants::Tenant, upstream::Then};
 use crate::support::client::Answer;
 use crate::support::wire::{Request, Wire};
 

@@ -1,28 +1,22 @@
 //! `GET /metrics` after traffic: OpenTelemetry's histogram, the gateway's own time, upstreams, bytes and certificates; and
 //! that strangers choose no label.
 
-use std::collections::BTreeSet;
-use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::{collections::BTreeSet, io::Write, path::Path, sync::Arc};
 
 use http::Method;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{GOAWAY, REFUSED, RST_STREAM, frame};
 use crate::rig::h2c::{self, H2Upstream, Message};
-use crate::rig::listeners::ListenerTls;
 use crate::rig::scripts::{self, Cue, script};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Script, Then};
-use crate::support::metrics::Samples;
+use crate::rig::{listeners::ListenerTls, site::Site, tenants::Tenant};
 use crate::support::process::{free_port, own_ip};
-use crate::support::skip::skip;
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
+use crate::support::{metrics::Samples, skip::skip};
 use crate::upgrades::{open_socket, talks, websocket_echo};
 
 pub(crate) const CASES: &[Case] = cases![

@@ -1,13 +1,10 @@
 //! `tenants.d` as Kubernetes mounts a ConfigMap: kubelet exchanges the whole folder that the files are links into.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::{fs, os::unix::fs::symlink, path::Path};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage};
-use crate::rig::tenants::Tenant;
+use crate::rig::{site::Site, tenants::Tenant};
 
 pub(crate) const CASES: &[Case] = cases![tenants_of_a_mounted_config_map_come_change_and_go_without_a_signal];
 

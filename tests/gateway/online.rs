@@ -1,25 +1,17 @@
 //! `tiergate check --online` asks every part that a configuration names, says what it saw, and writes nothing.
 
-use std::net::SocketAddr;
-use std::process::Output;
-use std::sync::Arc;
+use std::{net::SocketAddr, process::Output, sync::Arc};
 
 use alloy::primitives::U256;
 use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::scripts;
-use crate::rig::site::Site;
 use crate::rig::stage::{Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
-use crate::rig::tunnels::Terminator;
 use crate::rig::upstream::{Exchange, Then, Upstream};
+use crate::rig::{scripts, site::Site, tenants::Tenant, tunnels::Terminator};
 use crate::support::process::{free_port, own_ip};
-use crate::support::redis::Redis;
 use crate::support::relay::{Behaviour, Relay};
-use crate::support::service::Service;
-use crate::support::settings::Settings;
-use crate::support::signing::ALICE;
+use crate::support::{redis::Redis, service::Service, settings::Settings, signing::ALICE};
 use crate::upstream_tls::{Trust, UP};
 
 pub(crate) const CASES: &[Case] = cases![

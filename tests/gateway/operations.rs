@@ -1,27 +1,19 @@
 //! Counters of requests, and the log's queue.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
-use std::process::Command;
+use std::{fs::File, io::Read, os::unix::fs::OpenOptionsExt, process::Command};
 
 use crate::outcomes::leave_an_upload;
 use crate::rig::case::{Case, cases};
-use crate::rig::certificates::Files;
-use crate::rig::credentials::signed;
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
-use crate::rig::scripts;
 use crate::rig::site::{IMPATIENT, Site};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Then, Upstream};
+use crate::rig::{certificates::Files, credentials::signed, gateway::Gateway, scripts, tenants::Tenant};
 use crate::support::process::{free_port, own_ip};
-use crate::support::relay::Relay;
 use crate::support::signing::{BOB, Draft};
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{relay::Relay, wire::Request};
 
 pub(crate) const CASES: &[Case] =
     cases![each_outcome_and_error_of_a_request_is_counted_exactly_once, a_full_log_queue_delays_nobody,];

@@ -2,15 +2,11 @@
 //! lines.
 
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
-use crate::rig::refusals::is_upstream_error;
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path, unique};
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Upstream;
-use crate::support::metrics::Samples;
+use crate::rig::{gateway::Gateway, refusals::is_upstream_error, tenants::Tenant, upstream::Upstream};
 use crate::support::time::{SOON, Stopwatch, until};
-use crate::support::wire::Request;
+use crate::support::{metrics::Samples, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     clients_that_leave_do_not_take_an_upstream_out,

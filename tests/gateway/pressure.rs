@@ -1,17 +1,15 @@
 //! One client that takes all it can get: other clients, tenants and agents are served, and so are those who look at the
 //! service.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::process::Command;
+use std::{fs, process::Command};
 
 use socket2::{Domain, Socket, Type};
 
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{END_HEADERS, END_STREAM, Frames, HEADERS, block, frame};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
+use crate::rig::{site::Site, tenants::Tenant};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 

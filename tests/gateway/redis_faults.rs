@@ -4,12 +4,10 @@
 use serde_json::Value;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::support::redis::Redis;
+use crate::rig::{gateway::Gateway, site::Site};
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{redis::Redis, wire::Request};
 
 pub(crate) const CASES: &[Case] =
     cases![a_redis_that_fails_is_500_for_agents_and_nothing_to_the_public_and_spends_nothing];

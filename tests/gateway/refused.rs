@@ -1,23 +1,15 @@
 //! A file that can't be used: it is refused by itself, at a reload and at a start, and holds up no other one.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::certificates::Issued;
-use crate::rig::gateway::Gateway;
-use crate::rig::listeners::ListenerTls;
 use crate::rig::scope::{Running, beside};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::tenants::Tenant;
-use crate::support::client::Connection;
-use crate::support::service::Service;
-use crate::support::settings::Settings;
+use crate::rig::{
+    certificates::Issued, gateway::Gateway, listeners::ListenerTls, site::Site, tenants::Tenant,
+};
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{client::Connection, service::Service, settings::Settings, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     a_refused_file_holds_up_no_other_and_its_former_version_stays,

@@ -1,8 +1,6 @@
 //! The relay of HTTP/1: what a client sends is what its upstream gets, and the next request begins behind it.
 
-use std::io::Read;
-use std::net::Shutdown;
-use std::sync::Mutex;
+use std::{io::Read, net::Shutdown, sync::Mutex};
 
 use serde_json::json;
 

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use socket2::{Domain, Socket, Type};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::refusals::is_upstream_error;
 use crate::rig::scripts::{self, script};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::upstream::{Script, Then};
+use crate::rig::{refusals::is_upstream_error, site::Site};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 

@@ -5,12 +5,10 @@ use std::fs;
 use serde_json::json;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
 use crate::rig::refusals::{is_unauthenticated, refused};
 use crate::rig::scripts::{self, Cue};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::tenants::Tenant;
+use crate::rig::{gateway::Gateway, site::Site, tenants::Tenant};
 use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::wire::Request;

@@ -6,20 +6,15 @@ use http::Method;
 
 use crate::in_flight::on_cue;
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, Message};
 use crate::rig::listeners::{LISTENER, ListenerTls};
-use crate::rig::refusals::is_unauthenticated;
 use crate::rig::scripts::{self, Cue};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Then;
-use crate::support::agents::unknown_key;
-use crate::support::process::own_ip;
-use crate::support::signing::BOB;
+use crate::rig::{credentials::signed, refusals::is_unauthenticated, tenants::Tenant, upstream::Then};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
+use crate::support::{agents::unknown_key, process::own_ip, signing::BOB};
 
 pub(crate) const CASES: &[Case] = cases![
     a_connection_too_many_is_turned_away_and_room_comes_back,

@@ -3,13 +3,11 @@
 use alloy::primitives::hex;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
-use crate::rig::refusals::is_upstream_error;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
-use crate::rig::tenants::Tenant;
+use crate::rig::{
+    credentials::signed, gateway::Gateway, refusals::is_upstream_error, site::Site, tenants::Tenant,
+};
 use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;

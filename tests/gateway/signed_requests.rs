@@ -1,10 +1,7 @@
 //! Requests that are signed themselves (ERC-8128): once, by who may act for the agent, and with the body that was signed.
 
 use base64::Engine;
-use std::collections::BTreeSet;
-use std::future::poll_fn;
-use std::io::Write as _;
-use std::net::TcpStream;
+use std::{collections::BTreeSet, future::poll_fn, io::Write as _, net::TcpStream};
 
 use alloy::primitives::U256;
 use base64::prelude::BASE64_STANDARD;
@@ -13,22 +10,16 @@ use serde_json::{Value, json};
 
 use crate::rig::authz::{Asked, DIALECTS, Dialect, Told};
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::replaced;
 use crate::rig::doors::{BY_HEADERS, Door, Doors, OURS};
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, H2Upstream, Message};
-use crate::rig::messages::Signing;
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path};
-use crate::rig::tenants::Tenant;
+use crate::rig::{credentials::replaced, gateway::Gateway, messages::Signing, tenants::Tenant};
 use crate::support::agents::{Agent, unknown_key};
-use crate::support::client::Answer;
-use crate::support::metrics::Samples;
-use crate::support::redis::Redis;
-use crate::support::relay::Relay;
 use crate::support::signing::{ALICE, BOB, wrapped};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
+use crate::support::{client::Answer, metrics::Samples, redis::Redis, relay::Relay};
 
 pub(crate) const CASES: &[Case] = cases![
     each_part_of_a_signed_request_that_is_altered_is_refused,

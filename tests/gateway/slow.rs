@@ -1,9 +1,7 @@
 //! Clients that take their time: they get an end or nothing, and nobody else waits for them.
 
-use std::io::Read;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::{io::Read, sync::Arc, time::Duration};
 
 use crate::rig::authz::{Asked, Dialect, Told};
 use crate::rig::case::{Case, cases};
@@ -12,12 +10,8 @@ use crate::rig::frames::{
 };
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::scope::{Running, beside};
-use crate::rig::scripts::script;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::tenants::Tenant;
-use crate::rig::tunnels::Terminator;
-use crate::rig::upstream::Then;
+use crate::rig::{scripts::script, site::Site, tenants::Tenant, tunnels::Terminator, upstream::Then};
 use crate::support::metrics::Samples;
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};

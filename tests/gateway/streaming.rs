@@ -6,12 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::refusals::is_unauthenticated;
-use crate::rig::scope::beside;
 use crate::rig::scripts::{self, Cue, script};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::upstream::{Exchange, Then, Upstream};
+use crate::rig::{refusals::is_unauthenticated, scope::beside, site::Site};
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 

@@ -1,13 +1,10 @@
 //! The threads that serve: how many there are, and what becomes of the process when one of them dies.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{fs, process::Command};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
-use crate::rig::site::Site;
-use crate::rig::stage::Stage;
+use crate::rig::{gateway::Gateway, site::Site, stage::Stage};
 use crate::support::redis::Redis;
 use crate::support::time::{SOON, until};
 

@@ -4,13 +4,12 @@ use http::Method;
 use rustls::version::{TLS12, TLS13};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::certificates::Issued;
 use crate::rig::h2c::{self, Message};
 use crate::rig::listeners::{HTTP_1, HTTP_2, LISTENER, ListenerTls};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::{Greeting, Tunnel};
+use crate::rig::{certificates::Issued, tenants::Tenant};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 

@@ -6,12 +6,10 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
-use crate::rig::scripts;
 use crate::rig::stage::{ACME, Stage, public_path, unique};
-use crate::support::agents::unknown_key;
+use crate::rig::{credentials::signed, scripts};
 use crate::support::time::{SOON, Stopwatch, is_undelayed, quickest, until};
-use crate::support::wire::Request;
+use crate::support::{agents::unknown_key, wire::Request};
 use crate::traces::{collector, names, spans, trace_of, traced, traceparent};
 
 pub(crate) const CASES: &[Case] = cases![

@@ -14,15 +14,13 @@ use serde_json::json;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::h2c::{self, Message};
-use crate::rig::scripts;
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path, unique};
-use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Then, Upstream};
-use crate::support::agents::unknown_key;
+use crate::rig::{scripts, tenants::Tenant};
 use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{agents::unknown_key, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     without_a_collector_the_headers_of_a_trace_pass_untouched,

@@ -12,10 +12,8 @@ use crate::rig::h2c::{self, Message};
 use crate::rig::scope::{Running, beside};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path};
-use crate::support::agents::unknown_key;
-use crate::support::metrics::Samples;
 use crate::support::signing::{ALICE, BOB};
-use crate::support::wire::Request;
+use crate::support::{agents::unknown_key, metrics::Samples, wire::Request};
 
 pub(crate) const FLOODS: &[Case] = cases![
     a_flood_of_unknown_keys_leaves_no_entry_and_a_good_agent_is_served,

@@ -10,10 +10,9 @@ use crate::access_log::line_of;
 use crate::rig::case::{Case, cases};
 use crate::rig::refusals::{is_unauthenticated, refused};
 use crate::rig::scripts::{self, script};
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, unique};
-use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Exchange, Script, Then};
+use crate::rig::{site::Site, tenants::Tenant};
 use crate::support::wire::{Patient, Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![

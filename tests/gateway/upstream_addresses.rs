@@ -7,14 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use toml::{Table, Value};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::tenants::Tenant;
+use crate::rig::{gateway::Gateway, site::Site, tenants::Tenant};
 use crate::support::process::{free_port, own_ip};
-use crate::support::service::Service;
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{service::Service, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     an_own_listener_is_no_upstream_at_check_start_and_reload,

@@ -9,12 +9,9 @@ use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::refusals::{is_upstream_error, is_upstream_timeout};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::tenants::Tenant;
-use crate::rig::tunnels::Terminator;
-use crate::rig::upstream::Upstream;
-use crate::support::process::own_ip;
+use crate::rig::{tenants::Tenant, tunnels::Terminator, upstream::Upstream};
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{process::own_ip, wire::Request};
 use crate::upgrades::{open_socket, talks, websocket_echo};
 
 pub(crate) const CASES: &[Case] = cases![

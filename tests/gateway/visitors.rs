@@ -6,16 +6,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
 use crate::rig::scripts::{self, Cue};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, TRUSTED, public_path, unique};
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Then;
-use crate::support::client::Answer;
-use crate::support::redis::Redis;
+use crate::rig::{gateway::Gateway, tenants::Tenant, upstream::Then};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
+use crate::support::{client::Answer, redis::Redis};
 
 pub(crate) const CASES: &[Case] = cases![
     a_public_route_takes_exactly_its_limit_of_each_client_network,

@@ -1,7 +1,6 @@
 //! The compiled contracts, the owner's page and the documentation of the API are what their sources compile to.
 
-use std::path::Path;
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use crate::skip::skip;
 

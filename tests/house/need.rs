@@ -1,9 +1,8 @@
 //! A machine that lacks something is told so before anything is built: `scripts/need`, which every make target asks first.
 
-use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::Path;
 use std::process::{Command, Output};
+use std::{fs, path::Path};
 
 /// What a shell script itself needs; no apt is among it.
 const BASE: [&str; 9] = ["sh", "sed", "sort", "head", "cut", "id", "dirname", "grep", "uname"];

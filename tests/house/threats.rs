@@ -1,9 +1,8 @@
 //! Each row of `docs/threats.md` is held by tests, which say so in a line above them: `// threat: ` and the row's words in bold. `tests/mutants.txt`
 //! names the tests that find each mutant. A test that does not run holds nothing.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{collections::BTreeSet, fs};
 
 /// The rows that no test holds, and the reason.
 const UNHELD: &[(&str, &str)] = &[("Timing of comparisons", "no test measures time")];

@@ -1,12 +1,8 @@
 //! A test that hangs fails by name, and so does a suite that grows: `scripts/time-limit`, through which `scripts/run-tests` runs
 //! every test binary, that script, and the limit of cases in `tests/support`.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::mpsc, time::Duration};
 
 use crate::limit::{Failure, within};
 

@@ -1,20 +1,15 @@
 //! The API is what its description says: Schemathesis makes requests of `/openapi.json`, right ones and wrong ones, and
 //! judges each answer.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::{fs, path::Path, process::Command};
 
 use alloy::primitives::U256;
 use serde_json::json;
 
-use crate::support::chain::Chain;
-use crate::support::seed::seed;
-use crate::support::service::Service;
-use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, Draft};
-use crate::support::skip::skip;
-use crate::support::whole::times;
+use crate::support::{
+    chain::Chain, seed::seed, service::Service, settings::Settings, skip::skip, whole::times,
+};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

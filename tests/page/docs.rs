@@ -1,9 +1,7 @@
 //! The documentation of the API as a page.
 
 use super::browser::Browser;
-use crate::support::chain::Chain;
-use crate::support::service::Service;
-use crate::support::settings::Settings;
+use crate::support::{chain::Chain, service::Service, settings::Settings};
 
 #[test]
 fn the_documentation_is_one_page_that_runs_no_script_and_loads_nothing() {

@@ -1,22 +1,17 @@
 //! The operator's page shows what the service does, as text, from its own listener alone.
 
-use std::fs;
-use std::net::SocketAddr;
-use std::path::Path;
+use std::{fs, net::SocketAddr, path::Path};
 
 use alloy::primitives::U256;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::browser::Browser;
-use crate::support::chain::Chain;
 use crate::support::client::{Answer, Connection};
 use crate::support::process::{Process, free_port, own_ip};
-use crate::support::service::Service;
-use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, Draft};
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{chain::Chain, service::Service, settings::Settings, wire::Request};
 
 /// The stake of tier 4, in the token's smallest unit.
 const DIAMOND: u128 = 500_000_000_000_000_000_000_000;

@@ -1,22 +1,18 @@
 //! Each file of a configuration is broken in turn, and mended, while clients ask.
 
 use std::fs::{self, Permissions};
-use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Condvar, Mutex};
-use std::thread;
+use std::{net::SocketAddr, os::unix::fs::PermissionsExt, process::Command, thread};
 
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
 use super::gateway::catches_hangup;
 use super::upstreams::{Upstreams, answer};
-use crate::support::client::Connection;
-use crate::support::metrics::Samples;
 use crate::support::process::{Process, free_port, free_ports, own_ip};
 use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::{client::Connection, metrics::Samples};
 
 /// How many reloads there are at least. `TG_RELOADS` is another number.
 const RELOADS: usize = 60;

@@ -1,18 +1,14 @@
 //! The real program with a gateway in front of these tenants, and what makes it read them again.
 
-use std::fs;
-use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fs, net::SocketAddr, path::Path, process::Command};
 
 use tempfile::TempDir;
 
 use super::tables::Tables;
-use crate::support::client::Connection;
-use crate::support::metrics::Samples;
 use crate::support::process::{Process, free_port, free_ports, own_ip};
 use crate::support::time::{SOON, until};
+use crate::support::{client::Connection, metrics::Samples};
 
 /// A running gateway, and which version of its tenants may be in force.
 pub(crate) struct Gateway {

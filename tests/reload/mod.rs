@@ -16,10 +16,8 @@ use http::Request;
 use self::gateway::Gateway;
 use self::tables::{HOSTS, Part, UPSTREAMS, answering, host};
 use self::upstreams::{Upstreams, answer};
-use crate::support::client::Connection;
-use crate::support::stop::Stop;
 use crate::support::time::{SOON, until};
-use crate::support::whole::times;
+use crate::support::{client::Connection, stop::Stop, whole::times};
 
 /// How often the tenants are exchanged, at each change and before a release.
 const RELOADS: [usize; 2] = [50, 150];

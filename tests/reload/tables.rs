@@ -3,11 +3,8 @@
 //! From an even version to the next the tenants' upstreams change, from an odd one their hosts, and one host comes and
 //! goes. No two hosts share an upstream in a version, and no host keeps its upstream from one version to the next.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::net::SocketAddr;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::{fmt::Write as _, fs, net::SocketAddr, os::unix::fs::symlink};
 
 /// How many tenants, and as many hosts, there always are.
 const TENANTS: usize = 6;

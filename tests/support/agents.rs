@@ -3,10 +3,8 @@
 use alloy::primitives::{U256, uint};
 use serde_json::{Value, json};
 
-use crate::support::secrets;
-use crate::support::service::Service;
 use crate::support::signing::{ALICE, Account, Draft};
-use crate::support::world::World;
+use crate::support::{secrets, service::Service, world::World};
 
 /// The stakes at which tiers 1 to 4 begin, in the token's smallest unit.
 pub(crate) const THRESHOLDS: [U256; 4] = [

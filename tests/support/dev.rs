@@ -1,10 +1,8 @@
 //! `tiergate-dev` in a process of its own.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::{path::Path, sync::mpsc, time::Duration};
 
 /// The longest that a start in a debug build on a busy machine may take.
 const START_TIME_MAX: Duration = Duration::from_secs(60);

@@ -3,9 +3,8 @@
 //! The contracts are ours, of `contracts/erc8004`, or those of the file that a variable names. The library's tests have this
 //! too: it knows neither them nor the suites.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::{io::Write, sync::LazyLock};
 
 use alloy::primitives::{Address, B256, Bytes, Log, U256};
 use alloy::signers::SignerSync;

@@ -3,9 +3,8 @@
 use alloy::primitives::{Address, Bytes, Log, U64};
 use serde_json::{Value, json};
 
-use crate::support::chain::Chain;
 use crate::support::erc8004::{Node, Sent};
-use crate::support::time::unix_seconds;
+use crate::support::{chain::Chain, time::unix_seconds};
 
 impl Node for Chain {
     fn transact(&self, from: Address, to: Option<Address>, data: Bytes) -> Sent {

@@ -3,20 +3,16 @@
 //! A case is named after the world, the topic and the guarantee. Cases share what a world holds and bring agents of their
 //! own. A case whose world lacks a server is ignored, or fails where servers are required.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::{fs::OpenOptions, io::Write, process::ExitCode, time::Duration};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::support::limit::{Failure, within};
 use crate::support::process::{TICKS, ticks};
-use crate::support::skip::are_servers_required;
-use crate::support::time::Stopwatch;
 use crate::support::world::{CHAINS, Kind};
+use crate::support::{skip::are_servers_required, time::Stopwatch};
 
 /// Cases mostly wait for other processes.
 const CASES_AT_ONCE: usize = 8;

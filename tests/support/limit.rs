@@ -1,9 +1,6 @@
 //! The time limit of a case. Knows no worlds.
 
-use std::any::Any;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
+use std::{any::Any, sync::mpsc, thread, time::Duration};
 
 /// How a case ends that does not pass.
 #[derive(Debug, PartialEq, Eq)]

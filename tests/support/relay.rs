@@ -4,13 +4,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::{thread::JoinHandle, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::support::client::Connection;
-use crate::support::process::own_ip;
+use crate::support::{client::Connection, process::own_ip};
 
 /// How the node treats a call.
 #[derive(Debug, Clone)]

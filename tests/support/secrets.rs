@@ -1,10 +1,8 @@
 //! Every secret that a suite handed out, and the search for them in everything that the service writes: its log with the
 //! access log, the audit log, metrics, and the bodies of errors.
 
-use std::collections::HashSet;
-use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{collections::HashSet, fs, path::Path};
 
 /// How much of a secret in hex must not be seen, in digits.
 const HEX_PART: usize = 32;

@@ -1,19 +1,16 @@
 //! The service under test: `tiergate run` in a folder of its own, and how its endpoints are asked.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Output;
-use std::{fs, io};
+use std::{fs, io, net::SocketAddr, process::Output};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::client::{Answer, Connection};
-use crate::support::metrics::Samples;
 use crate::support::process::{Process, free_ports, own_ip, run_to_end};
 use crate::support::secrets::{self, AUDIT};
-use crate::support::settings::Settings;
 use crate::support::time::{SOON, until};
+use crate::support::{metrics::Samples, settings::Settings};
 
 /// A running service.
 pub(crate) struct Service {

@@ -1,14 +1,11 @@
 //! A configuration for the service, changed key by key.
 
-use std::fs;
-use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
+use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 
 use alloy::primitives::Address;
 use tiergate::config::store::StoreSettings;
-use tiergate::ports::clock::Clock;
-use tiergate::store::embedded::{EmbeddedStore, Options};
+use tiergate::ports::Clock;
+use tiergate::store::{EmbeddedStore, embedded::Options};
 use toml::{Table, Value};
 
 use crate::support::chain::Contracts;

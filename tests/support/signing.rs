@@ -9,8 +9,7 @@ use alloy::sol;
 use alloy::sol_types::{Eip712Domain, SolStruct, SolValue};
 use serde_json::{Value, json};
 
-use crate::support::secrets;
-use crate::support::time::unix_seconds;
+use crate::support::{secrets, time::unix_seconds};
 
 /// A signature in a wrapper that says how to deploy its account (ERC-6492).
 pub(crate) fn wrapped(signature: &[u8]) -> Vec<u8> {

@@ -1,7 +1,6 @@
 //! The one way to skip a test: by name, never where servers are required. `scripts/time-limit` lists the skipped at the end.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::{fs::OpenOptions, io::Write};
 
 /// Set to 1 where a missing server is a failure, and no reason to skip a test.
 pub(crate) const REQUIRED_VARIABLE: &str = "TG_REQUIRE_SERVERS";

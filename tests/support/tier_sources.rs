@@ -4,10 +4,8 @@ use alloy::primitives::{Address, U256};
 use alloy::sol;
 use toml::Table;
 
-use crate::support::chain::Chain;
-use crate::support::client::Answer;
-use crate::support::settings::Settings;
 use crate::support::signing::{Account, DEPLOYER};
+use crate::support::{chain::Chain, client::Answer, settings::Settings};
 
 sol! {
     interface Fungible {

@@ -4,8 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::support::client::Answer;
-use crate::support::secrets;
+use crate::support::{client::Answer, secrets};
 
 /// How long an answer is waited for: longer than any time limit of the service.
 const ANSWER_WITHIN: Duration = Duration::from_secs(40);

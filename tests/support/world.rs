@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::support::chain::Chain;
 use crate::support::redis::{Redis, redis_server};
-use crate::support::service::Service;
-use crate::support::settings::Settings;
+use crate::support::{chain::Chain, service::Service, settings::Settings};
 
 /// Which chain and store a world has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,7 @@
 //! A reload is one step for whoever asks for several parts of it.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::{collections::HashMap, fmt::Write as _, fs, sync::Arc, thread};
 
 use alloy::primitives::{Address, U256};
 
@@ -13,15 +9,12 @@ use super::Tenants;
 use crate::app::source::ConfigSource;
 use crate::assertion::Issuer;
 use crate::config::NoProbe;
-use crate::domain::agent_id::AgentId;
-use crate::domain::holders::Holders;
-use crate::domain::profile::{Texts, TrustProfile};
-use crate::domain::tier::Tier;
+use crate::domain::{AgentId, Holders, Texts, Tier, TrustProfile};
 use crate::os::Os;
-use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::ports::Clock;
+use crate::telemetry::Metrics;
 use crate::tls::fixture::{Folder, NOW, SelfSigned, shown};
-use crate::tls::loaded_files::{FileLoader, LoadedFiles};
+use crate::tls::{FileLoader, LoadedFiles};
 
 /// How often everything is exchanged.
 const GENERATIONS: usize = 300;

@@ -3,8 +3,7 @@
 //! A profile with long texts and many organizations weighs as much as a thousand others. Such profiles have a small share of
 //! their own, and push out none but each other.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use alloy::primitives::{Address, U256};
 use foldhash::quality::RandomState;
@@ -13,9 +12,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, Weighter};
 
 use crate::chain::cache::{CachedEntry, holders_of};
-use crate::domain::agent_id::AgentId;
-use crate::domain::holders::Holders;
-use crate::domain::profile::{LatestValidation, Organization, TrustProfile};
+use crate::domain::{AgentId, Holders, LatestValidation, Organization, TrustProfile};
 
 /// How many bytes of profiles are kept.
 const CACHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -181,11 +178,8 @@ mod tests {
     use alloy::primitives::{Address, U256};
 
     use super::{CACHED_BYTES_MAX, ENTRIES_MAX, Entries, Group, HEAVY_BYTES, HEAVY_BYTES_MAX, weight_of};
-    use crate::chain::cache::CachedEntry;
-    use crate::chain::cache::Details as Had;
-    use crate::domain::agent_id::AgentId;
-    use crate::domain::holders::Holders;
-    use crate::domain::profile::{Details, Organization, Texts, TrustProfile};
+    use crate::chain::cache::{CachedEntry, Details as Had};
+    use crate::domain::{AgentId, Details, Holders, Organization, Texts, TrustProfile};
 
     /// How many agents others use.
     const IN_USE: u64 = 1_000;

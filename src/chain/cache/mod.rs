@@ -10,8 +10,7 @@
 
 mod entries;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use alloy::primitives::B256;
 use arc_swap::ArcSwap;
@@ -19,13 +18,9 @@ use parking_lot::Mutex;
 
 use crate::chain::block::{Block, Date, ReadAt};
 use crate::chain::cache::entries::{Entries, Group};
-use crate::chain::registries::logs::Drops;
-use crate::chain::spread;
-use crate::domain::agent_id::AgentId;
-use crate::domain::chain_settings::Lifetimes;
-use crate::domain::holders::Holders;
-use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{ChainFault, Parts};
+use crate::chain::{registries::logs::Drops, spread};
+use crate::domain::{AgentId, Holders, Lifetimes, TrustProfile};
+use crate::ports::{ChainFault, Parts};
 
 /// A profile. Without details that were asked for, why they can't be read.
 pub(super) type CachedProfile = (Arc<TrustProfile>, Option<Arc<ChainFault>>);

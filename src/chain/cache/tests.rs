@@ -1,20 +1,15 @@
 //! The cache keeps reads, and serves each for as long as it may.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use alloy::primitives::{Address, B256, U256};
 
 use super::{CachedProfile, Details, Entry, ProfileCache, Status, Ticket};
 use crate::chain::block::{Block, Date, ReadAt};
-use crate::chain::fault::ReadError;
-use crate::chain::registries::logs::Drops;
+use crate::chain::{fault::ReadError, registries::logs::Drops};
 use crate::domain;
-use crate::domain::agent_id::AgentId;
-use crate::domain::chain_settings::Lifetimes;
-use crate::domain::holders::Holders;
-use crate::domain::profile::{Texts, TrustProfile};
-use crate::ports::chain::Parts;
+use crate::domain::{AgentId, Holders, Lifetimes, Texts, TrustProfile};
+use crate::ports::Parts;
 
 fn cache_of(by_holder: bool) -> ProfileCache {
     let (poll_interval, max_staleness) = (Duration::from_secs(1), Duration::from_secs(5));

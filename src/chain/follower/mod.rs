@@ -6,11 +6,9 @@
 mod pace;
 pub(super) mod window;
 
-use std::iter::once;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::{iter::once, sync::Arc, time::Duration};
 
 use alloy::primitives::{Address, U64};
 use futures_util::FutureExt;
@@ -21,16 +19,14 @@ use tokio::time::{sleep, timeout};
 
 use crate::chain::block::{Block, Log, block_call, logs_call};
 use crate::chain::cache::{Shown, micros};
-use crate::chain::contracts::Contracts;
 use crate::chain::fault::{ReadError, is_refusal};
-use crate::chain::follower::pace::PollSchedule;
 use crate::chain::follower::window::{PIECES_MAX, Piece, Position, Window};
 use crate::chain::pool::{Answers, Call, Input};
-use crate::chain::reads::Agents;
 use crate::chain::registries::logs::{Cause, Drops};
-use crate::domain::chain_settings::Lifetimes;
-use crate::ports::chain::ChainFault;
-use crate::telemetry::metrics::Metrics;
+use crate::chain::{contracts::Contracts, follower::pace::PollSchedule, reads::Agents};
+use crate::domain::Lifetimes;
+use crate::ports::ChainFault;
+use crate::telemetry::Metrics;
 
 /// Where no logs are to be had they are asked for again after this time.
 const LOGS_RETRY: Duration = Duration::from_secs(10);

@@ -1,8 +1,7 @@
 //! When the next poll is due: after the chain's own block time where that is steady, bounded by `chain.poll_interval` below and by what
 //! `chain.max_staleness` allows above. Pure.
 
-use std::collections::VecDeque;
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use crate::chain::block::Block;
 

@@ -5,9 +5,7 @@ mod faults;
 mod numbers;
 mod other_chain;
 
-use std::ops::Deref;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use alloy::primitives::{Bytes, bytes};
 use serde_json::json;
@@ -15,10 +13,9 @@ use serde_json::json;
 use crate::chain::fixture::{Bench, LIFETIME, PATIENT, Reply, STALENESS, agent as id, bench_with};
 use crate::chain::follower::{Follower, Following};
 use crate::chain::tests::development::DevScene;
-use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::fixture::result;
-use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{Chain, Parts};
+use crate::dev::{accounts::SAMPLE_ACCOUNTS, fixture::result};
+use crate::domain::TrustProfile;
+use crate::ports::{Chain, Parts};
 
 /// A chain, a node in front of it, and a reader with its follower.
 struct Scene {

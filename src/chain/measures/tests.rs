@@ -4,16 +4,9 @@ use alloy::primitives::{Address, B256, I256, U256, keccak256};
 use alloy::sol_types::SolValue;
 
 use super::{Measures, Sum, TRANSFER, has_function, higher, number, score, sums};
-use crate::chain::block::Log;
-use crate::chain::dated::Result3;
-use crate::chain::fault::ReadError;
-use crate::chain::registries::logs::Drops;
 use crate::chain::tests::results::{returned, reverted, word};
-use crate::domain::agent_id::AgentId;
-use crate::domain::holders::Holders;
-use crate::domain::measure::{Feedback, Measure, Question};
-use crate::domain::profile::{Texts, TrustProfile};
-use crate::domain::tier::Tier;
+use crate::chain::{block::Log, dated::Result3, fault::ReadError, registries::logs::Drops};
+use crate::domain::{AgentId, Feedback, Holders, Measure, Question, Texts, Tier, TrustProfile};
 
 const TOKEN: Address = Address::repeat_byte(1);
 const SCORES: Address = Address::repeat_byte(2);

@@ -5,11 +5,9 @@
 //! if that succeeds the node has its place again. With no other node reads wait for that. A pause that a node asked for
 //! delays its next call and does not count as a failure.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::chain::fault::ReadError;
-use crate::chain::spread;
+use crate::chain::{fault::ReadError, spread};
 
 /// So many failures in a row make a node unhealthy.
 pub(super) const FAILURES_MAX: u32 = 5;

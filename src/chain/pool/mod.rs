@@ -5,10 +5,8 @@
 mod health;
 mod node;
 
-use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
@@ -18,12 +16,9 @@ use self::health::{Health, Tries, is_behind, is_the_nodes};
 use self::node::Node;
 pub(super) use self::node::{ANSWER_BYTES_MAX, Answers, Call};
 use crate::chain::fault::ReadError;
-use crate::domain::chain_settings::PoolSettings;
-use crate::domain::rpc_header::RpcHeader;
-use crate::domain::secret::Secret;
-use crate::ports::chain::ChainFault;
-use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::domain::{PoolSettings, RpcHeader, Secret};
+use crate::ports::{ChainFault, Clock};
+use crate::telemetry::Metrics;
 
 /// Calls under way at once, over all nodes.
 pub(crate) const PLACES_MAX: usize = 128;

@@ -3,10 +3,8 @@
 //! Knows no method and no contract. A JSON-RPC error is an answer here, whatever its HTTP status is, unless it limits our
 //! rate; the caller judges it.
 
-use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use alloy::rpc::json_rpc::{ErrorPayload, Id, Request};
 use http::StatusCode;
@@ -19,18 +17,12 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 use url::Url;
 
-use crate::chain::fault::ReadError;
 use crate::chain::pool::{IDLE_MAX, Input, has_logs, method_of};
-use crate::chain::redact::Secrets;
-use crate::domain::chain_settings::PoolSettings;
-use crate::domain::quota::Quota;
-use crate::domain::rpc_header::RpcHeader;
-use crate::domain::rpc_url::RpcUrl;
-use crate::domain::secret::Secret;
-use crate::domain::window::{Verdict, Window};
+use crate::chain::{fault::ReadError, redact::Secrets};
+use crate::domain::{PoolSettings, Quota, RpcHeader, RpcUrl, Secret, Verdict, Window};
 use crate::fair_timeout::fair_timeout;
-use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::ports::Clock;
+use crate::telemetry::Metrics;
 
 /// The longest answer that is read, in bytes. A profile has a few KiB, a large one half of it. With all places taken,
 /// answers need 128 MiB at most.

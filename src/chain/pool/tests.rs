@@ -2,10 +2,8 @@
 
 mod arrivals;
 
-use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -14,11 +12,9 @@ use super::{Call, Input, PLACES_MAX, Pool};
 use crate::chain::fault::{ReadError, is_refusal};
 use crate::chain::fixture::{CHAIN_ID, PATIENT, Reply, TestNode, cause, pool, provide_crypto};
 use crate::chain::tests::clock::{TestClock, until};
-use crate::domain::chain_settings::PoolSettings;
-use crate::domain::rpc_url::RpcUrl;
-use crate::ports::chain::ChainFault;
-use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::domain::{PoolSettings, RpcUrl};
+use crate::ports::{ChainFault, Clock};
+use crate::telemetry::Metrics;
 
 fn calls(count: usize) -> Vec<Call> {
     vec![Call { method: "test", params: json!([]) }; count]

@@ -15,11 +15,9 @@ mod wallets;
 
 use futures_util::future::join_all;
 
-use crate::chain::cache::CachedProfile;
-use crate::chain::fixture::Bench;
-use crate::chain::reads::Read;
-use crate::domain::agent_id::AgentId;
-use crate::ports::chain::Parts;
+use crate::chain::{cache::CachedProfile, fixture::Bench, reads::Read};
+use crate::domain::AgentId;
+use crate::ports::Parts;
 
 /// Reads agents that are asked for at once.
 async fn together(bench: &Bench, agents: &[AgentId], parts: Parts) -> Vec<Read<CachedProfile>> {

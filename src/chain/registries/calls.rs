@@ -11,9 +11,8 @@ use alloy::sol_types::{SolCall, SolError, SolType, SolValue};
 
 use crate::chain::dated::{Call3, DECODING, Result3, call};
 use crate::chain::fault::{ReadError, TOO_FEW};
-use crate::domain::agent_id::AgentId;
-use crate::domain::registries::Registries;
-use crate::ports::chain::Asked;
+use crate::domain::{AgentId, Registries};
+use crate::ports::Asked;
 
 sol! {
     /// ERC-721.

@@ -5,16 +5,12 @@ use alloy::sol;
 use alloy::sol_types::{SolCall, SolEvent};
 
 use crate::chain::dated::{Call3, Result3, call};
-use crate::chain::fault::ReadError;
-use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::registries::calls::{
     Approval, ApprovalForAll, CHAIN_TEXT_BYTES_MAX, Check, MetadataUpdate, Staked, Transfer, Unstaked, cut,
     decode, getStakeCall, ownerOfCall, tokenURICall,
 };
-use crate::chain::registries::logs::Events;
-use crate::domain::agent_id::AgentId;
-use crate::domain::profile::{Details, LatestValidation, Organization, Reputation, Validation};
-use crate::domain::registries::Registries;
+use crate::chain::{fault::ReadError, pool::ANSWER_BYTES_MAX, registries::logs::Events};
+use crate::domain::{AgentId, Details, LatestValidation, Organization, Registries, Reputation, Validation};
 
 sol! {
     /// Reputation registry.

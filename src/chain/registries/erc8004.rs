@@ -18,10 +18,7 @@ use crate::chain::registries::calls::{
     owner_call, read_owner,
 };
 use crate::chain::registries::logs::Events;
-use crate::domain::agent_id::AgentId;
-use crate::domain::holders::Holders;
-use crate::domain::profile::{Details, LatestValidation, Reputation, Validation};
-use crate::domain::registries::Registries;
+use crate::domain::{AgentId, Details, Holders, LatestValidation, Registries, Reputation, Validation};
 
 sol! {
     /// Identity registry. The wallet is zero where none is set.

@@ -3,13 +3,12 @@
 //! Dropping too much is harmless once, but whoever can cause it at will could keep the cache empty. So an unknown event
 //! concerns those whom its topics name, and everybody only where it names nobody.
 
-use std::collections::HashMap;
-use std::hash::Hash;
+use std::{collections::HashMap, hash::Hash};
 
 use alloy::primitives::{Address, B256, U256};
 
 use crate::chain::block::Log;
-use crate::domain::agent_id::AgentId;
+use crate::domain::AgentId;
 
 /// In an unknown event a number below 2^64 is taken for an id: addresses and hashes lie above. The events of proxies and
 /// of their administration have only these, or nothing, in topics.
@@ -149,9 +148,8 @@ mod tests {
     use alloy::primitives::{Address, B256, U256, address, keccak256};
 
     use super::{Cause, Drops};
-    use crate::chain::block::Log;
-    use crate::chain::registries::documented::EVENTS;
-    use crate::domain::agent_id::AgentId;
+    use crate::chain::{block::Log, registries::documented::EVENTS};
+    use crate::domain::AgentId;
 
     const ORGANIZATIONS: Address = address!("0x0000000000000000000000000000000000000015");
     const OTHER: Address = address!("0x0000000000000000000000000000000000000011");

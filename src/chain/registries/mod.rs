@@ -6,17 +6,12 @@
 
 use alloy::primitives::Bytes;
 
-use crate::chain::block::Log;
 use crate::chain::dated::{Call3, Result3};
 use crate::chain::fault::{ReadError, TOO_FEW};
 use crate::chain::registries::calls::{Check, asked, owner_call, read_owner, read_stake, stake_call};
-use crate::chain::registries::erc8004::DetailsRead;
-use crate::chain::registries::logs::Drops;
-use crate::domain::agent_id::AgentId;
-use crate::domain::holders::Holders;
-use crate::domain::profile::{Texts, TrustProfile};
-use crate::domain::registries::{Registries, RegistrySet};
-use crate::ports::chain::AskedHolders;
+use crate::chain::{block::Log, registries::erc8004::DetailsRead, registries::logs::Drops};
+use crate::domain::{AgentId, Holders, Registries, RegistrySet, Texts, TrustProfile};
+use crate::ports::AskedHolders;
 
 pub(super) mod calls;
 pub(super) mod documented;

@@ -1,10 +1,9 @@
 //! Which read answers which asker, in simulated time.
 
 use std::future::{pending, poll_fn};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;

@@ -3,17 +3,13 @@
 use alloy::primitives::{Address, B256, U256};
 use alloy::sol_types::SolEvent;
 
-use crate::chain::block::Date;
-use crate::chain::block::{Block, Log};
-use crate::chain::fixture::ALL;
-use crate::chain::measures::Measures;
-use crate::chain::measures::TRANSFER;
-use crate::chain::registries::calls::Staked;
-use crate::chain::registries::documented::OrganizationVerified;
-use crate::chain::registries::logs::Drops;
-use crate::chain::tests::actions::Named;
-use crate::domain::holders::Holders;
-use crate::domain::measure::{Measure, Question};
+use crate::chain::block::{Block, Date, Log};
+use crate::chain::measures::{Measures, TRANSFER};
+use crate::chain::{
+    fixture::ALL, registries::calls::Staked, registries::documented::OrganizationVerified,
+    registries::logs::Drops, tests::actions::Named,
+};
+use crate::domain::{Holders, Measure, Question};
 
 /// Who holds the agent.
 pub(super) const HELD: Holders = Holders::owned_by(Address::ZERO);

@@ -1,15 +1,13 @@
 //! Simulated time for tests whose nodes answer over loopback: it stands still while a node works on a request, and passes
 //! when all that is left is to wait. No machine is too slow for an answer, and no test waits.
 
-use std::cell::RefCell;
-use std::future::pending;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::{cell::RefCell, future::pending, time::Duration};
 
 use tokio::time::{Instant, timeout};
 
-use crate::ports::clock::Clock;
+use crate::ports::Clock;
 
 /// So many turns of the runtime without a connection at a node, and time passes: far more than a connection, or what is made of an
 /// answer, needs to get there.

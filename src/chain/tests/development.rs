@@ -8,10 +8,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::chain::fixture::{Reply, TestNode};
-use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::chain::DevChain;
 use crate::dev::fixture::{Identity, SetClock, deployed_by_clock, send};
-use crate::domain::registries::{Registries, RegistrySet};
+use crate::dev::{accounts::SAMPLE_ACCOUNTS, chain::DevChain};
+use crate::domain::{Registries, RegistrySet};
 
 /// What a node does instead of answering, by method; nothing: it answers.
 type Trick = Box<dyn Fn(&Value) -> Option<Reply> + Send>;

@@ -13,9 +13,8 @@ use crate::chain::follower::window::{Piece, Position, Window};
 use crate::chain::registries::logs::{Drops, Kind};
 use crate::chain::tests::actions::{Action, BLOCKS_MAX, HEIGHT_MAX, Mutant, Named, REORGS_MAX, TICKS_MAX};
 use crate::chain::tests::blocks::{BackEnd, Blocks, HELD, ORGANIZATION, drops};
-use crate::domain::agent_id::AgentId;
-use crate::domain::chain_settings::Lifetimes;
-use crate::ports::chain::Parts;
+use crate::domain::{AgentId, Lifetimes};
+use crate::ports::Parts;
 
 const LIFETIMES: Lifetimes = Lifetimes {
     poll_interval: Duration::from_micros(10),

@@ -1,17 +1,13 @@
 //! `[store.redis]`: where Redis is, how to log in at servers and Sentinels, and how long to wait.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use crate::config::files::{key_pair, noted_file, secret_or_file};
-use crate::config::notes::Content;
-use crate::config::reader::Reader;
-use crate::config::written::Shown;
-use crate::config::written::plain;
-use crate::domain::redis_url::{NotARedisUrl, RedisLayout, RedisUrl};
-use crate::domain::rpc_url::public_part;
-use crate::domain::secret::{Secret, SecretSource};
-use crate::domain::tenant::KeyPair;
+use crate::config::written::{Shown, plain};
+use crate::config::{notes::Content, reader::Reader};
+use crate::domain::{
+    KeyPair, NotARedisUrl, RedisLayout, RedisUrl, Secret, SecretSource, rpc_url::public_part,
+};
 
 const URL: &str = "store.redis.url";
 const SENTINEL_USER: &str = "store.redis.sentinel_username";

@@ -2,12 +2,8 @@
 
 use http::HeaderName;
 
-use crate::config::reader::Reader;
-use crate::config::tenants::route::method;
-use crate::config::written::valid;
-use crate::domain::cors::CorsRules;
-use crate::domain::endpoint::WebOrigin;
-use crate::domain::tenant::AcceptedCredentials;
+use crate::config::{reader::Reader, tenants::route::method, written::valid};
+use crate::domain::{AcceptedCredentials, CorsRules, WebOrigin};
 
 /// How many items each list may have.
 const ITEMS_MAX: usize = 64;

@@ -3,18 +3,12 @@
 //! Names that begin with a dot are passed over: editors and mounted volumes keep files of their own there. Each file is
 //! used or refused by itself.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::{fs, io::ErrorKind, sync::Arc};
 
-use crate::config::notes::Notes;
-use crate::config::problem::Location;
-use crate::config::problem::Problem;
-use crate::config::reader::Reader;
-use crate::config::tenants::tenant::Claimant;
-use crate::config::tree;
-use crate::domain::tenant::Tenant;
+use crate::config::problem::{Location, Problem};
+use crate::config::{notes::Notes, reader::Reader, tenants::tenant::Claimant, tree};
+use crate::domain::Tenant;
 
 /// The folder beside the configuration file that holds tenants in files of their own.
 pub(in crate::config) const FOLDER: &str = "tenants.d";

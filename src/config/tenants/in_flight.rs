@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::config::reader::Reader;
-use crate::domain::tenant::InFlight;
+use crate::domain::InFlight;
 
 const COUNT: RangeInclusive<i64> = 1..=1_000_000;
 

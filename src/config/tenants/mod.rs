@@ -12,19 +12,13 @@ pub mod rules;
 pub(in crate::config) mod tenant;
 mod values;
 
-use crate::config::Settings;
-use crate::config::listen::Listen;
-use crate::config::notes::Notes;
-use crate::config::problem::Location;
-use crate::config::problem::Problem;
-use crate::config::reader::Reader;
-use crate::config::tenants::folder::File;
+use crate::config::problem::{Location, Problem};
 use crate::config::tenants::neighbours::{Missing, Neighbours};
-use crate::config::tenants::rules::Rules;
-use crate::config::tenants::tenant::Claimant;
-use crate::config::tree::Table;
-use crate::domain::bot::BotDomains;
-use crate::domain::tenant::KeyPair;
+use crate::config::{
+    Settings, listen::Listen, notes::Notes, reader::Reader, tenants::folder::File, tenants::rules::Rules,
+    tenants::tenant::Claimant, tree::Table,
+};
+use crate::domain::{BotDomains, KeyPair};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 

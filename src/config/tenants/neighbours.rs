@@ -1,19 +1,13 @@
 //! Checks a tenant against the listener, its rule, and all tenants that were read before it from the same file.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use ipnet::IpNet;
 
 use crate::addresses::{AddressRules, Refused};
-use crate::config::listen::Listen;
-use crate::config::notes::Content;
-use crate::config::reader::Reader;
 use crate::config::tenants::rules::{Rule, Rules};
-use crate::config::written::quoted;
-use crate::domain::host::HostPattern;
-use crate::domain::tenant::{KeyPair, UpstreamTls};
-use crate::domain::upstream::Upstream;
+use crate::config::{listen::Listen, notes::Content, reader::Reader, written::quoted};
+use crate::domain::{HostPattern, KeyPair, Upstream, UpstreamTls};
 
 /// What the service lacks that tenants may ask for.
 #[derive(Debug, Clone, Copy, Default)]

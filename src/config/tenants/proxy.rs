@@ -1,13 +1,10 @@
 //! How one tenant's requests are forwarded: time limits, health checks, certificates toward upstreams.
 
 use crate::config::files::{key_pair, noted_file};
-use crate::config::notes::Content;
-use crate::config::reader::Reader;
-use crate::config::written::Bounds;
-use crate::config::written::{unless_zero, valid};
-use crate::domain::host::HostPattern;
-use crate::domain::tenant::{
-    Balance, HealthRules, HostHeader, ProxyRules, Timeouts, UpstreamLimits, UpstreamTls,
+use crate::config::written::{Bounds, unless_zero, valid};
+use crate::config::{notes::Content, reader::Reader};
+use crate::domain::{
+    Balance, HealthRules, HostHeader, HostPattern, ProxyRules, Timeouts, UpstreamLimits, UpstreamTls,
 };
 
 const HOST_HEADER: [(&str, HostHeader); 2] =

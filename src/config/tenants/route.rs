@@ -2,18 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::config::reader::Reader;
-use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::values::{distinct, upstreams};
-use crate::config::tier_sources::TIERS;
-use crate::config::tiers::REQUESTS_PER_MINUTE;
 use crate::config::written::{quoted, valid};
-use crate::domain::mcp::{CallPatterns, NamePattern, is_method};
-use crate::domain::path::PathPattern;
-use crate::domain::quota::Quota;
-use crate::domain::routing::{MCP_METHOD, NEVER_FORWARDED};
-use crate::domain::tenant::{Route, RouteAccess};
-use crate::domain::tier::passing_tier;
+use crate::config::{
+    reader::Reader, tenants::neighbours::Neighbours, tier_sources::TIERS, tiers::REQUESTS_PER_MINUTE,
+};
+use crate::domain::{
+    CallPatterns, MCP_METHOD, NEVER_FORWARDED, NamePattern, PathPattern, Quota, Route, RouteAccess,
+    mcp::is_method, tier::passing_tier,
+};
 
 /// How many methods a route may name.
 const METHODS_MAX: usize = 32;

@@ -3,18 +3,14 @@
 //! For operators whose tenants write these files. Without a rule there are no rules. With one each file is under the first
 //! rule that takes its name, and a file under none is refused. Tenants of the main file are the operator's own.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::{fs, sync::Arc};
 
 use ipnet::IpNet;
 
-use crate::config::files::file;
-use crate::config::listen::network;
-use crate::config::reader::Reader;
 use crate::config::written::{quoted, valid};
-use crate::domain::host::HostPattern;
-use crate::domain::upstream::Upstream;
+use crate::config::{files::file, listen::network, reader::Reader};
+use crate::domain::{HostPattern, Upstream};
 
 /// How many rules there may be.
 const RULES_MAX: usize = 10_000;

@@ -2,27 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::config::files::key_pair;
-use crate::config::notes::Place;
-use crate::config::problem::Problem;
-use crate::config::reader::Reader;
-use crate::config::tenants::cors;
-use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::route::{self, Taken};
-use crate::config::tenants::rules::host;
 use crate::config::tenants::values::{distinct, upstreams};
-use crate::config::tenants::{in_flight, proxy};
-use crate::config::tier_sources::TIERS;
+use crate::config::tenants::{cors, in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
-use crate::config::written::choice;
-use crate::config::written::valid;
-use crate::domain::held_key::is_tenant_id;
-use crate::domain::host::HostPattern;
-use crate::domain::quota::Quota;
-use crate::domain::tenant::{
-    AcceptedCredentials, DigestCheck, OnMismatch, ProxyRules, Route, RouteAccess, Tenant,
+use crate::config::written::{choice, valid};
+use crate::config::{
+    files::key_pair, notes::Place, problem::Problem, reader::Reader, tenants::neighbours::Neighbours,
+    tenants::rules::host, tier_sources::TIERS,
 };
-use crate::domain::tier::{PASSING_TIERS, PerTier, passing_tier};
+use crate::domain::{
+    AcceptedCredentials, DigestCheck, HostPattern, OnMismatch, PASSING_TIERS, PerTier, ProxyRules, Quota,
+    Route, RouteAccess, Tenant, held_key::is_tenant_id, tier::passing_tier,
+};
 
 /// How many hosts a tenant may have.
 const HOSTS_MAX: usize = 256;

@@ -1,13 +1,11 @@
 //! Values that tenants and routes both have.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Display;
-use std::hash::Hash;
+use std::{fmt::Display, hash::Hash};
 
-use crate::config::reader::Reader;
-use crate::config::tenants::neighbours::Neighbours;
 use crate::config::written::{quoted, valid};
-use crate::domain::upstream::Upstream;
+use crate::config::{reader::Reader, tenants::neighbours::Neighbours};
+use crate::domain::Upstream;
 
 /// How many upstreams a tenant or a route may have.
 const UPSTREAMS_MAX: usize = 64;

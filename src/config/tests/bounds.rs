@@ -6,8 +6,7 @@ use toml::Value;
 
 use super::environment::variable;
 use super::{ROUTE, TENANT, minimal_with, parse, problems};
-use crate::config::Settings;
-use crate::config::store::StoreSettings;
+use crate::config::{Settings, store::StoreSettings};
 
 pub(super) fn settings(keys: &[(&str, &str)]) -> Settings {
     parse(&minimal_with(keys), &[]).unwrap_or_else(|problems| panic!("{keys:?}: {problems}"))

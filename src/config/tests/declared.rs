@@ -1,8 +1,6 @@
 //! Every key by its declaration: default, bounds, variable, types, secrets, and its place in the reference and the schema.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::time::Duration;
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use humantime::{format_duration, parse_duration};
 use toml::{Table, Value};
@@ -10,12 +8,10 @@ use toml::{Table, Value};
 use super::environment::variable;
 use super::{ROUTE, TENANT, minimal_with, parse, problems};
 use crate::config::notes::{DEFAULT, Notes, Value as Noted};
-use crate::config::problem::Location;
-use crate::config::reader::Reader;
-use crate::config::reader::{Declared, Kind};
+use crate::config::reader::{Declared, Kind, Reader};
 use crate::config::schema::{declared, schema};
 use crate::config::written::{Shown, type_of};
-use crate::config::{Settings, tree};
+use crate::config::{Settings, problem::Location, tree};
 
 const OTHER_ADDRESS: &str = "'0x9fe46736679d2d9a65f0992f2272de9f3c7fa6e0'";
 

@@ -6,8 +6,7 @@ use proptest::prelude::{ProptestConfig as Config, any, proptest};
 
 use super::{MINIMAL, ROUTE, TENANT, load, minimal_with, parse, problems};
 use crate::config::problem::{Position, Problem};
-use crate::config::tree::CONFIG_BYTES_MAX;
-use crate::config::{ConfigReport, NoProbe};
+use crate::config::{ConfigReport, NoProbe, tree::CONFIG_BYTES_MAX};
 
 #[test]
 fn nothing_but_the_chain_and_the_required_contracts_is_required() {

@@ -21,8 +21,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use crate::config::problem::Problems;
-use crate::config::{ConfigReport, NoProbe, Settings};
+use crate::config::{ConfigReport, NoProbe, Settings, problem::Problems};
 
 /// The shortest file that is accepted: what has no default.
 const MINIMAL: &str = r#"

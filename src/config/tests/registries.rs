@@ -3,7 +3,7 @@
 use alloy::primitives::{Address, address};
 
 use super::{MINIMAL, parse, problems};
-use crate::domain::registries::{Registries, RegistrySet};
+use crate::domain::{Registries, RegistrySet};
 
 const VAULT: &str = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512";
 

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use super::{MINIMAL, parse, problems};
-use crate::domain::rpc_header::RpcHeader;
-use crate::domain::secret::SecretSource;
+use crate::domain::{RpcHeader, SecretSource};
 
 const NODES: &str = r#"["https://node.example/v3/key", "http://u:p@other.example:8545"]"#;
 

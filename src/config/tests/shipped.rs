@@ -1,7 +1,6 @@
 //! The files that are shipped.
 
-use std::path::Path;
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use super::{MINIMAL, load, parse};
 use crate::config::store::StoreSettings;

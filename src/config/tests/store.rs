@@ -2,10 +2,8 @@
 
 use super::bounds::{check_with, settings};
 use super::{minimal_with, problems};
-use crate::config::schema::declared;
-use crate::config::store::StoreSettings;
-use crate::config::store::redis_keys::RedisSettings;
-use crate::domain::secret::{Secret, SecretSource};
+use crate::config::{schema::declared, store::StoreSettings, store::redis_keys::RedisSettings};
+use crate::domain::{Secret, SecretSource};
 
 type Key<'a> = (&'a str, &'a str);
 

@@ -5,9 +5,7 @@ use alloy::primitives::{Address, U256, address};
 use super::authz::warnings;
 use super::bounds::{check_with, settings};
 use super::{MINIMAL, minimal_with, parse, problems};
-use crate::domain::measure::{Feedback, Measure, Question};
-use crate::domain::tier::Tier;
-use crate::domain::tiers::TierSources;
+use crate::domain::{Feedback, Measure, Question, Tier, TierSources};
 
 type Keys<'a> = &'a [(&'a str, &'a str)];
 

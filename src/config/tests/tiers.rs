@@ -4,7 +4,7 @@ use alloy::primitives::U256;
 
 use super::bounds::{check, settings};
 use super::{minimal_with, problems};
-use crate::domain::tier::PerTier;
+use crate::domain::PerTier;
 
 #[test]
 fn stakes_are_four_rising_amounts_above_0_of_a_token_with_0_to_36_decimals() {

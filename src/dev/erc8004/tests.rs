@@ -9,11 +9,9 @@ use alloy::primitives::{Address, B256, U256, hex, keccak256};
 use alloy::sol_types::SolCall;
 use revm::context::result::ExecutionResult;
 
-use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::chain::DevChain;
-use crate::dev::erc8004::deploy;
 use crate::dev::erc8004_rig::{Creation, Erc8004, Identity8004, Reputation8004, Validation8004, named_file};
 use crate::dev::fixture::{START_SECONDS, SetClock, chain, read};
+use crate::dev::{accounts::SAMPLE_ACCOUNTS, chain::DevChain, erc8004::deploy};
 
 mod agents;
 mod reviews;

@@ -11,11 +11,8 @@ use proptest::prelude::{ProptestConfig as Config, any, prop_assert, prop_assert_
 mod vectors;
 
 use super::{Eip712Domain, KeyOperation, SigningDomain};
-use crate::domain::agent_id::AgentId;
-use crate::domain::fixture::wrapped;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::nonce::Nonce;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
+use crate::domain::{agent_id::AgentId, fixture::wrapped, freshness::UnixSeconds, nonce::Nonce};
 
 /// A throw-away key, published with the vector.
 const KEY: B256 = b256!("0x4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318");

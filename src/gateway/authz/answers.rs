@@ -5,9 +5,8 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::gateway::context::Context;
-use crate::http1::writing::Lines;
-use crate::wire::answers::Answer;
-use crate::wire::answers::NO_STORE;
+use crate::http1::Lines;
+use crate::wire::{Answer, NO_STORE};
 
 /// The names that Envoy strips from the request, in an answer that lets it pass.
 const TO_REMOVE: &str = "x-envoy-auth-headers-to-remove";

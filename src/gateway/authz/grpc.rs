@@ -1,8 +1,6 @@
 //! `envoy.service.auth.v3.Authorization/Check` over HTTP/2 ("gRPC over HTTP2", Requests and Responses).
 
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,16 +14,10 @@ use pingora::server::ShutdownWatch;
 use prost::Message;
 use tokio::time::timeout;
 
-use crate::gateway::authz::Authz;
-use crate::gateway::authz::original::Original;
-use crate::gateway::dialect::Dialect;
-use crate::gateway::library::door::h2_options;
+use crate::gateway::{authz::Authz, authz::original::Original, dialect::Dialect, library::door::h2_options};
 use crate::http2;
-use crate::serve::fair_scheduler::FairShare;
-use crate::serve::{Slot, WRITE_TIME_MAX};
-use crate::wire::errors::ErrorCause;
-use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, HeaderList};
-use crate::wire::grpc;
+use crate::serve::{Slot, WRITE_TIME_MAX, fair_scheduler::FairShare};
+use crate::wire::{CHECK, CheckRequest, CheckResponse, ErrorCause, HeaderList, grpc};
 
 /// The longest message, which holds a head.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;

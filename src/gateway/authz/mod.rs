@@ -7,33 +7,24 @@ mod answers;
 mod grpc;
 mod original;
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 use subtle::{Choice, ConstantTimeEq};
 
-use crate::domain::secret::Secret;
-use crate::gateway::Gateway;
-use crate::gateway::authz::original::Original;
-use crate::gateway::context::Context;
-use crate::gateway::dialect::Dialect;
-use crate::gateway::policy::identity;
-use crate::http1::fields::Fields;
-use crate::http1::head::RequestHead;
-use crate::record::Ended;
-use crate::record::Ending;
-use crate::serve::buffered::Request;
-use crate::serve::connection::Connection;
-use crate::serve::fair_scheduler::FairShare;
-use crate::serve::timer::Timer;
-use crate::serve::{Handler, Slot, end_head};
-use crate::telemetry::faults::FaultLog;
-use crate::wire::answers::Answer;
-use crate::wire::errors::ErrorCause;
-use crate::wire::grpc::is_spoken;
+use crate::domain::Secret;
+use crate::gateway::{
+    Gateway, authz::original::Original, context::Context, dialect::Dialect, policy::identity,
+};
+use crate::http1::{Fields, RequestHead};
+use crate::record::{Ended, Ending};
+use crate::serve::{
+    Handler, Request, Slot, Timer, connection::Connection, end_head, fair_scheduler::FairShare,
+};
+use crate::telemetry::FaultLog;
+use crate::wire::{Answer, ErrorCause, grpc::is_spoken};
 
 /// The header in which a gateway sends the secret.
 const SECRET: &str = "x-authz-secret";

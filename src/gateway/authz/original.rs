@@ -8,14 +8,10 @@ use std::net::IpAddr;
 use crate::domain::host;
 use crate::gateway::dialect::Dialect;
 use crate::gateway::rule::{Incoming, Message};
-use crate::http1::fields::{Fields, SpanFields, Spans, TOO_MANY_FIELDS};
-use crate::http1::head::RequestHead;
-use crate::http1::head::head_from_parts;
+use crate::http1::{Fields, RequestHead, SpanFields, Spans, TOO_MANY_FIELDS, head::head_from_parts};
 use crate::message_signature::Content;
-use crate::serve::buffered::Request;
-use crate::serve::unreadable;
-use crate::wire::errors::ErrorCause;
-use crate::wire::ext_authz::Asked;
+use crate::serve::{Request, unreadable};
+use crate::wire::{Asked, ErrorCause};
 
 /// The reason why a request can't be judged.
 const UNTOLD: ErrorCause = ErrorCause::Malformed {

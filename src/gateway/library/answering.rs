@@ -9,19 +9,12 @@ use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 use tokio::time::timeout;
 
-use crate::gateway::Gateway;
-use crate::gateway::context::Context;
-use crate::gateway::failure::Failure;
 use crate::gateway::library::faults::{DRAIN_TIME_MAX, invalid_answer};
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
-use crate::gateway::policy::cors;
-use crate::gateway::refusals::End;
-use crate::http1::fields::Options;
-use crate::http1::name::Name;
-use crate::serve::connection::LINGER_BYTES_MAX;
-use crate::wire::answers::Answer;
-use crate::wire::answers::contract_spelling;
-use crate::wire::grpc;
+use crate::gateway::{Gateway, context::Context, failure::Failure, policy::cors, refusals::End};
+use crate::http1::{Options, name::Name};
+use crate::serve::LINGER_BYTES_MAX;
+use crate::wire::{Answer, answers::contract_spelling, grpc};
 
 /// How long the part of an answer that breaks off may take to leave.
 const LEAVE_TIME_MAX: Duration = Duration::from_millis(100);

@@ -7,16 +7,13 @@ use http::header::EXPECT;
 use pingora::proxy::Session;
 use tokio::time::timeout;
 
-use crate::gateway::BODY_READ_TIME_MAX;
-use crate::gateway::context::Context;
-use crate::gateway::corridor::announced;
-use crate::gateway::failure::Failure;
-use crate::gateway::library::LibraryProxy;
-use crate::gateway::library::answering::give_leave;
 use crate::gateway::library::faults::{error_of, passage};
 use crate::gateway::library::requests::{next_piece, peer_of};
-use crate::gateway::mcp::ReadMessage;
-use crate::http1::fields::Fields;
+use crate::gateway::{
+    BODY_READ_TIME_MAX, context::Context, corridor::announced, failure::Failure, library::LibraryProxy,
+    library::answering::give_leave, mcp::ReadMessage,
+};
+use crate::http1::Fields;
 
 /// How much of a body the library keeps for another try, in bytes.
 pub(super) const KEPT_BYTES_MAX: u64 = 64 * 1024;

@@ -11,14 +11,9 @@ use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::ShutdownWatch;
 use pingora::server::configuration::ServerConf;
 
-use crate::gateway::Gateway;
-use crate::gateway::context::Context;
-use crate::gateway::library::LibraryProxy;
-use crate::gateway::pace::Pace;
-use crate::http1::head::RequestHead;
-use crate::serve::Slot;
-use crate::serve::connection::Connection;
-use crate::serve::fair_scheduler::FairShare;
+use crate::gateway::{Gateway, context::Context, library::LibraryProxy, pace::Pace};
+use crate::http1::RequestHead;
+use crate::serve::{Slot, connection::Connection, fair_scheduler::FairShare};
 
 /// The most streams of one HTTP/2 connection at a time.
 const STREAMS_MAX: u32 = 128;

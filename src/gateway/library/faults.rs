@@ -1,16 +1,12 @@
 //! Errors of the HTTP library, as failures of the gateway.
 
-use std::error::Error as Cause;
-use std::io;
-use std::iter::successors;
-use std::time::Duration;
+use std::{error::Error as Cause, io, iter::successors, time::Duration};
 
 use pingora::{Error, ErrorSource, ErrorType};
 
-use crate::gateway::context::Context;
-use crate::gateway::corridor::Passage;
 use crate::gateway::failure::{Failure, is_out_of_descriptors};
-use crate::http1::fields::Problem;
+use crate::gateway::{context::Context, corridor::Passage};
+use crate::http1::Problem;
 
 /// How long an unread rest of a body is waited for before the connection is given up.
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);

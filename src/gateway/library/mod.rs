@@ -14,10 +14,7 @@ mod requests;
 mod rewriting;
 mod uploads;
 
-use std::any::Any;
-use std::os::fd::RawFd;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{any::Any, os::fd::RawFd, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -29,25 +26,19 @@ use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{Error, ErrorSource};
 
-use crate::gateway::context::Context;
-use crate::gateway::corridor::Passage;
-use crate::gateway::failure::Failure;
 use crate::gateway::library::bodies::{KEPT_BYTES_MAX, take_piece};
-use crate::gateway::library::patient::PatientConnector;
 use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, rewritten, until_empty_end};
 use crate::gateway::library::uploads::{keep_pace, note_when_dropped};
-use crate::gateway::pace::Pace;
-use crate::gateway::refusals::End;
 use crate::gateway::rule::{Incoming, Message};
-use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
-use crate::http1::fields::Fields;
-use crate::http1::head::check_framing;
+use crate::gateway::{
+    BODY_READ_TIME_MAX, Gateway, context::Context, corridor::Passage, failure::Failure,
+    library::patient::PatientConnector, pace::Pace, refusals::End,
+};
+use crate::http1::{Fields, head::check_framing};
 use crate::record::Ending;
-use crate::serve::WRITE_TIME_MAX;
-use crate::serve::timer::Timer;
+use crate::serve::{Timer, WRITE_TIME_MAX};
 use crate::tls::pem::unsupported_signature;
-use crate::wire::errors::ErrorCause;
-use crate::wire::grpc;
+use crate::wire::{ErrorCause, grpc};
 
 /// Sets the connections of requests that may be upgraded apart from all others.
 const UPGRADES: u64 = 0x7570_6772_6164_6573;

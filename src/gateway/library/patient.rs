@@ -6,11 +6,8 @@
 //! body for the end of the new protocol, and closes a WebSocket that has just opened. Read one turn of the scheduler
 //! later, the answer is always second.
 
-use std::fmt;
-use std::io;
-use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::{fmt, io, pin::Pin, time::Duration};
 
 use async_trait::async_trait;
 use pingora::connectors::L4Connect;

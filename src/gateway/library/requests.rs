@@ -1,7 +1,6 @@
 //! The library's requests, as the corridor and the log read them.
 
-use std::net::IpAddr;
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Version};
@@ -10,18 +9,14 @@ use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 use tokio::time::timeout;
 
-use crate::gateway::BODY_READ_TIME_MAX;
-use crate::gateway::failure::Failure;
-use crate::gateway::library::faults::error_of;
 use crate::gateway::rule::{Incoming, Message};
-use crate::http1::fields::{Fields, Problem};
-use crate::http1::name::Name;
+use crate::gateway::{BODY_READ_TIME_MAX, failure::Failure, library::faults::error_of};
+use crate::http1::{Fields, Problem, name::Name};
 use crate::http2;
 use crate::message_signature::Content;
-use crate::record::Ended;
-use crate::record::Ending;
-use crate::serve::timer::Timer;
-use crate::wire::errors::ErrorCause;
+use crate::record::{Ended, Ending};
+use crate::serve::Timer;
+use crate::wire::ErrorCause;
 
 /// A request of the library's, as the corridor reads it.
 pub(super) fn incoming(session: &mut Session) -> Option<Incoming<'_, HeaderMap>> {
@@ -126,9 +121,7 @@ pub(super) fn authority_of(request: &RequestHeader) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
-    use std::sync::Arc;
-    use std::time::Duration;
+    use std::{future::pending, sync::Arc, time::Duration};
 
     use bytes::Bytes;
     use http::{Method, Request};
@@ -140,7 +133,7 @@ mod tests {
     use super::{
         BODY_READ_TIME_MAX, Ending, RequestHeader, ServerSession, Version, ended, timeout, until_empty_end,
     };
-    use crate::serve::timer::Timer;
+    use crate::serve::Timer;
 
     /// Over HTTP/1 a client may write the header that tells of rewritten text.
     #[test]

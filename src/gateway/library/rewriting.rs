@@ -5,14 +5,12 @@ use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
-use crate::domain::tenant::HostHeader;
-use crate::gateway::Gateway;
-use crate::gateway::context::Context;
-use crate::gateway::library::answering::names_that;
-use crate::gateway::library::faults;
+use crate::domain::HostHeader;
 use crate::gateway::library::requests::{authority_of, is_tls};
-use crate::gateway::policy::forwarded::Arrival;
-use crate::gateway::policy::requests::Kept;
+use crate::gateway::{
+    Gateway, context::Context, library::answering::names_that, library::faults, policy::forwarded::Arrival,
+    policy::requests::Kept,
+};
 
 /// The most headers that are written into one request.
 const HEADERS_WRITTEN_MAX: usize = 16;

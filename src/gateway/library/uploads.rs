@@ -5,17 +5,14 @@ use std::sync::Arc;
 
 use pingora::proxy::Session;
 
-use crate::gateway::context::Context;
-use crate::gateway::corridor::announced;
-use crate::gateway::library::LibraryProxy;
-use crate::gateway::library::bodies::KEPT_BYTES_MAX;
-use crate::gateway::library::faults::passage;
 use crate::gateway::library::requests::{ended, next_piece, peer_of};
-use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
-use crate::http1::fields::Fields;
+use crate::gateway::{
+    BODY_READ_TIME_MAX, Gateway, context::Context, corridor::announced, library::LibraryProxy,
+    library::bodies::KEPT_BYTES_MAX, library::faults::passage,
+};
+use crate::http1::Fields;
 use crate::record::Ending;
-use crate::serve::WRITE_TIME_MAX;
-use crate::serve::timer::Timer;
+use crate::serve::{Timer, WRITE_TIME_MAX};
 
 impl LibraryProxy {
     /// Reads a body that is announced and small, so that the library counts its upstream's time from its end on.

@@ -1,9 +1,6 @@
 //! The headers of an upstream's answer that its client does not see, and what we say to caches beside it.
 
-use crate::http1::fields::Fields;
-use crate::http1::fields::Options;
-use crate::http1::name::Name;
-use crate::http1::writing::Lines;
+use crate::http1::{Fields, Lines, Options, name::Name};
 
 /// The headers that tell agents apart, and `Origin`, of which the upstream learns whether it is the declared one. A signature
 /// covers the headers beside it.

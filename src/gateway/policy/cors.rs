@@ -1,10 +1,8 @@
 //! Pages of other origins: preflights, and the headers that let a page read an answer (Fetch standard, "CORS protocol").
 //! A tenant's rules replace those of its upstreams: upstreams' own CORS headers are dropped.
 
-use crate::domain::cors::CorsRules;
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::http1::writing::{Lines, write_decimal};
+use crate::domain::CorsRules;
+use crate::http1::{Fields, Lines, name::Name, writing::write_decimal};
 
 /// The beginning of the headers' names.
 const PREFIX: &[u8] = b"access-control-";

@@ -7,10 +7,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::domain::trusted_headers::TrustedHeaders;
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::http1::writing::Lines;
+use crate::domain::TrustedHeaders;
+use crate::http1::{Fields, Lines, name::Name};
 use crate::wire::client_ip::is_trusted;
 
 /// The proxies that are believed, and which of their headers.

@@ -6,12 +6,8 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use crate::domain::api_key::ApiKeyFormat;
-use crate::domain::trusted_headers::{FORWARDED_PREFIX, OF_PROXIES, TrustedHeaders};
-use crate::domain::uint256::decimal;
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::http1::writing::{Lines, write_decimal};
+use crate::domain::{ApiKeyFormat, FORWARDED_PREFIX, OF_PROXIES, TrustedHeaders, uint256::decimal};
+use crate::http1::{Fields, Lines, name::Name, writing::write_decimal};
 use crate::pipeline::permit::Permit;
 use crate::wire::credentials::shows_key;
 

@@ -1,5 +1,5 @@
-//! The rules about headers, written once for every protocol: over [`Fields`](crate::http1::fields::Fields) that are read,
-//! and [`Lines`](crate::http1::writing::Lines) that are written.
+//! The rules about headers, written once for every protocol: over [`Fields`](crate::http1::Fields) that are read,
+//! and [`Lines`](crate::http1::Lines) that are written.
 
 pub(super) mod answers;
 pub(super) mod cors;

@@ -3,13 +3,10 @@
 //! A rule that is asked about each header of a head sees no other header: what it needs of them is noted before, by one
 //! look. So a head costs time by its length, whatever is in it.
 
-use crate::domain::api_key::ApiKeyFormat;
-use crate::domain::trusted_headers::TrustedHeaders;
+use crate::domain::{ApiKeyFormat, TrustedHeaders};
 use crate::gateway::policy::answers;
 use crate::gateway::policy::identity::{Standing, standing_of};
-use crate::http1::fields::Fields;
-use crate::http1::fields::Options;
-use crate::http1::name::Name;
+use crate::http1::{Fields, Options, name::Name};
 use crate::wire::credentials::shows_key;
 
 /// True if a header of the client's request is for one hop only, and ends here, as it does in an answer or in requests alone.

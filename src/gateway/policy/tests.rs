@@ -9,23 +9,16 @@ use proptest::collection::vec;
 use proptest::prelude::{Strategy, prop_assert, prop_oneof, proptest};
 use proptest::sample::select;
 
-use crate::domain::api_key::ApiKeyFormat;
-use crate::domain::signature::SignatureFormat;
-use crate::domain::tenant::AcceptedCredentials;
-use crate::domain::trusted_headers::TrustedHeaders;
+use crate::domain::{AcceptedCredentials, ApiKeyFormat, SignatureFormat, TrustedHeaders};
 use crate::gateway::policy::forwarded::{self, Arrival};
 use crate::gateway::policy::requests::{Kept, asks_for_stream};
 use crate::gateway::policy::via::Via;
 use crate::gateway::policy::{answers, cors, requests};
-use crate::http1::fields::Fields;
-use crate::http1::fields::Options;
-use crate::http1::head::check_framing;
-use crate::http1::name::Name;
-use crate::ports::clock::{Entropy, NoEntropy};
-use crate::wire::client_ip::client_of;
+use crate::http1::{Fields, Options, head::check_framing, name::Name};
+use crate::ports::{Entropy, NoEntropy};
 use crate::wire::credentials::{credential_of, origin_of};
-use crate::wire::request_id::RequestIds;
 use crate::wire::trace::{remote_span, state_of};
+use crate::wire::{RequestIds, client_ip::client_of};
 
 /// The most headers of a head.
 const FIELDS_MAX: usize = 128;

@@ -1,10 +1,8 @@
 //! `Via` (RFC 9110, section 7.6.3): each gateway that forwards a request adds its name, and refuses a request that has its
 //! name already. Otherwise a gateway whose upstream leads back to it would forward to itself without end.
 
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::http1::writing::Lines;
-use crate::wire::request_id::RequestIds;
+use crate::http1::{Fields, Lines, name::Name};
+use crate::wire::RequestIds;
 
 /// This gateway's name in `Via`.
 pub(in crate::gateway) struct Via(Box<str>);

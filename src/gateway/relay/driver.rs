@@ -1,10 +1,8 @@
 //! Moves an exchange's bytes between two sockets, with back pressure and time limits. No rule of HTTP stands here.
 
-use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::{future::poll_fn, io, time::Duration};
 
 use bytes::BufMut;
 use tokio::io::{AsyncReadExt, AsyncWrite};
@@ -14,8 +12,7 @@ use tokio::time::Instant;
 use crate::gateway::failure::Failure;
 use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange, Outgoing};
 use crate::record::Times;
-use crate::serve::connection::Connection;
-use crate::serve::timer::Timer;
+use crate::serve::{Timer, connection::Connection};
 
 /// How much is read at once, in bytes.
 pub(super) const READ_BYTES: usize = 16 * 1024;

@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 
-use crate::gateway::checked_body::CheckedBody;
-use crate::gateway::failure::Failure;
-use crate::gateway::held::HeldRoom;
-use crate::gateway::policy::answers::is_about_limits;
-use crate::gateway::policy::requests::is_trailer_kept;
 use crate::gateway::relay::transfer::{Broken, Transfer};
-use crate::http1::fields::Options;
-use crate::http1::fields::{Fields, SpanFields, Spans};
-use crate::http1::head::{AnswerHead, Body, RequestHead, end_of_head, read_answer};
-use crate::http1::name::Name;
-use crate::http1::writing::{Lines, write_decimal};
-use crate::mcp::listing::Filter;
+use crate::gateway::{
+    checked_body::CheckedBody, failure::Failure, held::HeldRoom, policy::answers::is_about_limits,
+    policy::requests::is_trailer_kept,
+};
+use crate::http1::head::{end_of_head, read_answer};
+use crate::http1::{
+    AnswerHead, Body, Fields, Lines, Options, RequestHead, SpanFields, Spans, name::Name,
+    writing::write_decimal,
+};
+use crate::mcp::Filter;
 
 /// The longest head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;

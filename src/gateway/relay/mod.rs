@@ -14,27 +14,17 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::domain::upstream::UpstreamScheme;
-use crate::gateway::context::Context;
-use crate::gateway::corridor::Route;
-use crate::gateway::failure::Failure;
-use crate::gateway::mcp::ReadMessage;
-use crate::gateway::refusals::End;
+use crate::domain::UpstreamScheme;
 use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
-use crate::gateway::relay::pool::Pool;
-use crate::gateway::upstreams::Member;
-use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
-use crate::http1::chunked::{Decoder, Piece};
-use crate::http1::fields::Fields;
-use crate::http1::fields::Options;
-use crate::http1::head::{Body, RequestHead};
-use crate::record::Ended;
-use crate::record::Ending;
-use crate::serve::WRITE_TIME_MAX;
-use crate::serve::connection::Connection;
-use crate::serve::timer::Timer;
-use crate::wire::answers::Answer;
+use crate::gateway::{
+    BODY_READ_TIME_MAX, Gateway, context::Context, corridor::Route, failure::Failure, mcp::ReadMessage,
+    refusals::End, relay::pool::Pool, upstreams::Member,
+};
+use crate::http1::{Body, Decoder, Fields, Options, Piece, RequestHead};
+use crate::record::{Ended, Ending};
+use crate::serve::{Timer, WRITE_TIME_MAX, connection::Connection};
+use crate::wire::Answer;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 

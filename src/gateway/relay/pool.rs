@@ -1,11 +1,7 @@
 //! Connections to upstreams that wait for the next request, and the buffers of exchanges. A worker has its own.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::ErrorKind;
-use std::mem::MaybeUninit;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{io::ErrorKind, mem::MaybeUninit, net::SocketAddr, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
@@ -14,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
 use crate::gateway::relay::exchange::Buffers;
-use crate::serve::timer::Timer;
+use crate::serve::Timer;
 
 /// The most buffers that are kept for later exchanges.
 const BUFFERS_MAX: usize = 64;

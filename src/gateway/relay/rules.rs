@@ -4,22 +4,16 @@ use std::ops::Range;
 
 use pingora::protocols::http::date::get_cached_date;
 
-use crate::domain::tenant::HostHeader;
-use crate::gateway::Gateway;
-use crate::gateway::context::Context;
-use crate::gateway::failure::Failure;
+use crate::domain::HostHeader;
 use crate::gateway::policy::answers::{self, is_about_limits};
-use crate::gateway::policy::cors;
-use crate::gateway::policy::forwarded::Arrival;
 use crate::gateway::policy::requests::{Kept, is_of_one_hop};
-use crate::gateway::relay::exchange::AnswerRules;
 use crate::gateway::rule::{Incoming, Message};
-use crate::http1::fields::Options;
-use crate::http1::fields::{Fields, SpanFields};
-use crate::http1::head::{Body, RequestHead};
-use crate::http1::name::Name;
-use crate::http1::writing::Lines;
-use crate::mcp::listing::Filter;
+use crate::gateway::{
+    Gateway, context::Context, failure::Failure, policy::cors, policy::forwarded::Arrival,
+    relay::exchange::AnswerRules,
+};
+use crate::http1::{Body, Fields, Lines, Options, RequestHead, SpanFields, name::Name};
+use crate::mcp::Filter;
 use crate::message_signature::Content;
 use crate::serve::connection::Connection;
 

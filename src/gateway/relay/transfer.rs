@@ -1,10 +1,8 @@
 //! A body on its way: taken as its source frames it (RFC 9112, section 6.3), written as its destination needs it.
 
-use crate::http1::chunked::{BrokenChunks, Decoder, Piece, write_size};
-use crate::http1::head::Body;
-use crate::http1::name::Name;
-use crate::mcp::listing::{Filter, Unreadable};
-use crate::message_signature::digest::BodyDigest;
+use crate::http1::{Body, BrokenChunks, Decoder, Piece, chunked::write_size, name::Name};
+use crate::mcp::{Filter, Unreadable};
+use crate::message_signature::BodyDigest;
 
 /// The last chunk, without the trailers behind it.
 const LAST_CHUNK: &[u8] = b"0\r\n";

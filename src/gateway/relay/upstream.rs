@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use crate::gateway::context::Context;
 use crate::gateway::failure::{Failure, is_out_of_descriptors};
-use crate::gateway::relay::Relay;
 use crate::gateway::relay::exchange::{Buffers, Exchange};
-use crate::serve::timer::Timer;
+use crate::gateway::{context::Context, relay::Relay};
+use crate::serve::Timer;
 
 /// A connection to an upstream.
 pub(super) struct Upstream {

@@ -1,13 +1,9 @@
 //! Places against a small model, and the line of those that wait.
 
-use std::collections::HashMap;
-use std::future::poll_fn;
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
+use std::sync::{Arc, mpsc};
+use std::{
+    collections::HashMap, future::poll_fn, pin::pin, sync::atomic::Ordering::SeqCst, thread, time::Duration,
+};
 
 use alloy::primitives::U256;
 use futures_util::FutureExt;
@@ -17,10 +13,8 @@ use tokio::runtime;
 use tokio::time::{advance, pause};
 
 use super::{Full, Guest, Place, Room, SHARE, TenantRoom, halves};
-use crate::domain::agent_id::AgentId;
-use crate::domain::client::ClientNet;
-use crate::domain::tenant::InFlight;
-use crate::serve::timer::Timer;
+use crate::domain::{AgentId, ClientNet, InFlight};
+use crate::serve::Timer;
 
 const LIMITS: InFlight = InFlight {
     all: 12,

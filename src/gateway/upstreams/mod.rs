@@ -8,17 +8,14 @@ pub(super) mod state;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Reverse;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::{cmp::Reverse, net::SocketAddr, sync::Arc};
 
 use http::HeaderValue;
 use pingora::upstreams::peer::HttpPeer;
 
-use crate::domain::tenant::Balance;
-use crate::gateway::upstreams::attempt::Attempt;
-use crate::gateway::upstreams::state::UpstreamState;
+use crate::domain::Balance;
+use crate::gateway::{upstreams::attempt::Attempt, upstreams::state::UpstreamState};
 
 /// The most upstreams of one group that are used: a request remembers in as many bits which it has tried.
 const UPSTREAMS_MAX: usize = u64::BITS as usize;

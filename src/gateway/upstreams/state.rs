@@ -1,16 +1,14 @@
 //! The state of one upstream: where it is, and whether it is healthy.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::addresses::{AddressRules, Refused};
-use crate::domain::tenant::{HealthRules, UpstreamLimits};
-use crate::domain::upstream::Upstream;
+use crate::domain::{HealthRules, Upstream, UpstreamLimits};
 use crate::gateway::line::{Line, take_one};
 use crate::gateway::upstreams::attempt::Attempt;
 

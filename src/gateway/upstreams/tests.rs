@@ -1,7 +1,6 @@
 //! Which upstream is tried, and what outlives a change of its rules.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use http::HeaderValue;
 use pingora::upstreams::peer::HttpPeer;
@@ -9,9 +8,8 @@ use pingora::upstreams::peer::HttpPeer;
 use super::state::{GONE_AFTER, Trouble};
 use super::{Arc, Attempt, Balance, Member, RETRIES_MIN, UpstreamState, Upstreams};
 use crate::addresses::AddressRules;
-use crate::domain::tenant::{HealthRules, UpstreamLimits};
-use crate::domain::upstream::Upstream;
-use crate::serve::timer::Timer;
+use crate::domain::{HealthRules, Upstream, UpstreamLimits};
+use crate::serve::Timer;
 
 const EJECT_MICROS: u64 = 10_000_000;
 

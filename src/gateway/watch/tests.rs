@@ -1,29 +1,19 @@
 //! Rounds over more upstreams than there are places, in simulated time.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::future::pending;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{cell::RefCell, collections::BTreeMap, future::pending, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout};
 
 use super::{Kind, RESOLVE_EVERY, TASKS_MAX, UnderWay, Watch, says_gone};
 use crate::addresses::AddressRules;
-use crate::domain::agent_list::Agents;
-use crate::domain::fixture;
-use crate::domain::quota::Quota;
-use crate::domain::tenant::Tenant;
-use crate::domain::tier::PerTier;
-use crate::domain::tiers::{TierSources, Tiers};
-use crate::domain::upstream::Upstream;
+use crate::domain::{Agents, PerTier, Quota, Tenant, TierSources, Tiers, Upstream, fixture};
 use crate::gateway::site::{Site, SiteBuilder};
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::upstreams::Member;
-use crate::ports::clock::Clock;
-use crate::serve::timer::Timer;
-use crate::telemetry::metrics::Metrics;
-use crate::tls::upstream::UpstreamIdentity;
+use crate::ports::Clock;
+use crate::serve::Timer;
+use crate::telemetry::Metrics;
+use crate::tls::UpstreamIdentity;
 
 /// How often upstreams are checked.
 const EVERY: Duration = Duration::from_secs(1);

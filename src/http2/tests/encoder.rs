@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::http2::hpack::BITS;
-use crate::http2::tests::Field;
+use crate::http2::{hpack::BITS, tests::Field};
 
 /// The Huffman code of a text (RFC 7541, appendix B).
 pub(super) fn encode(text: &[u8]) -> Vec<u8> {

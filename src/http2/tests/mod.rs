@@ -11,10 +11,10 @@ use http::Response;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::timeout;
 
-use crate::http2::Frames;
-use crate::http2::hpack::decode;
 use crate::http2::tests::encoder::{Encoder, encode};
-use crate::http2::{AUTHORITY, Broken, METHOD, NAME, OURS, PSEUDO, REFUSED, SCHEME, VALUE, problem};
+use crate::http2::{
+    AUTHORITY, Broken, Frames, METHOD, NAME, OURS, PSEUDO, REFUSED, SCHEME, VALUE, hpack::decode, problem,
+};
 
 type Field = (Vec<u8>, Vec<u8>);
 

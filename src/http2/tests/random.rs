@@ -6,9 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::sample::select;
 
-use crate::http2::REFUSED;
-use crate::http2::tests::encoder::Encoder;
 use crate::http2::tests::{Field, Seen, field, head, serve_now};
+use crate::http2::{REFUSED, tests::encoder::Encoder};
 
 /// True if the types of the library's take a field.
 fn is_taken((name, value): &Field) -> bool {

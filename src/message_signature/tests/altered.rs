@@ -4,12 +4,8 @@ use http::HeaderMap;
 use proptest::prelude::{any, prop, prop_assert, prop_assume, proptest};
 
 use super::Request;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::host::HostPattern;
-use crate::domain::signed_message::MessageRefusal;
-use crate::message_signature::Message;
-use crate::message_signature::digest::BodyDigest;
-use crate::message_signature::{ERC_8128, ERC_8128_UNTAGGED};
+use crate::domain::{HostPattern, MessageRefusal, UnixSeconds};
+use crate::message_signature::{ERC_8128, ERC_8128_UNTAGGED, Message, digest::BodyDigest};
 
 /// Pieces of structured fields, of which a parser may make something.
 const PIECES: [&str; 22] = [

@@ -8,13 +8,9 @@ use http::HeaderMap;
 use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
 
 use super::{Request, TERMS, UNVERIFIED};
-use crate::domain::bot::BotSignature;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::signed_message::MessageRefusal;
-use crate::http1::fields::Fields;
-use crate::http1::name::Name;
-use crate::message_signature::{Content, Message};
-use crate::message_signature::{ERC_8128, OF_BOTS, Terms};
+use crate::domain::{BotSignature, MessageRefusal, UnixSeconds};
+use crate::http1::{Fields, name::Name};
+use crate::message_signature::{Content, ERC_8128, Message, OF_BOTS, Terms};
 
 /// The key for Ed25519 of RFC 9421, section B.1.4, which the vectors of `cloudflare/web-bot-auth` are signed with.
 const KEY: &str = "JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs";

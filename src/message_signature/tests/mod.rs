@@ -8,10 +8,8 @@ mod vectors;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::signed_message::{MessageRefusal, SignedMessage};
-use crate::message_signature::{Content, Message};
-use crate::message_signature::{ERC_8128, ERC_8128_UNTAGGED, Profile, Terms};
+use crate::domain::{MessageRefusal, SignedMessage, UnixSeconds};
+use crate::message_signature::{Content, ERC_8128, ERC_8128_UNTAGGED, Message, Profile, Terms};
 
 /// The account of the key 1, on chain 1.
 const ACCOUNT: &str = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf";

@@ -1,8 +1,7 @@
 //! Each refusal by its name, from one request that is right.
 
 use super::{ACCOUNT, MessageRefusal, Request, UNVERIFIED};
-use crate::message_signature::{Content, Message};
-use crate::message_signature::{ERC_8128, ERC_8128_UNTAGGED, Terms};
+use crate::message_signature::{Content, ERC_8128, ERC_8128_UNTAGGED, Message, Terms};
 
 #[test]
 fn a_request_without_a_signature_is_told_from_one_that_lacks_a_part() {

@@ -7,11 +7,10 @@ use http::HeaderMap;
 use sfv::{Dictionary, ListEntry, Parser};
 
 use super::{ACCOUNT, NOW, Request, TERMS};
-use crate::domain::freshness::UnixSeconds;
-use crate::message_signature::candidates::Components;
-use crate::message_signature::digest::BodyDigest;
-use crate::message_signature::{Content, Message};
-use crate::message_signature::{ERC_8128, Profile};
+use crate::domain::UnixSeconds;
+use crate::message_signature::{
+    Content, ERC_8128, Message, Profile, candidates::Components, digest::BodyDigest,
+};
 
 /// The base of the signature with the label `sig`, for a request of RFC 9421's own tests.
 fn base(input: &str, fields: &[(&'static str, &str)]) -> String {

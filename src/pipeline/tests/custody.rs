@@ -9,17 +9,11 @@ use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
 use super::{Reported, START_SECS, Scene, agent, client, retry_after, signer, unknown_key, verdict};
-use crate::domain::agent_id::AgentId;
-use crate::domain::held_key::KeyName;
-use crate::domain::quota::Quota;
-use crate::domain::signature::SignatureFormat;
+use crate::domain::{AgentId, KeyName, Quota, SignatureFormat};
 use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::custody::{KeyOrder, KeyWish, Recorder};
-use crate::pipeline::failures::OWNERS_MAX;
-use crate::pipeline::owner::Signatory;
-use crate::pipeline::refusal::Unrecorded;
-use crate::ports::clock::Clock;
-use crate::ports::store::Store;
+use crate::pipeline::{failures::OWNERS_MAX, owner::Signatory, refusal::Unrecorded};
+use crate::ports::{Clock, Store};
 
 async fn generate(scene: &Scene, signed: &SignedRequest) -> &'static str {
     verdict(&scene.pipeline.generate_key(scene.order(signed.clone()), KeyWish::default()).await)

@@ -1,9 +1,6 @@
 //! The budget of refused credentials: whom it stops, for how long, and whom it leaves alone.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::Duration;
+use std::{sync::Arc, sync::atomic::Ordering, thread, time::Duration};
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -11,15 +8,12 @@ use tokio::sync::Semaphore;
 
 use super::owners::owned_by_a_wallet;
 use super::{Reported, STAKES, Scene, agent, named, retry_after, signer, unknown_key, verdict};
-use crate::domain::denial::Denial;
-use crate::domain::quota::Quota;
-use crate::domain::signature::SignatureFormat;
+use crate::domain::{Denial, Quota, SignatureFormat};
 use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::custody::KeyWish;
 use crate::pipeline::failures::{FailureBudget, LOOK_UPS_MAX, WAIT_MAX, WAITING_MAX};
-use crate::pipeline::refusal::Refusal;
+use crate::pipeline::{custody::KeyWish, refusal::Refusal};
 use crate::ports::simulated::SimulatedClock;
-use crate::serve::timer::Timer;
+use crate::serve::Timer;
 
 const BUDGET: u32 = 300;
 

@@ -3,9 +3,7 @@
 use std::future::{pending, ready};
 
 use super::{Reported, Scene, agent, client, verdict};
-use crate::pipeline::credential::Credential;
-use crate::pipeline::custody::KeyWish;
-use crate::pipeline::read_time::ReadTime;
+use crate::pipeline::{credential::Credential, custody::KeyWish, read_time::ReadTime};
 
 // threat: A failure admits somebody, or looks like an answer
 #[tokio::test]

@@ -2,15 +2,9 @@
 //! accepted, and at no cost to those who sent them.
 
 use super::{START_SECS, Scene, client, retry_after, verdict};
-use crate::domain::denial::Denial;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::quota::Quota;
-use crate::domain::signature::SignatureFormat;
-use crate::pipeline::credential::Credential;
-use crate::pipeline::custody::KeyWish;
-use crate::pipeline::readiness::Readiness;
-use crate::pipeline::refusal::Refusal;
-use crate::ports::store::Store;
+use crate::domain::{Denial, Quota, SignatureFormat, UnixSeconds};
+use crate::pipeline::{credential::Credential, custody::KeyWish, readiness::Readiness, refusal::Refusal};
+use crate::ports::Store;
 
 const DAY_SECS: u64 = 86_400;
 

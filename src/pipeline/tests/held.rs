@@ -1,22 +1,15 @@
 //! Keys that end with whoever signed for them.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::{sync::Arc, sync::atomic::Ordering};
 
 use alloy::primitives::U256;
 use alloy::signers::local::PrivateKeySigner;
 
 use super::{Reported, STAKES, Scene, agent, profile, signer, verdict};
-use crate::domain::api_key::KeyDigest;
-use crate::domain::denial::Denial;
-use crate::domain::profile::TrustProfile;
-use crate::domain::quota::Quota;
-use crate::domain::signature::SignatureFormat;
-use crate::pipeline::credential::Credential;
-use crate::pipeline::custody::KeyWish;
+use crate::domain::{Denial, KeyDigest, Quota, SignatureFormat, TrustProfile};
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
-use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::Asker;
+use crate::pipeline::{credential::Credential, custody::KeyWish, refusal::Refusal};
+use crate::ports::Asker;
 
 fn scene(keys_end_with_signer: bool) -> Scene {
     Scene::under(SignatureFormat::Keys, None, |rules| rules.keys_end_with_signer = keys_end_with_signer)

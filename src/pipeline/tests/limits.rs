@@ -3,8 +3,7 @@
 use alloy::primitives::U256;
 
 use super::{LIMITS, STAKES, Scene, agent, retry_after, verdict};
-use crate::domain::denial::Denial;
-use crate::domain::tier::{PASSING_TIERS, Tier};
+use crate::domain::{Denial, PASSING_TIERS, Tier};
 use crate::pipeline::refusal::Refusal;
 
 #[tokio::test]

@@ -8,16 +8,13 @@ use alloy::signers::SignerSync;
 use super::forgotten::forgetful;
 use super::scripted::Reported;
 use super::{STAKES, START_SECS, Scene, agent, client, profile, signer, verdict};
-use crate::domain::denial::Denial;
-use crate::domain::fixture::wrapped;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::nonce::{Nonce, NonceClaim};
-use crate::domain::quota::Quota;
-use crate::domain::signature::{SignatureBytes, SignatureFormat};
-use crate::domain::signed_message::{MessageRefusal, SignedMessage};
+use crate::domain::{
+    Denial, MessageRefusal, Nonce, NonceClaim, Quota, SignatureBytes, SignatureFormat, SignedMessage,
+    UnixSeconds, fixture::wrapped,
+};
 use crate::pipeline::credential::{Credential, SignedMessages};
 use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::Asker;
+use crate::ports::Asker;
 
 /// A signature by this key that names this account.
 fn message(key: u8, account: Address, nonce: &str) -> SignedMessage {

@@ -25,34 +25,17 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use self::scripted::{Counting, Reported, ScriptedChain, TamperedStore};
-use crate::domain::agent_id::AgentId;
-use crate::domain::agent_list::Agents;
-use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
-use crate::domain::binding::Binding;
-use crate::domain::client::ClientNet;
-use crate::domain::denial::Denial;
-use crate::domain::eip712::{Eip712Domain, SigningDomain};
-use crate::domain::endpoint::{Endpoint, WebOrigin};
-use crate::domain::freshness::{Freshness, UnixSeconds};
-use crate::domain::held_key::KeyTerms;
-use crate::domain::holders::Holders;
-use crate::domain::nonce::{Nonce, NonceClaim};
-use crate::domain::profile::{Details, Texts, TrustProfile};
-use crate::domain::quota::Quota;
-use crate::domain::signature::{SignatureBytes, SignatureFormat};
-use crate::domain::tier::{PerTier, Tier};
-use crate::domain::tiers::{TierSources, Tiers};
+use crate::domain::{
+    AgentId, Agents, ApiKeyFormat, Binding, ClientNet, Denial, Details, Eip712Domain, Endpoint, Freshness,
+    Holders, KeyDigest, KeyTerms, Nonce, NonceClaim, PerTier, Quota, SignatureBytes, SignatureFormat,
+    SigningDomain, Texts, Tier, TierSources, Tiers, TrustProfile, UnixSeconds, WebOrigin,
+};
 use crate::pipeline::credential::{Ask, Credential, SignedRequest};
-use crate::pipeline::custody::KeyOrder;
-use crate::pipeline::owner::Signatory;
-use crate::pipeline::permit::Permit;
-use crate::pipeline::refusal::Refusal;
-use crate::pipeline::{Access, Pipeline, Ports, Rules};
-use crate::ports::chain::Parts;
-use crate::ports::clock::Clock;
-use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{KeyChange, KeyChanged, NewKey, Scope, Store};
-use crate::store::embedded::{EmbeddedStore, Options};
+use crate::pipeline::{
+    Access, Pipeline, Ports, Rules, custody::KeyOrder, owner::Signatory, permit::Permit, refusal::Refusal,
+};
+use crate::ports::{Clock, KeyChange, KeyChanged, NewKey, Parts, Scope, Store, simulated::SimulatedClock};
+use crate::store::{EmbeddedStore, embedded::Options};
 
 const START_SECS: u64 = 1_700_000_000;
 const STAKES: [u64; 4] = [1_000, 10_000, 100_000, 500_000];

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Reported, Scene, agent, named, signer, unknown_key};
-use crate::domain::signature::SignatureBytes;
+use crate::domain::SignatureBytes;
 use crate::pipeline::credential::{Credential, SignedRequest};
 
 #[tokio::test]

@@ -1,23 +1,15 @@
 //! Owners that change while a request is judged, and profiles that are older than the signature check.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::{sync::Arc, sync::atomic::Ordering};
 
 use alloy::primitives::Address;
 use alloy::signers::SignerSync;
 
 use super::{LIMITS, Reported, STAKES, START_SECS, Scene, agent, profile, signer, verdict};
-use crate::domain::denial::Denial;
-use crate::domain::eip712::KeyOperation;
-use crate::domain::profile::TrustProfile;
-use crate::domain::quota::Quota;
-use crate::domain::signature::{SignatureBytes, SignatureFormat};
+use crate::domain::{Denial, KeyOperation, Quota, SignatureBytes, SignatureFormat, TrustProfile};
 use crate::pipeline::credential::{Credential, SignedRequest};
-use crate::pipeline::custody::KeyWish;
-use crate::pipeline::owner::Signatory;
-use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::{Asker, Parts};
-use crate::ports::clock::Clock;
+use crate::pipeline::{custody::KeyWish, owner::Signatory, refusal::Refusal};
+use crate::ports::{Asker, Clock, Parts};
 
 // threat: A new owner or a reorganization is not seen
 #[tokio::test]

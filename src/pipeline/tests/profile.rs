@@ -8,15 +8,11 @@ use alloy::signers::SignerSync;
 use super::{
     Reported, STAKES, START_SECS, Scene, agent, client, domain, profile, retry_after, signer, verdict,
 };
-use crate::domain::agent_id::AgentId;
-use crate::domain::client::ClientNet;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::quota::Quota;
-use crate::domain::signature::{SignatureBytes, SignatureFormat};
+use crate::domain::{AgentId, ClientNet, Quota, SignatureBytes, SignatureFormat, UnixSeconds};
 use crate::pipeline::credential::{Credential, ProfileRead};
 use crate::pipeline::profile::{OwnerProfile, READS};
 use crate::pipeline::refusal::Refusal;
-use crate::ports::clock::Clock;
+use crate::ports::Clock;
 
 /// A read that this signer signs.
 fn read(number: u8, agent: AgentId, at: u64) -> ProfileRead {

@@ -1,8 +1,6 @@
 //! Readiness: asked in the background, each part on its own, and read without waiting for either.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use tokio::task::JoinHandle;
 use tokio::time::{advance, timeout};

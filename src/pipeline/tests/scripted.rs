@@ -1,11 +1,8 @@
 //! The ports as the tests want them: a chain that says what it is told, a store with something that happens in between,
 //! randomness that runs out.
 
-use std::collections::HashMap;
-use std::future::ready;
-use std::io::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::{collections::HashMap, future::ready, io::Error, sync::Arc};
 
 use alloy::primitives::{Address, B256, U256};
 use async_trait::async_trait;
@@ -14,23 +11,16 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::START_SECS;
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::client::ClientNet;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::HeldKey;
-use crate::domain::holders::Holders;
-use crate::domain::nonce::{Nonce, NonceClaim};
-use crate::domain::profile::TrustProfile;
-use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
-use crate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
-use crate::ports::clock::{Entropy, NoEntropy};
-use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
-    Store, StoreFault,
+use crate::domain::{
+    AgentId, ClientNet, HeldKey, Holders, KeyDigest, Nonce, NonceClaim, Quota, TrustProfile, UnixSeconds,
+    Verdict,
 };
-use crate::store::embedded::EmbeddedStore;
+use crate::ports::{
+    Admission, Asked, AskedHolders, Asker, Budget, Chain, ChainFault, Entropy, KeyBudget, KeyChange,
+    KeyChanged, KeyOwner, KeySeen, MadeKey, NoEntropy, Parts, Proof, Reading, Reply, Scope, Store,
+    StoreFault,
+};
+use crate::store::EmbeddedStore;
 
 /// What the chain says when it is asked.
 #[derive(Clone)]

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use super::{Reported, STAKES, Scene, profile, signer, verdict};
-use crate::domain::api_key::KeyDigest;
-use crate::domain::held_key::{KeyName, KeyTerms, TenantList};
-use crate::domain::signature::SignatureFormat;
-use crate::pipeline::credential::Credential;
-use crate::pipeline::custody::KeyWish;
-use crate::ports::clock::Clock;
-use crate::ports::store::Scope;
+use crate::domain::{KeyDigest, KeyName, KeyTerms, SignatureFormat, TenantList};
+use crate::pipeline::{credential::Credential, custody::KeyWish};
+use crate::ports::{Clock, Scope};
 
 fn several(keys_end_with_signer: bool) -> Scene {
     Scene::under(SignatureFormat::Keys, None, |rules| {

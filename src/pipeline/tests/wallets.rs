@@ -6,14 +6,10 @@ use alloy::primitives::Address;
 use alloy::signers::SignerSync;
 
 use super::{Reported, STAKES, START_SECS, Scene, agent, profile, signer, verdict};
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::holders::Holders;
-use crate::domain::profile::TrustProfile;
-use crate::domain::signature::{SignatureBytes, SignatureFormat};
+use crate::domain::{Holders, SignatureBytes, SignatureFormat, TrustProfile, UnixSeconds};
 use crate::pipeline::credential::{Credential, ProfileRead};
-use crate::pipeline::custody::KeyWish;
-use crate::pipeline::owner::Signatory;
-use crate::ports::chain::Asker;
+use crate::pipeline::{custody::KeyWish, owner::Signatory};
+use crate::ports::Asker;
 
 /// A scene whose agent has the wallet `signer(1)` and the owner `signer(2)`.
 fn scene(format: SignatureFormat, agent_wallet: bool, keys_end_with_signer: bool) -> Scene {

@@ -1,8 +1,8 @@
 //! Several keys of an agent, their ends, and the grace of those that are replaced.
 
 use super::{Admission, Bench, MANY, agent, digest, key, limited};
-use crate::domain::held_key::{KeyName, KeyTerms, TenantList};
-use crate::ports::store::{KeyChange, KeyChanged, NewKey, Scope};
+use crate::domain::{KeyName, KeyTerms, TenantList};
+use crate::ports::{KeyChange, KeyChanged, NewKey, Scope};
 use crate::store::held_keys::REPLACED_MAX;
 
 const DONE: KeyChanged = KeyChanged::Done;

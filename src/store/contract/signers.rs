@@ -3,7 +3,7 @@
 use alloy::primitives::Address;
 
 use super::{Bench, agent, digest, key};
-use crate::ports::store::{KeyChange, KeyChanged, NewKey};
+use crate::ports::{KeyChange, KeyChanged, NewKey};
 
 /// Signer of all keys.
 pub(in crate::store) const SIGNER: Address = Address::repeat_byte(0x51);

@@ -1,7 +1,7 @@
 //! A refused proof leaves everything as it was, and windows are separate.
 
 use super::{Bench, MANY, ONE, digest, key, limited};
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope};
+use crate::ports::{Admission, KeyChange, KeyChanged, Proof, Scope};
 
 pub(in crate::store) async fn windows_are_separate_per_scope_and_shared_by_both_proofs(bench: Bench) {
     bench.change(1, 100, KeyChange::Issue(key(1))).await;

@@ -8,11 +8,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::quota::Quota;
-use crate::domain::window::{Verdict, Window};
-use crate::ports::store::{Admission, KeyOwner, Scope};
+use crate::domain::{AgentId, KeyDigest, Quota, Verdict, Window};
+use crate::ports::{Admission, KeyOwner, Scope};
 use crate::sharded::{Hashed, Shards, Table};
 use crate::store::embedded::keys::Keys;
 

@@ -8,7 +8,7 @@ use std::path::{self, Path, PathBuf};
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError, StorageBackend};
 
-use crate::domain::binding::{Binding, OtherChain};
+use crate::domain::{Binding, OtherChain};
 use crate::panic_guard::panic_guard;
 use crate::store::embedded::tables::{self, LAYOUT, Loaded};
 

@@ -4,11 +4,8 @@ use std::mem;
 
 use alloy::primitives::Address;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::endpoint::WebOrigin;
-use crate::domain::held_key::HeldKey;
-use crate::ports::store::KeyOwner;
+use crate::domain::{AgentId, HeldKey, KeyDigest, WebOrigin};
+use crate::ports::KeyOwner;
 
 /// The keys of one agent.
 #[derive(Debug, Clone)]

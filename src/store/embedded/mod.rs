@@ -17,32 +17,21 @@
 //! - A disk that reports a sync that it has not done.
 //! - Damage that appears while the store is open, until redb reads the page or the store is opened again.
 
-use std::future::ready;
-use std::path::PathBuf;
-use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::{future::ready, path::PathBuf, pin::pin, sync::atomic::Ordering, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::future::Either;
 use tokio::sync::{Semaphore, watch};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::binding::Binding;
-use crate::domain::client::ClientNet;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::HeldKey;
-use crate::domain::nonce::NonceClaim;
-use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
+use crate::domain::{
+    AgentId, Binding, ClientNet, HeldKey, KeyDigest, NonceClaim, Quota, UnixSeconds, Verdict,
+};
 use crate::fair_timeout::fair_timeout;
-use crate::ports::clock::Clock;
-use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
-    Store, StoreFault,
+use crate::ports::{
+    Admission, Budget, Clock, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply,
+    Scope, Store, StoreFault,
 };
 use crate::store::embedded::file::{Disk, Folder, OpenError};
 use crate::store::embedded::shared::Shared;

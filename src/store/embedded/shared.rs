@@ -1,18 +1,12 @@
 //! State that the writer and all callers share.
 
-use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::{error::Error, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::client::ClientNet;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::nonce::NonceClaim;
-use crate::domain::quota::RetryAfter;
-use crate::ports::clock::Clock;
-use crate::ports::store::{KeyBudget, NonceRefused, RouteScope, StoreFault};
+use crate::domain::{AgentId, ClientNet, NonceClaim, RetryAfter, UnixSeconds};
+use crate::ports::{Clock, KeyBudget, NonceRefused, RouteScope, StoreFault};
 use crate::sharded::Meters;
 use crate::store::embedded::book::Book;
 

@@ -7,12 +7,9 @@ use redb::{
     TableDefinition, TableError, WriteTransaction,
 };
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::binding::Binding;
-use crate::domain::endpoint::WebOrigin;
-use crate::domain::held_key::{self, HeldKey, KeyDays, VERSION_2};
-use crate::domain::nonce::NonceClaim;
+use crate::domain::{
+    AgentId, Binding, HeldKey, KeyDays, KeyDigest, NonceClaim, VERSION_2, WebOrigin, held_key,
+};
 use crate::store::embedded::keys::Keys;
 
 /// The layout that this version writes and reads.

@@ -6,30 +6,23 @@
 //! agent whose change was in it fails until the file has been opened. All other keys in memory still equal those in the file,
 //! and their checks go on meanwhile.
 
-use std::iter::once;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::{iter::once, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use redb::Database;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::held_key::{HeldKey, day_of};
-use crate::domain::nonce::NonceClaim;
-use crate::domain::quota::{MINUTE_MICROS, Quota, WINDOW_MICROS_MAX};
-use crate::domain::window::Verdict;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, MadeKey, NonceRefused, Scope};
-use crate::store::embedded::Options;
+use crate::domain::{
+    AgentId, HeldKey, KeyDigest, MINUTE_MICROS, NonceClaim, Quota, Verdict, WINDOW_MICROS_MAX,
+    held_key::day_of,
+};
+use crate::ports::{Admission, KeyChange, KeyChanged, MadeKey, NonceRefused, Scope};
 use crate::store::embedded::book::{Book, SHARDS};
-use crate::store::embedded::file::Disk;
-use crate::store::embedded::keys::Keys;
 use crate::store::embedded::shared::{Closed, Shared};
-use crate::store::embedded::steady::SteadyWall;
 use crate::store::embedded::tables::{self, Loaded, Tables};
-use crate::store::held_keys;
+use crate::store::{
+    embedded::Options, embedded::file::Disk, embedded::keys::Keys, embedded::steady::SteadyWall, held_keys,
+};
 
 /// How long the writer waits for a step before it forgets and sweeps. A failed file is opened again once per tick.
 const TICK_MICROS: u64 = 1_000_000;

@@ -3,12 +3,8 @@
 
 use redis::{FromRedisValue, Value};
 
-use crate::domain::api_key::KeyDigest;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::{self, HeldKey, KeyDays};
-use crate::domain::quota::RetryAfter;
-use crate::domain::window::Verdict;
-use crate::ports::store::{Admission, KeySeen, NonceRefused};
+use crate::domain::{HeldKey, KeyDays, KeyDigest, RetryAfter, UnixSeconds, Verdict, held_key};
+use crate::ports::{Admission, KeySeen, NonceRefused};
 use crate::store::redis::error::RedisError;
 
 const ADMITTED: i64 = 0;
@@ -122,10 +118,8 @@ mod tests {
     use redis::Value;
 
     use super::{Written, admission, verdict, written};
-    use crate::domain::freshness::UnixSeconds;
-    use crate::domain::quota::RetryAfter;
-    use crate::domain::window::Verdict;
-    use crate::ports::store::{Admission, NonceRefused};
+    use crate::domain::{RetryAfter, UnixSeconds, Verdict};
+    use crate::ports::{Admission, NonceRefused};
 
     fn ints(numbers: &[i64]) -> Value {
         Value::Array(numbers.iter().map(|number| Value::Int(*number)).collect())

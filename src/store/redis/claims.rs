@@ -5,18 +5,16 @@
 //! instead. A session begins with this, so a server that is another chain's is never asked for anything. What a failover
 //! or a flush has taken is claimed again.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::{sync::Arc, sync::atomic::Ordering};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, Value};
 
 use crate::fair_timeout::fair_timeout;
 use crate::store::redis::answers::{number, read};
-use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{self, LATER, Name, Shard};
-use crate::store::redis::options::Shared;
 use crate::store::redis::server::{Server, Session};
+use crate::store::{redis::error::RedisError, redis::options::Shared};
 
 /// How much of a later release's names is shown.
 const NAMES_SHOWN_MAX: usize = 40;

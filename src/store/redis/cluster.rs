@@ -4,12 +4,10 @@ use std::collections::HashSet;
 
 use redis::Value;
 
-use crate::domain::redis_url::RedisHost;
+use crate::domain::RedisHost;
 use crate::store::redis::answers::{number, read};
 use crate::store::redis::connect::{Login, connect, in_time};
-use crate::store::redis::error::RedisError;
-use crate::store::redis::names::Shard;
-use crate::store::redis::options::Shared;
+use crate::store::{redis::error::RedisError, redis::names::Shard, redis::options::Shared};
 
 /// Asks one node after the other, until one answers.
 pub(super) async fn ask(shared: &Shared, seeds: &[RedisHost]) -> Result<Vec<Range>, RedisError> {
@@ -80,7 +78,7 @@ mod tests {
     use redis::Value;
 
     use super::{Range, ranges};
-    use crate::domain::redis_url::RedisHost;
+    use crate::domain::RedisHost;
 
     fn row(first: i64, last: i64, host: &str, port: i64) -> Value {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());

@@ -9,8 +9,7 @@ use redis::{
 };
 use tokio::time::timeout;
 
-use crate::domain::redis_url::RedisHost;
-use crate::domain::secret::Secret;
+use crate::domain::{RedisHost, Secret};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::options::{Options, Shared};
 

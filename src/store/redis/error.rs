@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, ServerErrorKind};
 
-use crate::domain::binding::OtherChain;
-use crate::domain::redis_url::RedisHost;
+use crate::domain::{OtherChain, RedisHost};
 
 /// One request failed, or no connection can be made.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -9,17 +9,12 @@
 //! key is not made. A revocation does not ask for them first: that an old key is dead is worth more than knowing how many
 //! replicas know it, so it takes effect, and its owner gets a fault and may repeat it.
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::held_key::{self, HeldKey, day_of};
-use crate::domain::nonce::NonceClaim;
-use crate::ports::store::{KeyChange, KeyChanged, MadeKey, NewKey};
-use crate::store::held_keys;
-use crate::store::redis::RedisStore;
+use crate::domain::held_key::{self, day_of};
+use crate::domain::{AgentId, HeldKey, KeyDigest, NonceClaim};
+use crate::ports::{KeyChange, KeyChanged, MadeKey, NewKey};
 use crate::store::redis::answers::{Record, Written, record, written};
-use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{self, Name, Shard};
-use crate::store::redis::scripts::Request;
+use crate::store::{held_keys, redis::RedisStore, redis::error::RedisError, redis::scripts::Request};
 
 impl RedisStore {
     pub(super) async fn swap_key(

@@ -6,24 +6,17 @@
 //! Requests of clients are counted in Redis, each exactly, unless it is known here that Redis refuses it. So a flood beyond the limit of a
 //! public route does not reach Redis.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use quick_cache::sync::Cache;
 use tokio::time::sleep;
 
-use crate::domain::api_key::KeyDigest;
-use crate::domain::client::ClientNet;
-use crate::domain::held_key::{KeyDays, day_of};
-use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
-use crate::ports::store::{Budget, KeyOwner, RouteScope};
+use crate::domain::{ClientNet, KeyDays, KeyDigest, Quota, Verdict, held_key::day_of};
+use crate::ports::{Budget, KeyOwner, RouteScope};
 use crate::store::redis::answers::{self, days_of, read};
-use crate::store::redis::error::RedisError;
-use crate::store::redis::names::Name;
-use crate::store::redis::servers::Servers;
 use crate::store::redis::{RedisStore, with_quota};
+use crate::store::{redis::error::RedisError, redis::names::Name, redis::servers::Servers};
 
 /// A key whose owner is known here.
 pub(super) struct KnownKey {

@@ -5,19 +5,14 @@ use std::sync::Arc;
 
 use tokio::runtime::Builder;
 
-use crate::domain::binding::OtherChain;
-use crate::domain::redis_url::RedisLayout;
-use crate::ports::clock::Clock;
-use crate::store::redis::claims;
-use crate::store::redis::cluster;
+use crate::domain::{OtherChain, RedisLayout};
+use crate::ports::Clock;
 use crate::store::redis::connect::{Login, connect, in_time};
-use crate::store::redis::error::RedisError;
 use crate::store::redis::findings::{self, Finding};
-use crate::store::redis::info::Info;
 use crate::store::redis::options::{Options, Shared};
-use crate::store::redis::sentinels::Sentinels;
-use crate::store::redis::{OpenError, shared};
-use crate::telemetry::metrics::Metrics;
+use crate::store::redis::{OpenError, claims, cluster, shared};
+use crate::store::{redis::error::RedisError, redis::info::Info, redis::sentinels::Sentinels};
+use crate::telemetry::Metrics;
 
 /// Connects to every master that a store of these options would use. Returns what an operator should know of them.
 ///

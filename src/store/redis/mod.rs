@@ -6,11 +6,8 @@
 //!
 //! Signatures whose nonces Redis may have lost are refused: see `scripts/nonces.lua`.
 
-use std::future::ready;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{io, mem};
+use std::{future::ready, io, mem, path::PathBuf, sync::Arc};
 
 use alloy::primitives::Address;
 use async_trait::async_trait;
@@ -19,31 +16,23 @@ use quick_cache::sync::Cache;
 use redis::{ClientTlsConfig, TlsCertificates};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::client::ClientNet;
-use crate::domain::endpoint::WebOrigin;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::{HeldKey, TenantList};
-use crate::domain::nonce::NonceClaim;
-use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
+use crate::domain::{
+    AgentId, ClientNet, HeldKey, KeyDigest, NonceClaim, Quota, TenantList, UnixSeconds, Verdict, WebOrigin,
+};
 use crate::files::{self, PEM_BYTES_MAX};
-use crate::ports::clock::Clock;
-use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply, Scope,
-    Store, StoreFault,
+use crate::ports::{
+    Admission, Budget, Clock, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply,
+    Scope, Store, StoreFault,
 };
 use crate::store::redis::answers::{Record, admission, days_of, key_seen, read};
-use crate::store::redis::error::RedisError;
 use crate::store::redis::known::{Known, KnownKey, REFUSALS_MAX, Refusals};
 pub use crate::store::redis::look::{look, other_chain};
 use crate::store::redis::names::{Name, Shard};
 use crate::store::redis::options::{Options, Shared, TlsFiles};
 use crate::store::redis::scripts::{Request, Scripts};
-use crate::store::redis::servers::Servers;
+use crate::store::{redis::error::RedisError, redis::servers::Servers};
 use crate::supervision::keep_going;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::Metrics;
 
 mod answers;
 mod claims;

@@ -9,18 +9,14 @@
 //! agent's shard, so that a script finds them in one slot; so does the shard's epoch. Keys are made so that their digests'
 //! shard is their agent's. A name is written straight into the command that it is for.
 
-use std::fmt;
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
 use alloy::primitives::{B256, U256};
 use crc::{CRC_16_XMODEM, Crc};
 use redis::{RedisWrite, ToRedisArgs};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::client::ClientNet;
-use crate::domain::nonce::Nonce;
-use crate::ports::store::{KeyBudget, RouteScope, Scope};
+use crate::domain::{AgentId, ClientNet, KeyDigest, Nonce};
+use crate::ports::{KeyBudget, RouteScope, Scope};
 
 /// The start of every name: the product and the version of the layout.
 const LAYOUT: &str = "tg2:";
@@ -186,11 +182,8 @@ mod tests {
     use redis::{RedisWrite, ToRedisArgs};
 
     use super::{Name, Prefixed, Shard, former_epoch, nonce};
-    use crate::domain::agent_id::AgentId;
-    use crate::domain::api_key::KeyDigest;
-    use crate::domain::client::ClientNet;
-    use crate::domain::nonce::Nonce;
-    use crate::ports::store::{KeyBudget, RouteScope, Scope};
+    use crate::domain::{AgentId, ClientNet, KeyDigest, Nonce};
+    use crate::ports::{KeyBudget, RouteScope, Scope};
 
     /// Without a prefix. No other code can forget it.
     impl ToRedisArgs for Name<'_> {

@@ -1,19 +1,14 @@
 //! The store's options, and the state that its connections share.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::{path::PathBuf, sync::Arc, sync::atomic::AtomicBool, time::Duration};
 
 use redis::TlsCertificates;
 
-use crate::domain::binding::Binding;
-use crate::domain::redis_url::{RedisLayout, RedisUrl};
-use crate::domain::secret::Secret;
-use crate::ports::clock::Clock;
+use crate::domain::{Binding, RedisLayout, RedisUrl, Secret};
+use crate::ports::Clock;
 use crate::store::redis::names::{Name, Prefixed, Shard};
 use crate::store::redis::scripts::{Request, Scripts};
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::Metrics;
 
 /// Options of the store.
 #[derive(Debug, Clone)]

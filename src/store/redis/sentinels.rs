@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 
-use crate::domain::redis_url::RedisHost;
+use crate::domain::RedisHost;
 use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::options::{Options, Shared};
@@ -125,7 +125,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Named, Sentinels, of_most};
-    use crate::domain::redis_url::RedisHost;
+    use crate::domain::RedisHost;
     use crate::store::redis::error::RedisError;
 
     fn host(number: u16) -> RedisHost {

@@ -12,10 +12,8 @@
 //! server answers there. `tests::faults` and `tests::sessions` fail without it: a server that is frozen, another one at the same
 //! address, one that evicts, is loading or lost its writes. `docs/performance.md` has for how long a fault is felt.
 
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
@@ -26,17 +24,15 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::domain::redis_url::RedisHost;
+use crate::domain::RedisHost;
 use crate::fair_timeout::fair_timeout;
-use crate::store::redis::answers::read;
 use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::{RedisError, is, is_no_master, text_of};
 use crate::store::redis::findings::{self, Finding, TOO_FEW_REPLICAS};
-use crate::store::redis::info::Info;
-use crate::store::redis::names::Shard;
-use crate::store::redis::options::Shared;
-use crate::store::redis::scripts::Request;
-use crate::store::redis::sentinels::Sentinels;
+use crate::store::{
+    redis::answers::read, redis::info::Info, redis::names::Shard, redis::options::Shared,
+    redis::scripts::Request, redis::sentinels::Sentinels,
+};
 use crate::supervision::keep_going;
 
 /// How long to wait before a server is tried again after a session with it; each failure doubles it.

@@ -3,9 +3,7 @@
 //! A node that has a slot no longer says so and does nothing; the request then goes to the one it names, once. While a
 //! slot is on its way from one node to another its agents get a fault: no script runs on half of its keys.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use redis::Value;
@@ -14,14 +12,13 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use crate::domain::redis_url::{RedisHost, RedisLayout};
+use crate::domain::{RedisHost, RedisLayout};
 use crate::store::redis::cluster::{self, Range, not_every_slot, ranges};
-use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{SHARDS, Shard};
-use crate::store::redis::options::Shared;
-use crate::store::redis::scripts::Request;
-use crate::store::redis::sentinels::Sentinels;
 use crate::store::redis::server::{Address, Server};
+use crate::store::{
+    redis::error::RedisError, redis::options::Shared, redis::scripts::Request, redis::sentinels::Sentinels,
+};
 use crate::supervision::keep_going;
 
 /// How often the nodes of a cluster are asked which slots they have.

@@ -1,18 +1,15 @@
 //! Lines of the audit log on disks that are full or hang, and in floods.
 
-use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use parking_lot::Mutex;
 use tracing::dispatcher::with_default;
 
 use super::{Audit, Out, Record, WAITING_MAX};
 use crate::ports::simulated::SimulatedClock;
-use crate::telemetry::fixture::LogCapture;
-use crate::telemetry::log::LINES_QUEUED_MAX;
+use crate::telemetry::{fixture::LogCapture, log::LINES_QUEUED_MAX};
 
 const LONG: Duration = Duration::from_secs(30);
 

@@ -1,7 +1,6 @@
 //! Names, labels, and gauges that are set at each scrape.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::Mutex;
 

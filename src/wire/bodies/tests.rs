@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Invalid, VerifyBody, parse_key_wish, parse_profile_read, parse_revocation, parse_signed};
-use crate::domain::api_key::ApiKeyFormat;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::{KeyName, KeyTerms, TenantList};
-use crate::domain::signature::SignatureFormat::Keys;
+use crate::domain::{ApiKeyFormat, KeyName, KeyTerms, SignatureFormat::Keys, TenantList, UnixSeconds};
 
 type Parse = fn(&[u8]) -> Result<(), Invalid>;
 

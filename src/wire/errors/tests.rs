@@ -1,24 +1,14 @@
 //! Every row of the contract's error table: status, code and the fields of its details.
 
-use std::io::Error;
-use std::sync::Arc;
+use std::{io::Error, sync::Arc};
 
 use alloy::primitives::{Address, U256};
 use serde_json::{Value, json};
 
 use super::ErrorCause;
-use crate::domain::agent_id::AgentId;
-use crate::domain::denial::Denial;
-use crate::domain::eip712::Eip712Domain;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::nonce::Nonce;
-use crate::domain::quota::RetryAfter;
-use crate::domain::signed_message::MessageRefusal;
-use crate::domain::tier::Tier;
+use crate::domain::{AgentId, Denial, Eip712Domain, MessageRefusal, Nonce, RetryAfter, Tier, UnixSeconds};
 use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::ChainFault;
-use crate::ports::clock::NoEntropy;
-use crate::ports::store::StoreFault;
+use crate::ports::{ChainFault, NoEntropy, StoreFault};
 use crate::wire::bodies::Invalid;
 
 /// A cause, the status and the code of its answer, and the details; `null` where there are none.

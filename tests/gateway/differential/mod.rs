@@ -8,18 +8,15 @@ mod plan;
 mod rules;
 mod views;
 
-use std::env;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, sync::Mutex};
 
 use crate::differential::plan::{Dice, Plan};
 use crate::differential::rules::RULES;
 use crate::differential::views::{View, through};
 use crate::rig::case::{Case, cases};
-use crate::rig::scope::beside;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::upstream::lock;
+use crate::rig::{scope::beside, site::Site, upstream::lock};
 use crate::support::seed::seed;
 
 pub(crate) const CASES: &[Case] = cases![the_relay_and_the_library_show_both_sides_the_same];

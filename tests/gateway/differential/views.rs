@@ -1,14 +1,12 @@
 //! What an upstream and a client see of an exchange.
 
-use std::io;
-use std::net::Shutdown;
+use std::{io, net::Shutdown};
 
 use crate::differential::plan::{Dice, Plan, Reads};
 use crate::rig::framing::{self, Body};
-use crate::rig::scripts::script;
-use crate::rig::site::Site;
 use crate::rig::stage::{ACME, public_path};
 use crate::rig::upstream::{Incoming, Then};
+use crate::rig::{scripts::script, site::Site};
 use crate::support::wire::{Request, Wire};
 
 /// The interim answer for which a client may wait.

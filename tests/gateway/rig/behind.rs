@@ -1,21 +1,17 @@
 //! Programs of others that ask Tiergate before they forward. Each runs the configuration that ships in `conf/behind`, with other
 //! addresses.
 
-use std::cell::Cell;
-use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::{cell::Cell, fs, net::SocketAddr};
 
 use tempfile::TempDir;
 
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage};
 use crate::rig::tenants::Tenant;
-use crate::support::client::Answer;
 use crate::support::process::{Process, free_port, own_ip};
-use crate::support::skip::skip;
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::{client::Answer, skip::skip, wire::Request};
 
 /// The one page whose origin may ask.
 pub(crate) const PAGE: &str = "https://page.example";

@@ -1,33 +1,24 @@
 //! Agents with keys: minted by few transactions, and with keys that are put into the store before the process starts.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use alloy::primitives::{Address, Bytes, U256};
 use alloy::sol_types::SolCall;
 use sha2::{Digest, Sha256};
 use tiergate::config::Settings;
-use tiergate::domain::agent_id::AgentId;
-use tiergate::domain::api_key::KeyDigest;
-use tiergate::domain::freshness::UnixSeconds;
-use tiergate::domain::held_key::KeyTerms;
-use tiergate::domain::nonce::{Nonce, NonceClaim};
-use tiergate::domain::redis_url::RedisUrl;
+use tiergate::domain::{AgentId, KeyDigest, KeyTerms, Nonce, NonceClaim, RedisUrl, UnixSeconds};
 use tiergate::os::Os;
-use tiergate::ports::clock::Clock;
-use tiergate::ports::store::{KeyChange, KeyChanged, NewKey, Store};
-use tiergate::store::embedded::{self, EmbeddedStore};
-use tiergate::store::redis::RedisStore;
-use tiergate::store::redis::options::{Options, SentinelLogin, TlsFiles};
-use tiergate::telemetry::metrics::Metrics;
+use tiergate::ports::{Clock, KeyChange, KeyChanged, NewKey, Store};
+use tiergate::store::{
+    EmbeddedStore, RedisStore, SentinelLogin, TlsFiles, embedded, redis::options::Options,
+};
+use tiergate::telemetry::Metrics;
 use tokio::task::JoinSet;
 
-use crate::support::agents::THRESHOLDS;
 use crate::support::chain::{Chain, Identity, Multicall, Vault};
-use crate::support::service::Service;
 use crate::support::signing::{ALICE, DEPLOYER};
 use crate::support::time::{SOON, until};
+use crate::support::{agents::THRESHOLDS, service::Service};
 
 /// Added to a number it is an agent's id: the chain has sample agents of its own.
 const FIRST_ID: u64 = 1_000_000;

@@ -7,13 +7,11 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::rig::authz::{Asked, Decision, Dialect, Told, Verdict};
-use crate::rig::checks::Check;
-use crate::rig::credentials::SIGNATURE_HEADERS;
 use crate::rig::h2c::{self, Message};
-use crate::rig::identity::told as identity_at;
-use crate::rig::stage::unique;
-use crate::support::client::Answer;
-use crate::support::signing::Draft;
+use crate::rig::{
+    checks::Check, credentials::SIGNATURE_HEADERS, identity::told as identity_at, stage::unique,
+};
+use crate::support::{client::Answer, signing::Draft};
 
 /// A place where a credential is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! HTTP/2 frames made by hand (RFC 9113; RFC 7541 without compression), for headers that no library would send.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
-use std::net::SocketAddr;
+use std::{io, net::SocketAddr};
 
 use crate::support::wire::Wire;
 

@@ -1,21 +1,14 @@
 //! A service with a gateway, in a process of its own.
 
-use std::fs;
-use std::net::SocketAddr;
-use std::process::Command;
-use std::time::Duration;
+use std::{fs, net::SocketAddr, process::Command, time::Duration};
 
 use socket2::{Domain, Socket, Type};
 
-use crate::rig::stage::public_path;
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::pin;
-use crate::support::client::Answer;
+use crate::rig::{stage::public_path, tenants::Tenant, upstream::pin};
 use crate::support::process::{free_port, own_ip};
-use crate::support::service::Service;
-use crate::support::settings::Settings;
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
+use crate::support::{client::Answer, service::Service, settings::Settings};
 
 /// A running gateway.
 pub(crate) struct Gateway {

@@ -1,9 +1,7 @@
 //! HTTP/2 in the clear with prior knowledge: a client, and an upstream that writes down what it is sent.
 
-use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::{future::Future, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};

@@ -1,10 +1,7 @@
 //! The identity that an upstream reads from a request, by the most lenient of readers.
 
-use crate::rig::h2c::Message;
-use crate::rig::site::SiteBuilder;
-use crate::rig::upstream::Seen;
-use crate::support::agents::Agent;
-use crate::support::signing::ALICE;
+use crate::rig::{h2c::Message, site::SiteBuilder, upstream::Seen};
+use crate::support::{agents::Agent, signing::ALICE};
 
 pub(crate) const OURS: [&str; 6] = [
     "x-agent-id",

@@ -7,13 +7,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
-use crate::rig::authz::Told;
-use crate::rig::stage::ACME;
-use crate::support::agents::Agent;
-use crate::support::secrets;
+use crate::rig::{authz::Told, stage::ACME};
 use crate::support::signing::{Account, fresh_nonce};
-use crate::support::time::unix_seconds;
-use crate::support::wire::Request;
+use crate::support::{agents::Agent, secrets, time::unix_seconds, wire::Request};
 
 /// A request to be signed.
 #[derive(Debug, Clone)]

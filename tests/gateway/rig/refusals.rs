@@ -2,11 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::rig::gateway::Gateway;
-use crate::rig::stage::public_path;
-use crate::rig::upstream::Upstream;
-use crate::support::client::Answer;
-use crate::support::wire::Request;
+use crate::rig::{gateway::Gateway, stage::public_path, upstream::Upstream};
+use crate::support::{client::Answer, wire::Request};
 
 /// Checks that an answer is the gateway's own refusal with this status, and gives its `errorType`.
 #[track_caller]

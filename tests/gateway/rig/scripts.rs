@@ -1,9 +1,8 @@
 //! How an upstream answers: orderly, slowly, or not as it should.
 
-use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use serde_json::json;
 

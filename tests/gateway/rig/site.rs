@@ -2,18 +2,13 @@
 
 use std::net::SocketAddr;
 
-use crate::rig::credentials::signed;
-use crate::rig::gateway::Gateway;
-use crate::rig::h2c::H2Upstream;
 use crate::rig::listeners::{ListenerTls, SecureListeners};
-use crate::rig::refusals::never_arrived;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Upstream;
-use crate::support::agents::Agent;
-use crate::support::service::Service;
-use crate::support::settings::Settings;
-use crate::support::wire::Request;
+use crate::rig::{
+    credentials::signed, gateway::Gateway, h2c::H2Upstream, refusals::never_arrived, tenants::Tenant,
+    upstream::Upstream,
+};
+use crate::support::{agents::Agent, service::Service, settings::Settings, wire::Request};
 
 /// A host with the first upstream whose tenant waits for no slow upstream. Only requests that meet a hang go there.
 pub(crate) const IMPATIENT: &str = "impatient.test";

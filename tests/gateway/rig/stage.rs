@@ -4,15 +4,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::behind_files::Ground;
-use crate::rig::authz::Asked;
-use crate::rig::behind::Behind;
-use crate::rig::listeners::ListenerTls;
-use crate::rig::site::Site;
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Upstream;
-use crate::support::agents::Agent;
-use crate::support::settings::Settings;
+use crate::rig::{
+    authz::Asked, behind::Behind, listeners::ListenerTls, site::Site, tenants::Tenant, upstream::Upstream,
+};
 use crate::support::world::{Kind, World};
+use crate::support::{agents::Agent, settings::Settings};
 
 /// The host of the tenant that most cases use.
 pub(crate) const ACME: &str = "acme.test";

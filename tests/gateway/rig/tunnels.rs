@@ -16,8 +16,7 @@ use tokio::runtime::Runtime;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
 use crate::rig::certificates::{Authority, Issued};
-use crate::rig::h2c;
-use crate::rig::upstream::lock;
+use crate::rig::{h2c, upstream::lock};
 use crate::support::process::own_ip;
 
 /// How a client greets a server, and whom it believes.

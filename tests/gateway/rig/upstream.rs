@@ -4,21 +4,18 @@
 //! It reads requests as strictly as RFC 9112 has them. What it can't read is written down too, as broken: nothing that
 //! the gateway forwards may be.
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::{collections::HashMap, thread::JoinHandle, time::Duration};
 
 use socket2::SockRef;
 
 use crate::rig::framing::{self, Body};
 use crate::rig::scripts;
-use crate::support::process::own_ip;
 use crate::support::time::{SOON, until};
-use crate::support::wire::Patient;
+use crate::support::{process::own_ip, wire::Patient};
 
 /// How long a connection that says nothing is kept; longer than any case takes.
 const SILENCE_MAX: Duration = Duration::from_secs(120);

@@ -4,11 +4,8 @@
 //! Three things are not as a reader has them: `target/quick/tiergate` is the program of this build, the address
 //! 127.0.0.1 is one that no other test uses, and the commands of `NOT_TYPED` are not typed.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::io::Write;
-use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
+use std::{collections::BTreeSet, fs, io::Write, os::unix::fs::symlink};
 
 use super::read;
 use super::started::Started;

@@ -1,8 +1,6 @@
 //! Links between pages, and files that pages name, exist.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
+use std::{collections::BTreeSet, fs, path::Path};
 
 use super::{files, root};
 

@@ -1,12 +1,7 @@
 //! The image, the units of systemd and the manifests of Kubernetes: each is valid for a tool of its own, is as confined as
 //! the pages say, and gives the process the time that it takes to drain.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::{collections::BTreeMap, fs, os::unix::fs::symlink, path::Path, process::Command, time::Duration};
 
 use yaml_rust2::{Yaml, YamlLoader};
 

@@ -1,7 +1,6 @@
 //! The tables of the pages are those of the program.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use super::{files, read, root};
 use crate::architecture::lines_at;

@@ -11,7 +11,7 @@ use crate::chain::fixture::{LIFETIME, Reply, details};
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::fixture::{Identity, Registries, result};
-use crate::ports::chain::{Chain, Parts};
+use crate::ports::{Chain, Parts};
 
 #[tokio::test]
 async fn a_followed_profile_costs_no_call_until_a_log_names_its_agent() {

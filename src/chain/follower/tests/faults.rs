@@ -1,10 +1,7 @@
 //! What becomes of the cache when nodes fail the follower.
 
-use std::ops::RangeInclusive;
-use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{ops::RangeInclusive, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use alloy::primitives::{U64, U256};
 use futures_util::FutureExt;
@@ -16,9 +13,8 @@ use crate::chain::fixture::{LIFETIME, REREAD, Reply, STALENESS, cause};
 use crate::chain::follower::LOGS_RETRY;
 use crate::chain::tests::clock::{now, pass};
 use crate::dev::fixture::{Registries, START_SECONDS, result};
-use crate::domain::agent_id::AgentId;
-use crate::ports::chain::{Asker, Chain, Parts};
-use crate::ports::clock::Clock;
+use crate::domain::AgentId;
+use crate::ports::{Asker, Chain, Clock, Parts};
 
 fn stake(scene: &Scene) {
     let call = Registries::stakeCall { agentId: U256::from(1), amount: U256::from(1) };

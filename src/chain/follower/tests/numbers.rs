@@ -8,8 +8,7 @@ use crate::chain::fixture::{REREAD, bench_measuring};
 use crate::chain::tests::development::DevScene;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::erc8004_rig::{Node, artifact};
-use crate::domain::measure::{Measure, Question};
-use crate::domain::tier::Tier;
+use crate::domain::{Measure, Question, Tier};
 
 sol! {
     interface Numbers {

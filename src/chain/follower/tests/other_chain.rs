@@ -1,7 +1,6 @@
 //! A preferred node that is on another chain, from the start or later, beside one that is not.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use alloy::primitives::U256;
 use serde_json::Value;
@@ -9,11 +8,9 @@ use serde_json::Value;
 use super::Scene;
 use crate::chain::fixture::{LIFETIME, PATIENT, Reply, STALENESS, TestNode, agent as id, bench_with};
 use crate::chain::tests::development::DevScene;
-use crate::dev::chain::DevChain;
 use crate::dev::fixture::{Registries, START_SECONDS, chain_of, send};
-use crate::dev::samples::deploy;
-use crate::ports::chain::{Asker, Chain};
-use crate::ports::clock::Clock;
+use crate::dev::{chain::DevChain, samples::deploy};
+use crate::ports::{Asker, Chain, Clock};
 
 /// The other chain: its last block's time after that of ours in seconds, and how many blocks it has more at least.
 const OTHERS: [(u64, u64); 3] = [(1_000, 50), (1_000, 0), (0, 50)];

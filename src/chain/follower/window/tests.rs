@@ -5,8 +5,7 @@ use alloy::sol_types::SolEvent;
 
 use super::{AT_ONCE_MAX, GROWS_AFTER_MICROS, OVERLAP, PIECES_MAX, Piece, Position, Window};
 use crate::chain::block::{Block, Log};
-use crate::chain::registries::calls::Staked;
-use crate::chain::registries::logs::Kind;
+use crate::chain::{registries::calls::Staked, registries::logs::Kind};
 
 /// A block of a fork; forks have different blocks from their first on, and higher forks later ones.
 fn block(fork: u64, number: u64) -> Block {

@@ -1,7 +1,6 @@
 //! Which node is asked next, with time as an argument.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{BACKOFF_MICROS_MAX, FAILURES_MAX, Health, PAUSE_MICROS, Tries};
 use crate::chain::fault::ReadError;

@@ -1,9 +1,7 @@
 //! Readers and a follower who share the rate of nodes that fail for a while, over thousands of histories: real health, rate and
 //! places, simulated nodes and time.
 
-use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -12,15 +10,13 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
 
-use crate::chain::fault::ReadError;
 use crate::chain::fixture::{CHAIN_ID, provide_crypto};
-use crate::chain::pool::node::Node;
 use crate::chain::pool::{Call, Input, Pool};
 use crate::chain::tests::clock::{now, pass};
-use crate::domain::chain_settings::PoolSettings;
-use crate::domain::rpc_url::RpcUrl;
-use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::chain::{fault::ReadError, pool::node::Node};
+use crate::domain::{PoolSettings, RpcUrl};
+use crate::ports::Clock;
+use crate::telemetry::Metrics;
 
 /// When nodes begin to fail.
 const FAILS: Duration = Duration::from_secs(2);

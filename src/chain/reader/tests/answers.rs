@@ -1,8 +1,7 @@
 //! Answers of nodes: which count, what they cost, and what is remembered of them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use alloy::primitives::{B256, Bytes};
 use alloy::sol_types::{SolCall, SolError};
@@ -11,19 +10,17 @@ use tokio::sync::Semaphore;
 
 use super::together;
 use crate::chain::dated::{Call3, aggregate3Call, dated_call};
-use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, CHAIN_ID, ERC8004, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
 };
-use crate::chain::pool::ANSWER_BYTES_MAX;
-use crate::chain::reader::PROFILES;
-use crate::chain::registries::calls::Error;
-use crate::chain::tests::clock::until;
 use crate::chain::tests::results::{
     aggregate_at, aggregate_of, asked_for, dated, hex, not_minted, results, returned, reverted, word,
 };
-use crate::domain::holders::Holders;
-use crate::ports::chain::{Asker, Chain, Parts};
+use crate::chain::{
+    fault::ReadError, pool::ANSWER_BYTES_MAX, reader::PROFILES, registries::calls::Error, tests::clock::until,
+};
+use crate::domain::Holders;
+use crate::ports::{Asker, Chain, Parts};
 
 /// Results for an owner's read: the first of a profile's.
 fn good(number: u64) -> Reply {

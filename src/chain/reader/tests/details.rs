@@ -7,16 +7,14 @@ use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
 use serde_json::Value;
 
-use crate::chain::dated::Result3;
-use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, Bench, HEAD, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, cause, details,
 };
-use crate::chain::registries::calls::tokenURICall;
 use crate::chain::registries::documented::{OrganizationRow, getValidationCall, getValidationReturn};
 use crate::chain::tests::results::{aggregate, hex, organizations, results, returned, reverted};
-use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{Asker, Chain, Parts};
+use crate::chain::{dated::Result3, fault::ReadError, registries::calls::tokenURICall};
+use crate::domain::TrustProfile;
+use crate::ports::{Asker, Chain, Parts};
 
 fn asks(request: &Value, call: &[u8]) -> bool {
     let call: String = call.iter().map(|byte| format!("{byte:02x}")).collect();

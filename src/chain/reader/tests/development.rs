@@ -4,15 +4,12 @@ use std::sync::Arc;
 
 use alloy::primitives::{Address, I256, U256};
 
-use crate::chain::fault::ReadError;
 use crate::chain::fixture::{Bench, LIFETIME, PATIENT, agent, bench_with, cause, details};
-use crate::chain::tests::development::DevScene;
+use crate::chain::{fault::ReadError, tests::development::DevScene};
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::fixture::{Identity, create, send};
-use crate::domain::holders::Holders;
-use crate::domain::profile::TrustProfile;
-use crate::domain::registries::{Registries, RegistrySet};
-use crate::ports::chain::{Asker, Chain, Parts};
+use crate::domain::{Holders, Registries, RegistrySet, TrustProfile};
+use crate::ports::{Asker, Chain, Parts};
 
 fn bench_of(scene: &DevScene, registries: Registries) -> Bench {
     bench_with(&[scene.node.url()], (registries, scene.multicall), PATIENT)

@@ -5,24 +5,16 @@ use std::time::Duration;
 use alloy::primitives::{Address, B256, U256};
 use serde_json::Value;
 
-use crate::chain::block::Date;
-use crate::chain::dated::At;
-use crate::chain::dated::Call3;
-use crate::chain::fault::ReadError;
+use crate::chain::dated::{At, Call3};
 use crate::chain::fixture::{
     Bench, CHAIN_ID, ERC8004, LIFETIME, MULTICALL, PATIENT, Reply, TestNode, bench_with, cause, details,
 };
-use crate::chain::pool::Input;
-use crate::chain::tests::development::DevScene;
 use crate::chain::tests::results::{aggregate_at, hex};
-use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::erc8004_rig::Erc8004;
+use crate::chain::{block::Date, fault::ReadError, pool::Input, tests::development::DevScene};
 use crate::dev::fixture::{Registries as Documented, START_SECONDS};
-use crate::domain::agent_id::AgentId;
-use crate::domain::holders::Holders;
-use crate::domain::profile::{Details, TrustProfile};
-use crate::domain::registries::{Registries, RegistrySet};
-use crate::ports::chain::{Asker, Chain, Parts};
+use crate::dev::{accounts::SAMPLE_ACCOUNTS, erc8004_rig::Erc8004};
+use crate::domain::{AgentId, Details, Holders, Registries, RegistrySet, TrustProfile};
+use crate::ports::{Asker, Chain, Parts};
 
 mod parts;
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::chain::fixture::{ALL, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, cause};
 use crate::chain::tests::results::{dated, hex, results};
-use crate::domain::holders::Holders;
-use crate::ports::chain::{Asker, Chain};
+use crate::domain::Holders;
+use crate::ports::{Asker, Chain};
 
 /// The gas that a call names.
 fn named(request: &Value) -> Option<u64> {

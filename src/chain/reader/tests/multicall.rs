@@ -1,15 +1,14 @@
 //! Whether profiles are read through Multicall3: only an answer that proves its age and its chain says.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
 use crate::chain::fixture::{ALL, Bench, CHAIN_ID, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench};
 use crate::chain::tests::results::{aggregate_of, hex, results, returned, word};
-use crate::domain::holders::Holders;
-use crate::ports::chain::{Asker, Chain};
+use crate::domain::Holders;
+use crate::ports::{Asker, Chain};
 
 /// The reply of a node on this chain where Multicall3 stands or not.
 fn reply(request: &Value, chain: u64, is_there: bool) -> Reply {

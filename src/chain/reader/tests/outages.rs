@@ -1,14 +1,11 @@
 //! A busy agent while its nodes fail for seconds: who is answered, when, and for how many calls.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::chain::fixture::{ALL, Bench, HEAD, OWNER, Reply, TestNode, agent, bench};
-use crate::chain::tests::clock::TestClock;
-use crate::chain::tests::results::results;
-use crate::domain::holders::Holders;
-use crate::ports::chain::{Asker, Chain};
-use crate::ports::clock::Clock;
+use crate::chain::{tests::clock::TestClock, tests::results::results};
+use crate::domain::Holders;
+use crate::ports::{Asker, Chain, Clock};
 
 /// How long one try may take: the default.
 const TRY: Duration = Duration::from_secs(2);

@@ -1,11 +1,9 @@
 //! Provider keys stand in URLs: no part of one gets out, whatever the node says.
 
-use std::error::Error;
-use std::fmt::Write as _;
-use std::time::Duration;
+use std::{error::Error, fmt::Write as _, time::Duration};
 
 use crate::chain::fixture::{ALL, PATIENT, Reply, TestNode, agent, bench};
-use crate::ports::chain::{Asker, Chain, ChainFault, Parts};
+use crate::ports::{Asker, Chain, ChainFault, Parts};
 
 const PATH: &str = "/v3/PathKey0123456789/x1";
 const QUERY: &str = "apikey=QueryKey987&net=n2";

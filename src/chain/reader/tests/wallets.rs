@@ -1,21 +1,18 @@
 //! Owners that are contracts: what they are asked, what counts as consent, and what they can't do.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use alloy::primitives::{Address, B256};
 use alloy::sol_types::SolCall;
 use serde_json::{Value, json};
 
-use crate::chain::dated::Result3;
-use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, Bench, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
 };
-use crate::chain::registries::calls::ownerOfCall;
 use crate::chain::tests::results::{created, created_at, dated, hex, returned, reverted};
-use crate::ports::chain::{Asked, AskedHolders, Asker, Chain, ChainFault};
+use crate::chain::{dated::Result3, fault::ReadError, registries::calls::ownerOfCall};
+use crate::ports::{Asked, AskedHolders, Asker, Chain, ChainFault};
 
 const DIGEST: B256 = B256::repeat_byte(0xd1);
 
@@ -201,9 +198,8 @@ mod on_the_development_chain {
     use super::{DIGEST, ask, owner_alone};
     use crate::chain::fixture::{Bench, PATIENT, agent, bench_with};
     use crate::chain::tests::development::DevScene;
-    use crate::dev::accounts::SAMPLE_ACCOUNTS;
-    use crate::dev::fixture::create;
-    use crate::ports::chain::{Asker, Chain};
+    use crate::dev::{accounts::SAMPLE_ACCOUNTS, fixture::create};
+    use crate::ports::{Asker, Chain};
 
     fn signature(account: usize, digest: &B256) -> [u8; 65] {
         let signer: PrivateKeySigner = SAMPLE_ACCOUNTS[account].key.parse().unwrap();

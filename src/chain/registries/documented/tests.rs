@@ -4,19 +4,16 @@ use alloy::primitives::{Address, Bytes, U256};
 use alloy::sol_types::{SolCall, SolError};
 
 use super::{OrganizationRow, getValidationCall, getValidationReturn, read_details, tokenURICall};
-use crate::chain::contracts::all_usable;
 use crate::chain::dated::{Result3, read_dated};
-use crate::chain::fault::ReadError;
 use crate::chain::fixture::{ALL, OWNER, agent, details};
-use crate::chain::registries::calls::Found;
 use crate::chain::registries::calls::{
-    ERC721NonexistentToken, Error, OwnerQueryForNonexistentToken, TokenDoesNotExist, read_owner,
+    ERC721NonexistentToken, Error, Found, OwnerQueryForNonexistentToken, TokenDoesNotExist, read_owner,
 };
 use crate::chain::tests::results::{
     aggregate, not_minted, organizations, reputation, results, returned, reverted, validation, word,
 };
-use crate::domain::profile::{TrustProfile, Validation};
-use crate::domain::registries::{Registries, RegistrySet};
+use crate::chain::{contracts::all_usable, fault::ReadError};
+use crate::domain::{Registries, RegistrySet, TrustProfile, Validation};
 
 fn read_on(registries: Registries, results: &[Result3]) -> Result<Option<TrustProfile>, ReadError> {
     let results = &mut results.iter().cloned();

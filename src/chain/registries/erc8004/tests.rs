@@ -7,17 +7,13 @@ use super::{
     Answered, Reported, Response, ValidationResponse, evidence, getAgentWalletCall, getVersionCall,
     read_details,
 };
-use crate::chain::block::Log;
-use crate::chain::contracts::all_usable;
-use crate::chain::dated::Result3;
-use crate::chain::fault::ReadError;
 use crate::chain::fixture::{ALL, ERC8004, OWNER, agent};
-use crate::chain::registries::calls::Found;
-use crate::chain::registries::calls::ownerOfCall;
-use crate::chain::registries::logs::Drops;
+use crate::chain::registries::calls::{Found, ownerOfCall};
 use crate::chain::tests::results::{not_minted, returned, reverted, word};
-use crate::domain::holders::Holders;
-use crate::domain::profile::TrustProfile;
+use crate::chain::{
+    block::Log, contracts::all_usable, dated::Result3, fault::ReadError, registries::logs::Drops,
+};
+use crate::domain::{Holders, TrustProfile};
 
 const WALLET: Address = address!("0x0000000000000000000000000000000000000077");
 

@@ -3,7 +3,7 @@
 use crate::chain::cache::Entry;
 use crate::chain::tests::actions::{Action, Named};
 use crate::chain::tests::world::{LIFETIMES, World};
-use crate::ports::chain::Parts;
+use crate::ports::Parts;
 
 impl World {
     /// The agent's profile is cached at the followed block, which is the head of all.

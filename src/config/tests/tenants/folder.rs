@@ -1,14 +1,13 @@
 //! `tenants.d`: one tenant in each file.
 
-use std::fs;
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use super::super::{MINIMAL, errors, load};
-use crate::config::problem::Problem;
-use crate::config::tenants::watched_files;
-use crate::config::tree::CONFIG_BYTES_MAX;
-use crate::config::{ConfigReport, FileProbe, NoProbe, RefusedFile, Settings};
-use crate::domain::tenant::Tenant;
+use crate::config::{
+    ConfigReport, FileProbe, NoProbe, RefusedFile, Settings, problem::Problem, tenants::watched_files,
+    tree::CONFIG_BYTES_MAX,
+};
+use crate::domain::Tenant;
 
 /// A configuration file with a folder of tenants beside it.
 pub(super) struct Home(tempfile::TempDir);

@@ -1,19 +1,13 @@
 //! What the keys of tenants and routes say.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use super::{file_of, problems, read, route_with, set, tenant_with};
-use crate::domain::cors::CorsRules;
-use crate::domain::mcp::{Call, CallPatterns};
-use crate::domain::path::PathPattern;
-use crate::domain::quota::Quota;
-use crate::domain::tenant::{
-    Balance, DigestCheck, HealthRules, HostHeader, InFlight, KeyPair, OnMismatch, ProxyRules, Route,
-    RouteAccess, Timeouts, UpstreamLimits, UpstreamTls,
+use crate::domain::{
+    Balance, Call, CallPatterns, CorsRules, DigestCheck, HealthRules, HostHeader, InFlight, KeyPair,
+    OnMismatch, PathPattern, PerTier, ProxyRules, Quota, Route, RouteAccess, Tier, Timeouts, Upstream,
+    UpstreamLimits, UpstreamTls,
 };
-use crate::domain::tier::{PerTier, Tier};
-use crate::domain::upstream::Upstream;
 
 /// The headers of answers that pages may read everywhere.
 const OURS_AND_MCPS: &str = "Last-Event-ID, Link, MCP-Protocol-Version, Mcp-Session-Id, RateLimit, \

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use toml::{Table, Value};
 
 use super::{minimal_with, parse, problems, set};
-use crate::domain::tenant::Tenant;
+use crate::domain::Tenant;
 
 /// The shortest tenant that is accepted, with further keys, each a path and its value as TOML writes it.
 fn tenant_with(keys: &[(&str, &str)]) -> Table {

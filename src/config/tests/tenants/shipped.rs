@@ -7,11 +7,7 @@ use toml::Table;
 use super::super::parse;
 use super::super::shipped::TEXT;
 use crate::config::Settings;
-use crate::domain::host::HostPattern;
-use crate::domain::mcp::Call;
-use crate::domain::routing::decide_calls;
-use crate::domain::tenant::{HostHeader, RouteAccess, Tenant};
-use crate::domain::tier::Tier;
+use crate::domain::{Call, HostHeader, HostPattern, RouteAccess, Tenant, Tier, routing::decide_calls};
 
 /// The file of all keys, with what it shows in comments: with keys that do not go together.
 fn uncommented() -> Table {

@@ -4,7 +4,7 @@ use proptest::prelude::{Strategy, prop, proptest};
 use toml::{Table, Value};
 
 use super::{file_of, problems, tenant_with};
-use crate::domain::path::PathPattern;
+use crate::domain::PathPattern;
 
 /// Whether each of the routes, a path and its methods, is accepted.
 fn reached(routes: &[(&str, &[&str])]) -> Vec<bool> {

@@ -6,10 +6,7 @@ use alloy::primitives::{Address, B256, U256};
 use serde_json::Value;
 
 use super::super::{Eip712Domain, KeyOperation, SigningDomain};
-use crate::domain::agent_id::AgentId;
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::nonce::Nonce;
-use crate::domain::signature::SignatureFormat;
+use crate::domain::{agent_id::AgentId, freshness::UnixSeconds, nonce::Nonce, signature::SignatureFormat};
 
 fn vectors(kind: &str) -> Vec<Value> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/vectors.json");

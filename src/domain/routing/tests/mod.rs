@@ -3,11 +3,10 @@
 mod readings;
 
 use super::{Decision, candidates, decide, decide_calls, is_mcp};
-use crate::domain::fixture;
 use crate::domain::mcp::{Call, CallPatterns, NamePattern};
 use crate::domain::path::{DECODINGS_MAX, PATH_BYTES_MAX, PathPattern, Reading};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
-use crate::domain::tier::Tier;
+use crate::domain::{fixture, tier::Tier};
 
 fn tenant(min_tier: Tier, routes: Vec<Route>) -> Tenant {
     Tenant { min_tier, routes, ..fixture::tenant() }

@@ -9,11 +9,9 @@ use proptest::strategy::{Just, Strategy};
 use proptest::test_runner::{Config, TestRunner};
 
 use super::{route, shop, tenant};
-use crate::domain::mcp::CallPatterns;
-use crate::domain::path::PathPattern;
 use crate::domain::routing::{Decision, decide, ruled};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
-use crate::domain::tier::Tier;
+use crate::domain::{mcp::CallPatterns, path::PathPattern, tier::Tier};
 
 /// What some server does to a path before it looks for a file or a handler.
 #[derive(Debug, Clone, Copy)]

@@ -2,9 +2,8 @@
 
 use super::Original;
 use crate::gateway::dialect::Dialect;
-use crate::http1::fields::{SpanFields, Spans};
-use crate::http1::head::read_request;
-use crate::serve::buffered::Request;
+use crate::http1::{SpanFields, Spans, head::read_request};
+use crate::serve::Request;
 
 type Part = (&'static str, &'static str);
 

@@ -1,13 +1,10 @@
 //! The driver's time limits, in simulated time.
 
-use std::future::poll_fn;
-use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::{future::poll_fn, io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::BytesMut;
@@ -21,16 +18,13 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::gateway::failure::Failure;
 use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
-use crate::gateway::relay::tests::exchange::Rules;
-use crate::http1::fields::Spans;
-use crate::http1::head::read_request;
+use crate::gateway::{failure::Failure, relay::tests::exchange::Rules};
+use crate::http1::{Spans, head::read_request};
 use crate::record::RequestRecord;
-use crate::serve::connection::ClientStream;
-use crate::serve::connection::Connection;
-use crate::serve::timer::Timer;
+use crate::serve::Timer;
+use crate::serve::connection::{ClientStream, Connection};
 
 /// A client that sends nothing, and whose bytes are all taken into a buffer.
 #[derive(Debug)]

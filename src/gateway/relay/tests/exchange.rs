@@ -9,16 +9,11 @@ use proptest::prelude::{
 };
 use proptest::sample::Index;
 
-use crate::gateway::checked_body::CheckedBody;
-use crate::gateway::failure::Failure;
-use crate::gateway::held::HeldRoom;
 use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange};
-use crate::http1::fields::Options;
-use crate::http1::fields::{SpanFields, Spans};
-use crate::http1::head::read_request;
-use crate::http1::name::Name;
-use crate::mcp::listing::Filter;
-use crate::message_signature::digest::BodyDigest;
+use crate::gateway::{checked_body::CheckedBody, failure::Failure, held::HeldRoom};
+use crate::http1::{Options, SpanFields, Spans, head::read_request, name::Name};
+use crate::mcp::Filter;
+use crate::message_signature::BodyDigest;
 
 /// Keeps every line that frames nothing, and adds one.
 pub(super) struct Rules;

@@ -1,13 +1,11 @@
 //! A store is for one chain, from its first moment on.
 
-use std::fs;
-use std::path::Path;
-use std::sync::Arc;
+use std::{fs, path::Path, sync::Arc};
 
 use alloy::primitives::Address;
 
-use crate::domain::binding::Binding;
-use crate::ports::store::Store;
+use crate::domain::Binding;
+use crate::ports::Store;
 use crate::store::contract::{agent, digest};
 use crate::store::embedded::file::{Disk, OpenError, look};
 use crate::store::embedded::tests::platter::Platter;

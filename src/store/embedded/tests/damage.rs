@@ -1,15 +1,12 @@
 //! Damaged files are refused, or all of their data is there; never is a part of it missing.
 
-use std::collections::HashSet;
-use std::fs;
+use std::{collections::HashSet, fs};
 
-use crate::domain::endpoint::Endpoint;
-use crate::ports::store::{KeyChange, NewKey, Store};
-use crate::store::contract::seed::seed;
+use crate::domain::Endpoint;
+use crate::ports::{KeyChange, NewKey, Store};
 use crate::store::contract::{agent, claim, digest, key};
-use crate::store::embedded::file::OpenError;
-use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_nonce, clock, on, open, used_nonces};
+use crate::store::{contract::seed::seed, embedded::file::OpenError, embedded::tests::platter::Platter};
 
 const AGENTS: u64 = 40;
 

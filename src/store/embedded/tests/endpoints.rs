@@ -2,7 +2,7 @@
 
 use redb::TableDefinition;
 
-use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Store};
+use crate::ports::{Admission, KeyChange, KeyChanged, NonceRefused, Store};
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_key, by_nonce, clock, on, rotate};

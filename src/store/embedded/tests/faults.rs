@@ -1,25 +1,21 @@
 //! A disk that fails: nothing is let through, nothing half done is seen, and the store recovers by itself.
 
-use std::path::Path;
-use std::pin::pin;
-use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, channel};
-use std::thread;
+use std::{path::Path, pin::pin, sync::Arc, thread};
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
-use crate::domain::client::ClientNet;
+use crate::domain::ClientNet;
 use crate::fair_timeout::poll_once;
-use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
-use crate::store::contract::seed::seed;
+use crate::ports::{
+    Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store, simulated::SimulatedClock,
+};
 use crate::store::contract::{MANY, agent, claim, digest, key};
-use crate::store::embedded::EmbeddedStore;
-use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{
     DAY_SECS, START_SECS, by_key, by_nonce, clock, on, options, rotate, used_nonces,
 };
+use crate::store::{contract::seed::seed, embedded::EmbeddedStore, embedded::tests::platter::Platter};
 
 async fn recover(store: &EmbeddedStore, platter: &Platter, clock: &SimulatedClock) {
     platter.heal();

@@ -1,18 +1,14 @@
 //! The folder, the file and the lock.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::sync::Arc;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
 use redb::{Database, TableDefinition};
 
 use crate::ports::simulated::SimulatedClock;
-use crate::store::contract::until;
-use crate::store::embedded::EmbeddedStore;
-use crate::store::embedded::file::OpenError;
-use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{clock, options, reopen};
+use crate::store::{
+    contract::until, embedded::EmbeddedStore, embedded::file::OpenError, embedded::tests::platter::Platter,
+};
 
 /// Makes it where it is not there.
 fn open(path: &Path, clock: &Arc<SimulatedClock>) -> Result<EmbeddedStore, OpenError> {

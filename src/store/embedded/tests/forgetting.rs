@@ -1,16 +1,15 @@
 //! Nonces are forgotten after their time, and no signature whose nonce may have been forgotten is ever accepted again.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use redb::Database;
 use tokio::task::JoinSet;
 
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::quota::RetryAfter;
-use crate::ports::clock::Clock as _;
-use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
+use crate::domain::{RetryAfter, UnixSeconds};
+use crate::ports::{
+    Admission, Clock as _, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store,
+    simulated::SimulatedClock,
+};
 use crate::store::contract::{MANY, agent, claim, digest, key, named, until};
 use crate::store::embedded::tables::{self, Tables};
 use crate::store::embedded::tests::platter::Platter;

@@ -1,13 +1,12 @@
 //! A disk that hangs: nobody waits for it for long, and key checks do not wait at all.
 
-use std::pin::pin;
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use tokio::task::{JoinSet, yield_now};
 use tokio::time;
 
 use crate::fair_timeout::poll_once;
-use crate::ports::store::{Admission, KeyChange, Proof, Scope, Store, StoreFault};
+use crate::ports::{Admission, KeyChange, Proof, Scope, Store, StoreFault};
 use crate::store::contract::{MANY, agent, claim, key};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_key, by_nonce, clock, on, rotate};

@@ -1,18 +1,15 @@
 //! A process of its own that is killed while it writes: this very test binary, started again for one test with a
 //! variable set.
 
-use std::env;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::{env, path::Path, sync::Arc};
 
-use crate::ports::store::{Admission, KeyChanged, NonceRefused, Store};
+use crate::ports::{Admission, KeyChanged, NonceRefused, Store};
 use crate::store::contract::{PATIENCE, agent};
-use crate::store::embedded::EmbeddedStore;
-use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::{by_key, by_nonce, clock, open, reopen, rotate};
+use crate::store::{embedded::EmbeddedStore, embedded::file::OpenError};
 
 const NAME: &str = "store::embedded::tests::killed::nothing_acknowledged_is_lost_to_a_kill";
 const ROLE: &str = "TG_TEST_CHILD";

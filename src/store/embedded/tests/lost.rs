@@ -3,12 +3,10 @@
 
 use std::path::Path;
 
-use crate::ports::store::{Admission, KeyChange, NonceRefused, Proof, Scope, Store};
+use crate::ports::{Admission, KeyChange, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key};
-use crate::store::embedded::EmbeddedStore;
-use crate::store::embedded::file::OpenError;
-use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_key, by_nonce, clock, on, options, rotate};
+use crate::store::{embedded::EmbeddedStore, embedded::file::OpenError, embedded::tests::platter::Platter};
 
 const ROUNDS: u64 = 8;
 

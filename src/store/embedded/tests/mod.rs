@@ -1,26 +1,18 @@
 //! Tests of what only the embedded store does: the contract that every store keeps is in `store/contract.rs`.
 
-use std::fs;
-use std::path::Path;
-use std::sync::Arc;
+use std::{fs, path::Path, sync::Arc};
 
 use alloy::primitives::{Address, U256};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::binding::Binding;
-use crate::domain::endpoint::{Endpoint, WebOrigin};
-use crate::domain::freshness::UnixSeconds;
-use crate::domain::held_key::HeldKey;
-use crate::domain::nonce::Nonce;
-use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, NonceRefused, Proof, Scope, Store};
+use crate::domain::{AgentId, Binding, Endpoint, HeldKey, Nonce, UnixSeconds, WebOrigin};
+use crate::ports::{
+    Admission, KeyChange, KeyChanged, NewKey, NonceRefused, Proof, Scope, Store, simulated::SimulatedClock,
+};
 use crate::store::contract::{Bench, MANY, SIGNER, agent, claim, digest, key, store_contract, until};
-use crate::store::embedded::book::Book;
 use crate::store::embedded::file::{OpenError, is_there};
-use crate::store::embedded::keys::Keys;
-use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::{EmbeddedStore, Options};
+use crate::store::{embedded::book::Book, embedded::keys::Keys, embedded::tests::platter::Platter};
 
 mod bound;
 mod damage;

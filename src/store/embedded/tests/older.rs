@@ -6,9 +6,8 @@ use alloy::primitives::{Address, address};
 use redb::{ReadableDatabase, TableDefinition};
 use tempfile::TempDir;
 
-use crate::domain::api_key::ApiKeyFormat;
-use crate::domain::binding::Binding;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::domain::{ApiKeyFormat, Binding};
+use crate::ports::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key, named};
 use crate::store::embedded::tests::{clock, open_with, options, reopen_with};
 use crate::store::embedded::{EmbeddedStore, Options};

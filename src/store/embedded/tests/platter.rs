@@ -1,18 +1,15 @@
 //! A disk in memory that fails on command, stops on command, forgets on command, and loses power.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::{io, path::Path, sync::Arc};
 
 use parking_lot::{Condvar, Mutex};
 use redb::{Database, StorageBackend};
 
-use crate::domain::binding::Binding;
-use crate::store::contract::PATIENCE;
+use crate::domain::Binding;
 use crate::store::embedded::file::{Disk, OpenError, verified};
 use crate::store::embedded::tables::{self, Loaded};
-use crate::store::embedded::tests::binding;
+use crate::store::{contract::PATIENCE, embedded::tests::binding};
 
 /// A shared handle to the disk; a store opens it again and again.
 #[derive(Debug, Clone, Default)]

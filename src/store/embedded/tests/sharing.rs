@@ -1,13 +1,12 @@
 //! Many at once: commits are shared, and a caller who goes away leaves nothing half done.
 
-use std::pin::pin;
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use tokio::task::JoinSet;
 
-use crate::domain::quota::Quota;
+use crate::domain::Quota;
 use crate::fair_timeout::poll_once;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
+use crate::ports::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{ONE, agent, claim, digest, key, until};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_nonce, clock, on, rotate};

@@ -2,11 +2,10 @@
 
 use redb::TableDefinition;
 
-use crate::ports::store::{Admission, Store};
+use crate::ports::{Admission, Store};
 use crate::store::contract::{SIGNER, agent, digest};
-use crate::store::embedded::tests::endpoints::overwrite;
-use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{by_key, clock, on, rotate};
+use crate::store::{embedded::tests::endpoints::overwrite, embedded::tests::platter::Platter};
 
 const SIGNERS: TableDefinition<'_, [u8; 32], ([u8; 32], [u8; 20])> = TableDefinition::new("signers");
 

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use crate::ports::store::{KeyChange, KeyChanged, Store};
+use crate::ports::{KeyChange, KeyChanged, Store};
 use crate::store::contract::{agent, claim, digest, key};
-use crate::store::redis::RedisStore;
-use crate::store::redis::options::Options;
-use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::tests::{SIGNED_SECS, by_key, clock, is_admitted, opened, options, served};
+use crate::store::{redis::RedisStore, redis::options::Options, redis::tests::server::RedisServer};
 
 fn waiting(server: &RedisServer) -> Options {
     Options { wait_replicas: 1, ..options(&server.url()) }

@@ -1,28 +1,24 @@
 //! A Redis is for one chain, and several deployments share one by their prefixes.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use alloy::primitives::Address;
 use redis::Value;
 use tokio::task::spawn_blocking;
 
-use crate::domain::binding::{Binding, OtherChain};
-use crate::domain::client::ClientNet;
-use crate::domain::redis_url::RedisUrl;
+use crate::domain::{Binding, ClientNet, OtherChain, RedisUrl};
 use crate::os::Os;
-use crate::ports::store::{Admission, Budget, KeyBudget, KeyChange, KeyChanged, RouteScope, Store};
+use crate::ports::{Admission, Budget, KeyBudget, KeyChange, KeyChanged, RouteScope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key, until};
 use crate::store::redis::names::{Name, Shard};
-use crate::store::redis::options::Options;
-use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{
     SIGNED_SECS, binding, by_key, by_nonce, clock, connects, fitting, is_admitted, open, opened, options,
     ready, refused,
 };
 use crate::store::redis::{RedisStore, look, other_chain};
-use crate::telemetry::metrics::Metrics;
+use crate::store::{redis::options::Options, redis::tests::cluster::TestCluster};
+use crate::telemetry::Metrics;
 
 /// Development's chain, with the same numbers.
 fn other() -> Binding {

@@ -9,16 +9,14 @@ use proptest::test_runner::{Config, TestRunner};
 use redis::Value;
 
 use crate::os::Os;
-use crate::ports::clock::Clock;
-use crate::ports::store::{Admission, NonceRefused, Scope};
+use crate::ports::{Admission, Clock, NonceRefused, Scope};
 use crate::store::contract::{agent, claim, until};
-use crate::store::redis::answers::admission;
-use crate::store::redis::info::Info;
 use crate::store::redis::names::{self, Name, Shard};
-use crate::store::redis::scripts::Scripts;
-use crate::store::redis::tests::real::open;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{AHEAD_SECS, START_SECS, by_nonce, is_admitted, options, ready};
+use crate::store::{
+    redis::answers::admission, redis::info::Info, redis::scripts::Scripts, redis::tests::real::open,
+};
 
 /// How old a signature may be.
 const AGE_SECS: u64 = 300;

@@ -8,23 +8,15 @@ use futures_util::future::Either;
 use redis::aio::MultiplexedConnection;
 use redis::{Value, from_redis_value_ref};
 
-use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
-use crate::domain::client::ClientNet;
-use crate::domain::held_key::HeldKey;
-use crate::domain::nonce::NonceClaim;
-use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
-use crate::ports::store::{
+use crate::domain::{AgentId, ClientNet, HeldKey, KeyDigest, NonceClaim, Quota, Verdict};
+use crate::ports::{
     Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, NewKey, Proof, Reply,
     Scope, Store, StoreFault,
 };
 use crate::store::contract::{Bench, store_contract, until};
-use crate::store::redis::RedisStore;
-use crate::store::redis::info::Info;
-use crate::store::redis::names::Shard;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{SIGNED_SECS, clock, opened, options};
+use crate::store::{redis::RedisStore, redis::info::Info, redis::names::Shard};
 
 const SLOTS: u16 = 16_384;
 

@@ -1,17 +1,15 @@
 //! Slots of a cluster that are on their way, and masters that are gone: a fault for whom it concerns and for nobody else.
 //! A master that dies and slots that move under load are in `history.rs`.
 
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::ports::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key};
-use crate::store::redis::RedisStore;
 use crate::store::redis::names::{Name, Shard};
-use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::history_load::{home, slot};
-use crate::store::redis::tests::server::say;
 use crate::store::redis::tests::{
     SIGNED_SECS, clock, connected_after, connects, fitting, is_admitted, open, opened, options, ready,
     refused,
 };
+use crate::store::{redis::RedisStore, redis::tests::cluster::TestCluster, redis::tests::server::say};
 
 /// A cluster, and a store in which each of these agents has a key.
 async fn scene(agents: &[u64]) -> Option<(TestCluster, RedisStore)> {

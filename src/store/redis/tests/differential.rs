@@ -1,13 +1,10 @@
 //! The embedded store and Redis are fed the same schedule at the same times, and say the same.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
-use crate::domain::client::ClientNet;
-use crate::domain::held_key::{HeldKey, KeyDays};
-use crate::domain::quota::Quota;
-use crate::ports::store::{Budget, KeyBudget, KeyChange, Proof, Scope, Store};
+use crate::domain::{ClientNet, HeldKey, KeyDays, Quota};
+use crate::ports::{Budget, KeyBudget, KeyChange, Proof, Scope, Store};
 use crate::store::contract::seed::seed;
 use crate::store::contract::{agent, claim, digest, named};
 use crate::store::embedded::{EmbeddedStore, Options};

@@ -1,24 +1,19 @@
 //! Redis that forgets, hangs, dies, comes back empty, or has a clock that steps: never a wrong admission, and it works
 //! again by itself.
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
+use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use crate::fair_timeout::poll_once;
-use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::ports::{Admission, KeyChange, KeyChanged, Proof, Scope, Store, simulated::SimulatedClock};
 use crate::store::contract::{MANY, ONE, agent, claim, digest, key, until};
-use crate::store::redis::RedisStore;
-use crate::store::redis::info::Info;
-use crate::store::redis::names::Shard;
-use crate::store::redis::options::Options;
-use crate::store::redis::scripts::Request;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{
     AHEAD_SECS, SIGNED_SECS, START_SECS, by_key, by_nonce, clock, connected_after, connects, is_admitted,
     is_forgotten, only, open, opened, options, ready, refused, served,
+};
+use crate::store::{
+    redis::RedisStore, redis::info::Info, redis::names::Shard, redis::options::Options,
+    redis::scripts::Request,
 };
 
 async fn command(store: &RedisStore, words: &[&str]) {

@@ -8,12 +8,10 @@ use crate::store::redis::findings::{
     Finding, GOES_ON_ALONE, KEEPS_NOTHING, NEVER_SYNCS, NOBODY_WAITS, SNAPSHOTS_ALONE, SYNCS_EVERY_SECOND,
     TOO_FEW_REPLICAS,
 };
-use crate::store::redis::look;
-use crate::store::redis::options::Options;
-use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{clock, options};
-use crate::telemetry::metrics::Metrics;
+use crate::store::{redis::look, redis::options::Options, redis::tests::cluster::TestCluster};
+use crate::telemetry::Metrics;
 
 const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 

@@ -4,24 +4,21 @@
 //! `TG_HISTORIES=20` makes each history so often, and has its figures shown.
 
 use std::io::{Write, stderr};
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use redis::aio::MultiplexedConnection;
 use redis::from_redis_value_ref;
 
 use crate::os::Os;
-use crate::ports::clock::Clock;
-use crate::ports::store::{KeyChange, Store};
+use crate::ports::{Clock, KeyChange, Store};
 use crate::store::contract::{agent, digest, until};
-use crate::store::redis::names::Name;
-use crate::store::redis::options::Options;
-use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::history_judge::{Failover, Figures, History, Span};
 use crate::store::redis::tests::history_load::{LIMIT, Load, MASTERS, REPLICAS, home, slot};
-use crate::store::redis::tests::options;
-use crate::store::redis::tests::sentinel::fail_over;
 use crate::store::redis::tests::server::{RedisServer, say};
+use crate::store::{
+    redis::names::Name, redis::options::Options, redis::tests::cluster::TestCluster, redis::tests::options,
+    redis::tests::sentinel::fail_over,
+};
 
 /// How often each history is made.
 const REPEATS_VARIABLE: &str = "TG_HISTORIES";

@@ -12,8 +12,8 @@
 
 use std::collections::HashMap;
 
-use crate::domain::quota::Quota;
-use crate::ports::store::{Admission, NonceRefused, Scope};
+use crate::domain::Quota;
+use crate::ports::{Admission, NonceRefused, Scope};
 
 /// The part of a width by which Redis' clock and the monotonic one may differ: a time service slews by less.
 const SLEW_PART: u64 = 1_000;

@@ -4,32 +4,28 @@
 //! are asked about: those whose change was answered with "done". A change that failed may take effect later, and then
 //! kills a key; the key that it makes nobody knows.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use redis::from_redis_value_ref;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::domain::api_key::KeyDigest;
-use crate::domain::quota::Quota;
+use crate::domain::{KeyDigest, Quota};
 use crate::os::Os;
-use crate::ports::clock::Clock;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
+use crate::ports::{Admission, Clock, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key, until};
-use crate::store::redis::RedisStore;
 use crate::store::redis::names::{Name, Shard};
-use crate::store::redis::options::Options;
-use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::history_judge::{
     Asked, Changed, Failover, Figures, History, Span, Verified, Window,
 };
 use crate::store::redis::tests::overlap::{SECOND, of_line};
-use crate::store::redis::tests::real::open;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{AHEAD_SECS, fitting, nonce_is_refused, ready};
+use crate::store::{
+    redis::RedisStore, redis::options::Options, redis::tests::cluster::TestCluster, redis::tests::real::open,
+};
 
 /// How many replicas of the product there are. They share nothing but Redis.
 pub(super) const REPLICAS: usize = 3;

@@ -5,16 +5,15 @@ use std::time::Duration;
 use alloy::primitives::B256;
 use redis::Value;
 
-use crate::domain::api_key::KeyDigest;
-use crate::ports::store::{KeyChange, KeyChanged, NonceRefused, Store};
+use crate::domain::KeyDigest;
+use crate::ports::{KeyChange, KeyChanged, NonceRefused, Store};
 use crate::store::contract::{SIGNER, agent, claim, digest, key};
-use crate::store::redis::RedisStore;
-use crate::store::redis::answers::read;
 use crate::store::redis::names::{Name, Shard};
-use crate::store::redis::options::Options;
-use crate::store::redis::scripts::Request;
-use crate::store::redis::tests::server::say;
 use crate::store::redis::tests::{SIGNED_SECS, opened, options, served};
+use crate::store::{
+    redis::RedisStore, redis::answers::read, redis::options::Options, redis::scripts::Request,
+    redis::tests::server::say,
+};
 
 /// For how many seconds an entry and its signer are there: -1 is for ever, -2 for one that is not there.
 async fn ttl(store: &RedisStore, number: u64) -> Value {

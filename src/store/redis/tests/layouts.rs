@@ -3,15 +3,14 @@
 use redis::aio::ConnectionLike as _;
 use redis::{RedisResult, Value};
 
-use crate::ports::store::{KeyChange, KeyChanged, Store};
+use crate::ports::{KeyChange, KeyChanged, Store};
 use crate::store::contract::{agent, claim, digest, key, named, until};
 use crate::store::redis::names::{Name, Shard};
-use crate::store::redis::options::Options;
-use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{
     SIGNED_SECS, by_key, by_nonce, clock, fitting, is_admitted, open, opened, options, refused,
 };
+use crate::store::{redis::options::Options, redis::tests::cluster::TestCluster};
 
 /// What a release with the former names asks of each shard before it serves; `tests/fixtures/README.md` says which.
 const FORMER: &str = include_str!("../../../../tests/fixtures/epoch-tg1.lua");

@@ -1,20 +1,18 @@
 //! Redis runs a script, and its answer is lost on the way: the request is a fault, was sent once, and its effect is there
 //! once. A proxy between the store and a real server passes the request on and loses the answer.
 
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::{net::Ipv4Addr, time::Duration};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Scope, Store};
+use crate::ports::{Admission, KeyChange, KeyChanged, NonceRefused, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key};
-use crate::store::redis::names::Name;
-use crate::store::redis::options::Options;
 use crate::store::redis::tests::server::{RedisServer, own_ip};
 use crate::store::redis::tests::{SIGNED_SECS, by_key, by_nonce, clock, is_admitted, opened, options, ready};
+use crate::store::{redis::names::Name, redis::options::Options};
 
 /// What becomes of a connection whose answer is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,7 @@
 //! Budgets of key management over several replicas: both know what is spent and what was given back.
 
-use crate::domain::client::ClientNet;
-use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
-use crate::ports::store::{Budget, KeyBudget, Store};
+use crate::domain::{ClientNet, Quota, Verdict};
+use crate::ports::{Budget, KeyBudget, Store};
 use crate::store::contract::agent;
 use crate::store::redis::tests::{opened, options, served};
 

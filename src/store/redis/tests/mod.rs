@@ -1,25 +1,19 @@
 //! Tests of what only the Redis store does, against real servers: the contract that every store keeps is in
 //! `store/contract.rs`.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::{sync::Arc, sync::atomic::AtomicBool, time::Duration};
 
 use alloy::primitives::Address;
 
-use crate::domain::binding::Binding;
-use crate::domain::redis_url::RedisUrl;
-use crate::ports::clock::Clock;
-use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, NonceRefused, Proof, Scope, Store};
+use crate::domain::{Binding, RedisUrl};
+use crate::ports::{Admission, Clock, NonceRefused, Proof, Scope, Store, simulated::SimulatedClock};
 use crate::store::contract::{MANY, agent, claim, digest, until};
-use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, SentinelLogin, Shared, TlsFiles};
-use crate::store::redis::scripts::Scripts;
-use crate::store::redis::server::Server;
-use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::{RedisStore, certificates};
-use crate::telemetry::metrics::Metrics;
+use crate::store::{
+    redis::names::Shard, redis::scripts::Scripts, redis::server::Server, redis::tests::server::RedisServer,
+};
+use crate::telemetry::Metrics;
 
 mod acknowledged;
 mod bound;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use crate::domain::quota::Quota;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
+use crate::domain::Quota;
+use crate::ports::{Admission, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key, named};
 use crate::store::redis::tests::{SIGNED_SECS, fitting, opened, options, served};
 

@@ -4,25 +4,18 @@ use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
 
-use crate::domain::quota::Quota;
-use crate::domain::redis_url::RedisUrl;
-use crate::domain::secret::Secret;
-use crate::domain::window::Verdict;
+use crate::domain::{Quota, RedisUrl, Secret, Verdict};
 use crate::os::Os;
-use crate::ports::clock::Clock;
-use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store,
+use crate::ports::{
+    Admission, Budget, Clock, KeyBudget, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store,
 };
 use crate::store::contract::{ONE, agent, claim, digest, key};
-use crate::store::redis::RedisStore;
-use crate::store::redis::answers::read;
-use crate::store::redis::info::Info;
-use crate::store::redis::names::Name;
 use crate::store::redis::options::{Options, TlsFiles};
 use crate::store::redis::tests::secured::{arguments, certificates, tls_settings, words};
 use crate::store::redis::tests::server::{Admin, RedisServer, own_ip};
 use crate::store::redis::tests::{AHEAD_SECS, options, ready, refused};
-use crate::telemetry::metrics::Metrics;
+use crate::store::{redis::RedisStore, redis::answers::read, redis::info::Info, redis::names::Name};
+use crate::telemetry::Metrics;
 
 const HOUR_SECS: u64 = 3_600;
 
@@ -88,7 +81,7 @@ async fn windows_are_counted_by_the_clock_of_redis_and_go_when_they_mean_nothing
         let admitted = store.admit(agent(2), &Scope::Api, brief, &Proof::Key(digest(2))).await.unwrap();
         assert_eq!(admitted, Admission::Admitted { remaining: 0 });
     }
-    let client = crate::domain::client::ClientNet::of("192.0.2.1".parse().unwrap());
+    let client = crate::domain::ClientNet::of("192.0.2.1".parse().unwrap());
     for _ in 0..100 {
         let hit = store.count(&Budget::Key(client, agent(1), KeyBudget::Changes), brief).await.unwrap();
         assert_eq!(hit, Verdict::Admitted { remaining: 0 });

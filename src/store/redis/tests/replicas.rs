@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use crate::domain::client::ClientNet;
-use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
-use crate::ports::store::{Admission, Budget, KeyBudget, KeyChange, Proof, RouteScope, Scope, Store};
+use crate::domain::{ClientNet, Quota, Verdict};
+use crate::ports::{Admission, Budget, KeyBudget, KeyChange, Proof, RouteScope, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::redis::tests::{SIGNED_SECS, opened, options, served};
 

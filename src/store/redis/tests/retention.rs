@@ -1,17 +1,15 @@
 //! Settings of nonces that change, or differ between replicas: nobody uses a nonce twice because somebody else kept it for
 //! a shorter time.
 
-use crate::ports::clock::Clock;
-use crate::ports::store::{KeyChange, KeyChanged, Store};
+use crate::ports::{Clock, KeyChange, KeyChanged, Store};
 use crate::store::contract::{agent, claim, key};
-use crate::store::redis::RedisStore;
-use crate::store::redis::answers::read;
 use crate::store::redis::names::{self, Name, Shard};
-use crate::store::redis::options::Options;
-use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::tests::{
     AHEAD_SECS, DAY_SECS, SIGNED_SECS, START_SECS, by_nonce, clock, is_admitted, nonce_is_refused, opened,
     options, served,
+};
+use crate::store::{
+    redis::RedisStore, redis::answers::read, redis::options::Options, redis::tests::server::RedisServer,
 };
 
 /// As small as they may be where signatures are good for 5 s and lie at most 2 s ahead.

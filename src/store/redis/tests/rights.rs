@@ -1,18 +1,14 @@
 //! The rights of the product's user on a server, which `docs/redis.md` names: all that are needed, and no others.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
+use std::{collections::BTreeSet, fs, path::Path};
 
-use crate::domain::redis_url::RedisUrl;
-use crate::domain::secret::Secret;
-use crate::ports::store::Store;
-use crate::store::contract::agent;
-use crate::store::redis::options::Options;
-use crate::store::redis::scripts::Scripts;
-use crate::store::redis::tests::bound::use_everything;
+use crate::domain::{RedisUrl, Secret};
+use crate::ports::Store;
 use crate::store::redis::tests::server::{Admin, RedisServer, own_ip};
 use crate::store::redis::tests::{clock, open, opened, options, refused};
+use crate::store::{
+    contract::agent, redis::options::Options, redis::scripts::Scripts, redis::tests::bound::use_everything,
+};
 
 const PAGE: &str = include_str!("../../../../docs/redis.md");
 

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 
-use crate::ports::store::{KeyChange, Scope, Store};
+use crate::ports::{KeyChange, Scope, Store};
 use crate::store::contract::{agent, claim, key, until};
-use crate::store::redis::RedisStore;
-use crate::store::redis::answers::admission;
-use crate::store::redis::info::Info;
 use crate::store::redis::names::{self, Name, Shard};
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{
     SIGNED_SECS, by_key, by_nonce, clock, connects, is_admitted, is_forgotten, opened, options, served,
 };
+use crate::store::{redis::RedisStore, redis::answers::admission, redis::info::Info};
 
 /// Waits until a server says this of itself.
 async fn says(connection: &mut MultiplexedConnection, is: impl Fn(&Info) -> bool) {

@@ -1,26 +1,22 @@
 //! TLS and logins: whose certificates are believed, and Sentinels and servers that ask everybody who they are.
 
-use std::env;
-use std::path::Path;
-use std::process::Command;
+use std::{env, path::Path, process::Command};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
 use tempfile::TempDir;
 
-use crate::domain::redis_url::RedisUrl;
-use crate::domain::secret::Secret;
-use crate::ports::clock::Clock;
-use crate::ports::store::{KeyChange, Store};
+use crate::domain::{RedisUrl, Secret};
+use crate::ports::{Clock, KeyChange, Store};
 use crate::store::contract::{agent, claim, key, until};
-use crate::store::redis::RedisStore;
 use crate::store::redis::options::{Options, SentinelLogin, TlsFiles};
-use crate::store::redis::tests::real::open;
-use crate::store::redis::tests::rights::documented;
-use crate::store::redis::tests::sentinel::fail_over;
 use crate::store::redis::tests::server::{Admin, RedisServer, own_ip, say};
 use crate::store::redis::tests::{by_key, fitting, is_admitted, options, ready, refused};
+use crate::store::{
+    redis::RedisStore, redis::tests::real::open, redis::tests::rights::documented,
+    redis::tests::sentinel::fail_over,
+};
 
 /// Set where this very test binary was started again, with other authorities for the system's: the server's URL and the
 /// file with its authority.

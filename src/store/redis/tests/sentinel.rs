@@ -1,24 +1,18 @@
 //! Sentinels: after a failover nothing that may have been used is used again, and where they disagree most of them decide.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use redis::from_redis_value_ref;
 
-use crate::domain::redis_url::{RedisHost, RedisUrl};
-use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, KeyChange, Store};
+use crate::domain::{RedisHost, RedisUrl};
+use crate::ports::{Admission, KeyChange, Store, simulated::SimulatedClock};
 use crate::store::contract::{agent, claim, digest, key, until};
-use crate::store::redis::RedisStore;
-use crate::store::redis::info::Info;
-use crate::store::redis::options::Options;
-use crate::store::redis::server::Address;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{
     SIGNED_SECS, START_SECS, by_key, by_nonce, clock, connects, is_admitted, is_forgotten, only, open,
     opened, options, ready, refused,
 };
+use crate::store::{redis::RedisStore, redis::info::Info, redis::options::Options, redis::server::Address};
 
 /// Kills a master whose Sentinel knows a replica of it, and has that promoted.
 pub(super) async fn fail_over(sentinel: &RedisServer, master: &mut RedisServer) {

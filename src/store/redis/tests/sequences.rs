@@ -4,16 +4,12 @@
 //! The embedded store counts by a clock that is never set back, so time only passes here. Steps of Redis' clock are in
 //! `steps.rs`.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use tokio::task::JoinSet;
 
-use crate::domain::quota::{Quota, RetryAfter};
-use crate::domain::window::Verdict;
-use crate::domain::window::tests::model::Model;
-use crate::ports::clock::Clock;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
+use crate::domain::{Quota, RetryAfter, Verdict, window::tests::model::Model};
+use crate::ports::{Admission, Clock, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::embedded::{EmbeddedStore, Options};
 use crate::store::redis::tests::differential::folder;

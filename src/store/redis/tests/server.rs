@@ -2,9 +2,8 @@
 //! test's process, whatever becomes of that. None is believed before it has said that it is the child that was started.
 
 use std::ffi::{OsStr, OsString};
-use std::net::Ipv4Addr;
-use std::path::Path;
 use std::process::{Command, Stdio};
+use std::{net::Ipv4Addr, path::Path};
 
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -14,13 +13,12 @@ use redis::{
 use tempfile::TempDir;
 use tokio::task::{LocalSet, spawn_local};
 
-use crate::domain::redis_url::RedisHost;
+use crate::domain::RedisHost;
 use crate::store::contract::{PATIENCE, until};
-use crate::store::redis::certificates;
-use crate::store::redis::info::Info;
-use crate::store::redis::options::TlsFiles;
-use crate::store::redis::tests::server::skip::skip;
-use crate::store::redis::tests::watched::Watched;
+use crate::store::{
+    redis::certificates, redis::info::Info, redis::options::TlsFiles, redis::tests::server::skip::skip,
+    redis::tests::watched::Watched,
+};
 
 #[path = "../../../../tests/support/loopback.rs"]
 mod loopback;

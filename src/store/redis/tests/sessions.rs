@@ -7,14 +7,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use crate::os::Os;
-use crate::ports::clock::Clock;
-use crate::ports::store::{Admission, KeyChange, Proof, Scope, Store};
+use crate::ports::{Admission, Clock, KeyChange, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key, until};
-use crate::store::redis::RedisStore;
 use crate::store::redis::connect::{Login, client};
-use crate::store::redis::info::Info;
-use crate::store::redis::options::Options;
 use crate::store::redis::tests::{SIGNED_SECS, by_key, connects, is_admitted, only, opened, options, served};
+use crate::store::{redis::RedisStore, redis::info::Info, redis::options::Options};
 
 /// Two that work also while a test waits for the other.
 fn runtimes() -> [Runtime; 2] {

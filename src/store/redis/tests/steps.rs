@@ -4,21 +4,17 @@
 //! A width is three ticks of 20 s. Each state is laid out in Redis anew for every way to leave it. States that differ by
 //! whole widths are one, so that there are finitely many.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Value, pipe};
 
-use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
-use crate::domain::window::tests::model::Model;
-use crate::ports::store::{KeySeen, Scope};
+use crate::domain::{Quota, Verdict, window::tests::model::Model};
+use crate::ports::{KeySeen, Scope};
 use crate::store::contract::{agent, digest};
 use crate::store::redis::answers::{key_seen, read};
-use crate::store::redis::names::Name;
-use crate::store::redis::tests::START_SECS;
 use crate::store::redis::tests::server::{RedisServer, say};
+use crate::store::{redis::names::Name, redis::tests::START_SECS};
 
 const TICK: u64 = 20_000_000;
 const WIDTH: u64 = 3 * TICK;

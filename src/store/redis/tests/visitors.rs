@@ -2,15 +2,10 @@
 
 use redis::Value;
 
-use crate::domain::client::ClientNet;
-use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
-use crate::ports::store::{Budget, RouteScope, Store};
-use crate::store::redis::RedisStore;
-use crate::store::redis::answers::read;
+use crate::domain::{ClientNet, Quota, Verdict};
+use crate::ports::{Budget, RouteScope, Store};
 use crate::store::redis::names::{Name, Shard};
-use crate::store::redis::scripts::Request;
-use crate::store::redis::tests::served;
+use crate::store::{redis::RedisStore, redis::answers::read, redis::scripts::Request, redis::tests::served};
 
 const LIMIT: Quota = Quota::per_minute(166);
 

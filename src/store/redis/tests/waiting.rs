@@ -1,16 +1,13 @@
 //! A replica that should acknowledge and does not: changes of keys are faults meanwhile; keys and signatures pass.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store, StoreFault};
+use crate::ports::{Admission, KeyChange, KeyChanged, Proof, Scope, Store, StoreFault};
 use crate::store::contract::{MANY, agent, claim, digest, key, until};
-use crate::store::redis::RedisStore;
-use crate::store::redis::options::Options;
-use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::tests::{SIGNED_SECS, clock, connects, opened, options};
+use crate::store::{redis::RedisStore, redis::options::Options, redis::tests::server::RedisServer};
 
 /// More than the silences in a row that end a connection.
 const CHANGES: u64 = 8;

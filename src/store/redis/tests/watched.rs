@@ -1,10 +1,9 @@
 //! A child process that ends with the test's process, whatever becomes of that. `tests/support/process.rs` has this file
 //! too.
 
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::{ffi::OsStr, path::Path};
 
 /// Runs the child beside a reader of a pipe that closes when the test's process is gone, and kills it then. How the child
 /// ended stands beside its log.

@@ -1,20 +1,17 @@
 //! Details are read for whoever shows them, and nobody else waits for them.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{collections::BTreeSet, sync::Arc};
 
 use alloy::primitives::{B256, Bytes, U64, U256};
 use serde_json::json;
 
 use super::{REVIEWER, Scene, account, is_creation};
-use crate::chain::dated::read_dated;
 use crate::chain::fixture::{LIFETIME, Reply, cause, details};
-use crate::chain::reader::tests::together;
-use crate::chain::registries::erc8004::read_details;
+use crate::chain::{dated::read_dated, reader::tests::together, registries::erc8004::read_details};
 use crate::dev::fixture::error;
-use crate::domain::agent_id::AgentId;
-use crate::ports::chain::{Chain, Parts};
+use crate::domain::AgentId;
+use crate::ports::{Chain, Parts};
 
 #[tokio::test]
 async fn who_needs_no_details_waits_for_none_and_what_decides_is_read_once() {
