@@ -73,7 +73,7 @@ def signatures():
 def messages():
     """Messages of MCP: calls, a batch, and answers with lists in JSON and events."""
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "progressToken": 1}
-    for name in ("search", "\u00e4\ud83d\ude00", ""):
+    for name in ("search", "\u00e4\U0001f600", ""):
         params = {"name": name, "uri": name, "arguments": {"a": [[1.5e3, None, {"name": "b"}]]}, "_meta": meta}
         for method in ("tools/call", "prompts/get", "resources/read", "tools/list"):
             body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).encode()

@@ -23,7 +23,7 @@ const TIERS: [&str; 5] = ["0", "1", "2", "3", "4"];
 
 /// One request. A field that is not known is absent from its line.
 pub(crate) struct RequestRecord {
-    /// Its id in logs, here and at the upstream.
+    /// The id in logs, here and at the upstream.
     pub(crate) request_id: Option<RequestId>,
     /// The trace of a request that is sampled.
     pub(crate) trace: Option<Box<Trace>>,
@@ -54,11 +54,11 @@ pub(crate) struct RequestRecord {
 /// The moments of a request that tell its time here from its upstream's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// Its head was read.
+    /// The head was read.
     pub(crate) begun: Instant,
-    /// It turned to its upstream: a connection was begun, or its head was sent over one that was there.
+    /// An upstream was turned to: a connection was begun, or its head was sent over one that was there.
     pub(crate) left: Option<Instant>,
-    /// Its last part was sent, before any of the answer came.
+    /// The last part of it was sent, before any of the answer came.
     pub(crate) asked: Option<Instant>,
     /// The first byte of the final answer came.
     pub(crate) answered: Option<Instant>,
@@ -88,9 +88,9 @@ pub(crate) struct Ended<'a, F> {
 /// How a request ended that was not answered by us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Its answer was sent whole.
+    /// The answer was sent whole.
     Whole,
-    /// Its client left, or broke its own request.
+    /// The client left, or broke its own request.
     ClientLeft,
     /// The answer broke off.
     Failed,
@@ -112,7 +112,7 @@ pub(crate) struct Place<'a> {
 pub(crate) struct Recorder {
     /// The listener's name in the log.
     listener: &'static str,
-    /// Its name in metrics.
+    /// The name in metrics.
     counted_as: &'static str,
     /// Networks of proxies that are believed to name the client.
     proxies: Vec<IpNet>,

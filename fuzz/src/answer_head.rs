@@ -1,7 +1,7 @@
 //! Answer heads: httparse and hyper read alike what we accept.
 
 use crate::http1::head::{end_of_head, read_answer};
-use crate::http1::{FIELDS_MAX, Body};
+use crate::http1::{Body, FIELDS_MAX};
 use crate::hyper_reads;
 
 /// The status, the reason, the end of the body and the fields, if we accept the head.

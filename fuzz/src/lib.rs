@@ -60,7 +60,9 @@ mod uint256;
 mod domain {
     pub(crate) use crate::mcp_calls as mcp;
     pub(crate) use crate::{bot, freshness, host, nonce, signature, uint256};
-    pub(crate) use crate::{bot::*, freshness::*, host::*, mcp_calls::*, nonce::*, signature::*, signed_message::*};
+    pub(crate) use crate::{
+        bot::*, freshness::*, host::*, mcp_calls::*, nonce::*, signature::*, signed_message::*,
+    };
 }
 
 /// The parts of messages to gateways. No target makes one.

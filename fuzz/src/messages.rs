@@ -2,10 +2,11 @@
 //! same however its answer is cut.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::domain::Call;
-use crate::mcp::{McpRequest, Filter, List, Shows};
+use crate::mcp::{Filter, List, McpRequest, Shows};
 
 struct Short;
 
@@ -34,7 +35,9 @@ fn check_call(body: &[u8], name: Option<&[u8]>) {
         headers.append(HeaderName::from_static("mcp-name"), name);
     }
     let Ok(request) = McpRequest::read(body, &headers) else { return };
-    let tree: Value = serde_json::from_slice(body).expect("what was read is JSON");
+    serde_json::from_slice::<IgnoredAny>(body).expect("what was read is JSON");
+    // Trees have a greatest depth.
+    let Ok(tree) = serde_json::from_slice::<Value>(body) else { return };
     let entries = tree.as_array().cloned().unwrap_or_else(|| vec![tree.clone()]);
     let methods = entries.iter().filter_map(|entry| entry.get("method")?.as_str());
     let read: Vec<&str> = request.calls.iter().map(|call| &*call.method).collect();

@@ -1,7 +1,7 @@
 //! Request heads: httparse and hyper read alike what we accept.
 
-use crate::http1::head::{end_of_head, read_request};
 use crate::http1::FIELDS_MAX;
+use crate::http1::head::{end_of_head, read_request};
 use crate::hyper_reads;
 
 /// The method, the target, the version, the end of the body and the fields, if we accept the head.

@@ -6,7 +6,7 @@ use alloy::primitives::B256;
 
 use crate::domain::UnixSeconds;
 use crate::http1::{SpanFields, Spans, head::head_from_parts};
-use crate::message_signature::{BodyDigest, ERC_8128, ERC_8128_UNTAGGED, Terms, Content, Message};
+use crate::message_signature::{BodyDigest, Content, ERC_8128, ERC_8128_UNTAGGED, Message, Terms};
 
 /// Those of the vectors, which are among the seeds.
 const TERMS: Terms = Terms { chain_id: 1, validity_secs_max: 60, ahead_secs_max: 30 };

@@ -1,7 +1,7 @@
 //! Shows how heads are read: each file that is named, as a line of its path, kind and parts in hexadecimal, or nothing where it
 //! is refused. `fuzz/h11_reads.py` compares them with another reader.
 
-use std::{fs, env::args};
+use std::{env::args, fs};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -64,6 +64,8 @@ pub(crate) struct Filter {
     held: Vec<u8>,
     /// How much of it was searched for the end of an event.
     searched: usize,
+    /// After an event whose last byte is a `\r`, which a `\n` may follow: true if that event went on as it was.
+    after_cr: Option<bool>,
 }
 
 impl fmt::Debug for Filter {
@@ -74,7 +76,7 @@ impl fmt::Debug for Filter {
 
 impl Filter {
     pub(crate) fn new(list: List, shows: Box<dyn Shows>, ttl_max: u64) -> Self {
-        Self { list, shows, ttl_max, is_events: false, held: Vec::new(), searched: 0 }
+        Self { list, shows, ttl_max, is_events: false, held: Vec::new(), searched: 0, after_cr: None }
     }
 
     /// Reads the media type of the answer. False if no client takes a list of it.
@@ -86,13 +88,25 @@ impl Filter {
 
     /// Takes the next piece, and gives what goes on.
     pub(crate) fn push(&mut self, piece: &[u8], is_last: bool) -> Result<Vec<u8>, Unreadable> {
-        self.held.extend_from_slice(piece);
         let mut out = Vec::new();
+        let own = match piece.split_first() {
+            Some((b'\n', rest)) if self.after_cr.is_some() => {
+                out.extend(self.after_cr.filter(|is_as_it_was| *is_as_it_was).map(|_| b'\n'));
+                rest
+            }
+            _ => piece,
+        };
+        if !piece.is_empty() {
+            self.after_cr = None;
+        }
+        self.held.extend_from_slice(own);
         if self.is_events {
             while let Some(end) = end_of_event(&self.held, &mut self.searched) {
                 let rest = self.held.split_off(end);
                 let event = std::mem::replace(&mut self.held, rest);
-                self.write_event(&event, &mut out)?;
+                let is_as_it_was = self.write_event(&event, &mut out)?;
+                let may_go_on = event.ends_with(b"\r") && self.held.is_empty();
+                self.after_cr = may_go_on.then_some(is_as_it_was);
             }
         }
         if self.held.len() > LIST_BYTES_MAX {
@@ -109,8 +123,8 @@ impl Filter {
         Ok(out)
     }
 
-    /// Writes an event, and its own message filtered.
-    fn write_event(&self, event: &[u8], out: &mut Vec<u8>) -> Result<(), Unreadable> {
+    /// Writes an event with its list filtered. True if it holds none, and goes on as it was.
+    fn write_event(&self, event: &[u8], out: &mut Vec<u8>) -> Result<bool, Unreadable> {
         let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
         let lines = || event.split(is_break).filter(|line| !line.is_empty());
         let of_data = |line: &'_ [u8]| {
@@ -125,7 +139,7 @@ impl Filter {
         let data: Vec<&[u8]> = lines().filter_map(|line| line.get(of_data(line)?)).collect();
         let Some(message) = self.filtered(&data.join(&b'\n'))? else {
             out.extend_from_slice(event);
-            return Ok(());
+            return Ok(true);
         };
         for line in lines().filter(|line| of_data(line).is_none()) {
             out.extend_from_slice(line);
@@ -134,7 +148,7 @@ impl Filter {
         out.extend_from_slice(b"data: ");
         out.extend_from_slice(&message);
         out.extend_from_slice(b"\n\n");
-        Ok(())
+        Ok(false)
     }
 
     /// The message without what its client may not call; `None`: it holds no such list.
@@ -303,10 +317,11 @@ mod tests {
         let list = "event: message\ndata: {\"result\":{\"tools\":[{\"name\":\"pay\"},\ndata:{\"name\":\"b\"}]}}\nid: 2\n\n";
         let shown = "event: message\nid: 2\ndata: {\"result\":{\"tools\":[{\"name\":\"b\"}]}}\n\n";
         for ends in ["\n", "\r\n", "\r"] {
-            let answer = format!("{progress}{}data: cut", list.replace('\n', ends));
+            let list = list.replace('\n', ends);
+            let answer = format!("{progress}{list}{list}data: cut");
             for size in 1..answer.len() {
                 let out = passed(List::Tools, "text/event-stream", &answer, size).unwrap();
-                assert_eq!(out, format!("{progress}{shown}"), "{ends:?} {size}");
+                assert_eq!(out, format!("{progress}{shown}{shown}"), "{ends:?} {size}");
             }
         }
         let mut filter = Filter::new(List::Tools, Box::new(Few), 0);

@@ -219,7 +219,7 @@ fn names<'a>(text: &'a str, begin: &str, separator: &str) -> BTreeSet<&'a str> {
 #[test]
 fn the_page_about_the_log_has_the_fields_of_the_access_log_and_of_the_audit_log() {
     let page = read("docs/logs.md");
-    let access = read("src/telemetry/access.rs");
+    let access = read("src/record.rs");
     let (_, line) = access.split_once("target: \"access\",\n            ").unwrap();
     let (line, _) = line.split_once(");").unwrap();
     let audit = read("src/telemetry/audit.rs");
