@@ -315,7 +315,7 @@ impl Recorder {
         if !tracing::enabled!(target: "access", tracing::Level::INFO) {
             return;
         }
-        let trace_id = record.trace_id(ended.fields);
+        let trace = record.trace_id(ended.fields);
         let host = Some(ended.authority.as_bytes()).filter(|authority| !authority.is_empty());
         let host = host.or_else(|| ended.fields.values(Name::Host).next());
         // No name of a user.
@@ -324,7 +324,7 @@ impl Recorder {
         tracing::info!(
             target: "access",
             request_id = record.id(),
-            trace_id,
+            trace_id = trace,
             listener = self.listener,
             client = client.map(tracing::field::display),
             tenant = place.tenant,

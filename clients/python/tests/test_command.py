@@ -58,8 +58,8 @@ def test_an_owner_makes_replaces_and_revokes_a_key_with_a_key_file_a_keystore_or
     assert "api.key: it exists" in run("keys", "generate", *signed, "--out", "api.key").stderr
 
     rotate = ("keys", "rotate", "--agent-id", str(agent.id), "--owner-key-file", "-", "--out", "api.key")
-    rotate += ("--grace-seconds", "60", "--tenants", "acme,other")
-    replaced = run(*rotate, given=FACTS["owner"])
+    terms = ("--grace-seconds", "60", "--tenants", "acme,other")
+    replaced = run(*rotate, *terms, given=FACTS["owner"])
     assert (replaced.returncode, replaced.stderr) == (0, "")
     assert api_key.read_text() != first
     old, new = service.profile(agent.id, agent.owner).keys
