@@ -1,4 +1,4 @@
-//! What the API tells operators beside a request's record: counters of endpoints, looked up once, and lines of the audit log.
+//! Counts and lines of the API beside a request's record: counters of endpoints, looked up once, and lines of the audit log.
 
 use std::time::{Duration, UNIX_EPOCH};
 use std::{net::IpAddr, sync::Arc};

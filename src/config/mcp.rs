@@ -2,7 +2,7 @@
 
 use crate::domain::{LargeBodies, McpRules};
 
-/// What the library keeps of a body that is read before it is forwarded.
+/// The most that the library keeps of a body which is read before it is forwarded.
 const BODY_BYTES: std::ops::RangeInclusive<i64> = 1_024..=65_536;
 
 const LARGE: [(&str, LargeBodies); 2] = [("refuse", LargeBodies::Refuse), ("headers", LargeBodies::Headers)];

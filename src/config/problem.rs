@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: everything at once, each problem with its place; and the location of a table, from which
+//! Problems of a configuration: all at once, each with its place; and the location of a table, from which
 //! places are made.
 //!
 //! Must not hold a secret: phrases show values through `written::quoted` only.
@@ -128,7 +128,7 @@ impl Location {
         self.before.trim_end_matches(['.', ':', ' '])
     }
 
-    /// What is written between the brackets of a header.
+    /// The text between the brackets of a header.
     pub(super) fn header(&self, path: &str) -> String {
         format!("{}{path}", self.headers)
     }

@@ -48,7 +48,7 @@ pub struct Tenant {
     pub discovery: bool,
     /// Whether its upstreams get a signed assertion about each agent.
     pub assertion: bool,
-    /// Whether all its paths are those of MCP endpoints, and not only those of routes that say so.
+    /// True if all its paths are those of MCP endpoints, and not only those of routes that say so.
     pub mcp: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Route {
     pub upstreams: Vec<Upstream>,
     /// Whether WebSocket upgrades are passed on.
     pub upgrades: bool,
-    /// Whether its path is that of an MCP endpoint.
+    /// True if its path is that of an MCP endpoint.
     pub mcp: bool,
     /// Which calls of MCP it takes; empty: requests by path and method alone.
     pub calls: CallPatterns,

@@ -26,7 +26,7 @@ struct Taken {
     holders: HashMap<Holder, u64>,
 }
 
-/// Whoever a body is held for: an agent, or a client that has not proven yet whose its request is.
+/// The holder of a body: an agent, or a client that has not proven yet whose its request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Holder {
     Agent(AgentId),

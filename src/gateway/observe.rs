@@ -1,4 +1,4 @@
-//! What the gateway tells operators of a request beside its record: counters per tenant, and a line per failure.
+//! Counts and lines of the gateway beside a request's record: counters per tenant, and a line per failure.
 
 use std::{fmt::Display, sync::Arc};
 

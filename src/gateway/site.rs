@@ -134,7 +134,7 @@ impl Site {
         site
     }
 
-    /// What the tenant's rules say of a request of MCP with these calls.
+    /// The decision of the tenant's rules about a request of MCP with these calls.
     pub(super) fn decide_calls(&self, path: &[u8], calls: &[Call<'_>]) -> Decision {
         routing::decide_calls(&self.tenant, path, calls)
     }

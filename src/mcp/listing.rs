@@ -101,13 +101,17 @@ impl Filter {
         }
         self.held.extend_from_slice(own);
         if self.is_events {
-            while let Some(end) = end_of_event(&self.held, &mut self.searched) {
-                let rest = self.held.split_off(end);
-                let event = std::mem::replace(&mut self.held, rest);
-                let is_as_it_was = self.write_event(&event, &mut out)?;
-                let may_go_on = event.ends_with(b"\r") && self.held.is_empty();
+            let (mut at, mut searched) = (0, self.searched);
+            while let Some(end) = end_of_event(self.held.get(at..).unwrap_or_default(), &mut searched) {
+                let event = self.held.get(at..at + end).unwrap_or_default();
+                let is_as_it_was = self.write_event(event, &mut out)?;
+                let may_go_on = event.ends_with(b"\r") && at + end == self.held.len();
                 self.after_cr = may_go_on.then_some(is_as_it_was);
+                at += end;
             }
+            // Once for all events of a piece: there may be thousands.
+            self.held.drain(..at);
+            self.searched = searched;
         }
         if self.held.len() > LIST_BYTES_MAX {
             return Err(Unreadable);

@@ -12,6 +12,9 @@ use crate::mcp::Problem;
 
 const UNREADABLE: Problem = "it is no JSON-RPC message, or holds a key twice";
 
+/// The most messages of a batch. One of them may ask for something: a batch is charged as one request.
+const BATCH_MAX: usize = 64;
+
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// One message: a request, a notification, or the answer to a request.
@@ -122,6 +125,9 @@ impl<'de> Visitor<'de> for Body {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut messages = Vec::new();
         while let Some(message) = list.next_element_seed(One)? {
+            if messages.len() == BATCH_MAX {
+                return Err(A::Error::custom("a batch is too long"));
+            }
             messages.push(message);
         }
         Ok(Messages::Batch(messages))
@@ -269,7 +275,7 @@ impl<'de> Visitor<'de> for Text {
 
 #[cfg(test)]
 mod tests {
-    use super::{Message, Messages};
+    use super::{BATCH_MAX, Message, Messages};
 
     /// Method, name, URI and version of a message.
     fn one(body: &str) -> Option<[Option<String>; 4]> {
@@ -362,6 +368,9 @@ mod tests {
             assert!(Messages::read(wrong.as_bytes()).is_err(), "{wrong}");
         }
         assert!(Messages::read(b"{\"x\":\"\xff\"}").is_err());
+        let batch = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
+        assert!(Messages::read(batch(BATCH_MAX).as_bytes()).is_ok());
+        assert!(Messages::read(batch(BATCH_MAX + 1).as_bytes()).is_err());
     }
 
     // threat: Huge or costly heads and bodies

@@ -154,7 +154,7 @@ def test_the_gateways_refusals_are_typed(service: Tiergate, fresh: Fresh, upstre
         with pytest.raises(errors.UpstreamTimeout):
             raise_for_error(httpx.get(GATEWAY, auth=auth))
         # The gateway has room again while this one waits.
-        patient = pool.submit(narrow, other)
+        patient = pool.submit(narrow, other, retries=9)
         upstream.go.set()
         raise_for_error(first.result())
         raise_for_error(patient.result())

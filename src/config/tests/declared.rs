@@ -102,7 +102,7 @@ fn file_with(path: &str, keys: &[(&str, &str)]) -> String {
     base_with(path, &[tenant, route, keys].concat())
 }
 
-/// What a key takes, as messages call it, and what it has in a list.
+/// The type of a key, as messages call it, and that of an item of its list.
 fn types(kind: &Kind) -> [&'static str; 2] {
     let of = |kind: &Kind| match kind {
         Kind::Text | Kind::Words(_) | Kind::Duration(..) => "a string",

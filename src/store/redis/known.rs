@@ -1,4 +1,4 @@
-//! What a process knows for itself, so that Redis is asked less: the owners of keys, and which clients of public routes it refuses.
+//! Facts that a process knows for itself, so that Redis is asked less: the owners of keys, and which clients of public routes it refuses.
 //!
 //! The day of a key's last use is written behind the requests: they set a flag beside the key's owner, and once a minute the flags are
 //! looked at. A key is written once a day by each process that it comes to.
