@@ -196,5 +196,10 @@ fn without_redis_nothing_passes_and_the_balancer_says_so_until_it_is_back() {
 
     running.launch("redis");
     until("the balancer has replicas again", SOON, || (running.balancer_health() == 200).then_some(()));
+    // It gives public routes to either replica all the while, and a key to one that is not ready yet.
+    for replica in REPLICAS {
+        let mut replica = running.client(client_ip(1), replica, API);
+        until("each has its store again", SOON, || (replica.get("/readyz", &[]).status == 200).then_some(()));
+    }
     running.client(client_ip(1), "balancer", GATEWAY).get("/", &[("X-API-Key", &key)]).success(200);
 }
