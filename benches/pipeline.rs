@@ -22,8 +22,8 @@ use tiergate::domain::{
 };
 use tiergate::pipeline::{Credential, Pipeline};
 use tiergate::ports::{
-    Admission, Asked, AskedHolders, Asker, Budget, Chain, ChainFault, KeyBudget, KeyChange, KeyChanged,
-    KeyOwner, KeySeen, MadeKey, Parts, Proof, Reading, Reply, Scope, Store, StoreFault,
+    Admission, Asked, AskedHolders, Asker, Budget, Chain, ChainFault, ChainRead, KeyBudget, KeyChange,
+    KeyChanged, KeyOwner, KeySeen, MadeKey, Parts, Proof, Reply, Scope, Store, StoreFault,
 };
 
 use crate::scene::{Scene, access, ask, domain, ready, rules};
@@ -129,7 +129,7 @@ struct KnownChain(Arc<dyn Chain>, Address);
 
 #[async_trait]
 impl Chain for KnownChain {
-    fn profile(&self, agent: AgentId, parts: Parts) -> Reading<'_, Option<Arc<TrustProfile>>> {
+    fn profile(&self, agent: AgentId, parts: Parts) -> ChainRead<'_, Option<Arc<TrustProfile>>> {
         self.0.profile(agent, parts)
     }
 

@@ -67,7 +67,7 @@ pub(crate) struct AddressRules {
 
 /// Why an upstream may not have an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum AddressRefused {
     /// The address reaches the listener here.
     #[error("where this gateway itself listens ({0})")]
     Own(SocketAddr),
@@ -80,21 +80,21 @@ pub(crate) enum Refused {
 
 impl AddressRules {
     /// Refuses an address that reaches this process itself, or that the rules do not allow.
-    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), Refused> {
+    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), AddressRefused> {
         let ip = reached(address.ip());
         if let Some(listener) = self.own(ip, address.port()) {
-            return Err(Refused::Own(listener));
+            return Err(AddressRefused::Own(listener));
         }
         if !self.allow_link_local && LINK_LOCAL.iter().any(|net| net.contains(&ip)) {
-            return Err(Refused::LinkLocal);
+            return Err(AddressRefused::LinkLocal);
         }
         let is_inside = |networks: &Arc<[IpNet]>| networks.iter().any(|net| net.contains(&ip));
-        if self.networks.as_ref().is_none_or(is_inside) { Ok(()) } else { Err(Refused::Outside) }
+        if self.networks.as_ref().is_none_or(is_inside) { Ok(()) } else { Err(AddressRefused::Outside) }
     }
 
     /// The same for the host of an upstream, as far as that is known without asking the network: of names only `localhost` is
     /// known, and only that it is this machine.
-    pub(crate) fn check_host(&self, host: &str, port: u16) -> Result<(), Refused> {
+    pub(crate) fn check_host(&self, host: &str, port: u16) -> Result<(), AddressRefused> {
         if let Ok(ip) = host.parse() {
             return self.check(SocketAddr::new(ip, port));
         }
@@ -103,7 +103,7 @@ impl AddressRules {
         }
         let ips = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         let own = ips.into_iter().find_map(|ip| self.own(ip, port));
-        own.map_or(Ok(()), |listener| Err(Refused::Own(listener)))
+        own.map_or(Ok(()), |listener| Err(AddressRefused::Own(listener)))
     }
 
     /// True if an address with this port may become that of a listener: this machine may get further addresses.
@@ -155,7 +155,7 @@ const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8) -> IpNet {
 mod tests {
     use std::net::{IpAddr, SocketAddr};
 
-    use super::{AddressRules, Refused, is_of_this_machine, is_public};
+    use super::{AddressRefused, AddressRules, is_of_this_machine, is_public};
     use crate::domain::Upstream;
 
     fn rules(listener: &str) -> AddressRules {
@@ -209,7 +209,7 @@ mod tests {
             ("10.0.0.1", false),
         ] {
             let address = SocketAddr::new(ip.parse().unwrap(), 80);
-            let expected = if is_refused { Err(Refused::LinkLocal) } else { Ok(()) };
+            let expected = if is_refused { Err(AddressRefused::LinkLocal) } else { Ok(()) };
             assert_eq!((closed.check(address), open.check(address)), (expected, Ok(())), "{ip}");
         }
     }
@@ -251,9 +251,9 @@ mod tests {
         let check = |address: &str| rules.check(address.parse().unwrap());
         assert_eq!(check("10.1.2.3:80"), Ok(()));
         assert_eq!(check("[::ffff:10.1.2.3]:80"), Ok(()));
-        assert_eq!(check("10.2.0.1:80"), Err(Refused::Outside));
-        assert_eq!(check("[2001:db8::1]:80"), Err(Refused::Outside));
-        assert_eq!(check("127.0.0.1:8000"), Err(Refused::Own("127.0.0.1:8000".parse().unwrap())));
+        assert_eq!(check("10.2.0.1:80"), Err(AddressRefused::Outside));
+        assert_eq!(check("[2001:db8::1]:80"), Err(AddressRefused::Outside));
+        assert_eq!(check("127.0.0.1:8000"), Err(AddressRefused::Own("127.0.0.1:8000".parse().unwrap())));
     }
 
     #[test]

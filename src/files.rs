@@ -33,15 +33,15 @@ pub(crate) struct Fingerprints(BTreeMap<PathBuf, u64>);
 
 impl Fingerprints {
     /// Looks at a file, to be called before it is read.
-    pub(crate) fn look(&mut self, file: &Path) {
+    pub(crate) fn add(&mut self, file: &Path) {
         if !self.0.contains_key(file) {
-            self.0.insert(file.to_owned(), look(file));
+            self.0.insert(file.to_owned(), fingerprint(file));
         }
     }
 
     /// Files as they are now.
     pub(crate) fn now(files: &[PathBuf]) -> Self {
-        Self(files.iter().map(|file| (file.clone(), look(file))).collect())
+        Self(files.iter().map(|file| (file.clone(), fingerprint(file))).collect())
     }
 
     pub(crate) fn into_files(self) -> Vec<PathBuf> {
@@ -50,7 +50,7 @@ impl Fingerprints {
 }
 
 /// A hash of everything by which a file that can't be read differs from one that can, and one content from another.
-fn look(file: &Path) -> u64 {
+fn fingerprint(file: &Path) -> u64 {
     let seen = fs::metadata(file).map_err(|error| error.kind());
     let seen = seen.map(|seen| {
         let times = [seen.mtime(), seen.mtime_nsec(), seen.ctime(), seen.ctime_nsec()];

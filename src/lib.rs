@@ -1,6 +1,6 @@
 //! Tiergate: verifies on-chain agents in front of an API.
 //!
-//! One corridor with two listeners. In the order of the flow: [`wire`] makes credentials of requests, [`pipeline`] judges
+//! One pipeline with two listeners. In the order of the flow: [`wire`] makes credentials of requests, [`pipeline`] judges
 //! them, [`chain`] and [`store`] are what it asks, and [`domain`] is what is true. `ARCHITECTURE.md` is the map.
 
 pub mod cli;

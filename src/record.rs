@@ -98,7 +98,7 @@ pub(crate) enum Ending {
 
 /// Where a request belongs.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Destination<'a> {
     pub(crate) tenant: Option<&'a str>,
     /// The route as configured, or the endpoint.
     pub(crate) route: Option<&'a str>,
@@ -267,7 +267,7 @@ impl Recorder {
         cause: &ErrorCause,
         error_type: &'static str,
         record: &mut RequestRecord,
-        place: &Place<'_>,
+        destination: &Destination<'_>,
     ) {
         self.metrics.denials.with_label_values(&[self.counted_as, error_type]).inc();
         if let ErrorCause::Refused(refusal) = cause {
@@ -290,8 +290,8 @@ impl Recorder {
         record.allowance = record.allowance.or(limit.map(|limit| Allowance { limit, remaining: 0 }));
         tracing::debug!(
             request_id = record.id(),
-            tenant = place.tenant,
-            route = place.route,
+            tenant = destination.tenant,
+            route = destination.route,
             credential = record.credential,
             agent = record.agent.map(tracing::field::display),
             tier = record.tier.map(Tier::number),
@@ -306,12 +306,12 @@ impl Recorder {
         &self,
         record: &RequestRecord,
         ended: &Ended<'_, F>,
-        place: &Place<'_>,
+        destination: &Destination<'_>,
         requests: &RouteSeries,
     ) {
         let taken = ended.at.saturating_duration_since(record.times.begun);
         requests.observe(ended.method, ended.status, taken.as_secs_f64());
-        self.end_trace(record, ended, place);
+        self.end_trace(record, ended, destination);
         if !tracing::enabled!(target: "access", tracing::Level::INFO) {
             return;
         }
@@ -327,14 +327,14 @@ impl Recorder {
             trace_id = trace,
             listener = self.listener,
             client = client.map(tracing::field::display),
-            tenant = place.tenant,
+            tenant = destination.tenant,
             host = host.map(tracing::field::display),
-            route = place.route,
+            route = destination.route,
             credential = record.credential,
             agent = record.agent.map(tracing::field::display),
             tier = record.tier.map(Tier::number),
             min_tier = record.min_tier,
-            domain = place.domain,
+            domain = destination.domain,
             limit = record.allowance.map(|allowance| allowance.limit),
             remaining = record.allowance.map(|allowance| allowance.remaining),
             decision = record.decision,
@@ -349,25 +349,25 @@ impl Recorder {
             micros = micros(taken),
             own_micros = micros(record.times.own().unwrap_or(taken)),
             upstream_micros = record.times.upstreams().map(micros),
-            upstream = place.upstream.map(tracing::field::display),
+            upstream = destination.upstream.map(tracing::field::display),
         );
     }
 
     /// The end of a request's trace. The names of attributes are OpenTelemetry's, where it has one; no query is shown.
-    fn end_trace<F>(&self, record: &RequestRecord, ended: &Ended<'_, F>, place: &Place<'_>) {
+    fn end_trace<F>(&self, record: &RequestRecord, ended: &Ended<'_, F>, destination: &Destination<'_>) {
         let Some(trace) = &record.trace else { return };
         let text = |text: &str| text.to_owned().into();
         let attributes = [
             ("url.path", Some(Shown(ended.path()).to_string().into())),
             ("tiergate.request_id", record.id().map(text)),
-            ("tiergate.tenant", place.tenant.map(text)),
+            ("tiergate.tenant", destination.tenant.map(text)),
             ("tiergate.decision", record.decision.map(text)),
             ("tiergate.agent", record.agent.map(|agent| agent.to_string().into())),
             ("tiergate.tier", record.tier.map(|tier| i64::from(tier.number()).into())),
         ];
         let is_broken = ended.ending == Ending::Failed;
         let outcome = (ended.status, record.error_type, is_broken);
-        trace.end((ended.method, place.route), outcome, attributes, self.clock.monotonic_micros());
+        trace.end((ended.method, destination.route), outcome, attributes, self.clock.monotonic_micros());
     }
 }
 
@@ -384,7 +384,7 @@ mod tests {
     use tokio::time::Instant;
     use tracing::dispatcher::with_default;
 
-    use super::{Ended, Ending, Place, Recorder, RequestRecord};
+    use super::{Destination, Ended, Ending, Recorder, RequestRecord};
     use crate::ports::{Clock, simulated::SimulatedClock};
     use crate::serve::Timer;
     use crate::telemetry::{Metrics, RouteSeries, SHOWN_BYTES_MAX, fixture::LogCapture};
@@ -426,7 +426,7 @@ mod tests {
                 peer: None::<IpAddr>, status: 0, sent: 0, ending: Ending::Whole, at: begun,
             };
             with_default(&captured.dispatch(), || {
-                recorder.end(&RequestRecord::new(begun), &ended, &Place::default(), &series);
+                recorder.end(&RequestRecord::new(begun), &ended, &Destination::default(), &series);
             });
             let lines = captured.take();
             prop_assert!(lines.len() == 1 && lines[0].is_ascii() && lines[0].len() < 8 * SHOWN_BYTES_MAX + 1_000);

@@ -24,7 +24,7 @@ use crate::domain::{ClientNet, ConsoleSettings};
 use crate::http1::SpanFields;
 use crate::pipeline::{Access, Pipeline, Readiness};
 use crate::ports::Clock;
-use crate::record::{Ended, Place, Recorder, RequestRecord};
+use crate::record::{Destination, Ended, Recorder, RequestRecord};
 use crate::serve::{BufferedService, Request, Timer};
 use crate::telemetry::{Audit, Metrics, Tracer};
 use crate::wire::{
@@ -150,7 +150,7 @@ impl BufferedService for Api {
         if let Some(id) = record.id().and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(HeaderName::from_static("x-request-id"), id);
         }
-        let place = Place { route: endpoint.map(Endpoint::path), ..Place::default() };
+        let destination = Destination { route: endpoint.map(Endpoint::path), ..Destination::default() };
         record.credential = endpoint.map(Endpoint::credential);
         match refused {
             Some((cause, error_type)) => {
@@ -158,7 +158,7 @@ impl BufferedService for Api {
                     headers.insert(LINK, endpoint.help());
                 }
                 record.decision = None; // An admitted request may run out of time.
-                self.recorder.refused(cause, error_type, record, &place);
+                self.recorder.refused(cause, error_type, record, &destination);
             }
             None => {
                 let is_public = matches!(record.credential, None | Some("none"));
@@ -166,7 +166,7 @@ impl BufferedService for Api {
             }
         }
         let requests = self.observer.answered(endpoint, ended.status);
-        self.recorder.end(record, ended, &place, requests);
+        self.recorder.end(record, ended, &destination, requests);
         if let Some(entry) = endpoint.and_then(|endpoint| self.entry(endpoint, request, record)) {
             entry.end(record, refused.map(|(cause, _)| cause), ended.status);
         }

@@ -11,7 +11,7 @@ use crate::config::{Listener, Settings};
 use crate::domain::{Registries, RpcUrl, Tier};
 use crate::gateway::relay::pool::{self, Pool};
 use crate::gateway::{
-    Authz, AuthzHandler, Gateway, GatewayHandler, GatewayRules, Watch, library::door::LibraryHandler,
+    Authz, AuthzHandler, Gateway, GatewayHandler, GatewayRules, Watch, library::handler::LibraryHandler,
     policy::forwarded::Believed,
 };
 use crate::message_signature::Terms;

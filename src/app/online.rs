@@ -41,8 +41,8 @@ pub(crate) async fn ask(
         readers.push(chain::reader(&alone, &clock, &metrics, &Handle::current())?);
     }
     let (nodes, store, upstreams) = tokio::join!(
-        join_all(readers.iter().map(|reader| told(reader.contracts().inspect()))),
-        in_time(store::look(settings, &clock, &metrics)),
+        join_all(readers.iter().map(|reader| or_text(reader.contracts().inspect()))),
+        in_time(store::inspect(settings, &clock, &metrics)),
         check_all(&table, TIME_MAX)
     );
     let mut findings = of_chain(settings, &nodes, clock.unix_seconds());
@@ -88,7 +88,7 @@ async fn of_tokens(settings: &Settings, reader: &ChainReader) -> Vec<Finding> {
     let (tiers, mut findings) = (&settings.fixed.tiers, Vec::new());
     if tiers.sources.stakes.is_some() {
         let configured = tiers.token_decimals;
-        let (key, state) = match (in_time(told(reader.contracts().stake_token())).await, tiers.token) {
+        let (key, state) = match (in_time(or_text(reader.contracts().stake_token())).await, tiers.token) {
             (Ok(Some(token)), Some(written)) if written != token => {
                 ("tiers.token", Err(format!("is {written}, and the stake vault takes {token}")))
             }
@@ -108,7 +108,7 @@ async fn of_tokens(settings: &Settings, reader: &ChainReader) -> Vec<Finding> {
 }
 
 async fn of_token(reader: &ChainReader, token: Address, configured: u8) -> Result<String, String> {
-    match in_time(told(reader.contracts().decimals(token))).await? {
+    match in_time(or_text(reader.contracts().decimals(token))).await? {
         Some(decimals) if decimals == configured => Ok(format!("{decimals}, as the token {token} says")),
         Some(decimals) => Err(format!("is {configured}, and the token {token} has {decimals}")),
         None => Ok(format!("{configured}; the token {token} says none: compare it yourself")),
@@ -126,7 +126,7 @@ async fn of_agent(
         let none = format!("none of 0 to {} was found; --agent-id names another one", FIRST_AGENTS - 1);
         return ("agent".to_owned(), Ok(none));
     };
-    let read = in_time(told(reader.latest_profile(agent, Parts::Whole))).await;
+    let read = in_time(or_text(reader.latest_profile(agent, Parts::Whole))).await;
     let state = read.and_then(|profile| {
         let profile = profile.ok_or_else(|| "is not minted".to_owned())?;
         let tiers = &settings.fixed.tiers;
@@ -150,7 +150,7 @@ fn in_tokens(units: U256, decimals: u8) -> String {
 }
 
 /// A read whose fault is told without its node: that stands in a line of its own.
-async fn told<T>(read: impl Future<Output = Result<T, ChainFault>>) -> Result<T, String> {
+async fn or_text<T>(read: impl Future<Output = Result<T, ChainFault>>) -> Result<T, String> {
     read.await.map_err(|fault| fault.cause.to_string())
 }
 

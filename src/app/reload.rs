@@ -16,7 +16,7 @@ use crate::config::RefusedFile;
 use crate::telemetry::{Audit, Metrics, log};
 
 /// How often the files are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// After how long it is said that files can't be read in time.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
@@ -166,18 +166,18 @@ impl Reloader {
         let mut timer = RereadTimer::begin(Some(self.tenants.first_fingerprint), is_refused);
         let mut read =
             if self.early.hangup.swap(false, Ordering::Relaxed) { Some(self.hang_up().await) } else { None };
-        let mut looks = interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut polls = interval(POLL_EVERY);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if let Some((loaded, is_refused)) = read {
                 timer.read(loaded, is_refused);
             }
             tokio::select! {
                 _ = hangup.recv() => read = Some(self.hang_up().await),
-                _ = looks.tick() => {
+                _ = polls.tick() => {
                     let tenants = Arc::clone(&self.tenants);
-                    let look = tokio::task::spawn_blocking(move || tenants.fingerprint());
-                    read = match timer.look(self.in_time(look).await.ok()) {
+                    let fingerprint = tokio::task::spawn_blocking(move || tenants.fingerprint());
+                    read = match timer.poll(self.in_time(fingerprint).await.ok()) {
                         Some(Due::Changed) => Some(self.reload("a file has changed").await),
                         Some(Due::Retry) => Some(self.reload(RETRY).await),
                         None => None,
@@ -188,22 +188,22 @@ impl Reloader {
     }
 }
 
-/// For how many looks in a row files that keep changing are waited for.
-const UNSETTLED_LOOKS_MAX: u32 = 5;
+/// For how many polls in a row files that keep changing are waited for.
+const UNSETTLED_POLLS_MAX: u32 = 5;
 
-/// After how many looks a refused file is tried again, at most: some four minutes.
-const RETRY_LOOKS_MAX: u32 = 256;
+/// After how many polls a refused file is tried again, at most: some four minutes.
+const RETRY_POLLS_MAX: u32 = 256;
 
-/// The memory of earlier looks.
+/// The memory of earlier polls.
 #[derive(Debug)]
 pub(super) struct RereadTimer<T> {
     /// How the files were before they were last read.
     loaded: T,
-    /// How they were at the last look.
+    /// How they were at the last poll.
     last: T,
-    /// At how many looks they have differed from those that were read.
+    /// At how many polls they have differed from those that were read.
     unsettled: u32,
-    /// For how many looks a refused file rests before it is tried again; 0: none is refused.
+    /// For how many polls a refused file rests before it is tried again; 0: none is refused.
     pause: u32,
     /// How many of these are left.
     rest: u32,
@@ -230,17 +230,17 @@ impl<T: Copy + PartialEq> RereadTimer<T> {
         let pause = match (is_refused, loaded == self.loaded) {
             (false, _) => 0,
             (true, false) => 1,
-            (true, true) => (self.pause * 2).clamp(1, RETRY_LOOKS_MAX),
+            (true, true) => (self.pause * 2).clamp(1, RETRY_POLLS_MAX),
         };
         *self = Self { loaded, last: loaded, unsettled: 0, pause, rest: pause };
     }
 
-    /// A look. Whoever writes several files is given the time to finish, but not for ever.
-    pub(super) fn look(&mut self, now: T) -> Option<Due> {
+    /// A poll. Whoever writes several files is given the time to finish, but not for ever.
+    pub(super) fn poll(&mut self, now: T) -> Option<Due> {
         let is_still = std::mem::replace(&mut self.last, now) == now;
         if now != self.loaded {
             self.unsettled += 1;
-            return (is_still || self.unsettled >= UNSETTLED_LOOKS_MAX).then_some(Due::Changed);
+            return (is_still || self.unsettled >= UNSETTLED_POLLS_MAX).then_some(Due::Changed);
         }
         self.unsettled = 0;
         self.rest = self.rest.saturating_sub(1);
@@ -250,14 +250,14 @@ impl<T: Copy + PartialEq> RereadTimer<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Due, RETRY_LOOKS_MAX, RereadTimer, UNSETTLED_LOOKS_MAX};
+    use super::{Due, RETRY_POLLS_MAX, RereadTimer, UNSETTLED_POLLS_MAX};
 
     #[test]
     fn files_that_are_still_for_a_look_are_read_and_those_that_are_as_they_were_are_not() {
         let mut timer = RereadTimer::begin(0, false);
-        assert_eq!([0, 1, 1].map(|now| timer.look(now)), [None, None, Some(Due::Changed)]);
+        assert_eq!([0, 1, 1].map(|now| timer.poll(now)), [None, None, Some(Due::Changed)]);
         timer.read(1, false);
-        assert_eq!([1, 2, 1, 1].map(|now| timer.look(now)), [None; 4], "they are as they were read");
+        assert_eq!([1, 2, 1, 1].map(|now| timer.poll(now)), [None; 4], "they are as they were read");
     }
 
     #[test]
@@ -265,10 +265,10 @@ mod tests {
         let mut timer = RereadTimer::begin(0, false);
         let mut now = 0;
         for _ in 0..10 {
-            for look in 1..=UNSETTLED_LOOKS_MAX {
+            for poll in 1..=UNSETTLED_POLLS_MAX {
                 now += 1;
-                let due = timer.look(now);
-                assert_eq!(due, (look == UNSETTLED_LOOKS_MAX).then_some(Due::Changed), "{look}");
+                let due = timer.poll(now);
+                assert_eq!(due, (poll == UNSETTLED_POLLS_MAX).then_some(Due::Changed), "{poll}");
             }
             timer.read(now, false);
         }
@@ -278,16 +278,16 @@ mod tests {
     fn a_refused_file_is_tried_again_less_and_less_often_until_it_is_applied() {
         let mut timer = RereadTimer::begin(0, true);
         for wait in [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256] {
-            for look in 1..=wait {
-                assert_eq!(timer.look(0), (look == wait).then_some(Due::Retry), "{look} of {wait}");
+            for poll in 1..=wait {
+                assert_eq!(timer.poll(0), (poll == wait).then_some(Due::Retry), "{poll} of {wait}");
             }
             timer.read(0, true);
         }
         // A change is another beginning.
-        assert_eq!([1, 1].map(|now| timer.look(now)), [None, Some(Due::Changed)]);
+        assert_eq!([1, 1].map(|now| timer.poll(now)), [None, Some(Due::Changed)]);
         timer.read(1, true);
-        assert_eq!(timer.look(1), Some(Due::Retry));
+        assert_eq!(timer.poll(1), Some(Due::Retry));
         timer.read(1, false);
-        assert!((0..=RETRY_LOOKS_MAX).all(|_| timer.look(1).is_none()));
+        assert!((0..=RETRY_POLLS_MAX).all(|_| timer.poll(1).is_none()));
     }
 }

@@ -81,7 +81,7 @@ pub(crate) fn left_on(settings: &Settings) -> Option<Problem> {
 }
 
 /// Looks at the store without opening it: its state or what is wrong with it. Writes nothing.
-pub(super) async fn look(
+pub(super) async fn inspect(
     settings: &Settings,
     clock: &Arc<dyn Clock>,
     metrics: &Metrics,
@@ -98,11 +98,11 @@ pub(super) async fn look(
             }
         }
         StoreSettings::Embedded { path } => {
-            embedded::file::look(path, &settings.fixed.binding()).map_err(|other| other.to_string())
+            embedded::file::inspect(path, &settings.fixed.binding()).map_err(|other| other.to_string())
         }
         StoreSettings::Redis(redis) => {
             let options = redis_options(settings, redis)?;
-            let found = redis::look(options, Arc::clone(clock), metrics.clone()).await?;
+            let found = redis::inspect(options, Arc::clone(clock), metrics.clone()).await?;
             Ok(["answers"].into_iter().chain(found).collect::<Vec<_>>().join("; "))
         }
     }

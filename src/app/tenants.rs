@@ -176,15 +176,15 @@ impl Tenants {
         let configuration = self.source.now();
         let mut in_force = self.in_force.lock();
         let InForce { settings: former, files } = &mut *in_force;
-        let mut look = CertificateProbe {
+        let mut probe = CertificateProbe {
             loader: FileLoader::new(files, self.now()),
             at_start: Some(&self.at_start),
             has_tls: self.at_start.listen.tls,
         };
-        let survey = self.source.over(Some(former), &mut look);
-        survey.problems.log_warnings();
-        let mut loader = look.loader;
-        let loaded = survey.loaded.ok_or_else(|| survey.problems.to_string());
+        let report = self.source.over(Some(former), &mut probe);
+        report.problems.log_warnings();
+        let mut loader = probe.loader;
+        let loaded = report.loaded.ok_or_else(|| report.problems.to_string());
         let applied = loaded.and_then(|loaded| self.replace(loaded, &former.live, &mut loader));
         let (new, seen) = loader.finish();
         let read = [configuration, Fingerprint::of(&seen)];

@@ -60,7 +60,7 @@ const CLIENTS_MAX: usize = 4_096;
 pub(crate) struct Bots {
     domains: BotDomains,
     directories: Arc<Directories>,
-    known: Cache<String, Arc<Known>>,
+    known: Cache<String, Arc<DirectoryState>>,
     readers: Meters<ClientNet>,
     wrong: Meters<ClientNet>,
     reads: Arc<Semaphore>,
@@ -73,7 +73,7 @@ pub(crate) struct Bots {
 
 /// A directory, as it is known here.
 #[derive(Default)]
-struct Known {
+struct DirectoryState {
     /// When the last read of it began, in monotonic microseconds; 0: it was not read.
     begun_micros: AtomicU64,
     /// The keys of the last read that gave any, and until when they count.

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
-use super::{Bots, Directories, Known, MISSED_MICROS, READS_MAX, parse};
+use super::{Bots, Directories, DirectoryState, MISSED_MICROS, READS_MAX, parse};
 use crate::domain::{BotDomains, BotSignature, ClientNet, HostPattern, Reach};
 use crate::ports::simulated::SimulatedClock;
 use crate::telemetry::Metrics;
@@ -48,7 +48,7 @@ impl Bench {
 
     fn publishes(&self, domain: &str, set: &serde_json::Value) {
         let keys = parse(set.to_string().as_bytes()).unwrap();
-        let known = Known::default();
+        let known = DirectoryState::default();
         known.begun_micros.store(1, Ordering::SeqCst);
         known.keys.store(Some(Arc::new((keys, super::KEYS_MICROS_MAX))));
         self.bots.known.insert(domain.into(), Arc::new(known));

@@ -19,7 +19,7 @@ use crate::chain::reads::{Agents, HoldersQuestion, Read};
 use crate::chain::single_flight::{Bounds, SingleFlight};
 use crate::chain::{contracts::Contracts, measures::Measures};
 use crate::domain::{AgentId, Holders, Measure, ReaderSettings, TrustProfile};
-use crate::ports::{AskedHolders, Asker, Chain, ChainFault, Clock, Parts, Reading};
+use crate::ports::{AskedHolders, Asker, Chain, ChainFault, ChainRead, Clock, Parts};
 use crate::telemetry::Metrics;
 
 /// Calls for profiles, of agents that proved who they are. After a reorganization all active agents are read anew: thousands
@@ -156,7 +156,7 @@ async fn probe(follower: Follower) -> Result<(), ChainFault> {
 
 #[async_trait]
 impl Chain for ChainReader {
-    fn profile(&self, agent: AgentId, parts: Parts) -> Reading<'_, Option<Arc<TrustProfile>>> {
+    fn profile(&self, agent: AgentId, parts: Parts) -> ChainRead<'_, Option<Arc<TrustProfile>>> {
         if let Some(profile) = self.agents.cache.get(agent, parts, self.agents.now()) {
             self.hits.inc();
             return Either::Left(ready(Ok(Some(profile))));

@@ -258,7 +258,7 @@ impl Agents {
                 Ok(all) => all,
                 Err(fault) => vec![Err(fault); agents.len()],
             };
-            let one_by_one = wanted.into_iter().zip(details).map(async |((one, mut profile), details)| {
+            let single_reads = wanted.into_iter().zip(details).map(async |((one, mut profile), details)| {
                 let may_help_alone = match &details {
                     // It had too small a share of the gas.
                     Ok(details) => details.ran_out,
@@ -280,7 +280,7 @@ impl Agents {
                 };
                 self.keep(one, read, profile, (fault, None));
             });
-            join_all(one_by_one).await;
+            join_all(single_reads).await;
         }
         .boxed()
     }

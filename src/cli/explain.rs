@@ -12,7 +12,7 @@ use crate::app::{chain, source::ConfigSource, store, tenants::Tenants};
 use crate::cli::{ConfigFile, Failure, check::load_to_serve, client::wait_for, output::Output, secret};
 use crate::config::{Settings, store::StoreSettings};
 use crate::domain::{
-    AgentId, Call, Decision, Denial, HostPattern, KeyDigest, Quota, Reading, Route, RouteAccess, TOOL_CALL,
+    AgentId, Call, Decision, Denial, HostPattern, KeyDigest, PathForm, Quota, Route, RouteAccess, TOOL_CALL,
     Tenant, host::of_authority, routing,
 };
 use crate::gateway::{Site, Table, rule::Incoming};
@@ -245,12 +245,12 @@ impl<'a> Case<'a> {
         let (reading, candidates) = routing::candidates(tenant, &self.request.method, path, call);
         let taken = decision.route.and_then(|at| tenant.routes.get(at));
         let why = match reading {
-            Reading::Plain if taken.is_none() => {
+            PathForm::Plain if taken.is_none() => {
                 "no route takes the request, so the tenant's own rule counts"
             }
-            Reading::Plain => "the first route that takes the request",
-            Reading::Refused => "no honest request has this path",
-            Reading::Escaped(_) | Reading::Ambiguous(_) | Reading::Anywhere => {
+            PathForm::Plain => "the first route that takes the request",
+            PathForm::Invalid => "no honest request has this path",
+            PathForm::Escaped(_) | PathForm::Ambiguous(_) | PathForm::Anywhere => {
                 "the path is ambiguous: the strictest of all routes that may be meant count"
             }
         };

@@ -16,7 +16,7 @@ use std::{path::Path, sync::Arc};
 
 use zeroize::Zeroizing;
 
-use crate::config::notes::{NamedFile, Notes, Place};
+use crate::config::notes::{NamedFile, Notes, ValueLocation};
 use crate::config::problem::{Location, Problem, Problems};
 use crate::config::tenants::folder::{FOLDER, File};
 use crate::config::{
@@ -134,7 +134,7 @@ struct Main {
     listen: Option<Listen>,
     tenants: Vec<Claimant>,
     /// The place of the gateway's addresses.
-    gateway: Place,
+    gateway: ValueLocation,
 }
 
 impl Main {

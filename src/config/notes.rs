@@ -44,7 +44,7 @@ pub struct NamedFile {
     /// Their paths, and what they should hold.
     pub content: Content,
     /// The keys that name them.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<ValueLocation>,
 }
 
 /// The content that named files should have.
@@ -68,14 +68,14 @@ pub enum Content {
 
 /// The place of a value.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct ValueLocation {
     /// Its path, or a variable.
     pub(super) name: String,
     /// In a file.
     pub(super) position: Option<Position>,
 }
 
-impl Place {
+impl ValueLocation {
     pub(super) fn problem(self, phrase: impl Into<String>) -> Problem {
         Problem::new(self.name, phrase).at(self.position)
     }

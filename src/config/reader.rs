@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use toml::Value;
 
-use crate::config::notes::{Content, DEFAULT, NamedFile, Notes, Place, Value as Noted};
+use crate::config::notes::{Content, DEFAULT, NamedFile, Notes, Value as Noted, ValueLocation};
 use crate::config::problem::{Location, Problem};
 use crate::config::tree::{self, Item, Node, Table};
 use crate::config::unknown;
@@ -225,19 +225,19 @@ impl Reader {
         self.notes.files.push(NamedFile { content, places });
     }
 
-    fn place_of(&self, paths: &[&'static str]) -> Place {
+    fn place_of(&self, paths: &[&'static str]) -> ValueLocation {
         let overridden = paths.iter().find(|path| self.variable(path).is_some());
         self.place(overridden.or(paths.first()).copied().unwrap_or_default(), None)
     }
 
     /// The origin of a value, or of one item of it, counted from 1: the variable that overrides it, or its path in the file.
-    pub(super) fn place(&self, path: &str, number: Option<usize>) -> Place {
+    pub(super) fn place(&self, path: &str, number: Option<usize>) -> ValueLocation {
         let Scope { location, table, .. } = &self.scope;
         match self.variable(path) {
-            Some(_) => Place { name: variable_of(path), position: None },
+            Some(_) => ValueLocation { name: variable_of(path), position: None },
             None => {
                 let position = tree::place(table, path, number, &location.position).clone();
-                Place { name: location.of_key(path), position: Some(position) }
+                ValueLocation { name: location.of_key(path), position: Some(position) }
             }
         }
     }

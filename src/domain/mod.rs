@@ -70,7 +70,7 @@ pub use log_rules::LogRules;
 pub use mcp::{Call, CallPatterns, LargeBodies, McpRules, NamePattern, TOOL_CALL};
 pub use measure::{Feedback, Measure, Question};
 pub use nonce::{Nonce, NonceClaim};
-pub use path::{PathPattern, Reading};
+pub use path::{PathForm, PathPattern};
 pub use profile::{Details, LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation};
 pub use quota::{Allowance, HOUR_MICROS, MINUTE_MICROS, Quota, RetryAfter, WINDOW_MICROS_MAX};
 pub use redis_url::{NotARedisUrl, RedisHost, RedisLayout, RedisUrl};

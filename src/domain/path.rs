@@ -124,7 +124,7 @@ fn starred_width(path: &[u8]) -> Option<usize> {
 
 /// How a request's path reads.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum PathForm {
     /// Every server reads the same.
     Plain,
     /// Some characters are escaped that mean nothing else when they are not; this is the path without escapes. What a
@@ -135,7 +135,7 @@ pub enum Reading {
     /// Some server may go anywhere with it: there are dot segments in some reading, or it is not text.
     Anywhere,
     /// No path of an honest request.
-    Refused,
+    Invalid,
 }
 
 /// Reads the path of a request target, without its query.
@@ -145,25 +145,25 @@ pub enum Reading {
 /// [`DECODINGS_MAX`] times. Bytes beyond ASCII are no URI (RFC 3986, section 2) but in use, and are read like their
 /// escapes: as text when they are UTF-8, which no pattern can name but by `*`. Otherwise they lead anywhere: overlong
 /// forms are a slash or a dot to some.
-pub fn read(path: &[u8]) -> Reading {
+pub fn read(path: &[u8]) -> PathForm {
     if is_plain(path) {
-        return Reading::Plain;
+        return PathForm::Plain;
     }
     if path.first() != Some(&b'/') || path.len() > PATH_BYTES_MAX || has_foreign_bytes(path) {
-        return Reading::Refused;
+        return PathForm::Invalid;
     }
-    let Some(decoded) = decode_fully(path) else { return Reading::Refused };
+    let Some(decoded) = decode_fully(path) else { return PathForm::Invalid };
     if decoded.iter().any(u8::is_ascii_control) {
-        return Reading::Refused;
+        return PathForm::Invalid;
     }
     if leads_anywhere(path, &decoded) {
-        return Reading::Anywhere;
+        return PathForm::Anywhere;
     }
     let normal = normal(&decoded);
     if normal == *decoded && !hides_separators(path) {
-        return Reading::Escaped(normal);
+        return PathForm::Escaped(normal);
     }
-    Reading::Ambiguous(normal)
+    PathForm::Ambiguous(normal)
 }
 
 /// The usual case, told without allocating.

@@ -3,7 +3,7 @@
 //! The first route that takes the path and the method counts. What a rule demands must hold for the path as *any* server
 //! behind us may read it: where readings differ, nothing is loosened, and every rule that could be meant has its say.
 
-use crate::domain::path::{self, Reading};
+use crate::domain::path::{self, PathForm};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
 use crate::domain::{mcp::Call, tier::Tier};
 
@@ -39,7 +39,7 @@ struct Asked<'a> {
 /// Decides by method and path. The path is the one that is forwarded, raw and without its query.
 ///
 /// Methods are compared as they are written (RFC 9110, section 9.1), and a rule for `GET` is none for `HEAD`.
-/// A path that no honest request has is denied: [`Reading::Refused`] says which. The work is bounded by
+/// A path that no honest request has is denied: [`PathForm::Invalid`] says which. The work is bounded by
 /// [`path::PATH_BYTES_MAX`], [`path::DECODINGS_MAX`] and the number of routes.
 pub fn decide(tenant: &Tenant, method: &str, path: &[u8]) -> Decision {
     decide_asked(tenant, Asked { method, path, call: None })
@@ -55,9 +55,9 @@ pub fn decide_calls(tenant: &Tenant, path: &[u8], calls: &[Call<'_>]) -> Decisio
 /// True if a path may be meant to be that of an MCP endpoint.
 pub fn is_mcp(tenant: &Tenant, path: &[u8]) -> bool {
     tenant.mcp || {
-        let reading = path::read(path);
+        let form = path::read(path);
         let mut endpoints = tenant.routes.iter().filter(|route| route.mcp);
-        endpoints.any(|route| route.path.matches(path) || is_at(route, path, &reading))
+        endpoints.any(|route| route.path.matches(path) || is_at(route, path, &form))
     }
 }
 
@@ -68,38 +68,38 @@ pub fn candidates<'a>(
     method: &str,
     path: &[u8],
     call: Option<&Call<'_>>,
-) -> (Reading, Vec<&'a Route>) {
+) -> (PathForm, Vec<&'a Route>) {
     let asked = Asked { method, path, call };
-    let reading = read(tenant, asked);
-    let routes = tenant.routes.iter().filter(|route| may_be_meant(route, asked, &reading)).collect();
-    (reading, routes)
+    let form = read(tenant, asked);
+    let routes = tenant.routes.iter().filter(|route| may_be_meant(route, asked, &form)).collect();
+    (form, routes)
 }
 
 fn decide_asked(tenant: &Tenant, asked: Asked<'_>) -> Decision {
     match read(tenant, asked) {
-        Reading::Plain => ruled(tenant, first(tenant, asked)),
-        reading @ (Reading::Escaped(_) | Reading::Ambiguous(_) | Reading::Anywhere) => {
-            let rules = tenant.routes.iter().filter(|route| may_be_meant(route, asked, &reading));
+        PathForm::Plain => ruled(tenant, first(tenant, asked)),
+        form @ (PathForm::Escaped(_) | PathForm::Ambiguous(_) | PathForm::Anywhere) => {
+            let rules = tenant.routes.iter().filter(|route| may_be_meant(route, asked, &form));
             strictest(tenant, first(tenant, asked), rules)
         }
-        Reading::Refused => Decision { access: RouteAccess::Deny, ..ruled(tenant, None) },
+        PathForm::Invalid => Decision { access: RouteAccess::Deny, ..ruled(tenant, None) },
     }
 }
 
 /// How a path reads as far as the tenant's rules go.
-fn read(tenant: &Tenant, asked: Asked<'_>) -> Reading {
+fn read(tenant: &Tenant, asked: Asked<'_>) -> PathForm {
     match path::read(asked.path) {
         // Decoding only ever adds rules that match. If the first is the same before and after, it is so in between.
-        Reading::Escaped(decoded)
+        PathForm::Escaped(decoded)
             if first(tenant, asked) == first(tenant, Asked { path: &decoded, ..asked }) =>
         {
-            Reading::Plain
+            PathForm::Plain
         }
-        reading @ (Reading::Plain
-        | Reading::Escaped(_)
-        | Reading::Ambiguous(_)
-        | Reading::Anywhere
-        | Reading::Refused) => reading,
+        form @ (PathForm::Plain
+        | PathForm::Escaped(_)
+        | PathForm::Ambiguous(_)
+        | PathForm::Anywhere
+        | PathForm::Invalid) => form,
     }
 }
 
@@ -107,18 +107,18 @@ fn first(tenant: &Tenant, asked: Asked<'_>) -> Option<usize> {
     tenant.routes.iter().position(|route| takes(route, asked) && route.path.matches(asked.path))
 }
 
-fn may_be_meant(route: &Route, asked: Asked<'_>, reading: &Reading) -> bool {
-    takes(route, asked) && is_at(route, asked.path, reading)
+fn may_be_meant(route: &Route, asked: Asked<'_>, form: &PathForm) -> bool {
+    takes(route, asked) && is_at(route, asked.path, form)
 }
 
 /// True if a path that reads so may be one of a route's.
-fn is_at(route: &Route, path: &[u8], reading: &Reading) -> bool {
-    match reading {
-        Reading::Plain => route.path.matches(path),
-        Reading::Escaped(decoded) => route.path.matches(decoded),
-        Reading::Ambiguous(normal) => route.path.matches(path) || route.path.may_match(normal),
-        Reading::Anywhere => true,
-        Reading::Refused => false,
+fn is_at(route: &Route, path: &[u8], form: &PathForm) -> bool {
+    match form {
+        PathForm::Plain => route.path.matches(path),
+        PathForm::Escaped(decoded) => route.path.matches(decoded),
+        PathForm::Ambiguous(normal) => route.path.matches(path) || route.path.may_match(normal),
+        PathForm::Anywhere => true,
+        PathForm::Invalid => false,
     }
 }
 

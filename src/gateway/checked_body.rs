@@ -6,15 +6,15 @@ use std::mem;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::gateway::{failure::Failure, held::HeldRoom};
+use crate::gateway::{failure::Failure, held::HeldBytes};
 use crate::message_signature::BodyDigest;
 
 /// A body that has to match its digest.
 pub(super) struct CheckedBody {
     pub(super) digest: BodyDigest,
-    /// Room for all of it, if it waits as a whole, and not only its end.
-    pub(super) room: Option<HeldRoom>,
-    /// All that came then: pieces of a byte take no more room than one.
+    /// Memory for all of it, if it waits as a whole, and not only its end.
+    pub(super) held: Option<HeldBytes>,
+    /// The bytes so far: pieces of a byte take no more memory than one.
     whole: BytesMut,
     /// Else the last piece.
     last: Bytes,
@@ -23,20 +23,20 @@ pub(super) struct CheckedBody {
 /// A whole body. Its room is free when nobody has it any more.
 struct Held {
     whole: BytesMut,
-    _room: HeldRoom,
+    _held: HeldBytes,
 }
 
 impl CheckedBody {
-    pub(super) fn new(digest: BodyDigest, room: Option<HeldRoom>) -> Self {
-        Self { digest, room, whole: BytesMut::new(), last: Bytes::new() }
+    pub(super) fn new(digest: BodyDigest, held: Option<HeldBytes>) -> Self {
+        Self { digest, held, whole: BytesMut::new(), last: Bytes::new() }
     }
 
     /// Takes the next piece, and gives what goes on: maybe nothing, and all that waits behind the last.
     pub(super) fn pass(&mut self, piece: Option<Bytes>, is_last: bool) -> Result<Bytes, Failure> {
         let (piece, mut goes_on) = (piece.unwrap_or_default(), Bytes::new());
         self.digest.update(&piece);
-        if let Some(room) = &mut self.room {
-            room.reach((self.whole.len() + piece.len()) as u64)?;
+        if let Some(held) = &mut self.held {
+            held.grow_to((self.whole.len() + piece.len()) as u64)?;
             self.whole.extend_from_slice(&piece);
         } else if !piece.is_empty() {
             goes_on = mem::replace(&mut self.last, piece);
@@ -47,8 +47,8 @@ impl CheckedBody {
         if !self.digest.matches() {
             return Err(Failure::OtherBody);
         }
-        let last = match self.room.take() {
-            Some(room) => Bytes::from_owner(Held { whole: self.whole.split(), _room: room }),
+        let last = match self.held.take() {
+            Some(held) => Bytes::from_owner(Held { whole: self.whole.split(), _held: held }),
             None => mem::take(&mut self.last),
         };
         Ok(if goes_on.is_empty() { last } else { [goes_on, last].concat().into() })
@@ -75,7 +75,7 @@ mod tests {
     use bytes::Bytes;
     use http::HeaderMap;
 
-    use super::{BodyDigest, CheckedBody, Failure, HeldRoom};
+    use super::{BodyDigest, CheckedBody, Failure, HeldBytes};
 
     fn body(is_held: bool) -> CheckedBody {
         announced(is_held, "sha-256=:k6I5cakU5erL8KjSUVTNownDwccvu5kU1Hxg88toFYg=:")
@@ -84,10 +84,10 @@ mod tests {
     fn announced(is_held: bool, digest: &str) -> CheckedBody {
         let digest = digest.parse().unwrap();
         let headers = HeaderMap::from_iter([("content-digest".parse().unwrap(), digest)]);
-        CheckedBody::new(BodyDigest::of(&headers).unwrap().unwrap(), is_held.then(HeldRoom::of_nobody))
+        CheckedBody::new(BodyDigest::of(&headers).unwrap().unwrap(), is_held.then(HeldBytes::unshared))
     }
 
-    /// All that went on before the end, and what became of the end.
+    /// The bytes that went on before the end, and what became of the end.
     fn passed(body: &mut CheckedBody, text: &str, has_last_piece: bool) -> (usize, Result<usize, Failure>) {
         let mut pieces: Vec<Bytes> = text.as_bytes().chunks(4).map(Bytes::copy_from_slice).collect();
         let last = if has_last_piece { pieces.pop() } else { None };
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn the_room_of_a_body_is_free_when_nobody_has_it_any_more() {
         let mut body = body(true);
-        let memory = Arc::clone(&body.room.as_ref().unwrap().memory);
+        let memory = Arc::clone(&body.held.as_ref().unwrap().memory);
         body.pass(Some("{\"hello\":".into()), false).unwrap();
         assert_eq!(memory.taken(), 9);
         let whole = body.pass(Some("\"world\"}".into()), true).unwrap();
@@ -141,7 +141,7 @@ mod tests {
         drop(whole);
         assert_eq!(memory.taken(), 0);
         let mut left = self::body(true);
-        let memory = Arc::clone(&left.room.as_ref().unwrap().memory);
+        let memory = Arc::clone(&left.held.as_ref().unwrap().memory);
         left.pass(Some("{\"hello\":".into()), false).unwrap();
         drop(left);
         assert_eq!(memory.taken(), 0);

@@ -1,4 +1,4 @@
-//! The state of one request, filled phase by phase. Without a passage it does not go upstream.
+//! The state of one request, filled phase by phase. Without `admitted` it does not go upstream.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use crate::domain::{CorsRules, Decision};
-use crate::gateway::corridor::{Caller, Passage};
+use crate::gateway::admission::{Admitted, Grant};
 use crate::gateway::policy::{answers, cors, identity};
 use crate::gateway::upstreams::{Member, Retrying};
 use crate::gateway::{
-    checked_body::CheckedBody, notes::McpNotes, pace::Pace, site::Site, upstreams::attempt::Attempt,
-    upstreams::state::UpstreamPlace,
+    checked_body::CheckedBody, notes::McpNotes, site::Site, stall_timeout::StallTimeout,
+    upstreams::attempt::Attempt, upstreams::state::UpstreamSlot,
 };
 use crate::http1::{Fields, Lines, name::Name};
 use crate::mcp::Filter;
 use crate::pipeline::permit::Permit;
-use crate::record::{Place, RequestRecord};
+use crate::record::{Destination, RequestRecord};
 use crate::serve::Timer;
 use crate::telemetry::NO_TENANT;
 use crate::wire::trace::carries_trace;
@@ -26,13 +26,13 @@ pub(crate) struct Context {
     /// When its head had been read, in monotonic microseconds.
     pub(super) begun: u64,
     pub(super) record: RequestRecord,
-    /// Its tenant; `None` until it is routed, or when its host is unknown.
+    /// The tenant; `None` until it is routed, or when its host is unknown.
     pub(super) site: Option<Arc<Site>>,
     /// The tenant's rule for it; `None` until it is routed.
     pub(super) decision: Option<Decision>,
     /// The body of a signed request, to be compared with its digest.
     pub(super) checked_body: Option<Box<CheckedBody>>,
-    /// That body, if it was held, once it is whole and right.
+    /// The body of a signed request, if it was held, once it is whole and right.
     pub(super) held_body: Option<Bytes>,
     /// A message of MCP that the library keeps too, until the body is looked at.
     pub(super) message: Option<Vec<u8>>,
@@ -40,9 +40,9 @@ pub(crate) struct Context {
     pub(super) has_documents: bool,
     /// The origin of its page, if the tenant allows that.
     pub(super) origin: Option<Box<[u8]>>,
-    /// What its 401 says in `WWW-Authenticate` instead of the usual.
+    /// `WWW-Authenticate` of its 401, instead of the usual.
     pub(super) challenge: Option<HeaderValue>,
-    /// What its 401 asks to be signed.
+    /// `Accept-Signature` of its 401.
     pub(super) asked_for: Option<HeaderValue>,
     /// Notes about it, if it is one of MCP.
     pub(super) mcp: Option<Box<McpNotes>>,
@@ -54,19 +54,19 @@ pub(crate) struct Context {
     pub(super) speaks_grpc: bool,
     /// The upstreams that were tried.
     pub(super) attempt: Attempt,
-    /// Its place at the upstream.
-    pub(super) place: Option<UpstreamPlace>,
-    /// Its leave to look for another connection.
+    /// The slot at the upstream.
+    pub(super) slot: Option<UpstreamSlot>,
+    /// Leave to look for another connection.
     pub(super) retrying: Option<Retrying>,
     /// True if its answer breaks off behind a head that was written.
     pub(super) breaks_off: bool,
-    /// The pace of its bodies, where the library sets no limit.
-    pub(super) pace: Option<Pace>,
+    /// The time limit of its bodies, where the library sets no limit.
+    pub(super) stall_timeout: Option<StallTimeout>,
     /// Notes the end of a request that is dropped half-way.
     pub(super) on_drop: Option<OnDrop>,
     /// The proof that the request may go upstream: without one nothing does. It goes when the request is over, so that the
     /// place is free, though the connection may linger.
-    pub(super) passage: Option<Passage>,
+    pub(super) admitted: Option<Admitted>,
 }
 
 /// Runs when the context goes.
@@ -99,45 +99,45 @@ impl Context {
             awaits_body: false,
             speaks_grpc: false,
             attempt: Attempt::default(),
-            place: None,
+            slot: None,
             retrying: None,
             breaks_off: false,
-            pace: None,
+            stall_timeout: None,
             on_drop: None,
-            passage: None,
+            admitted: None,
         }
     }
 
     /// The request may go upstream.
-    pub(super) fn enter(&mut self, mut passage: Passage) {
-        self.checked_body = passage.body.take();
-        self.passage = Some(passage);
+    pub(super) fn set_admitted(&mut self, mut admitted: Admitted) {
+        self.checked_body = admitted.body.take();
+        self.admitted = Some(admitted);
     }
 
     /// The upstream that it is at.
     pub(super) fn member(&self) -> Option<&Member> {
-        self.passage.as_ref()?.route.upstreams().current(self.attempt)
+        self.admitted.as_ref()?.route.upstreams().current(self.attempt)
     }
 
     /// Writes the headers that tell the upstream who calls, if an agent does or a bot that has proven its domain.
     pub(super) fn write_identity(&self, lines: &mut impl Lines) {
-        match self.passage.as_ref().map(|passage| &passage.caller) {
-            Some(Caller::Agent(permit, assertion)) => identity::write(permit, assertion.as_deref(), lines),
-            Some(Caller::Visitor(_, _, Some(domain))) => lines.set("X-Agent-Domain", domain.as_bytes()),
-            Some(Caller::Visitor(_, _, None) | Caller::Anyone) | None => {}
+        match self.admitted.as_ref().map(|admitted| &admitted.grant) {
+            Some(Grant::Agent(permit, assertion)) => identity::write(permit, assertion.as_deref(), lines),
+            Some(Grant::Visitor(_, _, Some(domain))) => lines.set("X-Agent-Domain", domain.as_bytes()),
+            Some(Grant::Visitor(_, _, None) | Grant::Anyone) | None => {}
         }
     }
 
     /// The domain that a bot has proven.
     pub(super) fn domain(&self) -> Option<&str> {
-        let Caller::Visitor(_, _, domain) = &self.passage.as_ref()?.caller else { return None };
+        let Grant::Visitor(_, _, domain) = &self.admitted.as_ref()?.grant else { return None };
         domain.as_deref()
     }
 
     /// Writes the headers of an answer that are ours: the limit of an admitted caller, and the request's id.
     pub(super) fn write_answer_headers(&self, lines: &mut impl Lines) {
-        if let Some(passage) = &self.passage {
-            passage.write_quota(lines);
+        if let Some(admitted) = &self.admitted {
+            admitted.write_quota(lines);
         }
         self.write_common_headers(lines);
     }
@@ -180,21 +180,21 @@ impl Context {
 
     /// The permit, when an agent was admitted.
     pub(super) fn permit(&self) -> Option<&Permit> {
-        if let Caller::Agent(permit, _) = &self.passage.as_ref()?.caller { Some(permit) } else { None }
+        if let Grant::Agent(permit, _) = &self.admitted.as_ref()?.grant { Some(permit) } else { None }
     }
 
     /// The tenant and the route that the request falls under.
-    pub(super) fn place(&self) -> Place<'_> {
-        place_of(self.site.as_deref(), self.decision)
+    pub(super) fn destination(&self) -> Destination<'_> {
+        destination_of(self.site.as_deref(), self.decision)
     }
 }
 
 /// The tenant, and the route by its name; none: the tenant's own rule.
-pub(super) fn place_of(site: Option<&Site>, decision: Option<Decision>) -> Place<'_> {
+pub(super) fn destination_of(site: Option<&Site>, decision: Option<Decision>) -> Destination<'_> {
     let route = site.zip(decision.and_then(|decision| decision.route));
-    Place {
+    Destination {
         tenant: Some(site.map_or(NO_TENANT, |site| &*site.tenant.id)),
         route: route.map(|(site, route)| &*site.routes.of(Some(route)).route),
-        ..Place::default()
+        ..Destination::default()
     }
 }

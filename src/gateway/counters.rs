@@ -145,7 +145,7 @@ impl Routes {
         Self { routes, rest, shared }
     }
 
-    /// Those of a route by its place.
+    /// The series of a route by its index.
     pub(super) fn of(&self, route: Option<usize>) -> &RouteSeries {
         route.and_then(|at| self.routes.get(at)).unwrap_or(&self.rest)
     }

@@ -1,6 +1,6 @@
 //! The documents about the way in that the gateway has at a tenant's hosts. Must not know requests.
 
-use crate::domain::{Decision, HostPattern, Reading, RouteAccess, Tenant, path, routing};
+use crate::domain::{Decision, HostPattern, PathForm, RouteAccess, Tenant, path, routing};
 use crate::wire::{ERC8128_PATH, ErrorCause, KEY_SET_PATH, METADATA_PATH, RULES_PATH};
 
 /// Where clients of OAuth look for an authorization server (RFC 8414, section 3), before the path of a resource.
@@ -74,7 +74,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Those of this tenant.
+    /// The documents of this tenant.
     pub(super) fn of(tenant: &Tenant) -> Self {
         let has = |path: &str| {
             let path = path.as_bytes();
@@ -92,7 +92,7 @@ pub(super) fn resource(path: &[u8]) -> Option<&str> {
     }
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&()*+,=:@/".contains(&byte);
     let is_short = path.len() <= RESOURCE_BYTES_MAX;
-    let is_usable = is_short && path.iter().copied().all(is_plain) && path::read(path) == Reading::Plain;
+    let is_usable = is_short && path.iter().copied().all(is_plain) && path::read(path) == PathForm::Plain;
     std::str::from_utf8(path).ok().filter(|_| is_usable)
 }
 

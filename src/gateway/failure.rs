@@ -35,7 +35,7 @@ pub(super) enum Failure {
 
 impl Failure {
     /// The kind of fault for the log, if the upstream that was tried is to blame.
-    pub(super) const fn of_upstream(self) -> Option<&'static str> {
+    pub(super) const fn upstream_kind(self) -> Option<&'static str> {
         match self {
             Self::Upstream(kind) | Self::UpstreamSlow(kind) => Some(kind),
             Self::ClientGone

@@ -1,18 +1,17 @@
 //! Memory for bodies that are held until they are known to be right: bounded in the process, and shared among agents and clients by the law
-//! of places ([`room`](crate::gateway::room)).
+//! of slots ([`in_flight`](crate::gateway::in_flight)).
 
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::domain::{AgentId, ClientNet};
-use crate::gateway::{counters::SiteCounters, failure::Failure};
+use crate::gateway::{counters::SiteCounters, failure::Failure, in_flight::Caller};
 use crate::sharded::SHARE;
 
 /// The most that all of them take, in bytes.
 const HELD_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// The room that a body of unknown length begins with, in bytes.
+/// The memory that a body of unknown length begins with, in bytes.
 const UNKNOWN_BYTES: u64 = 16 * 1024;
 
 /// The memory that is taken.
@@ -22,41 +21,34 @@ pub(super) struct Memory(Mutex<Taken>);
 #[derive(Default)]
 struct Taken {
     all: u64,
-    /// Those that have none have no entry.
-    holders: HashMap<Holder, u64>,
+    /// Bytes by caller; without any it has no entry.
+    holders: HashMap<Caller, u64>,
 }
 
-/// The holder of a body: an agent, or a client that has not proven yet whose its request is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Holder {
-    Agent(AgentId),
-    Client(ClientNet),
-}
-
-/// Room for one body, given back when it is dropped.
-pub(super) struct HeldRoom {
+/// Memory for one body, given back when it is dropped.
+pub(super) struct HeldBytes {
     pub(super) memory: Arc<Memory>,
-    holder: Holder,
+    holder: Caller,
     counters: Arc<SiteCounters>,
     bytes: u64,
 }
 
-impl HeldRoom {
-    /// Room for a body of this holder's that announces so many bytes.
+impl HeldBytes {
+    /// Memory for a body of this holder's that announces so many bytes.
     pub(super) fn new(
         memory: &Arc<Memory>,
-        holder: Holder,
+        holder: Caller,
         counters: &Arc<SiteCounters>,
         announced: Option<u64>,
     ) -> Result<Self, Failure> {
         let (memory, counters) = (Arc::clone(memory), Arc::clone(counters));
-        let mut room = Self { memory, holder, counters, bytes: 0 };
-        room.reach(announced.unwrap_or(UNKNOWN_BYTES))?;
-        Ok(room)
+        let mut held = Self { memory, holder, counters, bytes: 0 };
+        held.grow_to(announced.unwrap_or(UNKNOWN_BYTES))?;
+        Ok(held)
     }
 
-    /// Takes more room if the body takes more than it has.
-    pub(super) fn reach(&mut self, bytes: u64) -> Result<(), Failure> {
+    /// Takes more memory if the body takes more than it has.
+    pub(super) fn grow_to(&mut self, bytes: u64) -> Result<(), Failure> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
             return Ok(());
@@ -77,7 +69,7 @@ impl HeldRoom {
     }
 }
 
-impl Drop for HeldRoom {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         let mut taken = self.memory.0.lock();
         taken.all = taken.all.saturating_sub(self.bytes);
@@ -96,7 +88,8 @@ mod tests {
 
     use alloy::primitives::U256;
 
-    use super::{AgentId, Failure, HELD_BYTES_MAX, HeldRoom, Holder, Memory, SiteCounters, UNKNOWN_BYTES};
+    use super::{Caller, Failure, HELD_BYTES_MAX, HeldBytes, Memory, SiteCounters, UNKNOWN_BYTES};
+    use crate::domain::AgentId;
     use crate::telemetry::Metrics;
 
     const MIB: u64 = 1024 * 1024;
@@ -107,13 +100,13 @@ mod tests {
         }
     }
 
-    impl HeldRoom {
-        /// Room in a memory of its own.
-        pub(in crate::gateway) fn of_nobody() -> Self {
+    impl HeldBytes {
+        /// Bytes in a memory of its own.
+        pub(in crate::gateway) fn unshared() -> Self {
             let counters = Arc::new(SiteCounters::new(&Metrics::new().unwrap(), &"acme".into()));
             Self {
                 memory: Arc::default(),
-                holder: Holder::Agent(AgentId::new(U256::ONE)),
+                holder: Caller::Agent(AgentId::new(U256::ONE)),
                 counters,
                 bytes: 0,
             }
@@ -127,13 +120,13 @@ mod tests {
         let (memory, counters) =
             (Arc::<Memory>::default(), Arc::new(SiteCounters::new(&metrics, &"acme".into())));
         let take = |agent: u64, bytes| {
-            HeldRoom::new(&memory, Holder::Agent(AgentId::new(U256::from(agent))), &counters, Some(bytes))
+            HeldBytes::new(&memory, Caller::Agent(AgentId::new(U256::from(agent))), &counters, Some(bytes))
         };
         let mut held: Vec<_> = (0..12).map(|_| take(1, 8 * MIB).unwrap()).collect();
         assert_eq!(take(1, 1).err(), Some(Failure::Overloaded));
         let mut other = take(2, 8 * MIB).unwrap();
-        assert_eq!(other.reach(24 * MIB + 1), Err(Failure::Overloaded), "a body that grows is bounded too");
-        other.reach(24 * MIB).unwrap();
+        assert_eq!(other.grow_to(24 * MIB + 1), Err(Failure::Overloaded), "a body that grows is bounded too");
+        other.grow_to(24 * MIB).unwrap();
         assert_eq!(take(3, u64::MAX).err(), Some(Failure::Overloaded));
         assert_eq!(metrics.overload.with_label_values(&["acme", "bodies"]).get(), 3);
         held.pop();
@@ -146,12 +139,12 @@ mod tests {
 
     #[test]
     fn a_body_of_unknown_length_takes_room_at_once_and_more_as_it_grows() {
-        let HeldRoom { memory, holder, counters, .. } = &HeldRoom::of_nobody();
-        let mut room = HeldRoom::new(memory, *holder, counters, None).unwrap();
+        let HeldBytes { memory, holder, counters, .. } = &HeldBytes::unshared();
+        let mut held = HeldBytes::new(memory, *holder, counters, None).unwrap();
         for (bytes, expected) in [(1, UNKNOWN_BYTES), (2 * UNKNOWN_BYTES, 2 * UNKNOWN_BYTES)] {
-            room.reach(bytes).unwrap();
+            held.grow_to(bytes).unwrap();
             assert_eq!(memory.taken(), expected);
         }
-        assert_eq!(room.reach(HELD_BYTES_MAX / 4 * 3 + 1), Err(Failure::Overloaded));
+        assert_eq!(held.grow_to(HELD_BYTES_MAX / 4 * 3 + 1), Err(Failure::Overloaded));
     }
 }

@@ -8,12 +8,12 @@ use crate::domain::{
     Call, LargeBodies, MCP_METHOD, McpRules, RouteAccess, Tier, host::of_authority, routing,
 };
 use crate::gateway::discovery::{check_login, is_named};
-use crate::gateway::held::{HeldRoom, Holder};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
-    Gateway, context::Context, corridor::announced, failure::Failure, policy::requests::asks_for_stream,
+    Gateway, admission::announced, context::Context, failure::Failure, policy::requests::asks_for_stream,
     refusals::End, site::Site,
 };
+use crate::gateway::{held::HeldBytes, in_flight::Caller};
 use crate::http1::{Fields, name::Name};
 use crate::mcp::{Filter, McpRequest, Shows, call::takes_post_alone, refusal::wrapped};
 use crate::wire::{Answer, ErrorCause, client_ip::client_of, credentials::shows_credential};
@@ -23,7 +23,7 @@ const LIST_TIME_MAX_MILLIS: u64 = 60_000;
 
 /// A message that was read, with or without the frames of its body.
 pub(super) enum ReadMessage {
-    /// It is the first bytes of those that are ahead.
+    /// The first bytes of those that are ahead.
     Ahead(usize),
     Apart(Vec<u8>),
     TooLong,
@@ -108,16 +108,16 @@ impl Gateway {
         Ok(Some(read))
     }
 
-    /// Room for a message of a client's, as much as comes of it. Whoever it is: it is not known yet.
-    pub(super) fn room_for_message(
+    /// Memory for a message of a client's, as much as comes of it. Whoever it is: it is not known yet.
+    pub(super) fn reserve_message(
         &self,
         peer: std::net::IpAddr,
         fields: &impl Fields,
         ctx: &Context,
-    ) -> Result<HeldRoom, Failure> {
+    ) -> Result<HeldBytes, Failure> {
         let client = client_of(peer, fields, &self.rules.client_proxies);
         let counters = &ctx.site.as_ref().ok_or(Failure::Internal)?.counters;
-        HeldRoom::new(&self.memory, Holder::Client(client), counters, Some(0))
+        HeldBytes::new(&self.memory, Caller::Client(client), counters, Some(0))
     }
 }
 
@@ -166,7 +166,7 @@ impl Context {
 struct Allowed {
     site: Arc<Site>,
     path: Box<[u8]>,
-    /// `None` for strangers.
+    /// `None` for callers without a credential.
     tier: Option<Tier>,
 }
 

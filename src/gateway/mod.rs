@@ -5,33 +5,33 @@
 //! store.
 
 mod authz;
+mod challenge;
+mod in_flight;
 pub(crate) mod library;
 pub(crate) mod policy;
 pub(crate) mod relay;
-mod room;
 pub(crate) mod rule;
 mod site;
 pub(crate) mod table;
 pub(crate) mod watch;
-mod way;
 
+mod admission;
 mod checked_body;
 mod context;
-mod corridor;
 mod counters;
 mod dialect;
 mod discovery;
 mod failure;
 mod held;
-mod line;
 mod mcp;
 mod notes;
 mod observe;
-mod pace;
 mod refusals;
 mod signed;
+mod stall_timeout;
 mod tries;
 mod upstreams;
+mod wait_queue;
 
 pub(crate) use authz::{Authz, AuthzHandler, TenantSecret};
 pub(crate) use site::{Site, SiteBuilder};
@@ -46,13 +46,13 @@ use pingora::server::ShutdownWatch;
 
 use crate::bots::Bots;
 use crate::domain::{McpRules, RouteAccess};
-use crate::gateway::corridor::{Passage, Route};
+use crate::gateway::admission::{Admitted, Route};
 use crate::gateway::policy::forwarded::{self, Arrival, Believed};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
-    context::Context, dialect::Dialect, held::Memory, library::door::LibraryHandler, observe::Observer,
-    policy::cors, policy::via::Via, refusals::End, relay::Relay, relay::pool::Pool, relay::rules::incoming,
-    room::Room, table::LiveTable, upstreams::state::micros,
+    context::Context, dialect::Dialect, held::Memory, in_flight::InFlightLimits,
+    library::handler::LibraryHandler, observe::Observer, policy::cors, policy::via::Via, refusals::End,
+    relay::Relay, relay::pool::Pool, relay::rules::incoming, table::LiveTable, upstreams::state::micros,
 };
 use crate::http1::{FIELDS_MAX, Fields, Lines, RequestHead, name::Name};
 use crate::message_signature::Terms;
@@ -101,9 +101,9 @@ impl Handler for GatewayHandler {
             }
         }
         match admitted {
-            Ok(passage) => {
-                let is_relayed = relay::takes(&passage.route, &head);
-                ctx.enter(passage);
+            Ok(admitted) => {
+                let is_relayed = relay::takes(&admitted.route, &head);
+                ctx.set_admitted(admitted);
                 if is_relayed {
                     self.relay.forward(connection, &head, &mut ctx).await
                 } else {
@@ -129,7 +129,7 @@ impl GatewayHandler {
         head: &RequestHead,
         message: Message<'_>,
         ctx: &mut Context,
-    ) -> Result<Passage, End> {
+    ) -> Result<Admitted, End> {
         let fields = connection.fields();
         let request = incoming(connection, head, &fields)
             .ok_or(ErrorCause::Malformed { problem: "its method is no text" })?;
@@ -179,7 +179,7 @@ pub(crate) struct Gateway {
     request_ids: RequestIds,
     via: Via,
     observer: Observer,
-    room: Arc<Room>,
+    in_flight: Arc<InFlightLimits>,
     /// Memory for bodies that are held.
     memory: Arc<Memory>,
 }
@@ -197,8 +197,18 @@ impl Gateway {
         let request_ids = RequestIds::new(entropy)?;
         let observer = Observer::new(&rules, metrics, &clock);
         let via = Via::new(rules.via.clone(), &request_ids);
-        let room = Arc::new(Room::new(rules.in_flight_max));
-        Ok(Self { table, pipeline, rules, clock, request_ids, via, observer, room, memory: Arc::default() })
+        let in_flight = Arc::new(InFlightLimits::new(rules.in_flight_max));
+        Ok(Self {
+            table,
+            pipeline,
+            rules,
+            clock,
+            request_ids,
+            via,
+            observer,
+            in_flight,
+            memory: Arc::default(),
+        })
     }
 
     /// The way of a request to its upstream, up to the proof that it may go there. The context keeps what was found, also of a
@@ -207,13 +217,13 @@ impl Gateway {
         &self,
         request: &Incoming<'_, F>,
         ctx: &mut Context,
-    ) -> Result<Passage, End> {
+    ) -> Result<Admitted, End> {
         if matches!(request.message, Message::Unread) {
             self.observer.recorder.begin_trace(request.fields, &mut ctx.record, Timer::now());
         }
         let route = self.route(request, ctx)?; // 400, 403, 404, 405, 413, 431, 508
-        let admitted = self.let_through(request, route, &mut ctx.record).await; // 400, 401, 403, 404, 413, 429, 500, 503
-        admitted.map_err(|cause| self.show_way(cause, request, ctx))
+        let admitted = self.authorize(request, route, &mut ctx.record).await; // 400, 401, 403, 404, 413, 429, 500, 503
+        admitted.map_err(|cause| self.challenge(cause, request, ctx))
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it. Error: also the answer to a request that

@@ -1,6 +1,6 @@
-//! Notes of the corridor about a request of MCP.
+//! Notes about a request of MCP.
 
-use crate::gateway::held::HeldRoom;
+use crate::gateway::held::HeldBytes;
 use crate::mcp::List;
 
 /// Notes about a request of MCP.
@@ -10,6 +10,6 @@ pub(super) struct McpNotes {
     pub(super) id: Option<Box<str>>,
     /// The list that it asks for, and its path.
     pub(super) list: Option<(List, Box<[u8]>)>,
-    /// Room for its message until that is under way.
-    pub(super) room: Option<HeldRoom>,
+    /// Memory for its message until that is under way.
+    pub(super) held: Option<HeldBytes>,
 }

@@ -8,7 +8,7 @@ use crate::domain::Upstream;
 use crate::gateway::{Gateway, GatewayRules, context::Context, counters::SiteCounters};
 use crate::http1::{Fields, REPEATED};
 use crate::ports::Clock;
-use crate::record::{Ended, Ending, Place, Recorder};
+use crate::record::{Destination, Ended, Ending, Recorder};
 use crate::telemetry::{Metrics, NO_TENANT, RouteSeries};
 
 /// Counts and logs for the gateway.
@@ -95,7 +95,7 @@ impl Gateway {
         }
     }
 
-    /// None of a tenant's upstreams has an address.
+    /// Logs that no upstream of a tenant has an address.
     pub(super) fn note_no_upstream(&self, ctx: &Context) {
         if let Some(site) = &ctx.site {
             site.counters.faults(&self.clock).note(&NoUpstream { tenant: &site.tenant.id });
@@ -125,7 +125,7 @@ impl Gateway {
         };
         observer.count(counters, ctx, ended.sent, ended.ending);
         let upstream = ctx.member().map(|member| &member.state.upstream as &dyn Display);
-        let place = Place { domain: ctx.domain(), upstream, ..ctx.place() };
-        observer.recorder.end(&ctx.record, ended, &place, route);
+        let destination = Destination { domain: ctx.domain(), upstream, ..ctx.destination() };
+        observer.recorder.end(&ctx.record, ended, &destination, route);
     }
 }

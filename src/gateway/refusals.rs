@@ -3,7 +3,7 @@
 use http::header::{LINK, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::gateway::context::{Context, place_of};
+use crate::gateway::context::{Context, destination_of};
 use crate::gateway::{Gateway, policy::cors};
 use crate::wire::{Answer, ErrorCause};
 
@@ -12,13 +12,13 @@ const HELP: HeaderValue = HeaderValue::from_static("</.well-known/tiergate>; rel
 
 /// Why a request goes no further.
 pub(super) enum End {
-    /// It is refused, or has failed.
+    /// A refusal or a failure.
     Error(ErrorCause),
-    /// It only asks what a page of another origin may do.
+    /// A preflight: the request only asks what a page of another origin may do.
     Preflight,
-    /// Its message has to be read before anything is decided.
+    /// The message of MCP has to be read before anything is decided.
     NeedsMessage,
-    /// It asks for a document about the way in, which is this.
+    /// The document about the way in that the request asks for.
     Document(Box<Answer>),
 }
 
@@ -48,18 +48,23 @@ impl Gateway {
             cause.gateway_answer(self.clock.unix_millis())
         };
         if cause.is_unauthenticated() {
-            write_way(ctx, answer.headers_mut());
-            self.write_challenge(cause.message_refusal(), ctx, answer.headers_mut());
+            write_challenge(ctx, answer.headers_mut());
+            self.write_accept_signature(cause.message_refusal(), ctx, answer.headers_mut());
         }
         let Context { site, decision, record, .. } = ctx;
-        self.observer.recorder.refused(cause, error_type, record, &place_of(site.as_deref(), *decision));
+        self.observer.recorder.refused(
+            cause,
+            error_type,
+            record,
+            &destination_of(site.as_deref(), *decision),
+        );
         ctx.speak_mcp(&mut answer);
         answer
     }
 }
 
 /// Writes the headers of a 401 that lead on.
-fn write_way(ctx: &mut Context, headers: &mut HeaderMap) {
+fn write_challenge(ctx: &mut Context, headers: &mut HeaderMap) {
     if let Some(challenge) = ctx.challenge.take() {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }

@@ -31,7 +31,7 @@ pub(crate) struct Incoming<'a, F> {
     pub(super) dialect: Option<Dialect>,
     /// The id of its tenant, if that gateway names it; `None`: the host names the tenant.
     pub(super) tenant: Option<&'a str>,
-    /// Its message, at an endpoint of MCP.
+    /// The message, at an endpoint of MCP.
     pub(super) message: Message<'a>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Incoming<'a, F> {
 pub(crate) enum Message<'a> {
     Unread,
     Whole(&'a [u8]),
-    /// It is longer than messages that are read.
+    /// A message that is longer than those that are read.
     TooLong,
 }
 

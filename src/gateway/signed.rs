@@ -45,7 +45,7 @@ impl Gateway {
     }
 
     /// Writes the challenge of a 401 for requests that are signed themselves, behind others.
-    pub(super) fn write_challenge(
+    pub(super) fn write_accept_signature(
         &self,
         refusal: Option<MessageRefusal>,
         ctx: &mut Context,

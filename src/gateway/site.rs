@@ -16,7 +16,7 @@ use crate::domain::{
 use crate::gateway::counters::{Routes, SiteCounters};
 use crate::gateway::upstreams::state::{UpstreamState, Watched};
 use crate::gateway::upstreams::{Member, Upstreams};
-use crate::gateway::{discovery::Shown, room::TenantRoom};
+use crate::gateway::{discovery::Shown, in_flight::TenantInFlight};
 use crate::pipeline::{Access, permit::Permit};
 use crate::ports::{NoEntropy, Parts, RouteScope, Scope};
 use crate::telemetry::Metrics;
@@ -40,7 +40,7 @@ pub(crate) struct Site {
     pub(crate) tenant: Arc<Tenant>,
     pub(super) counters: Arc<SiteCounters>,
     pub(super) routes: Routes,
-    pub(super) room: Arc<TenantRoom>,
+    pub(super) in_flight: Arc<TenantInFlight>,
     pub(super) watched: Arc<Watched>,
     /// The documents that the gateway has for it.
     pub(super) shown: Shown,
@@ -55,9 +55,9 @@ pub(crate) struct Site {
     /// One for each tier.
     quota_headers: [QuotaHeaders; PASSING_TIERS.len()],
     upstreams: Arc<Upstreams>,
-    /// Those of routes that have their own.
+    /// The upstreams of routes that have their own.
     route_upstreams: Vec<Option<Arc<Upstreams>>>,
-    /// Those of public routes: for each client, and for each bot by its domain.
+    /// The limits of public routes: for each client, and for each bot by its domain.
     visitor_limits: Vec<[Option<Arc<VisitorLimit>>; 2]>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct VisitorLimit {
     pub(super) headers: QuotaHeaders,
 }
 
-/// What sites are built with.
+/// Builds sites.
 pub(crate) struct SiteBuilder<'a> {
     /// The limits of tenants that have none of their own.
     pub(crate) quotas: PerTier<Quota>,
@@ -83,7 +83,7 @@ pub(crate) struct SiteBuilder<'a> {
 }
 
 impl Site {
-    /// Builds a tenant's site. The site that it replaces passes on its places, its counters and what is known of its
+    /// Builds a tenant's site. The site that it replaces passes on its slots, its counters and what is known of its
     /// upstreams.
     pub(super) fn new(
         tenant: Arc<Tenant>,
@@ -108,7 +108,7 @@ impl Site {
         let routes = Routes::new(builder.metrics, &tenant, former.map(|former| &former.routes));
         let quota_headers = limits.map(|limit| QuotaHeaders::new(OF_AGENT, limit));
         let visitor_limits = tenant.routes.iter().map(|route| visitor_limits(&tenant, route)).collect();
-        let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();
+        let in_flight = former.map(|former| Arc::clone(&former.in_flight)).unwrap_or_default();
         let watched = former.map(|former| Arc::clone(&former.watched)).unwrap_or_default();
         let shown = Shown::of(&tenant);
         let has_calls = tenant.routes.iter().any(|route| !route.calls.is_empty());
@@ -120,7 +120,7 @@ impl Site {
             tenant,
             counters,
             routes,
-            room,
+            in_flight,
             watched,
             accesses,
             quota_headers,
@@ -139,19 +139,19 @@ impl Site {
         routing::decide_calls(&self.tenant, path, calls)
     }
 
-    /// What the tenant's rules say of a request.
+    /// The tenant's rule for a request.
     pub(super) fn decide(&self, method: &str, path: &[u8]) -> Decision {
         routing::decide(&self.tenant, method, path)
     }
 
     /// The rules for agents where this is the lowest tier.
     pub(crate) fn access(&self, min_tier: Tier) -> &Access {
-        of_tier(&self.accesses, min_tier)
+        for_tier(&self.accesses, min_tier)
     }
 
-    /// What answers to agents of a tier say of their quota.
+    /// The headers of answers to agents of a tier that say their quota.
     pub(super) fn quota_headers(&self, tier: Tier) -> &QuotaHeaders {
-        of_tier(&self.quota_headers, tier)
+        for_tier(&self.quota_headers, tier)
     }
 
     /// The assertion about an admitted agent, where the tenant asks for one. Without it no request goes upstream.
@@ -171,7 +171,7 @@ impl Site {
         limits.map_or([None; 2], |limits| limits.each_ref().map(Option::as_ref))
     }
 
-    /// Every upstream of the tenant, with how it is connected to.
+    /// The upstreams of the tenant, each with how it is connected to.
     pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
         let groups = std::iter::once(&self.upstreams).chain(self.route_upstreams.iter().flatten());
         groups.flat_map(|group| &group.members)
@@ -182,13 +182,13 @@ impl Site {
         self.counters.requests()
     }
 
-    /// Each upstream of the tenant once, whichever routes go there.
+    /// The upstreams of the tenant, each once, whichever routes go there.
     pub(crate) fn own_upstreams(&self) -> Vec<&Member> {
         let mut seen = HashSet::new();
         self.members().filter(|member| seen.insert(Arc::as_ptr(&member.state))).collect()
     }
 
-    /// Whether its upstreams are checked: when it is asked for, or when there is a choice.
+    /// True if its upstreams are checked: when the tenant asks for it, or when there is a choice.
     pub(super) fn is_watched(&self) -> bool {
         let first = self.members().next().map(|member| &member.state);
         let is_other = |member: &Member| first.is_some_and(|first| !Arc::ptr_eq(first, &member.state));
@@ -223,7 +223,7 @@ fn visitor_limits(tenant: &Tenant, route: &Route) -> [Option<Arc<VisitorLimit>>;
 }
 
 /// The one of a tier; tier 0 never passes, and has what tier 1 has.
-const fn of_tier<T>([bronze, silver, gold, diamond]: &[T; PASSING_TIERS.len()], tier: Tier) -> &T {
+const fn for_tier<T>([bronze, silver, gold, diamond]: &[T; PASSING_TIERS.len()], tier: Tier) -> &T {
     match tier {
         Tier::Unverified | Tier::Bronze => bronze,
         Tier::Silver => silver,
@@ -232,7 +232,7 @@ const fn of_tier<T>([bronze, silver, gold, diamond]: &[T; PASSING_TIERS.len()], 
     }
 }
 
-/// What is known of a tenant's upstreams: one state for each, wherever it stands.
+/// The states of a tenant's upstreams: one for each, whichever routes go there.
 struct States {
     former: HashMap<Upstream, Arc<UpstreamState>>,
     known: HashMap<Upstream, Arc<UpstreamState>>,
@@ -313,7 +313,7 @@ fn least(one: Duration, other: Option<Duration>) -> Duration {
     other.map_or(one, |other| one.min(other))
 }
 
-/// What stands in `Host` for an upstream; the port is left out where it is the scheme's own.
+/// The value of `Host` for an upstream; the port is left out where it is the scheme's own.
 fn authority(upstream: &Upstream) -> String {
     let host =
         if upstream.host.contains(':') { format!("[{}]", upstream.host) } else { upstream.host.to_string() };

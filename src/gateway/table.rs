@@ -13,7 +13,7 @@ use crate::tls::{Certificates, UpstreamIdentity};
 
 #[derive(Default)]
 pub(crate) struct Table {
-    /// Nothing for hosts of tenants that can't be served.
+    /// Sites by host; `None` for hosts of tenants that can't be served.
     hosts: HostMap<Option<Arc<Site>>>,
     pub(crate) sites: Vec<Arc<Site>>,
     ids: HashMap<Arc<str>, Arc<Site>>,
@@ -75,15 +75,16 @@ impl Table {
         }
     }
 
-    /// Shows the places and upstreams of each tenant that has or had a request, or whose upstreams are watched.
+    /// Shows the slots and upstreams of each tenant that has or had a request, or whose upstreams are watched.
     pub(crate) fn show(&self, families: &Families, now: u64) {
         let gauges = [&families.gateway_in_flight, &families.upstreams, &families.upstreams_healthy];
         gauges.iter().for_each(|gauge| gauge.reset());
-        let is_shown = |site: &&Arc<Site>| site.is_watched() || site.requests() > 0 || site.room.taken() > 0;
+        let is_shown =
+            |site: &&Arc<Site>| site.is_watched() || site.requests() > 0 || site.in_flight.taken() > 0;
         for site in self.sites.iter().filter(is_shown) {
             let states = site.own_upstreams();
             let healthy = states.iter().filter(|own| own.state.is_usable(now) && own.state.has_address());
-            let counts = [i64::from(site.room.taken()), states.len() as i64, healthy.count() as i64];
+            let counts = [i64::from(site.in_flight.taken()), states.len() as i64, healthy.count() as i64];
             for (gauge, count) in gauges.iter().zip(counts) {
                 gauge.with_label_values(&[&*site.tenant.id]).set(count);
             }

@@ -1,4 +1,4 @@
-//! The tries of one request: where it goes next, its place there, and whether it may go elsewhere.
+//! The tries of one request: where it goes next, its slot there, and whether it may go elsewhere.
 
 use std::net::SocketAddr;
 
@@ -6,9 +6,9 @@ use crate::domain::Upstream;
 use crate::gateway::{Gateway, context::Context, failure::Failure};
 
 impl Gateway {
-    /// Chooses the next address of a request, and takes a place at its upstream for the one that it had.
+    /// Chooses the next address of a request, and takes a slot at its upstream for the one that it had.
     pub(super) async fn next_address(&self, ctx: &mut Context) -> Result<SocketAddr, Failure> {
-        let route = &ctx.passage.as_ref().ok_or(Failure::Internal)?.route;
+        let route = &ctx.admitted.as_ref().ok_or(Failure::Internal)?.route;
         let (mut attempt, former) = (ctx.attempt, ctx.attempt);
         let chosen = route.upstreams().choose(&mut attempt, ctx.begun).map(|(_, address)| address);
         ctx.attempt = attempt;
@@ -16,18 +16,18 @@ impl Gateway {
             self.note_no_upstream(ctx);
             Failure::NoUpstream
         })?;
-        // Another address of its upstream takes no other place.
+        // Another address of its upstream takes no other slot.
         if attempt.current != former.current {
-            ctx.place = None;
+            ctx.slot = None;
         }
         if let Some(trace) = &mut ctx.record.trace {
             trace.leave_upstream(self.clock.monotonic_micros());
         }
         let (member, site) = ctx.member().zip(ctx.site.as_ref()).ok_or(Failure::Internal)?;
-        if ctx.place.is_none() {
-            ctx.place = member.state.enter(site.tenant.proxy.timeouts.connect).await;
+        if ctx.slot.is_none() {
+            ctx.slot = member.state.acquire(site.tenant.proxy.timeouts.connect).await;
         }
-        if ctx.place.is_none() {
+        if ctx.slot.is_none() {
             self.note_overload(ctx, "upstream");
             return Err(Failure::Overloaded);
         }
@@ -48,7 +48,8 @@ impl Gateway {
     /// connection, as long as it may try.
     pub(super) fn may_repeat(&self, ctx: &mut Context) -> bool {
         ctx.attempt.addresses_left = 0;
-        if ctx.passage.as_ref().is_some_and(|passage| !passage.route.upstreams().has_another(ctx.attempt)) {
+        if ctx.admitted.as_ref().is_some_and(|admitted| !admitted.route.upstreams().has_another(ctx.attempt))
+        {
             ctx.attempt.tried = 0;
         }
         self.may_go_to_another(ctx, "unprocessed")
@@ -70,7 +71,7 @@ impl Gateway {
     }
 
     fn may_go_to_another(&self, ctx: &mut Context, reason: &str) -> bool {
-        let Some(route) = ctx.passage.as_ref().map(|passage| &passage.route) else { return false };
+        let Some(route) = ctx.admitted.as_ref().map(|admitted| &admitted.route) else { return false };
         let tries_max = u32::from(route.site.tenant.proxy.connect_retries);
         let has_another = ctx.attempt.tries <= tries_max && route.upstreams().has_another(ctx.attempt);
         if !has_another || self.is_overdue(ctx) {

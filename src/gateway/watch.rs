@@ -75,7 +75,7 @@ struct Kind {
     is_under_way: fn(&UpstreamState) -> &AtomicBool,
 }
 
-/// What a check needs, detached from the table.
+/// The inputs of a check, detached from the table.
 struct Check {
     state: Arc<UpstreamState>,
     tenant: Arc<str>,
@@ -114,8 +114,8 @@ impl Watch {
             waits: AtomicBool::new(false),
             ended: Arc::default(),
             every: |state, _| state.is_looked_up().then_some(RESOLVE_EVERY),
-            next: |state| &state.known.next_resolution,
-            is_under_way: |state| &state.known.is_in_resolution,
+            next: |state| &state.shared.next_resolution,
+            is_under_way: |state| &state.shared.is_in_resolution,
         };
         let checks = Kind {
             name: "checks",
@@ -126,7 +126,7 @@ impl Watch {
             ended: Arc::default(),
             every: |state, is_watched| state.health.interval.filter(|_| is_watched),
             next: |state| &state.next_check,
-            is_under_way: |state| &state.known.is_in_check,
+            is_under_way: |state| &state.shared.is_in_check,
         };
         Self { table, clock, look_ups, checks }
     }

@@ -9,7 +9,7 @@ use crate::pipeline::Access;
 /// One request for admission.
 #[derive(Debug)]
 pub struct Ask<'a> {
-    /// What proves who asks.
+    /// The proof of who asks.
     pub credential: Credential,
     /// Where the request comes from, for limits on refused credentials.
     pub client: ClientNet,
@@ -19,7 +19,7 @@ pub struct Ask<'a> {
     pub access: &'a Access,
 }
 
-/// What proves who asks.
+/// The proof of who asks.
 #[derive(Debug, Clone)]
 pub enum Credential {
     /// An API key.
@@ -72,7 +72,7 @@ pub struct ProfileRead {
 }
 
 impl Credential {
-    /// Its kind, as the configuration names it.
+    /// The kind, as the configuration names it.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Key { .. } => "api_key",
@@ -100,7 +100,7 @@ impl Credential {
 }
 
 impl SignedRequest {
-    /// What has to be claimed before the signature may count.
+    /// The nonce that has to be claimed before the signature may count.
     pub(crate) const fn claim(&self) -> NonceClaim {
         NonceClaim { nonce: self.nonce, signed_at: self.signed_at }
     }

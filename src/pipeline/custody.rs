@@ -40,7 +40,7 @@ pub trait Recorder: Send + Sync {
 pub struct KeyOrder<'a> {
     /// Where it comes from.
     pub client: ClientNet,
-    /// What the owner signed.
+    /// The request that the owner signed.
     pub signed: SignedRequest,
     /// Takes who signed, once that is known.
     pub by: &'a OnceLock<Signatory>,
@@ -62,22 +62,22 @@ pub struct KeyWish {
 pub struct IssuedKey {
     /// The key.
     pub key: ApiKey,
-    /// Whose it is.
+    /// The agent that it is for.
     pub agent: AgentId,
-    /// Its name and end, as the store keeps them.
+    /// The name and end of the key, as the store keeps them.
     pub made: MadeKey,
     /// The tenants that it is for; `None`: all, and the API.
     pub tenants: Option<TenantList>,
-    /// What is left of the client's hourly budget.
+    /// The rest of the client's hourly budget.
     pub allowance: Allowance,
 }
 
-/// Whether an agent has a key.
+/// The answer to whether an agent has a key.
 #[derive(Debug)]
 pub struct KeyStatus {
     /// True when it has an active one.
     pub has_key: bool,
-    /// What is left of the client's hourly budget for this agent.
+    /// The rest of the client's hourly budget for this agent.
     pub allowance: Allowance,
 }
 
@@ -119,7 +119,7 @@ impl Pipeline {
         self.change_key(KeyOperation::Revoke, &order, revoke).await.map(|((), _, allowance)| allowance)
     }
 
-    /// Whether the agent has a key. Public; a client may ask as often as it may send refused credentials.
+    /// Tells if the agent has a key. Public; a client may ask as often as it may send refused credentials.
     /// Error: [`Denial::RateLimited`], or a fault of the store.
     pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Refusal> {
         if let Some(quota) = self.rules.failures {
@@ -156,8 +156,8 @@ impl Pipeline {
             KeyOperation::Revoke => KeyBudget::Revocations,
         };
         let signed = self.key_order(operation, &order.signed);
-        let deposit = match self.check_budget(client, &signed) {
-            Ok(deposit) => deposit,
+        let reserved = match self.check_budget(client, &signed) {
+            Ok(reserved) => reserved,
             Err(denial) if budget == KeyBudget::Revocations => {
                 self.let_owner_pass(client, &signed, denial).await?; // 429, 503
                 None
@@ -182,7 +182,7 @@ impl Pipeline {
             }
             Err(refusal) => Err(refusal),
         };
-        self.failures.note(client, deposit, &outcome);
+        self.failures.note(client, reserved, &outcome);
         match outcome {
             Err(Refusal::Denied(_)) if !is_proven => {
                 let counted =
@@ -202,7 +202,7 @@ impl Pipeline {
         signed: &Signed<'_>,
         denial: Denial,
     ) -> Result<(), Refusal> {
-        let _place = self.failures.stand_in_line(client, &self.failures.owners, &denial).await?;
+        let _place = self.failures.wait_for_slot(client, &self.failures.owners, &denial).await?;
         if self.is_holders(signed).await? { Ok(()) } else { Err(denial.into()) }
     }
 

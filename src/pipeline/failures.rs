@@ -6,7 +6,7 @@
 //! Counted per process, not in the shared store: it protects this process's own work, and must cost no round trip.
 //! Memory is bounded; when it is full the least used counts are forgotten.
 //! A request counts when it has been refused: those under way at once may exceed the budget by their number. Signatures
-//! that may cost a contract's answer are counted more strictly: see [`Deposit`].
+//! that may cost a contract's answer are counted more strictly: see [`ReservedFailure`].
 
 use std::fmt::{self, Formatter};
 use std::{sync::Arc, time::Duration};
@@ -39,7 +39,7 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct FailureBudget {
     limit: Option<Quota>,
     pub(super) clients: Meters<ClientNet>,
-    deposits: Arc<Counts<ClientNet>>,
+    reservations: Arc<Counts<ClientNet>>,
     look_ups: Semaphore,
     pub(super) owners: Semaphore,
     waiting: Semaphore,
@@ -51,12 +51,12 @@ pub(crate) struct FailureBudget {
 /// ends it, and counts otherwise: a contract that accepts everything costs calls without end if its agent is then refused
 /// for its tier. No contract brings a fault about to be asked for nothing: it has less gas than a node's time limit is worth, and
 /// one that burns it all has refused.
-pub(super) struct Deposit {
+pub(super) struct ReservedFailure {
     budget: Arc<FailureBudget>,
     client: ClientNet,
     quota: Quota,
     is_given_back: bool,
-    /// Free only after the deposit has been counted.
+    /// Free only after the failure has been counted.
     _place: Counted<ClientNet>,
 }
 
@@ -66,7 +66,7 @@ impl FailureBudget {
         Self {
             limit,
             clients: Meters::new(CLIENTS_MAX),
-            deposits: Arc::default(),
+            reservations: Arc::default(),
             look_ups: Semaphore::new(LOOK_UPS_MAX),
             owners: Semaphore::new(OWNERS_MAX),
             waiting: Semaphore::new(WAITING_MAX),
@@ -87,34 +87,34 @@ impl FailureBudget {
         allowance(quota, agent, verdict).map(|allowance| allowance.remaining.saturating_add(1))
     }
 
-    /// Takes a deposit, if there is a limit. Denies a client that has as many under way as its budget has left: looked up
+    /// Reserves a failure, if there is a limit. Denies a client that has as many under way as its budget has left: looked up
     /// and taken in one step, so that none is counted in between.
-    pub(super) fn deposit(
+    pub(super) fn reserve(
         self: &Arc<Self>,
         client: ClientNet,
         agent: AgentId,
-    ) -> Result<Option<Box<Deposit>>, Denial> {
+    ) -> Result<Option<Box<ReservedFailure>>, Denial> {
         let Some(quota) = self.limit else { return Ok(None) };
         let mut spent = None;
         let left =
             || self.left(client, Some(agent), quota).map_err(|denial| spent = Some(denial)).unwrap_or(0);
-        let place = self.deposits.take_below(client, left);
+        let place = self.reservations.take_below(client, left);
         let place = place.ok_or_else(|| spent.unwrap_or_else(|| limited(Some(agent), quota, 0)))?;
         let budget = Arc::clone(self);
-        Ok(Some(Box::new(Deposit { budget, client, quota, is_given_back: false, _place: place })))
+        Ok(Some(Box::new(ReservedFailure { budget, client, quota, is_given_back: false, _place: place })))
     }
 
     /// Waits for a place to look a key up, if the client's budget is used up. Denies it if too many wait, or for too long.
-    pub(super) async fn look_up_place(
+    pub(super) async fn look_up_slot(
         &self,
         client: ClientNet,
     ) -> Result<Option<SemaphorePermit<'_>>, Denial> {
         let Err(denial) = self.check(client, None) else { return Ok(None) };
-        self.stand_in_line(client, &self.look_ups, &denial).await.map(Some)
+        self.wait_for_slot(client, &self.look_ups, &denial).await.map(Some)
     }
 
     /// Waits for one of these places. Denies a client if too many wait, or for too long.
-    pub(super) async fn stand_in_line<'a>(
+    pub(super) async fn wait_for_slot<'a>(
         &self,
         client: ClientNet,
         places: &'a Semaphore,
@@ -129,16 +129,16 @@ impl FailureBudget {
         place.ok_or_else(|| denial.clone())
     }
 
-    /// Counts an outcome that was a refused credential. A deposit counts whatever the denial is.
+    /// Counts an outcome that was a refused credential. A reserved failure counts whatever the denial is.
     pub(super) fn note<T>(
         &self,
         client: ClientNet,
-        deposit: Option<Box<Deposit>>,
+        reserved: Option<Box<ReservedFailure>>,
         outcome: &Result<T, Refusal>,
     ) {
-        match (deposit, outcome, self.limit) {
+        match (reserved, outcome, self.limit) {
             (Some(_), Err(Refusal::Denied(_)), _) => {}
-            (Some(mut deposit), _, _) => deposit.is_given_back = true,
+            (Some(mut reserved), _, _) => reserved.is_given_back = true,
             (None, Err(Refusal::Denied(denial)), Some(quota)) if is_refused_credential(denial) => {
                 self.clients.hit(&client, quota, self.clock.monotonic_micros());
             }
@@ -147,7 +147,7 @@ impl FailureBudget {
     }
 }
 
-impl Drop for Deposit {
+impl Drop for ReservedFailure {
     fn drop(&mut self) {
         if !self.is_given_back {
             self.budget.clients.hit(&self.client, self.quota, self.budget.clock.monotonic_micros());
@@ -155,9 +155,9 @@ impl Drop for Deposit {
     }
 }
 
-impl fmt::Debug for Deposit {
+impl fmt::Debug for ReservedFailure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deposit").field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("ReservedFailure").field("client", &self.client).finish_non_exhaustive()
     }
 }
 

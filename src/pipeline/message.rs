@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 
 use crate::domain::{AgentId, Denial, MessageRefusal, SignedMessage};
 use crate::pipeline::credential::{Ask, Credential, SignedMessages};
-use crate::pipeline::{Pipeline, failures::Deposit, read_time::ReadTime, refusal::Refusal};
+use crate::pipeline::{Pipeline, failures::ReservedFailure, read_time::ReadTime, refusal::Refusal};
 use crate::ports::{AskedHolders, Asker, ChainFault, NonceRefused};
 
 impl Pipeline {
@@ -19,7 +19,7 @@ impl Pipeline {
         &self,
         ask: &Ask<'_>,
         signed: &'a SignedMessages,
-        (deposit, time): (&mut Option<Box<Deposit>>, ReadTime),
+        (reserved, time): (&mut Option<Box<ReservedFailure>>, ReadTime),
     ) -> Result<&'a SignedMessage, Refusal> {
         let SignedMessages { agent, ref messages, first_refusal } = *signed;
         let chain = &self.ports.chain;
@@ -41,7 +41,7 @@ impl Pipeline {
             }
             if asks_contracts && seen.as_ref().is_none_or(|seen| seen.has_code(account)) {
                 // Also where its key has signed: that counts for nothing.
-                *deposit = self.failures.deposit(ask.client, agent)?;
+                *reserved = self.failures.reserve(ask.client, agent)?;
                 let read = chain.ask_holders(agent, message.digest, message.signature.as_bytes());
                 seen = Some(self.read_holders(agent, time, read).await?);
             }
@@ -103,7 +103,7 @@ pub(super) const fn nonce_denial(agent: AgentId, refused: NonceRefused) -> Denia
 }
 
 /// The refusal of a request in the words of its credential: its account no longer holds the agent.
-pub(super) fn of_credential(ask: &Ask<'_>, refusal: Refusal) -> Refusal {
+pub(super) fn for_credential(ask: &Ask<'_>, refusal: Refusal) -> Refusal {
     match (&ask.credential, refusal) {
         (Credential::Messages(_), Refusal::Denied(Denial::SignatureInvalid { agent, .. })) => {
             Denial::of_message(Some(agent), MessageRefusal::PrincipalNotAllowed).into()

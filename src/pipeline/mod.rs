@@ -1,4 +1,4 @@
-//! The corridor: authenticates a request, checks the agent's tier, and charges its window. API and gateway both call it; no
+//! The pipeline: authenticates a request, checks the agent's tier, and charges its window. API and gateway both call it; no
 //! other code admits an agent.
 //!
 //! Must not know HTTP, JSON, configuration files, or the implementations of the ports. The order of checks is the order of
@@ -29,7 +29,7 @@ use crate::domain::{
     AgentId, ApiKeyFormat, ClientNet, Denial, Eip712Domain, Freshness, KeyDigest, Nonce, PerTier, Quota,
     SignatureFormat, SigningDomain, Tier, Tiers,
 };
-use crate::pipeline::failures::{CLIENTS_MAX, Deposit, FailureBudget};
+use crate::pipeline::failures::{CLIENTS_MAX, FailureBudget, ReservedFailure};
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
 use crate::pipeline::profile::{READERS_MAX, READS};
 use crate::pipeline::{
@@ -88,7 +88,7 @@ pub struct Access {
     pub min_tier: Tier,
     /// The sources of tiers.
     pub tiers: Tiers,
-    /// Each tier's quota.
+    /// The quota of each tier.
     pub quotas: PerTier<Quota>,
     /// True if an agent is refused whose origin is not the one declared for its key.
     pub denies_endpoint_mismatch: bool,
@@ -146,27 +146,27 @@ impl Pipeline {
         ask: &Ask<'_>,
         max: Duration,
     ) -> Result<Result<Standing, Refusal>, Elapsed> {
-        let mut deposit = None;
-        let outcome = timeout(max, self.verify_with(ask, &mut deposit)).await;
-        outcome.inspect_err(|_| self.failures.note::<()>(ask.client, deposit.take(), &Ok(())))
+        let mut reserved = None;
+        let outcome = timeout(max, self.verify_with(ask, &mut reserved)).await;
+        outcome.inspect_err(|_| self.failures.note::<()>(ask.client, reserved.take(), &Ok(())))
     }
 
     async fn verify_with(
         &self,
         ask: &Ask<'_>,
-        deposit: &mut Option<Box<Deposit>>,
+        reserved: &mut Option<Box<ReservedFailure>>,
     ) -> Result<Standing, Refusal> {
-        let outcome = match self.authenticate(ask, deposit).await {
+        let outcome = match self.authenticate(ask, reserved).await {
             Ok(principal) => self.stand(principal, ask).await, // 403, 404, 503
             Err(refusal) => Err(refusal),                      // 400 timestamp, 401, 404, 429, 503
         };
         match outcome {
             Ok(mut standing) => {
-                standing.deposit = deposit.take();
+                standing.reserved = reserved.take();
                 Ok(standing)
             }
             refused => {
-                self.failures.note(ask.client, deposit.take(), &refused);
+                self.failures.note(ask.client, reserved.take(), &refused);
                 refused
             }
         }
@@ -174,16 +174,16 @@ impl Pipeline {
 
     /// The second half of [`Self::admit`]: charges the agent's window. Key and nonce are judged at this moment.
     pub async fn spend(&self, mut standing: Standing, ask: &Ask<'_>) -> Result<Permit, Refusal> {
-        let deposit = standing.deposit.take();
+        let reserved = standing.reserved.take();
         let outcome = self.meter(standing, ask).await; // 401 revoked, 400 nonce, 429
-        self.failures.note(ask.client, deposit, &outcome);
+        self.failures.note(ask.client, reserved, &outcome);
         outcome
     }
 
     /// A key that was replaced through another process may still have been found here. Its holder is told only that the key
     /// is invalid, and learns nothing of the agent.
     async fn unless_revoked(&self, principal: &Principal, ask: &Ask<'_>, refusal: Refusal) -> Refusal {
-        let Proof::Key(digest) = &principal.proof else { return message::of_credential(ask, refusal) };
+        let Proof::Key(digest) = &principal.proof else { return message::for_credential(ask, refusal) };
         match self.ports.store.is_current(principal.agent(), digest).await {
             Ok(true) => refusal,
             Ok(false) => Denial::InvalidApiKey { agent: ask.credential.named_agent() }.into(),

@@ -34,7 +34,7 @@ pub(super) struct HolderProof {
     pub(super) by: Signatory,
 }
 
-/// Who signed, as owner or as wallet, and whose the agent is.
+/// The account that signed, as owner or as wallet, and the agent's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signatory {
     /// The agent's owner.

@@ -23,22 +23,22 @@ impl Permit {
         self.agent
     }
 
-    /// What the registries say about it.
+    /// The agent's profile in the registries.
     pub const fn profile(&self) -> &Arc<TrustProfile> {
         &self.profile
     }
 
-    /// Its tier.
+    /// The agent's tier.
     pub const fn tier(&self) -> Tier {
         self.grade.tier
     }
 
-    /// Its tier, and what gave it.
+    /// The agent's tier, and what gave it.
     pub const fn grade(&self) -> Grade {
         self.grade
     }
 
-    /// What is left of its budget.
+    /// The rest of the agent's window.
     pub const fn allowance(&self) -> Allowance {
         self.allowance
     }

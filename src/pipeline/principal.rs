@@ -6,7 +6,9 @@ use futures_util::future::Either;
 
 use crate::domain::{AgentId, ClientNet, Denial, KeyDigest, WebOrigin};
 use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::{Pipeline, failures::Deposit, owner::Signed, read_time::ReadTime, refusal::Refusal};
+use crate::pipeline::{
+    Pipeline, failures::ReservedFailure, owner::Signed, read_time::ReadTime, refusal::Refusal,
+};
 use crate::ports::{KeyOwner, Proof};
 
 /// An agent that has shown a credential of its own. Whether the credential may still be spent is decided last.
@@ -31,11 +33,11 @@ impl Principal {
 }
 
 impl Pipeline {
-    /// Proves who asks. Leaves the deposit of a signature in `deposit`.
+    /// Proves who asks. Leaves the failure reserved for a signature in `reserved`.
     pub(super) async fn authenticate(
         &self,
         ask: &Ask<'_>,
-        deposit: &mut Option<Box<Deposit>>,
+        reserved: &mut Option<Box<ReservedFailure>>,
     ) -> Result<Principal, Refusal> {
         match &ask.credential {
             Credential::Key { digest, named } => {
@@ -61,7 +63,7 @@ impl Pipeline {
             }
             Credential::Signature(signed) => {
                 let message = self.verification(signed);
-                *deposit = self.check_budget(ask.client, &message)?;
+                *reserved = self.check_budget(ask.client, &message)?;
                 let read_time = ReadTime::begin(&self.ports);
                 let proof = self.prove(&message).await?;
                 Ok(Principal {
@@ -76,7 +78,7 @@ impl Pipeline {
             Credential::Messages(signed) => {
                 let read_time = ReadTime::begin(&self.ports);
                 // Boxed: no other credential carries the room for it along.
-                let proof = Box::pin(self.prove_message(ask, signed, (deposit, read_time))).await?;
+                let proof = Box::pin(self.prove_message(ask, signed, (reserved, read_time))).await?;
                 Ok(Principal {
                     agent: signed.agent,
                     proof: Proof::Nonce(proof.claim),
@@ -96,7 +98,7 @@ impl Pipeline {
             // Boxed: a key that is known here carries no room for the wait along.
             Either::Right(found) => {
                 Box::pin(async {
-                    let _place = self.failures.look_up_place(client).await?;
+                    let _place = self.failures.look_up_slot(client).await?;
                     Ok(found.await?)
                 })
                 .await
@@ -105,15 +107,15 @@ impl Pipeline {
     }
 
     /// Denies a signature of a client over budget, unless it is by an address that has been seen as the agent's holder.
-    /// If contracts may be asked, any other signature needs a deposit.
+    /// If contracts may be asked, any other signature needs a reserved failure.
     pub(super) fn check_budget(
         &self,
         client: ClientNet,
         signed: &Signed<'_>,
-    ) -> Result<Option<Box<Deposit>>, Denial> {
+    ) -> Result<Option<Box<ReservedFailure>>, Denial> {
         let is_vouched = || self.is_vouched(signed);
         if self.rules.signature_format.has_contracts() {
-            return if is_vouched() { Ok(None) } else { self.failures.deposit(client, signed.agent) };
+            return if is_vouched() { Ok(None) } else { self.failures.reserve(client, signed.agent) };
         }
         let checked = self.failures.check(client, Some(signed.agent));
         checked.or_else(|denial| is_vouched().then_some(()).ok_or(denial)).map(|()| None)

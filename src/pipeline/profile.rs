@@ -24,9 +24,9 @@ pub struct OwnerProfile {
     agent: AgentId,
     /// The values of the registries.
     pub profile: Arc<TrustProfile>,
-    /// Its tier, and what gave it.
+    /// The agent's tier, and what gave it.
     pub grade: Grade,
-    /// Its keys that have not ended, the oldest first.
+    /// The agent's keys that have not ended, the oldest first.
     pub keys: Vec<HeldKey>,
     /// The rest of the client's reads of this agent.
     pub allowance: Allowance,
@@ -49,9 +49,9 @@ impl Pipeline {
         tiers: &Tiers,
     ) -> Result<OwnerProfile, Refusal> {
         let signed = self.profile_read(read);
-        let deposit = self.check_budget(client, &signed)?; // 429
+        let reserved = self.check_budget(client, &signed)?; // 429
         let outcome = self.read_for_owner(client, &signed, tiers).await;
-        self.failures.note(client, deposit, &outcome);
+        self.failures.note(client, reserved, &outcome);
         outcome
     }
 

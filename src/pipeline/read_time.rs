@@ -21,7 +21,7 @@ impl ReadTime {
     /// For one read.
     pub(super) const OF_ONE_READ: Self = Self(None);
 
-    /// It begins now.
+    /// Begins now.
     pub(super) fn begin(ports: &Ports) -> Self {
         Self(Some(ports.clock.monotonic_micros().saturating_add(READS_MICROS_MAX)))
     }

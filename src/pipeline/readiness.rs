@@ -38,7 +38,7 @@ enum Silence {
     Stale { name: &'static str, secs: u64 },
 }
 
-/// What the dependencies said when they were last asked.
+/// The last answers of the dependencies.
 #[derive(Debug, Clone)]
 pub(crate) struct Report {
     /// True once the process is to end: requests should go elsewhere.
@@ -75,7 +75,7 @@ struct Found {
 
 /// The last answers; `None` before the first.
 #[derive(Debug, Default)]
-struct Known {
+struct LastProbes {
     store: Option<Found>,
     chain: Option<Found>,
 }
@@ -87,14 +87,14 @@ pub(crate) struct Readiness {
     clock: Arc<dyn Clock>,
     is_stopping: AtomicBool,
     has_been_ready: AtomicBool,
-    known: watch::Sender<Known>,
+    probes: watch::Sender<LastProbes>,
 }
 
 impl Readiness {
     /// Over these dependencies; nothing has been asked yet.
     pub(crate) fn new(chain: Arc<dyn Chain>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        let (is_stopping, has_been_ready, known) = Default::default();
-        Self { chain, store, clock, is_stopping, has_been_ready, known }
+        let (is_stopping, has_been_ready, probes) = Default::default();
+        Self { chain, store, clock, is_stopping, has_been_ready, probes }
     }
 
     /// Says from now on that the process is to end.
@@ -104,14 +104,14 @@ impl Readiness {
 
     /// Asks both for as long as it is polled.
     pub(crate) async fn refresh(&self) {
-        let store = self.ask_again("store", |known| &mut known.store, || self.store.probe());
-        let chain = self.ask_again("chain", |known| &mut known.chain, || self.chain.probe());
+        let store = self.ask_again("store", |probes| &mut probes.store, || self.store.probe());
+        let chain = self.ask_again("chain", |probes| &mut probes.chain, || self.chain.probe());
         tokio::join!(store, chain);
     }
 
     /// The last answers, and how old they are.
     pub(crate) fn report(&self) -> Report {
-        let known = self.known.borrow();
+        let probes = self.probes.borrow();
         let now = self.clock.monotonic_micros();
         let age =
             |found: &Option<Found>| found.as_ref().map_or(0, |found| now.saturating_sub(found.at_micros));
@@ -128,9 +128,9 @@ impl Readiness {
         let mut report = Report {
             is_stopping: self.is_stopping.load(Ordering::Relaxed),
             has_been_ready: false,
-            store: health("store", &known.store),
-            chain: health("chain", &known.chain),
-            age_micros: age(&known.store).max(age(&known.chain)),
+            store: health("store", &probes.store),
+            chain: health("chain", &probes.chain),
+            age_micros: age(&probes.store).max(age(&probes.chain)),
             lacks_logs: self.chain.lacks_logs(),
             lacks_details: self.chain.lacks_details(),
             replicas_missing: self.store.replicas_missing().unwrap_or_default(),
@@ -143,8 +143,8 @@ impl Readiness {
 
     /// The same. Just after the start it waits until both have been asked once, for no longer than that takes.
     pub(crate) async fn first_report(&self) -> Report {
-        let mut known = self.known.subscribe();
-        let asked = known.wait_for(|known| known.store.is_some() && known.chain.is_some());
+        let mut probes = self.probes.subscribe();
+        let asked = probes.wait_for(|probes| probes.store.is_some() && probes.chain.is_some());
         // Without answers it is not ready.
         let _ = timeout(PROBE_TIME_MAX, asked).await.is_ok();
         self.report()
@@ -153,7 +153,7 @@ impl Readiness {
     async fn ask_again<F: Error + Send + Sync + 'static, P: Future<Output = Result<(), F>>>(
         &self,
         name: &'static str,
-        place: fn(&mut Known) -> &mut Option<Found>,
+        place: fn(&mut LastProbes) -> &mut Option<Found>,
         probe: impl Fn() -> P,
     ) {
         let mut pause = FIRST_PAUSE;
@@ -164,8 +164,8 @@ impl Readiness {
                 Err(_) => Err(Arc::new(Silence::Silent(name))),
             };
             let found = Found { health, at_micros: self.clock.monotonic_micros() };
-            self.known.send_modify(|known| {
-                let place = place(known);
+            self.probes.send_modify(|probes| {
+                let place = place(probes);
                 note_change(name, place.as_ref(), &found.health);
                 *place = Some(found);
             });

@@ -8,7 +8,7 @@ use futures_util::future::Either;
 
 use crate::domain::{AgentId, Denial, Grade, Quota, Tier, TrustProfile, endpoint};
 use crate::pipeline::{
-    Access, Pipeline, credential::Ask, failures::Deposit, principal::Principal, read_time::ReadTime,
+    Access, Pipeline, credential::Ask, failures::ReservedFailure, principal::Principal, read_time::ReadTime,
     refusal::Refusal,
 };
 use crate::ports::Parts;
@@ -21,7 +21,7 @@ pub struct Standing {
     pub(super) grade: Grade,
     quota: Quota,
     pub(super) endpoint_mismatch: bool,
-    pub(super) deposit: Option<Box<Deposit>>,
+    pub(super) reserved: Option<Box<ReservedFailure>>,
 }
 
 impl Standing {
@@ -34,12 +34,12 @@ impl Standing {
         &self.principal
     }
 
-    /// Its tier.
+    /// The agent's tier.
     pub const fn tier(&self) -> Tier {
         self.grade.tier
     }
 
-    /// Its quota at the listener that was asked.
+    /// The agent's quota at the listener that was asked.
     pub const fn quota(&self) -> Quota {
         self.quota
     }
@@ -62,7 +62,7 @@ impl Pipeline {
         };
         match judged {
             Ok((profile, (grade, quota, endpoint_mismatch))) => {
-                Ok(Standing { principal, profile, grade, quota, endpoint_mismatch, deposit: None })
+                Ok(Standing { principal, profile, grade, quota, endpoint_mismatch, reserved: None })
             }
             Err(refusal) => Err(self.unless_revoked(&principal, ask, refusal).await),
         }

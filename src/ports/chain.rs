@@ -64,7 +64,7 @@ impl AskedHolders {
 }
 
 /// An answer that is there at once, or one to wait for. A cached profile is there without an allocation.
-pub type Reading<'a, T> = Either<Ready<Result<T, ChainFault>>, BoxFuture<'a, Result<T, ChainFault>>>;
+pub type ChainRead<'a, T> = Either<Ready<Result<T, ChainFault>>, BoxFuture<'a, Result<T, ChainFault>>>;
 
 /// Reads agents from the chain.
 ///
@@ -76,7 +76,7 @@ pub type Reading<'a, T> = Either<Ready<Result<T, ChainFault>>, BoxFuture<'a, Res
 pub trait Chain: Send + Sync {
     /// The agent's profile, at most as stale as the configuration allows. Without details where they are not asked for, or
     /// can't be read because of what they are.
-    fn profile(&self, agent: AgentId, parts: Parts) -> Reading<'_, Option<Arc<TrustProfile>>>;
+    fn profile(&self, agent: AgentId, parts: Parts) -> ChainRead<'_, Option<Arc<TrustProfile>>>;
 
     /// The agent's profile from a read that began after this call; with details where the whole is asked for. A fault may be
     /// that of a read just before.

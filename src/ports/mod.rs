@@ -6,7 +6,7 @@ mod clock;
 pub mod simulated;
 mod store;
 
-pub use chain::{Asked, AskedHolders, Asker, Chain, ChainFault, Parts, Reading};
+pub use chain::{Asked, AskedHolders, Asker, Chain, ChainFault, ChainRead, Parts};
 pub use clock::{Clock, Entropy, NoEntropy};
 pub use store::{
     Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, NewKey, NonceRefused,

@@ -33,7 +33,7 @@ pub(super) struct Clients {
 
 /// The network of a client holds as many connections as it may.
 #[derive(Debug)]
-pub(super) struct Full;
+pub(super) struct NetworkAtLimit;
 
 impl Clients {
     pub(super) fn new(rules: ClientRules) -> Self {
@@ -55,13 +55,17 @@ impl Clients {
 
     /// A place among the connections of the client's network, in a listener that has so many free, this one included.
     /// Those of balancers are not counted.
-    pub(super) fn place(&self, client: SocketAddr, free: usize) -> Result<Option<Counted<ClientNet>>, Full> {
+    pub(super) fn place(
+        &self,
+        client: SocketAddr,
+        free: usize,
+    ) -> Result<Option<Counted<ClientNet>>, NetworkAtLimit> {
         if is_trusted(client.ip(), &self.rules.trusted_proxies) {
             return Ok(None);
         }
         let own = if self.rules.per_network_max == 0 { u32::MAX } else { self.rules.per_network_max };
         let share = u32::try_from(free).unwrap_or(u32::MAX).saturating_mul(SHARE);
-        self.networks.take(ClientNet::of(client.ip()), own.min(share)).map(Some).ok_or(Full)
+        self.networks.take(ClientNet::of(client.ip()), own.min(share)).map(Some).ok_or(NetworkAtLimit)
     }
 }
 

@@ -69,12 +69,12 @@ struct Queue {
     counted: AtomicU64,
     /// True if it waits for the next round.
     is_spent: AtomicBool,
-    line: Mutex<Line>,
+    waiters: Mutex<Waiters>,
 }
 
 /// Tasks that wait.
 #[derive(Default)]
-struct Line {
+struct Waiters {
     waiting: VecDeque<Waker>,
     /// How many have ever waited.
     tickets: u64,
@@ -202,11 +202,11 @@ impl Queue {
         match *ticket {
             None if !is_spent => true,
             None => {
-                *ticket = Some(lock(&self.line).join(context));
+                *ticket = Some(lock(&self.waiters).join(context));
                 false
             }
             Some(number) => {
-                let is_called = number < lock(&self.line).called;
+                let is_called = number < lock(&self.waiters).called;
                 if is_called {
                     *ticket = None;
                 }
@@ -221,7 +221,7 @@ impl Queue {
         if used < QUANTUM_NANOS {
             self.call();
         }
-        let is_spent = used >= QUANTUM_NANOS || !lock(&self.line).waiting.is_empty();
+        let is_spent = used >= QUANTUM_NANOS || !lock(&self.waiters).waiting.is_empty();
         self.is_spent.store(is_spent, Relaxed);
         is_spent
     }
@@ -230,12 +230,12 @@ impl Queue {
     fn call(&self) {
         // Tasks wait only where the queue waits.
         if self.is_spent.load(Relaxed) {
-            lock(&self.line).call();
+            lock(&self.waiters).call();
         }
     }
 }
 
-impl Line {
+impl Waiters {
     /// The number of a task that joins.
     fn join(&mut self, context: &Context<'_>) -> u64 {
         self.waiting.push_back(context.waker().clone());

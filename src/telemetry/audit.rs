@@ -74,13 +74,13 @@ pub(crate) struct Audit {
     losses: LineRate,
     /// How many lines that the queue had no room for are in the log.
     reported: AtomicUsize,
-    out: Arc<Mutex<Out>>,
+    sink: Arc<Mutex<Sink>>,
     /// Places of lines that are waited for; `None` where none are required.
     required: Option<Arc<Semaphore>>,
 }
 
 /// The writer's side of the queue.
-struct Out {
+struct Sink {
     writer: Box<dyn Write + Send>,
     /// The file to go on in. Nobody holds the lock while a file is opened or written.
     next: Arc<Mutex<Option<File>>>,
@@ -91,7 +91,7 @@ struct Out {
 }
 
 /// The queue writes here, and lines that are waited for.
-struct Shared(Arc<Mutex<Out>>);
+struct Shared(Arc<Mutex<Sink>>);
 
 impl Audit {
     /// To standard output. Lines are written until the guard is dropped.
@@ -106,9 +106,9 @@ impl Audit {
 
     fn to(writer: Box<dyn Write + Send>, path: Option<PathBuf>, clock: Arc<dyn Clock>) -> (Self, LogGuard) {
         let next = Arc::default();
-        let out = Out { writer, next: Arc::clone(&next), is_torn: false, lost: 0 };
-        let out = Arc::new(Mutex::new(out));
-        let (queue, guard) = queue(Shared(Arc::clone(&out)));
+        let sink = Sink { writer, next: Arc::clone(&next), is_torn: false, lost: 0 };
+        let sink = Arc::new(Mutex::new(sink));
+        let (queue, guard) = queue(Shared(Arc::clone(&sink)));
         let audit = Self {
             queue,
             clock,
@@ -117,7 +117,7 @@ impl Audit {
             strangers: LineRate::per_second(STRANGERS_PER_SECOND),
             losses: LineRate::per_second(1),
             reported: AtomicUsize::new(0),
-            out,
+            sink,
             required: None,
         };
         (audit, guard)
@@ -142,10 +142,10 @@ impl Audit {
         let mut line = serde_json::to_vec(&record)?;
         line.push(b'\n');
         let (tell, told) = oneshot::channel();
-        let out = Arc::clone(&self.out);
+        let sink = Arc::clone(&self.sink);
         // A disk that hangs holds up no runtime, and not the end of the process.
         thread::Builder::new().name("audit".to_owned()).spawn(move || {
-            let written = out.lock().append(&line);
+            let written = sink.lock().append(&line);
             // The place is taken for as long as the disk hangs.
             drop(place);
             let _ = tell.send(written);
@@ -181,7 +181,7 @@ impl Audit {
     }
 }
 
-impl Out {
+impl Sink {
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let next = self.next.lock().take();
         if let Some(file) = next {

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_threads_one_writes_the_line_and_no_fault_is_lost() {
+    fn one_of_many_threads_writes_the_line_and_no_fault_is_lost() {
         let (log, clock, captured) = log();
         let dispatch = captured.dispatch();
         std::thread::scope(|scope| {

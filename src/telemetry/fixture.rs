@@ -5,7 +5,7 @@ use std::{io::Write, sync::Arc};
 use parking_lot::Mutex;
 use tracing::Dispatch;
 
-/// What the log shows.
+/// The lines of the log.
 #[derive(Clone, Default)]
 pub(crate) struct LogCapture(Arc<Mutex<Vec<u8>>>);
 
@@ -20,7 +20,7 @@ impl Write for LogCapture {
 }
 
 impl LogCapture {
-    /// What writes on it.
+    /// A subscriber that writes into it.
     pub(crate) fn dispatch(&self) -> Dispatch {
         let log = self.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone());

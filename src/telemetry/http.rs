@@ -26,7 +26,7 @@ const TENANT_SERIES_MAX: usize = 1_000;
 /// The series of a tenant's routes beyond [`TENANT_SERIES_MAX`].
 pub(crate) struct TenantSeries {
     begun: AtomicUsize,
-    /// They end with the tenant.
+    /// Series that end with the tenant.
     pub(crate) others: RouteSeries,
 }
 
@@ -34,9 +34,9 @@ pub(crate) struct TenantSeries {
 pub(crate) struct RouteSeries {
     metrics: Metrics,
     tenant: Arc<str>,
-    /// Its template.
+    /// The template of its path.
     pub(crate) route: Box<str>,
-    /// What the routes of its tenant share; `None`: it has no tenant.
+    /// The part that the routes of its tenant share; `None`: it has no tenant.
     shared: Option<Arc<TenantSeries>>,
     first: OnceLock<Box<Series>>,
     /// True once the route is gone. Held while a series begins.

@@ -14,7 +14,7 @@ use crate::ports::{
 };
 use crate::telemetry::metrics::Metrics;
 
-/// Any store, with metrics around it.
+/// A store with metrics around it.
 pub struct MeteredStore {
     inner: Arc<dyn Store>,
     clock: Arc<dyn Clock>,

@@ -203,7 +203,7 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// All metrics, at zero.
+    /// The metrics, all at zero.
     /// Error: only when two of the names above collide.
     pub fn new() -> Result<Self, prometheus::Error> {
         let families = Families::unregistered()?;
@@ -222,7 +222,7 @@ impl Metrics {
         Ok(Self(Arc::new(Shared { families, setters: Mutex::default() })))
     }
 
-    /// Every metric with its series as they are now.
+    /// The metrics with their series as they are now.
     pub fn gather(&self) -> Vec<MetricFamily> {
         let setters = self.0.setters.lock();
         setters.iter().for_each(|set| set(self));

@@ -271,7 +271,7 @@ impl Drop for Trace {
     }
 }
 
-/// This service, as the variables of OpenTelemetry name it.
+/// The service, as the variables of OpenTelemetry name it.
 fn resource() -> Resource {
     const NAME: Key = Key::from_static_str("service.name");
     let resource = || {

@@ -71,7 +71,7 @@ impl<'a> FileLoader<'a> {
     pub(super) fn identity(&mut self, pair: &KeyPair) -> Result<Arc<Identity>, Vec<String>> {
         let Self { former, now, pairs, kept, seen, .. } = self;
         let load = |problems: &mut Vec<String>| {
-            [&pair.cert, &pair.key].into_iter().for_each(|file| seen.look(file));
+            [&pair.cert, &pair.key].into_iter().for_each(|file| seen.add(file));
             pem::identity(pair, *now, problems).map(Arc::new)
         };
         read(pairs, &former.pairs, pair, &pair.cert, load, kept)
@@ -81,7 +81,7 @@ impl<'a> FileLoader<'a> {
     pub(crate) fn signing_keys(&mut self, path: &PathBuf) -> Result<Arc<SigningKeys>, Vec<String>> {
         let Self { former, signing: read_keys, kept, seen, .. } = self;
         let load = |problems: &mut Vec<String>| {
-            seen.look(path);
+            seen.add(path);
             signing::load(path, problems).map(Arc::new)
         };
         read(read_keys, &former.signing, path, path, load, kept)
@@ -91,7 +91,7 @@ impl<'a> FileLoader<'a> {
     pub(crate) fn agents(&mut self, path: &PathBuf) -> Result<Arc<Agents>, Vec<String>> {
         let Self { former, agents, kept, seen, .. } = self;
         let load = |problems: &mut Vec<String>| {
-            seen.look(path);
+            seen.add(path);
             files::agents(path).map(Arc::new).map_err(|problem| problems.push(problem)).ok()
         };
         read(agents, &former.agents, path, path, load, kept)
@@ -101,7 +101,7 @@ impl<'a> FileLoader<'a> {
     pub(super) fn authorities(&mut self, path: &PathBuf) -> Result<Authorities, Vec<String>> {
         let Self { former, authorities, kept, seen, .. } = self;
         let load = |problems: &mut Vec<String>| {
-            seen.look(path);
+            seen.add(path);
             pem::authorities(path, problems)
         };
         read(authorities, &former.authorities, path, path, load, kept)

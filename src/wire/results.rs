@@ -41,7 +41,7 @@ struct Written {
 }
 
 #[derive(Serialize)]
-struct Before<'a> {
+struct LeadingFields<'a> {
     valid: bool,
     #[serde(flatten)]
     agent: AgentPart<'a>,
@@ -238,7 +238,7 @@ fn organizations(profile: &TrustProfile) -> Option<Vec<OrganizationPart<'_>>> {
 impl Written {
     fn new(agent: (AgentId, Grade), profile: Arc<TrustProfile>) -> Self {
         let (_, grade) = agent;
-        let before = Before { valid: true, agent: AgentPart::new(agent, &profile) };
+        let before = LeadingFields { valid: true, agent: AgentPart::new(agent, &profile) };
         // String keys and finite numbers always serialise.
         let mut before = serde_json::to_vec(&before).unwrap_or_default();
         before.pop();

@@ -164,14 +164,11 @@ const NAMELESS_LEFT: &[(&str, usize)] = &[
     ("bin", 1),
     ("chain", 36),
     ("cli", 6),
-    ("config", 84),
-    ("domain", 116),
-    ("gateway", 74),
+    ("config", 81),
+    ("domain", 114),
     ("mcp", 3),
-    ("pipeline", 30),
     ("ports", 14),
     ("store", 29),
-    ("telemetry", 13),
 ];
 
 /// One file under `src`.

@@ -4,7 +4,7 @@
 use std::process::{Command, Output};
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::mpsc, time::Duration};
 
-use crate::limit::{Failure, within};
+use crate::limit::{Failure, run_limited};
 
 /// Runs a shell script as the test binary. A test may go on for so many seconds after it was named as slow.
 fn command(script: &str, seconds_max: u32) -> Command {
@@ -82,14 +82,14 @@ fn what_a_binary_took_is_said_with_its_ten_dearest_cases() {
 fn a_case_that_hangs_fails_and_one_that_ends_does_not() {
     let (release, held) = mpsc::channel::<()>();
     let hangs = move || assert!(held.recv().is_err());
-    assert_eq!(within(Duration::ZERO, "hangs".to_owned(), hangs), Err(Failure::Hung));
+    assert_eq!(run_limited(Duration::ZERO, "hangs".to_owned(), hangs), Err(Failure::Hung));
     drop(release);
-    assert_eq!(within(Duration::MAX, "ends".to_owned(), || ()), Ok(()));
+    assert_eq!(run_limited(Duration::MAX, "ends".to_owned(), || ()), Ok(()));
 }
 
 #[test]
 fn a_case_that_panics_fails_with_its_message() {
-    let panics = within(Duration::MAX, "panics".to_owned(), || panic!("seven is {}", 7));
+    let panics = run_limited(Duration::MAX, "panics".to_owned(), || panic!("seven is {}", 7));
     assert_eq!(panics, Err(Failure::Panicked("seven is 7".to_owned())));
 }
 

@@ -9,7 +9,7 @@ use std::{fs::OpenOptions, io::Write, process::ExitCode, time::Duration};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::support::limit::{Failure, within};
+use crate::support::limit::{Failure, run_limited};
 use crate::support::process::{TICKS, ticks};
 use crate::support::world::{CHAINS, Kind};
 use crate::support::{skip::are_servers_required, time::Stopwatch};
@@ -119,7 +119,7 @@ fn verdict(name: String, case: impl FnOnce() + Send + 'static) -> Result<(), Fai
         case();
         note(&noted, watch.elapsed());
     };
-    within(CASE_WITHIN, name, case).map_err(|failure| match failure {
+    run_limited(CASE_WITHIN, name, case).map_err(|failure| match failure {
         Failure::Panicked(message) => message.into(),
         Failure::Hung => {
             HUNG.store(true, Ordering::SeqCst);

@@ -12,7 +12,7 @@ pub(crate) enum Failure {
 }
 
 /// Runs a case on a thread of its own, and fails when it panics or is not done in time.
-pub(crate) fn within(
+pub(crate) fn run_limited(
     limit: Duration,
     name: String,
     run: impl FnOnce() + Send + 'static,

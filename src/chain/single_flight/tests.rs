@@ -30,7 +30,7 @@ impl<K: Key, V: Value> SingleFlight<K, V> {
     }
 
     /// Reads of one key each, at most so many at once.
-    fn one_by_one<F: Future<Output = V> + Send + 'static>(
+    fn unbatched<F: Future<Output = V> + Send + 'static>(
         runtime: &Handle,
         calls: usize,
         read: impl Fn(K) -> F + Send + Sync + 'static,
@@ -66,7 +66,7 @@ fn gated(calls: usize) -> (Arc<SingleFlight<u32, usize>>, Arc<AtomicUsize>, Arc<
             number
         }
     };
-    (Arc::new(SingleFlight::one_by_one(&Handle::current(), calls, read)), count, gate)
+    (Arc::new(SingleFlight::unbatched(&Handle::current(), calls, read)), count, gate)
 }
 
 // threat: Bad signatures cause work
@@ -131,7 +131,7 @@ fn a_worker_that_stands_still_stops_no_read_and_nobody_else_who_waits() {
             std::thread::current().name().map(str::to_owned)
         }
     };
-    let reads = SingleFlight::<u32, Option<String>>::one_by_one(threads.handle(), 1, read);
+    let reads = SingleFlight::<u32, Option<String>>::unbatched(threads.handle(), 1, read);
     let (still, busy) = (worker(), worker());
     // Asks, and is never polled again.
     let mut asked = Box::pin(reads.get(1));
@@ -146,7 +146,7 @@ fn a_worker_that_stands_still_stops_no_read_and_nobody_else_who_waits() {
 // threat: Bad signatures cause work
 #[tokio::test]
 async fn those_who_leave_at_once_leave_next_to_nothing_behind() {
-    let reads = SingleFlight::<u32, ()>::one_by_one(&Handle::current(), 0, |_| pending::<()>());
+    let reads = SingleFlight::<u32, ()>::unbatched(&Handle::current(), 0, |_| pending::<()>());
     for key in 0..10_000 {
         let mut asked = Box::pin(reads.get(key));
         assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -166,7 +166,7 @@ async fn a_read_that_panics_or_has_no_end_is_over_and_the_next_one_begins() {
             if number == 2 { pending().await } else { number }
         }
     };
-    let reads = SingleFlight::<u32, usize>::one_by_one(&Handle::current(), 1, read);
+    let reads = SingleFlight::<u32, usize>::unbatched(&Handle::current(), 1, read);
     for value in [None, None, None, Some(3)] {
         assert_eq!(reads.get(1).await, value);
     }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use ipnet::IpNet;
 
-use crate::addresses::{AddressRules, Refused};
+use crate::addresses::{AddressRefused, AddressRules};
 use crate::config::tenants::rules::{Rule, Rules};
 use crate::config::{listen::Listen, notes::Content, reader::Reader, written::quoted};
 use crate::domain::{HostPattern, KeyPair, Upstream, UpstreamTls};
@@ -133,8 +133,8 @@ impl Neighbours {
         self.rule.as_ref().map_or(Ok(()), |rule| rule.check_upstream(upstream))?;
         let addresses = AddressRules { networks: self.networks(), ..self.addresses.clone() };
         addresses.check_host(&upstream.host, upstream.port).map_err(|refused| match refused {
-            Refused::Own(_) => format!("is {upstream}, {refused}; write the service behind it"),
-            Refused::LinkLocal | Refused::Outside => format!("is {upstream}, {refused}"),
+            AddressRefused::Own(_) => format!("is {upstream}, {refused}; write the service behind it"),
+            AddressRefused::LinkLocal | AddressRefused::Outside => format!("is {upstream}, {refused}"),
         })
     }
 

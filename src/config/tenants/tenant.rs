@@ -8,7 +8,7 @@ use crate::config::tenants::{cors, in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::config::written::{choice, valid};
 use crate::config::{
-    files::key_pair, notes::Place, problem::Problem, reader::Reader, tenants::neighbours::Neighbours,
+    files::key_pair, notes::ValueLocation, problem::Problem, reader::Reader, tenants::neighbours::Neighbours,
     tenants::rules::host, tier_sources::TIERS,
 };
 use crate::domain::{
@@ -40,7 +40,7 @@ pub(in crate::config) struct Claimant {
     /// Its table, as problems name it.
     pub(in crate::config) table: Box<str>,
     /// The places of its id, and of each host.
-    pub(in crate::config) places: Vec<Place>,
+    pub(in crate::config) places: Vec<ValueLocation>,
     /// Everything for which it alone can't be served, and the rest of its file can.
     pub(in crate::config) problems: Vec<Problem>,
 }

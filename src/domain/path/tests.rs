@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::{Just, Strategy};
 
-use super::{DECODINGS_MAX, PATH_BYTES_MAX, PATTERN_BYTES_MAX, PathPattern, Reading, read};
+use super::{DECODINGS_MAX, PATH_BYTES_MAX, PATTERN_BYTES_MAX, PathForm, PathPattern, read};
 
 fn takes(pattern: &str, path: &str) -> bool {
     PathPattern::parse(pattern).unwrap().matches(path.as_bytes())
@@ -59,7 +59,7 @@ fn what_every_server_reads_the_same_is_plain() {
     for path in
         ["/", "/a", "/a/", "/.well-known/x", "/a..b/c", "/..a", "/me@example.com", "/a*b", "/{id}", "/a=b&c"]
     {
-        assert_eq!(read(path.as_bytes()), Reading::Plain, "{path}");
+        assert_eq!(read(path.as_bytes()), PathForm::Plain, "{path}");
     }
 }
 
@@ -75,7 +75,7 @@ fn needless_escapes_and_text_beyond_ascii_change_no_segment() {
         ("/J\u{fc}rgen", "/J\u{fc}rgen"),
         ("/a%2Eb", "/a.b"),
     ] {
-        assert_eq!(read(path.as_bytes()), Reading::Escaped(decoded.into()), "{path}");
+        assert_eq!(read(path.as_bytes()), PathForm::Escaped(decoded.into()), "{path}");
     }
 }
 
@@ -103,7 +103,7 @@ fn other_segments_for_other_servers_are_ambiguous() {
         ("/100%25", "/100%"),
         ("/a%2541", "/aA"),
     ] {
-        assert_eq!(read(path.as_bytes()), Reading::Ambiguous(normal.into()), "{path}");
+        assert_eq!(read(path.as_bytes()), PathForm::Ambiguous(normal.into()), "{path}");
     }
 }
 
@@ -137,7 +137,7 @@ fn dot_segments_in_any_disguise_lead_anywhere() {
         "/a/. ./b",
     ] {
         let path = path.replace(' ', "%20");
-        assert_eq!(read(path.as_bytes()), Reading::Anywhere, "{path}");
+        assert_eq!(read(path.as_bytes()), PathForm::Anywhere, "{path}");
     }
 }
 
@@ -156,9 +156,9 @@ fn overlong_forms_and_unclear_parameters_lead_anywhere() {
         "/a;x\\b/c",
         "/a%253bx/c",
     ] {
-        assert_eq!(read(path.as_bytes()), Reading::Anywhere, "{path}");
+        assert_eq!(read(path.as_bytes()), PathForm::Anywhere, "{path}");
     }
-    assert_eq!(read(b"/a\xc0\xafb"), Reading::Anywhere);
+    assert_eq!(read(b"/a\xc0\xafb"), PathForm::Anywhere);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn what_is_no_path_is_refused() {
         "/%2%65",
         "/a%%41",
     ] {
-        assert_eq!(read(path.as_bytes()), Reading::Refused, "{path:?}");
+        assert_eq!(read(path.as_bytes()), PathForm::Invalid, "{path:?}");
     }
 }
 
@@ -194,12 +194,12 @@ fn what_is_no_path_is_refused() {
 #[test]
 fn paths_at_their_limits_are_read_and_beyond_them_refused() {
     let path = |bytes: usize| format!("/{}", "a".repeat(bytes - 1));
-    assert_eq!(read(path(PATH_BYTES_MAX).as_bytes()), Reading::Plain);
-    assert_eq!(read(path(PATH_BYTES_MAX + 1).as_bytes()), Reading::Refused);
+    assert_eq!(read(path(PATH_BYTES_MAX).as_bytes()), PathForm::Plain);
+    assert_eq!(read(path(PATH_BYTES_MAX + 1).as_bytes()), PathForm::Invalid);
 
     let layers = |rounds: usize| format!("/%{}41", "25".repeat(rounds - 1));
-    assert_eq!(read(layers(DECODINGS_MAX).as_bytes()), Reading::Ambiguous(b"/A".into()));
-    assert_eq!(read(layers(DECODINGS_MAX + 1).as_bytes()), Reading::Refused);
+    assert_eq!(read(layers(DECODINGS_MAX).as_bytes()), PathForm::Ambiguous(b"/A".into()));
+    assert_eq!(read(layers(DECODINGS_MAX + 1).as_bytes()), PathForm::Invalid);
 }
 
 /// Tries every length of every star.
@@ -267,8 +267,8 @@ proptest! {
     #[test]
     fn a_normal_form_is_its_own_normal_form(pieces in vec(prop_oneof![piece(), Just("//"), Just(";"), Just("%2f")], 0..12)) {
         let path = format!("/{}", pieces.concat());
-        if let Reading::Ambiguous(normal) = read(path.as_bytes()) {
-            prop_assert!(matches!(read(&normal), Reading::Plain));
+        if let PathForm::Ambiguous(normal) = read(path.as_bytes()) {
+            prop_assert!(matches!(read(&normal), PathForm::Plain));
         }
     }
 }

@@ -14,7 +14,9 @@ use pingora::server::ShutdownWatch;
 use prost::Message;
 use tokio::time::timeout;
 
-use crate::gateway::{authz::Authz, authz::original::Original, dialect::Dialect, library::door::h2_options};
+use crate::gateway::{
+    authz::Authz, authz::original::Original, dialect::Dialect, library::handler::h2_options,
+};
 use crate::http2;
 use crate::serve::{Slot, WRITE_TIME_MAX, fair_scheduler::FairShare};
 use crate::wire::{CHECK, CheckRequest, CheckResponse, ErrorCause, HeaderList, grpc};
@@ -36,7 +38,7 @@ struct Streams {
     authz: Arc<Authz>,
     options: HttpServerOptions,
     share: FairShare,
-    /// Each stream's task holds this value, also when its connection is gone.
+    /// Held by each stream's task, also when its connection is gone.
     _slot: Slot,
 }
 
@@ -114,7 +116,7 @@ impl Authz {
         if !self.knows(&stream.req_header().headers, peer, Some(asked.tenant)) {
             return Err(ErrorCause::Overloaded);
         }
-        let original = Original::of_check(&asked, peer)?;
+        let original = Original::from_check(&asked, peer)?;
         let fields = original.fields();
         let ctx = match self.judge(Dialect::Grpc, asked.tenant, &original, &fields).await {
             Ok(ctx) => ctx,

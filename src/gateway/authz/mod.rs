@@ -1,4 +1,4 @@
-//! The listener for other gateways: they ask about a request before they forward it themselves. The corridor judges it, and
+//! The listener for other gateways: they ask about a request before they forward it themselves. `Gateway::admit` judges it, and
 //! each dialect has its way to say the verdict.
 //!
 //! A gateway must not be able to misread an answer: 200 is for a request that passes, and for nothing else.
@@ -44,13 +44,13 @@ pub(crate) struct Authz {
 /// A secret, and the one tenant that it is good for; `None`: for all.
 pub(crate) type TenantSecret = (Option<Box<str>>, Secret);
 
-/// Somebody asks without the secret, for the log.
+/// A call without the secret, for the log.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} asks about requests without the secret of [authz]")]
 struct NoSecret(IpAddr);
 
 impl Authz {
-    /// Judges by a gateway's corridor.
+    /// Judges by a gateway's rules.
     pub(crate) fn new(gateway: Arc<Gateway>, secrets: Option<Vec<TenantSecret>>) -> Self {
         let faults = FaultLog::new("authz", Arc::clone(&gateway.clock));
         Self { gateway, secrets, faults }
@@ -86,14 +86,14 @@ impl Authz {
         ctx.speaks_grpc = dialect.takes_success() && is_spoken(fields);
         let request = original.incoming(dialect, tenant, fields);
         let refused = match self.gateway.admit(&request, &mut ctx).await {
-            Ok(passage) => {
-                ctx.enter(passage);
+            Ok(admitted) => {
+                ctx.set_admitted(admitted);
                 None
             }
             Err(end) => Some(self.gateway.answer_to(end, &mut ctx)),
         };
-        let told = (original.method(), original.target(), original.authority(), original.peer);
-        self.note(told, fields, refused.as_ref(), &ctx);
+        let parts = (original.method(), original.target(), original.authority(), original.peer);
+        self.note(parts, fields, refused.as_ref(), &ctx);
         refused.map_or(Ok(ctx), Err)
     }
 
@@ -174,7 +174,7 @@ impl Authz {
         if dialect.strips_by_names() && identity::is_respelled(&call.fields) {
             return Err(RESPELLED);
         }
-        Original::of_call(dialect, call, target)
+        Original::from_call(dialect, call, target)
     }
 }
 

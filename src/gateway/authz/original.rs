@@ -18,9 +18,9 @@ const UNTOLD: ErrorCause = ErrorCause::Malformed {
     problem: "the gateway in front does not tell its method, path, host and scheme, each once",
 };
 
-/// A request that was told whole.
+/// A request that was described whole.
 pub(super) struct Original {
-    /// Its request line and host as HTTP/1, with all its fields where the dialect tells them apart.
+    /// The request line and host as HTTP/1, with all fields where the dialect tells them apart.
     text: Vec<u8>,
     spans: Spans,
     head: RequestHead,
@@ -30,13 +30,13 @@ pub(super) struct Original {
 
 impl Original {
     /// The original of a call over HTTP; `target` is the part of the call's own behind the name of the tenant.
-    pub(super) fn of_call(dialect: Dialect, call: &Request<'_>, target: &str) -> Result<Self, ErrorCause> {
+    pub(super) fn from_call(dialect: Dialect, call: &Request<'_>, target: &str) -> Result<Self, ErrorCause> {
         let fields = &call.fields;
         let only = |name| optional(fields, name)?.ok_or(UNTOLD);
         let scheme = || Ok(optional(fields, "x-forwarded-proto")?.unwrap_or(b"http"));
         let of_envoy = || [target, call.query.map_or("", |_| "?"), call.query.unwrap_or_default()].concat();
         let whole;
-        let told = match dialect {
+        let parts = match dialect {
             Dialect::Forward => {
                 ["x-forwarded-method", "x-forwarded-uri", "x-forwarded-host", "x-forwarded-proto"].map(only)
             }
@@ -56,18 +56,18 @@ impl Original {
                 [Ok(call.method.as_bytes()), Ok(whole.as_bytes()), only("host"), scheme()]
             }
         };
-        let [method, target, host, scheme] = told;
+        let [method, target, host, scheme] = parts;
         Self::read([method?, target?, host?, scheme?], std::iter::empty(), call.peer)
     }
 
     /// The original of a call over gRPC, which came from `peer`.
-    pub(super) fn of_check(asked: &Asked<'_>, peer: IpAddr) -> Result<Self, ErrorCause> {
+    pub(super) fn from_check(asked: &Asked<'_>, peer: IpAddr) -> Result<Self, ErrorCause> {
         let peer = asked.client.unwrap_or(peer);
         // Libraries of gRPC name no scheme.
         let http = asked.http;
         let scheme = if http.scheme.is_empty() { "http" } else { &http.scheme };
-        let told = [&*http.method, &http.path, &http.host, scheme].map(str::as_bytes);
-        Self::read(told, http.fields(), peer)
+        let parts = [&*http.method, &http.path, &http.host, scheme].map(str::as_bytes);
+        Self::read(parts, http.fields(), peer)
     }
 
     fn read<'a>(
@@ -81,8 +81,8 @@ impl Original {
             _ => return Err(UNTOLD),
         };
         let mut spans = Spans::default();
-        let told = head_from_parts([method, target, host], fields, &mut spans);
-        let (text, head) = told.map_err(|problem| match problem {
+        let parts = head_from_parts([method, target, host], fields, &mut spans);
+        let (text, head) = parts.map_err(|problem| match problem {
             TOO_MANY_FIELDS => ErrorCause::HeadTooLarge,
             problem => ErrorCause::Malformed { problem },
         })?;
@@ -93,12 +93,12 @@ impl Original {
         Ok(Self { text, spans, head, is_tls, peer })
     }
 
-    /// Its own fields, where the dialect tells them apart from those of the call.
+    /// The request's own fields, where the dialect tells them apart from those of the call.
     pub(super) fn fields(&self) -> SpanFields<'_> {
         SpanFields { head: &self.text, spans: &self.spans }
     }
 
-    /// The request as the corridor reads it.
+    /// The request as `Gateway::admit` reads it.
     pub(super) fn incoming<'a, F>(
         &'a self,
         dialect: Dialect,

@@ -7,10 +7,10 @@ use http::header::EXPECT;
 use pingora::proxy::Session;
 use tokio::time::timeout;
 
-use crate::gateway::library::faults::{error_of, passage};
+use crate::gateway::library::faults::{admitted, error_of};
 use crate::gateway::library::requests::{next_piece, peer_of};
 use crate::gateway::{
-    BODY_READ_TIME_MAX, context::Context, corridor::announced, failure::Failure, library::LibraryProxy,
+    BODY_READ_TIME_MAX, admission::announced, context::Context, failure::Failure, library::LibraryProxy,
     library::answering::give_leave, mcp::ReadMessage,
 };
 use crate::http1::Fields;
@@ -31,7 +31,7 @@ impl LibraryProxy {
         longest: Duration,
     ) -> pingora::Result<()> {
         let message = ctx.message.take();
-        if ctx.checked_body.as_ref().is_none_or(|body| body.room.is_none()) {
+        if ctx.checked_body.as_ref().is_none_or(|body| body.held.is_none()) {
             return Ok(());
         }
         if let Some(message) = message {
@@ -83,8 +83,8 @@ impl LibraryProxy {
             return Ok(ReadMessage::TooLong);
         }
         let peer = peer_of(session).ok_or_else(|| error_of(Failure::Internal))?;
-        let room = self.room_for_message(peer, &session.req_header().headers, ctx);
-        let mut room = room.map_err(error_of)?;
+        let held = self.reserve_message(peer, &session.req_header().headers, ctx);
+        let mut held = held.map_err(error_of)?;
         if session.req_header().headers.expects_continue() {
             session.req_header_mut().remove_header(&EXPECT);
             give_leave(session).await?;
@@ -94,7 +94,7 @@ impl LibraryProxy {
         let read = async {
             while let Some(piece) = next_piece(session, BODY_READ_TIME_MAX).await? {
                 body.extend_from_slice(&piece);
-                room.reach(body.len() as u64).map_err(error_of)?;
+                held.grow_to(body.len() as u64).map_err(error_of)?;
                 if body.len() > most {
                     return Ok(false);
                 }
@@ -104,7 +104,7 @@ impl LibraryProxy {
         let in_time = timeout(BODY_READ_TIME_MAX, read).await;
         let is_whole = in_time.unwrap_or_else(|_| Err(error_of(Failure::ClientSlow)))?;
         if let Some(notes) = &mut ctx.mcp {
-            notes.room = Some(room);
+            notes.held = Some(held);
         }
         Ok(if is_whole { ReadMessage::Apart(body) } else { ReadMessage::TooLong })
     }
@@ -126,7 +126,7 @@ pub(super) fn take_piece(
     if session.was_upgraded() {
         return Ok(());
     }
-    let longest = passage(ctx)?.route.site.tenant.proxy.body_bytes_max;
+    let longest = admitted(ctx)?.route.site.tenant.proxy.body_bytes_max;
     if longest.is_some_and(|longest| ctx.record.received > longest) {
         return Err(error_of(Failure::TooLarge));
     }

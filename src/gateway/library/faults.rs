@@ -5,7 +5,7 @@ use std::{error::Error as Cause, io, iter::successors, time::Duration};
 use pingora::{Error, ErrorSource, ErrorType};
 
 use crate::gateway::failure::{Failure, is_out_of_descriptors};
-use crate::gateway::{context::Context, corridor::Passage};
+use crate::gateway::{admission::Admitted, context::Context};
 use crate::http1::Problem;
 
 /// How long an unread rest of a body is waited for before the connection is given up.
@@ -32,8 +32,8 @@ pub(super) fn error_of(failure: Failure) -> Box<Error> {
 }
 
 /// The proof that a request may go upstream. Without one nothing does.
-pub(super) fn passage(ctx: &Context) -> Result<&Passage, Box<Error>> {
-    ctx.passage.as_ref().ok_or_else(|| error_of(Failure::Internal))
+pub(super) fn admitted(ctx: &Context) -> Result<&Admitted, Box<Error>> {
+    ctx.admitted.as_ref().ok_or_else(|| error_of(Failure::Internal))
 }
 
 /// True if a connection could not be made for lack of descriptors or ports of ours.

@@ -3,7 +3,7 @@
 //! `request_filter` admits requests of HTTP/2; those of HTTP/1 come admitted. `upstream_peer` asks for the proof of that;
 //! `upstream_request_filter` and `response_filter` apply the rules about headers; `fail_to_proxy` asks the error table.
 
-pub(crate) mod door;
+pub(crate) mod handler;
 
 pub(super) mod faults;
 
@@ -28,11 +28,11 @@ use pingora::{Error, ErrorSource};
 
 use crate::gateway::library::bodies::{KEPT_BYTES_MAX, take_piece};
 use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, rewritten, until_empty_end};
-use crate::gateway::library::uploads::{keep_pace, note_when_dropped};
+use crate::gateway::library::uploads::{note_when_dropped, restart_timeout};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
-    BODY_READ_TIME_MAX, Gateway, context::Context, corridor::Passage, failure::Failure,
-    library::patient::PatientConnector, pace::Pace, refusals::End,
+    BODY_READ_TIME_MAX, Gateway, admission::Admitted, context::Context, failure::Failure,
+    library::patient::PatientConnector, refusals::End, stall_timeout::StallTimeout,
 };
 use crate::http1::{Fields, head::check_framing};
 use crate::record::Ending;
@@ -60,7 +60,7 @@ impl LibraryProxy {
         &self,
         session: &mut Session,
         ctx: &mut Context,
-    ) -> pingora::Result<Result<Passage, End>> {
+    ) -> pingora::Result<Result<Admitted, End>> {
         if let Err(cause) = check_values(session.req_header()) {
             return Ok(Err(cause.into()));
         }
@@ -80,7 +80,7 @@ impl LibraryProxy {
         session: &mut Session,
         message: Message<'_>,
         ctx: &mut Context,
-    ) -> Result<Passage, End> {
+    ) -> Result<Admitted, End> {
         let request = incoming(session).ok_or(ErrorCause::Internal)?;
         self.admit(&Incoming { message, ..request }, ctx).await
     }
@@ -97,7 +97,7 @@ impl ProxyHttp for LibraryProxy {
 
     fn new_ctx(&self) -> Context {
         let mut ctx = Context::new(self.clock.monotonic_micros());
-        ctx.pace = Pace::of_task();
+        ctx.stall_timeout = StallTimeout::current();
         ctx
     }
 
@@ -110,7 +110,7 @@ impl ProxyHttp for LibraryProxy {
     ) {
         if let Ok(admitted) = admitted.downcast::<Context>() {
             *ctx = *admitted;
-            ctx.pace = Pace::of_task();
+            ctx.stall_timeout = StallTimeout::current();
         }
     }
 
@@ -142,16 +142,16 @@ impl ProxyHttp for LibraryProxy {
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
-        if ctx.passage.is_none() {
+        if ctx.admitted.is_none() {
             match self.admit_http2(session, ctx).await? {
-                Ok(passage) => ctx.enter(passage),
+                Ok(admitted) => ctx.set_admitted(admitted),
                 Err(end) => {
                     self.refuse(session, ctx, end).await?;
                     return Ok(true);
                 }
             }
         }
-        let route = &faults::passage(ctx)?.route;
+        let route = &faults::admitted(ctx)?.route;
         let read = route.site.tenant.proxy.timeouts.read;
         // A WebSocket may be silent for as long as the tenant allows.
         let is_upgrade = route.decision.upgrades && session.is_upgrade_req();
@@ -168,12 +168,12 @@ impl ProxyHttp for LibraryProxy {
     ) -> pingora::Result<Box<HttpPeer>> {
         // An earlier upstream's time is over.
         ctx.record.times.asked = None;
-        ctx.pace.iter().for_each(Pace::over);
+        ctx.stall_timeout.iter().for_each(StallTimeout::stop);
         let address = self.next_address(ctx).await.map_err(faults::error_of)?;
         let member = ctx.member().ok_or_else(|| faults::error_of(Failure::Internal))?;
         let mut peer = Box::new(member.template.clone());
         peer._address = address.into();
-        let route = &faults::passage(ctx)?.route;
+        let route = &faults::admitted(ctx)?.route;
         let longest = member.state.connect_time(ctx.attempt, route.site.tenant.proxy.timeouts.connect);
         peer.options.connection_timeout = Some(longest);
         if route.decision.upgrades && session.is_upgrade_req() {
@@ -192,14 +192,14 @@ impl ProxyHttp for LibraryProxy {
         let is_long = ctx.held_body.as_ref().is_some_and(|whole| whole.len() as u64 > KEPT_BYTES_MAX);
         if may_be_http2 && (ctx.awaits_body || is_long) {
             // The library counts from the head on here, and not from the last byte that was sent.
-            let total = faults::passage(ctx)?.route.site.tenant.proxy.timeouts.total;
+            let total = faults::admitted(ctx)?.route.site.tenant.proxy.timeouts.total;
             peer.options.read_timeout = Some(total.unwrap_or(faults::TRANSFER_TIME_MAX));
         }
         ctx.record.times.left.get_or_insert_with(Timer::now);
         Ok(peer)
     }
 
-    /// The library bounds reads of this client, or those of this upstream, or the request keeps its own pace.
+    /// The library bounds reads of this client, or those of this upstream, or the request has a stall timeout of its own.
     async fn connected_to_upstream(
         &self,
         session: &mut Session,
@@ -211,17 +211,17 @@ impl ProxyHttp for LibraryProxy {
     ) -> pingora::Result<()> {
         ctx.retrying = None;
         if let Some(notes) = &mut ctx.mcp {
-            notes.room = None;
+            notes.held = None;
         }
         self.note_reached(ctx, peer._address.as_inet().filter(|_| !reused), true);
         if !ctx.awaits_body || peer.options.alpn == ALPN::H1 {
             // It may have begun toward another upstream.
-            if let Some(pace) = ctx.pace.take() {
-                pace.over();
+            if let Some(timeout) = ctx.stall_timeout.take() {
+                timeout.stop();
             }
-        } else if ctx.pace.is_some() {
+        } else if ctx.stall_timeout.is_some() {
             note_when_dropped(&self.0, session, ctx);
-            keep_pace(session, ctx);
+            restart_timeout(session, ctx);
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ impl ProxyHttp for LibraryProxy {
             ctx.record.times.asked = Some(Timer::now());
         }
         ctx.awaits_body &= !end_of_stream;
-        keep_pace(session, ctx);
+        restart_timeout(session, ctx);
         // An empty last piece would be written as the last chunk, and the last chunk once more behind it.
         if end_of_stream && body.as_ref().is_some_and(Bytes::is_empty) {
             *body = None;
@@ -277,7 +277,7 @@ impl ProxyHttp for LibraryProxy {
             ctx.record.times.answered.get_or_insert_with(Timer::now);
             ctx.held_body = None;
         }
-        let may_switch = faults::passage(ctx)?.route.decision.upgrades && session.is_upgrade_req();
+        let may_switch = faults::admitted(ctx)?.route.decision.upgrades && session.is_upgrade_req();
         if is_switch && !may_switch {
             return Err(faults::invalid_answer("a switch of protocols that was not asked for"));
         }
@@ -295,7 +295,7 @@ impl ProxyHttp for LibraryProxy {
         if session.req_header().version == Version::HTTP_10 {
             response.remove_header(&http::header::TRANSFER_ENCODING);
         }
-        keep_pace(session, ctx);
+        restart_timeout(session, ctx);
         if ctx.mcp.is_some() {
             let filter = ctx.list_filter(response.status.as_u16(), &response.headers);
             ctx.filter = filter.map_err(|_| faults::invalid_answer("its list is coded"))?;
@@ -332,7 +332,7 @@ impl ProxyHttp for LibraryProxy {
             let shown = shown.map_err(|_| faults::invalid_answer("its list can't be read"))?;
             *body = Some(shown.into());
         }
-        keep_pace(session, ctx);
+        restart_timeout(session, ctx);
         Ok(None)
     }
 
@@ -386,8 +386,8 @@ impl ProxyHttp for LibraryProxy {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
-        if let Some(pace) = ctx.pace.take() {
-            pace.over();
+        if let Some(timeout) = ctx.stall_timeout.take() {
+            timeout.stop();
         }
         let status = self.answer_failure(session, ctx, faults::failure_of(error)).await;
         FailToProxy { error_code: status, can_reuse_downstream: false }
@@ -415,7 +415,7 @@ impl ProxyHttp for LibraryProxy {
         };
         let answer = (status, session.body_bytes_sent() as u64);
         self.finished(&ended(request, peer_of(session), answer, ending), ctx);
-        ctx.passage = None;
+        ctx.admitted = None;
         answering::linger(session.as_mut(), ctx.breaks_off).await;
     }
 

@@ -1,4 +1,4 @@
-//! The library's requests, as the corridor and the log read them.
+//! The library's requests, as admission and the log read them.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::record::{Ended, Ending};
 use crate::serve::Timer;
 use crate::wire::ErrorCause;
 
-/// A request of the library's, as the corridor reads it.
+/// A request of the library's, as `Gateway::admit` reads it.
 pub(super) fn incoming(session: &mut Session) -> Option<Incoming<'_, HeaderMap>> {
     let content = if session.is_body_empty() { Content::Empty } else { Content::Follows };
     let session = &*session;

@@ -26,11 +26,11 @@ impl Gateway {
         request: &mut RequestHeader,
         ctx: &Context,
     ) -> pingora::Result<()> {
-        let passage = faults::passage(ctx)?;
+        let admitted = faults::admitted(ctx)?;
         let downstream = session.req_header();
         let mut parts = request.as_owned_parts();
         let headers = &mut parts.headers;
-        let peer = passage.peer;
+        let peer = admitted.peer;
         let believed = self.rules.believed.of(peer);
         let kept = Kept::of(&downstream.headers, self.pipeline.key_format(), believed);
         for name in names_that(headers, |id, name| ctx.replaces(id, name) || !kept.has(id, name)) {
@@ -46,7 +46,7 @@ impl Gateway {
         let arrival = Arrival { peer: &peer_text, believed, is_tls: is_tls(session), version };
         let authority = authority_of(downstream).unwrap_or_default().as_bytes();
         self.write_ours(&downstream.headers, authority, ctx, &arrival, headers);
-        if passage.route.site.tenant.proxy.host_header == HostHeader::Upstream
+        if admitted.route.site.tenant.proxy.host_header == HostHeader::Upstream
             && let Some(member) = ctx.member()
         {
             headers.insert(http::header::HOST, member.host.clone());

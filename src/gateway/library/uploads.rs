@@ -1,5 +1,5 @@
 //! Requests toward upstreams of HTTP/2, whose times the library counts from their heads on. It is given small bodies whole;
-//! others keep a pace to the end of their answer.
+//! others have a stall timeout to the end of their answer.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use pingora::proxy::Session;
 
 use crate::gateway::library::requests::{ended, next_piece, peer_of};
 use crate::gateway::{
-    BODY_READ_TIME_MAX, Gateway, context::Context, corridor::announced, library::LibraryProxy,
-    library::bodies::KEPT_BYTES_MAX, library::faults::passage,
+    BODY_READ_TIME_MAX, Gateway, admission::announced, context::Context, library::LibraryProxy,
+    library::bodies::KEPT_BYTES_MAX, library::faults::admitted,
 };
 use crate::http1::Fields;
 use crate::record::Ending;
@@ -22,7 +22,7 @@ impl LibraryProxy {
             return Ok(());
         }
         session.as_mut().enable_retry_buffering();
-        let longest = BODY_READ_TIME_MAX.min(passage(ctx)?.route.site.tenant.proxy.timeouts.read);
+        let longest = BODY_READ_TIME_MAX.min(admitted(ctx)?.route.site.tenant.proxy.timeouts.read);
         while !session.is_body_done() && next_piece(session, longest).await?.is_some() {
             self.check_overdue(ctx, false)?;
         }
@@ -30,7 +30,7 @@ impl LibraryProxy {
     }
 }
 
-/// Has the end of a request noted that is dropped before its last phase, because it does not keep its pace.
+/// Has the end of a request noted that is dropped before its last phase, because it stalls.
 pub(super) fn note_when_dropped(gateway: &Arc<Gateway>, session: &Session, ctx: &mut Context) {
     let (gateway, head, peer) = (Arc::clone(gateway), session.req_header().clone(), peer_of(session));
     ctx.on_drop = Some(Box::new(move |ctx| {
@@ -47,15 +47,15 @@ pub(super) fn note_when_dropped(gateway: &Arc<Gateway>, session: &Session, ctx: 
     }));
 }
 
-/// Something of a request's bodies has moved: they have as long again.
-pub(super) fn keep_pace(session: &Session, ctx: &Context) {
-    let (Some(pace), Some(site)) = (&ctx.pace, &ctx.site) else { return };
+/// Restarts the time limit of a request's bodies: a piece of one has moved.
+pub(super) fn restart_timeout(session: &Session, ctx: &Context) {
+    let (Some(timeout), Some(site)) = (&ctx.stall_timeout, &ctx.site) else { return };
     let read = site.tenant.proxy.timeouts.read;
     match session.response_written() {
         // The library bounds reads of a client of HTTP/1.
-        _ if ctx.awaits_body && !session.is_http2() => pace.over(),
-        None => pace.moved(read),
+        _ if ctx.awaits_body && !session.is_http2() => timeout.stop(),
+        None => timeout.restart(read),
         // A client may take so long for a piece of its answer.
-        Some(_) => pace.moved(read.max(WRITE_TIME_MAX)),
+        Some(_) => timeout.restart(read.max(WRITE_TIME_MAX)),
     }
 }

@@ -29,14 +29,14 @@ const STRIPPED: [&[u8]; 10] = [
     b"x-rewrite-url",
 ];
 
-/// What a header's name means to the gateway, however it is spelled.
+/// The class of a header by its name, however that is spelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It goes upstream.
+pub(super) enum HeaderClass {
+    /// Goes upstream.
     Free,
-    /// It goes upstream from a proxy that is trusted to set it, and is stripped from others.
+    /// Goes upstream from a proxy that is trusted to set it, and is stripped from others.
     OfProxies,
-    /// It is stripped.
+    /// Stripped.
     Stripped,
 }
 
@@ -118,7 +118,7 @@ pub(in crate::gateway) fn to_strip(
     let mut names: Vec<Bytes> = SPELLINGS.iter().filter(|name| !is_set(name)).cloned().collect();
     for (name, value) in fields.all() {
         let is_stripped =
-            standing_of(name) != Standing::Free && !is_one(name, &OF_GATEWAYS) && !believed.has(name);
+            header_class(name) != HeaderClass::Free && !is_one(name, &OF_GATEWAYS) && !believed.has(name);
         if is_stripped || shows_key(Name::of(name), value, keys) {
             // A name that stands there twice is stripped once. To look for it would cost time by the square of the head.
             if !is_set(name) {
@@ -140,19 +140,19 @@ pub(in crate::gateway) fn is_respelled(fields: &impl Fields) -> bool {
 }
 
 /// The standing of a name that is none of those that rules know by an id.
-pub(super) fn standing_of(name: &[u8]) -> Standing {
+pub(super) fn header_class(name: &[u8]) -> HeaderClass {
     // Most names begin with none of these letters.
     if !matches!(name.first(), Some(b'c' | b'C' | b'f' | b'F' | b'p' | b'P' | b't' | b'T' | b'x' | b'X')) {
-        return Standing::Free;
+        return HeaderClass::Free;
     }
     let is_one = |one: &[u8]| one.len() == name.len() && begins(name, one);
     if begins(name, OURS) || STRIPPED.iter().any(|one| is_one(one)) {
-        Standing::Stripped
+        HeaderClass::Stripped
     } else if begins(name, FORWARDED_PREFIX.as_bytes()) || OF_PROXIES.iter().any(|one| is_one(one.as_bytes()))
     {
-        Standing::OfProxies
+        HeaderClass::OfProxies
     } else {
-        Standing::Free
+        HeaderClass::Free
     }
 }
 

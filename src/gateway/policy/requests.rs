@@ -5,7 +5,7 @@
 
 use crate::domain::{ApiKeyFormat, TrustedHeaders};
 use crate::gateway::policy::answers;
-use crate::gateway::policy::identity::{Standing, standing_of};
+use crate::gateway::policy::identity::{HeaderClass, header_class};
 use crate::http1::{Fields, Options, name::Name};
 use crate::wire::credentials::shows_key;
 
@@ -47,10 +47,10 @@ impl<'a> Kept<'a> {
     /// True if a header goes upstream as it is: it is neither one that we set nor a credential of ours.
     pub(in crate::gateway) fn has(&self, id: Name, name: &[u8]) -> bool {
         if id == Name::Other {
-            return match standing_of(name) {
-                Standing::Free => true,
-                Standing::OfProxies => self.believed.has(name),
-                Standing::Stripped => false,
+            return match header_class(name) {
+                HeaderClass::Free => true,
+                HeaderClass::OfProxies => self.believed.has(name),
+                HeaderClass::Stripped => false,
             };
         }
         if matches!(id, Name::Authorization | Name::ApiKey) {
@@ -75,7 +75,7 @@ impl<'a> Kept<'a> {
 /// True if a trailer of the client's request goes upstream: not one that routes, frames, proves or names anybody (RFC 9110,
 /// section 6.5.1).
 pub(in crate::gateway) fn is_trailer_kept(id: Name, name: &[u8]) -> bool {
-    id == Name::Other && standing_of(name) == Standing::Free
+    id == Name::Other && header_class(name) == HeaderClass::Free
 }
 
 /// True if a request asks for an answer that lasts: another protocol where its route allows that, or server-sent events and

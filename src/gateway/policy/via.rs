@@ -4,7 +4,7 @@
 use crate::http1::{Fields, Lines, name::Name};
 use crate::wire::RequestIds;
 
-/// This gateway's name in `Via`.
+/// The gateway's name in `Via`.
 pub(in crate::gateway) struct Via(Box<str>);
 
 impl Via {

@@ -232,7 +232,7 @@ impl<R: AnswerRules> Driver<'_, R> {
             (self.uploaded + limits.client_read, Failure::ClientSlow)
         };
         match limits.end {
-            Some(end) if end < next && failure.of_upstream().is_none() => (end, Failure::Overdue),
+            Some(end) if end < next && failure.upstream_kind().is_none() => (end, Failure::Overdue),
             Some(end) => (next.min(end), failure),
             None => (next, failure),
         }

@@ -7,7 +7,7 @@ use bytes::{Buf, BytesMut};
 
 use crate::gateway::relay::transfer::{Broken, Transfer};
 use crate::gateway::{
-    checked_body::CheckedBody, failure::Failure, held::HeldRoom, policy::answers::is_about_limits,
+    checked_body::CheckedBody, failure::Failure, held::HeldBytes, policy::answers::is_about_limits,
     policy::requests::is_trailer_kept,
 };
 use crate::http1::head::{end_of_head, read_answer};
@@ -62,8 +62,8 @@ pub(super) struct Outgoing {
     pub(super) bytes: Vec<u8>,
     /// How many of them were written while the rest waits.
     pub(super) written: usize,
-    /// Room for a whole body, with its frames, if that is held before an upstream is asked.
-    pub(super) room: Option<HeldRoom>,
+    /// Memory for a whole body, with its frames, if that is held before an upstream is asked.
+    pub(super) held: Option<HeldBytes>,
 }
 
 #[derive(Debug)]
@@ -111,8 +111,8 @@ impl Outgoing {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.written = 0;
-        if self.room.is_some() {
-            (self.bytes, self.room) = (Vec::new(), None);
+        if self.held.is_some() {
+            (self.bytes, self.held) = (Vec::new(), None);
         }
     }
 }
@@ -161,7 +161,7 @@ impl Exchange {
     /// Has the request's body compared with its digest.
     pub(super) fn check_body(&mut self, checked: CheckedBody, buffers: &mut Buffers) {
         self.upload.digest = Some(Box::new(checked.digest));
-        buffers.to_upstream.room = checked.room;
+        buffers.to_upstream.held = checked.held;
     }
 
     /// True if the whole answer was taken.
@@ -182,14 +182,14 @@ impl Exchange {
             && buffers.incoming.is_empty()
     }
 
-    /// Takes the client's bytes as far as they belong to the request and there is room. False if nothing was taken.
+    /// Takes the client's bytes as far as they belong to the request and there is held. False if nothing was taken.
     pub(super) fn take_upload(
         &mut self,
         ahead: &mut BytesMut,
         buffers: &mut Buffers,
     ) -> Result<bool, Failure> {
-        let Outgoing { bytes, room, .. } = &mut buffers.to_upstream;
-        let has_room = bytes.len() < ROOM_BYTES || room.is_some();
+        let Outgoing { bytes, held, .. } = &mut buffers.to_upstream;
+        let has_room = bytes.len() < ROOM_BYTES || held.is_some();
         if self.upload.is_over() || ahead.is_empty() || !has_room {
             return Ok(false);
         }
@@ -197,8 +197,8 @@ impl Exchange {
         let taken = self.upload.take(piece, bytes).map_err(|_| Failure::Malformed)?;
         ahead.advance(taken);
         self.check_upload()?;
-        if let Some(room) = room {
-            room.reach(bytes.len() as u64)?;
+        if let Some(held) = held {
+            held.grow_to(bytes.len() as u64)?;
         }
         Ok(taken > 0)
     }
@@ -216,7 +216,7 @@ impl Exchange {
         }
     }
 
-    /// Takes the upstream's bytes as far as there is room.
+    /// Takes the upstream's bytes as far as there is held.
     pub(super) fn take_answer(
         &mut self,
         buffers: &mut Buffers,

@@ -18,7 +18,7 @@ use crate::domain::UpstreamScheme;
 use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::{
-    BODY_READ_TIME_MAX, Gateway, context::Context, corridor::Route, failure::Failure, mcp::ReadMessage,
+    BODY_READ_TIME_MAX, Gateway, admission::Route, context::Context, failure::Failure, mcp::ReadMessage,
     refusals::End, relay::pool::Pool, upstreams::Member,
 };
 use crate::http1::{Body, Decoder, Fields, Options, Piece, RequestHead};
@@ -38,7 +38,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Forwards a request that has its passage.
+    /// Forwards a request that has its admitted.
     pub(super) async fn forward(
         &self,
         mut connection: Box<Connection>,
@@ -57,7 +57,7 @@ impl Relay {
             exchange.check_body(*checked, &mut buffers);
         }
         let outcome = self.exchange(&mut connection, head, ctx, &mut exchange, &mut buffers).await;
-        (ctx.place, ctx.retrying) = (None, None);
+        (ctx.slot, ctx.retrying) = (None, None);
         ctx.record.received = exchange.upload.bytes;
         let has_begun = exchange.download.is_some() || buffers.to_client.written > 0;
         self.pool.give_back(buffers);
@@ -71,7 +71,7 @@ impl Relay {
         if exchange.client_goes_on() {
             return Some(connection);
         }
-        ctx.passage = None;
+        ctx.admitted = None;
         connection.close().await;
         None
     }
@@ -84,7 +84,7 @@ impl Relay {
         ctx: &mut Context,
     ) -> Result<ReadMessage, Failure> {
         let most = self.gateway.rules.mcp.body_bytes_max;
-        let mut room = self.gateway.room_for_message(connection.peer.ip(), &connection.fields(), ctx)?;
+        let mut held = self.gateway.reserve_message(connection.peer.ip(), &connection.fields(), ctx)?;
         let mut awaits_continue = expects_continue(&connection.fields(), head);
         let deadline = Timer::now() + BODY_READ_TIME_MAX;
         let (mut decoder, mut body, mut at) = (Decoder::default(), Vec::new(), 0);
@@ -121,13 +121,13 @@ impl Relay {
                 written.map_err(|_| Failure::ClientGone)?;
             }
             match connection.read_body(deadline).await {
-                Some(Ok(1..)) => room.reach((connection.ahead.len() + body.len()) as u64)?,
+                Some(Ok(1..)) => held.grow_to((connection.ahead.len() + body.len()) as u64)?,
                 Some(_) => return Err(Failure::ClientGone),
                 None => return Err(Failure::ClientSlow),
             }
         };
         if let Some(notes) = &mut ctx.mcp {
-            notes.room = Some(room);
+            notes.held = Some(held);
         }
         Ok(read)
     }
@@ -145,13 +145,13 @@ impl Relay {
         let is_repeatable = head.body == Body::Length(0)
             && matches!(method_of(connection, head), b"GET" | b"HEAD" | b"OPTIONS");
         let mut now = ctx.record.times.begun;
-        if buffers.to_upstream.room.is_some() {
+        if buffers.to_upstream.held.is_some() {
             Box::pin(hold(connection, exchange, buffers, &limits)).await?;
             now = Timer::now();
         }
         let mut upstream = self.connect(ctx, now, None).await?;
         if let Some(notes) = &mut ctx.mcp {
-            notes.room = None;
+            notes.held = None;
         }
         loop {
             let bytes = &mut buffers.to_upstream.bytes;
@@ -189,7 +189,7 @@ impl Relay {
                     upstream = self.connect(ctx, Timer::now(), Some(upstream.address)).await?;
                 }
                 Err(failure) => {
-                    if let Some(kind) = failure.of_upstream() {
+                    if let Some(kind) = failure.upstream_kind() {
                         self.gateway.note_upstream_failure(ctx, kind);
                     }
                     return Err(failure);
@@ -243,7 +243,7 @@ impl Relay {
             return None;
         };
         if self.answer_alone(&mut connection, head, ctx, &answer, true).await {
-            ctx.passage = None;
+            ctx.admitted = None;
             connection.close().await;
         }
         None

@@ -225,7 +225,7 @@ mod tests {
 
     // threat: A tenant takes what is another's or shared
     #[tokio::test]
-    async fn of_a_full_pool_each_tenant_has_its_share_and_the_oldest_connection_goes() {
+    async fn in_a_full_pool_each_tenant_has_its_share_and_the_oldest_connection_goes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let pool = Pool::new(6);
         let greedy = put(&pool, &listener, "greedy", 8).await;

@@ -108,7 +108,7 @@ impl AnswerRules for Context {
     }
 }
 
-/// A request as the corridor reads it.
+/// A request as `Gateway::admit` reads it.
 pub(in crate::gateway) fn incoming<'a>(
     connection: &'a Connection,
     head: &RequestHead,

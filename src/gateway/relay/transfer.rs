@@ -1,4 +1,4 @@
-//! A body on its way: taken as its source frames it (RFC 9112, section 6.3), written as its destination needs it.
+//! A body on its way: taken as its framing frames it (RFC 9112, section 6.3), written as its destination needs it.
 
 use crate::http1::{Body, BrokenChunks, Decoder, Piece, chunked::write_size, name::Name};
 use crate::mcp::{Filter, Unreadable};
@@ -10,21 +10,21 @@ const LAST_CHUNK: &[u8] = b"0\r\n";
 /// A body on its way.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    source: Source,
+    framing: Framing,
     writes_chunks: bool,
     /// True if a trailer is passed on.
     keeps_trailer: fn(Name, &[u8]) -> bool,
     /// How much of the body was taken, in bytes, without its framing.
     pub(super) bytes: u64,
-    /// What it has to hash to, where that is known.
+    /// The digest that it must have, where that is known.
     pub(super) digest: Option<Box<BodyDigest>>,
     /// Takes out of its list what its client may not call.
     pub(super) filter: Option<Box<Filter>>,
 }
 
-/// The rest of a body, as its source frames it.
+/// The rest of a body, as its framing frames it.
 #[derive(Debug)]
-enum Source {
+enum Framing {
     Length(u64),
     Chunked(Decoder),
     ToClose,
@@ -50,19 +50,19 @@ impl From<Unreadable> for Broken {
     }
 }
 
-/// The source's connection ended in the middle of the body.
+/// The framing's connection ended in the middle of the body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unfinished;
 
 impl Transfer {
     pub(super) fn new(body: Body, writes_chunks: bool, keeps_trailer: fn(Name, &[u8]) -> bool) -> Self {
-        let source = match body {
-            Body::Length(0) => Source::Over,
-            Body::Length(bytes) => Source::Length(bytes),
-            Body::Chunked => Source::Chunked(Decoder::default()),
-            Body::ToClose => Source::ToClose,
+        let framing = match body {
+            Body::Length(0) => Framing::Over,
+            Body::Length(bytes) => Framing::Length(bytes),
+            Body::Chunked => Framing::Chunked(Decoder::default()),
+            Body::ToClose => Framing::ToClose,
         };
-        Self { source, writes_chunks, keeps_trailer, bytes: 0, digest: None, filter: None }
+        Self { framing, writes_chunks, keeps_trailer, bytes: 0, digest: None, filter: None }
     }
 
     /// True if the whole body was taken, and is another than its digest says.
@@ -72,7 +72,7 @@ impl Transfer {
 
     /// True if the whole body was taken.
     pub(super) const fn is_over(&self) -> bool {
-        matches!(self.source, Source::Over)
+        matches!(self.framing, Framing::Over)
     }
 
     /// How many bytes may be read straight into the destination's buffer; `None` if they need another framing.
@@ -80,25 +80,25 @@ impl Transfer {
         if self.filter.is_none() { self.unframed() } else { None }
     }
 
-    /// How many bytes of the source are the body's as they come.
+    /// How many bytes of the framing are the body's as they come.
     fn unframed(&self) -> Option<usize> {
-        match self.source {
-            Source::Length(left) => Some(usize::try_from(left).unwrap_or(usize::MAX)),
-            Source::ToClose if !self.writes_chunks => Some(usize::MAX),
-            Source::ToClose | Source::Chunked(_) | Source::Over => None,
+        match self.framing {
+            Framing::Length(left) => Some(usize::try_from(left).unwrap_or(usize::MAX)),
+            Framing::ToClose if !self.writes_chunks => Some(usize::MAX),
+            Framing::ToClose | Framing::Chunked(_) | Framing::Over => None,
         }
     }
 
-    /// These bytes, at most [`Self::straight`], were read straight into the destination's buffer.
+    /// Counts bytes, at most [`Self::straight`], that were read straight into the destination's buffer.
     pub(super) fn took(&mut self, bytes: &[u8]) {
         let count = bytes.len();
         if let Some(digest) = &mut self.digest {
             digest.update(bytes);
         }
         self.bytes = self.bytes.saturating_add(count as u64);
-        if let Source::Length(left) = self.source {
+        if let Framing::Length(left) = self.framing {
             let left = left.saturating_sub(count as u64);
-            self.source = if left == 0 { Source::Over } else { Source::Length(left) };
+            self.framing = if left == 0 { Framing::Over } else { Framing::Length(left) };
         }
     }
 
@@ -134,8 +134,8 @@ impl Transfer {
             return Ok(taken.len());
         }
         let mut rest = bytes;
-        match &mut self.source {
-            Source::Chunked(decoder) => loop {
+        match &mut self.framing {
+            Framing::Chunked(decoder) => loop {
                 match decoder.next(&mut rest)? {
                     Piece::Data(data) => {
                         self.bytes = self.bytes.saturating_add(data.len() as u64);
@@ -149,26 +149,26 @@ impl Transfer {
                         if self.writes_chunks {
                             write_end(decoder.trailers(), self.keeps_trailer, out);
                         }
-                        self.source = Source::Over;
+                        self.framing = Framing::Over;
                         break;
                     }
                 }
             },
-            Source::ToClose => {
+            Framing::ToClose => {
                 rest = &[];
                 self.bytes = self.bytes.saturating_add(bytes.len() as u64);
                 write_data(bytes, self.writes_chunks, out);
             }
-            Source::Length(_) | Source::Over => {}
+            Framing::Length(_) | Framing::Over => {}
         }
         Ok(bytes.len() - rest.len())
     }
 
-    /// The source's connection has ended.
+    /// The framing's connection has ended.
     pub(super) fn source_closed(&mut self, out: &mut Vec<u8>) -> Result<(), Unfinished> {
-        match self.source {
-            Source::ToClose => {
-                self.source = Source::Over;
+        match self.framing {
+            Framing::ToClose => {
+                self.framing = Framing::Over;
                 if let Some(mut filter) = self.filter.take() {
                     let written = self.write_filtered(&mut filter, b"", self.writes_chunks, out);
                     return written.map_err(|_| Unfinished);
@@ -178,8 +178,8 @@ impl Transfer {
                 }
                 Ok(())
             }
-            Source::Over => Ok(()),
-            Source::Length(_) | Source::Chunked(_) => Err(Unfinished),
+            Framing::Over => Ok(()),
+            Framing::Length(_) | Framing::Chunked(_) => Err(Unfinished),
         }
     }
 }

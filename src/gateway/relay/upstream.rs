@@ -21,7 +21,7 @@ pub(super) struct Upstream {
 }
 
 impl Relay {
-    /// Connects to an upstream of the passage, or to another if that fails. `again`: a new connection to this address first.
+    /// Connects to an upstream of the admitted, or to another if that fails. `again`: a new connection to this address first.
     pub(super) async fn connect(
         &self,
         ctx: &mut Context,
@@ -54,7 +54,7 @@ impl Relay {
                     return Ok(upstream);
                 }
                 Err(failure) => {
-                    if let Some(kind) = failure.of_upstream().filter(|_| !ctx.attempt.has_address_left()) {
+                    if let Some(kind) = failure.upstream_kind().filter(|_| !ctx.attempt.has_address_left()) {
                         self.gateway.note_upstream_failure(ctx, kind);
                     }
                     if failure == Failure::Overloaded || !self.gateway.may_try_another(ctx) {

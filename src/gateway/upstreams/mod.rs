@@ -23,7 +23,7 @@ const UPSTREAMS_MAX: usize = u64::BITS as usize;
 /// How many requests may look for another connection at one time, however few are under way.
 const RETRIES_MIN: u64 = 3;
 
-/// Some upstreams that requests are spread over.
+/// Upstreams that requests are spread over.
 pub(crate) struct Upstreams {
     pub(in crate::gateway) members: Vec<Member>,
     balance: Balance,
@@ -40,11 +40,11 @@ pub(crate) struct Retrying(Arc<Upstreams>);
 /// An upstream, and how it is connected to.
 pub(crate) struct Member {
     pub(crate) state: Arc<UpstreamState>,
-    /// Its share beside the others.
+    /// The share beside the others.
     pub(in crate::gateway) weight: u8,
-    /// Everything but the address.
+    /// The peer, without the address.
     pub(in crate::gateway) template: HttpPeer,
-    /// What stands in `Host` where the upstream is to see its own name.
+    /// The value of `Host` where the upstream is to see its own name.
     pub(in crate::gateway) host: HeaderValue,
 }
 

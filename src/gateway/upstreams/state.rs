@@ -7,10 +7,10 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::addresses::{AddressRules, Refused};
+use crate::addresses::{AddressRefused, AddressRules};
 use crate::domain::{HealthRules, Upstream, UpstreamLimits};
-use crate::gateway::line::{Line, take_one};
 use crate::gateway::upstreams::attempt::Attempt;
+use crate::gateway::wait_queue::{WaitQueue, increment_below};
 
 /// How long connecting to an address may take while another one of its name is left, which could be reached.
 const HEAD_START: Duration = Duration::from_millis(500);
@@ -21,14 +21,14 @@ pub(super) const GONE_AFTER: u32 = 6;
 /// How much of its share an upstream gets at least, in percent.
 const PERCENT_MIN: u64 = 10;
 
-/// One upstream of a tenant under its rules, with all that is known of it.
+/// One upstream of a tenant under its rules, with all that outlives its rules.
 #[derive(Debug)]
 pub(crate) struct UpstreamState {
     /// As it was configured.
     pub(crate) upstream: Upstream,
     /// How it is watched.
     pub(in crate::gateway) health: HealthRules,
-    /// Its addresses, all of which the rules allow; empty while its name is not resolved.
+    /// The addresses, all of which the rules allow; empty while the name is not resolved.
     pub(in crate::gateway) addresses: ArcSwap<Vec<Arc<Address>>>,
     /// The addresses that it may have.
     pub(in crate::gateway) rules: AddressRules,
@@ -38,8 +38,8 @@ pub(crate) struct UpstreamState {
     pub(in crate::gateway) limits: UpstreamLimits,
     /// When it is to be checked next under these rules.
     pub(in crate::gateway) next_check: AtomicU64,
-    /// It outlives a reload that changes the rules.
-    pub(in crate::gateway) known: Arc<Known>,
+    /// The part that outlives a reload of other rules.
+    pub(in crate::gateway) shared: Arc<SharedState>,
 }
 
 /// One address of an upstream.
@@ -54,13 +54,13 @@ pub(crate) struct Address {
 
 /// Health and requests under way of an upstream, whatever its rules are.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct SharedState {
     /// How many requests may be under way at it now, also for those that wait since an earlier reload.
     in_flight_max: AtomicU32,
     /// How many requests are under way at it.
     taken: AtomicU32,
     /// Requests that wait until there are fewer.
-    line: Line,
+    queue: WaitQueue,
     /// When it has come back last, in monotonic microseconds; 0: it was never away.
     recovered_at: AtomicU64,
     /// True if the last health check failed.
@@ -89,7 +89,7 @@ pub(in crate::gateway) enum Trouble {
     /// There is none any more: for a while all answers have said so.
     Gone,
     /// The rules do not allow this one.
-    Refused(SocketAddr, Refused),
+    Refused(SocketAddr, AddressRefused),
 }
 
 /// How many look-ups and checks of a tenant's upstreams are under way.
@@ -99,9 +99,9 @@ pub(in crate::gateway) struct Watched {
     pub(in crate::gateway) checks: AtomicUsize,
 }
 
-/// The place of one request at an upstream, given back when it is dropped.
+/// The slot of one request at an upstream, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct UpstreamPlace(Arc<UpstreamState>);
+pub(crate) struct UpstreamSlot(Arc<UpstreamState>);
 
 impl UpstreamState {
     /// An upstream under these rules. It is where and how it was if it was known, is else taken for healthy, and is checked
@@ -113,10 +113,10 @@ impl UpstreamState {
         rules: AddressRules,
         former: Option<&Self>,
     ) -> Self {
-        let known = former.map(|former| Arc::clone(&former.known)).unwrap_or_default();
-        known.in_flight_max.store(limits.in_flight_max, Ordering::SeqCst);
+        let shared = former.map(|former| Arc::clone(&former.shared)).unwrap_or_default();
+        shared.in_flight_max.store(limits.in_flight_max, Ordering::SeqCst);
         // There may be room now for those that wait.
-        known.line.freed();
+        shared.queue.freed();
         let mut addresses = match (upstream.host.parse(), former) {
             (Ok(ip), _) => vec![Address::new(SocketAddr::new(ip, upstream.port), 1)],
             (Err(_), Some(former)) => former.addresses.load().to_vec(),
@@ -125,12 +125,12 @@ impl UpstreamState {
         addresses.retain(|address| rules.check(address.at).is_ok());
         let addresses = ArcSwap::from_pointee(addresses);
         let (next_check, trouble) = (AtomicU64::new(0), Mutex::new(None));
-        Self { upstream, health, addresses, rules, trouble, limits, next_check, known }
+        Self { upstream, health, addresses, rules, trouble, limits, next_check, shared }
     }
 
-    /// Nobody checks it: the result of an earlier check counts no more.
+    /// Forgets the result of an earlier check: there are no checks any more.
     pub(in crate::gateway) fn is_not_checked(&self) {
-        self.known.is_failing.store(false, Ordering::Relaxed);
+        self.shared.is_failing.store(false, Ordering::Relaxed);
     }
 
     /// True if its address has to be looked up: it has a name, or an address that may become this machine's.
@@ -138,12 +138,12 @@ impl UpstreamState {
         self.upstream.host.parse::<IpAddr>().is_err() || self.rules.may_be_own(self.upstream.port)
     }
 
-    /// Its name leads to these addresses, of which the allowed ones are used. Without any it keeps those that it has while the
+    /// Takes the addresses of its name, of which the allowed ones are used. Without any it keeps those that it has while the
     /// name can't be looked up, and for [`GONE_AFTER`] answers that there is no such name. Returns what is wrong, if that is new.
     pub(in crate::gateway) fn resolved(&self, found: &[SocketAddr], is_gone: bool) -> Option<Trouble> {
-        let former = self.known.gone_answers.load(Ordering::Relaxed);
+        let former = self.shared.gone_answers.load(Ordering::Relaxed);
         let answers = if is_gone { former.saturating_add(1) } else { 0 };
-        self.known.gone_answers.store(answers, Ordering::Relaxed);
+        self.shared.gone_answers.store(answers, Ordering::Relaxed);
         let refused = found.iter().find_map(|address| Some((*address, self.rules.check(*address).err()?)));
         let trouble = match refused {
             Some((address, refused)) => Some(Trouble::Refused(address, refused)),
@@ -181,18 +181,18 @@ impl UpstreamState {
 
     /// True if its checks and requests succeed, as far as is known.
     pub(in crate::gateway) fn is_usable(&self, now: u64) -> bool {
-        !self.known.is_failing.load(Ordering::Relaxed)
-            && now >= self.known.ejected_until.load(Ordering::Relaxed)
+        !self.shared.is_failing.load(Ordering::Relaxed)
+            && now >= self.shared.ejected_until.load(Ordering::Relaxed)
     }
 
-    /// Its state, for people.
+    /// The state, for people.
     pub(crate) fn condition(&self, now: u64) -> &'static str {
         if !self.has_address() {
             match self.trouble() {
                 Some(Trouble::Refused(..)) => "address not allowed",
                 Some(Trouble::NoAddress | Trouble::Gone) | None => "no address",
             }
-        } else if self.known.is_failing.load(Ordering::Relaxed) {
+        } else if self.shared.is_failing.load(Ordering::Relaxed) {
             "fails its checks"
         } else if self.is_usable(now) {
             "healthy"
@@ -204,8 +204,8 @@ impl UpstreamState {
     /// How much of its share it gets, in percent: less while it is slowly started.
     pub(super) fn percent(&self, now: u64) -> u64 {
         let Some(slow_start) = self.health.slow_start else { return 100 };
-        let ejection = self.known.ejected_until.load(Ordering::Relaxed);
-        let back_at = self.known.recovered_at.load(Ordering::Relaxed).max(ejection);
+        let ejection = self.shared.ejected_until.load(Ordering::Relaxed);
+        let back_at = self.shared.recovered_at.load(Ordering::Relaxed).max(ejection);
         if back_at == 0 {
             return 100;
         }
@@ -213,40 +213,40 @@ impl UpstreamState {
         (elapsed / micros(slow_start).max(1)).clamp(PERCENT_MIN, 100)
     }
 
-    /// True if a request gets a place at once.
+    /// True if a request gets a slot at once.
     pub(super) fn has_room(&self) -> bool {
-        self.known.taken.load(Ordering::SeqCst) < self.known.in_flight_max.load(Ordering::SeqCst)
-            && self.known.line.is_empty()
+        self.shared.taken.load(Ordering::SeqCst) < self.shared.in_flight_max.load(Ordering::SeqCst)
+            && self.shared.queue.is_empty()
     }
 
     /// How many requests are under way at it.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.known.taken.load(Ordering::Relaxed).into()
+        self.shared.taken.load(Ordering::Relaxed).into()
     }
 
-    /// A place for a request, which may have to wait for it; `None` if too many wait, or for too long.
-    pub(in crate::gateway) async fn enter(self: &Arc<Self>, longest: Duration) -> Option<UpstreamPlace> {
+    /// A slot for a request, which may have to wait for it; `None` if too many wait, or for too long.
+    pub(in crate::gateway) async fn acquire(self: &Arc<Self>, longest: Duration) -> Option<UpstreamSlot> {
         let take = || {
-            let max = self.known.in_flight_max.load(Ordering::SeqCst);
-            take_one(&self.known.taken, max).then(|| UpstreamPlace(Arc::clone(self)))
+            let max = self.shared.in_flight_max.load(Ordering::SeqCst);
+            increment_below(&self.shared.taken, max).then(|| UpstreamSlot(Arc::clone(self)))
         };
-        if self.known.line.is_empty()
-            && let Some(place) = take()
+        if self.shared.queue.is_empty()
+            && let Some(slot) = take()
         {
-            return Some(place);
+            return Some(slot);
         }
-        // Boxed: a request that finds room carries none for the wait along.
-        Box::pin(self.known.line.wait(self.limits.pending_max, longest, take)).await
+        // Boxed: a request that finds a slot carries none for the wait along.
+        Box::pin(self.shared.queue.wait(self.limits.pending_max, longest, take)).await
     }
 
     /// The mark of the connections that requests may share.
     pub(in crate::gateway) fn generation(&self) -> u64 {
-        self.known.generation.load(Ordering::Relaxed)
+        self.shared.generation.load(Ordering::Relaxed)
     }
 
-    /// Its connections of now get no more requests.
+    /// Gives no more requests to its connections of now.
     pub(in crate::gateway) fn leave_connections(&self) {
-        self.known.generation.fetch_add(1, Ordering::Relaxed);
+        self.shared.generation.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The next address in turn that was not tried, with its mark and how many are left. Those that could not be reached come
@@ -283,29 +283,29 @@ impl UpstreamState {
 
     /// A request was answered by it.
     pub(in crate::gateway) fn succeeded(&self) {
-        if self.known.failures.load(Ordering::Relaxed) != 0 {
-            self.known.failures.store(0, Ordering::Relaxed);
+        if self.shared.failures.load(Ordering::Relaxed) != 0 {
+            self.shared.failures.store(0, Ordering::Relaxed);
         }
     }
 
     /// A request failed on it. True when it gets none from now on, for a while.
     pub(in crate::gateway) fn failed(&self, now: u64) -> bool {
-        let failures = self.known.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let failures = self.shared.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let eject_after = self.health.eject_after;
         if eject_after == 0 || failures < eject_after {
             return false;
         }
-        self.known.failures.store(0, Ordering::Relaxed);
+        self.shared.failures.store(0, Ordering::Relaxed);
         let until = now.saturating_add(micros(self.health.eject_for));
-        self.known.ejected_until.fetch_max(until, Ordering::Relaxed) <= now
+        self.shared.ejected_until.fetch_max(until, Ordering::Relaxed) <= now
     }
 
     /// A check has said how it is. True when that is new.
     pub(in crate::gateway) fn checked(&self, is_healthy: bool, now: u64) -> bool {
-        let was_healthy = !self.known.is_failing.swap(!is_healthy, Ordering::Relaxed);
+        let was_healthy = !self.shared.is_failing.swap(!is_healthy, Ordering::Relaxed);
         if is_healthy && !was_healthy {
-            self.known.ejected_until.store(0, Ordering::Relaxed);
-            self.known.recovered_at.store(now, Ordering::Relaxed);
+            self.shared.ejected_until.store(0, Ordering::Relaxed);
+            self.shared.recovered_at.store(now, Ordering::Relaxed);
         }
         was_healthy != is_healthy
     }
@@ -325,10 +325,10 @@ impl Address {
     }
 }
 
-impl Drop for UpstreamPlace {
+impl Drop for UpstreamSlot {
     fn drop(&mut self) {
-        self.0.known.taken.fetch_sub(1, Ordering::SeqCst);
-        self.0.known.line.freed();
+        self.0.shared.taken.fetch_sub(1, Ordering::SeqCst);
+        self.0.shared.queue.freed();
     }
 }
 

@@ -235,19 +235,19 @@ fn a_recovered_upstream_gets_a_tenth_of_its_share_at_first_and_more_with_time() 
 async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
     let upstreams = group_of(&[1, 1], Balance::LeastRequest, None);
     let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members[at].state));
-    let mut places = vec![one.enter(Duration::ZERO).await.unwrap()];
+    let mut slots = vec![one.acquire(Duration::ZERO).await.unwrap()];
     assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_001, 300)]));
     for _ in 0..50 {
-        places.push(other.enter(Duration::ZERO).await.unwrap());
+        slots.push(other.acquire(Duration::ZERO).await.unwrap());
     }
-    assert!(other.enter(Duration::ZERO).await.is_none(), "it is full");
+    assert!(other.acquire(Duration::ZERO).await.is_none(), "it is full");
     let in_turn = group_of(&[1, 1], Balance::RoundRobin, None);
     let full = Arc::clone(&in_turn.members[1].state);
     for _ in 0..50 {
-        places.push(full.enter(Duration::ZERO).await.unwrap());
+        slots.push(full.acquire(Duration::ZERO).await.unwrap());
     }
     assert_eq!(spread(&in_turn, 0), BTreeMap::from([(9_000, 300)]));
-    drop(places);
+    drop(slots);
     assert_eq!(spread(&in_turn, 0).len(), 2);
 }
 
@@ -256,35 +256,35 @@ async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
 async fn as_many_as_allowed_wait_for_a_place_and_one_more_does_not() {
     let upstreams = group(1);
     let state = Arc::clone(&upstreams.members[0].state);
-    let mut places = Vec::new();
+    let mut slots = Vec::new();
     for _ in 0..50 {
-        places.push(state.enter(Duration::ZERO).await.unwrap());
+        slots.push(state.acquire(Duration::ZERO).await.unwrap());
     }
     let waiting = tokio::spawn({
         let state = Arc::clone(&state);
-        async move { state.enter(Duration::from_secs(5)).await.is_some() }
+        async move { state.acquire(Duration::from_secs(5)).await.is_some() }
     });
     tokio::task::yield_now().await;
-    assert!(state.enter(Duration::from_secs(5)).await.is_none(), "one waits already");
+    assert!(state.acquire(Duration::from_secs(5)).await.is_none(), "one waits already");
     assert!(!waiting.is_finished());
-    places.pop();
+    slots.pop();
     assert!(waiting.await.unwrap());
     let begun = Timer::now();
-    places.push(state.enter(Duration::ZERO).await.unwrap());
-    assert!(state.enter(Duration::from_secs(5)).await.is_none(), "it waits in vain");
+    slots.push(state.acquire(Duration::ZERO).await.unwrap());
+    assert!(state.acquire(Duration::from_secs(5)).await.is_none(), "it waits in vain");
     assert_eq!(Timer::now() - begun, Duration::from_secs(5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_under_way_count_under_other_rules_and_those_that_wait_get_the_new_room() {
     let before = Arc::clone(&group(1).members[0].state);
-    let mut places = Vec::new();
+    let mut slots = Vec::new();
     for _ in 0..50 {
-        places.push(before.enter(Duration::ZERO).await.unwrap());
+        slots.push(before.acquire(Duration::ZERO).await.unwrap());
     }
     let waiting = tokio::spawn({
         let state = Arc::clone(&before);
-        async move { state.enter(Duration::from_secs(5)).await }
+        async move { state.acquire(Duration::from_secs(5)).await }
     });
     tokio::task::yield_now().await;
     assert!(before.failed(1) || before.failed(1) || before.failed(1), "it is ejected");
@@ -297,10 +297,10 @@ async fn requests_under_way_count_under_other_rules_and_those_that_wait_get_the_
     let fewer = Arc::new(with(&before, limits(10)));
     assert_eq!((fewer.in_flight(), fewer.is_usable(2), fewer.has_room()), (50, false, false));
     let more = Arc::new(with(&fewer, limits(52)));
-    places.push(waiting.await.unwrap().unwrap());
-    places.push(more.enter(Duration::ZERO).await.unwrap());
-    assert!(more.enter(Duration::ZERO).await.is_none());
-    drop(places);
+    slots.push(waiting.await.unwrap().unwrap());
+    slots.push(more.acquire(Duration::ZERO).await.unwrap());
+    assert!(more.acquire(Duration::ZERO).await.is_none());
+    drop(slots);
     assert_eq!((before.in_flight(), more.in_flight(), more.is_usable(EJECT_MICROS)), (0, 0, false));
     more.is_not_checked();
     assert!(more.is_usable(2 * EJECT_MICROS), "nobody would find out that it is healthy again");
@@ -313,9 +313,9 @@ async fn retries_stay_below_a_tenth_of_the_requests_under_way() {
     let few: Vec<_> = std::iter::from_fn(|| upstreams.retry()).collect();
     assert_eq!(few.len() as u64, RETRIES_MIN);
     drop(few);
-    let mut places = Vec::new();
+    let mut slots = Vec::new();
     for _ in 0..50 {
-        places.push(upstreams.members[0].state.enter(Duration::ZERO).await.unwrap());
+        slots.push(upstreams.members[0].state.acquire(Duration::ZERO).await.unwrap());
     }
     assert_eq!(std::iter::from_fn(|| upstreams.retry()).take(100).collect::<Vec<_>>().len(), 5);
 }

@@ -89,7 +89,7 @@ async fn a_signature_of_an_owner_who_was_seen_before_is_looked_at_before_the_bud
 
 // threat: A neighbour's bad keys
 #[tokio::test]
-async fn of_a_client_over_budget_so_many_keys_are_looked_up_at_once_and_none_is_refused_unseen() {
+async fn so_many_keys_of_a_client_over_budget_are_looked_up_at_once_and_none_is_refused_unseen() {
     let scene = spent().await;
     let key = scene.key(None).await;
     scene.store.is_far.store(true, Ordering::SeqCst);
@@ -117,7 +117,7 @@ async fn the_line_of_keys_that_are_looked_up_ends_at_a_number_and_at_a_time() {
     let (key, failures) = (scene.key(None).await, &scene.pipeline.failures);
     // The store's thread had to have its time until here.
     tokio::time::pause();
-    let place = || failures.look_up_place(super::client(1));
+    let place = || failures.look_up_slot(super::client(1));
     let mut held: Vec<_> = join_all((0..LOOK_UPS_MAX).map(|_| place())).await;
     assert!(held.iter().all(|place| matches!(place, Ok(Some(_)))));
 
@@ -127,10 +127,10 @@ async fn the_line_of_keys_that_are_looked_up_ends_at_a_number_and_at_a_time() {
         (found.is_err(), begun.elapsed())
     }));
     let neighbour = async {
-        let found = failures.look_up_place(other).await;
+        let found = failures.look_up_slot(other).await;
         (found.is_err(), begun.elapsed())
     };
-    let within_budget = failures.look_up_place(super::client(3));
+    let within_budget = failures.look_up_slot(super::client(3));
     let (crowd, neighbour, within_budget) = tokio::join!(biased; crowd, neighbour, within_budget);
     assert!(crowd.iter().all(|(is_denied, _)| *is_denied));
     // The runtime's timers go by whole milliseconds.
@@ -324,15 +324,15 @@ async fn a_contracts_good_signatures_spend_nothing_of_the_budget() {
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
 }
 
-/// Each deposit that is not given back counts as one refused credential.
+/// A reserved failure that is not given back counts as one refused credential.
 #[test]
 fn deposits_that_are_taken_and_counted_at_once_never_exceed_the_budget() {
     for round in 0..2_000 {
         let clock = Arc::new(SimulatedClock::new(super::START_SECS));
         let budget = Arc::new(FailureBudget::new(Some(Quota::per_minute(8)), clock));
         let counted: usize = thread::scope(|scope| {
-            let deposit = || (0..8).filter(|_| budget.deposit(super::client(1), agent(7)).is_ok()).count();
-            let racers: Vec<_> = (0..3).map(|_| scope.spawn(deposit)).collect();
+            let reserved = || (0..8).filter(|_| budget.reserve(super::client(1), agent(7)).is_ok()).count();
+            let racers: Vec<_> = (0..3).map(|_| scope.spawn(reserved)).collect();
             racers.into_iter().map(|racer| racer.join().unwrap()).sum()
         });
         assert!(counted <= 8, "{counted} in round {round}");

@@ -40,7 +40,7 @@ use crate::store::{EmbeddedStore, embedded::Options};
 const START_SECS: u64 = 1_700_000_000;
 const STAKES: [u64; 4] = [1_000, 10_000, 100_000, 500_000];
 
-/// What each tier may ask for in a minute.
+/// The requests that each tier has in a minute.
 const LIMITS: [u32; 4] = [2, 4, 6, 8];
 
 fn agent(id: u64) -> AgentId {
@@ -262,7 +262,7 @@ fn profile(owner: Address, stake: u64) -> TrustProfile {
     }
 }
 
-/// What became of a request, in a word.
+/// The outcome of a request, in a word.
 fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
     match outcome {
         Ok(_) => "admitted",

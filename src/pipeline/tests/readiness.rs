@@ -12,7 +12,7 @@ use crate::telemetry::fixture::LogCapture;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Both are asked in the background until the test ends.
+/// Asks both in the background until the test ends.
 struct Asked {
     scene: Scene,
     readiness: Arc<Readiness>,

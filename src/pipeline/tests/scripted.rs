@@ -16,13 +16,13 @@ use crate::domain::{
     Verdict,
 };
 use crate::ports::{
-    Admission, Asked, AskedHolders, Asker, Budget, Chain, ChainFault, Entropy, KeyBudget, KeyChange,
-    KeyChanged, KeyOwner, KeySeen, MadeKey, NoEntropy, Parts, Proof, Reading, Reply, Scope, Store,
+    Admission, Asked, AskedHolders, Asker, Budget, Chain, ChainFault, ChainRead, Entropy, KeyBudget,
+    KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, NoEntropy, Parts, Proof, Reply, Scope, Store,
     StoreFault,
 };
 use crate::store::EmbeddedStore;
 
-/// What the chain says when it is asked.
+/// The answer of the chain.
 #[derive(Clone)]
 pub(super) enum Reported<T> {
     Is(Option<T>),
@@ -87,7 +87,7 @@ impl ScriptedChain {
 
 #[async_trait]
 impl Chain for ScriptedChain {
-    fn profile(&self, _agent: AgentId, _parts: Parts) -> Reading<'_, Option<Arc<TrustProfile>>> {
+    fn profile(&self, _agent: AgentId, _parts: Parts) -> ChainRead<'_, Option<Arc<TrustProfile>>> {
         self.count("profile");
         Either::Left(ready(self.profile.lock().clone().say()))
     }

@@ -13,13 +13,13 @@ use super::{ClientNet, FairScheduler, FairShare, POLLS_TO_BE_ALONE, QUANTUM_NANO
 const QUANTUM: Duration = Duration::from_nanos(QUANTUM_NANOS);
 
 /// The letters of the tasks, in the order in which they ran.
-type Seen = Arc<Mutex<String>>;
+type Order = Arc<Mutex<String>>;
 
-fn scheduler() -> (Arc<FairScheduler>, Seen) {
+fn scheduler() -> (Arc<FairScheduler>, Order) {
     let scheduler = FairScheduler::new();
     let rounds = Arc::clone(&scheduler);
     tokio::spawn(async move { rounds.begin_rounds().await });
-    (scheduler, Seen::default())
+    (scheduler, Order::default())
 }
 
 fn net(scheduler: &Arc<FairScheduler>, last: u8) -> FairShare {
@@ -29,7 +29,7 @@ fn net(scheduler: &Arc<FairScheduler>, last: u8) -> FairShare {
 /// Tasks of a network that are ready at once, each of which runs so often, and for so long each time.
 fn crowd(
     share: &FairShare,
-    seen: &Seen,
+    seen: &Order,
     letter: char,
     tasks: usize,
     (polls, time): (usize, Duration),
@@ -147,7 +147,7 @@ async fn a_network_that_runs_for_less_than_its_part_of_the_time_never_waits() {
         advance(9 * QUANTUM).await;
         join_all(crowd(&share, &seen, 't', 2, (1, QUANTUM / 4))).await;
     }
-    assert_eq!(lock(&scheduler.queues[share.queue].line).tickets, 0, "a task had to wait");
+    assert_eq!(lock(&scheduler.queues[share.queue].waiters).tickets, 0, "a task had to wait");
 }
 
 #[tokio::test(start_paused = true)]

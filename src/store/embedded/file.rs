@@ -129,7 +129,7 @@ pub fn is_there(folder: &Path) -> bool {
 /// # Errors
 ///
 /// [`OtherChain`] for another than this.
-pub fn look(folder: &Path, binding: &Binding) -> Result<String, OtherChain> {
+pub fn inspect(folder: &Path, binding: &Binding) -> Result<String, OtherChain> {
     let mut known = String::new();
     let read = File::open(folder.join(LOCK_NAME))
         .and_then(|file| file.take(BINDING_BYTES_MAX).read_to_string(&mut known));

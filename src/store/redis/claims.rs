@@ -76,7 +76,7 @@ impl Server {
     /// Looks at one shard after the other, and claims all where it is not bound or its epoch is a later one: in another life
     /// of the server, after a flush, for longer settings, or with other shards. Ends the session where somebody else has
     /// bound it. A failure leaves it to the next look.
-    pub(super) async fn look_at_claim(&self, session: &Arc<Session>, turn: usize) -> Result<(), RedisError> {
+    pub(super) async fn check_claim(&self, session: &Arc<Session>, turn: usize) -> Result<(), RedisError> {
         let connection = self.connection(session)?;
         let shard = self.shards.lock().claimed_at(turn);
         let seen = if let Some(shard) = shard {
@@ -99,7 +99,7 @@ impl Server {
 }
 
 /// Succeeds unless a shard at this server is another chain's. Writes nothing.
-pub(super) async fn look(shared: &Shared, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+pub(super) async fn check(shared: &Shared, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
     let mut pipeline = redis::pipe();
     pipeline.ignore_errors();
     for shard in Shard::all() {

@@ -9,7 +9,7 @@ use crate::store::redis::error::RedisError;
 /// A replica that has acknowledged nothing for longer does not follow. Those that do acknowledge each second.
 const LAG_SECS_MAX: u64 = 5;
 
-/// How many replicas are looked at.
+/// How many replicas are inspected at.
 const REPLICAS_MAX: u32 = 64;
 
 /// The field that says what is evicted.

@@ -97,7 +97,7 @@ impl RedisStore {
     }
 }
 
-/// Stands for the new record where the rules refuse the change, which needs its nonce looked at all the same.
+/// Stands for the new record where the rules refuse the change, which needs its nonce inspected at all the same.
 const REFUSED: &[u8] = b"refused";
 
 /// The record that holds these keys: none, version 1, or version 2. Entries have signers and origins.

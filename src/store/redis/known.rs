@@ -1,7 +1,7 @@
 //! Facts that a process knows for itself, so that Redis is asked less: the owners of keys, and which clients of public routes it refuses.
 //!
 //! The day of a key's last use is written behind the requests: they set a flag beside the key's owner, and once a minute the flags are
-//! looked at. A key is written once a day by each process that it comes to.
+//! inspected at. A key is written once a day by each process that it comes to.
 //!
 //! Requests of clients are counted in Redis, each exactly, unless it is known here that Redis refuses it. So a flood beyond the limit of a
 //! public route does not reach Redis.
@@ -21,7 +21,7 @@ use crate::store::{redis::error::RedisError, redis::names::Name, redis::servers:
 /// A key whose owner is known here.
 pub(super) struct KnownKey {
     pub(super) owner: KeyOwner,
-    /// True once it was used since the flags were looked at.
+    /// True once it was used since the flags were inspected at.
     pub(super) is_used: AtomicBool,
     /// The day on which its use was written last.
     noted_on: AtomicU32,
@@ -35,12 +35,12 @@ impl KnownKey {
 }
 
 /// The keys that are known here.
-pub(super) type Known = Arc<Cache<KeyDigest, Arc<KnownKey>>>;
+pub(super) type KnownKeys = Arc<Cache<KeyDigest, Arc<KnownKey>>>;
 
-/// How often the flags are looked at.
+/// How often the flags are inspected at.
 const NOTED_EVERY: Duration = Duration::from_secs(60);
 
-pub(super) async fn keep_noting(servers: &Servers, known: &Known) {
+pub(super) async fn keep_noting(servers: &Servers, known: &KnownKeys) {
     loop {
         sleep(NOTED_EVERY).await;
         note(servers, known).await;
@@ -48,7 +48,7 @@ pub(super) async fn keep_noting(servers: &Servers, known: &Known) {
 }
 
 /// Writes the uses of keys. One that Redis does not take is written with the next use.
-pub(super) async fn note(servers: &Servers, known: &Known) {
+pub(super) async fn note(servers: &Servers, known: &KnownKeys) {
     for (digest, key) in known.iter() {
         let today = day_of(servers.shared.clock.unix_seconds());
         let is_due =

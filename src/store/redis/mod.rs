@@ -25,8 +25,8 @@ use crate::ports::{
     Scope, Store, StoreFault,
 };
 use crate::store::redis::answers::{Record, admission, days_of, key_seen, read};
-use crate::store::redis::known::{Known, KnownKey, REFUSALS_MAX, Refusals};
-pub use crate::store::redis::look::{look, other_chain};
+pub use crate::store::redis::inspect::{inspect, other_chain};
+use crate::store::redis::known::{KnownKey, KnownKeys, REFUSALS_MAX, Refusals};
 use crate::store::redis::names::{Name, Shard};
 use crate::store::redis::options::{Options, Shared, TlsFiles};
 use crate::store::redis::scripts::{Request, Scripts};
@@ -41,9 +41,9 @@ mod connect;
 mod error;
 mod findings;
 mod info;
+mod inspect;
 mod key_changes;
 mod known;
-mod look;
 mod names;
 pub mod options;
 mod scripts;
@@ -69,7 +69,7 @@ pub enum OpenError {
 pub struct RedisStore {
     shared: Arc<Shared>,
     servers: Arc<Servers>,
-    known: Known,
+    known: KnownKeys,
     /// Clients that are at the limit of a public route.
     refusals: Refusals,
     /// The thread that connections live in. They work from every runtime of the process and outlive all of them. `None` only
@@ -93,7 +93,7 @@ impl RedisStore {
         let runtime = runtime.map_err(OpenError::NoThread)?;
         let shared = Arc::new(shared);
         let servers = Servers::begin(Arc::clone(&shared), runtime.handle().clone());
-        let known: Known = Arc::new(Cache::new(KNOWN_KEYS_MAX));
+        let known: KnownKeys = Arc::new(Cache::new(KNOWN_KEYS_MAX));
         let (noting, of) = (Arc::clone(&servers), Arc::clone(&known));
         runtime.spawn(async move {
             keep_going("key-uses", &noting.shared.metrics, || known::keep_noting(&noting, &of)).await;

@@ -518,7 +518,7 @@ impl Server {
                 let is_looked_over = beat % connections.len() == number;
                 asked.spawn(async move {
                     if is_looked_over {
-                        server.look_over(&session, &connection).await;
+                        server.check_server(&session, &connection).await;
                     } else {
                         let time_max = server.shared.options.timeout;
                         let _ = server.send(&session, &connection, &redis::cmd("TIME"), time_max).await;
@@ -528,14 +528,14 @@ impl Server {
             // A failure to send is counted where it happens. A silent connection holds up none that answered before.
             while asked.join_next().await.is_some() {}
             // The store's own runtime gets its connection back here, too, if it has lost it.
-            if let Err(error) = self.look_at_claim(session, beat).await {
+            if let Err(error) = self.check_claim(session, beat).await {
                 tracing::debug!(%error, "cannot look at what Redis is for");
             }
         }
     }
 
     /// Asks the server about itself, and ends the session where it may not be used any more.
-    async fn look_over(&self, session: &Arc<Session>, connection: &Arc<Connection>) {
+    async fn check_server(&self, session: &Arc<Session>, connection: &Arc<Connection>) {
         let (time_max, asked_at) = (self.shared.options.timeout, self.shared.clock.unix_millis());
         if let Ok(Ok(answer)) = self.send(session, connection, &redis::cmd("INFO"), time_max).await {
             let info = read::<String>(&answer).map(|text| Info::read(&text));

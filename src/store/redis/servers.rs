@@ -127,7 +127,7 @@ impl Servers {
     async fn keep_map(&self, seeds: &[RedisHost]) {
         let mut why = String::new();
         loop {
-            match self.look(seeds).await {
+            match self.topology(seeds).await {
                 Ok(ranges) => {
                     self.draw(&ranges);
                     why.clear();
@@ -149,7 +149,7 @@ impl Servers {
 
     /// Asks the known nodes, in an order that changes with each map: one that was cut off may know an old one. Asks a seed
     /// only while no node answers.
-    async fn look(&self, seeds: &[RedisHost]) -> Result<Vec<Range>, RedisError> {
+    async fn topology(&self, seeds: &[RedisHost]) -> Result<Vec<Range>, RedisError> {
         for Node { server, .. } in &self.map.load_full().nodes {
             let Address::Fixed(host) = &server.address else { continue };
             let answer = server.ask(&Request::command("CLUSTER", Shard::FIRST).arg("SLOTS")).await;

@@ -7,7 +7,7 @@ use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 use parking_lot::Mutex;
 use tracing::dispatcher::with_default;
 
-use super::{Audit, Out, Record, WAITING_MAX};
+use super::{Audit, Record, Sink, WAITING_MAX};
 use crate::ports::simulated::SimulatedClock;
 use crate::telemetry::{fixture::LogCapture, log::LINES_QUEUED_MAX};
 
@@ -152,7 +152,7 @@ async fn a_required_line_is_in_the_file_before_the_operation_is_done() {
 
 // threat: Nobody knows who changed a key
 #[test]
-fn of_a_flood_of_strangers_ten_a_second_are_recorded_and_every_operation_of_an_owner() {
+fn in_a_flood_of_strangers_ten_a_second_are_recorded_and_every_operation_of_an_owner() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit");
     let clock = clock();
@@ -178,17 +178,17 @@ fn of_a_flood_of_strangers_ten_a_second_are_recorded_and_every_operation_of_an_o
 #[test]
 fn a_full_disk_loses_lines_that_the_log_counts_and_no_later_line_is_torn() {
     let disk = Disk(Arc::new(Mutex::new((Vec::new(), 9))));
-    let mut out = Out { writer: Box::new(disk.clone()), next: Arc::default(), is_torn: false, lost: 0 };
+    let mut sink = Sink { writer: Box::new(disk.clone()), next: Arc::default(), is_torn: false, lost: 0 };
     let captured = LogCapture::default();
     with_default(&captured.dispatch(), || {
         for line in ["{one}\n", "{two}\n", "{three}\n", "{four}\n"] {
-            let _ = out.append(line.as_bytes());
+            let _ = sink.append(line.as_bytes());
         }
         let lines = captured.take();
         assert!(lines.len() == 1 && lines[0].contains("can't be written"), "{lines:?}");
         disk.0.lock().1 = 100;
-        out.append(b"{five}\n").unwrap();
-        out.append(b"{six}\n").unwrap();
+        sink.append(b"{five}\n").unwrap();
+        sink.append(b"{six}\n").unwrap();
         let lines = captured.take();
         assert!(lines.len() == 1 && lines[0].contains("written again lost=3"), "{lines:?}");
     });

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::{Families, Metrics};
 
-/// Every label of the product. Each takes its values from a closed set: nothing that a client or a chain chooses.
+/// The labels of the product. Each takes its values from a closed set: nothing that a client or a chain chooses.
 const LABELS: [&str; 22] = [
     "check",
     "decision",

@@ -4,7 +4,7 @@ mod readings;
 
 use super::{Decision, candidates, decide, decide_calls, is_mcp};
 use crate::domain::mcp::{Call, CallPatterns, NamePattern};
-use crate::domain::path::{DECODINGS_MAX, PATH_BYTES_MAX, PathPattern, Reading};
+use crate::domain::path::{DECODINGS_MAX, PATH_BYTES_MAX, PathForm, PathPattern};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
 use crate::domain::{fixture, tier::Tier};
 
@@ -277,12 +277,12 @@ fn the_candidates_are_the_routes_that_have_a_say_in_the_decision() {
         let (reading, routes) = candidates(&shop, "GET", path.as_bytes(), None);
         (reading, routes.into_iter().map(|route| route.path.as_str()).collect::<Vec<_>>())
     };
-    assert_eq!(of("/gold/x"), (Reading::Plain, vec!["/gold"]));
+    assert_eq!(of("/gold/x"), (PathForm::Plain, vec!["/gold"]));
     assert_eq!(of("/g%6fld/x").1, ["/gold"]);
     assert_eq!(of("/public/%2fgold").1, ["/public/*"]);
-    assert_eq!(of("/public/../x"), (Reading::Anywhere, vec!["/public/*", "/admin", "/gold", "/cheap"]));
-    assert_eq!(of("/x"), (Reading::Plain, vec![]));
-    assert_eq!(of("/gold/%00"), (Reading::Refused, vec![]));
+    assert_eq!(of("/public/../x"), (PathForm::Anywhere, vec!["/public/*", "/admin", "/gold", "/cheap"]));
+    assert_eq!(of("/x"), (PathForm::Plain, vec![]));
+    assert_eq!(of("/gold/%00"), (PathForm::Invalid, vec![]));
 }
 
 /// Tools of tiers at one endpoint, whose other calls are for silver.

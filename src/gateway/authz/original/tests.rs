@@ -1,4 +1,4 @@
-//! Calls over HTTP/1: each part stands once and well-formed, and parts of other dialects are none.
+//! Calls over HTTP/1: each part stands once and well-formed, and those of other dialects are none.
 
 use super::Original;
 use crate::gateway::dialect::Dialect;
@@ -19,7 +19,7 @@ const NGINX: [Part; 3] =
 
 const ENVOY: [Part; 1] = [("Host", "acme.test")];
 
-/// The request that a call asks about, as a line: its method, target, host, and `tls`. `?`: it can't be told. `query` is that of the
+/// The request that a call asks about, as a line: its method, target, host, and `tls`. `?`: it can't be read. `query` is that of the
 /// call, whose path ends with `/public/x` for Envoy.
 fn asked(dialect: Dialect, query: &str, parts: &[(&str, &str)]) -> String {
     let service = if dialect == Dialect::Forward { "Host: service\r\n" } else { "" };
@@ -30,7 +30,7 @@ fn asked(dialect: Dialect, query: &str, parts: &[(&str, &str)]) -> String {
     let call =
         Request::new(&read, SpanFields { head: head.as_bytes(), spans: &spans }, [127, 0, 0, 1].into());
     let target = if dialect == Dialect::Envoy { "/public/x" } else { "" };
-    Original::of_call(dialect, &call, target).map_or_else(
+    Original::from_call(dialect, &call, target).map_or_else(
         |_| "?".to_owned(),
         |original| {
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -70,9 +70,9 @@ fn each_part_stands_once() {
     }
     for (dialect, parts, wanted) in &WHOLE[1..] {
         for (scheme, tls) in [("http", ""), ("ws", ""), ("https", " tls"), ("wss", " tls")] {
-            let told = [*parts, &[("X-Forwarded-Proto", scheme)]].concat();
-            assert_eq!(asked(*dialect, "", &told), format!("{wanted}{tls}"));
-            assert_eq!(asked(*dialect, "", &[&told[..], &[("X-Forwarded-Proto", "http")]].concat()), "?");
+            let parts = [*parts, &[("X-Forwarded-Proto", scheme)]].concat();
+            assert_eq!(asked(*dialect, "", &parts), format!("{wanted}{tls}"));
+            assert_eq!(asked(*dialect, "", &[&parts[..], &[("X-Forwarded-Proto", "http")]].concat()), "?");
         }
     }
 }

@@ -10,7 +10,7 @@ use proptest::prelude::{
 use proptest::sample::Index;
 
 use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange};
-use crate::gateway::{checked_body::CheckedBody, failure::Failure, held::HeldRoom};
+use crate::gateway::{checked_body::CheckedBody, failure::Failure, held::HeldBytes};
 use crate::http1::{Options, SpanFields, Spans, head::read_request, name::Name};
 use crate::mcp::Filter;
 use crate::message_signature::BodyDigest;
@@ -37,7 +37,7 @@ impl AnswerRules for Rules {
     }
 }
 
-/// All that came of an exchange.
+/// The outcome of an exchange.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     upstream: Vec<u8>,
@@ -309,14 +309,14 @@ fn the_room_of_a_body_that_is_held_is_free_when_it_was_sent_or_dropped() {
         let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
         let request = read_request(head, &mut spans).unwrap();
         let mut exchange = Exchange::new(&request, false, false, true, None);
-        let (mut buffers, room) = (Buffers::default(), HeldRoom::of_nobody());
-        let memory = Arc::clone(&room.memory);
+        let (mut buffers, held) = (Buffers::default(), HeldBytes::unshared());
+        let memory = Arc::clone(&held.memory);
         let digest = HeaderMap::from_iter([(
             HeaderName::from_static("content-digest"),
             HeaderValue::from_static("sha-256=:k6I5cakU5erL8KjSUVTNownDwccvu5kU1Hxg88toFYg=:"),
         )]);
         let digest = BodyDigest::of(&digest).unwrap().unwrap();
-        exchange.check_body(CheckedBody::new(digest, Some(room)), &mut buffers);
+        exchange.check_body(CheckedBody::new(digest, Some(held)), &mut buffers);
         let mut body = BytesMut::from("11\r\n{\"hello\":\"world\"}\r\n0\r\n\r\n");
         let length = body.len();
         while exchange.take_upload(&mut body, &mut buffers).unwrap() {}

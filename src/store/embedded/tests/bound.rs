@@ -7,7 +7,7 @@ use alloy::primitives::Address;
 use crate::domain::Binding;
 use crate::ports::Store;
 use crate::store::contract::{agent, digest};
-use crate::store::embedded::file::{Disk, OpenError, look};
+use crate::store::embedded::file::{Disk, OpenError, inspect};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{binding, clock, open_with, options, reopen, rotate};
 use crate::store::embedded::{EmbeddedStore, Options};
@@ -116,11 +116,11 @@ async fn a_folder_says_what_its_store_is_for_while_it_is_in_use_and_afterwards()
     let parent = tempfile::tempdir().unwrap();
     let (folder, [other, ..]) = (parent.path().join("data"), others());
     fs::create_dir(&folder).unwrap();
-    assert!(look(&folder, &other).unwrap().starts_with("there is a folder"), "nobody knows yet");
+    assert!(inspect(&folder, &other).unwrap().starts_with("there is a folder"), "nobody knows yet");
     let store = Arc::new(open(&folder, &binding()).unwrap());
     let tells = || {
-        assert_eq!(look(&folder, &binding()).unwrap(), format!("is for {}", binding()));
-        let said = look(&folder, &other).unwrap_err().to_string();
+        assert_eq!(inspect(&folder, &binding()).unwrap(), format!("is for {}", binding()));
+        let said = inspect(&folder, &other).unwrap_err().to_string();
         assert!(said.starts_with(&format!("is for {}, and the configuration is for {other}; ", binding())));
     };
     tells();

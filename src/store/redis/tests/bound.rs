@@ -16,7 +16,7 @@ use crate::store::redis::tests::{
     SIGNED_SECS, binding, by_key, by_nonce, clock, connects, fitting, is_admitted, open, opened, options,
     ready, refused,
 };
-use crate::store::redis::{RedisStore, look, other_chain};
+use crate::store::redis::{RedisStore, inspect, other_chain};
 use crate::store::{redis::options::Options, redis::tests::cluster::TestCluster};
 use crate::telemetry::Metrics;
 
@@ -67,17 +67,17 @@ async fn a_redis_that_is_another_chains_is_refused_and_its_keys_open_nothing() {
 
     // From outside: before a start, and by `check`.
     let seen = async |options: Options| -> Option<OtherChain> {
-        let looked = move || other_chain(options, Arc::new(Os::new()), Metrics::new().unwrap()).unwrap();
-        spawn_blocking(looked).await.unwrap()
+        let inspected = move || other_chain(options, Arc::new(Os::new()), Metrics::new().unwrap()).unwrap();
+        spawn_blocking(inspected).await.unwrap()
     };
     assert!(expected.ends_with(&seen(options.clone()).await.unwrap().to_string()));
     let own_options = Options { binding: binding(), ..options.clone() };
     assert_eq!(seen(own_options.clone()).await, None);
     let nobody = Options { url: RedisUrl::parse("redis://127.0.0.1:1").unwrap(), ..options.clone() };
     assert_eq!(seen(nobody).await, None, "a Redis that is absent is waited for");
-    let looked = async |options| look(options, Arc::new(Os::new()), Metrics::new().unwrap()).await;
-    assert_eq!(looked(options).await.unwrap_err(), expected);
-    looked(own_options).await.unwrap();
+    let inspected = async |options| inspect(options, Arc::new(Os::new()), Metrics::new().unwrap()).await;
+    assert_eq!(inspected(options).await.unwrap_err(), expected);
+    inspected(own_options).await.unwrap();
     let now: BTreeSet<String> = names(&server).await;
     assert!(now.difference(&before).all(|name| name.contains("}w:") || name.contains("}p")), "{now:?}");
 }

@@ -10,7 +10,7 @@ use crate::store::redis::findings::{
 };
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{clock, options};
-use crate::store::{redis::look, redis::options::Options, redis::tests::cluster::TestCluster};
+use crate::store::{redis::inspect, redis::options::Options, redis::tests::cluster::TestCluster};
 use crate::telemetry::Metrics;
 
 const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
@@ -18,7 +18,7 @@ const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 /// What a look finds at the server.
 async fn found(server: &RedisServer, wait_replicas: u32) -> BTreeSet<Finding> {
     let options = Options { wait_replicas, ..options(&server.url()) };
-    look(options, clock(), Metrics::new().unwrap()).await.unwrap()
+    inspect(options, clock(), Metrics::new().unwrap()).await.unwrap()
 }
 
 #[tokio::test]
@@ -56,17 +56,17 @@ async fn a_look_finds_the_same_at_every_kind_of_url_and_writes_nothing() {
     let Some(master) = RedisServer::start(&[]).await else { return };
     let sentinel = RedisServer::start_sentinel(&master.host).await.unwrap();
     let mut cluster = TestCluster::form().await.unwrap();
-    let looked = async |url: &str| look(options(url), clock(), Metrics::new().unwrap()).await;
+    let inspected = async |url: &str| inspect(options(url), clock(), Metrics::new().unwrap()).await;
     let of_sentinel = format!("redis-sentinel://{}/service", sentinel.host);
     let of_cluster = format!("redis+cluster://{}", cluster.nodes[0].host);
     for url in [&master.url(), &of_sentinel, &of_cluster] {
-        assert_eq!(looked(url).await, Ok([KEEPS_NOTHING].into()), "{url}");
+        assert_eq!(inspected(url).await, Ok([KEEPS_NOTHING].into()), "{url}");
     }
     let replica = master.replica().await;
-    assert_eq!(looked(&replica.url()).await, Err("it is a replica".to_owned()));
+    assert_eq!(inspected(&replica.url()).await, Err("it is a replica".to_owned()));
     // Only a node that holds no key gives its slots away.
     cluster.say(0, &["CLUSTER", "FLUSHSLOTS"]).await;
-    let torn = looked(&of_cluster).await.unwrap_err();
+    let torn = inspected(&of_cluster).await.unwrap_err();
     assert!(torn.ends_with("not every slot of the cluster has a node"), "{torn}");
     for server in cluster.nodes.iter().chain([&master]) {
         assert_eq!(say(&mut server.connected().await, &["DBSIZE"]).await, Ok(Value::Int(0)));

@@ -1,4 +1,4 @@
-//! The pace of a request whose library has no limit for reads of its bodies.
+//! The time limit of a request whose library has none for reads of its bodies.
 //!
 //! The request moves its deadline forward with each piece of a body. The task that serves it ends it when one passes.
 
@@ -16,16 +16,16 @@ tokio::task_local! {
 
 /// Moves the deadline of the request that this task serves.
 #[derive(Debug)]
-pub(super) struct Pace(());
+pub(super) struct StallTimeout(());
 
-impl Pace {
-    /// The pace of the request that this task serves; `None` where none is kept.
-    pub(super) fn of_task() -> Option<Self> {
+impl StallTimeout {
+    /// The time limit of the request that this task serves; `None` where it has none.
+    pub(super) fn current() -> Option<Self> {
         DUE.try_with(|_| Self(())).ok()
     }
 
-    /// Serves a request, and drops it if it does not keep its pace.
-    pub(super) async fn keep<T>(request: impl Future<Output = Option<T>>) -> Option<T> {
+    /// Serves a request, and drops it if it stalls.
+    pub(super) async fn enforce<T>(request: impl Future<Output = Option<T>>) -> Option<T> {
         let (mut request, mut alarm, mut due) = (pin!(request), pin!(None::<Sleep>), None);
         poll_fn(|context| {
             let poll = || (request.as_mut().poll(context), DUE.with(Cell::get));
@@ -48,12 +48,12 @@ impl Pace {
     }
 
     /// A piece has arrived. The next one must arrive within `longest`.
-    pub(super) fn moved(&self, longest: Duration) {
+    pub(super) fn restart(&self, longest: Duration) {
         let _ = DUE.try_with(|due| due.set(Some(Timer::now() + longest)));
     }
 
     /// There is no deadline any more.
-    pub(super) fn over(&self) {
+    pub(super) fn stop(&self) {
         let _ = DUE.try_with(|due| due.set(None));
     }
 }
@@ -64,7 +64,7 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::{Pace, Timer};
+    use super::{StallTimeout, Timer};
 
     const LIMIT: Duration = Duration::from_secs(5);
 
@@ -73,21 +73,21 @@ mod tests {
         let begun = Timer::now();
         let pass = async |time| _ = timeout(time, pending::<()>()).await;
         let request = async |pieces: u32, rest: Duration| {
-            let pace = Pace::of_task().unwrap();
+            let timeout = StallTimeout::current().unwrap();
             for _ in 0..pieces {
-                pace.moved(LIMIT);
+                timeout.restart(LIMIT);
                 pass(LIMIT - Duration::from_millis(2)).await;
             }
-            pace.over();
+            timeout.stop();
             pass(10 * LIMIT).await;
-            pace.moved(LIMIT);
+            timeout.restart(LIMIT);
             pass(rest).await;
             Some(())
         };
-        assert_eq!(Pace::keep(request(10, Duration::ZERO)).await, Some(()));
+        assert_eq!(StallTimeout::enforce(request(10, Duration::ZERO)).await, Some(()));
         assert!(Timer::now() - begun > 19 * LIMIT);
         let begun = Timer::now();
-        assert_eq!(Pace::keep(request(0, 10 * LIMIT)).await, None);
+        assert_eq!(StallTimeout::enforce(request(0, 10 * LIMIT)).await, None);
         assert_eq!(Timer::now() - begun, 11 * LIMIT);
     }
 }

@@ -1,13 +1,13 @@
-//! Requests that wait for a place, in the order in which they came. Without any of them no lock is taken.
+//! Requests that wait for a slot, in the order in which they came. Without any of them no lock is taken.
 
 use std::{sync::atomic::AtomicU32, sync::atomic::Ordering::SeqCst, time::Duration};
 
 use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
 
-/// A line for places that are counted elsewhere.
+/// A queue for slots that are counted elsewhere.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct WaitQueue {
     waiting: AtomicU32,
     first: Mutex<()>,
     freed: Notify,
@@ -16,40 +16,40 @@ pub(super) struct Line {
 /// One that waits, until it is dropped.
 struct Waiting<'a>(&'a AtomicU32);
 
-impl Line {
+impl WaitQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.load(SeqCst) == 0
     }
 
-    /// A place was given back.
+    /// A slot was given back.
     pub(super) fn freed(&self) {
         if !self.is_empty() {
             self.freed.notify_one();
         }
     }
 
-    /// The place that comes free when it is this request's turn; `None` if `most` wait already, or after so long. `take`
-    /// must leave everything as it was when it finds no place: it runs once for each place that comes free.
+    /// The slot that comes free when it is this request's turn; `None` if `most` wait already, or after so long. `take`
+    /// must leave everything as it was when it finds no slot: it runs once for each slot that comes free.
     pub(super) async fn wait<T>(
         &self,
         most: u32,
         longest: Duration,
         take: impl Fn() -> Option<T>,
     ) -> Option<T> {
-        if !take_one(&self.waiting, most) {
+        if !increment_below(&self.waiting, most) {
             return None;
         }
         let _waiting = Waiting(&self.waiting);
-        let place = async {
+        let slot = async {
             let _first = self.first.lock().await;
             loop {
-                if let Some(place) = take() {
-                    return place;
+                if let Some(slot) = take() {
+                    return slot;
                 }
                 self.freed.notified().await;
             }
         };
-        timeout(longest, place).await.ok()
+        timeout(longest, slot).await.ok()
     }
 }
 
@@ -60,6 +60,6 @@ impl Drop for Waiting<'_> {
 }
 
 /// Counts one more, unless there are `max`.
-pub(super) fn take_one(count: &AtomicU32, max: u32) -> bool {
+pub(super) fn increment_below(count: &AtomicU32, max: u32) -> bool {
     count.fetch_update(SeqCst, SeqCst, |taken| (taken < max).then_some(taken + 1)).is_ok()
 }

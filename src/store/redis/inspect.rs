@@ -19,7 +19,7 @@ use crate::telemetry::Metrics;
 /// # Errors
 ///
 /// Why a store would not use one of them.
-pub async fn look(
+pub async fn inspect(
     options: Options,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
@@ -49,7 +49,7 @@ pub fn other_chain(
 
 async fn see(shared: &Arc<Shared>) -> Result<BTreeSet<Finding>, RedisError> {
     let options = &shared.options;
-    let looked = in_time(options.connect_timeout(), async {
+    let inspected = in_time(options.connect_timeout(), async {
         let hosts = match options.url.layout().clone() {
             RedisLayout::Single(host) => HashSet::from([host]),
             RedisLayout::Sentinel { sentinels, service } => {
@@ -62,10 +62,10 @@ async fn see(shared: &Arc<Shared>) -> Result<BTreeSet<Finding>, RedisError> {
             let mut connection = connect(shared, &host, Login::Server).await?;
             let info = Info::of(&mut connection).await?;
             info.check_usable(&info)?;
-            claims::look(shared, &mut connection).await?;
+            claims::check(shared, &mut connection).await?;
             found.extend(findings::of(&mut connection, &info, options.wait_replicas).await);
         }
         Ok(found)
     });
-    looked.await.map_err(|error| error.asked_as(&Login::Server.words(options)))
+    inspected.await.map_err(|error| error.asked_as(&Login::Server.words(options)))
 }

@@ -39,7 +39,7 @@ impl Gateway {
     }
 
     /// Has the 401 to a request name the metadata.
-    pub(super) fn show_way<F: Fields>(
+    pub(super) fn challenge<F: Fields>(
         &self,
         cause: ErrorCause,
         request: &Incoming<'_, F>,

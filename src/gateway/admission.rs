@@ -1,11 +1,11 @@
-//! The corridor of the gateway: route, extract, verify, find a place, charge. It alone makes a [`Passage`], without which no
+//! Admission by the gateway: route, extract, verify, take a slot, charge. It alone makes a [`Admitted`], without which no
 //! request goes upstream. It reads every protocol's requests through one view.
 
 use std::{net::IpAddr, sync::Arc};
 
 use crate::domain::{Allowance, ClientNet, Decision, DigestCheck, RouteAccess};
-use crate::gateway::held::{HeldRoom, Holder};
-use crate::gateway::room::{Full, Guest, Place};
+use crate::gateway::held::HeldBytes;
+use crate::gateway::in_flight::{AtLimit, Caller, RequestSlot};
 use crate::gateway::site::{Site, VisitorLimit};
 use crate::gateway::{
     Gateway, checked_body::CheckedBody, policy::requests::asks_for_stream, rule::Incoming,
@@ -28,24 +28,24 @@ pub(super) struct Route {
 }
 
 /// Proof that a request may go upstream. Made here alone.
-pub(super) struct Passage {
-    pub(super) caller: Caller,
+pub(super) struct Admitted {
+    pub(super) grant: Grant,
     pub(super) route: Route,
     /// The address that the request came from.
     pub(super) peer: IpAddr,
     /// The body of a signed request, to be compared with its digest.
     pub(super) body: Option<Box<CheckedBody>>,
     /// Held for as long as the request is under way here.
-    _place: Option<Place>,
+    _slot: Option<RequestSlot>,
 }
 
-/// The caller that was let through.
-pub(super) enum Caller {
+/// The grant that was let through.
+pub(super) enum Grant {
     /// An agent that the pipeline has admitted, and the assertion about it that the tenant asks for.
     Agent(Permit, Option<Arc<str>>),
-    /// Anybody: the route is public.
+    /// The route is public, without a limit.
     Anyone,
-    /// Anybody, of a client that has so much left on the route; and the client's domain, if it has proven one.
+    /// The route is public, and the client has so much left there; and the client's domain, if it has proven one.
     Visitor(Arc<VisitorLimit>, Allowance, Option<Box<str>>),
 }
 
@@ -56,61 +56,61 @@ impl Route {
     }
 }
 
-impl Passage {
-    /// Writes what is left of the caller's limit.
+impl Admitted {
+    /// Writes what is left of the grant's limit.
     pub(super) fn write_quota(&self, lines: &mut impl Lines) {
-        match &self.caller {
-            Caller::Agent(permit, _) => {
+        match &self.grant {
+            Grant::Agent(permit, _) => {
                 self.route.site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
             }
-            Caller::Visitor(limit, allowance, _) => limit.headers.write(allowance.remaining, lines),
-            Caller::Anyone => {}
+            Grant::Visitor(limit, allowance, _) => limit.headers.write(allowance.remaining, lines),
+            Grant::Anyone => {}
         }
     }
 }
 
 impl Gateway {
-    /// Lets a routed request through, or refuses it. A request without a place is not charged.
-    pub(super) async fn let_through<F: Fields + Sync>(
+    /// Lets a routed request through, or refuses it. A request without a slot is not charged.
+    pub(super) async fn authorize<F: Fields + Sync>(
         &self,
         request: &Incoming<'_, F>,
         route: Route,
         record: &mut RequestRecord,
-    ) -> Result<Passage, ErrorCause> {
+    ) -> Result<Admitted, ErrorCause> {
         record.step("route", &self.clock);
         if route.decision.access == RouteAccess::Deny {
             return Err(route.site.denied(route.decision, request.path())); // 403, 405
         }
         check_length(request.fields, &route.site)?; // 413
         let client = client_of(request.peer, request.fields, &self.rules.client_proxies);
-        let (caller, place, body) = if route.decision.access == RouteAccess::Public {
-            let place = self.find_place(request, &route.site, Guest::Stranger(client), None).await?; // 503
+        let (grant, slot, body) = if route.decision.access == RouteAccess::Public {
+            let slot = self.take_slot(request, &route.site, Caller::Client(client), None).await?; // 503
             record.step("place", &self.clock);
             let [limit, bots_limit] = route.site.visitor_limits(route.decision.route);
             let bot =
                 bots_limit.and_then(|limit| Some((limit, self.bot(request, &route.site.tenant, client)?)));
-            let caller = match (bot, limit) {
+            let grant = match (bot, limit) {
                 (Some((limit, domain)), _) => {
                     let scope = RouteScope(format!("{} {domain}", limit.scope.0).into());
                     let allowance = self.pipeline.pass(ClientNet::NOBODY, &scope, limit.quota).await?; // 429, 500
-                    Caller::Visitor(Arc::clone(limit), allowance, Some(domain))
+                    Grant::Visitor(Arc::clone(limit), allowance, Some(domain))
                 }
                 (None, Some(limit)) => {
                     let allowance = self.pipeline.pass(client, &limit.scope, limit.quota).await?; // 429, 500
-                    Caller::Visitor(Arc::clone(limit), allowance, None)
+                    Grant::Visitor(Arc::clone(limit), allowance, None)
                 }
-                (None, None) => Caller::Anyone,
+                (None, None) => Grant::Anyone,
             };
-            if let Caller::Visitor(_, allowance, _) = &caller {
+            if let Grant::Visitor(_, allowance, _) = &grant {
                 record.allowance = Some(*allowance);
                 record.step("charge", &self.clock);
             }
             record.decision = Some("public");
-            (caller, place, None)
+            (grant, slot, None)
         } else {
             self.ask(request, &route, client, record).await? // 400, 401, 403, 404, 429, 500, 503
         };
-        Ok(Passage { caller, route, peer: request.peer, body, _place: place })
+        Ok(Admitted { grant, route, peer: request.peer, body, _slot: slot })
     }
 
     /// The very pipeline that the API asks.
@@ -120,7 +120,7 @@ impl Gateway {
         route: &Route,
         client: ClientNet,
         record: &mut RequestRecord,
-    ) -> Result<(Caller, Option<Place>, Option<Box<CheckedBody>>), ErrorCause> {
+    ) -> Result<(Grant, Option<RequestSlot>, Option<Box<CheckedBody>>), ErrorCause> {
         let (fields, site) = (request.fields, &route.site);
         let formats = (self.pipeline.key_format(), self.pipeline.signature_format());
         let accepted = site.tenant.credentials;
@@ -130,12 +130,13 @@ impl Gateway {
         let access = site.access(route.decision.min_tier);
         let ask = Ask { credential, client, origin, access };
         // A read of the chain may take seconds. Keys ask for no leave: a neighbour's flood would use it up, and refuse good ones.
-        let asking = ask.credential.is_signed().then(|| self.room.ask(client)).transpose();
-        let _asking = asking.map_err(|full| overloaded(site, full))?; // 503
+        let asking =
+            ask.credential.is_signed().then(|| self.in_flight.begin_verification(client)).transpose();
+        let _asking = asking.map_err(|at_limit| overloaded(site, at_limit))?; // 503
         let standing = match self.rules.verify_time_max {
             Some(time_max) => {
                 let verified = self.pipeline.verify_within(&ask, time_max).await;
-                verified.map_err(|_| overloaded(site, Full::Process))? // 503
+                verified.map_err(|_| overloaded(site, AtLimit::Process))? // 503
             }
             None => self.pipeline.verify(&ask).await,
         };
@@ -143,19 +144,19 @@ impl Gateway {
         let standing = standing.inspect_err(|refusal| self.observer.recorder.decided(Err(refusal)))?;
         let agent = standing.agent();
         let is_stream = route.is_stream || asks_for_stream(fields, route.decision.upgrades);
-        let guest = if is_stream { Guest::Stream(agent) } else { Guest::Agent(agent) };
-        let place = self.find_place(request, site, guest, Some(&standing)).await?;
+        let caller = if is_stream { Caller::Stream(agent) } else { Caller::Agent(agent) };
+        let slot = self.take_slot(request, site, caller, Some(&standing)).await?;
         record.step("place", &self.clock);
         let mut body = None;
         if request.content == Content::Follows
             && matches!(ask.credential, Credential::Messages(_))
             && let Some(Ok(digest)) = BodyDigest::of(fields)
         {
-            let holder = Holder::Agent(agent);
-            let room = || HeldRoom::new(&self.memory, holder, &site.counters, announced(fields));
-            let room = (site.tenant.digest == DigestCheck::Before).then(room).transpose();
-            let room = room.map_err(|_| ErrorCause::Overloaded)?; // 503
-            body = Some(Box::new(CheckedBody::new(digest, room)));
+            let held =
+                || HeldBytes::new(&self.memory, Caller::Agent(agent), &site.counters, announced(fields));
+            let held = (site.tenant.digest == DigestCheck::Before).then(held).transpose();
+            let held = held.map_err(|_| ErrorCause::Overloaded)?; // 503
+            body = Some(Box::new(CheckedBody::new(digest, held)));
         }
         let outcome = self.pipeline.spend(standing, &ask).await;
         record.step("charge", &self.clock);
@@ -163,25 +164,25 @@ impl Gateway {
         self.observer.recorder.decided(outcome.as_ref().map(|(_, permit)| permit));
         let (assertion, permit) = outcome?;
         record.admitted(&permit);
-        Ok((Caller::Agent(permit, assertion), place, body))
+        Ok((Grant::Agent(permit, assertion), slot, body))
     }
 
-    /// A place at the tenant for a request that is ours to forward, or the answer of one that is full.
-    async fn find_place<F: Fields>(
+    /// A slot at the tenant for a request that is ours to forward, or the answer of one that is at_limit.
+    async fn take_slot<F: Fields>(
         &self,
         request: &Incoming<'_, F>,
         site: &Site,
-        guest: Guest,
+        caller: Caller,
         standing: Option<&Standing>,
-    ) -> Result<Option<Place>, ErrorCause> {
+    ) -> Result<Option<RequestSlot>, ErrorCause> {
         if request.dialect.is_some() {
             return Ok(None);
         }
-        let found = self.room.enter(&site.room, &site.tenant.in_flight, guest).await;
-        found.map(Some).map_err(|full| {
-            let overloaded = overloaded(site, full);
-            match (full, standing) {
-                (Full::Agent { max } | Full::Streams { max }, Some(standing)) => {
+        let found = self.in_flight.acquire(&site.in_flight, &site.tenant.in_flight, caller).await;
+        found.map(Some).map_err(|at_limit| {
+            let overloaded = overloaded(site, at_limit);
+            match (at_limit, standing) {
+                (AtLimit::Agent { max } | AtLimit::Streams { max }, Some(standing)) => {
                     let (agent, tier, limit) = (standing.agent(), standing.tier(), standing.quota().limit);
                     ErrorCause::TooManyInFlight { agent, tier, limit, max }
                 }
@@ -191,8 +192,8 @@ impl Gateway {
     }
 }
 
-fn overloaded(site: &Site, full: Full) -> ErrorCause {
-    site.counters.overloaded(full.into());
+fn overloaded(site: &Site, at_limit: AtLimit) -> ErrorCause {
+    site.counters.overloaded(at_limit.into());
     ErrorCause::Overloaded
 }
 

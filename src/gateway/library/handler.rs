@@ -1,4 +1,4 @@
-//! The gateway behind the shell: HTTP/1 one request at a time, HTTP/2 a connection at a time.
+//! The gateway behind the listener: HTTP/1 one request at a time, HTTP/2 a connection at a time.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::ShutdownWatch;
 use pingora::server::configuration::ServerConf;
 
-use crate::gateway::{Gateway, context::Context, library::LibraryProxy, pace::Pace};
+use crate::gateway::{Gateway, context::Context, library::LibraryProxy, stall_timeout::StallTimeout};
 use crate::http1::RequestHead;
 use crate::serve::{Slot, connection::Connection, fair_scheduler::FairShare};
 
@@ -39,13 +39,13 @@ pub(crate) struct LibraryHandler {
     proxy: Arc<HttpProxy<LibraryProxy>>,
 }
 
-/// The proxy for the streams of one connection of HTTP/2, which run in fair shares and keep a pace.
+/// The proxy for the streams of one connection of HTTP/2, which run in fair shares and under a stall timeout.
 struct Streams {
     proxy: Arc<HttpProxy<LibraryProxy>>,
     share: FairShare,
     /// True if a trusted proxy shares the connection among its clients.
     is_shared: bool,
-    /// Each stream's task holds this value, also when its connection is gone.
+    /// Held by each stream's task, also when its connection is gone.
     _slot: Slot,
 }
 
@@ -57,7 +57,9 @@ impl HttpServerApp for Streams {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         // A stream that is dropped is reset, toward its client and its upstream.
-        self.share.run(async { Pace::keep(self.proxy.process_new_http(session, shutdown)).await }).await
+        self.share
+            .run(async { StallTimeout::enforce(self.proxy.process_new_http(session, shutdown)).await })
+            .await
     }
 
     fn h2_options(&self) -> Option<H2Options> {
@@ -98,7 +100,7 @@ impl LibraryHandler {
         let (mut http, rest) = connection.lend(&head);
         // The library hands it to `on_connection_reuse`.
         http.set_connection_user_context(Some(Box::new(ctx)));
-        let served = Pace::keep(self.proxy.process_new_http(http, &rest.stop.shutdown)).await;
+        let served = StallTimeout::enforce(self.proxy.process_new_http(http, &rest.stop.shutdown)).await;
         let (stream, _settings) = served?.consume();
         rest.take_back(stream)
     }

@@ -1,0 +1,232 @@
+//! Requests under way are bounded: in the process, of a tenant, of each agent, and of clients without a credential on public
+//! routes.
+//!
+//! One law holds at each level: a newcomer gets a slot only while its owner holds fewer than [`SHARE`] times as many as are
+//! free. A tenant owns slots of the process; an agent, or the network of a client without a credential, slots of a tenant. So one
+//! greedy owner ends at three quarters, whatever the caps are, and slots are always left for others.
+//!
+//! A request that finds its tenant at its cap waits for a short time in a queue of bounded length, clients without a credential
+//! in one of their own. It counts as its owner's meanwhile, so a greedy owner does not fill the queue either.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::{sync::Arc, sync::atomic::Ordering::SeqCst};
+
+use crate::domain::{AgentId, ClientNet, InFlight};
+use crate::gateway::wait_queue::{WaitQueue, increment_below};
+use crate::sharded::{Counted, Counts, SHARE};
+
+/// The slots of the process.
+pub(crate) struct InFlightLimits {
+    max: u32,
+    taken: AtomicU32,
+    /// Requests with a signature that is being looked at. They have no slot yet.
+    verifying: AtomicU32,
+    owners: Arc<Counts<Owner>>,
+}
+
+/// The slots of one tenant that are taken. Outlives reloads.
+#[derive(Default)]
+pub(super) struct TenantInFlight {
+    /// The lower half counts all, the upper half clients without a credential: one of them takes both in one step, or neither.
+    taken: AtomicU64,
+    agents: WaitQueue,
+    clients: WaitQueue,
+}
+
+/// The caller of a request, as slots are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Caller {
+    /// An agent's request.
+    Agent(AgentId),
+    /// An agent's request for a stream: its answer lasts.
+    Stream(AgentId),
+    /// A request to a public route.
+    Client(ClientNet),
+}
+
+/// Leave for a request to wait for what a node says of its signature.
+pub(super) struct VerificationSlot {
+    limits: Arc<InFlightLimits>,
+    _owner: Counted<Owner>,
+}
+
+/// A slot for one request, given back when it is dropped.
+pub(super) struct RequestSlot {
+    // Dropped in this order: a request that waits for the tenant's slot finds the process's free.
+    _process: ProcessSlot,
+    _owner: Counted<Owner>,
+    _tenant: TenantSlot,
+}
+
+/// The limit that left no slot. Metrics name it by its variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub(super) enum AtLimit {
+    /// The agent's own cap.
+    Agent { max: u32 },
+    /// The agent's own cap on streams.
+    Streams { max: u32 },
+    /// The share of an agent or a network, in a tenant that is almost full.
+    Share,
+    /// The tenant's cap on clients without a credential.
+    Public,
+    /// The tenant's cap.
+    Tenant,
+    /// The process's cap, or the tenant's share of it.
+    Process,
+}
+
+/// A caller of one tenant. The address of its counts tells tenants apart: a slot keeps it in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Owner {
+    tenant: usize,
+    caller: Caller,
+}
+
+struct ProcessSlot(Arc<InFlightLimits>);
+
+struct TenantSlot {
+    tenant: Arc<TenantInFlight>,
+    /// The part that it adds to the slots that are taken.
+    part: u64,
+}
+
+const AGENT: u64 = 1;
+const CLIENT: u64 = (1 << 32) | AGENT;
+
+impl InFlightLimits {
+    /// Limits of a process with so many slots.
+    pub(crate) fn new(max: u32) -> Self {
+        Self { max, taken: AtomicU32::new(0), verifying: AtomicU32::new(0), owners: Arc::default() }
+    }
+
+    /// Leave for a request of this network to wait until its signature has been looked at. As many may wait as there are
+    /// slots, by the same law.
+    pub(super) fn begin_verification(
+        self: &Arc<Self>,
+        network: ClientNet,
+    ) -> Result<VerificationSlot, AtLimit> {
+        let free = self.max.saturating_sub(self.verifying.load(SeqCst));
+        // No tenant's: nothing is at this address.
+        let owner = Owner { tenant: 0, caller: Caller::Client(network) };
+        let owner = self.owners.take(owner, share_of(free)).ok_or(AtLimit::Share)?;
+        if !increment_below(&self.verifying, self.max) {
+            return Err(AtLimit::Process);
+        }
+        Ok(VerificationSlot { limits: Arc::clone(self), _owner: owner })
+    }
+
+    /// A slot for a request of this caller at a tenant, with its limits.
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        tenant: &Arc<TenantInFlight>,
+        limits: &InFlight,
+        caller: Caller,
+    ) -> Result<RequestSlot, AtLimit> {
+        let owner = self.count(tenant, limits, caller)?;
+        let is_public = matches!(caller, Caller::Client(_));
+        let is_first = tenant.queue(is_public).is_empty();
+        let tenant_slot = match is_first.then(|| tenant.take_any(limits, is_public)).flatten() {
+            Some(slot) => slot,
+            // Boxed: a request that finds a slot carries none for the wait along.
+            None => Box::pin(tenant.wait(limits, is_public)).await?,
+        };
+        let tenant_taken = tenant.taken();
+        let free = self.max.saturating_sub(self.taken.load(SeqCst));
+        // The tenant's own slot is counted already.
+        if tenant_taken > share_of(free) || !increment_below(&self.taken, self.max) {
+            return Err(AtLimit::Process);
+        }
+        Ok(RequestSlot { _process: ProcessSlot(Arc::clone(self)), _tenant: tenant_slot, _owner: owner })
+    }
+
+    /// Counts one more request of its owner.
+    fn count(
+        &self,
+        tenant: &Arc<TenantInFlight>,
+        limits: &InFlight,
+        caller: Caller,
+    ) -> Result<Counted<Owner>, AtLimit> {
+        let (all, public) = halves(tenant.taken.load(SeqCst));
+        let free = limits.all.saturating_sub(all);
+        let (share, max, at_limit) = match caller {
+            Caller::Agent(_) => (share_of(free), limits.per_agent, AtLimit::Agent { max: limits.per_agent }),
+            Caller::Stream(_) => {
+                let max = limits.streams_per_agent;
+                (share_of(free), max, AtLimit::Streams { max })
+            }
+            Caller::Client(_) => {
+                (share_of(free.min(limits.public.saturating_sub(public))), u32::MAX, AtLimit::Share)
+            }
+        };
+        let owner = Owner { tenant: Arc::as_ptr(tenant).addr(), caller };
+        self.owners.take(owner, max.min(share)).ok_or(if share < max { AtLimit::Share } else { at_limit })
+    }
+}
+
+impl TenantInFlight {
+    /// How many requests have a slot.
+    pub(super) fn taken(&self) -> u32 {
+        halves(self.taken.load(SeqCst)).0
+    }
+
+    fn queue(&self, is_public: bool) -> &WaitQueue {
+        if is_public { &self.clients } else { &self.agents }
+    }
+
+    /// A slot, if there is one.
+    fn take_any(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Option<TenantSlot> {
+        let part = if is_public { CLIENT } else { AGENT };
+        let with_one_more = |taken| {
+            let (all, public) = halves(taken);
+            let has_room = all < limits.all && (!is_public || public < limits.public);
+            has_room.then_some(taken + part)
+        };
+        self.taken.fetch_update(SeqCst, SeqCst, with_one_more).ok()?;
+        Some(TenantSlot { tenant: Arc::clone(self), part })
+    }
+
+    /// The slot that comes free when it is this request's turn.
+    async fn wait(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Result<TenantSlot, AtLimit> {
+        let queue = self.queue(is_public);
+        let (_, public) = halves(self.taken.load(SeqCst));
+        let at_limit = if is_public && public >= limits.public { AtLimit::Public } else { AtLimit::Tenant };
+        let slot = queue.wait(limits.queue_max, limits.queue_time, || self.take_any(limits, is_public));
+        slot.await.ok_or(at_limit)
+    }
+}
+
+impl Drop for VerificationSlot {
+    fn drop(&mut self) {
+        self.limits.verifying.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Drop for ProcessSlot {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Drop for TenantSlot {
+    fn drop(&mut self) {
+        let tenant = &self.tenant;
+        tenant.taken.fetch_sub(self.part, SeqCst);
+        for queue in [&tenant.agents, &tenant.clients] {
+            queue.freed();
+        }
+    }
+}
+
+/// The lower and the upper half.
+const fn halves(number: u64) -> (u32, u32) {
+    (number as u32, (number >> 32) as u32)
+}
+
+/// The most that one owner may hold for a newcomer to get a slot, where so many are free. Without any free one it may wait.
+const fn share_of(free: u32) -> u32 {
+    SHARE.saturating_mul(if free == 0 { 1 } else { free })
+}
+
+#[cfg(test)]
+mod tests;
