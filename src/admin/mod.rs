@@ -177,7 +177,7 @@ fn status(report: &Report, families: &[MetricFamily], facts: Value) -> Value {
 }
 
 fn readiness(report: &Report) -> Value {
-    let reason = |health: &Health| health.as_ref().err().map(ToString::to_string);
+    let reason = |health: &Health| health.clone().err().map(|unhealthy| unhealthy.reason.to_string());
     json!({
         "isReady": report.is_ready(),
         "isStopping": report.is_stopping,

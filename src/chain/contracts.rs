@@ -15,9 +15,10 @@ use serde_json::json;
 
 use crate::chain::block::{Block, Date, Log, block_call, logs_call};
 use crate::chain::dated::{At, Call3, call};
+use crate::chain::fault::{ReadError, ReadFault};
 use crate::chain::pool::{Answers, Call, Input};
 use crate::chain::registries::calls::{Check, Found, decimalsCall, read_decimals, read_token, token_calls};
-use crate::chain::{fault::ReadError, reads::Agents, registries::logs::Kind};
+use crate::chain::{reads::Agents, registries::logs::Kind};
 use crate::domain::AgentId;
 use crate::ports::ChainFault;
 
@@ -91,7 +92,7 @@ impl Contracts {
         &self,
         deadline: u64,
         read: impl FnOnce(Vec<Found>) -> Result<T, ReadError>,
-    ) -> Result<(Date, T), ChainFault> {
+    ) -> Result<(Date, T), ReadFault> {
         let Agents { registries, measures, state, .. } = &*self.agents;
         let somebody = AgentId::new(U256::from(RandomState::default().hash_one(())));
         let checks: Vec<Check> = registries.checks(somebody).chain(measures.checks(somebody)).collect();
@@ -102,7 +103,7 @@ impl Contracts {
     }
 
     /// Succeeds when all contracts that decide who passes were found, and answer what they are asked for.
-    pub(super) async fn check(&self, deadline: u64) -> Result<(), ChainFault> {
+    pub(super) async fn check(&self, deadline: u64) -> Result<(), ReadFault> {
         let Agents { registries, measures, .. } = &*self.agents;
         let now = self.agents.now();
         if self.found.lock().is_some_and(|until_micros| now < until_micros) {
@@ -119,7 +120,7 @@ impl Contracts {
         let (problem, until_micros) = match &found {
             Ok((_, None)) if !registries.has_wallets() => (None, Some(u64::MAX)),
             Ok((_, lacking)) => (lacking.as_ref(), Some(now + COUNTS_MICROS)),
-            Err(fault) => (fault.cause.downcast_ref().filter(is_of_contract), None),
+            Err(fault) => (Some(&*fault.error).filter(is_of_contract), None),
         };
         // Those that were found are not doubted because no node has time for the question.
         if found.is_err() && problem.is_none() {
@@ -148,8 +149,8 @@ impl Contracts {
             creation.clone()?;
         }
         let refused =
-            |fault: &ChainFault| format!("no read of {} agents in a call: {}", agents.len(), fault.cause);
-        let creation = creation.err().map(|fault| format!("no eth_call without `to`: {}", fault.cause));
+            |fault: &ReadFault| format!("no read of {} agents in a call: {}", agents.len(), fault.error);
+        let creation = creation.err().map(|fault| format!("no eth_call without `to`: {}", fault.error));
         let oddities = [logs?, group.as_ref().err().map(refused), creation];
         let mut read = group.into_iter().flat_map(|(_, profiles)| profiles).zip(&agents);
         Ok(LatestState {
@@ -167,7 +168,7 @@ impl Contracts {
     }
 
     /// Why logs can't be followed as most nodes give them. Fails where a node takes no batches, or is on another chain.
-    async fn log_oddity(&self) -> Result<Option<String>, ChainFault> {
+    async fn log_oddity(&self) -> Result<Option<String>, ReadFault> {
         let pool = &self.agents.state.pool;
         let calls = [Call { method: "eth_chainId", params: json!([]) }, block_call(json!("latest"))];
         let read = |answers: &mut Answers<'_>| {
@@ -179,14 +180,14 @@ impl Contracts {
         for blocks in FEWER_LOG_BLOCKS {
             if self.read_logs(number, blocks).await.is_ok() {
                 let phrase = format!("no logs of {LOG_BLOCKS_MAX} blocks in a request, but of {blocks}");
-                return Ok(Some(format!("{phrase}: {}", refused.cause)));
+                return Ok(Some(format!("{phrase}: {}", refused.error)));
             }
         }
-        Ok(Some(format!("no logs, so that profiles serve for chain.poll_interval: {}", refused.cause)))
+        Ok(Some(format!("no logs, so that profiles serve for chain.poll_interval: {}", refused.error)))
     }
 
     /// The logs of so many blocks up to this one, each kind in a request with the block.
-    async fn read_logs(&self, number: u64, blocks: u64) -> Result<(), ChainFault> {
+    async fn read_logs(&self, number: u64, blocks: u64) -> Result<(), ReadFault> {
         let from = (number + 1).saturating_sub(blocks);
         for kind in [Kind::All, Kind::Tokens] {
             let Some(logs) = self.agents.logs_of(kind) else { continue };

@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::chain::block::{Block, Date, ReadAt};
-use crate::chain::fault::{ReadError, TOO_FEW};
+use crate::chain::fault::{ReadError, ReadFault, TOO_FEW};
 use crate::chain::pool::{ANSWER_BYTES_MAX, Answers, Call, Input, Pool};
-use crate::ports::{ChainFault, Clock};
+use crate::ports::Clock;
 
 sol! {
     /// Multicall3.
@@ -319,7 +319,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// The fault of an error in the results. It is about the chain, and not about a node.
-    pub(super) fn fault(&self, error: ReadError) -> ChainFault {
+    pub(super) fn fault(&self, error: ReadError) -> ReadFault {
         error.at(Arc::clone(&self.endpoint), "eth_call")
     }
 
@@ -328,7 +328,7 @@ impl Answer {
         &self,
         of: impl ExactSizeIterator<Item = A>,
         decode: impl Fn(A, &mut std::iter::Cloned<std::slice::Iter<'_, Result3>>) -> Result<T, ReadError>,
-    ) -> Vec<Result<T, ChainFault>> {
+    ) -> Vec<Result<T, ReadFault>> {
         let results = self.results.chunks((self.results.len() / of.len().max(1)).max(1));
         let read = of.zip(results).map(|(one, results)| decode(one, &mut results.iter().cloned()));
         read.map(|read| read.map_err(|error| self.fault(error))).collect()
@@ -342,13 +342,13 @@ impl StateReader {
         (at, input): (At, Input),
         deadline: u64,
         calls: &[Call3],
-    ) -> Result<Answer, ChainFault> {
+    ) -> Result<Answer, ReadFault> {
         let followed = if let At::Latest(Some(block)) = at { block.number } else { 0 };
         if !self.lacks_multicall.load(Relaxed) {
             let data = dated_call(calls.to_vec(), Some(self.multicall), followed);
             let to = (Some(self.multicall), true, calls.len());
             match self.ask(deadline, (at, input), &data, to).await {
-                Err(fault) if fault.cause.downcast_ref() == Some(&MULTICALL) => {}
+                Err(fault) if *fault.error == MULTICALL => {}
                 answered => return answered,
             }
         }
@@ -364,7 +364,7 @@ impl StateReader {
     }
 
     /// The same at the latest block, with nobody's input.
-    pub(super) async fn read_latest(&self, calls: &[Call3]) -> Result<Answer, ChainFault> {
+    pub(super) async fn read_latest(&self, calls: &[Call3]) -> Result<Answer, ReadFault> {
         self.read((At::Latest(None), Input::Ours), self.pool.deadline(), calls).await
     }
 
@@ -374,14 +374,14 @@ impl StateReader {
         (at, deadline): (At, u64),
         code: &Bytes,
         least: usize,
-    ) -> Result<Answer, ChainFault> {
+    ) -> Result<Answer, ReadFault> {
         let answer = self.ask(deadline, (at, Input::Strangers), code, (None, false, least)).await?;
         self.lacks_creations.store(false, Relaxed);
         Ok(answer)
     }
 
     /// A creation of nothing but its date, which shows whether nodes run any.
-    pub(super) async fn try_creation(&self) -> Result<(), ChainFault> {
+    pub(super) async fn try_creation(&self) -> Result<(), ReadFault> {
         let latest = (At::Latest(None), self.pool.deadline());
         let tried = self.create(latest, &dated_call(Vec::new(), None, 0), 0).await;
         self.lacks_creations.store(tried.as_ref().is_err_and(is_refused), Relaxed);
@@ -398,7 +398,7 @@ impl StateReader {
     }
 
     /// A read of nothing but its date, which proves that a node of the chain answers.
-    pub(super) async fn prove(&self, deadline: u64) -> Result<(), ChainFault> {
+    pub(super) async fn prove(&self, deadline: u64) -> Result<(), ReadFault> {
         self.read((At::Latest(None), Input::Ours), deadline, &[]).await.map(drop)
     }
 
@@ -416,7 +416,7 @@ impl StateReader {
         (at, input): (At, Input),
         data: &Bytes,
         (to, has_hashes, least): (Option<Address>, bool, usize),
-    ) -> Result<Answer, ChainFault> {
+    ) -> Result<Answer, ReadFault> {
         let (newest, chain) = (self.floor.newest(), self.pool.chain_id);
         let block = match at {
             At::Latest(_) => json!("latest"),
@@ -459,7 +459,7 @@ impl StateReader {
             };
             match self.pool.ask(deadline, (&request, input), read).await {
                 // Less, and in the end none: nodes take what they allow.
-                Err(fault) if matches!(fault.cause.downcast_ref(), Some(ReadError::Gas(_))) => {
+                Err(fault) if matches!(*fault.error, ReadError::Gas(_)) => {
                     gas = if gas > LITTLE_GAS { LITTLE_GAS } else { 0 };
                 }
                 Err(fault) => return Err(fault),
@@ -478,8 +478,8 @@ impl StateReader {
 }
 
 /// True when nodes answered that they don't run a creation.
-pub(super) fn is_refused(fault: &ChainFault) -> bool {
-    matches!(fault.cause.downcast_ref(), Some(ReadError::NoCreation | ReadError::NodeError { .. }))
+pub(super) fn is_refused(fault: &ReadFault) -> bool {
+    matches!(*fault.error, ReadError::NoCreation | ReadError::NodeError { .. })
 }
 
 /// True if a node's error says that a call names too much gas, and not that it had too little.

@@ -79,9 +79,8 @@ pub(super) const TOO_FEW: ReadError = ReadError::Unintelligible("it has too few 
 
 impl ReadError {
     /// The fault of a call at this node.
-    pub(super) fn at(self, endpoint: Arc<str>, method: &'static str) -> ChainFault {
-        let is_behind = matches!(self, Self::Behind { .. });
-        ChainFault { endpoint, method, is_behind, cause: Arc::new(self) }
+    pub(super) fn at(self, endpoint: Arc<str>, method: &'static str) -> ReadFault {
+        ReadFault { endpoint, method, error: Arc::new(self) }
     }
 
     /// True when the node answered that it can't or won't: it may do less. One that is down or limits calls would get only more of
@@ -92,7 +91,7 @@ impl ReadError {
     }
 
     /// True when the node refused this request, and may take a smaller one. Another status says that it takes none of ours.
-    const fn is_too_much(&self) -> bool {
+    pub(super) const fn is_too_much(&self) -> bool {
         use ReadError::HttpStatus;
         self.is_refusal() && !matches!(self, HttpStatus(..=399 | 401..=407))
     }
@@ -103,14 +102,32 @@ impl ReadError {
     }
 }
 
-/// See [`ReadError::is_too_much`].
-pub(super) fn is_too_much(fault: &ChainFault) -> bool {
-    fault.cause.downcast_ref().is_some_and(ReadError::is_too_much)
+/// A read that failed, with the call at the node that it failed at.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{method} at {endpoint} failed: {error}")]
+pub(super) struct ReadFault {
+    pub(super) endpoint: Arc<str>,
+    method: &'static str,
+    pub(super) error: Arc<ReadError>,
 }
 
-/// See [`ReadError::is_refusal`].
-pub(super) fn is_refusal(fault: &ChainFault) -> bool {
-    fault.cause.downcast_ref().is_some_and(ReadError::is_refusal)
+impl ReadFault {
+    /// True if the nodes are behind.
+    pub(super) fn is_behind(&self) -> bool {
+        matches!(*self.error, ReadError::Behind { .. })
+    }
+
+    /// The fault of a read of details.
+    pub(super) fn without_details(self) -> Self {
+        Self { error: Arc::new(ReadError::NoDetails(self.error)), ..self }
+    }
+}
+
+impl From<ReadFault> for ChainFault {
+    fn from(fault: ReadFault) -> Self {
+        let (is_behind, cause) = (fault.is_behind(), fault.error.to_string().into());
+        Self { endpoint: fault.endpoint, method: fault.method, is_behind, cause }
+    }
 }
 
 #[cfg(test)]

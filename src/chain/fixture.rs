@@ -13,12 +13,12 @@ use tokio::sync::Semaphore;
 
 use crate::chain::tests::clock::{TestClock, Work, pass};
 use crate::chain::tests::results::{asked_for, created, dated, hex};
-use crate::chain::{dated::Result3, fault::ReadError, pool::Pool, reader::ChainReader};
+use crate::chain::{dated::Result3, pool::Pool, reader::ChainReader};
 use crate::domain::{
     AgentId, Details, Lifetimes, Measure, PoolSettings, ReaderSettings, Registries, RegistrySet, RpcUrl,
     TrustProfile,
 };
-use crate::ports::{ChainFault, Clock};
+use crate::ports::Clock;
 use crate::telemetry::Metrics;
 
 /// How long a profile serves in these tests.
@@ -388,7 +388,24 @@ pub(super) fn details(profile: &TrustProfile) -> &Details {
     profile.details.as_ref().unwrap()
 }
 
-/// What went wrong.
-pub(super) fn cause(fault: &ChainFault) -> &ReadError {
-    fault.cause.downcast_ref().unwrap()
+/// The kind of the error that a fault of the port tells.
+pub(super) fn kind_of(cause: &str) -> &'static str {
+    let texts = [
+        ("the details of the agent", "no_details"),
+        ("can't be understood", "unintelligible"),
+        ("answered with error", "node_error"),
+        ("answered with HTTP status", "http_status"),
+        ("lacks the block", "no_block"),
+        ("limits the rate", "rate_limited"),
+        ("is longer than", "too_long"),
+        ("connection failed", "connection"),
+        ("no eth_call without", "no_creation"),
+        ("has version", "version"),
+        ("is on chain", "wrong_chain"),
+        ("no answer within", "timeout"),
+        ("can't be decoded", "undecodable"),
+        ("there is no contract", "no_code"),
+        ("reverted", "reverted"),
+    ];
+    texts.iter().find(|(text, _)| cause.contains(text)).unwrap().1
 }

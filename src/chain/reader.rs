@@ -17,7 +17,7 @@ use crate::chain::follower::{Follower, FollowerStatus, Mode};
 use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
 use crate::chain::reads::{Agents, HoldersQuestion, Read};
 use crate::chain::single_flight::{Bounds, SingleFlight};
-use crate::chain::{contracts::Contracts, measures::Measures};
+use crate::chain::{contracts::Contracts, fault::ReadFault, measures::Measures};
 use crate::domain::{AgentId, Holders, Measure, ReaderSettings, TrustProfile};
 use crate::ports::{AskedHolders, Asker, Chain, ChainFault, ChainRead, Clock, Parts};
 use crate::telemetry::Metrics;
@@ -31,6 +31,9 @@ const RATE_SHARE: u32 = 3;
 
 /// How long a probe may take, in microseconds: readiness is not waited for longer.
 const PROBE_MICROS: u64 = 1_500_000;
+
+/// An answer of the port.
+type Answered<T> = Result<Option<T>, ChainFault>;
 
 /// Reads agents from the registries.
 pub struct ChainReader {
@@ -121,7 +124,7 @@ impl ChainReader {
     }
 
     /// The answer to a question about holders. Whoever waits for another's read has no more time for that.
-    async fn ask(&self, asker: Asker, question: HoldersQuestion) -> Read<AskedHolders> {
+    async fn ask(&self, asker: Asker, question: HoldersQuestion) -> Answered<AskedHolders> {
         let reads = match asker {
             Asker::Vouched => &self.vouched,
             Asker::Stranger => &self.strangers,
@@ -134,13 +137,13 @@ impl ChainReader {
     }
 
     /// The result of a read that somebody waited for.
-    fn ended<T>(&self, read: Option<Result<T, ChainFault>>) -> Result<T, ChainFault> {
-        read.unwrap_or_else(|| Err(self.out_of_time()))
+    fn ended<T>(&self, read: Option<Result<T, ReadFault>>) -> Result<T, ChainFault> {
+        Ok(read.unwrap_or_else(|| Err(self.agents.state.pool.out_of_time()))?)
     }
 }
 
 /// Costs no call while the follower is answered.
-async fn probe(follower: Follower) -> Result<(), ChainFault> {
+async fn probe(follower: Follower) -> Result<(), ReadFault> {
     let Follower { agents, contracts, status, .. } = &follower;
     // Contracts that were found are not looked at again while somebody waits.
     if contracts.found.lock().is_none() {
@@ -166,22 +169,22 @@ impl Chain for ChainReader {
         Either::Right(Box::pin(async move { Ok(read.await?.map(|(profile, _)| profile)) }))
     }
 
-    async fn latest_profile(&self, agent: AgentId, parts: Parts) -> Read<Arc<TrustProfile>> {
+    async fn latest_profile(&self, agent: AgentId, parts: Parts) -> Answered<Arc<TrustProfile>> {
         match self.ended(self.reads(parts).get((agent, parts)).await)? {
-            Some((_, Some(fault))) if parts == Parts::Whole => Err((*fault).clone()),
+            Some((_, Some(fault))) if parts == Parts::Whole => Err((*fault).clone().into()),
             read => Ok(read.map(|(profile, _)| profile)),
         }
     }
 
-    async fn holders(&self, agent: AgentId, asker: Asker) -> Read<Holders> {
+    async fn holders(&self, agent: AgentId, asker: Asker) -> Answered<Holders> {
         Ok(self.ask(asker, (agent, None)).await?.map(|asked| asked.holders()))
     }
 
-    async fn inspect_holders(&self, agent: AgentId, asker: Asker) -> Read<AskedHolders> {
+    async fn inspect_holders(&self, agent: AgentId, asker: Asker) -> Answered<AskedHolders> {
         self.ask(asker, (agent, Some((B256::ZERO, Bytes::new())))).await
     }
 
-    async fn ask_holders(&self, agent: AgentId, digest: B256, signature: &[u8]) -> Read<AskedHolders> {
+    async fn ask_holders(&self, agent: AgentId, digest: B256, signature: &[u8]) -> Answered<AskedHolders> {
         let signed = (digest, Bytes::copy_from_slice(signature));
         self.ask(Asker::Stranger, (agent, Some(signed))).await
     }
@@ -195,7 +198,7 @@ impl Chain for ChainReader {
     }
 
     fn out_of_time(&self) -> ChainFault {
-        self.agents.state.pool.out_of_time()
+        self.agents.state.pool.out_of_time().into()
     }
 
     async fn probe(&self) -> Result<(), ChainFault> {

@@ -20,16 +20,16 @@ use tokio::time::timeout;
 use crate::chain::block::{Date, ReadAt, block_call, is_of};
 use crate::chain::cache::{CachedProfile, ProfileCache, Ticket};
 use crate::chain::dated::{Answer, At, Call3, StateReader, eth_call, holder_signatures_call, is_refused};
-use crate::chain::fault::{ReadError, is_too_much};
+use crate::chain::fault::{ReadError, ReadFault};
 use crate::chain::measures::{Measures, Sum, TRANSFER, feedback_code, higher, score, sums};
 use crate::chain::pool::{Answers, Call, Input};
 use crate::chain::registries::calls::{is_consent, isValidSignatureCall};
 use crate::chain::registries::erc8004::{DetailsRead, Response, evidence, response_filter};
 use crate::chain::{registries::logs::Kind, single_flight};
 use crate::domain::{AgentId, Details, Feedback, Holders, Question, Registries, TrustProfile};
-use crate::ports::{Asked, AskedHolders, ChainFault, Clock, Parts};
+use crate::ports::{Asked, AskedHolders, Clock, Parts};
 
-pub(super) type Read<T> = Result<Option<T>, ChainFault>;
+pub(super) type Read<T> = Result<Option<T>, ReadFault>;
 
 /// An agent that somebody waits for.
 pub(super) type WantedAgent = single_flight::Wanted<(AgentId, Parts), Read<CachedProfile>>;
@@ -142,9 +142,9 @@ impl Agents {
 
     /// True if each of several agents may be read by itself: the fault may lie in one of them, or it took too long while a node was
     /// well. One that is down or limits calls would get only more of them.
-    fn may_help_alone(&self, fault: &ChainFault) -> bool {
-        let is_slow = matches!(fault.cause.downcast_ref(), Some(ReadError::Timeout(_)));
-        is_too_much(fault) || (is_slow && self.state.pool.is_answered())
+    fn may_help_alone(&self, fault: &ReadFault) -> bool {
+        let is_slow = matches!(*fault.error, ReadError::Timeout(_));
+        fault.error.is_too_much() || (is_slow && self.state.pool.is_answered())
     }
 
     /// Keeps what was read of an agent, and answers who waits for it. A fault of a read before is not kept once more.
@@ -153,7 +153,7 @@ impl Agents {
         one: WantedAgent,
         (ticket, at): Begun,
         profile: TrustProfile,
-        (fault, before): (Option<ChainFault>, Option<Arc<ChainFault>>),
+        (fault, before): (Option<ReadFault>, Option<Arc<ReadFault>>),
     ) {
         let (profile, fault) = (Arc::new(profile), fault.map(Arc::new));
         self.cache.keep(one.key.0, &ticket, &(Arc::clone(&profile), fault.clone()), at);
@@ -176,7 +176,7 @@ impl Agents {
         agents: &[AgentId],
         at: At,
         until: u64,
-    ) -> Result<(ReadAt, Vec<Read<TrustProfile>>), ChainFault> {
+    ) -> Result<(ReadAt, Vec<Read<TrustProfile>>), ReadFault> {
         let nobody = Holders::owned_by(Address::ZERO);
         let known = |agent: &AgentId| self.cache.last_holders(*agent).unwrap_or(nobody);
         let mut asked: Vec<Holders> = agents.iter().map(known).collect();
@@ -227,13 +227,13 @@ impl Agents {
         (reputation, of): (Address, &Feedback),
         agents: &[AgentId],
         at: (At, u64),
-    ) -> Result<Vec<Sum>, ChainFault> {
+    ) -> Result<Vec<Sum>, ReadFault> {
         let (mut all, mut most) = (Vec::new(), agents.len());
         while let Some(rest @ [_, ..]) = agents.get(all.len()..) {
             let some = rest.get(..most).unwrap_or(rest);
             match self.state.create(at, &feedback_code(reputation, of, some), 0).await {
                 Ok(answer) => all.extend(sums(&answer.results).map_err(|error| answer.fault(error))?),
-                Err(fault) if some.len() > 1 && is_too_much(&fault) => most = some.len() / 2,
+                Err(fault) if some.len() > 1 && fault.error.is_too_much() => most = some.len() / 2,
                 Err(fault) => return Err(fault),
             }
         }
@@ -276,7 +276,7 @@ impl Agents {
                         profile.details = Some(details);
                         None
                     }
-                    Err(fault) => Some(without_details(fault)),
+                    Err(fault) => Some(fault.without_details()),
                 };
                 self.keep(one, read, profile, (fault, None));
             });
@@ -291,7 +291,7 @@ impl Agents {
         agents: &[AgentId],
         date: Date,
         until: u64,
-    ) -> Result<Vec<Result<DetailsRead, ChainFault>>, ChainFault> {
+    ) -> Result<Vec<Result<DetailsRead, ReadFault>>, ReadFault> {
         if agents.is_empty() {
             return Ok(Vec::new());
         }
@@ -315,7 +315,7 @@ impl Agents {
         DetailsRead { mut details, latest, .. }: DetailsRead,
         date: Date,
         until: u64,
-    ) -> Result<Details, ChainFault> {
+    ) -> Result<Details, ReadFault> {
         let (Some(latest), Some(found)) = (latest, &mut details.validation.latest) else {
             return Ok(details);
         };
@@ -335,18 +335,16 @@ impl Agents {
         };
         match self.state.pool.ask(until, (&calls, Input::Strangers), read).await {
             Ok(logs) => found.evidence = evidence(latest, &logs).unwrap_or_default(),
-            Err(fault) => match fault.cause.downcast_ref() {
-                Some(ReadError::OtherBlock(_)) => return Err(fault),
-                // Of one agent there may be too many.
-                Some(ReadError::TooLong(_)) => {}
-                _ => *retry_micros = self.now() + HISTORY_RETRY_MICROS,
-            },
+            Err(fault) if matches!(*fault.error, ReadError::OtherBlock(_)) => return Err(fault),
+            // Of one agent there may be too many.
+            Err(fault) if matches!(*fault.error, ReadError::TooLong(_)) => {}
+            Err(_) => *retry_micros = self.now() + HISTORY_RETRY_MICROS,
         }
         Ok(details)
     }
 
     /// The holders at the latest block.
-    async fn holders(&self, agent: AgentId) -> Result<(Date, Option<Holders>), ChainFault> {
+    async fn holders(&self, agent: AgentId) -> Result<(Date, Option<Holders>), ReadFault> {
         let calls = self.registries.holder_calls(agent);
         let answer = self.state.read_latest(&calls).await?;
         let holders = self.registries.read_holders(agent, &mut answer.results.iter().cloned());
@@ -397,7 +395,7 @@ impl Agents {
         date: Date,
         holders: Holders,
         (digest, signature): (B256, Bytes),
-    ) -> Result<AskedHolders, ChainFault> {
+    ) -> Result<AskedHolders, ReadFault> {
         let number = json!(U64::from(date.number));
         let question = Bytes::from(isValidSignatureCall { hash: digest, signature }.abi_encode());
         let gas = self.state.gas(Input::Strangers).min(WALLET_GAS_MAX);
@@ -424,13 +422,5 @@ impl Agents {
             Ok(AskedHolders { owner, wallet })
         };
         self.state.pool.ask(self.state.pool.deadline(), (&calls, Input::Strangers), read).await
-    }
-}
-
-/// The fault of a read of details.
-fn without_details(fault: ChainFault) -> ChainFault {
-    match fault.cause.downcast_ref::<ReadError>() {
-        Some(error) => ChainFault { cause: Arc::new(ReadError::NoDetails(Arc::new(error.clone()))), ..fault },
-        None => fault,
     }
 }

@@ -4,7 +4,6 @@ use std::{fmt::Display, sync::Arc};
 
 use prometheus::Histogram;
 
-use crate::domain::Upstream;
 use crate::gateway::{Gateway, GatewayRules, context::Context, counters::SiteCounters};
 use crate::http1::{Fields, REPEATED};
 use crate::ports::Clock;
@@ -19,25 +18,6 @@ pub(super) struct Observer {
     without_tenant: SiteCounters,
     /// Of requests without a tenant, which have no route either.
     without_route: RouteSeries,
-}
-
-/// A request that failed on an upstream, for the log.
-#[derive(Debug, thiserror::Error)]
-#[error("a request of tenant {tenant} failed at {upstream}: {kind} ({request_id})")]
-struct UpstreamFault<'a> {
-    tenant: &'a str,
-    upstream: &'a Upstream,
-    kind: &'a str,
-    request_id: &'a str,
-}
-
-/// A request that had nowhere to go, for the log.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "no upstream of tenant {tenant} has an address: its names can't be looked up, or lead where they may not"
-)]
-struct NoUpstream<'a> {
-    tenant: &'a str,
 }
 
 impl Observer {
@@ -82,23 +62,24 @@ impl Gateway {
     /// A request failed on the upstream that it was at.
     pub(super) fn note_upstream_failure(&self, ctx: &Context, kind: &str) {
         let Some((member, site)) = ctx.member().zip(ctx.site.as_ref()) else { return };
-        let upstream = &member.state.upstream;
-        site.counters.faults(&self.clock).note(&UpstreamFault {
-            tenant: &site.tenant.id,
-            upstream,
-            kind,
-            request_id: ctx.record.id().unwrap_or_default(),
-        });
+        let (upstream, tenant) = (&member.state.upstream, &site.tenant.id);
+        let request_id = ctx.record.id().unwrap_or_default();
+        site.counters
+            .faults(&self.clock)
+            .note(format_args!("a request of tenant {tenant} failed at {upstream}: {kind} ({request_id})"));
         if !REPEATED.contains(&kind) && member.state.failed(self.clock.monotonic_micros()) {
             site.counters.ejected();
-            tracing::warn!(tenant = &*site.tenant.id, %upstream, "takes no requests for a while: too many failed in a row");
+            tracing::warn!(tenant = &**tenant, %upstream, "takes no requests for a while: too many failed in a row");
         }
     }
 
     /// Logs that no upstream of a tenant has an address.
     pub(super) fn note_no_upstream(&self, ctx: &Context) {
         if let Some(site) = &ctx.site {
-            site.counters.faults(&self.clock).note(&NoUpstream { tenant: &site.tenant.id });
+            let tenant = &site.tenant.id;
+            site.counters.faults(&self.clock).note(format_args!(
+                "no upstream of tenant {tenant} has an address: its names can't be looked up, or lead where they may not"
+            ));
         }
     }
 

@@ -4,7 +4,7 @@
 //! wants to know reads what was last found, and waits for nobody. An answer that is too old counts as a no.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -24,18 +24,16 @@ const PROBE_TIME_MAX: Duration = Duration::from_secs(2);
 /// How old an answer may be, in microseconds: longer than a probe and a pause take.
 const AGE_MICROS_MAX: u64 = 5_000_000;
 
-/// The health of a dependency, or what is wrong with it.
-pub(crate) type Health = Result<(), Arc<dyn Error + Send + Sync>>;
+/// The health of a dependency.
+pub(crate) type Health = Result<(), Unhealthy>;
 
-/// Why a dependency counts as unhealthy without an answer.
-#[derive(Debug, thiserror::Error)]
-enum Silence {
-    #[error("the {name} did not answer a probe within {secs} s", name = .0, secs = PROBE_TIME_MAX.as_secs())]
-    Silent(&'static str),
-    #[error("the {0} has not been asked yet")]
-    Unasked(&'static str),
-    #[error("the {name} was last asked {secs} s ago")]
-    Stale { name: &'static str, secs: u64 },
+/// Why a dependency is unhealthy.
+#[derive(Debug, Clone)]
+pub(crate) struct Unhealthy {
+    /// The reason as a sentence, for the log.
+    pub(crate) reason: Arc<str>,
+    /// True if the chain's nodes are behind.
+    pub(crate) is_behind: bool,
 }
 
 /// The last answers of the dependencies.
@@ -104,8 +102,13 @@ impl Readiness {
 
     /// Asks both for as long as it is polled.
     pub(crate) async fn refresh(&self) {
-        let store = self.ask_again("store", |probes| &mut probes.store, || self.store.probe());
-        let chain = self.ask_again("chain", |probes| &mut probes.chain, || self.chain.probe());
+        let store = async || self.store.probe().await.map_err(|fault| unhealthy(fault.to_string()));
+        let chain = async || {
+            let probed = self.chain.probe().await;
+            probed.map_err(|fault| Unhealthy { is_behind: fault.is_behind, ..unhealthy(fault.to_string()) })
+        };
+        let store = self.ask_again("store", |probes| &mut probes.store, store);
+        let chain = self.ask_again("chain", |probes| &mut probes.chain, chain);
         tokio::join!(store, chain);
     }
 
@@ -118,9 +121,10 @@ impl Readiness {
         let health = |name, found: &Option<Found>| -> Health {
             let age_micros = age(found);
             match found {
-                None => Err(Arc::new(Silence::Unasked(name))),
+                None => Err(unhealthy(format!("the {name} has not been asked yet"))),
                 Some(_) if age_micros > AGE_MICROS_MAX => {
-                    Err(Arc::new(Silence::Stale { name, secs: age_micros / 1_000_000 }))
+                    let secs = age_micros / 1_000_000;
+                    Err(unhealthy(format!("the {name} was last asked {secs} s ago")))
                 }
                 Some(found) => found.health.clone(),
             }
@@ -150,7 +154,7 @@ impl Readiness {
         self.report()
     }
 
-    async fn ask_again<F: Error + Send + Sync + 'static, P: Future<Output = Result<(), F>>>(
+    async fn ask_again<P: Future<Output = Health>>(
         &self,
         name: &'static str,
         place: fn(&mut LastProbes) -> &mut Option<Found>,
@@ -158,11 +162,10 @@ impl Readiness {
     ) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let health: Health = match timeout(PROBE_TIME_MAX, probe()).await {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(fault)) => Err(Arc::new(fault)),
-                Err(_) => Err(Arc::new(Silence::Silent(name))),
-            };
+            let health = timeout(PROBE_TIME_MAX, probe()).await.unwrap_or_else(|_| {
+                let secs = PROBE_TIME_MAX.as_secs();
+                Err(unhealthy(format!("the {name} did not answer a probe within {secs} s")))
+            });
             let found = Found { health, at_micros: self.clock.monotonic_micros() };
             self.probes.send_modify(|probes| {
                 let place = place(probes);
@@ -175,9 +178,13 @@ impl Readiness {
     }
 }
 
+fn unhealthy(reason: String) -> Unhealthy {
+    Unhealthy { reason: reason.into(), is_behind: false }
+}
+
 /// Logs a fault when it begins, changes or ends, and not at each look.
 fn note_change(kind: &str, last: Option<&Found>, health: &Health) {
-    let text = |health: &Health| health.as_ref().err().map(ToString::to_string);
+    let text = |health: &Health| health.as_ref().err().map(|unhealthy| Arc::clone(&unhealthy.reason));
     let (last, now) = (last.and_then(|found| text(&found.health)), text(health));
     if now == last {
         return;

@@ -1,6 +1,6 @@
 //! What the pipeline asks of the chain. Must not know RPC, ABIs or caches.
 
-use std::{error::Error, future::Ready, sync::Arc};
+use std::{future::Ready, sync::Arc};
 
 use alloy::primitives::{Address, B256};
 use async_trait::async_trait;
@@ -140,6 +140,6 @@ pub struct ChainFault {
     pub method: &'static str,
     /// True when the nodes are behind: what they answered is older than what is known.
     pub is_behind: bool,
-    /// What happened, for the log. Never sent to a client.
-    pub cause: Arc<dyn Error + Send + Sync>,
+    /// The error, for the log. Never sent to a client.
+    pub cause: Arc<str>,
 }

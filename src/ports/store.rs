@@ -2,7 +2,7 @@
 //!
 //! Windows are counted by the store's own clock, because replicas that share a store must share its time.
 
-use std::{error::Error, future::Ready, sync::Arc};
+use std::{future::Ready, sync::Arc};
 
 use alloy::primitives::Address;
 use async_trait::async_trait;
@@ -199,7 +199,7 @@ pub struct StoreFault {
     /// The verb that failed.
     pub verb: &'static str,
     /// The cause, for the log. Never sent to a client.
-    pub cause: Arc<dyn Error + Send + Sync>,
+    pub cause: Arc<str>,
 }
 
 /// Keys, nonces and windows.

@@ -2,8 +2,8 @@
 //!
 //! A dead node or disk fails every request alike; a line for each would bury the one that explains it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt::Display, sync::Arc};
 
 use crate::ports::Clock;
 
@@ -55,7 +55,7 @@ impl FaultLog {
     }
 
     /// Notes a fault; writes a line if none was written within the last second.
-    pub(crate) fn note(&self, fault: &dyn std::error::Error) {
+    pub(crate) fn note(&self, fault: impl Display) {
         if let Some(suppressed) = self.rate.turn(self.clock.monotonic_micros()) {
             tracing::error!(kind = self.kind, suppressed, "{fault}");
         }
@@ -64,7 +64,7 @@ impl FaultLog {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Error, sync::Arc};
+    use std::sync::Arc;
 
     use tracing::dispatcher::with_default;
 
@@ -83,7 +83,7 @@ mod tests {
         with_default(&captured.dispatch(), || {
             for expected in [0, 999, 999] {
                 for _ in 0..1_000 {
-                    log.note(&Error::other("node down"));
+                    log.note("node down");
                     clock.advance_micros(1_000);
                 }
                 let lines = captured.take();
@@ -101,12 +101,12 @@ mod tests {
         let (log, clock, captured) = log();
         with_default(&captured.dispatch(), || {
             for _ in 0..3 {
-                log.note(&Error::other("disk full"));
+                log.note("disk full");
                 assert!(captured.take()[0].contains("suppressed=0"));
                 clock.advance_secs(60);
             }
             clock.step_wall_secs(-3_600);
-            log.note(&Error::other("disk full"));
+            log.note("disk full");
             assert_eq!(captured.take().len(), 1, "the wall clock does not matter");
         });
     }
@@ -118,14 +118,14 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let flood = || (0..500).for_each(|_| log.note(&Error::other("down")));
+                    let flood = || (0..500).for_each(|_| log.note("down"));
                     with_default(&dispatch, flood);
                 });
             }
         });
         assert_eq!(captured.take().len(), 1);
         clock.advance_secs(1);
-        with_default(&dispatch, || log.note(&Error::other("down")));
+        with_default(&dispatch, || log.note("down"));
         assert!(captured.take()[0].contains("suppressed=3999"));
     }
 }

@@ -63,11 +63,6 @@ struct Collector {
     faults: FaultLog,
 }
 
-/// A batch that was not taken, for the log.
-#[derive(Debug, thiserror::Error)]
-#[error("the collector of traces did not take a batch: {0}")]
-struct NotTaken(String);
-
 impl fmt::Debug for Collector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Collector")
@@ -91,7 +86,7 @@ impl HttpClient for Collector {
         };
         self.exports.with_label_values(&[if problem.is_none() { "taken" } else { "failed" }]).inc();
         if let Some(problem) = problem {
-            self.faults.note(&NotTaken(problem));
+            self.faults.note(format_args!("the collector of traces did not take a batch: {problem}"));
         }
         answer
     }

@@ -11,7 +11,6 @@ use serde_json::Value;
 use crate::domain::{AgentId, Allowance, Eip712Domain, KeyOperation, MINUTE_MICROS, RetryAfter, UnixSeconds};
 use crate::http1::{Lines, writing::write_decimal};
 use crate::pipeline::{Health, IssuedKey, KeyStatus, Report};
-use crate::ports::ChainFault;
 
 /// Maximum requests per window.
 pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -166,8 +165,13 @@ pub(crate) fn readiness(report: &Report, query: Option<&str>) -> Answer {
     let is_for_balancers = query == Some("for=balancer");
     let word = |health: &Health| match health {
         Ok(()) => "ok",
-        Err(fault) if fault.downcast_ref().is_some_and(|fault: &ChainFault| fault.is_behind) => "behind",
-        Err(_) => "error",
+        Err(unhealthy) => {
+            if unhealthy.is_behind {
+                "behind"
+            } else {
+                "error"
+            }
+        }
     };
     let (status, ready) = if report.is_ready() {
         (StatusCode::OK, "ready")

@@ -18,12 +18,12 @@ use parking_lot::Mutex;
 
 use crate::chain::block::{Block, Date, ReadAt};
 use crate::chain::cache::entries::{Entries, Group};
-use crate::chain::{registries::logs::Drops, spread};
+use crate::chain::{fault::ReadFault, registries::logs::Drops, spread};
 use crate::domain::{AgentId, Holders, Lifetimes, TrustProfile};
-use crate::ports::{ChainFault, Parts};
+use crate::ports::Parts;
 
 /// A profile. Without details that were asked for, why they can't be read.
-pub(super) type CachedProfile = (Arc<TrustProfile>, Option<Arc<ChainFault>>);
+pub(super) type CachedProfile = (Arc<TrustProfile>, Option<Arc<ReadFault>>);
 
 type CachedEntry = Entry<CachedProfile>;
 
@@ -57,7 +57,7 @@ impl ProfileCache {
     }
 
     /// Why the agent has no details, if that was found out just now.
-    pub(super) fn lacking(&self, agent: AgentId, now_micros: u64) -> Option<Arc<ChainFault>> {
+    pub(super) fn lacking(&self, agent: AgentId, now_micros: u64) -> Option<Arc<ReadFault>> {
         let entry = self.entries.peek(agent)?;
         let serves = self.published.load().serves(&entry, Parts::Whole, &self.lifetimes, now_micros);
         if let Entry::Read { profile, .. } = entry { profile.1.filter(|_| serves) } else { None }

@@ -19,13 +19,12 @@ use tokio::time::{sleep, timeout};
 
 use crate::chain::block::{Block, Log, block_call, logs_call};
 use crate::chain::cache::{Shown, micros};
-use crate::chain::fault::{ReadError, is_refusal};
+use crate::chain::fault::{ReadError, ReadFault};
 use crate::chain::follower::window::{PIECES_MAX, Piece, Position, Window};
 use crate::chain::pool::{Answers, Call, Input};
 use crate::chain::registries::logs::{Cause, Drops};
 use crate::chain::{contracts::Contracts, follower::pace::PollSchedule, reads::Agents};
 use crate::domain::Lifetimes;
-use crate::ports::ChainFault;
 use crate::telemetry::Metrics;
 
 /// Where no logs are to be had they are asked for again after this time.
@@ -123,14 +122,14 @@ impl Following<'_> {
         self.pace.pause(now_millis)
     }
 
-    fn failed(&mut self, fault: &ChainFault) -> Duration {
+    fn failed(&mut self, fault: &ReadFault) -> Duration {
         let interval = self.of.lifetimes.poll_interval;
-        self.of.status.failed((fault.is_behind && !self.lacks_logs).then(|| fault.clone()));
+        self.of.status.failed((fault.is_behind() && !self.lacks_logs).then(|| fault.clone()));
         let silent_micros = self.of.agents.now().saturating_sub(self.confirmed_micros);
         if silent_micros < micros(self.of.lifetimes.max_staleness) {
             return interval;
         }
-        if std::mem::take(self.saw_another.get_mut()) && fault.is_behind {
+        if std::mem::take(self.saw_another.get_mut()) && fault.is_behind() {
             self.of.agents.state.floor.void();
         }
         // Whatever was accounted for by then: the next head is a beginning.
@@ -145,10 +144,10 @@ impl Following<'_> {
     }
 
     /// The head up to which everything is accounted for, and how.
-    async fn try_poll(&mut self, asked_micros: u64) -> Result<(Block, &'static str), ChainFault> {
+    async fn try_poll(&mut self, asked_micros: u64) -> Result<(Block, &'static str), ReadFault> {
         let head = match self.head().await {
             // Nodes that take no batches give no logs, and answer single calls all the same.
-            Err(fault) if is_refusal(&fault) => {
+            Err(fault) if fault.error.is_refusal() => {
                 self.lacks_logs =
                     self.of.agents.state.prove(self.of.agents.state.pool.deadline()).await.is_ok();
                 return Err(fault);
@@ -182,7 +181,7 @@ impl Following<'_> {
     }
 
     /// The head of a node that is on the right chain, and not behind.
-    async fn head(&self) -> Result<Block, ChainFault> {
+    async fn head(&self) -> Result<Block, ReadFault> {
         let (state, newest) = (&self.of.agents.state, self.of.agents.state.floor.newest());
         let read = |answers: &mut Answers<'_>| {
             let (reported, chain) = (answers.next::<U64>()?.to(), state.pool.chain_id);
@@ -210,7 +209,7 @@ impl Following<'_> {
 
     /// The logs up to this head, with the pieces that can't be had. Where following can't go on: what the head is instead, and
     /// `Ahead` of more than one poll reads.
-    async fn read_on(&mut self, head: &Block) -> Result<Result<Found, Position>, ChainFault> {
+    async fn read_on(&mut self, head: &Block) -> Result<Result<Found, Position>, ReadFault> {
         let has = |kind| self.of.agents.logs_of(kind).is_some();
         let Some(mut pieces) = self.window.pieces(head, has) else { return Ok(Err(Position::Ahead)) };
         let mut last = self.window.last().copied().filter(|last| last.hash != head.parent);
@@ -238,7 +237,7 @@ impl Following<'_> {
                     (last, widest) = (None, piece.blocks().max(widest));
                 }
                 Ok(None) => return Ok(Err(Position::Reorganized)),
-                Err(fault) if is_refusal(&fault) => {
+                Err(fault) if fault.error.is_refusal() => {
                     is_refused |= piece.blocks() > 1;
                     if let Some(parts) = piece.parts() {
                         parts.into_iter().rev().for_each(|part| pieces.push_front(part));
@@ -251,7 +250,7 @@ impl Following<'_> {
                 }
                 Err(fault) => {
                     // The next poll asks for less. One block says nothing of ranges.
-                    let is_slow = matches!(fault.cause.downcast_ref(), Some(ReadError::Timeout(_)));
+                    let is_slow = matches!(*fault.error, ReadError::Timeout(_));
                     if is_slow && piece.blocks() > 1 {
                         self.window.shrink(piece.blocks() / 2, self.of.agents.now());
                     }
@@ -263,7 +262,7 @@ impl Following<'_> {
     }
 
     /// True if the chain of this head has these blocks, of which reads were kept.
-    async fn is_of_chain(&self, shown: &[Shown], head: &Block, deadline: u64) -> Result<bool, ChainFault> {
+    async fn is_of_chain(&self, shown: &[Shown], head: &Block, deadline: u64) -> Result<bool, ReadFault> {
         let calls = shown.iter().map(|(date, _)| block_call(json!(U64::from(date.number))));
         let read = |answers: &mut Answers<'_>| {
             let mut is_of_chain = true;
@@ -284,7 +283,7 @@ impl Following<'_> {
         head: &Block,
         last: Option<&Block>,
         deadline: u64,
-    ) -> Result<Option<Vec<Log>>, ChainFault> {
+    ) -> Result<Option<Vec<Log>>, ReadFault> {
         let last_call = last.map(|block| block_call(json!(U64::from(block.number))));
         let logs = self.of.agents.logs_of(kind).map(|of| logs_call(&of, [from, to]));
         let read = |answers: &mut Answers<'_>| {
@@ -303,14 +302,14 @@ impl Following<'_> {
     }
 
     /// Fails where no node of this head gives any logs: it is asked for those of an account that has none, in the block before.
-    async fn try_logs(&mut self, head: &Block) -> Result<(), ChainFault> {
+    async fn try_logs(&mut self, head: &Block) -> Result<(), ReadFault> {
         let logs = logs_call(&(vec![Address::ZERO], None), [head.number.saturating_sub(1); 2]);
         let deadline = self.of.agents.state.pool.deadline();
         let read = |answers: &mut Answers<'_>| answers.next::<Vec<Log>>().map(drop);
         let given = self.ask_at(head, once(logs), deadline, read).await;
         // Another node may be behind, or on another chain: that says of logs nothing new.
         let lacked = self.of.status.mode() == Mode::Unlogged;
-        self.lacks_logs = given.as_ref().is_err_and(|fault| lacked || is_refusal(fault));
+        self.lacks_logs = given.as_ref().is_err_and(|fault| lacked || fault.error.is_refusal());
         given
     }
 
@@ -321,7 +320,7 @@ impl Following<'_> {
         calls: impl Iterator<Item = Call>,
         deadline: u64,
         read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
-    ) -> Result<T, ChainFault> {
+    ) -> Result<T, ReadFault> {
         let calls: Vec<Call> = once(block_call(json!(U64::from(head.number)))).chain(calls).collect();
         let read = |answers: &mut Answers<'_>| {
             let block: Option<Block> = answers.next()?;
@@ -362,7 +361,7 @@ struct State {
     /// Until when the last poll's answer shows that nodes answer; zero when that poll failed.
     answered_until_micros: u64,
     /// Why the last poll failed, when it found that the nodes are behind.
-    behind: Option<ChainFault>,
+    behind: Option<ReadFault>,
     /// Before this no further line on everybody's profiles is written.
     quiet_until_micros: u64,
 }
@@ -381,7 +380,7 @@ impl FollowerStatus {
     }
 
     /// True when the last poll was answered, and not long ago; and why it failed, when it found that the nodes are behind.
-    pub(in crate::chain) fn last_poll(&self, now_micros: u64) -> (bool, Option<ChainFault>) {
+    pub(in crate::chain) fn last_poll(&self, now_micros: u64) -> (bool, Option<ReadFault>) {
         let state = self.state.lock();
         (now_micros < state.answered_until_micros, state.behind.clone())
     }
@@ -400,7 +399,7 @@ impl FollowerStatus {
     }
 
     /// A poll failed: `behind`, if the nodes are behind.
-    fn failed(&self, behind: Option<ChainFault>) {
+    fn failed(&self, behind: Option<ReadFault>) {
         self.count_poll(if behind.is_some() { "behind" } else { "failed" });
         let mut state = self.state.lock();
         state.behind = behind;
@@ -420,7 +419,7 @@ impl FollowerStatus {
     }
 
     /// No poll confirmed anything for too long, or no node gives logs.
-    fn stopped(&self, mode: Mode, silent_micros: u64, fault: &ChainFault) {
+    fn stopped(&self, mode: Mode, silent_micros: u64, fault: &ReadFault) {
         let (kind, text) = match mode {
             Mode::Unlogged => ("unlogged", "no logs can be followed"),
             Mode::Starting | Mode::Following | Mode::Lost => ("lost", "lost touch with the chain"),

@@ -15,9 +15,9 @@ use tokio::time::timeout;
 use self::health::{Health, Tries, is_behind, is_the_nodes};
 use self::node::Node;
 pub(super) use self::node::{ANSWER_BYTES_MAX, Answers, Call};
-use crate::chain::fault::ReadError;
+use crate::chain::fault::{ReadError, ReadFault};
 use crate::domain::{PoolSettings, RpcHeader, Secret};
-use crate::ports::{ChainFault, Clock};
+use crate::ports::Clock;
 use crate::telemetry::Metrics;
 
 /// Calls under way at once, over all nodes.
@@ -107,7 +107,7 @@ impl Pool {
         deadline: u64,
         (calls, input): (&[Call], Input),
         read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
-    ) -> Result<T, ChainFault> {
+    ) -> Result<T, ReadFault> {
         let read = &read;
         let request = |node: &'a Node, limit, is_again| async move {
             node.send(limit, calls, is_again).await.and_then(|mut answers| read(&mut answers))
@@ -235,11 +235,11 @@ impl Pool {
     }
 
     /// The fault of a read that was given up from without.
-    pub(super) fn out_of_time(&self) -> ChainFault {
+    pub(super) fn out_of_time(&self) -> ReadFault {
         self.fault(0, "eth_call", ReadError::Timeout(WAIT_TIME_MAX.as_millis()))
     }
 
-    fn fault(&self, node: usize, method: &'static str, error: ReadError) -> ChainFault {
+    fn fault(&self, node: usize, method: &'static str, error: ReadError) -> ReadFault {
         let endpoint =
             self.nodes.get(node).map_or_else(|| Arc::from("none"), |node| Arc::clone(&node.endpoint));
         error.at(endpoint, method)

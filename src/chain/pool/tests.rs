@@ -9,11 +9,11 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{Call, Input, PLACES_MAX, Pool};
-use crate::chain::fault::{ReadError, is_refusal};
-use crate::chain::fixture::{CHAIN_ID, PATIENT, Reply, TestNode, cause, pool, provide_crypto};
+use crate::chain::fault::{ReadError, ReadFault};
+use crate::chain::fixture::{CHAIN_ID, PATIENT, Reply, TestNode, pool, provide_crypto};
 use crate::chain::tests::clock::{TestClock, until};
 use crate::domain::{PoolSettings, RpcUrl};
-use crate::ports::{ChainFault, Clock};
+use crate::ports::Clock;
 use crate::telemetry::Metrics;
 
 fn calls(count: usize) -> Vec<Call> {
@@ -26,7 +26,7 @@ fn pool_of(nodes: &[&TestNode]) -> (Pool, Arc<TestClock>) {
     (pool(&urls, PATIENT, clock.clone(), &Metrics::new().unwrap()), clock)
 }
 
-async fn ask(pool: &Pool, count: usize) -> Result<Vec<Value>, ChainFault> {
+async fn ask(pool: &Pool, count: usize) -> Result<Vec<Value>, ReadFault> {
     let deadline = pool.deadline();
     let calls = calls(count);
     let read =
@@ -117,12 +117,12 @@ async fn a_dead_node_is_unhealthy_at_once_costs_a_probe_a_second_then_and_reads_
     let short = clock.monotonic_micros() + 700_000;
     let ask = async |deadline, input| pool.ask(deadline, (&calls(1), input), |_| Ok(())).await.unwrap_err();
     let fault = ask(short, Input::Ours).await;
-    assert_eq!((cause(&fault).kind(), &*fault.endpoint), ("connection", &*dead.url()));
+    assert_eq!((fault.error.kind(), &*fault.endpoint), ("connection", &*dead.url()));
     let fault = ask(pool.deadline(), Input::Strangers).await;
-    assert_eq!(cause(&fault), &pool.health.lock().unhealthy().unwrap().1.1);
+    assert_eq!(*fault.error, pool.health.lock().unhealthy().unwrap().1.1);
     let begun = clock.monotonic_micros();
     let fault = ask(pool.deadline(), Input::Ours).await;
-    assert_eq!(cause(&fault).kind(), "connection");
+    assert_eq!(fault.error.kind(), "connection");
     assert!(clock.monotonic_micros() - begun >= 5_900_000, "it waits for a node");
     let tried = pool.metrics.rpc_calls.with_label_values(&["test"]).get();
     assert!((5 + 3..=5 + 9).contains(&tried), "{tried}");
@@ -179,7 +179,7 @@ async fn a_batch_is_answered_as_one_and_in_any_order() {
     let refused = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no batches"}}"#;
     let node = TestNode::start(move |_| Reply::Http(400, refused.to_owned())).await;
     let fault = ask(&pool_of(&[&node]).0, 3).await.unwrap_err();
-    assert_eq!(cause(&fault).kind(), "node_error");
+    assert_eq!(fault.error.kind(), "node_error");
 }
 
 /// A pool of one node that gets so many calls a second.
@@ -248,7 +248,7 @@ async fn whoever_finds_no_place_in_time_gets_a_fault_and_asks_no_node_but_the_fo
     }
     let deadline = clock.monotonic_micros() + 20_000;
     let fault = pool.ask(deadline, (&calls(1), Input::Ours), |_| Ok(())).await.unwrap_err();
-    assert!(matches!(cause(&fault), ReadError::Timeout(_)));
+    assert!(matches!(*fault.error, ReadError::Timeout(_)));
     assert_eq!(node.calls("test"), 0);
     pool.ask(pool.deadline(), (&calls(1), Input::Follower), |_| Ok(())).await.unwrap();
 }
@@ -264,12 +264,12 @@ async fn a_strangers_input_counts_against_no_node_and_probes_none() {
         let node = node(vec![reply; 17]).await;
         let (pool, clock) = pool_of(&[&node]);
         for _ in 0..2 {
-            assert_ne!(cause(&ask(&pool, Input::Strangers).await.unwrap_err()).kind(), "unhealthy");
+            assert_ne!(ask(&pool, Input::Strangers).await.unwrap_err().error.kind(), "unhealthy");
         }
         assert_eq!(node.calls("test"), 12);
         let short = clock.monotonic_micros() + 500_000;
         pool.ask(short, (&calls(1), Input::Ours), |_| Ok(())).await.unwrap_err();
-        assert_eq!(cause(&ask(&pool, Input::Strangers).await.unwrap_err()).kind(), "unhealthy");
+        assert_eq!(ask(&pool, Input::Strangers).await.unwrap_err().error.kind(), "unhealthy");
         assert_eq!(node.calls("test"), 17, "unhealthy by our own read");
         ask(&pool, Input::Ours).await.unwrap();
         ask(&pool, Input::Strangers).await.unwrap();
@@ -289,7 +289,7 @@ async fn what_a_node_writes_as_null_beside_result_or_error_is_not_there() {
         let read = ask(&pool_of(&[&node]).0, 1).await;
         let read = read.map(|mut values| values.remove(0));
         assert_eq!(
-            read.as_ref().map_err(|fault| cause(fault).kind()),
+            read.as_ref().map_err(|fault| fault.error.kind()),
             expected.as_ref().map_err(|kind| *kind),
             "{answer}"
         );
@@ -313,7 +313,7 @@ async fn limits_by_providers_codes_count_against_no_node_unless_they_are_of_logs
     let calls = [Call { method: "eth_getLogs", params: json!([]) }];
     let (pool, _) = pool_of(&[&node]);
     let read = pool.ask(pool.deadline(), (&calls, Input::Ours), |answers| answers.next::<Value>());
-    assert_eq!(cause(&read.await.unwrap_err()).kind(), "node_error", "fewer blocks may do");
+    assert_eq!(read.await.unwrap_err().error.kind(), "node_error", "fewer blocks may do");
 }
 
 #[tokio::test]
@@ -325,7 +325,7 @@ async fn a_node_that_refuses_logs_by_any_answer_is_asked_once_and_stays_healthy(
         for asked in 1..10 {
             let read =
                 pool.ask(pool.deadline(), (&calls, Input::Follower), |answers| answers.next::<Value>());
-            assert!(is_refusal(&read.await.unwrap_err()), "{body}");
+            assert!(read.await.unwrap_err().error.is_refusal(), "{body}");
             assert_eq!(node.calls("eth_getLogs"), asked, "less is asked for, and not the same again");
         }
         assert_eq!(pool.metrics.rpc_node_healthy.with_label_values(&[&node.url()]).get(), 1, "{body}");

@@ -21,6 +21,7 @@ use crate::ports::Parts;
 
 /// Reads agents that are asked for at once.
 async fn together(bench: &Bench, agents: &[AgentId], parts: Parts) -> Vec<Read<CachedProfile>> {
+    let late = || Err(bench.reader.agents.state.pool.out_of_time());
     let read = agents.iter().map(|agent| bench.reader.reads(parts).get((*agent, parts)));
-    join_all(read).await.into_iter().map(|read| bench.reader.ended(read)).collect()
+    join_all(read).await.into_iter().map(|read| read.unwrap_or_else(late)).collect()
 }

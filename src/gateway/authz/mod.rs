@@ -44,11 +44,6 @@ pub(crate) struct Authz {
 /// A secret, and the one tenant that it is good for; `None`: for all.
 pub(crate) type TenantSecret = (Option<Box<str>>, Secret);
 
-/// A call without the secret, for the log.
-#[derive(Debug, thiserror::Error)]
-#[error("{0} asks about requests without the secret of [authz]")]
-struct NoSecret(IpAddr);
-
 impl Authz {
     /// Judges by a gateway's rules.
     pub(crate) fn new(gateway: Arc<Gateway>, secrets: Option<Vec<TenantSecret>>) -> Self {
@@ -67,7 +62,7 @@ impl Authz {
             |found: Choice, (_, secret): &TenantSecret| found | secret.reveal().as_bytes().ct_eq(one);
         let is_known = bool::from(good.fold(Choice::from(0), is_any));
         if !is_known {
-            self.faults.note(&NoSecret(peer));
+            self.faults.note(format_args!("{peer} asks about requests without the secret of [authz]"));
         }
         is_known
     }

@@ -2,7 +2,7 @@
 //! randomness that runs out.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::{collections::HashMap, future::ready, io::Error, sync::Arc};
+use std::{collections::HashMap, future::ready, sync::Arc};
 
 use alloy::primitives::{Address, B256, U256};
 use async_trait::async_trait;
@@ -37,7 +37,7 @@ impl<T> Reported<T> {
                 endpoint: "http://node.example".into(),
                 method: "eth_call",
                 is_behind: false,
-                cause: Arc::new(Error::other("down")),
+                cause: "down".into(),
             }),
         }
     }
@@ -150,7 +150,7 @@ impl Chain for ScriptedChain {
     }
 
     fn out_of_time(&self) -> ChainFault {
-        let cause = Arc::new(Error::other("out of time"));
+        let cause = "out of time".into();
         ChainFault { endpoint: "http://node.example".into(), method: "eth_call", is_behind: false, cause }
     }
 
@@ -190,7 +190,7 @@ impl TamperedStore {
     fn enter(&self, verb: &'static str) -> Result<(), StoreFault> {
         *self.calls.lock().entry(verb).or_default() += 1;
         if *self.broken.lock() == Some(verb) {
-            return Err(StoreFault { verb, cause: Arc::new(Error::other("disk full")) });
+            return Err(StoreFault { verb, cause: "disk full".into() });
         }
         Ok(())
     }

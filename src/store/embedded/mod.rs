@@ -75,11 +75,6 @@ pub struct Options {
     pub max_ahead_secs: u64,
 }
 
-/// The writer has not answered in time.
-#[derive(Debug, thiserror::Error)]
-#[error("the disk did not take a write in time")]
-struct Late;
-
 /// A store in one file.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
@@ -154,7 +149,7 @@ impl EmbeddedStore {
         verb: &'static str,
         step: impl FnOnce(Answer<T>) -> Step,
     ) -> Result<T, StoreFault> {
-        let late = || StoreFault { verb, cause: Arc::new(Late) };
+        let late = || StoreFault { verb, cause: "the disk did not take a write in time".into() };
         if self.shared.disk_hangs() && self.patient.available_permits() == 0 {
             return Err(late());
         }

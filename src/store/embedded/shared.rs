@@ -1,7 +1,7 @@
 //! State that the writer and all callers share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::{error::Error, sync::Arc};
+use std::{fmt::Display, sync::Arc};
 
 use parking_lot::Mutex;
 
@@ -14,9 +14,7 @@ use crate::store::embedded::book::Book;
 const HANG_MICROS: u64 = 500_000;
 
 /// The last error once the writer has ended.
-#[derive(Debug, thiserror::Error)]
-#[error("the store has been closed")]
-pub(super) struct Closed;
+pub(super) const CLOSED: &str = "the store has been closed";
 
 /// The store's memory and its health.
 pub(super) struct Shared {
@@ -36,7 +34,7 @@ pub(super) struct Shared {
     lead_micros: AtomicU64,
     /// The size of the file in bytes, when it was looked at last.
     pub(super) size: AtomicU64,
-    last_error: Mutex<Arc<dyn Error + Send + Sync>>,
+    last_error: Mutex<Arc<str>>,
 }
 
 impl Shared {
@@ -52,7 +50,7 @@ impl Shared {
             busy_since: AtomicU64::new(0),
             lead_micros: AtomicU64::new(0),
             size: AtomicU64::new(0),
-            last_error: Mutex::new(Arc::new(Closed)),
+            last_error: Mutex::new(CLOSED.into()),
         }
     }
 
@@ -99,7 +97,7 @@ impl Shared {
         StoreFault { verb, cause: Arc::clone(&self.last_error.lock()) }
     }
 
-    pub(super) fn failed(&self, error: impl Error + Send + Sync + 'static) {
-        *self.last_error.lock() = Arc::new(error);
+    pub(super) fn failed(&self, error: impl Display) {
+        *self.last_error.lock() = error.to_string().into();
     }
 }

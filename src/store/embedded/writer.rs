@@ -18,7 +18,7 @@ use crate::domain::{
 };
 use crate::ports::{Admission, KeyChange, KeyChanged, MadeKey, NonceRefused, Scope};
 use crate::store::embedded::book::{Book, SHARDS};
-use crate::store::embedded::shared::{Closed, Shared};
+use crate::store::embedded::shared::{CLOSED, Shared};
 use crate::store::embedded::tables::{self, Loaded, Tables};
 use crate::store::{
     embedded::Options, embedded::file::Disk, embedded::keys::Keys, embedded::steady::SteadyWall, held_keys,
@@ -257,7 +257,7 @@ impl Writer {
 impl Drop for Writer {
     /// Closes the store, also after a panic: every verb fails from now on.
     fn drop(&mut self) {
-        self.shared.failed(Closed);
+        self.shared.failed(CLOSED);
         self.shared.doubtful.lock().clear();
         self.shared.faulted.store(true, Ordering::Release);
     }

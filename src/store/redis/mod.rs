@@ -280,7 +280,7 @@ impl Store for RedisStore {
 }
 
 fn fault(verb: &'static str) -> impl Fn(RedisError) -> StoreFault {
-    move |error| StoreFault { verb, cause: Arc::new(error) }
+    move |error| StoreFault { verb, cause: error.to_string().into() }
 }
 
 fn with_quota(request: Request<'_>, quota: Quota) -> Request<'_> {

@@ -1,6 +1,6 @@
 //! Every row of the contract's error table: status, code and the fields of its details.
 
-use std::{io::Error, sync::Arc};
+use std::sync::Arc;
 
 use alloy::primitives::{Address, U256};
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ fn each_cause_of_the_contract_has_its_row() {
         )
     };
     let invalid = Invalid { field: "agentId", received: json!(7), problem: "is not a string".into() };
-    let cause = || Arc::new(Error::other("secret-cause"));
+    let cause = || "secret-cause".into();
     let chain = ChainFault {
         endpoint: "https://node.example".into(),
         method: "eth_call",

@@ -130,9 +130,8 @@ fn the_page_about_errors_has_each_error_type_of_the_program() {
 /// Warnings of the program's log that ask for nothing.
 const ASK_FOR_NOTHING: [&str; 1] = ["the audit log is written again"];
 
-/// Faults that a `FaultLog` writes. Of the chain's each begins with what differs.
-const FAULTS: [&str; 6] =
-    ["StoreFault", "NoEntropy", "Unrecorded", "UpstreamFault", "NoUpstream", "NotTaken"];
+/// Faults that a `FaultLog` writes beside texts of its callers. Of the chain's each begins with what differs.
+const FAULTS: [&str; 3] = ["StoreFault", "NoEntropy", "Unrecorded"];
 
 /// The beginnings of the texts of `FAULTS` in a file, by name.
 fn faults(source: &str) -> impl Iterator<Item = (&'static str, String)> {
@@ -157,8 +156,9 @@ fn logged() -> BTreeSet<String> {
             named.insert(name);
             found.insert(begin);
         }
-        for call in code.split("tracing::").skip(1).filter(|_| is_code) {
-            let is_shown = ["warn!(", "error!("].iter().any(|start| call.starts_with(start));
+        let calls = code.split("tracing::").skip(1).chain(code.split(".note(format_args").skip(1));
+        for call in calls.filter(|_| is_code) {
+            let is_shown = ["warn!(", "error!(", "!("].iter().any(|start| call.starts_with(start));
             let call = call.split(");").next().filter(|_| is_shown).unwrap_or_default();
             let message = quoted(call).find(|text| text.contains(' ')).unwrap_or_default();
             let begin = message.split('{').next().unwrap_or_default().trim();

@@ -9,7 +9,7 @@ use futures_util::future::join;
 use serde_json::{Value, json};
 
 use super::Scene;
-use crate::chain::fixture::{LIFETIME, REREAD, Reply, STALENESS, cause};
+use crate::chain::fixture::{LIFETIME, REREAD, Reply, STALENESS, kind_of};
 use crate::chain::follower::LOGS_RETRY;
 use crate::chain::tests::clock::{now, pass};
 use crate::dev::fixture::{Registries, START_SECONDS, result};
@@ -115,7 +115,7 @@ async fn a_lone_node_that_hangs_is_left_out_for_the_questions_about_its_head_and
     let agent = AgentId::new(U256::ONE);
     let read = || async { scene.bench.reader.latest_profile(agent, Parts::Whole).await.unwrap_err() };
     for _ in 0..3 {
-        assert_eq!(cause(&read().await).kind(), "timeout");
+        assert_eq!(kind_of(&read().await.cause), "timeout");
     }
     for _ in 0..2 {
         scene.tick(&mut following).await;

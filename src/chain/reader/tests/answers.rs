@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::together;
 use crate::chain::dated::{Call3, aggregate3Call, dated_call};
 use crate::chain::fixture::{
-    ALL, CHAIN_ID, ERC8004, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
+    ALL, CHAIN_ID, ERC8004, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, kind_of,
 };
 use crate::chain::tests::results::{
     aggregate_at, aggregate_of, asked_for, dated, hex, not_minted, results, returned, reverted, word,
@@ -97,7 +97,7 @@ async fn whatever_is_no_answer_is_a_fault_and_never_a_missing_agent() {
             bench.reader.latest_profile(agent(1), Parts::Whole),
         );
         let owner = owner.unwrap_err();
-        assert_eq!((cause(&owner).kind(), owner.method), (kind, "eth_call"), "{shown}");
+        assert_eq!((kind_of(&owner.cause), owner.method), (kind, "eth_call"), "{shown}");
         profile.unwrap_err();
         latest.unwrap_err();
         assert_eq!(bench.reader.agents.cache.len(), 0, "{shown}");
@@ -131,7 +131,7 @@ async fn a_revert_of_the_creation_that_says_not_minted_is_a_fault() {
     .await;
     let bench = bench(&[node.url()], ALL, PATIENT);
     let owner = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
-    assert_eq!(cause(&owner).kind(), "unintelligible");
+    assert_eq!(kind_of(&owner.cause), "unintelligible");
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn an_answer_without_end_is_cut_off() {
     let node = TestNode::answering(|_| Reply::Endless).await;
     let bench = bench(&[node.url()], ALL, PATIENT);
     let fault = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
-    assert_eq!(cause(&fault), &ReadError::TooLong(ANSWER_BYTES_MAX));
+    assert_eq!(*fault.cause, *ReadError::TooLong(ANSWER_BYTES_MAX).to_string());
     let (tries, in_sockets) = (3, 16 * 1024 * 1024);
     assert!(node.bytes_sent() < tries * (ANSWER_BYTES_MAX + in_sockets), "{} bytes", node.bytes_sent());
 }
@@ -203,7 +203,7 @@ async fn nodes_that_are_behind_are_a_fault_that_says_so_and_not_unminted() {
     bench.reader.holders(agent(1), Asker::Stranger).await.unwrap().unwrap();
     is_behind.store(true, Ordering::SeqCst);
     let fault = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
-    assert_eq!(cause(&fault), &ReadError::Behind { number: HEAD - 1, newest: HEAD });
+    assert_eq!(*fault.cause, *ReadError::Behind { number: HEAD - 1, newest: HEAD }.to_string());
     let metrics = bench.metrics.render().unwrap();
     assert!(metrics.contains("kind=\"behind\""), "{metrics}");
 }
@@ -246,7 +246,7 @@ async fn an_absurd_agent_costs_those_who_are_read_with_it_no_call() {
         match read {
             Ok(Some((profile, _))) => assert!(profile.holders.owner == OWNER && id != 7),
             Ok(None) => panic!("nobody"),
-            Err(fault) => assert_eq!((id, cause(fault).kind()), (7, "reverted")),
+            Err(fault) => assert_eq!((id, fault.error.kind()), (7, "reverted")),
         }
     }
     assert_eq!(node.calls("eth_call"), 1);
@@ -358,6 +358,6 @@ async fn however_many_nodes_hang_a_read_ends_in_time() {
     let nodes = [TestNode::answering(|_| Reply::Hang).await, TestNode::answering(|_| Reply::Hang).await];
     let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, Duration::from_millis(50));
     let fault = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
-    assert_eq!(cause(&fault), &ReadError::Timeout(50));
+    assert_eq!(*fault.cause, *ReadError::Timeout(50).to_string());
     assert_eq!(nodes.each_ref().map(|node| node.calls("eth_call")), [3, 3]);
 }

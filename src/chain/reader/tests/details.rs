@@ -8,11 +8,11 @@ use alloy::sol_types::SolCall;
 use serde_json::Value;
 
 use crate::chain::fixture::{
-    ALL, Bench, HEAD, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, cause, details,
+    ALL, Bench, HEAD, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, details, kind_of,
 };
 use crate::chain::registries::documented::{OrganizationRow, getValidationCall, getValidationReturn};
 use crate::chain::tests::results::{aggregate, hex, organizations, results, returned, reverted};
-use crate::chain::{dated::Result3, fault::ReadError, registries::calls::tokenURICall};
+use crate::chain::{dated::Result3, registries::calls::tokenURICall};
 use crate::domain::TrustProfile;
 use crate::ports::{Asker, Chain, Parts};
 
@@ -91,8 +91,7 @@ fn is_bare(read: Option<Arc<TrustProfile>>) {
 async fn whole(bench: &Bench) -> Result<Option<Arc<TrustProfile>>, &'static str> {
     let read = bench.reader.latest_profile(agent(1), Parts::Whole).await;
     read.map_err(|fault| {
-        let ReadError::NoDetails(cause) = cause(&fault) else { panic!("{fault}") };
-        cause.kind()
+        kind_of(fault.cause.strip_prefix("the details of the agent can't be read: ").unwrap())
     })
 }
 

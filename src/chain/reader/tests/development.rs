@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use alloy::primitives::{Address, I256, U256};
 
-use crate::chain::fixture::{Bench, LIFETIME, PATIENT, agent, bench_with, cause, details};
+use crate::chain::fixture::{Bench, LIFETIME, PATIENT, agent, bench_with, details};
 use crate::chain::{fault::ReadError, tests::development::DevScene};
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::fixture::{Identity, create, send};
@@ -165,14 +165,15 @@ async fn a_contract_that_decides_and_is_not_there_is_named_by_its_key_and_any_ot
         let read = bench.reader.profile(agent(1), Parts::Whole).await;
         if ["chain.contracts.identity", "chain.contracts.stake_vault"].contains(&name) {
             let fault = probed.unwrap_err();
-            assert_eq!(cause(&fault), &ReadError::NoCode(name));
+            assert_eq!(*fault.cause, *ReadError::NoCode(name).to_string());
             assert!(fault.to_string().contains(name), "{fault}");
-            assert_eq!(cause(&read.unwrap_err()), &ReadError::NoCode(name), "and nobody is 404 meanwhile");
+            assert_eq!(read.unwrap_err().cause, fault.cause, "and nobody is 404 meanwhile");
         } else {
             assert!(probed.is_ok() && bench.reader.lacks_details(), "{name}");
             assert_eq!(read.unwrap().unwrap().details, None, "{name}");
             let fault = bench.reader.latest_profile(agent(1), Parts::Whole).await.unwrap_err();
-            assert_eq!(cause(&fault), &ReadError::NoDetails(Arc::new(ReadError::NoCode(name))));
+            let error = ReadError::NoDetails(Arc::new(ReadError::NoCode(name)));
+            assert_eq!(*fault.cause, *error.to_string());
         }
         let holders = bench.reader.holders(agent(1), Asker::Stranger).await;
         assert_eq!(holders.is_err(), name == "chain.contracts.identity", "{name}");

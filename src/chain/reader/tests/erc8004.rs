@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::chain::dated::{At, Call3};
 use crate::chain::fixture::{
-    Bench, CHAIN_ID, ERC8004, LIFETIME, MULTICALL, PATIENT, Reply, TestNode, bench_with, cause, details,
+    Bench, CHAIN_ID, ERC8004, LIFETIME, MULTICALL, PATIENT, Reply, TestNode, bench_with, details, kind_of,
 };
 use crate::chain::tests::results::{aggregate_at, hex};
 use crate::chain::{block::Date, fault::ReadError, pool::Input, tests::development::DevScene};
@@ -249,7 +249,7 @@ async fn a_registry_that_is_upgraded_to_another_version_says_nothing_and_is_name
     let follower = scene.bench.reader.follower();
     let mut following = follower.begin();
     following.poll().await;
-    let probe = async || scene.bench.reader.probe().await.map_err(|fault| cause(&fault).clone());
+    let probe = async || scene.bench.reader.probe().await.map_err(|fault| fault.cause);
     let look = async || _ = follower.contracts.check(u64::MAX).await;
     assert_eq!(probe().await, Ok(()));
     let calls = scene.dev.node.calls("eth_call");
@@ -302,9 +302,9 @@ async fn a_registry_that_nobody_upgraded_is_refused_by_its_version() {
         let mut registries = scene.registries;
         change(&mut registries, unfinished);
         let bench = bench_with(&[scene.dev.node.url()], (registries, scene.dev.multicall), PATIENT);
-        let probed = bench.reader.probe().await.map_err(|fault| cause(&fault).clone());
+        let probed = bench.reader.probe().await.map_err(|fault| fault.cause);
         let decides = key.ends_with("identity");
-        let fault = ReadError::Version { key, version: "0.0.1".into() };
+        let fault = ReadError::Version { key, version: "0.0.1".into() }.to_string().into();
         assert_eq!(probed, if decides { Err(fault) } else { Ok(()) });
         assert_eq!(bench.reader.lacks_details(), !decides, "{key}");
         let sight = bench.reader.contracts().inspect().await.unwrap();
@@ -314,10 +314,10 @@ async fn a_registry_that_nobody_upgraded_is_refused_by_its_version() {
     let registries = Registries { identity: unfinished, ..scene.registries };
     let bench = bench_with(&[scene.dev.node.url()], (registries, scene.dev.multicall), PATIENT);
     let agent = AgentId::new(U256::ZERO);
-    assert_eq!(cause(&bench.reader.profile(agent, Parts::Whole).await.unwrap_err()).kind(), "version");
+    assert_eq!(kind_of(&bench.reader.profile(agent, Parts::Whole).await.unwrap_err().cause), "version");
     let asked = bench.reader.ask_holders(agent, B256::ZERO, &[0; 65]).await;
-    assert_eq!(cause(&asked.unwrap_err()).kind(), "version");
-    assert_eq!(cause(&bench.reader.holders(agent, Asker::Stranger).await.unwrap_err()).kind(), "version");
+    assert_eq!(kind_of(&asked.unwrap_err().cause), "version");
+    assert_eq!(kind_of(&bench.reader.holders(agent, Asker::Stranger).await.unwrap_err().cause), "version");
 }
 
 /// A block may be replaced between the two reads of one profile.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use alloy::primitives::U64;
 use serde_json::Value;
 
-use crate::chain::fixture::{ALL, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, cause};
+use crate::chain::fixture::{ALL, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, kind_of};
 use crate::chain::tests::results::{dated, hex, results};
 use crate::domain::Holders;
 use crate::ports::{Asker, Chain};
@@ -67,7 +67,7 @@ async fn a_call_that_had_too_little_gas_is_not_sent_with_less() {
         let node = taking(0, -32_000, text).await;
         let bench = bench(&[node.url()], ALL, PATIENT);
         let fault = bench.reader.holders(agent(1), Asker::Vouched).await.unwrap_err();
-        assert_eq!((cause(&fault).kind(), named(&node.last_call())), ("node_error", Some(15_000_000)));
+        assert_eq!((kind_of(&fault.cause), named(&node.last_call())), ("node_error", Some(15_000_000)));
     }
 }
 

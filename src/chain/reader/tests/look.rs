@@ -3,7 +3,7 @@
 use alloy::primitives::{B256, U64};
 use serde_json::{Value, json};
 
-use crate::chain::fixture::{ALL, CHAIN_ID, HEAD, PATIENT, Reply, TestNode, bench, cause};
+use crate::chain::fixture::{ALL, CHAIN_ID, HEAD, PATIENT, Reply, TestNode, bench, kind_of};
 use crate::chain::tests::results::{aggregate, hex, results};
 
 /// The most that a node takes.
@@ -59,5 +59,5 @@ async fn a_node_that_says_it_is_on_another_chain_is_told_whatever_its_contracts_
     let node = TestNode::start(|request| answer(request, Limits { chain: 5, ..NONE })).await;
     let bench = bench(&[node.url()], ALL, PATIENT);
     let fault = bench.reader.contracts().inspect().await.err().unwrap();
-    assert_eq!(cause(&fault).kind(), "wrong_chain");
+    assert_eq!(kind_of(&fault.cause), "wrong_chain");
 }

@@ -1,6 +1,6 @@
 //! Provider keys stand in URLs: no part of one gets out, whatever the node says.
 
-use std::{error::Error, fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use crate::chain::fixture::{ALL, PATIENT, Reply, TestNode, agent, bench};
 use crate::ports::{Asker, Chain, ChainFault, Parts};
@@ -16,13 +16,7 @@ fn secret_url(node: &TestNode) -> String {
 
 /// All that a log line could ever show of a fault.
 fn everything_shown(fault: &ChainFault) -> String {
-    let mut shown = format!("{fault} {fault:?} {fault:#?}");
-    let mut cause: Option<&dyn Error> = Some(&*fault.cause);
-    while let Some(error) = cause {
-        write!(shown, " {error} {error:?} {error:#?}").unwrap();
-        cause = error.source();
-    }
-    shown
+    format!("{fault} {fault:?} {fault:#?}")
 }
 
 // threat: Providers' keys in `rpcUrl`

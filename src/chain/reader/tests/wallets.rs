@@ -8,7 +8,7 @@ use alloy::sol_types::SolCall;
 use serde_json::{Value, json};
 
 use crate::chain::fixture::{
-    ALL, Bench, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
+    ALL, Bench, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, kind_of,
 };
 use crate::chain::tests::results::{created, created_at, dated, hex, returned, reverted};
 use crate::chain::{dated::Result3, fault::ReadError, registries::calls::ownerOfCall};
@@ -76,9 +76,9 @@ async fn an_answer_of_another_chain_or_of_an_older_block_is_asked_again_and_one_
         assert!(ask(&bench, 1, &[7; 65]).await.unwrap().unwrap().owner.accepts);
         assert_eq!(node.calls("eth_call"), calls);
     }
-    assert_eq!(cause(&ask(&bench, 1, &[7; 65]).await.unwrap_err()).kind(), "unintelligible");
+    assert_eq!(kind_of(&ask(&bench, 1, &[7; 65]).await.unwrap_err().cause), "unintelligible");
     let behind = ReadError::Behind { number: HEAD - 1, newest: HEAD };
-    assert_eq!(cause(&ask(&bench, 1, &[7; 65]).await.unwrap_err()), &behind);
+    assert_eq!(*ask(&bench, 1, &[7; 65]).await.unwrap_err().cause, *behind.to_string());
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn an_error_of_a_node_that_runs_creations_is_a_fault_and_leads_to_no_furth
     })
     .await;
     let bench = bench(&[node.url()], ALL, PATIENT);
-    assert_eq!(cause(&ask(&bench, 1, &[7; 4_096]).await.unwrap_err()).kind(), "node_error");
+    assert_eq!(kind_of(&ask(&bench, 1, &[7; 4_096]).await.unwrap_err().cause), "node_error");
 }
 
 #[tokio::test]
@@ -181,7 +181,8 @@ async fn holders_are_asked_at_the_block_that_named_them_alone() {
         })
         .await;
         let alone = bench(&[wrong.url()], ALL, PATIENT);
-        assert_eq!(cause(&ask(&alone, 1, &[7; 65]).await.unwrap_err()), &ReadError::OtherBlock(HEAD));
+        let other = ReadError::OtherBlock(HEAD).to_string();
+        assert_eq!(*ask(&alone, 1, &[7; 65]).await.unwrap_err().cause, *other);
         let both = bench(&[wrong.url(), node.url()], ALL, PATIENT);
         assert_eq!(ask(&both, 1, &[7; 65]).await.unwrap(), owner_alone(OWNER, true, true));
     }

@@ -7,7 +7,7 @@ use alloy::primitives::{B256, Bytes, U64, U256};
 use serde_json::json;
 
 use super::{REVIEWER, Scene, account, is_creation};
-use crate::chain::fixture::{LIFETIME, Reply, cause, details};
+use crate::chain::fixture::{LIFETIME, Reply, details, kind_of};
 use crate::chain::{dated::read_dated, reader::tests::together, registries::erc8004::read_details};
 use crate::dev::fixture::error;
 use crate::domain::AgentId;
@@ -41,7 +41,7 @@ async fn who_needs_no_details_waits_for_none_and_what_decides_is_read_once() {
     assert!(asked[0] == 3 && asked[1] > 0, "once beside its details: {asked:?}");
     whole().await;
     let fault = scene.bench.reader.latest_profile(agent, Parts::Whole).await.unwrap_err();
-    assert_eq!(cause(&fault).kind(), "no_details");
+    assert_eq!(kind_of(&fault.cause), "no_details");
     assert_eq!((gate().await, calls()), (read, [4, asked[1]]), "and that is remembered");
 }
 
@@ -107,7 +107,7 @@ async fn without_details_owner_wallet_and_stake_are_read_and_the_fault_is_told()
     let read = scene.bench.reader.profile(agent, Parts::Whole).await.unwrap().unwrap();
     assert_eq!((read.holders.owner, &read.details), (account(1), &None));
     let fault = scene.bench.reader.latest_profile(agent, Parts::Whole).await.unwrap_err();
-    assert_eq!(cause(&fault).kind(), "no_details");
+    assert_eq!(kind_of(&fault.cause), "no_details");
     let gate = scene.bench.reader.latest_profile(agent, Parts::Gate).await.unwrap().unwrap();
     assert_eq!((gate.holders, &gate.details), (read.holders, &None));
     // As the start does, and `check --online`.
