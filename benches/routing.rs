@@ -133,7 +133,6 @@ fn proxy_rules() -> ProxyRules {
             timeout: second,
             eject_after: 0,
             eject_for: second,
-            slow_start: None,
         },
         upstream_tls: UpstreamTls::default(),
     }

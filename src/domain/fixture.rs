@@ -51,7 +51,6 @@ pub(crate) fn tenant() -> Tenant {
                 timeout: second,
                 eject_after: 0,
                 eject_for: second,
-                slow_start: None,
             },
             upstream_tls: UpstreamTls::default(),
         },

@@ -237,8 +237,6 @@ pub struct HealthRules {
     pub eject_after: u32,
     /// For how long.
     pub eject_for: Duration,
-    /// How long one that recovers gets less than its share; nothing: not at all.
-    pub slow_start: Option<Duration>,
 }
 
 /// Certificates toward upstreams that speak TLS.

@@ -143,9 +143,9 @@ impl Watch {
         };
         let check = |site: &Site, member: &Member, under_way| {
             let check = Check::of(site, member, false);
-            let (connector, clock) = (Arc::clone(&connector), Arc::clone(&self.clock));
+            let connector = Arc::clone(&connector);
             tokio::spawn(async move {
-                check.run(&connector, &*clock).await;
+                check.run(&connector).await;
                 drop(under_way);
             });
         };
@@ -240,11 +240,11 @@ impl Check {
         }
     }
 
-    async fn run(&self, connector: &Connector, clock: &dyn Clock) {
+    async fn run(&self, connector: &Connector) {
         // A check that can't be made, for lack of an address or of descriptors, says nothing about the upstream.
         let Some(outcome) = self.ask(connector).await else { return };
         let is_healthy = outcome.is_ok();
-        if self.state.checked(is_healthy, clock.monotonic_micros()) {
+        if self.state.checked(is_healthy) {
             let (tenant, upstream) = (&*self.tenant, &self.state.upstream);
             if is_healthy {
                 tracing::info!(tenant, %upstream, "answers its checks again");

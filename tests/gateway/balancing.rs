@@ -1,5 +1,5 @@
 //! Several upstreams: who gets a request, who gets none for a while, and that no request fails where another upstream
-//! would have served it. Weights, turns, the less busy one and slow starts are in `gateway::upstreams`, checks of many in `gateway::watch`.
+//! would have served it. Weights, turns and the less busy one are in `gateway::upstreams`, checks of many in `gateway::watch`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{sync::Arc, time::Duration};
@@ -45,9 +45,7 @@ const LONG: &str = "1h";
 
 /// A site with so many upstreams that are neither checked nor tried elsewhere.
 fn site(stage: &Stage, count: usize) -> SiteBuilder<'_> {
-    let plain = |tenant: Tenant| {
-        tenant.set("connect_retries", 0).set("health.interval", "0s").set("health.slow_start", "0s")
-    };
+    let plain = |tenant: Tenant| tenant.set("connect_retries", 0).set("health.interval", "0s");
     Site::of(stage).upstreams(count).tenant(plain)
 }
 

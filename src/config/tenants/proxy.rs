@@ -73,8 +73,6 @@ fn health(reader: &mut Reader) -> Option<HealthRules> {
         eject_after: reader.integer("health.eject_after", 3, &(0..=1_000)),
         /// For how long, up to 24h.
         eject_for: reader.duration("health.eject_for", "10s", UP_TO_A_DAY),
-        /// How long one that comes back gets less than its share, at first a tenth, up to 24h; "0s" = not at all.
-        slow_start: reader.duration_or_none("health.slow_start", "10s", UP_TO_A_DAY),
     })
 }
 

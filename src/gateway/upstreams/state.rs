@@ -18,9 +18,6 @@ const HEAD_START: Duration = Duration::from_millis(500);
 /// After how many answers that there is no such name its last addresses are used no more: a minute, as names are looked up.
 pub(super) const GONE_AFTER: u32 = 6;
 
-/// How much of its share an upstream gets at least, in percent.
-const PERCENT_MIN: u64 = 10;
-
 /// One upstream of a tenant under its rules, with all that outlives its rules.
 #[derive(Debug)]
 pub(crate) struct UpstreamState {
@@ -61,8 +58,6 @@ pub(crate) struct SharedState {
     taken: AtomicU32,
     /// Requests that wait until there are fewer.
     queue: WaitQueue,
-    /// When it has come back last, in monotonic microseconds; 0: it was never away.
-    recovered_at: AtomicU64,
     /// True if the last health check failed.
     is_failing: AtomicBool,
     /// Failed requests in a row.
@@ -201,18 +196,6 @@ impl UpstreamState {
         }
     }
 
-    /// How much of its share it gets, in percent: less while it is slowly started.
-    pub(super) fn percent(&self, now: u64) -> u64 {
-        let Some(slow_start) = self.health.slow_start else { return 100 };
-        let ejection = self.shared.ejected_until.load(Ordering::Relaxed);
-        let back_at = self.shared.recovered_at.load(Ordering::Relaxed).max(ejection);
-        if back_at == 0 {
-            return 100;
-        }
-        let elapsed = now.saturating_sub(back_at).saturating_mul(100);
-        (elapsed / micros(slow_start).max(1)).clamp(PERCENT_MIN, 100)
-    }
-
     /// True if a request gets a slot at once.
     pub(super) fn has_room(&self) -> bool {
         self.shared.taken.load(Ordering::SeqCst) < self.shared.in_flight_max.load(Ordering::SeqCst)
@@ -301,11 +284,10 @@ impl UpstreamState {
     }
 
     /// A check has said how it is. True when that is new.
-    pub(in crate::gateway) fn checked(&self, is_healthy: bool, now: u64) -> bool {
+    pub(in crate::gateway) fn checked(&self, is_healthy: bool) -> bool {
         let was_healthy = !self.shared.is_failing.swap(!is_healthy, Ordering::Relaxed);
         if is_healthy && !was_healthy {
             self.shared.ejected_until.store(0, Ordering::Relaxed);
-            self.shared.recovered_at.store(now, Ordering::Relaxed);
         }
         was_healthy != is_healthy
     }

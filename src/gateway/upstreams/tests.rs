@@ -13,7 +13,7 @@ use crate::serve::Timer;
 
 const EJECT_MICROS: u64 = 10_000_000;
 
-fn group_of(weights: &[u8], balance: Balance, slow_start: Option<u64>) -> Upstreams {
+fn group_of(weights: &[u8], balance: Balance) -> Upstreams {
     let member = |at: usize, weight: u8| {
         let upstream = Upstream::parse(&format!("127.0.0.1:{}", 9_000 + at)).unwrap();
         let health = HealthRules {
@@ -22,7 +22,6 @@ fn group_of(weights: &[u8], balance: Balance, slow_start: Option<u64>) -> Upstre
             timeout: Duration::from_secs(1),
             eject_after: 3,
             eject_for: Duration::from_micros(EJECT_MICROS),
-            slow_start: slow_start.map(Duration::from_micros),
         };
         let limits = UpstreamLimits { in_flight_max: 50, pending_max: 1 };
         Member {
@@ -37,7 +36,7 @@ fn group_of(weights: &[u8], balance: Balance, slow_start: Option<u64>) -> Upstre
 }
 
 fn group(count: usize) -> Upstreams {
-    group_of(&vec![1; count], Balance::RoundRobin, None)
+    group_of(&vec![1; count], Balance::RoundRobin)
 }
 
 /// How often each port is chosen by new requests.
@@ -189,51 +188,30 @@ fn failures_in_a_row_take_an_upstream_out_for_a_while_and_a_success_between_them
 fn an_upstream_whose_checks_fail_gets_nothing_unless_all_do() {
     let upstreams = group(2);
     let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members[at].state));
-    assert!(one.checked(false, 0) && !one.checked(false, 0));
+    assert!(one.checked(false) && !one.checked(false));
     assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_001, 300)]));
-    other.checked(false, 0);
+    other.checked(false);
     assert_eq!(spread(&upstreams, 0).len(), 2);
-    assert!(one.checked(true, 0));
+    assert!(one.checked(true));
     assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_000, 300)]));
 }
 
 // threat: A buried upstream, a storm of retries
 #[test]
 fn weights_are_kept_exactly_and_turns_are_spread_out() {
-    let upstreams = group_of(&[2, 6, 4], Balance::RoundRobin, None);
+    let upstreams = group_of(&[2, 6, 4], Balance::RoundRobin);
     assert_eq!(*upstreams.turns, [1, 2, 0, 1, 2, 1]);
     assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_000, 50), (9_001, 150), (9_002, 100)]));
-    upstreams.members[1].state.checked(false, 0);
+    upstreams.members[1].state.checked(false);
     let left = spread(&upstreams, 0);
     assert_eq!(left.values().sum::<u32>(), 300);
     assert!(left.len() == 2 && left[&9_002] > left[&9_000], "{left:?}");
 }
 
 // threat: A buried upstream, a storm of retries
-#[test]
-fn a_recovered_upstream_gets_a_tenth_of_its_share_at_first_and_more_with_time() {
-    let upstreams = group_of(&[1, 1], Balance::RoundRobin, Some(1_000));
-    let one = &upstreams.members[0].state;
-    let share = |now| spread(&upstreams, now).get(&9_000).copied().unwrap_or_default();
-    assert_eq!(share(5), 150, "it was never away");
-    one.checked(false, 5);
-    one.checked(true, 10);
-    assert!((5..=30).contains(&share(10)), "{}", share(10));
-    assert!((60..=90).contains(&share(510)), "{}", share(510));
-    assert_eq!(share(1_010), 150);
-    (0..3).for_each(|_| _ = one.failed(2_000));
-    assert_eq!(share(2_000), 0);
-    let back = 2_000 + EJECT_MICROS;
-    assert!((5..=30).contains(&share(back)), "{}", share(back));
-    // Alone it has to take everything.
-    upstreams.members[1].state.checked(false, back);
-    assert_eq!(share(back), 300);
-}
-
-// threat: A buried upstream, a storm of retries
 #[tokio::test]
 async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
-    let upstreams = group_of(&[1, 1], Balance::LeastRequest, None);
+    let upstreams = group_of(&[1, 1], Balance::LeastRequest);
     let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members[at].state));
     let mut slots = vec![one.acquire(Duration::ZERO).await.unwrap()];
     assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_001, 300)]));
@@ -241,7 +219,7 @@ async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
         slots.push(other.acquire(Duration::ZERO).await.unwrap());
     }
     assert!(other.acquire(Duration::ZERO).await.is_none(), "it is full");
-    let in_turn = group_of(&[1, 1], Balance::RoundRobin, None);
+    let in_turn = group_of(&[1, 1], Balance::RoundRobin);
     let full = Arc::clone(&in_turn.members[1].state);
     for _ in 0..50 {
         slots.push(full.acquire(Duration::ZERO).await.unwrap());
@@ -288,7 +266,7 @@ async fn requests_under_way_count_under_other_rules_and_those_that_wait_get_the_
     });
     tokio::task::yield_now().await;
     assert!(before.failed(1) || before.failed(1) || before.failed(1), "it is ejected");
-    before.checked(false, 1);
+    before.checked(false);
     let limits = |in_flight_max| UpstreamLimits { in_flight_max, pending_max: 0 };
     let with = |state: &UpstreamState, limits| {
         let (upstream, health, rules) = (state.upstream.clone(), state.health.clone(), state.rules.clone());

@@ -33,7 +33,6 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         ("balance", "\"least_request\""),
         ("upstream_limits.max_in_flight", "9"),
         ("upstream_limits.max_pending", "0"),
-        ("health.slow_start", "\"0s\""),
         ("health.path", "\"/healthz?deep=1\""),
         ("health.interval", "\"0s\""),
         ("health.timeout", "\"5s\""),
@@ -83,7 +82,6 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
             timeout,
             eject_after: 0,
             eject_for,
-            slow_start: None,
         },
         upstream_tls: UpstreamTls {
             ca: Some("ca.crt".into()),
