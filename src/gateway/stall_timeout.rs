@@ -1,6 +1,10 @@
 //! The time limit of a request whose library has none for reads of its bodies.
 //!
 //! The request moves its deadline forward with each piece of a body. The task that serves it ends it when one passes.
+//!
+//! Toward upstreams of HTTP/2 Pingora 0.9.1, the newest release, counts `read_timeout` from the request's head on. With that limit alone
+//! an upload that takes longer is ended, and without one a body that stalls is not: `slow::a_body_of_http_2_that_goes_on_moving_is_not_ended`
+//! and `slow::a_body_of_http_2_that_stalls_is_ended_after_read_toward_any_upstream` fail.
 
 use std::task::{Poll, ready};
 use std::{cell::Cell, future::poll_fn, pin::pin, time::Duration};

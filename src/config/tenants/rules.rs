@@ -2,6 +2,9 @@
 //!
 //! For operators whose tenants write these files. Without a rule there are no rules. With one each file is under the first
 //! rule that takes its name, and a file under none is refused. Tenants of the main file are the operator's own.
+//!
+//! Without rules such a tenant reaches what it likes (`upstream_addresses::a_tenant_under_a_rule_reaches_nothing_outside_of_it`) and takes
+//! hosts, ids and certificates of others (`tests::tenants::rules`).
 
 use std::path::{Path, PathBuf};
 use std::{fs, sync::Arc};

@@ -5,6 +5,9 @@
 //! upstream has switched protocols. When both are there at once it may take the switch first and then the end of the
 //! body for the end of the new protocol, and closes a WebSocket that has just opened. Read one turn of the scheduler
 //! later, the answer is always second.
+//!
+//! 0.9.1, the newest release, has both arms in one `select!` (`proxy_handle_upstream`). Without this file
+//! `upgrades::an_upgrade_that_is_answered_at_once_is_not_cut_off` fails.
 
 use std::task::{Context, Poll};
 use std::{fmt, io, pin::Pin, time::Duration};

@@ -9,8 +9,9 @@
 //! while the others answer. A session without connections is over.
 //!
 //! The managers of the Redis library have none of this: they connect again where a request finds a connection dead, and to whatever
-//! server answers there. `tests::faults` and `tests::sessions` fail without it: a server that is frozen, another one at the same
-//! address, one that evicts, is loading or lost its writes. `docs/performance.md` has for how long a fault is felt.
+//! server answers there. Without the heartbeat five cases of `tests::faults` fail, a server that is frozen or evicts among them; without
+//! [`Session::check`] three, among them another server at the same address; without the count of silences a dead connection is kept
+//! (`tests::sessions`, `tests::lost_answers`). `docs/performance.md` has for how long a fault is felt.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::{fmt, sync::Arc, time::Duration};
