@@ -32,6 +32,9 @@ use crate::wire::{
     other_sites::is_of_another_site,
 };
 
+/// The id of a request, in its answer.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 /// The API.
 pub(crate) struct Api {
     pipeline: Arc<Pipeline>,
@@ -148,7 +151,7 @@ impl BufferedService for Api {
         headers: &mut HeaderMap,
     ) {
         if let Some(id) = record.id().and_then(|id| HeaderValue::from_str(id).ok()) {
-            headers.insert(HeaderName::from_static("x-request-id"), id);
+            headers.insert(REQUEST_ID, id);
         }
         let destination = Destination { route: endpoint.map(Endpoint::path), ..Destination::default() };
         record.credential = endpoint.map(Endpoint::credential);

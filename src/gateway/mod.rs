@@ -46,7 +46,7 @@ use pingora::server::ShutdownWatch;
 
 use crate::bots::Bots;
 use crate::domain::{McpRules, RouteAccess};
-use crate::gateway::admission::{Admitted, Route};
+use crate::gateway::admission::Route;
 use crate::gateway::policy::forwarded::{self, Arrival, Believed};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
@@ -101,16 +101,9 @@ impl Handler for GatewayHandler {
             }
         }
         match admitted {
-            Ok(admitted) => {
-                let is_relayed = relay::takes(&admitted.route, &head);
-                ctx.set_admitted(admitted);
-                if is_relayed {
-                    self.relay.forward(connection, &head, &mut ctx).await
-                } else {
-                    // In a box: its future is large, and most requests don't need it.
-                    Box::pin(self.library.forward(connection, head, ctx)).await
-                }
-            }
+            Ok(()) if relay::takes(&ctx, &head) => self.relay.forward(connection, &head, &mut ctx).await,
+            // In a box: its future is large, and most requests don't need it.
+            Ok(()) => Box::pin(self.library.forward(connection, head, ctx)).await,
             Err(end) => self.relay.refuse(connection, &head, &mut ctx, end).await,
         }
     }
@@ -129,7 +122,7 @@ impl GatewayHandler {
         head: &RequestHead,
         message: Message<'_>,
         ctx: &mut Context,
-    ) -> Result<Admitted, End> {
+    ) -> Result<(), End> {
         let fields = connection.fields();
         let request = incoming(connection, head, &fields)
             .ok_or(ErrorCause::Malformed { problem: "its method is no text" })?;
@@ -211,19 +204,18 @@ impl Gateway {
         })
     }
 
-    /// The way of a request to its upstream, up to the proof that it may go there. The context keeps what was found, also of a
-    /// request that is refused.
-    async fn admit<F: Fields + Sync>(
-        &self,
-        request: &Incoming<'_, F>,
-        ctx: &mut Context,
-    ) -> Result<Admitted, End> {
+    /// The way of a request to its upstream, up to the proof that it may go there, which the context keeps. It keeps what was
+    /// found of a request that is refused, too.
+    async fn admit<F: Fields + Sync>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<(), End> {
         if matches!(request.message, Message::Unread) {
             self.observer.recorder.begin_trace(request.fields, &mut ctx.record, Timer::now());
         }
         let route = self.route(request, ctx)?; // 400, 403, 404, 405, 413, 431, 508
-        let admitted = self.authorize(request, route, &mut ctx.record).await; // 400, 401, 403, 404, 413, 429, 500, 503
-        admitted.map_err(|cause| self.challenge(cause, request, ctx))
+        match self.authorize(request, route, &mut ctx.record).await {
+            Ok(admitted) => ctx.set_admitted(admitted),
+            Err(cause) => return Err(self.challenge(cause, request, ctx)), // 400, 401, 403, 404, 413, 429, 500, 503
+        }
+        Ok(())
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it. Error: also the answer to a request that

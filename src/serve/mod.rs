@@ -249,7 +249,8 @@ impl<H: Handler> Listener<H> {
                         return None;
                     }
                     // In a box, so that an idle connection does not hold the memory of a request.
-                    connection = Box::pin(self.handler.serve_http1(connection, head)).await?;
+                    let request = Box::write(Box::new_uninit(), self.handler.serve_http1(connection, head));
+                    connection = Box::into_pin(request).await?;
                     idle = self.limits.idle;
                 }
                 Err(why) => {

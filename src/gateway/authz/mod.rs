@@ -81,10 +81,7 @@ impl Authz {
         ctx.speaks_grpc = dialect.takes_success() && is_spoken(fields);
         let request = original.incoming(dialect, tenant, fields);
         let refused = match self.gateway.admit(&request, &mut ctx).await {
-            Ok(admitted) => {
-                ctx.set_admitted(admitted);
-                None
-            }
+            Ok(()) => None,
             Err(end) => Some(self.gateway.answer_to(end, &mut ctx)),
         };
         let parts = (original.method(), original.target(), original.authority(), original.peer);

@@ -31,8 +31,8 @@ use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, 
 use crate::gateway::library::uploads::{note_when_dropped, restart_timeout};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
-    BODY_READ_TIME_MAX, Gateway, admission::Admitted, context::Context, failure::Failure,
-    library::patient::PatientConnector, refusals::End, stall_timeout::StallTimeout,
+    BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, library::patient::PatientConnector,
+    refusals::End, stall_timeout::StallTimeout,
 };
 use crate::http1::{Fields, head::check_framing};
 use crate::record::Ending;
@@ -60,7 +60,7 @@ impl LibraryProxy {
         &self,
         session: &mut Session,
         ctx: &mut Context,
-    ) -> pingora::Result<Result<Admitted, End>> {
+    ) -> pingora::Result<Result<(), End>> {
         if let Err(cause) = check_values(session.req_header()) {
             return Ok(Err(cause.into()));
         }
@@ -80,7 +80,7 @@ impl LibraryProxy {
         session: &mut Session,
         message: Message<'_>,
         ctx: &mut Context,
-    ) -> Result<Admitted, End> {
+    ) -> Result<(), End> {
         let request = incoming(session).ok_or(ErrorCause::Internal)?;
         self.admit(&Incoming { message, ..request }, ctx).await
     }
@@ -142,14 +142,11 @@ impl ProxyHttp for LibraryProxy {
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
-        if ctx.admitted.is_none() {
-            match self.admit_http2(session, ctx).await? {
-                Ok(admitted) => ctx.set_admitted(admitted),
-                Err(end) => {
-                    self.refuse(session, ctx, end).await?;
-                    return Ok(true);
-                }
-            }
+        if ctx.admitted.is_none()
+            && let Err(end) = self.admit_http2(session, ctx).await?
+        {
+            self.refuse(session, ctx, end).await?;
+            return Ok(true);
         }
         let route = &faults::admitted(ctx)?.route;
         let read = route.site.tenant.proxy.timeouts.read;

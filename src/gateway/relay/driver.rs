@@ -72,11 +72,11 @@ impl<R: AnswerRules> Driver<'_, R> {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let awaited_continue = self.exchange.awaits_continue;
-        let has_uploaded = self.move_request(context)?;
         let has_downloaded = self.move_answer(context)?;
         if self.exchange.is_answered() && self.buffers.to_client.is_empty() && !self.needs_flush {
             return Poll::Ready(Ok(()));
         }
+        let has_uploaded = self.move_request(context)?;
         // One piece each way at a time: a body that never has to wait would keep everybody else waiting. The request's last
         // bytes leave no room that anything waits for.
         let is_sent = || self.exchange.upload.is_over() && self.buffers.to_upstream.is_empty();

@@ -18,7 +18,7 @@ use crate::domain::UpstreamScheme;
 use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::{
-    BODY_READ_TIME_MAX, Gateway, admission::Route, context::Context, failure::Failure, mcp::ReadMessage,
+    BODY_READ_TIME_MAX, Gateway, admission::Admitted, context::Context, failure::Failure, mcp::ReadMessage,
     refusals::End, relay::pool::Pool, upstreams::Member,
 };
 use crate::http1::{Body, Decoder, Fields, Options, Piece, RequestHead};
@@ -358,7 +358,9 @@ fn method_of<'a>(connection: &'a Connection, head: &RequestHead) -> &'a [u8] {
 
 /// True if a request may leave by the relay: it can't become another protocol, and all upstreams of its route speak HTTP/1 in
 /// the clear.
-pub(super) fn takes(route: &Route, head: &RequestHead) -> bool {
+pub(super) fn takes(ctx: &Context, head: &RequestHead) -> bool {
     let is_plain = |member: &Member| member.state.upstream.scheme == UpstreamScheme::Http;
-    !(head.upgrades && route.decision.upgrades) && route.upstreams().members.iter().all(is_plain)
+    ctx.admitted.as_ref().is_some_and(|Admitted { route, .. }| {
+        !(head.upgrades && route.decision.upgrades) && route.upstreams().members.iter().all(is_plain)
+    })
 }
