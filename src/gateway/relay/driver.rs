@@ -72,6 +72,7 @@ impl<R: AnswerRules> Driver<'_, R> {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let awaited_continue = self.exchange.awaits_continue;
+        // First: once the answer is whole, the client's bytes need no look.
         let has_downloaded = self.move_answer(context)?;
         if self.exchange.is_answered() && self.buffers.to_client.is_empty() && !self.needs_flush {
             return Poll::Ready(Ok(()));
