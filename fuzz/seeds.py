@@ -50,7 +50,7 @@ def checks():
         yield field(1, source + request + field(10, pair(b"tenant", b"t")))
 
 
-def told():
+def original_parts():
     """Parts of requests, and a part that holds another."""
     for target in (b"/a?b", b"/a HTTP/1.1\r\nX: y", b"/a\r\n\r\n", b"*", b"/a#b"):
         yield b"\xff".join((b"GET", target, b"a.test", b"x-note", b" y ", b"x-api-key", b"k"))
@@ -93,7 +93,7 @@ SEEDS = {
     "request_head": lambda: heads(b"GET / HTTP/1.1\r\nHost: a\r\n"),
     "answer_head": lambda: heads(b"\x00HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"),
     "chunks": chunks,
-    "told": told,
+    "original_parts": original_parts,
     "check_request": checks,
     "signatures": signatures,
     "messages": messages,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use prost::Message;
 
 use crate::ext_authz::CheckRequest;
-use crate::told::check_parts;
+use crate::original_parts::check_parts;
 
 /// The fields of a message that have their length in front: number and bytes.
 type Fields<'a> = Vec<(u64, &'a [u8])>;
@@ -19,8 +19,8 @@ pub fn check(input: &[u8]) {
     check_parts([http.method.as_bytes(), http.path.as_bytes(), http.host.as_bytes()], &fields);
 
     let Some(found) = naive(input) else { return };
-    let told = [&*http.method, &*http.path, &*http.host, &*http.scheme, asked.tenant].map(str::as_bytes);
-    assert_eq!(told.map(<[u8]>::to_vec), found.told);
+    let parts = [&*http.method, &*http.path, &*http.host, &*http.scheme, asked.tenant].map(str::as_bytes);
+    assert_eq!(parts.map(<[u8]>::to_vec), found.parts);
     let mut fields: Vec<_> =
         fields.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
     fields.sort();
@@ -28,7 +28,7 @@ pub fn check(input: &[u8]) {
 }
 
 struct Found {
-    told: [Vec<u8>; 5],
+    parts: [Vec<u8>; 5],
     fields: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -38,8 +38,8 @@ fn naive(input: &[u8]) -> Option<Found> {
     let request = merged(&attributes, 4);
     let http = merged(&read(&request)?, 2);
     let http = read(&http)?;
-    let told = [2, 4, 5, 6].map(|field| last(&http, field));
-    let [method, path, host, scheme] = told;
+    let parts = [2, 4, 5, 6].map(|field| last(&http, field));
+    let [method, path, host, scheme] = parts;
     let tenant = map(&attributes, 10)?.remove(&b"tenant"[..]).unwrap_or_default();
     let header_map = merged(&http, 13);
     let mut fields = Vec::new();
@@ -51,7 +51,7 @@ fn naive(input: &[u8]) -> Option<Found> {
     fields.extend(map(&http, 3)?);
     fields.retain(|(name, _)| !name.starts_with(b":") && !name.eq_ignore_ascii_case(b"host"));
     fields.sort();
-    Some(Found { told: [method, path, host, scheme, tenant], fields })
+    Some(Found { parts: [method, path, host, scheme, tenant], fields })
 }
 
 /// A field's messages as one: messages behind each other are merged.

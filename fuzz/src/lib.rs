@@ -109,7 +109,7 @@ pub mod messages;
 pub mod proxy_headers;
 pub mod request_head;
 pub mod signatures;
-pub mod told;
+pub mod original_parts;
 
 mod hyper_reads;
 

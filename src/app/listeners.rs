@@ -82,13 +82,13 @@ impl App {
         let library = LibraryHandler::new(Arc::clone(&gateway), &process.configuration);
         let (mut pools, workers) = (Vec::new(), workers(settings));
         let idle_max = self.descriptors.idle / workers;
-        let door = || {
+        let handler = || {
             let pool = Arc::new(Pool::new(idle_max));
             pools.push(Arc::clone(&pool));
             Arc::new(GatewayHandler::new(Arc::clone(&gateway), library.clone(), pool))
         };
         let plain = Listening::plain("gateway", &settings.fixed.listen.gateway, self.descriptors.gateway);
-        process.open(door, for_clients(settings, Listener::Gateway, Protocols::Http1AndHttp2, plain))?;
+        process.open(handler, for_clients(settings, Listener::Gateway, Protocols::Http1AndHttp2, plain))?;
         process.supervise("upstream-connections", move || pool::keep(pools.clone()));
         Ok(())
     }
@@ -111,8 +111,8 @@ impl App {
         let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
         let workers = workers(settings);
         let tls = tls.transpose()?.map(Tls::Own);
-        let door = Arc::new(AuthzHandler(authz));
-        self.process.open(|| Arc::clone(&door), Listening { threads: WORKER, workers, tls, ..plain })
+        let handler = Arc::new(AuthzHandler(authz));
+        self.process.open(|| Arc::clone(&handler), Listening { threads: WORKER, workers, tls, ..plain })
     }
 
     /// A gateway that counts and logs by the name of a listener.

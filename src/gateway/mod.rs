@@ -129,7 +129,7 @@ impl GatewayHandler {
         self.gateway.admit(&Incoming { message, ..request }, ctx).await
     }
 
-    /// A worker's door to a gateway.
+    /// The handler of one worker.
     pub(crate) fn new(gateway: Arc<Gateway>, library: LibraryHandler, pool: Arc<Pool>) -> Self {
         Self { relay: Relay { gateway: Arc::clone(&gateway), pool }, gateway, library }
     }

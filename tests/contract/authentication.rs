@@ -1,5 +1,5 @@
 //! The contract's rules of authentication, 1 to 6, at every endpoint that takes a signature. What the signature of a verification may be
-//! is in the table of `gateway/doors.rs`.
+//! is in the table of `gateway/entry_points.rs`.
 
 use alloy::primitives::U256;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 //! Rate limits: what is left of an agent's minute, key management per client and agent in an hour, and refused credentials. How many
-//! requests pass is in the table of `gateway/doors.rs`.
+//! requests pass is in the table of `gateway/entry_points.rs`.
 
 use serde_json::{Value, json};
 

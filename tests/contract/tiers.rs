@@ -1,4 +1,4 @@
-//! A tier that everyone has. Thresholds of stakes are in `domain::tier`, agents of each tier in `gateway/doors.rs`.
+//! A tier that everyone has. Thresholds of stakes are in `domain::tier`, agents of each tier in `gateway/entry_points.rs`.
 
 use alloy::primitives::U256;
 use serde_json::json;

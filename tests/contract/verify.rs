@@ -1,5 +1,5 @@
 //! `POST /verify` and `/verify/signature`: the verification result field by field, and the key's scope. Which credentials count is in the
-//! table of `gateway/doors.rs`.
+//! table of `gateway/entry_points.rs`.
 
 use std::net::{TcpListener, TcpStream};
 

@@ -122,13 +122,13 @@ fn an_upstream_gets_one_assertion_that_verifies_by_every_way(stage: &Stage) {
         assert_eq!(site.gateway.ask(&forged(Request::get(ACME, &path).key(site.key()))).status, 200);
         let seen = site.upstream.only(&path);
         let text = asserted(&seen);
-        let mut told: Vec<_> =
+        let mut headers: Vec<_> =
             identity(&seen).into_iter().map(|(name, value)| (name.to_lowercase(), value)).collect();
-        told.retain(|(name, _)| name != "x-agent-assertion");
-        told.sort_unstable();
+        headers.retain(|(name, _)| name != "x-agent-assertion");
+        headers.sort_unstable();
         let mut others = expected(site.agent(), 4);
         others.sort_unstable();
-        assert_eq!(told, others, "the other headers are as ever");
+        assert_eq!(headers, others, "the other headers are as ever");
         let claims = claims(&text, &key_set(&site.gateway)).unwrap();
         let (issued, until) = (claims["iat"].as_u64().unwrap(), claims["exp"].as_u64().unwrap());
         assert!((from..=unix_seconds()).contains(&issued) && until == issued + 60, "{claims}");

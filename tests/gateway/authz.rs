@@ -3,7 +3,7 @@
 
 use http::Method;
 
-use crate::rig::authz::{Asked, DIALECTS, Dialect, SERVICE, Told, decision};
+use crate::rig::authz::{Asked, DIALECTS, Dialect, Original, SERVICE, decision};
 use crate::rig::case::{Case, cases};
 use crate::rig::h2c::{self, Message};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
@@ -94,9 +94,9 @@ fn a_part_that_is_missing_repeated_or_malformed_is_refused(stage: &Stage) {
     is_untold(asked, Dialect::Nginx, &by_url("http://user@acme.test/public/x"));
 
     // Over gRPC a library of gRPC tells no scheme.
-    let told = Told::get(ACME, &public_path()).of_tenant("acme");
-    Told { scheme: String::new(), ..told.clone() }.check().ask(asked.authz).decision().passes();
-    let two = Told { host: "acme.test, beta.test".to_owned(), ..told };
+    let original = Original::get(ACME, &public_path()).of_tenant("acme");
+    Original { scheme: String::new(), ..original.clone() }.check().ask(asked.authz).decision().passes();
+    let two = Original { host: "acme.test, beta.test".to_owned(), ..original };
     assert_eq!(two.check().ask(asked.authz).decision().error(), (400, "VALIDATION_ERROR".to_owned()));
     let with_nul = forward(&[&FORWARD[..3], &[("X-Authz", "\0")], &FORWARD[3..]].concat());
     assert_eq!(send(asked, &with_nul).status, 400);
@@ -116,13 +116,14 @@ fn an_upgrade_is_refused_in_every_dialect_unless_it_is_a_websocket_that_its_rout
                     ("websocket, h2c", false),
                     ("websocket/13", false),
                 ] {
-                    let told = Told::get(ACME, &format!("/{folder}/{}", unique())).with(name, protocol);
-                    let said = asked.ask(dialect, &told);
+                    let original =
+                        Original::get(ACME, &format!("/{folder}/{}", unique())).with(name, protocol);
+                    let said = asked.ask(dialect, &original);
                     let about = format!("{dialect:?} {folder} {name}: {protocol}");
                     assert_eq!(said.passes, passes, "{about}");
                     assert!(passes || said.error() == (403, "FORBIDDEN".to_owned()), "{about}");
                     if !protocol.is_empty() && passes {
-                        let both = told.with(name, "h2c");
+                        let both = original.with(name, "h2c");
                         assert_eq!(asked.ask(dialect, &both).error().0, 403, "{about}");
                     }
                 }
@@ -148,7 +149,8 @@ fn a_call_that_can_not_be_read_is_refused_with_its_status_and_body_in_headers_to
         let body: serde_json::Value = serde_json::from_str(answer.header("x-authz-body").unwrap()).unwrap();
         assert_eq!((&body, &body["errorType"]), (&answer.json(), &error_type.into()));
     }
-    let many = (0..130).fold(Told::get(ACME, &public_path()), |told, at| told.with(&format!("a{at}"), "b"));
+    let many = (0..130)
+        .fold(Original::get(ACME, &public_path()), |original, at| original.with(&format!("a{at}"), "b"));
     assert_eq!(asked.ask(Dialect::Grpc, &many).error().0, 431);
     let unread = asked.site.gateway.ask(&Request::get(ACME, &public_path()).with("a", "b\u{1}"));
     assert_eq!(
@@ -170,9 +172,10 @@ fn headers_that_tell_how_a_request_came_are_stripped_but_for_those_that_gateways
     ];
     let of_gateways = ["X-Forwarded-Client-Cert", "X-Request-Id", "X-Forwarded-Port", "X-Note"];
     for dialect in [Dialect::Envoy, Dialect::Grpc] {
-        let told = Told::get(ACME, &public_path()).of_tenant("t").from("192.0.2.1".parse().unwrap());
-        let told = foreign.iter().chain(&of_gateways).fold(told, |told, name| told.with(name, "1"));
-        let said = asked.ask(dialect, &told);
+        let original = Original::get(ACME, &public_path()).of_tenant("t").from("192.0.2.1".parse().unwrap());
+        let original =
+            foreign.iter().chain(&of_gateways).fold(original, |original, name| original.with(name, "1"));
+        let said = asked.ask(dialect, &original);
         let is_stripped = |name: &str| said.passes().stripped.contains(&name.to_lowercase());
         assert_eq!(foreign.iter().find(|name| !is_stripped(name)), None, "{dialect:?} {said:?}");
         let kept = of_gateways.iter().chain(&["X-Forwarded-For", "X-Forwarded-Proto"]);
@@ -193,13 +196,13 @@ fn a_target_that_our_gateway_refuses_is_refused(stage: &Stage) {
         format!("?/public/{word}"),
         String::new(),
     ] {
-        let told = Told::get(ACME, &target);
+        let original = Original::get(ACME, &target);
         for dialect in [Dialect::Forward, Dialect::Nginx, Dialect::Grpc] {
-            let said = asked.ask(dialect, &told);
+            let said = asked.ask(dialect, &original);
             let is_odd = target.starts_with("//");
             assert!(said.error().0 == 400 || is_odd, "{dialect:?} {target:?}: {said:?}");
         }
-        let bytes = told.call(Dialect::Envoy).bytes();
+        let bytes = original.call(Dialect::Envoy).bytes();
         let answer = send(asked, &bytes);
         assert!(answer.status >= 400, "{target:?}: {answer:?}");
     }
@@ -207,7 +210,7 @@ fn a_target_that_our_gateway_refuses_is_refused(stage: &Stage) {
     for path in ["/public/../agents/x", "/public/%2e%2e/agents/x", "/public/..;/agents/x", "//public/x"] {
         let ours = asked.site.gateway.ask(&Request::get(ACME, path)).status;
         for dialect in DIALECTS {
-            let said = asked.ask(dialect, &Told::get(ACME, path));
+            let said = asked.ask(dialect, &Original::get(ACME, path));
             assert_eq!(if said.passes { 200 } else { said.answer.status }, ours, "{dialect:?} {path}");
         }
     }
@@ -218,7 +221,7 @@ fn a_target_that_our_gateway_refuses_is_refused(stage: &Stage) {
 fn nothing_is_smuggled_through_a_check(stage: &Stage) {
     let asked = stage.asked();
     let (_, key) = stage.asked_agent(4);
-    let whole = Told::get(ACME, &agents_path());
+    let whole = Original::get(ACME, &agents_path());
     let smuggled = format!("X-API-Key: {key}");
     // All that a part may not hold is in the tests of `http1::head`.
     let texts = [
@@ -229,18 +232,18 @@ fn nothing_is_smuggled_through_a_check(stage: &Stage) {
         "\r\n\r\n".to_owned(),
     ];
     for text in &texts {
-        for told in [
-            Told { method: format!("GET{text}"), ..whole.clone() },
-            Told { target: format!("/public/{text}"), ..whole.clone() },
-            Told { host: format!("{ACME}{text}"), ..whole.clone() },
-            Told { scheme: format!("http{text}"), ..whole.clone() },
+        for original in [
+            Original { method: format!("GET{text}"), ..whole.clone() },
+            Original { target: format!("/public/{text}"), ..whole.clone() },
+            Original { host: format!("{ACME}{text}"), ..whole.clone() },
+            Original { scheme: format!("http{text}"), ..whole.clone() },
             whole.clone().with("x-note", text).with("x-other", "y"),
             whole.clone().with(&format!("x-note{text}"), "y"),
             whole.clone().with(text, "y"),
         ] {
-            for check in [Check::of(&told), Check::raw(&told)] {
+            for check in [Check::of(&original), Check::raw(&original)] {
                 let said = check.ask(asked.authz).decision();
-                assert_eq!(said.error(), (400, "VALIDATION_ERROR".to_owned()), "{told:?}");
+                assert_eq!(said.error(), (400, "VALIDATION_ERROR".to_owned()), "{original:?}");
             }
         }
     }
@@ -257,7 +260,7 @@ fn nothing_is_smuggled_through_a_check(stage: &Stage) {
         assert_eq!(said.error().0, 401, "{name}");
     }
     // Fields that no version of Envoy writes are passed over, and a message that is cut is refused.
-    let mut unknown = Check::of(&Told::get(ACME, &public));
+    let mut unknown = Check::of(&Original::get(ACME, &public));
     unknown.message.extend(crate::rig::checks::bytes(99, b"x"));
     unknown.ask(asked.authz).decision().passes();
     for cut in 1..unknown.message.len() {
@@ -287,9 +290,10 @@ fn headers_of_another_dialect_and_of_clients_are_not_taken(stage: &Stage) {
         {
             let decoys = decoys.replace("{}", decoy);
             let decoys = decoys.split(' ').filter_map(|decoy| decoy.split_once('='));
-            let told = decoys.filter(|(name, _)| !own(dialect, name));
-            let told = told.fold(Told::get(ACME, path), |told, (name, value)| told.with(name, value));
-            assert_eq!(asked.ask(dialect, &told).passes, path == "/public/x", "{dialect:?} {path}");
+            let original = decoys.filter(|(name, _)| !own(dialect, name));
+            let original = original
+                .fold(Original::get(ACME, path), |original, (name, value)| original.with(name, value));
+            assert_eq!(asked.ask(dialect, &original).passes, path == "/public/x", "{dialect:?} {path}");
         }
     }
     // Nor does a query name another tenant or path, of the call or of the request.
@@ -304,7 +308,7 @@ fn headers_of_another_dialect_and_of_clients_are_not_taken(stage: &Stage) {
             DIALECTS.iter().flat_map(|dialect| [(*dialect, "/agents/x"), (*dialect, "/denied/x")])
         {
             assert!(
-                !asked.ask(dialect, &Told::get(ACME, &format!("{path}{query}"))).passes,
+                !asked.ask(dialect, &Original::get(ACME, &format!("{path}{query}"))).passes,
                 "{dialect:?} {query}"
             );
         }
@@ -324,11 +328,11 @@ fn a_path_that_names_no_dialect_or_tenant_lets_nobody_pass(stage: &Stage) {
     }
     for dialect in DIALECTS {
         for tenant in ["nobody", "ACME", "", "acme.test"] {
-            let told = Told::get(ACME, &public_path()).of_tenant(tenant);
+            let original = Original::get(ACME, &public_path()).of_tenant(tenant);
             let said = match dialect {
-                Dialect::Grpc => asked.ask(dialect, &told).error().0,
+                Dialect::Grpc => asked.ask(dialect, &original).error().0,
                 Dialect::Forward | Dialect::Nginx | Dialect::Envoy => {
-                    send(asked, &told.call(dialect).bytes()).status
+                    send(asked, &original.call(dialect).bytes()).status
                 }
             };
             assert!(
@@ -336,7 +340,7 @@ fn a_path_that_names_no_dialect_or_tenant_lets_nobody_pass(stage: &Stage) {
                 "{dialect:?} {tenant}: {said}"
             );
         }
-        let said = asked.ask(dialect, &Told::get(ACME, &public_path()).of_tenant("nobody"));
+        let said = asked.ask(dialect, &Original::get(ACME, &public_path()).of_tenant("nobody"));
         assert_eq!(said.error(), (404, "NOT_FOUND".to_owned()));
     }
 }
@@ -365,8 +369,8 @@ fn http_1_0_is_answered_and_closed(stage: &Stage) {
 // threat: A gateway takes a refusal for leave
 fn a_call_over_http_2_that_is_no_check_lets_nobody_pass(stage: &Stage) {
     let asked = stage.asked();
-    let told = Told::get(ACME, &public_path());
-    let check = told.check();
+    let original = Original::get(ACME, &public_path());
+    let check = original.check();
     assert_eq!(h2c::ask(asked.authz, &check.call()).unwrap().status, 200);
     for kind in ["application/grpc", "application/grpc+proto", "application/json", "application/grpc-web", ""]
     {

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use http::{Method, Request, Version};
 
-use crate::rig::authz::{Asked, Decision, Dialect, Told};
+use crate::rig::authz::{Asked, Decision, Dialect, Original};
 use crate::rig::case::{Case, cases};
 use crate::rig::checks::{CHECK, Check, Checked, call};
 use crate::rig::h2c::{self, Message};
@@ -31,7 +31,7 @@ fn denied(asked: &Asked, body: &[u8], status: u16) {
 // threat: A gateway takes a refusal for leave
 fn a_call_that_is_not_one_message_is_denied(stage: &Stage) {
     let asked = stage.asked();
-    let check = Told::get(ACME, &public_path()).check();
+    let check = Original::get(ACME, &public_path()).check();
     let whole = check.framed();
     check.ask(asked.authz).decision().passes();
     let with_length = |length: u32| [&[0], &length.to_be_bytes()[..], &check.message].concat();
@@ -56,9 +56,9 @@ fn a_call_that_is_not_one_message_is_denied(stage: &Stage) {
         denied(asked, &body, 400);
     }
     // A text that is no UTF-8.
-    let mut told = Told::get(ACME, "/public/?");
-    told.headers.clear();
-    let mut broken = told.check();
+    let mut original = Original::get(ACME, "/public/?");
+    original.headers.clear();
+    let mut broken = original.check();
     let at = broken.message.windows(8).position(|piece| piece == b"/public/").unwrap();
     broken.message[at + 8] = 0xff;
     assert_eq!(broken.ask(asked.authz).decision().error().0, 400);
@@ -70,7 +70,7 @@ fn a_message_of_64_kib_is_read_and_a_longer_one_denied(stage: &Stage) {
     let asked = stage.asked();
     // The body of the client's request, which some gateways send too.
     let of_length = |length: usize| {
-        let mut check = Told::get(ACME, &public_path()).check();
+        let mut check = Original::get(ACME, &public_path()).check();
         // Its number takes one byte, and its length three.
         let filler = vec![b'x'; length - check.message.len() - 4];
         check.message.extend(crate::rig::checks::bytes(15, &filler));
@@ -91,7 +91,7 @@ fn head() -> Request<()> {
 fn a_message_that_does_not_come_is_denied_in_time(stage: &Stage) {
     let asked = stage.asked();
     let begun = Stopwatch::start();
-    let whole = Told::get(ACME, &public_path()).check().framed();
+    let whole = Original::get(ACME, &public_path()).check().framed();
     let checked = h2c::run(async {
         let client = h2c::connect(asked.authz).await.unwrap();
         let (answer, mut body) = client.ready().await.unwrap().send_request(head(), false).unwrap();
@@ -113,7 +113,7 @@ fn a_message_that_does_not_come_is_denied_in_time(stage: &Stage) {
 // threat: A call breaks the listener
 fn a_stream_that_is_reset_leaves_others_alone(stage: &Stage) {
     let asked = stage.asked();
-    let check = Told::get(ACME, &public_path()).check();
+    let check = Original::get(ACME, &public_path()).check();
     let whole = check.framed();
     h2c::run(async {
         let client = h2c::connect(asked.authz).await.unwrap();
@@ -131,8 +131,8 @@ fn a_stream_that_is_reset_leaves_others_alone(stage: &Stage) {
 }
 
 /// The headers of a request as Envoy forwards it: it sets those of the answer and removes others then.
-fn forwarded(told: &Told, decision: &Decision) -> Vec<(String, String)> {
-    let mut headers = told.headers.clone();
+fn forwarded(original: &Original, decision: &Decision) -> Vec<(String, String)> {
+    let mut headers = original.headers.clone();
     for (name, value) in &decision.identity {
         headers.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
         headers.push((name.clone(), value.clone()));
@@ -145,9 +145,9 @@ fn forwarded(told: &Told, decision: &Decision) -> Vec<(String, String)> {
 fn no_spelling_of_our_headers_stays_on_a_request_that_passes(stage: &Stage) {
     let asked = stage.asked();
     let (agent, key) = stage.asked_agent(4);
-    let forged = |told: Told| {
+    let forged = |original: Original| {
         let names = "id owner tier tier-source staked-amount endpoint-mismatch assertion domain anything ";
-        let told = names
+        let original = names
             .split(' ')
             .flat_map(|rest| {
                 let name = format!("x-agent-{rest}");
@@ -159,27 +159,28 @@ fn no_spelling_of_our_headers_stays_on_a_request_that_passes(stage: &Stage) {
                     name,
                 ]
             })
-            .fold(told, |told, name| told.with(&name, "1"));
-        told.with("x_api_key", "1")
+            .fold(original, |original, name| original.with(&name, "1"));
+        original
+            .with("x_api_key", "1")
             .with("X-Api_Key", "1")
             .with("x-agentless", "stays")
             .with("x-note", "stays")
     };
-    for (told, wanted) in [
-        (Told::get(ACME, &public_path()), Vec::new()),
-        (Told::get(ACME, &agents_path()).key(&key), expected(&agent, 4)),
+    for (original, wanted) in [
+        (Original::get(ACME, &public_path()), Vec::new()),
+        (Original::get(ACME, &agents_path()).key(&key), expected(&agent, 4)),
         (
-            Told::get(ACME, &agents_path()).with("Authorization", &format!("Bearer {key}")),
+            Original::get(ACME, &agents_path()).with("Authorization", &format!("Bearer {key}")),
             expected(&agent, 4),
         ),
     ] {
-        let told = forged(told);
+        let original = forged(original);
         for decision in [
-            Check::of(&told).ask(asked.authz).decision(),
-            Check::raw(&told).ask(asked.authz).decision(),
-            asked.ask(Dialect::Envoy, &told),
+            Check::of(&original).ask(asked.authz).decision(),
+            Check::raw(&original).ask(asked.authz).decision(),
+            asked.ask(Dialect::Envoy, &original),
         ] {
-            let headers = forwarded(&told, decision.passes());
+            let headers = forwarded(&original, decision.passes());
             let mut ours: Vec<_> =
                 headers.iter().filter(|(name, _)| normal(name).starts_with("x-agent-")).cloned().collect();
             ours.sort_by_key(|(name, _)| crate::rig::identity::OURS.iter().position(|ours| ours == name));
@@ -192,15 +193,15 @@ fn no_spelling_of_our_headers_stays_on_a_request_that_passes(stage: &Stage) {
         }
     }
     // Those that the gateway did not show are named as they are and with underscores.
-    let decision = asked.ask(Dialect::Envoy, &Told::get(ACME, &public_path()));
+    let decision = asked.ask(Dialect::Envoy, &Original::get(ACME, &public_path()));
     for name in
         ["x-agent-id", "x_agent_id", "x-agent-assertion", "x_agent_assertion", "x-api-key", "x_api_key"]
     {
         assert!(decision.stripped.iter().any(|stripped| stripped == name), "{name}");
     }
     // A credential of another service stays.
-    let told = Told::get(ACME, &public_path()).with("authorization", "Bearer eyJhbGciOi");
-    let decision = told.check().ask(asked.authz).decision();
+    let original = Original::get(ACME, &public_path()).with("authorization", "Bearer eyJhbGciOi");
+    let decision = original.check().ask(asked.authz).decision();
     assert!(!decision.stripped.contains(&"authorization".to_owned()), "{decision:?}");
 }
 
@@ -209,8 +210,8 @@ fn a_client_that_speaks_grpc_is_refused_as_by_our_own_gateway(stage: &Stage) {
     let path = agents_path();
     let call = Message::request(Method::POST, ACME, &path).with("content-type", "application/grpc");
     let ours = h2c::ask(asked.site.gateway.address, &call).unwrap();
-    let told = Told::new("POST", ACME, &path).with("Content-Type", "application/grpc");
-    for check in [Check::of(&told), Check::raw(&told)] {
+    let original = Original::new("POST", ACME, &path).with("Content-Type", "application/grpc");
+    for check in [Check::of(&original), Check::raw(&original)] {
         let refused = check.ask(asked.authz).decision();
         assert!(!refused.passes && refused.answer.body.is_empty(), "{refused:?}");
         assert_eq!((refused.answer.status, ours.status), (200, 200));
@@ -221,19 +222,23 @@ fn a_client_that_speaks_grpc_is_refused_as_by_our_own_gateway(stage: &Stage) {
     assert_eq!(ours.header("grpc-status"), Some("16"));
     // Elsewhere 200 is leave.
     for dialect in [Dialect::Forward, Dialect::Nginx, Dialect::Envoy] {
-        assert_eq!(asked.ask(dialect, &told).error().0, 401, "{dialect:?}");
+        assert_eq!(asked.ask(dialect, &original).error().0, 401, "{dialect:?}");
     }
 }
 
 fn facts_are_told_to_the_gateways_own_rules(stage: &Stage) {
     let asked = stage.asked();
     let (agent, key) = stage.asked_agent(3);
-    let told = Told::get(ACME, &agents_path());
+    let original = Original::get(ACME, &agents_path());
     let fact = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let tenant = fact("tenant", "acme");
     let of_agent =
         vec![fact("agent_id", &agent.text()), fact("limit", "166"), tenant.clone(), fact("tier", "3")];
-    assert_eq!(told.clone().key(&key).check().ask(asked.authz).metadata, of_agent);
-    assert_eq!(Told::get(ACME, &public_path()).check().ask(asked.authz).metadata, vec![tenant]);
-    assert_eq!(told.check().ask(asked.authz).metadata, Vec::new(), "a refusal says what it says in its body");
+    assert_eq!(original.clone().key(&key).check().ask(asked.authz).metadata, of_agent);
+    assert_eq!(Original::get(ACME, &public_path()).check().ask(asked.authz).metadata, vec![tenant]);
+    assert_eq!(
+        original.check().ask(asked.authz).metadata,
+        Vec::new(),
+        "a refusal says what it says in its body"
+    );
 }

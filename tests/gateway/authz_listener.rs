@@ -7,7 +7,7 @@ use rcgen::KeyPair;
 use serde_json::{Value, json};
 
 use crate::access_log::line_of;
-use crate::rig::authz::{Asked, DIALECTS, Decision, Dialect, SERVICE, Told, decision};
+use crate::rig::authz::{Asked, DIALECTS, Decision, Dialect, Original, SERVICE, decision};
 use crate::rig::case::{Case, cases};
 use crate::rig::certificates::{Authority, Files};
 use crate::rig::listeners::{HTTP_1, HTTP_2};
@@ -35,19 +35,19 @@ pub(crate) const CASES: &[Case] = cases![
 /// Cases of a Redis of their own.
 pub(crate) const OF_REDIS: &[Case] = cases![a_frozen_store_is_500_in_time_and_lets_nobody_pass];
 
-fn public(tenant: &str) -> Told {
-    Told::get(ACME, &public_path()).of_tenant(tenant)
+fn public(tenant: &str) -> Original {
+    Original::get(ACME, &public_path()).of_tenant(tenant)
 }
 
 /// Asks with these headers of the gateway's own.
 #[track_caller]
-fn ask_as(authz: SocketAddr, dialect: Dialect, told: &Told, own: &[(&str, &str)]) -> Decision {
+fn ask_as(authz: SocketAddr, dialect: Dialect, original: &Original, own: &[(&str, &str)]) -> Decision {
     if dialect == Dialect::Grpc {
-        let check = own.iter().fold(told.check(), |check, (name, value)| check.header(name, value));
+        let check = own.iter().fold(original.check(), |check, (name, value)| check.header(name, value));
         return check.ask(authz).decision();
     }
-    let call = own.iter().fold(told.call(dialect), |call, (name, value)| call.with(name, value));
-    decision(dialect, &told.tenant, call.ask(authz))
+    let call = own.iter().fold(original.call(dialect), |call, (name, value)| call.with(name, value));
+    decision(dialect, &original.tenant, call.ask(authz))
 }
 
 // threat: A stranger asks in a gateway's name
@@ -75,8 +75,8 @@ fn a_gateway_without_one_of_the_secrets_is_refused(stage: &Stage) {
             &[("X_Authz_Secret", one)],
             &[("Authorization", one)],
         ] {
-            for told in [public("t"), public("nobody")] {
-                let said = ask_as(asked.authz, dialect, &told, own);
+            for original in [public("t"), public("nobody")] {
+                let said = ask_as(asked.authz, dialect, &original, own);
                 assert_eq!(said.error(), (503, "OVERLOADED".to_owned()), "{dialect:?} {own:?}");
             }
         }
@@ -138,7 +138,7 @@ fn with_an_authority_only_its_clients_ask_and_the_certificate_is_read_again(stag
     for dialect in DIALECTS {
         let tunnel = &tunnels[usize::from(dialect == Dialect::Grpc)];
         public("t").ask(dialect, tunnel.address).passes();
-        let closed = Told::get(ACME, &agents_path()).of_tenant("t");
+        let closed = Original::get(ACME, &agents_path()).of_tenant("t");
         assert_eq!(closed.ask(dialect, tunnel.address).error().0, 401);
     }
     for refused in [
@@ -172,15 +172,15 @@ fn with_an_authority_only_its_clients_ask_and_the_certificate_is_read_again(stag
 fn a_tenant_without_hosts_and_upstreams_is_asked_for(stage: &Stage) {
     let asked = Asked::start(Site::of(stage).agent(4).also(|_| Tenant::asked("elsewhere").public()));
     let (key, agent) = (asked.site.key(), asked.site.agent());
-    let told = |host: &str| Told::get(host, &agents_path()).of_tenant("elsewhere");
+    let original = |host: &str| Original::get(host, &agents_path()).of_tenant("elsewhere");
     for dialect in DIALECTS {
         asked.ask(dialect, &public("elsewhere")).passes();
         for host in ["any.test", ACME, "192.0.2.1:8080"] {
-            let decision = asked.ask(dialect, &told(host).key(key));
+            let decision = asked.ask(dialect, &original(host).key(key));
             assert_eq!(decision.passes().identity[0].1, agent.text());
         }
-        asked.ask(dialect, &told("any.test").with_all(&signed(&agent.draft()))).passes();
-        assert_eq!(asked.ask(dialect, &told("any.test")).error().0, 401);
+        asked.ask(dialect, &original("any.test").with_all(&signed(&agent.draft()))).passes();
+        assert_eq!(asked.ask(dialect, &original("any.test")).error().0, 401);
     }
     assert_eq!(asked.site.status(), 200, "the other tenant is served as before");
     assert_eq!(asked.site.gateway.ask(&Request::get("any.test", &public_path())).status, 404);
@@ -195,10 +195,10 @@ fn tenants_are_asked_for_without_a_gateway_of_ours(stage: &Stage) {
     let agent = stage.world().agent(4);
     let key = agent.generate(&service);
     for dialect in DIALECTS {
-        let told = || Told::get("any.test", &agents_path()).of_tenant("alone");
-        told().key(&key).ask(dialect, authz).passes();
-        told().with_all(&signed(&agent.draft())).ask(dialect, authz).passes();
-        assert_eq!(told().ask(dialect, authz).error().0, 401);
+        let original = || Original::get("any.test", &agents_path()).of_tenant("alone");
+        original().key(&key).ask(dialect, authz).passes();
+        original().with_all(&signed(&agent.draft())).ask(dialect, authz).passes();
+        assert_eq!(original().ask(dialect, authz).error().0, 401);
         public("alone").ask(dialect, authz).passes();
     }
 }
@@ -217,18 +217,19 @@ fn a_frozen_chain_is_503_in_time_and_spends_nothing(stage: &Stage) {
     // All dialects ask before the node's own limit of five seconds ends the wait.
     let limit = Duration::from_millis(300);
     let asked = Asked::start(site.set("authz.timeout", "300ms").agent(4));
-    let told = Told::get(ACME, &agents_path()).of_tenant("t").with_all(&signed(&asked.site.agent().draft()));
-    let by_key = Told::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
+    let original =
+        Original::get(ACME, &agents_path()).of_tenant("t").with_all(&signed(&asked.site.agent().draft()));
+    let by_key = Original::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
     asked.ask(Dialect::Grpc, &by_key).passes();
     relay.behave(Behaviour::Hang);
     for dialect in DIALECTS {
-        comes_in_time(limit, || assert_eq!(asked.ask(dialect, &told).error().0, 503, "{dialect:?}"));
+        comes_in_time(limit, || assert_eq!(asked.ask(dialect, &original).error().0, 503, "{dialect:?}"));
         asked.ask(dialect, &public("t")).passes();
     }
     relay.behave(Behaviour::Honest);
     until("the chain is read again", SOON, || asked.ask(Dialect::Forward, &by_key).passes.then_some(()));
     let until_read = until("the nonce is accepted", SOON, || {
-        let said = asked.ask(Dialect::Grpc, &told);
+        let said = asked.ask(Dialect::Grpc, &original);
         said.passes.then_some(said)
     });
     assert_eq!(until_read.identity[0].1, asked.site.agent().text());
@@ -239,7 +240,7 @@ fn a_frozen_store_is_500_in_time_and_lets_nobody_pass(stage: &Stage) {
     let site = Site::of(stage).set("store.redis.url", redis.database()).set("store.redis.timeout", "500ms");
     // Nothing else ends the wait.
     let asked = Asked::start(site.set("authz.timeout", "25s").agent(4));
-    let by_key = Told::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
+    let by_key = Original::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
     asked.ask(Dialect::Grpc, &by_key).passes();
     redis.freeze(true);
     for dialect in DIALECTS {
@@ -265,16 +266,17 @@ fn an_assertion_is_the_same_in_every_dialect(stage: &Stage) {
     assert_eq!(asked.site.gateway.ask(&Request::get(ACME, &path).key(asked.site.key())).status, 200);
     let seen = asked.site.upstream.only(&path);
     let ours = seen.header(NAME).unwrap();
-    let told = Told::get(ACME, &path).of_tenant("t").with(NAME, "forged").with("x_agent_assertion", "forged");
+    let original =
+        Original::get(ACME, &path).of_tenant("t").with(NAME, "forged").with("x_agent_assertion", "forged");
     for dialect in [Dialect::Envoy, Dialect::Grpc] {
-        let decision = asked.ask(dialect, &told.clone().key(asked.site.key()));
+        let decision = asked.ask(dialect, &original.clone().key(asked.site.key()));
         assert_eq!(decision.passes().identity[5], (NAME.to_owned(), ours.to_owned()), "{dialect:?}");
-        let public = asked.ask(dialect, &Told { target: public_path(), ..told.clone() });
+        let public = asked.ask(dialect, &Original { target: public_path(), ..original.clone() });
         assert!(public.passes().stripped.iter().any(|name| name == NAME), "{dialect:?}");
     }
     for dialect in [Dialect::Forward, Dialect::Nginx] {
-        let told = Told::get(ACME, &path).of_tenant("t").with(NAME, "forged").key(asked.site.key());
-        assert_eq!(asked.ask(dialect, &told).passes().identity[5].1, ours, "{dialect:?}");
+        let original = Original::get(ACME, &path).of_tenant("t").with(NAME, "forged").key(asked.site.key());
+        assert_eq!(asked.ask(dialect, &original).passes().identity[5].1, ours, "{dialect:?}");
     }
 }
 
@@ -284,9 +286,9 @@ fn operators_see_who_was_asked(stage: &Stage) {
     let asked = Asked::start(site.agent(4));
     for dialect in DIALECTS {
         let id = format!("asked-{dialect:?}");
-        let told = Told::get("shown.test", "/agents/x?secret").of_tenant("t").key(asked.site.key());
-        let told = told.with("X-Request-Id", &id).from("198.51.100.9".parse().unwrap());
-        let decision = asked.ask(dialect, &told);
+        let original = Original::get("shown.test", "/agents/x?secret").of_tenant("t").key(asked.site.key());
+        let original = original.with("X-Request-Id", &id).from("198.51.100.9".parse().unwrap());
+        let decision = asked.ask(dialect, &original);
         assert_eq!(decision.passes().answer.header("x-request-id"), Some(&*id));
         let line = line_of(&asked.site.gateway, "request_id", &id);
         let expected = json!({
@@ -299,9 +301,9 @@ fn operators_see_who_was_asked(stage: &Stage) {
         }
         assert_eq!(trace_of(&collector, &id)[0].name, "GET", "{dialect:?}");
 
-        let refused = told.clone().with("X-Agent-Nonce", "1").with("X-Request-Id", "x");
+        let refused = original.clone().with("X-Agent-Nonce", "1").with("X-Request-Id", "x");
         let refused =
-            Told { headers: refused.headers[..0].to_vec(), target: format!("/agents/{id}"), ..refused };
+            Original { headers: refused.headers[..0].to_vec(), target: format!("/agents/{id}"), ..refused };
         assert_eq!(asked.ask(dialect, &refused).error().0, 401);
         let line = line_of(&asked.site.gateway, "path", &format!("/agents/{id}"));
         let (decision, error_type) = (json!("refused"), json!("INVALID_API_KEY"));

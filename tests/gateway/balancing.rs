@@ -163,9 +163,9 @@ fn answers_that_say_their_framing_twice_are_named_in_the_log_and_eject_nobody(st
                 };
                 assert_eq!(status, 502, "{way}, {header}");
             }
-            let told = format!("{header} stands more than once");
+            let warning = format!("{header} stands more than once");
             let log = || site.gateway.service.log();
-            until("the log names it", SOON, || log().contains(&told).then_some(()));
+            until("the log names it", SOON, || log().contains(&warning).then_some(()));
             until("all are in the log", SOON, || (log().matches("status=502").count() == 3).then_some(()));
             assert!(!log().contains("takes no requests"), "{way}, {header}: {}", log());
         }

@@ -13,7 +13,7 @@ use crate::access_log::line_of;
 use crate::identity::FORGED;
 use crate::rig::behind::{Asks, Behind, Other, PAGE};
 use crate::rig::case::{Case, cases};
-use crate::rig::identity::{expected, identity, normal, told};
+use crate::rig::identity::{expected, identity, identity_headers, normal};
 use crate::rig::scripts::{self, Cue};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::{credentials::signed, upstream::Then};
@@ -68,7 +68,12 @@ fn an_agent_arrives_with_its_identity_and_without_its_credential(stage: &Stage) 
                 );
             }
             let seen = site.upstream.only(path.split('?').next().unwrap());
-            assert_eq!((told(&seen), &*seen.target), (expected(agent, 4), &*path), "{}", other.name);
+            assert_eq!(
+                (identity_headers(&seen), &*seen.target),
+                (expected(agent, 4), &*path),
+                "{}",
+                other.name
+            );
             let head = String::from_utf8_lossy(&seen.head).into_owned();
             for (name, value) in &credential[credential.len() - 1..] {
                 assert!(!head.contains(value), "{}: {name}", other.name);
@@ -106,9 +111,9 @@ fn is_gone(
     let is_left = |left: &str| {
         other.asks == Asks::Nginx && ["X-Agent-Anything", "X-Agent-"].contains(&left) && left == name
     };
-    let mut told = told(&seen[0]);
-    told.retain(|(_, value)| !(is_left(name) && value == "forged"));
-    assert_eq!(told, wanted, "{about}");
+    let mut identity_headers = identity_headers(&seen[0]);
+    identity_headers.retain(|(_, value)| !(is_left(name) && value == "forged"));
+    assert_eq!(identity_headers, wanted, "{about}");
 }
 
 fn forged_identity_reaches_no_upstream_behind_another_gateway(stage: &Stage) {
@@ -157,7 +162,7 @@ fn no_client_has_its_identity_removed_by_naming_it_in_connection(stage: &Stage) 
         let answer = other.ask(&Request::get(ACME, &path).key(site.key()).with("Connection", named));
         assert_eq!(answer.status, 200, "{}: {}", other.name, answer.text());
         let seen = site.upstream.only(&path);
-        assert_eq!(told(&seen), expected(site.agent(), 4), "{}", other.name);
+        assert_eq!(identity_headers(&seen), expected(site.agent(), 4), "{}", other.name);
         assert!(
             !seen.all("connection").concat().to_lowercase().contains("agent"),
             "{}: {seen:?}",

@@ -182,9 +182,9 @@ fn shows_signatures(ground: &Ground, other: &Other) {
     // It is unknown until its directory has been read.
     until("the bot is known", SOON, || {
         tries += 1;
-        let told = domain_of(&ground.bot.signs());
-        assert!(told.is_some() || tries < 50, "{}: the bot is not known", other.name);
-        told.map(|told| assert_eq!(told, domain, "{}", other.name))
+        let shown = domain_of(&ground.bot.signs());
+        assert!(shown.is_some() || tries < 50, "{}: the bot is not known", other.name);
+        shown.map(|shown| assert_eq!(shown, domain, "{}", other.name))
     });
     assert_eq!(domain_of(&ground.bot.signs_for("other.test")), None, "{}", other.name);
 }
@@ -278,14 +278,14 @@ fn forwards_no_word_of_a_client(ground: &Ground, other: &Other) {
     let forged: Vec<_> = seen.headers.iter().filter(|(_, value)| value.contains("forged")).collect();
     assert!(forged.is_empty(), "{}: {forged:?}", other.name);
     assert_eq!(seen.header("x-forwarded-proto"), Some("http"), "{}: {seen:?}", other.name);
-    let told = seen.header("x-forwarded-for").unwrap();
+    let shown = seen.header("x-forwarded-for").unwrap();
     match other.asks {
         // Envoy appends to what it got.
         Asks::EnvoyHttp | Asks::EnvoyGrpc => {
-            assert!(!told.ends_with("203.0.113.9"), "{}: {told}", other.name)
+            assert!(!shown.ends_with("203.0.113.9"), "{}: {shown}", other.name)
         }
         Asks::Nginx | Asks::Caddy | Asks::HaProxy | Asks::Traefik => {
-            assert_eq!(told, client.to_string(), "{}", other.name)
+            assert_eq!(shown, client.to_string(), "{}", other.name)
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::access_log::line_of;
-use crate::rig::authz::{Asked, DIALECTS, Told};
+use crate::rig::authz::{Asked, DIALECTS, Original};
 use crate::rig::case::{Case, cases};
 use crate::rig::certificates::{Authority, Files};
 use crate::rig::h2c::{self, Message};
@@ -161,23 +161,23 @@ fn ask(site: &Site, client: &str, headers: &[(String, String)]) -> (Answer, Opti
     let request = Request::get(ACME, &path).with_all(headers).with("X-Forwarded-For", client);
     let mut wire = Wire::open_from("127.0.0.2".parse().unwrap(), site.gateway.address);
     let answer = request.ask_on(&mut wire);
-    let told = site.upstream.seen_at(&path).first().and_then(|seen| {
+    let domain = site.upstream.seen_at(&path).first().and_then(|seen| {
         let all: Vec<_> =
             seen.headers.iter().filter(|(name, _)| name.to_lowercase().contains("domain")).collect();
         assert!(all.len() <= 1 && all.iter().all(|(name, _)| name == "X-Agent-Domain"), "{seen:?}");
         all.first().map(|(_, value)| value.clone())
     });
-    (answer, told)
+    (answer, domain)
 }
 
 /// Asks until the bot is known: the first answer to it, which is charged to its domain.
 #[track_caller]
 fn known(site: &Site, bot: &Bot) -> Answer {
     until("the bot is known", SOON, || {
-        let (answer, told) = ask(site, "192.0.2.99", &bot.signs());
+        let (answer, domain) = ask(site, "192.0.2.99", &bot.signs());
         assert_eq!(answer.status, 200, "nobody waits for a directory");
-        told.map(|told| {
-            assert_eq!(told, bot.domain());
+        domain.map(|domain| {
+            assert_eq!(domain, bot.domain());
             answer
         })
     })
@@ -186,8 +186,8 @@ fn known(site: &Site, bot: &Bot) -> Answer {
 /// A request of a stranger, which its network's limit counts.
 #[track_caller]
 fn is_strangers(asked: &(Answer, Option<String>)) {
-    let (answer, told) = asked;
-    assert_eq!((answer.status, answer.allowance().0, told), (200, LIMIT, &None), "{answer:?}");
+    let (answer, domain) = asked;
+    assert_eq!((answer.status, answer.allowance().0, domain), (200, LIMIT, &None), "{answer:?}");
     assert_eq!(["cache-control", "vary"].map(|name| answer.header(name)), [None; 2], "{answer:?}");
 }
 
@@ -202,14 +202,14 @@ fn a_bot_has_the_limit_of_its_domain_from_everywhere(stage: &Stage) {
     let kept = [Some("private"), Some("Origin, Signature, Signature-Agent, Signature-Input")];
     assert_eq!(["cache-control", "vary"].map(|name| first.header(name)), kept, "no cache gives it to others");
     for left in (0..BOT_LIMIT - 1).rev() {
-        let (answer, told) = ask(&site, &format!("192.0.2.{left}"), &one.signs());
+        let (answer, domain) = ask(&site, &format!("192.0.2.{left}"), &one.signs());
         assert_eq!((answer.status, answer.allowance()), (200, (BOT_LIMIT, left)));
-        assert_eq!(told, Some(one.domain()));
+        assert_eq!(domain, Some(one.domain()));
     }
     for client in ["192.0.2.1", "198.51.100.1"] {
-        let (answer, told) = ask(&site, client, &one.signs());
+        let (answer, domain) = ask(&site, client, &one.signs());
         answer.is_limited(Value::Null, Value::Null, BOT_LIMIT);
-        assert_eq!(told, None);
+        assert_eq!(domain, None);
         // The network has its own.
         is_strangers(&ask(&site, client, &[]));
     }
@@ -299,8 +299,9 @@ fn a_bots_proof_counts_for_a_host_that_its_tenant_names_at_every_seat(stage: &St
         let headers = Signing { host: signed.into(), ..Signing::of(&bot) }.headers();
         let proven = |domain: Option<&str>| domain == counts.then_some(&bot.domain());
         for dialect in DIALECTS {
-            let told = Told::get(written, "/bots/x").of_tenant(tenant).with("X-Agent-Domain", "forged.test");
-            let decision = asked.ask(dialect, &told.with_all(&headers));
+            let original =
+                Original::get(written, "/bots/x").of_tenant(tenant).with("X-Agent-Domain", "forged.test");
+            let decision = asked.ask(dialect, &original.with_all(&headers));
             let domain = decision.passes().identity.first().map(|(_, domain)| domain.as_str());
             assert!(proven(domain), "{dialect:?} {tenant} {written}: {domain:?}");
         }

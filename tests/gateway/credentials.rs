@@ -1,4 +1,4 @@
-//! Credentials that doors of one kind alone know: those of other services, and those of contracts. `doors` has all others.
+//! Credentials that entry points of one kind alone know: those of other services, and those of contracts. `entry_points` has all others.
 
 use alloy::primitives::hex;
 use serde_json::json;

@@ -3,10 +3,10 @@
 use http::Method;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::doors::{message, of_message};
+use crate::rig::entry_points::{message, of_message};
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::{authz::Told, scripts, site::Site, tenants::Tenant, upstream::Then};
+use crate::rig::{authz::Original, scripts, site::Site, tenants::Tenant, upstream::Then};
 use crate::support::process::{free_port, own_ip};
 use crate::support::{agents::unknown_key, client::Answer, wire::Request};
 
@@ -124,14 +124,14 @@ const PAGE: &str = "https://app.example";
 const OTHER: &str = "https://evil.example";
 
 /// All values of a header.
-fn all<'a>(told: &'a Answer, name: &str) -> Vec<&'a str> {
-    let named = told.headers.iter().filter(|(header, _)| header.eq_ignore_ascii_case(name));
+fn all<'a>(answer: &'a Answer, name: &str) -> Vec<&'a str> {
+    let named = answer.headers.iter().filter(|(header, _)| header.eq_ignore_ascii_case(name));
     named.map(|(_, value)| value.as_str()).collect()
 }
 
 /// How many headers are about pages.
-fn about_pages(told: &Answer) -> usize {
-    told.headers.iter().filter(|(name, _)| name.to_ascii_lowercase().starts_with("access-control-")).count()
+fn about_pages(answer: &Answer) -> usize {
+    answer.headers.iter().filter(|(name, _)| name.to_ascii_lowercase().starts_with("access-control-")).count()
 }
 
 /// A site whose API pages may use: by the relay at [`ACME`], by the library at `h2c.test`.
@@ -165,12 +165,14 @@ impl Pages {
 
     /// What is told by each way: relay, library, HTTP/2.
     fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> [Answer; 3] {
-        let told = |host: &str| {
-            headers.iter().fold(Told::new(method, host, path), |told, (name, value)| told.with(name, value))
+        let original = |host: &str| {
+            headers
+                .iter()
+                .fold(Original::new(method, host, path), |original, (name, value)| original.with(name, value))
         };
         let gateway = &self.site.gateway;
-        let by_http_2 = of_message(&h2c::ask(gateway.address, &message(&told(ACME))).unwrap());
-        [gateway.ask(&told(ACME).direct()), gateway.ask(&told("h2c.test").direct()), by_http_2]
+        let by_http_2 = of_message(&h2c::ask(gateway.address, &message(&original(ACME))).unwrap());
+        [gateway.ask(&original(ACME).direct()), gateway.ask(&original("h2c.test").direct()), by_http_2]
     }
 
     fn preflight(&self, path: &str, origin: &str, method: &str) -> [Answer; 3] {
@@ -187,26 +189,29 @@ impl Pages {
 fn a_preflight_is_answered_without_credential_charge_or_upstream(stage: &Stage) {
     let pages = Pages::start(stage, PAGE);
     let path = agents_path();
-    for told in pages.preflight(&path, PAGE, "PUT") {
-        assert_eq!((told.status, told.body.as_slice()), (204, b"".as_slice()));
-        assert_eq!(all(&told, "access-control-allow-origin"), [PAGE]);
-        assert_eq!(all(&told, "access-control-allow-methods"), ["GET, HEAD, POST, PUT, PATCH, DELETE"]);
-        assert!(all(&told, "access-control-allow-headers")[0].contains("X-API-Key"));
-        assert_eq!((all(&told, "access-control-max-age"), all(&told, "vary")), (vec!["600"], vec!["Origin"]));
-        assert_eq!(all(&told, "access-control-allow-credentials"), [""; 0]);
+    for answer in pages.preflight(&path, PAGE, "PUT") {
+        assert_eq!((answer.status, answer.body.as_slice()), (204, b"".as_slice()));
+        assert_eq!(all(&answer, "access-control-allow-origin"), [PAGE]);
+        assert_eq!(all(&answer, "access-control-allow-methods"), ["GET, HEAD, POST, PUT, PATCH, DELETE"]);
+        assert!(all(&answer, "access-control-allow-headers")[0].contains("X-API-Key"));
+        assert_eq!(
+            (all(&answer, "access-control-max-age"), all(&answer, "vary")),
+            (vec!["600"], vec!["Origin"])
+        );
+        assert_eq!(all(&answer, "access-control-allow-credentials"), [""; 0]);
     }
     let denied = [pages.preflight(&path, OTHER, "PUT"), pages.preflight("/denied/x", PAGE, "PUT")];
-    for told in denied.into_iter().flatten() {
-        assert_eq!((told.status, about_pages(&told), all(&told, "vary")), (204, 0, vec!["Origin"]));
+    for answer in denied.into_iter().flatten() {
+        assert_eq!((answer.status, about_pages(&answer), all(&answer, "vary")), (204, 0, vec!["Origin"]));
     }
     // An agent of one request a minute still has it, and other OPTIONS are requests like any.
-    for told in pages.ask("OPTIONS", &path, &[("Origin", PAGE)]) {
-        assert_eq!(told.status, 401);
+    for answer in pages.ask("OPTIONS", &path, &[("Origin", PAGE)]) {
+        assert_eq!(answer.status, 401);
     }
     let key = pages.site.key();
-    let told = pages.ask("GET", &agents_path(), &[("Origin", PAGE), ("X-API-Key", key)]);
+    let answer = pages.ask("GET", &agents_path(), &[("Origin", PAGE), ("X-API-Key", key)]);
     // HTTP/2 comes first, and spends the same tenant's budget as the relay.
-    assert_eq!(told.map(|told| told.status), [429, 200, 200]);
+    assert_eq!(answer.map(|answer| answer.status), [429, 200, 200]);
     pages.site.is_unseen(&path);
     assert!(pages.h2.seen().iter().all(|seen| seen.uri.path() != path));
 }
@@ -217,23 +222,23 @@ fn a_page_of_an_allowed_origin_reads_answers_and_refusals_and_no_other_does(stag
     for (path, status) in [(public_path(), 200), (agents_path(), 401), ("/denied/x".to_owned(), 403)] {
         let answer = scripts::answer("200 OK", &OWN_RULES, b"ok");
         pages.site.upstream.on(&path, scripts::bytes(answer, Then::Goes));
-        for told in pages.ask("GET", &path, &[("Origin", PAGE)]) {
-            assert_eq!((told.status, all(&told, "access-control-allow-origin")), (status, vec![PAGE]));
-            let exposed = all(&told, "access-control-expose-headers");
+        for answer in pages.ask("GET", &path, &[("Origin", PAGE)]) {
+            assert_eq!((answer.status, all(&answer, "access-control-allow-origin")), (status, vec![PAGE]));
+            let exposed = all(&answer, "access-control-expose-headers");
             assert!(exposed[0].contains("Retry-After") && exposed[0].contains("X-Total"), "{exposed:?}");
-            assert_eq!((all(&told, "vary").contains(&"Accept"), about_pages(&told)), (status == 200, 2));
-            assert!(all(&told, "vary").contains(&"Origin"));
+            assert_eq!((all(&answer, "vary").contains(&"Accept"), about_pages(&answer)), (status == 200, 2));
+            assert!(all(&answer, "vary").contains(&"Origin"));
         }
         for headers in [&[("Origin", OTHER)][..], &[("Origin", "null")], &[]] {
-            for told in pages.ask("GET", &path, headers) {
-                assert_eq!((told.status, about_pages(&told)), (status, 0), "{headers:?}");
-                assert!(all(&told, "vary").contains(&"Origin"));
+            for answer in pages.ask("GET", &path, headers) {
+                assert_eq!((answer.status, about_pages(&answer)), (status, 0), "{headers:?}");
+                assert!(all(&answer, "vary").contains(&"Origin"));
             }
         }
     }
     let open = Pages::start(stage, "*");
-    for told in open.ask("GET", &agents_path(), &[("Origin", OTHER)]) {
-        assert_eq!((told.status, all(&told, "access-control-allow-origin")), (401, vec!["*"]));
-        assert_eq!(all(&told, "vary"), [""; 0]);
+    for answer in open.ask("GET", &agents_path(), &[("Origin", OTHER)]) {
+        assert_eq!((answer.status, all(&answer, "access-control-allow-origin")), (401, vec!["*"]));
+        assert_eq!(all(&answer, "vary"), [""; 0]);
     }
 }

@@ -100,8 +100,8 @@ fn a_401_leads_to_the_metadata_of_the_resource_and_to_the_rules(stage: &Stage) {
     let call = Message::request(Method::POST, ACME, "/mcp").with("content-type", "application/grpc");
     let answer = h2c::ask(ways.relay.gateway.address, &call).unwrap();
     let expected = challenge(&format!("http://{ACME}{METADATA}/mcp"));
-    let told = ["grpc-status", "www-authenticate", "link"].map(|name| answer.header(name));
-    assert_eq!(told, [Some("16"), Some(&*expected), Some(HELP)], "clients of gRPC are shown it too");
+    let headers = ["grpc-status", "www-authenticate", "link"].map(|name| answer.header(name));
+    assert_eq!(headers, [Some("16"), Some(&*expected), Some(HELP)], "clients of gRPC are shown it too");
     for answer in ways.ask("GET", ACME, RULES, &[]) {
         let tiergate = answer.success(200);
         assert_eq!(tiergate["gatewayUrl"], json!(format!("http://{ACME}")));
@@ -254,8 +254,8 @@ fn routes_for_everybody_or_nobody_come_before_the_documents(stage: &Stage) {
     }
     for host in [ACME, "denied.test"] {
         for answer in ways.ask("GET", host, "/x", &[]) {
-            let told = (answer.header("www-authenticate"), answer.header("link"));
-            assert_eq!(told, (Some(BARE), None), "what the upstream says there is its own affair");
+            let headers = (answer.header("www-authenticate"), answer.header("link"));
+            assert_eq!(headers, (Some(BARE), None), "what the upstream says there is its own affair");
         }
     }
 }

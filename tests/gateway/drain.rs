@@ -4,7 +4,7 @@ use std::{net::TcpStream, sync::Arc, time::Duration};
 
 use serde_json::json;
 
-use crate::rig::authz::{Asked, Dialect, Told};
+use crate::rig::authz::{Asked, Dialect, Original};
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{End, Frames};
 use crate::rig::h2c::{self, Message};
@@ -129,7 +129,7 @@ fn connections_that_the_system_has_taken_are_served_at_every_listener_and_none_i
             (gateway.address, Request::get(ACME, &public_path())),
             (service.api, Request::get("localhost", "/livez")),
             (service.admin, Request::get("localhost", "/metrics")),
-            (*authz, Told::get(ACME, &public_path()).of_tenant("t").call(Dialect::Forward)),
+            (*authz, Original::get(ACME, &public_path()).of_tenant("t").call(Dialect::Forward)),
         ];
         let (mut waiting, mut over_http_2, mut over_tls) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..EACH {

@@ -126,8 +126,8 @@ fn a_key_is_looked_up_in_a_shared_store_only(stage: &Stage) {
     let by_key = |host: &str, key: &str| {
         fs::write(&file, format!("{key}\n")).unwrap();
         let output = explain(site, host, "/x", &["--api-key-file", file.to_str().unwrap(), "-o", "json"]);
-        let told = [output.stdout.as_slice(), &output.stderr].concat();
-        assert!(!String::from_utf8(told).unwrap().contains(&key[12..28]), "{output:?}");
+        let report = [output.stdout.as_slice(), &output.stderr].concat();
+        assert!(!String::from_utf8(report).unwrap().contains(&key[12..28]), "{output:?}");
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let key = agent.generate(&site.gateway.service);
@@ -149,9 +149,9 @@ fn explain_names_the_source_of_a_tier_and_a_stake_only_where_a_vault_is_read(sta
     let (agent, staked) = (stage.world().agent(1), json!("1000000000000000000000"));
     for (has_vault, stake) in [(true, Some(&staked)), (false, None)] {
         let site = everyone_is_gold(Site::of(stage), has_vault).start();
-        let told = explained(&site, ACME, "/x", &["--agent-id", &agent.text()]);
-        assert_eq!((&told["tier"], &told["tierSource"]), (&json!(3), &json!("everyone")), "{told}");
-        assert_eq!((told.get("stake"), told.get("minStake")), (stake, stake), "{told}");
+        let report = explained(&site, ACME, "/x", &["--agent-id", &agent.text()]);
+        assert_eq!((&report["tier"], &report["tierSource"]), (&json!(3), &json!("everyone")), "{report}");
+        assert_eq!((report.get("stake"), report.get("minStake")), (stake, stake), "{report}");
     }
 }
 
@@ -161,8 +161,8 @@ fn a_key_that_has_ended_with_its_signer_is_explained_as_the_gateway_answers(stag
     let file = site.gateway.service.folder.path().join("key");
     let key = agent.generate(&site.gateway.service);
     fs::write(&file, &key).unwrap();
-    let told = || explained(site, ACME, "/x", &["--api-key-file", file.to_str().unwrap()]);
-    let before = told();
+    let report = || explained(site, ACME, "/x", &["--api-key-file", file.to_str().unwrap()]);
+    let before = report();
     if !stage.world().is(Kind::Redis) {
         assert_eq!(before["decision"], "unknown");
         return;
@@ -173,7 +173,7 @@ fn a_key_that_has_ended_with_its_signer_is_explained_as_the_gateway_answers(stag
         "{before}"
     );
     stage.world().chain().transfer(ALICE, BOB, agent.id);
-    let after = told();
+    let after = report();
     assert_eq!((&after["status"], &after["errorType"]), (&json!(401), &json!("INVALID_API_KEY")), "{after}");
     assert_eq!(
         (&after["keySigner"], &after["owner"]),
@@ -223,9 +223,9 @@ fn explain_names_what_shadows_and_is_shadowed(stage: &Stage) {
             }),
         ),
     ] {
-        let told = explained(site, host, path, &["--method", method]);
+        let report = explained(site, host, path, &["--method", method]);
         for (name, value) in expected.as_object().unwrap() {
-            assert_eq!(&told[name], value, "{name} in {told}");
+            assert_eq!(&report[name], value, "{name} in {report}");
         }
     }
     let text = String::from_utf8(explain(site, ACME, "/x", &[]).stdout).unwrap();
@@ -253,9 +253,13 @@ fn explain_says_when_the_chain_cannot_be_read(stage: &Stage) {
     let text = fs::read_to_string(&file).unwrap();
     let node = stage.world().chain().node.to_string();
     fs::write(&file, text.replace(&node, "127.0.0.1:1")).unwrap();
-    let told = explained(&site, ACME, "/x", &["--agent-id", "1"]);
-    assert_eq!((&told["decision"], &told["errorType"]), (&"unknown".into(), &"RPC_ERROR".into()), "{told}");
-    assert!(told["fault"].as_str().unwrap().contains("127.0.0.1:1"), "{told}");
+    let report = explained(&site, ACME, "/x", &["--agent-id", "1"]);
+    assert_eq!(
+        (&report["decision"], &report["errorType"]),
+        (&"unknown".into(), &"RPC_ERROR".into()),
+        "{report}"
+    );
+    assert!(report["fault"].as_str().unwrap().contains("127.0.0.1:1"), "{report}");
 }
 
 /// It has no host, and no document of the gateway.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
 use crate::rig::h2c::{self, Message};
-use crate::rig::identity::{expected, told};
+use crate::rig::identity::{expected, identity_headers};
 use crate::rig::scope::{Running, beside};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
@@ -277,7 +277,7 @@ fn an_agent_that_strangers_take_into_1300_organizations_passes_and_only_its_prof
         let request =
             if by_key { request.key(site.key()) } else { request.with_all(&signed(&agent.draft())) };
         assert_eq!(site.gateway.ask(&request).status, 200);
-        assert_eq!(told(&site.upstream.only(&path)), expected(agent, 4));
+        assert_eq!(identity_headers(&site.upstream.only(&path)), expected(agent, 4));
     }
     let rotated = key_of(&service.signed(("POST", "/keys/rotate"), &agent.signed()).success(200));
     assert_eq!(site.gateway.ask(&Request::get(ACME, &agents_path()).key(&rotated)).status, 200);

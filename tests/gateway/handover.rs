@@ -358,7 +358,7 @@ impl Systemd {
         format!("NOTIFY_SOCKET={}", self.path.display())
     }
 
-    fn told(&self) -> String {
+    fn received(&self) -> String {
         let mut buffer = [0; 100];
         let length = self.socket.recv(&mut buffer).unwrap();
         String::from_utf8(buffer[..length].to_vec()).unwrap().trim_end().to_owned()
@@ -371,14 +371,14 @@ fn systemd_is_told_of_the_start_of_the_new_main_process_and_of_the_end(stage: &S
     end(gateway);
     let systemd = Systemd::at(gateway.service.folder.path().join("notify"));
     let started = start_behind(gateway, &systemd.words());
-    assert_eq!(systemd.told(), "READY=1");
+    assert_eq!(systemd.received(), "READY=1");
     for address in addresses(gateway) {
         drop(TcpStream::connect(address).unwrap());
     }
     let new = upgrade(gateway, started.pid, || ());
-    assert_eq!(systemd.told(), format!("MAINPID={}", new.0));
+    assert_eq!(systemd.received(), format!("MAINPID={}", new.0));
     signal(new.0, "TERM");
-    assert_eq!(systemd.told(), "STOPPING=1");
+    assert_eq!(systemd.received(), "STOPPING=1");
 }
 
 fn an_address_that_somebody_else_listens_on_ends_the_start_and_systemd_hears_of_none(stage: &Stage) {
@@ -490,7 +490,7 @@ fn the_file_of_init_starts_behind_the_sockets_of_the_unit(stage: &Stage) {
     let arguments = ["-c", &words, "bash", program, "run", "--config", file.to_str().unwrap()];
     let log = folder.path().join("log");
     let process = Process::start(Path::new("bash"), &arguments.map(str::to_owned), &log, "");
-    assert_eq!(systemd.told(), "READY=1", "{}", process.log());
+    assert_eq!(systemd.received(), "READY=1", "{}", process.log());
     for (address, (path, status)) in
         addresses.into_iter().zip([("/", 401), ("/livez", 200), ("/metrics", 200)])
     {

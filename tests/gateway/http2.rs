@@ -325,11 +325,11 @@ fn targets_that_no_url_has_are_400_over_http_1_and_http_2(stage: &Stage) {
         let mut frames = Frames::open(site.gateway.address);
         frames.headers(&pseudo(&target), true);
         assert_eq!(frames.end(), End::Answered);
-        let told: Value = serde_json::from_slice(&frames.body).unwrap();
+        let echo: Value = serde_json::from_slice(&frames.body).unwrap();
         let answer = Request::get(ACME, &target).ask(site.gateway.address);
         assert_eq!(answer.status, 400, "{target}");
-        assert_eq!(answer.json()["error"], told["error"], "{target}");
-        assert!(told["error"].as_str().unwrap().contains(byte), "{told}");
+        assert_eq!(answer.json()["error"], echo["error"], "{target}");
+        assert!(echo["error"].as_str().unwrap().contains(byte), "{echo}");
     }
     site.is_unseen(&path);
 }

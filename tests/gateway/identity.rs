@@ -2,7 +2,7 @@
 
 use crate::rig::case::{Case, cases};
 use crate::rig::h2c::{self, H2Upstream, Message};
-use crate::rig::identity::{everyone_is_gold, expected, graded, identity_of, told};
+use crate::rig::identity::{everyone_is_gold, expected, graded, identity_headers, identity_of};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::{refusals::is_malformed, site::Site};
 use crate::support::wire::Request;
@@ -80,7 +80,11 @@ fn nothing_that_a_client_forges_reaches_an_upstream_by_any_way(stage: &Stage) {
             );
             assert_eq!(site.gateway.ask_raw(request.as_bytes()).status, 200);
             let seen = site.upstream.whole(&path);
-            assert_eq!((told(&seen), seen.body.as_slice()), (wanted, b"hello".as_slice()), "{way}");
+            assert_eq!(
+                (identity_headers(&seen), seen.body.as_slice()),
+                (wanted, b"hello".as_slice()),
+                "{way}"
+            );
             let text = format!("{}{:?}", String::from_utf8_lossy(&seen.head), seen.trailers);
             assert!(!text.contains(WORD), "{way}: {text}");
         }
@@ -103,7 +107,7 @@ fn forged_identity_named_in_connection_is_ours_still(stage: &Stage) {
         let path = agents_path();
         assert_eq!(site.gateway.ask(&request(&path, options)).status, 200, "{options}");
         let seen = site.upstream.only(&path);
-        assert_eq!(told(&seen), expected(&agent, 3), "{options}");
+        assert_eq!(identity_headers(&seen), expected(&agent, 3), "{options}");
     }
     let path = agents_path();
     is_malformed(&site.gateway.ask(&request(&path, "x-api-key, authorization, x-forwarded-for, host")));
@@ -120,7 +124,7 @@ fn the_source_of_a_tier_is_told_and_a_stake_only_where_a_vault_is_read_not_even_
         let request = FORGED.iter().fold(request, |request, name| request.with(name, "forged"));
         let answer = site.gateway.ask(&request);
         assert_eq!(answer.status, 200, "{}", answer.text());
-        assert_eq!(told(&site.upstream.only(&path)), wanted, "{way}");
+        assert_eq!(identity_headers(&site.upstream.only(&path)), wanted, "{way}");
     }
 }
 
@@ -135,7 +139,7 @@ fn proxies_that_are_trusted_alone_say_how_a_request_came(stage: &Stage) {
     let request = all.fold(Request::get(ACME, &path), |request, name| request.with(name, "told"));
     assert_eq!(site.gateway.ask(&request).status, 200);
     let seen = site.upstream.only(&path);
-    let told: Vec<_> =
+    let identity_headers: Vec<_> =
         seen.headers.iter().filter(|(_, value)| value == "told").map(|(name, _)| name.as_str()).collect();
-    assert_eq!(told, set, "and neither another header nor another spelling of these");
+    assert_eq!(identity_headers, set, "and neither another header nor another spelling of these");
 }

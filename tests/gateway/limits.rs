@@ -1,4 +1,4 @@
-//! The headers about an agent's window on answers of upstreams, and the budget of refused credentials. `doors` has the windows.
+//! The headers about an agent's window on answers of upstreams, and the budget of refused credentials. `entry points` has the windows.
 
 use crate::rig::case::{Case, cases};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};

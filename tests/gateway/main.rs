@@ -32,9 +32,9 @@ mod crowds;
 mod dialects;
 mod differential;
 mod discovery;
-mod doors;
 mod drain;
 mod early_ends;
+mod entry_points;
 mod explain;
 mod faults;
 mod floods;
@@ -153,8 +153,8 @@ const TOPICS: &[Topic<Stage>] = &[
     ("online", ONCE, online::CASES),
     ("traces", ONCE, traces::CASES),
     ("traces", ONCE, trace_trouble::CASES),
-    ("doors", ONCE, doors::CASES),
-    ("doors", STORES, doors::STORED),
+    ("entry_points", ONCE, entry_points::CASES),
+    ("entry_points", STORES, entry_points::STORED),
     ("authz", ONCE, authz::CASES),
     ("authz", ONCE, authz_grpc::CASES),
     ("authz", ONCE, authz_listener::CASES),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::rig::authz::{Asked, DIALECTS, Told};
+use crate::rig::authz::{Asked, DIALECTS, Original};
 use crate::rig::case::{Case, cases};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::{scripts, stage::Stage, tenants::Tenant, upstream::Then};
@@ -325,9 +325,9 @@ fn pages_of_others_and_methods_that_no_revision_has_are_refused_for_nothing(stag
 fn another_gateway_is_judged_by_headers_and_an_operator_is_told_the_route(stage: &Stage) {
     let asked = Asked::start(server(stage));
     let status = |dialect, headers: &[(&str, &str)]| {
-        let told = Told::new("POST", HOST, "/mcp").key(asked.site.key());
-        let told = headers.iter().fold(told, |told, (name, value)| told.with(name, value));
-        asked.ask(dialect, &told).answer.status
+        let original = Original::new("POST", HOST, "/mcp").key(asked.site.key());
+        let original = headers.iter().fold(original, |original, (name, value)| original.with(name, value));
+        asked.ask(dialect, &original).answer.status
     };
     for dialect in DIALECTS {
         for (headers, expected) in [

@@ -170,16 +170,16 @@ fn a_full_log_queue_delays_nobody(stage: &Stage) {
     }
     assert_eq!(gateway.service.get("/readyz").status, 200);
     assert!(gateway.service.samples().get("tiergate_log_lines_dropped_total") > 0.0);
-    let mut told = Vec::new();
+    let mut bytes = Vec::new();
     until("lines are written again", SOON, || {
         ask("read");
         // Until there is no more to read for now.
-        let _ = log.read_to_end(&mut told);
-        let told = String::from_utf8_lossy(&told);
-        told.contains("request_id=\"read\"").then_some(())
+        let _ = log.read_to_end(&mut bytes);
+        let log = String::from_utf8_lossy(&bytes);
+        log.contains("request_id=\"read\"").then_some(())
     });
-    let told = String::from_utf8_lossy(&told).into_owned();
-    let ids = told.lines().filter_map(|line| line.split("request_id=\"unread-").nth(1)?.split('"').next());
+    let log = String::from_utf8_lossy(&bytes).into_owned();
+    let ids = log.lines().filter_map(|line| line.split("request_id=\"unread-").nth(1)?.split('"').next());
     let unread: BTreeSet<usize> = ids.map(|at| at.parse().unwrap()).collect();
     assert!(unread.contains(&0), "the first ones found room in the queue");
     assert!(!unread.contains(&(UNREAD - 1)), "the queue was full, {} of {UNREAD}", unread.len());

@@ -50,14 +50,14 @@ fn v2_of_ipv6() -> Vec<u8> {
 fn told_behind(site: &Site, header: &[u8]) -> Vec<String> {
     let mut wire = site.gateway.connect();
     let mut before = header.to_vec();
-    let told = (0..2).map(|_| {
+    let addresses = (0..2).map(|_| {
         let path = public_path();
         let request = Request::get(ACME, &path).with("X-Forwarded-For", "198.51.100.1");
         wire.send(&[std::mem::take(&mut before), request.bytes()].concat());
         assert_eq!(wire.answer().status, 200);
         site.upstream.only(&path).header("x-forwarded-for").unwrap().to_owned()
     });
-    told.collect()
+    addresses.collect()
 }
 
 // threat: Forged PROXY headers

@@ -76,9 +76,9 @@ fn no_credential_is_written_to_log_or_metrics(stage: &Stage) {
     assert!(log.contains("failed at"), "the fault of the upstream that is gone: {log}");
     let metrics = gateway.service.metrics();
     assert!(metrics.contains("tiergate_malformed_requests_total{listener=\"gateway\"} 3"), "{metrics}");
-    let told = (log + &metrics).to_lowercase();
+    let written = (log + &metrics).to_lowercase();
     for secret in [key.rsplit('_').next().unwrap(), &hex::encode(draft.signature())] {
-        assert!(!told.contains(&secret[..16]), "{told}");
+        assert!(!written.contains(&secret[..16]), "{written}");
     }
 }
 

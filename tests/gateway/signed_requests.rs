@@ -8,9 +8,9 @@ use base64::prelude::BASE64_STANDARD;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::rig::authz::{Asked, DIALECTS, Dialect, Told};
+use crate::rig::authz::{Asked, DIALECTS, Dialect, Original};
 use crate::rig::case::{Case, cases};
-use crate::rig::doors::{BY_HEADERS, Door, Doors, OURS};
+use crate::rig::entry_points::{BY_HEADERS, EntryPoint, EntryPoints, OURS};
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path};
@@ -553,26 +553,26 @@ fn every_dialect_that_carries_the_request_judges_its_signature(stage: &Stage) {
     let agent = stage.world().agent(3);
     for dialect in DIALECTS {
         let signing = get(stage, &agent, &format!("{}?a=b", agents_path()));
-        let decision = asked.ask(dialect, &signing.told());
+        let decision = asked.ask(dialect, &signing.original());
         assert!(decision.passes, "{dialect:?}: {}", decision.answer.text());
-        let again = asked.ask(dialect, &signing.told());
+        let again = asked.ask(dialect, &signing.original());
         is_refused(&again.answer, 401, "nonce_reused");
-        let mut other = get(stage, &agent, &agents_path()).told();
+        let mut other = get(stage, &agent, &agents_path()).original();
         other.target.push('x');
         is_refused(&asked.ask(dialect, &other).answer, 401, "bad_signature");
         // The scheme is the one that the gateway tells, and http where it tells none.
         let secure = Signing { scheme: "https", ..get(stage, &agent, &agents_path()) };
-        is_refused(&asked.ask(dialect, &secure.told()).answer, 401, "bad_signature");
-        let told = match dialect {
-            Dialect::Forward | Dialect::Grpc => Told { scheme: "https".into(), ..secure.told() },
-            Dialect::Nginx | Dialect::Envoy => secure.told().with("X-Forwarded-Proto", "https"),
+        is_refused(&asked.ask(dialect, &secure.original()).answer, 401, "bad_signature");
+        let original = match dialect {
+            Dialect::Forward | Dialect::Grpc => Original { scheme: "https".into(), ..secure.original() },
+            Dialect::Nginx | Dialect::Envoy => secure.original().with("X-Forwarded-Proto", "https"),
         };
-        assert!(asked.ask(dialect, &told).passes, "{dialect:?}");
+        assert!(asked.ask(dialect, &original).passes, "{dialect:?}");
         // Nobody sees the body here, so its digest is signed and goes on.
         let bodiless = Signing { method: "POST".into(), ..get(stage, &agent, &agents_path()) };
-        is_refused(&asked.ask(dialect, &bodiless.told()).answer, 401, "content_digest_required");
+        is_refused(&asked.ask(dialect, &bodiless.original()).answer, 401, "content_digest_required");
         let posted = get(stage, &agent, &agents_path()).post(b"hello");
-        assert!(asked.ask(dialect, &posted.told()).passes, "{dialect:?}");
+        assert!(asked.ask(dialect, &posted.original()).passes, "{dialect:?}");
     }
 }
 
@@ -603,8 +603,8 @@ pub(crate) const NAMED: [(&str, &str, &str, bool); 16] = [
     ("own", "named.test", "named.test", false),
 ];
 
-/// The doors that lead to a tenant of [`NAMED`]: a host that no other tenant has is the first one's at our gateway.
-fn seats(tenant: &str, counts: bool) -> impl Iterator<Item = Door> {
+/// The entry points that lead to a tenant of [`NAMED`]: a host that no other tenant has is the first one's at our gateway.
+fn seats(tenant: &str, counts: bool) -> impl Iterator<Item = EntryPoint> {
     let is_others = tenant == "asked" || (tenant == "own" && !counts);
     BY_HEADERS.into_iter().skip(if is_others { OURS } else { 0 })
 }
@@ -617,13 +617,14 @@ fn a_signed_request_counts_for_a_host_that_its_tenant_names_at_every_seat(stage:
     let asked = Asked::start(site.only(tenants.into()));
     let agent = stage.world().agent(3);
     for (tenant, signed, written, counts) in NAMED {
-        let doors = Doors::of(&asked, tenant, written);
-        for door in seats(tenant, counts) {
+        let entries = EntryPoints::of(&asked, tenant, written);
+        for entry in seats(tenant, counts) {
             let signing = Signing { host: signed.into(), ..get(stage, &agent, &agents_path()) };
-            let told = Told { host: written.into(), ..signing.told().of_tenant(tenant) };
+            let original = Original { host: written.into(), ..signing.original().of_tenant(tenant) };
             // Our gateway trusts who asks to say how the client came.
-            let is_ours = matches!(door, Door::Gateway | Door::Http2);
-            let said = doors.ask(door, &if is_ours { told.with("X-Forwarded-Proto", "http") } else { told });
+            let is_ours = matches!(entry, EntryPoint::Gateway | EntryPoint::Http2);
+            let said = entries
+                .ask(entry, &if is_ours { original.with("X-Forwarded-Proto", "http") } else { original });
             assert_eq!(said.passes, counts, "{tenant} {written}: {said:?}");
             if !counts {
                 is_refused(&said.answer, 401, "bad_signature");

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{io::Read, sync::Arc, time::Duration};
 
-use crate::rig::authz::{Asked, Dialect, Told};
+use crate::rig::authz::{Asked, Dialect, Original};
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{
     DATA, END_HEADERS, END_STREAM, End, Frames, HEADERS, PREFACE, SETTINGS, block, frame,
@@ -252,7 +252,7 @@ fn a_connection_is_idle_between_requests_for_as_long_as_is_set_at_every_listener
             (gateway, request.clone()),
             (service.api, Request::get("localhost", "/livez")),
             (service.admin, Request::get("localhost", "/metrics")),
-            (*authz, Told::get(ACME, &public_path()).of_tenant("t").call(Dialect::Forward)),
+            (*authz, Original::get(ACME, &public_path()).of_tenant("t").call(Dialect::Forward)),
         ]
         .map(|(address, request)| {
             let mut wire = Wire::open(address);

@@ -121,7 +121,7 @@ fn a_client_is_shown_the_certificate_of_the_host_that_it_names(stage: &Stage) {
     assert_eq!(silent.meet(secure.address).unwrap().certificate, secure.own.der);
     let silent = Greeting::new(&secure.authority, "a.test", HTTP_1).without_saying_the_name();
     assert!(silent.meet(secure.address).is_err());
-    // The certificate opens no door: the request's own host does.
+    // The certificate opens no entry point: the request's own host does.
     let tunnel = Tunnel::to(secure.address, Greeting::new(&secure.authority, "a.test", HTTP_1));
     for host in ["a.test", "exact.wide.test", "plain.wide.test"] {
         let path = public_path();
@@ -321,10 +321,13 @@ fn private_keys_are_not_written_down(stage: &Stage) {
 pub(crate) fn are_not_in(site: &Site, named: &str, keys: &[&str]) {
     let log = || site.gateway.service.log();
     until("the log names the file", SOON, || log().contains(named).then_some(()));
-    let told = log() + &site.gateway.service.metrics();
-    assert!(told.contains(" TRACE "), "all that can be is written down");
+    let written = log() + &site.gateway.service.metrics();
+    assert!(written.contains(" TRACE "), "all that can be is written down");
     for pem in keys {
         let lines = pem.lines().filter(|line| line.len() >= 16 && !line.starts_with('-'));
-        assert!(lines.clone().count() > 0 && lines.into_iter().all(|line| !told.contains(line)), "{told}");
+        assert!(
+            lines.clone().count() > 0 && lines.into_iter().all(|line| !written.contains(line)),
+            "{written}"
+        );
     }
 }

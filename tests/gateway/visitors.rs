@@ -1,5 +1,5 @@
 //! The limit of a public route for each client network: charged to nobody who is refused for another reason, and closed when the
-//! store fails. That it is one whoever asks is in `doors`.
+//! store fails. That it is one whoever asks is in `entry points`.
 
 use std::sync::Arc;
 

@@ -71,5 +71,5 @@ async fn a_door_may_ask_for_more_than_bronze_and_says_which_stake_opens_it() {
     let Err(Refusal::Denied(Denial::TierBlocked { required, .. })) = refused else {
         panic!("{}", verdict(&refused));
     };
-    assert_eq!(required, Tier::Bronze, "tier 0 never passes, whatever a door asks for");
+    assert_eq!(required, Tier::Bronze, "tier 0 never passes, whatever a listener asks for");
 }

@@ -73,8 +73,8 @@ fn the_relay_and_the_library_show_both_sides_the_same(stage: &Stage) {
     };
     beside(AT_ONCE, work, |_| {});
     let wrong = lock(&wrong);
-    let told = wrong.iter().take(TOLD_MAX).cloned().collect::<Vec<_>>().join("\n\n");
-    assert!(wrong.is_empty(), "{} exchanges differ:\n{told}", wrong.len());
+    let shown = wrong.iter().take(TOLD_MAX).cloned().collect::<Vec<_>>().join("\n\n");
+    assert!(wrong.is_empty(), "{} exchanges differ:\n{shown}", wrong.len());
     for site in [&relay, &library] {
         assert_eq!(site.upstream.broken(), Vec::<String>::new());
     }

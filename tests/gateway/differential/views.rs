@@ -65,9 +65,9 @@ impl View {
     pub(crate) fn beside(&self, library: &Self) -> String {
         let pairs = self.parts().into_iter().zip(library.parts());
         let different = pairs.filter(|((_, relay), (_, library))| relay != library);
-        let told =
+        let lines =
             different.map(|((part, relay), (_, library))| format!("  {part}: {relay}\n    but {library}"));
-        told.collect::<Vec<_>>().join("\n")
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     fn parts(&self) -> Vec<(&'static str, String)> {

@@ -33,8 +33,8 @@ impl Asked {
 
     /// Asks in a dialect.
     #[track_caller]
-    pub(crate) fn ask(&self, dialect: Dialect, told: &Told) -> Decision {
-        told.ask(dialect, self.authz)
+    pub(crate) fn ask(&self, dialect: Dialect, original: &Original) -> Decision {
+        original.ask(dialect, self.authz)
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) const DIALECTS: [Dialect; 4] = [Dialect::Forward, Dialect::Nginx, Dia
 
 /// A client's request at another gateway.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct Original {
     pub(crate) tenant: String,
     pub(crate) method: String,
     pub(crate) host: String,
@@ -99,7 +99,7 @@ const ACTED_BY: [&str; 8] = [
     "vary",
 ];
 
-impl Told {
+impl Original {
     pub(crate) fn new(method: &str, host: &str, target: &str) -> Self {
         let text = str::to_owned;
         let (tenant, scheme) = (host.split('.').next().unwrap().to_owned(), text("http"));
@@ -117,7 +117,7 @@ impl Told {
     }
 
     pub(crate) fn with_all(self, headers: &[(String, String)]) -> Self {
-        headers.iter().fold(self, |told, (name, value)| told.with(name, value))
+        headers.iter().fold(self, |original, (name, value)| original.with(name, value))
     }
 
     pub(crate) fn key(self, key: &str) -> Self {

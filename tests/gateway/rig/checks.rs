@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use http::Method;
 
-use crate::rig::authz::{Decision, Dialect, Told, identity_in};
+use crate::rig::authz::{Decision, Dialect, Original, identity_in};
 use crate::rig::h2c::{self, Message};
 use crate::support::client::Answer;
 
@@ -69,49 +69,50 @@ fn pair(key: &str, value: &[u8]) -> Vec<u8> {
 
 impl Check {
     /// Headers of one name are joined by a comma, as Envoy does without `encode_raw_headers`.
-    pub(crate) fn of(told: &Told) -> Self {
+    pub(crate) fn of(original: &Original) -> Self {
         let mut joined: Vec<(String, Vec<u8>)> = Vec::new();
-        for (name, value) in &told.headers {
+        for (name, value) in &original.headers {
             let name = name.to_ascii_lowercase();
             match joined.iter_mut().find(|(other, _)| *other == name) {
                 Some((_, all)) => all.extend_from_slice(format!(",{value}").as_bytes()),
                 None => joined.push((name, value.clone().into_bytes())),
             }
         }
-        let pseudo = [(":method", &told.method), (":path", &told.target), (":authority", &told.host)];
+        let pseudo =
+            [(":method", &original.method), (":path", &original.target), (":authority", &original.host)];
         let pseudo = pseudo.map(|(name, value)| (name.to_owned(), value.clone().into_bytes()));
         let headers = joined.iter().chain(&pseudo).flat_map(|(name, value)| bytes(3, &pair(name, value)));
-        Self::with(told, headers.collect())
+        Self::with(original, headers.collect())
     }
 
     /// Every header apart, as Envoy does with `encode_raw_headers`.
-    pub(crate) fn raw(told: &Told) -> Self {
+    pub(crate) fn raw(original: &Original) -> Self {
         let header = |(name, value): &(String, String)| {
             bytes(1, &[bytes(1, name.to_ascii_lowercase().as_bytes()), bytes(3, value.as_bytes())].concat())
         };
-        let headers: Vec<u8> = told.headers.iter().flat_map(header).collect();
-        Self::with(told, bytes(13, &headers))
+        let headers: Vec<u8> = original.headers.iter().flat_map(header).collect();
+        Self::with(original, bytes(13, &headers))
     }
 
     /// A message with these fields of `HttpRequest`.
-    pub(crate) fn with(told: &Told, headers: Vec<u8>) -> Self {
+    pub(crate) fn with(original: &Original, headers: Vec<u8>) -> Self {
         let request = [
             bytes(1, b"7000000000000000001"),
-            bytes(2, told.method.as_bytes()),
+            bytes(2, original.method.as_bytes()),
             headers,
-            bytes(4, told.target.as_bytes()),
-            bytes(5, told.host.as_bytes()),
-            bytes(6, told.scheme.as_bytes()),
+            bytes(4, original.target.as_bytes()),
+            bytes(5, original.host.as_bytes()),
+            bytes(6, original.scheme.as_bytes()),
             bytes(10, b"HTTP/1.1"),
         ];
         let mut attributes = bytes(4, &bytes(2, &request.concat()));
-        if let Some(client) = told.client {
+        if let Some(client) = original.client {
             let port = [varint(3 << 3), varint(51_000)].concat();
             let socket = [bytes(2, client.to_string().as_bytes()), port].concat();
             attributes.extend(bytes(1, &bytes(1, &bytes(1, &socket))));
         }
-        if !told.tenant.is_empty() {
-            attributes.extend(bytes(10, &pair("tenant", told.tenant.as_bytes())));
+        if !original.tenant.is_empty() {
+            attributes.extend(bytes(10, &pair("tenant", original.tenant.as_bytes())));
         }
         Self { message: bytes(1, &attributes), headers: Vec::new() }
     }

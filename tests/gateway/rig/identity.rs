@@ -66,26 +66,26 @@ pub(crate) fn everyone_is_gold(site: SiteBuilder<'_>, has_vault: bool) -> SiteBu
 
 /// What the gateway has to say there of an agent with the stake of tier 2.
 pub(crate) fn graded(agent: &Agent, has_vault: bool) -> Vec<(String, String)> {
-    let mut told = expected(agent, 2);
-    told.retain(|(name, _)| has_vault || name != OURS[4]);
-    told[2].1 = "3".to_owned();
-    told.insert(3, (OURS[3].to_owned(), "everyone".to_owned()));
-    told
+    let mut identity_headers = expected(agent, 2);
+    identity_headers.retain(|(name, _)| has_vault || name != OURS[4]);
+    identity_headers[2].1 = "3".to_owned();
+    identity_headers.insert(3, (OURS[3].to_owned(), "everyone".to_owned()));
+    identity_headers
 }
 
 /// The same, sorted and with names in lower case.
-pub(crate) fn told(seen: &Seen) -> Vec<(String, String)> {
-    let mut told: Vec<_> =
+pub(crate) fn identity_headers(seen: &Seen) -> Vec<(String, String)> {
+    let mut identity_headers: Vec<_> =
         identity(seen).into_iter().map(|(name, value)| (name.to_lowercase(), value)).collect();
-    told.sort_by_key(|(name, _)| OURS.iter().position(|ours| ours == name));
-    told
+    identity_headers.sort_by_key(|(name, _)| OURS.iter().position(|ours| ours == name));
+    identity_headers
 }
 
 pub(crate) fn identity_of(message: &Message) -> Vec<(String, String)> {
     let all = message.headers.iter().chain(message.trailers.iter());
     let named = all.filter(|(name, _)| normal(name.as_str()).starts_with("x-agent-"));
-    let mut told: Vec<_> =
+    let mut identity_headers: Vec<_> =
         named.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
-    told.sort_by_key(|(name, _)| OURS.iter().position(|ours| ours == name));
-    told
+    identity_headers.sort_by_key(|(name, _)| OURS.iter().position(|ours| ours == name));
+    identity_headers
 }

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
-use crate::rig::{authz::Told, stage::ACME};
+use crate::rig::{authz::Original, stage::ACME};
 use crate::support::signing::{Account, fresh_nonce};
 use crate::support::{agents::Agent, secrets, time::unix_seconds, wire::Request};
 
@@ -109,7 +109,7 @@ impl Signing {
     }
 
     /// The same at another gateway.
-    pub(crate) fn told(&self) -> Told {
-        Told::new(&self.method, &self.host, &self.target).with_all(&self.headers())
+    pub(crate) fn original(&self) -> Original {
+        Original::new(&self.method, &self.host, &self.target).with_all(&self.headers())
     }
 }

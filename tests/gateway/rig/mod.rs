@@ -9,7 +9,7 @@ pub(crate) mod certificates;
 pub(crate) mod checks;
 pub(crate) mod credentials;
 pub(crate) mod crowd;
-pub(crate) mod doors;
+pub(crate) mod entry_points;
 pub(crate) mod frames;
 pub(crate) mod framing;
 pub(crate) mod gateway;

@@ -6,16 +6,14 @@ use std::fmt;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::rig::authz::{Asked, Decision, Dialect, Told, Verdict};
+use crate::rig::authz::{Asked, Decision, Dialect, Original, Verdict};
 use crate::rig::h2c::{self, Message};
-use crate::rig::{
-    checks::Check, credentials::SIGNATURE_HEADERS, identity::told as identity_at, stage::unique,
-};
+use crate::rig::{checks::Check, credentials::SIGNATURE_HEADERS, identity::identity_headers, stage::unique};
 use crate::support::{client::Answer, signing::Draft};
 
 /// A place where a credential is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum EntryPoint {
     Api,
     Gateway,
     Http2,
@@ -28,21 +26,24 @@ pub(crate) enum Door {
 pub(crate) const OURS: usize = 2;
 
 /// Those that read headers, one line apart from another. The body that the API reads has one place for a credential.
-pub(crate) const BY_LINES: [Door; 6] = [
-    Door::Gateway,
-    Door::Http2,
-    Door::Asked(Dialect::Forward),
-    Door::Asked(Dialect::Nginx),
-    Door::Asked(Dialect::Envoy),
-    Door::Raw,
+pub(crate) const BY_LINES: [EntryPoint; 6] = [
+    EntryPoint::Gateway,
+    EntryPoint::Http2,
+    EntryPoint::Asked(Dialect::Forward),
+    EntryPoint::Asked(Dialect::Nginx),
+    EntryPoint::Asked(Dialect::Envoy),
+    EntryPoint::Raw,
 ];
 
 /// Those that read headers. Over gRPC Envoy joins those of one name.
-pub(crate) const BY_HEADERS: [Door; 7] = with(BY_LINES, Door::Asked(Dialect::Grpc));
+pub(crate) const BY_HEADERS: [EntryPoint; 7] = with(BY_LINES, EntryPoint::Asked(Dialect::Grpc));
 
-pub(crate) const ALL: [Door; 8] = with(BY_HEADERS, Door::Api);
+pub(crate) const ALL: [EntryPoint; 8] = with(BY_HEADERS, EntryPoint::Api);
 
-const fn with<const FEW: usize, const MORE: usize>(few: [Door; FEW], more: Door) -> [Door; MORE] {
+const fn with<const FEW: usize, const MORE: usize>(
+    few: [EntryPoint; FEW],
+    more: EntryPoint,
+) -> [EntryPoint; MORE] {
     let (mut all, mut at) = ([more; MORE], 0);
     while at < FEW {
         all[at] = few[at];
@@ -112,7 +113,7 @@ impl Shown {
 /// An answer, read.
 #[derive(Clone)]
 pub(crate) struct Said {
-    pub(crate) door: Door,
+    pub(crate) entry: EntryPoint,
     pub(crate) passes: bool,
     /// As the client reads it.
     pub(crate) answer: Answer,
@@ -122,17 +123,17 @@ pub(crate) struct Said {
 
 impl fmt::Debug for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { door, answer, identity, .. } = self;
-        write!(f, "{door:?}: {} {} {:?} {identity:?}", answer.status, answer.text(), answer.headers)
+        let Self { entry, answer, identity, .. } = self;
+        write!(f, "{entry:?}: {} {} {:?} {identity:?}", answer.status, answer.text(), answer.headers)
     }
 }
 
 impl Said {
-    fn of(decision: Decision, door: Door) -> Self {
-        Self { door, passes: decision.passes, answer: decision.answer, identity: decision.identity }
+    fn of(decision: Decision, entry: EntryPoint) -> Self {
+        Self { entry, passes: decision.passes, answer: decision.answer, identity: decision.identity }
     }
 
-    /// Checks a refusal in full, but for words that all doors must agree on. Gives those.
+    /// Checks a refusal in full, but for words that all entry points must agree on. Gives those.
     #[track_caller]
     pub(crate) fn refusal(&self, (status, error_type): (u16, &str), details: &Value) -> Verdict {
         assert!(!self.passes, "{self:?}");
@@ -141,20 +142,20 @@ impl Said {
         let seen = (verdict.status, &body["errorType"], body.get("details").unwrap_or(&Value::Null));
         assert_eq!(seen, (status, &json!(error_type), details), "{self:?}");
         let mut answer = self.answer.clone();
-        if self.door == Door::Asked(Dialect::Nginx) {
+        if self.entry == EntryPoint::Asked(Dialect::Nginx) {
             assert_eq!(answer.header("content-type"), None, "nginx reads headers alone: {self:?}");
             answer.headers.push(("content-type".to_owned(), "application/json".to_owned()));
         }
         answer.error(status, error_type);
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{self:?}");
-        let is_counted = status == 429 && self.door != Door::Api;
+        let is_counted = status == 429 && self.entry != EntryPoint::Api;
         for name in ["ratelimit", "ratelimit-policy"] {
             assert_eq!(answer.header(name).is_some(), is_counted, "{name}: {self:?}");
         }
         let challenges =
             self.answer.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("www-authenticate"));
         let schemes: Vec<_> = challenges.filter_map(|(_, value)| value.split(' ').next()).collect();
-        let is_challenged = status == 401 && self.door != Door::Api;
+        let is_challenged = status == 401 && self.entry != EntryPoint::Api;
         assert_eq!(schemes, if is_challenged { vec!["Bearer"] } else { vec![] }, "{self:?}");
         verdict
     }
@@ -163,7 +164,7 @@ impl Said {
     #[track_caller]
     pub(crate) fn passes(&self, limit: u32, left: u32) -> &Self {
         assert!(self.passes, "{self:?}");
-        if matches!(self.door, Door::Gateway | Door::Http2) {
+        if matches!(self.entry, EntryPoint::Gateway | EntryPoint::Http2) {
             let vary = self.answer.header("vary").unwrap_or_default();
             let sharing = (self.answer.header("cache-control"), vary.contains("X-API-Key"));
             assert_eq!(sharing, (Some("private"), true), "no cache gives it to another agent: {self:?}");
@@ -181,76 +182,86 @@ impl Said {
         let rest = header("retry-after");
         assert_eq!(rest.is_empty(), self.passes, "{self:?}");
         let rest = if rest.is_empty() { rest } else { format!(";t={rest}") };
-        let is_ours = self.door != Door::Api;
+        let is_ours = self.entry != EntryPoint::Api;
         let draft = [format!("\"agent\";q={limit};w=60"), format!("\"agent\";r={left}{rest}")];
         let draft = draft.map(|text| if is_ours { text } else { String::new() });
         assert_eq!([header("ratelimit-policy"), header("ratelimit")], draft, "{self:?}");
     }
 }
 
-/// The doors of one site, asked about paths of one case.
-pub(crate) struct Doors<'a> {
+/// The entry points of one site, asked about paths of one case.
+pub(crate) struct EntryPoints<'a> {
     pub(crate) asked: &'a Asked,
     tenant: &'a str,
     host: &'a str,
     word: String,
 }
 
-impl<'a> Doors<'a> {
+impl<'a> EntryPoints<'a> {
     pub(crate) fn of(asked: &'a Asked, tenant: &'a str, host: &'a str) -> Self {
         Self { asked, tenant, host, word: unique() }
     }
 
     /// A request of this case that no other one has the path of.
-    pub(crate) fn told(&self, method: &str, folder: &str) -> Told {
+    pub(crate) fn original(&self, method: &str, folder: &str) -> Original {
         let target = format!("{folder}/{}-{}", self.word, unique());
-        Told::new(method, self.host, &target).of_tenant(self.tenant)
+        Original::new(method, self.host, &target).of_tenant(self.tenant)
     }
 
-    /// Shows a credential at a door, in each way, one after the other.
+    /// Shows a credential at a entry point, in each way, one after the other.
     #[track_caller]
-    pub(crate) fn show(&self, door: Door, shown: &Shown) -> Vec<Said> {
-        if door == Door::Api {
+    pub(crate) fn show(&self, entry: EntryPoint, shown: &Shown) -> Vec<Said> {
+        if entry == EntryPoint::Api {
             let (path, body) = shown.body();
             return vec![of_api(self.asked.site.gateway.service.post(path, &body))];
         }
-        let told = |form: Vec<(String, String)>| self.told("GET", "/agents").with_all(&form);
-        shown.forms().into_iter().map(|form| self.ask(door, &told(form))).collect()
+        let original = |form: Vec<(String, String)>| self.original("GET", "/agents").with_all(&form);
+        shown.forms().into_iter().map(|form| self.ask(entry, &original(form))).collect()
     }
 
-    /// Asks a door that reads headers.
+    /// Asks a entry point that reads headers.
     #[track_caller]
-    pub(crate) fn ask(&self, door: Door, told: &Told) -> Said {
+    pub(crate) fn ask(&self, entry: EntryPoint, original: &Original) -> Said {
         let (site, authz) = (&self.asked.site, self.asked.authz);
         let of_ours = |answer: Answer| {
             let passes = answer.status == 200;
-            let path = told.target.split('?').next().unwrap_or_default();
+            let path = original.target.split('?').next().unwrap_or_default();
             let identity = passes.then(|| site.upstream.only(path)).map_or_else(Vec::new, |seen| {
                 assert!(!String::from_utf8_lossy(&seen.head).contains("svc_live_v1_"), "it has seen the key");
-                identity_at(&seen)
+                identity_headers(&seen)
             });
-            Said { door, passes, answer, identity }
+            Said { entry, passes, answer, identity }
         };
-        match door {
-            Door::Api => panic!("the API reads no headers"),
-            Door::Gateway => of_ours(site.gateway.ask(&told.direct())),
-            Door::Http2 => of_ours(of_message(&h2c::ask(site.gateway.address, &message(told)).unwrap())),
-            Door::Asked(dialect) => Said::of(stripped(told.ask(dialect, authz), told), door),
-            Door::Raw => Said::of(stripped(Check::raw(told).ask(authz).decision(), told), door),
+        match entry {
+            EntryPoint::Api => panic!("the API reads no headers"),
+            EntryPoint::Gateway => of_ours(site.gateway.ask(&original.direct())),
+            EntryPoint::Http2 => {
+                of_ours(of_message(&h2c::ask(site.gateway.address, &message(original)).unwrap()))
+            }
+            EntryPoint::Asked(dialect) => Said::of(stripped(original.ask(dialect, authz), original), entry),
+            EntryPoint::Raw => {
+                Said::of(stripped(Check::raw(original).ask(authz).decision(), original), entry)
+            }
         }
     }
 
-    /// Each of these doors refuses what is shown, with this verdict and all in the same words.
+    /// Each of these entry points refuses what is shown, with this verdict and all in the same words.
     #[track_caller]
-    pub(crate) fn refuse(&self, at: &[Door], shown: &Shown, verdict: (u16, &str), details: &Value) {
-        let said: Vec<Said> = at.iter().flat_map(|door| self.show(*door, shown)).collect();
+    pub(crate) fn refuse(&self, at: &[EntryPoint], shown: &Shown, verdict: (u16, &str), details: &Value) {
+        let said: Vec<Said> = at.iter().flat_map(|entry| self.show(*entry, shown)).collect();
         is_one(&said, verdict, details);
     }
 
     /// The same of a request that shows what it shows.
     #[track_caller]
-    pub(crate) fn refuse_request(&self, at: &[Door], told: &Told, verdict: (u16, &str), details: &Value) {
-        let said: Vec<Said> = at.iter().map(|door| self.ask(*door, told)).collect();
+    pub(crate) fn refuse_request(
+        &self,
+        at: &[EntryPoint],
+        original: &Original,
+        verdict: (u16, &str),
+        details: &Value,
+    ) {
+        let said: Vec<Said> = at.iter().map(|entry| self.ask(*entry, original)).collect();
         is_one(&said, verdict, details);
     }
 
@@ -265,7 +276,7 @@ impl<'a> Doors<'a> {
 fn is_one(said: &[Said], verdict: (u16, &str), details: &Value) {
     let verdicts: Vec<_> = said.iter().map(|said| said.refusal(verdict, details)).collect();
     for (one, words) in said.iter().zip(&verdicts) {
-        assert_eq!(*words, verdicts[0], "{:?} is not {:?}", one.door, said[0].door);
+        assert_eq!(*words, verdicts[0], "{:?} is not {:?}", one.entry, said[0].entry);
     }
 }
 
@@ -286,14 +297,14 @@ fn of_api(answer: Answer) -> Said {
             identity.push((name.to_owned(), value));
         }
     }
-    Said { door: Door::Api, passes, answer, identity }
+    Said { entry: EntryPoint::Api, passes, answer, identity }
 }
 
 /// A request as it comes over HTTP/2.
-pub(crate) fn message(told: &Told) -> Message {
-    let method: Method = told.method.parse().unwrap();
-    let message = Message::request(method, &told.host, &told.target);
-    told.headers.iter().fold(message, |message, (name, value)| message.with(name, value))
+pub(crate) fn message(original: &Original) -> Message {
+    let method: Method = original.method.parse().unwrap();
+    let message = Message::request(method, &original.host, &original.target);
+    original.headers.iter().fold(message, |message, (name, value)| message.with(name, value))
 }
 
 pub(crate) fn of_message(message: &Message) -> Answer {
@@ -304,12 +315,12 @@ pub(crate) fn of_message(message: &Message) -> Answer {
 
 /// A gateway that is told what to strip strips each header that proves who calls.
 #[track_caller]
-fn stripped(decision: Decision, told: &Told) -> Decision {
+fn stripped(decision: Decision, original: &Original) -> Decision {
     if decision.passes && matches!(decision.dialect, Dialect::Envoy | Dialect::Grpc) {
         let proves = |(name, value): &&(String, String)| {
             name.to_ascii_lowercase().starts_with("x-agent-") || value.contains("svc_live_v1_")
         };
-        let names = told.headers.iter().filter(proves).map(|(name, _)| name.to_ascii_lowercase());
+        let names = original.headers.iter().filter(proves).map(|(name, _)| name.to_ascii_lowercase());
         for name in names {
             let is_replaced = decision.identity.iter().any(|(ours, _)| *ours == name);
             assert!(is_replaced || decision.stripped.contains(&name), "{name}: {decision:?}");

@@ -1,4 +1,4 @@
-//! Requests that other gateways tell part by part: the parts that we judge are those that were told.
+//! Requests that other gateways tell part by part: the parts that we judge are those that were sent.
 
 use crate::http1::{FIELDS_MAX, Spans, head::head_from_parts};
 

@@ -11,9 +11,9 @@ use humantime::format_rfc3339_seconds;
 use redb::{Database, TableDefinition};
 use serde_json::{Value, json};
 
-use crate::rig::authz::{Asked, DIALECTS, Dialect, Told, Verdict};
+use crate::rig::authz::{Asked, DIALECTS, Dialect, Original, Verdict};
 use crate::rig::case::{Case, cases};
-use crate::rig::doors::{ALL, BY_HEADERS, BY_LINES, Door, Doors, Said, Shown};
+use crate::rig::entry_points::{ALL, BY_HEADERS, BY_LINES, EntryPoint, EntryPoints, Said, Shown};
 use crate::rig::identity::{everyone_is_gold, expected, graded};
 use crate::rig::stage::{ACME, PAGE, Stage, agents_path, public_path};
 use crate::rig::{credentials::signed, refusals::is_unauthenticated, site::Site};
@@ -54,15 +54,20 @@ const MISSING: (u16, &str) = (404, "AGENT_NOT_FOUND");
 const LIMITED: (u16, &str) = (429, "RATE_LIMITED");
 
 /// A credential, the places that can carry it, and what each of them says.
-type Row = (&'static [Door], Shown, (u16, &'static str), Value);
+type Row = (&'static [EntryPoint], Shown, (u16, &'static str), Value);
 
 /// Gateways whose calls hold their own headers beside the client's, and all others that read headers.
-const ANOTHERS: [Door; 2] = [Door::Asked(Dialect::Forward), Door::Asked(Dialect::Nginx)];
-const TOLD_APART: [Door; 5] =
-    [Door::Gateway, Door::Http2, Door::Asked(Dialect::Envoy), Door::Asked(Dialect::Grpc), Door::Raw];
+const ANOTHERS: [EntryPoint; 2] = [EntryPoint::Asked(Dialect::Forward), EntryPoint::Asked(Dialect::Nginx)];
+const TOLD_APART: [EntryPoint; 5] = [
+    EntryPoint::Gateway,
+    EntryPoint::Http2,
+    EntryPoint::Asked(Dialect::Envoy),
+    EntryPoint::Asked(Dialect::Grpc),
+    EntryPoint::Raw,
+];
 
-fn acme(asked: &Asked) -> Doors<'_> {
-    Doors::of(asked, "acme", ACME)
+fn acme(asked: &Asked) -> EntryPoints<'_> {
+    EntryPoints::of(asked, "acme", ACME)
 }
 
 fn of_nobody() -> Value {
@@ -97,7 +102,7 @@ fn keys_of_every_form() -> Vec<Row> {
 fn headers_of_every_form(agent: &Agent, good: &str) -> Vec<Row> {
     let (unknown, bearer) = (unknown_key(31), format!("Bearer {good}"));
     let mut rows = Vec::new();
-    let mut unproven = |at: &'static [Door], headers: &[(&str, &str)]| {
+    let mut unproven = |at: &'static [EntryPoint], headers: &[(&str, &str)]| {
         rows.push((at, Shown::headers(headers), UNPROVEN, of_nobody()));
     };
     for headers in [
@@ -175,36 +180,38 @@ fn a_refused_credential_is_refused_alike_reaches_no_upstream_and_spends_nothing(
         let signed = Shown::signed(&stage.world().known_agent(id, ALICE).draft());
         (&ALL[..], signed, MISSING, json!({ "agentId": id.to_string() }))
     };
-    let doors = acme(asked);
+    let entries = acme(asked);
     let mut rows =
         [keys_of_every_form(), headers_of_every_form(&agent, &good), signatures_of_every_form(&agent)]
             .concat();
     rows.extend([U256::ZERO, U256::from(888_888_886_u64), U256::MAX].map(nobody));
     for (at, shown, verdict, details) in rows {
-        doors.refuse(at, &shown, verdict, &details);
+        entries.refuse(at, &shown, verdict, &details);
     }
     for method in ["HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
-        let told =
-            Told { target: format!("{}?api_key={good}", agents_path()), ..doors.told(method, "/agents") };
-        for door in BY_HEADERS.into_iter().filter(|door| method != "HEAD" || *door != Door::Http2) {
-            assert_eq!(doors.ask(door, &told).answer.status, 401, "{method} {door:?}");
+        let original = Original {
+            target: format!("{}?api_key={good}", agents_path()),
+            ..entries.original(method, "/agents")
+        };
+        for entry in BY_HEADERS.into_iter().filter(|entry| method != "HEAD" || *entry != EntryPoint::Http2) {
+            assert_eq!(entries.ask(entry, &original).answer.status, 401, "{method} {entry:?}");
         }
     }
     let in_body = format!("{{\"apiKey\":\"{good}\"}}");
-    let posted = doors.told("POST", "/agents").direct().body(in_body.as_bytes());
+    let posted = entries.original("POST", "/agents").direct().body(in_body.as_bytes());
     is_unauthenticated(&asked.site.gateway.ask(&posted));
-    doors.let_nothing_through();
+    entries.let_nothing_through();
     // Which credentials count is the tenant's own.
     for (tenant, host, other) in [
         ("keys", "keys.test", Shown::signed(&agent.draft())),
         ("signatures", "signatures.test", Shown::key(&good)),
     ] {
-        let doors = Doors::of(asked, tenant, host);
-        doors.refuse(&BY_HEADERS, &other, UNPROVEN, &of_nobody());
-        doors.let_nothing_through();
+        let entries = EntryPoints::of(asked, tenant, host);
+        entries.refuse(&BY_HEADERS, &other, UNPROVEN, &of_nobody());
+        entries.let_nothing_through();
     }
-    for door in [Door::Api, Door::Gateway] {
-        doors.show(door, &Shown::signed(&agent.draft()))[0].passes(166, 165);
+    for entry in [EntryPoint::Api, EntryPoint::Gateway] {
+        entries.show(entry, &Shown::signed(&agent.draft()))[0].passes(166, 165);
     }
 }
 
@@ -223,7 +230,7 @@ impl Window {
     #[track_caller]
     fn spend(&mut self, said: &[Said]) {
         for said in said {
-            let left = &mut self.left[usize::from(said.door == Door::Api)];
+            let left = &mut self.left[usize::from(said.entry == EntryPoint::Api)];
             *left -= 1;
             said.passes(self.limit, *left);
         }
@@ -235,29 +242,30 @@ impl Window {
 // threat: Forged identity passes beside ours
 // threat: A gateway asks twice, or remembers the answer
 fn an_agent_of_each_tier_passes_with_the_same_identity_and_limit(stage: &Stage) {
-    let doors = acme(stage.asked());
+    let entries = acme(stage.asked());
     for tier in 2..=4 {
         let (agent, key) = stage.asked_agent(tier);
         let mut window = Window::of(tier);
-        for door in ALL.into_iter().take(if tier == 2 { 5 } else { 8 }).chain([Door::Api]) {
+        for entry in ALL.into_iter().take(if tier == 2 { 5 } else { 8 }).chain([EntryPoint::Api]) {
             for shown in [Shown::key(&key), Shown::signed(&agent.draft())] {
-                let said = doors.show(door, &shown);
+                let said = entries.show(entry, &shown);
                 window.spend(&said);
                 said.iter().for_each(|said| assert_eq!(said.identity, expected(&agent, tier), "{said:?}"));
             }
         }
     }
     let (agent, key) = stage.asked_agent(1);
-    for (door, shown) in
-        [(Door::Api, Shown::signed(&agent.draft())), (Door::Gateway, Shown::headers(&[("X-API-Key", &key)]))]
-    {
-        Window::of(1).spend(&doors.show(door, &shown));
+    for (entry, shown) in [
+        (EntryPoint::Api, Shown::signed(&agent.draft())),
+        (EntryPoint::Gateway, Shown::headers(&[("X-API-Key", &key)])),
+    ] {
+        Window::of(1).spend(&entries.show(entry, &shown));
     }
 }
 
 // threat: A second form of a nonce or signature
 fn each_form_of_a_good_credential_passes(stage: &Stage) {
-    let doors = acme(stage.asked());
+    let entries = acme(stage.asked());
     let (agent, key) = stage.asked_agent(4);
     let mut window = Window::of(4);
     for headers in [
@@ -265,23 +273,23 @@ fn each_form_of_a_good_credential_passes(stage: &Stage) {
         &[("x-Api-kEY", &key), ("Authorization", "Bearer sk-abc")],
         &[("X-API-Key", &key), ("Authorization", "Basic eDp5"), ("Cookie", "a=b")],
     ] {
-        BY_HEADERS.into_iter().for_each(|door| window.spend(&doors.show(door, &Shown::headers(headers))));
+        BY_HEADERS.into_iter().for_each(|entry| window.spend(&entries.show(entry, &Shown::headers(headers))));
     }
-    for door in ALL {
+    for entry in ALL {
         // The edges of the window are those of `domain::freshness`; here minutes lie between them and the timestamps.
         let draft = agent.draft().timestamp(unix_seconds() - 120);
         let upper = format!("0x{}", hex::encode(draft.signature()).to_uppercase());
-        window.spend(&doors.show(door, &Shown::Signed(with(&draft.body(), "signature", json!(upper)))));
+        window.spend(&entries.show(entry, &Shown::Signed(with(&draft.body(), "signature", json!(upper)))));
         let draft = agent.draft().timestamp(unix_seconds() + 55);
         let mut bytes = draft.signature();
         bytes[64] -= 27;
         // Numbers with leading zeros are the same number.
         let padded = with(&draft.body_with(&bytes), "agentId", json!(format!("00{}", agent.id)));
         let padded = Shown::Signed(with(&padded, "nonce", json!(format!("000{}", draft.nonce))));
-        let said = doors.show(door, &padded);
+        let said = entries.show(entry, &padded);
         assert_eq!(said[0].identity, expected(&agent, 4), "the canonical form");
         window.spend(&said);
-        doors.refuse(&ALL, &padded, REPLAY, &replayed(&draft));
+        entries.refuse(&ALL, &padded, REPLAY, &replayed(&draft));
     }
 }
 
@@ -290,53 +298,53 @@ fn each_form_of_a_good_credential_passes(stage: &Stage) {
 // threat: Another gateway's verdict is not ours
 fn keys_and_agents_of_every_state_mean_the_same(stage: &Stage) {
     let asked = stage.asked();
-    let (doors, admits) = (acme(asked), acme(asked));
+    let (entries, admits) = (acme(asked), acme(asked));
     let service = &asked.site.gateway.service;
     let [(revoked, revoked_key), (rotated, rotated_key), (burned, burned_key)] =
         [(); 3].map(|()| stage.asked_agent(4));
-    admits.show(Door::Gateway, &Shown::key(&revoked_key))[0].passes(2_700, 2_699);
+    admits.show(EntryPoint::Gateway, &Shown::key(&revoked_key))[0].passes(2_700, 2_699);
     service.revoke(&revoked.signed()).success(200);
-    doors.refuse(&ALL, &Shown::key(&revoked_key), UNPROVEN, &of_nobody());
-    admits.show(Door::Gateway, &Shown::key(&rotated_key))[1].passes(2_700, 2_698);
+    entries.refuse(&ALL, &Shown::key(&revoked_key), UNPROVEN, &of_nobody());
+    admits.show(EntryPoint::Gateway, &Shown::key(&rotated_key))[1].passes(2_700, 2_698);
     let fresh = service.rotate(&rotated.signed()).success(200);
-    doors.refuse(&ALL, &Shown::key(&rotated_key), UNPROVEN, &of_nobody());
-    let fresh = admits.show(Door::Gateway, &Shown::key(fresh["apiKey"].as_str().unwrap()));
+    entries.refuse(&ALL, &Shown::key(&rotated_key), UNPROVEN, &of_nobody());
+    let fresh = admits.show(EntryPoint::Gateway, &Shown::key(fresh["apiKey"].as_str().unwrap()));
     fresh[0].passes(2_700, 2_697);
     stage.world().chain().burn(ALICE, burned.id);
     for shown in [Shown::key(&burned_key), Shown::signed(&burned.draft())] {
-        doors.refuse(&ALL, &shown, MISSING, &json!({ "agentId": burned.text() }));
+        entries.refuse(&ALL, &shown, MISSING, &json!({ "agentId": burned.text() }));
     }
     let (unstaked, unstaked_key) = stage.asked_agent(0);
     let lacks = json!({
         "agentId": unstaked.text(), "currentTier": 0, "requiredTier": 1, "requiredStake": "1000000000000000000000",
     });
     for shown in [Shown::key(&unstaked_key), Shown::signed(&unstaked.draft())] {
-        doors.refuse(&ALL, &shown, BLOCKED, &lacks);
+        entries.refuse(&ALL, &shown, BLOCKED, &lacks);
     }
-    doors.let_nothing_through();
+    entries.let_nothing_through();
 }
 
 // threat: A nonce passes twice, or a stranger burns it
 // threat: A gateway asks twice, or remembers the answer
 fn a_signature_passes_once_whoever_asks(stage: &Stage) {
     let asked = stage.asked();
-    let (doors, beta) = (acme(asked), Doors::of(asked, "beta", "beta.test"));
+    let (entries, beta) = (acme(asked), EntryPoints::of(asked, "beta", "beta.test"));
     let agent = stage.world().agent(3);
     let mut window = Window::of(3);
-    for (at, door) in ALL.into_iter().enumerate() {
+    for (at, entry) in ALL.into_iter().enumerate() {
         let draft = match at {
             0 => agent.draft().nonce(U256::ZERO),
             1 => agent.draft().nonce(U256::MAX),
             _ => agent.draft(),
         };
         let stranger = Shown::signed(&draft.clone().by(BOB));
-        assert_eq!(doors.show(door, &stranger)[0].answer.status, 401, "and uses nothing up");
-        window.spend(&doors.show(door, &Shown::signed(&draft)));
-        for doors in [&doors, &beta] {
-            doors.refuse(&ALL, &Shown::signed(&draft), REPLAY, &replayed(&draft));
+        assert_eq!(entries.show(entry, &stranger)[0].answer.status, 401, "and uses nothing up");
+        window.spend(&entries.show(entry, &Shown::signed(&draft)));
+        for entries in [&entries, &beta] {
+            entries.refuse(&ALL, &Shown::signed(&draft), REPLAY, &replayed(&draft));
         }
         let later = Shown::signed(&draft.clone().timestamp(draft.timestamp - 100));
-        doors.refuse(&ALL, &later, REPLAY, &replayed(&draft));
+        entries.refuse(&ALL, &later, REPLAY, &replayed(&draft));
     }
 }
 
@@ -346,45 +354,48 @@ fn a_signature_passes_once_whoever_asks(stage: &Stage) {
 // threat: A gateway asks twice, or remembers the answer
 fn an_agent_has_one_limit_whoever_asks(stage: &Stage) {
     let asked = stage.asked();
-    let doors = acme(asked);
+    let entries = acme(asked);
     let (agent, key) = stage.asked_agent(2);
     let mut window = Window::of(2);
     let (by_key, one) = (Shown::key(&key), Shown::headers(&[("X-API-Key", &key)]));
-    BY_HEADERS.into_iter().for_each(|door| window.spend(&doors.show(door, &by_key)));
+    BY_HEADERS.into_iter().for_each(|entry| window.spend(&entries.show(entry, &by_key)));
     for _ in 0..16 {
-        window.spend(&doors.show(Door::Api, &by_key));
+        window.spend(&entries.show(EntryPoint::Api, &by_key));
     }
-    window.spend(&doors.show(Door::Gateway, &Shown::signed(&agent.draft())));
-    window.spend(&doors.show(Door::Http2, &one));
+    window.spend(&entries.show(EntryPoint::Gateway, &Shown::signed(&agent.draft())));
+    window.spend(&entries.show(EntryPoint::Http2, &one));
     let draft = agent.draft();
     let limited = json!({ "agentId": agent.text(), "tier": 2, "limit": 16, "retryAfter": "some" });
     for shown in [by_key, Shown::signed(&draft)] {
-        doors.refuse(&ALL, &shown, LIMITED, &limited);
+        entries.refuse(&ALL, &shown, LIMITED, &limited);
     }
-    doors.show(Door::Gateway, &one)[0].says(16, 0);
+    entries.show(EntryPoint::Gateway, &one)[0].says(16, 0);
     // Another tenant's limit is its own, and the nonce of what was limited is still good there.
-    Doors::of(asked, "beta", "beta.test").show(Door::Asked(Dialect::Envoy), &Shown::signed(&draft))[0]
+    EntryPoints::of(asked, "beta", "beta.test")
+        .show(EntryPoint::Asked(Dialect::Envoy), &Shown::signed(&draft))[0]
         .passes(16, 15);
-    let own = Doors::of(asked, "own", "own.test");
+    let own = EntryPoints::of(asked, "own", "own.test");
     for tier in 1..=4 {
         let ((agent, key), limit) = (stage.asked_agent(tier), u32::try_from(tier).unwrap());
         let one = Shown::headers(&[("X-API-Key", &key)]);
         for left in (0..limit).rev() {
-            own.show(Door::Gateway, &one)[0].passes(limit, left);
+            own.show(EntryPoint::Gateway, &one)[0].passes(limit, left);
         }
         let limited = json!({ "agentId": agent.text(), "tier": tier, "limit": limit, "retryAfter": "some" });
         own.refuse(&BY_HEADERS, &one, LIMITED, &limited);
-        doors.show(Door::Gateway, &one)[0].passes(LIMITS[tier - 1], LIMITS[tier - 1] - 1);
+        entries.show(EntryPoint::Gateway, &one)[0].passes(LIMITS[tier - 1], LIMITS[tier - 1] - 1);
     }
 }
 
 fn at_once_exactly_the_limit_passes(stage: &Stage) {
     let asked = stage.asked();
-    for door in [Door::Api, Door::Gateway, Door::Asked(Dialect::Forward), Door::Raw] {
-        let (doors, (_, key)) = (acme(asked), stage.asked_agent(2));
-        let shown = if door == Door::Api { Shown::key(&key) } else { Shown::headers(&[("X-API-Key", &key)]) };
+    for entry in [EntryPoint::Api, EntryPoint::Gateway, EntryPoint::Asked(Dialect::Forward), EntryPoint::Raw]
+    {
+        let (entries, (_, key)) = (acme(asked), stage.asked_agent(2));
+        let shown =
+            if entry == EntryPoint::Api { Shown::key(&key) } else { Shown::headers(&[("X-API-Key", &key)]) };
         let said: Vec<Said> = std::thread::scope(|scope| {
-            let client = || (0..8).flat_map(|_| doors.show(door, &shown)).collect::<Vec<_>>();
+            let client = || (0..8).flat_map(|_| entries.show(entry, &shown)).collect::<Vec<_>>();
             let clients: Vec<_> = (0..8).map(|_| scope.spawn(client)).collect();
             clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
         });
@@ -392,8 +403,8 @@ fn at_once_exactly_the_limit_passes(stage: &Stage) {
         let (passed, limited): (Vec<_>, Vec<_>) = said.into_iter().partition(|said| said.passes);
         let mut left: Vec<u32> = passed.iter().map(left).collect();
         left.sort_unstable();
-        assert_eq!(left, (0..16).collect::<Vec<_>>(), "each that passes {door:?} counts once");
-        assert!(limited.iter().all(|said| said.answer.status == 429), "{door:?}");
+        assert_eq!(left, (0..16).collect::<Vec<_>>(), "each that passes {entry:?} counts once");
+        assert!(limited.iter().all(|said| said.answer.status == 429), "{entry:?}");
     }
 }
 
@@ -401,20 +412,20 @@ fn at_once_exactly_the_limit_passes(stage: &Stage) {
 // threat: A client chooses its address
 fn a_client_of_a_public_route_has_one_limit_whoever_asks(stage: &Stage) {
     let asked = stage.asked();
-    let doors = Doors::of(asked, "limited", "limited.test");
+    let entries = EntryPoints::of(asked, "limited", "limited.test");
     let own: IpAddr = Wire::open(asked.site.gateway.address).own_address().ip();
-    let told = |client| doors.told("GET", "/limited").from(client);
+    let original = |client| entries.original("GET", "/limited").from(client);
     let left = |said: Said| said.answer.header("x-ratelimit-remaining").map(str::to_owned);
-    let asking = BY_HEADERS.into_iter().chain([Door::Gateway]);
-    let lefts: Vec<_> = asking.map(|door| left(doors.ask(door, &told(own))).unwrap()).collect();
+    let asking = BY_HEADERS.into_iter().chain([EntryPoint::Gateway]);
+    let lefts: Vec<_> = asking.map(|entry| left(entries.ask(entry, &original(own))).unwrap()).collect();
     assert_eq!(lefts, ["7", "6", "5", "4", "3", "2", "1", "0"]);
-    let said = BY_HEADERS.map(|door| doors.ask(door, &told(own)));
+    let said = BY_HEADERS.map(|entry| entries.ask(entry, &original(own)));
     let verdicts = said.each_ref().map(|said| Verdict::of(&said.answer));
     assert_eq!(said.map(|said| said.answer.status), [429; 7]);
     assert!(verdicts.iter().all(|verdict| *verdict == verdicts[0]), "{verdicts:?}");
     for (at, dialect) in DIALECTS.into_iter().enumerate() {
         let other = format!("198.51.100.{at}").parse().unwrap();
-        let said = doors.ask(Door::Asked(dialect), &told(other));
+        let said = entries.ask(EntryPoint::Asked(dialect), &original(other));
         assert_eq!(left(said).as_deref(), Some("7"), "each client has its own limit");
     }
 }
@@ -422,67 +433,71 @@ fn a_client_of_a_public_route_has_one_limit_whoever_asks(stage: &Stage) {
 // threat: Another gateway's verdict is not ours
 fn routes_mean_the_same(stage: &Stage) {
     let asked = stage.asked();
-    let (doors, golden) = (acme(asked), Doors::of(asked, "golden", "golden.test"));
+    let (entries, golden) = (acme(asked), EntryPoints::of(asked, "golden", "golden.test"));
     let (agent, silver) = stage.asked_agent(2);
-    let keyed = |doors: &Doors<'_>, folder: &str| doors.told("GET", folder).key(&silver);
-    let at = |method: &str, path: &str| Told::new(method, ACME, path);
+    let keyed = |entries: &EntryPoints<'_>, folder: &str| entries.original("GET", folder).key(&silver);
+    let at = |method: &str, path: &str| Original::new(method, ACME, path);
     let blocked = json!({
         "agentId": agent.text(), "currentTier": 2, "requiredTier": 3, "requiredStake": "100000000000000000000000",
     });
-    for (told, verdict, details) in [
-        (keyed(&doors, "/denied"), (403, "FORBIDDEN"), Value::Null),
-        (keyed(&doors, "/denied/..%2Fpublic"), (403, "FORBIDDEN"), Value::Null),
-        (keyed(&doors, "/gold"), BLOCKED, blocked.clone()),
+    for (original, verdict, details) in [
+        (keyed(&entries, "/denied"), (403, "FORBIDDEN"), Value::Null),
+        (keyed(&entries, "/denied/..%2Fpublic"), (403, "FORBIDDEN"), Value::Null),
+        (keyed(&entries, "/gold"), BLOCKED, blocked.clone()),
         (keyed(&golden, "/agents"), BLOCKED, blocked),
         (at("GET", "/agents/?path=/public/x"), UNPROVEN, of_nobody()),
         (at("GET", "/posted/x"), (405, "METHOD_NOT_ALLOWED"), Value::Null),
-        (keyed(&doors, "/.well-known/openid-configuration"), (404, "NOT_FOUND"), Value::Null),
+        (keyed(&entries, "/.well-known/openid-configuration"), (404, "NOT_FOUND"), Value::Null),
         (at("POST", "/register"), (404, "NOT_FOUND"), Value::Null),
         (at("POST", "/register").key(&unknown_key(32)), UNPROVEN, of_nobody()),
     ] {
-        doors.refuse_request(&BY_HEADERS, &told, verdict, &details);
+        entries.refuse_request(&BY_HEADERS, &original, verdict, &details);
     }
     // HTTP/2 has words of its own for these.
     let socket = at("GET", "/socket/x").with("Upgrade", "websocket");
-    let apart: Vec<Door> = BY_HEADERS.into_iter().filter(|door| *door != Door::Http2).collect();
-    doors.refuse_request(&apart, &socket, UNPROVEN, &of_nobody());
+    let apart: Vec<EntryPoint> = BY_HEADERS.into_iter().filter(|entry| *entry != EntryPoint::Http2).collect();
+    entries.refuse_request(&apart, &socket, UNPROVEN, &of_nobody());
     for method in ["get", "hEAD", "POSTx", "TRACE", "CONNECT", "connect", "trace"] {
-        doors.refuse_request(&apart, &at(method, "/public/x"), (405, "METHOD_NOT_ALLOWED"), &Value::Null);
+        entries.refuse_request(&apart, &at(method, "/public/x"), (405, "METHOD_NOT_ALLOWED"), &Value::Null);
     }
     for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PURGE"] {
         let reads = matches!(method, "GET" | "HEAD");
-        for door in BY_HEADERS {
+        for entry in BY_HEADERS {
             for folder in ["/public", "/read"].into_iter().filter(|folder| reads || *folder == "/public") {
-                let told = keyed(&doors, folder);
-                let (method, target) = (method.to_owned(), format!("{}?x=%2F", told.target));
-                let said = doors.ask(door, &Told { method, target, ..told });
+                let original = keyed(&entries, folder);
+                let (method, target) = (method.to_owned(), format!("{}?x=%2F", original.target));
+                let said = entries.ask(entry, &Original { method, target, ..original });
                 assert!(said.passes, "{said:?}");
                 let limit = said.answer.header("x-ratelimit-limit");
                 assert_eq!((&*said.identity, limit), (&[][..], None), "nobody is known there");
             }
         }
         if !reads {
-            doors.refuse_request(&BY_HEADERS, &at(method, "/read/x"), UNPROVEN, &of_nobody());
+            entries.refuse_request(&BY_HEADERS, &at(method, "/read/x"), UNPROVEN, &of_nobody());
             let denied = at(method, "/denied/x").key(&silver);
-            doors.refuse_request(&BY_HEADERS, &denied, (403, "FORBIDDEN"), &Value::Null);
+            entries.refuse_request(&BY_HEADERS, &denied, (403, "FORBIDDEN"), &Value::Null);
         }
     }
-    BY_HEADERS.into_iter().for_each(|door| assert!(golden.ask(door, &keyed(&golden, "/silver")).passes));
+    BY_HEADERS.into_iter().for_each(|entry| assert!(golden.ask(entry, &keyed(&golden, "/silver")).passes));
     let (_, gold) = stage.asked_agent(3);
-    golden.show(Door::Gateway, &Shown::key(&gold))[0].passes(166, 165);
+    golden.show(EntryPoint::Gateway, &Shown::key(&gold))[0].passes(166, 165);
     // None of this has cost anything.
-    doors.ask(Door::Gateway, &keyed(&doors, "/agents")).passes(16, 15);
+    entries.ask(EntryPoint::Gateway, &keyed(&entries, "/agents")).passes(16, 15);
 }
 
 /// What is not set is stripped, as each decision is checked for.
 fn the_source_of_a_tier_and_a_stake_that_is_not_read_mean_the_same(stage: &Stage) {
     for has_vault in [false, true] {
         let asked = Asked::start(everyone_is_gold(Site::of(stage), has_vault).agent(2));
-        let doors = Doors::of(&asked, "t", ACME);
-        for door in BY_HEADERS {
-            let forged = doors.told("GET", "/agents").key(asked.site.key());
+        let entries = EntryPoints::of(&asked, "t", ACME);
+        for entry in BY_HEADERS {
+            let forged = entries.original("GET", "/agents").key(asked.site.key());
             let forged = forged.with("X-Agent-Staked-Amount", "1").with("X-Agent-Tier-Source", "forged");
-            assert_eq!(doors.ask(door, &forged).identity, graded(asked.site.agent(), has_vault), "{door:?}");
+            assert_eq!(
+                entries.ask(entry, &forged).identity,
+                graded(asked.site.agent(), has_vault),
+                "{entry:?}"
+            );
         }
     }
 }
@@ -492,7 +507,7 @@ fn an_origin_means_the_same(stage: &Stage) {
     let asked = stage.asked();
     let agent = stage.world().agent(4);
     let key = agent.generate_for(&asked.site.gateway.service, "https://App.test:443/agent?x");
-    let (doors, declared) = (acme(asked), Doors::of(asked, "declared", "declared.test"));
+    let (entries, declared) = (acme(asked), EntryPoints::of(asked, "declared", "declared.test"));
     for (origin, mismatch) in [
         ("https://app.test", "false"),
         ("HTTPS://APP.TEST:443/elsewhere#x", "false"),
@@ -503,42 +518,42 @@ fn an_origin_means_the_same(stage: &Stage) {
         ("https://app.test.", "true"),
     ] {
         let from = Shown::From(key.clone(), origin.to_owned());
-        for said in ALL.iter().flat_map(|door| doors.show(*door, &from)) {
+        for said in ALL.iter().flat_map(|entry| entries.show(*entry, &from)) {
             assert_eq!(said.identity[4].1, mismatch, "{origin}: {said:?}");
         }
         if mismatch == "true" {
             let details = json!({ "agentId": agent.text() });
             declared.refuse(&BY_HEADERS, &from, (403, "ENDPOINT_MISMATCH"), &details);
         } else {
-            let said = BY_HEADERS.iter().flat_map(|door| declared.show(*door, &from));
+            let said = BY_HEADERS.iter().flat_map(|entry| declared.show(*entry, &from));
             said.for_each(|said| assert!(said.passes, "{said:?}"));
         }
     }
     for origin in ["", "app.test", "https://app.test https://evil.test", "file://"] {
         let from = Shown::From(key.clone(), origin.to_owned());
-        doors.refuse(&ALL, &from, INVALID, &wrong("origin", origin));
+        entries.refuse(&ALL, &from, INVALID, &wrong("origin", origin));
     }
     let origins = ["https://app.test", "https://evil.test"].map(|origin| ("Origin", origin));
     let twice = Shown::headers(&[&[("X-API-Key", &*key)], &origins[..]].concat());
-    doors.refuse(&BY_LINES, &twice, INVALID, &wrong("origin", Value::Null));
-    for said in ALL.iter().flat_map(|door| doors.show(*door, &Shown::key(&key))) {
+    entries.refuse(&BY_LINES, &twice, INVALID, &wrong("origin", Value::Null));
+    for said in ALL.iter().flat_map(|entry| entries.show(*entry, &Shown::key(&key))) {
         assert_eq!(said.identity[4].1, "false", "none was told: {said:?}");
     }
-    let told = doors.told("GET", "/agents").key(&key).with("Origin", "https://evil.test");
-    assert!(doors.ask(Door::Gateway, &told).passes);
-    let seen = asked.site.upstream.only(&told.target);
+    let original = entries.original("GET", "/agents").key(&key).with("Origin", "https://evil.test");
+    assert!(entries.ask(EntryPoint::Gateway, &original).passes);
+    let seen = asked.site.upstream.only(&original.target);
     assert_eq!(seen.header("origin"), Some("https://evil.test"), "the upstream needs it for its own checks");
 }
 
 // threat: A gateway takes a refusal for leave
 fn pages_of_other_origins_read_the_same(stage: &Stage) {
     let asked = stage.asked();
-    let doors = Doors::of(asked, "pages", "pages.test");
+    let entries = EntryPoints::of(asked, "pages", "pages.test");
     let from = |origin: &str| Shown::headers(&[("Origin", origin)]);
     let allowed = |said: &Said| said.answer.header("access-control-allow-origin").map(str::to_owned);
     for (origin, wanted) in [(PAGE, Some(PAGE)), ("https://evil.test", None)] {
-        doors.refuse(&BY_HEADERS, &from(origin), UNPROVEN, &of_nobody());
-        let said = &doors.show(Door::Gateway, &from(origin))[0];
+        entries.refuse(&BY_HEADERS, &from(origin), UNPROVEN, &of_nobody());
+        let said = &entries.show(EntryPoint::Gateway, &from(origin))[0];
         assert_eq!(
             (allowed(said).as_deref(), said.answer.header("vary").is_some()),
             (wanted, true),
@@ -547,17 +562,17 @@ fn pages_of_other_origins_read_the_same(stage: &Stage) {
     }
     let (_, key) = stage.asked_agent(4);
     for said in
-        BY_HEADERS.iter().flat_map(|door| doors.show(*door, &Shown::From(key.clone(), PAGE.to_owned())))
+        BY_HEADERS.iter().flat_map(|entry| entries.show(*entry, &Shown::From(key.clone(), PAGE.to_owned())))
     {
         assert_eq!((said.passes, allowed(&said).as_deref()), (true, Some(PAGE)), "{said:?}");
     }
     // A preflight's answer lets no request pass. Where any 2xx may be leave, the gateway in front answers preflights.
-    let preflight = doors.told("OPTIONS", "/agents").with("Origin", PAGE);
+    let preflight = entries.original("OPTIONS", "/agents").with("Origin", PAGE);
     let preflight = preflight.with("Access-Control-Request-Method", "POST");
-    let wanted = doors.ask(Door::Gateway, &preflight).answer;
-    for door in [Door::Http2, Door::Asked(Dialect::Grpc), Door::Raw] {
-        let said = doors.ask(door, &preflight).answer;
-        assert_eq!((Verdict::of(&said), said.status), (Verdict::of(&wanted), 204), "{door:?}");
+    let wanted = entries.ask(EntryPoint::Gateway, &preflight).answer;
+    for entry in [EntryPoint::Http2, EntryPoint::Asked(Dialect::Grpc), EntryPoint::Raw] {
+        let said = entries.ask(entry, &preflight).answer;
+        assert_eq!((Verdict::of(&said), said.status), (Verdict::of(&wanted), 204), "{entry:?}");
         for name in ["access-control-allow-methods", "access-control-allow-headers", "access-control-max-age"]
         {
             assert_eq!(said.header(name), wanted.header(name), "{name}");
@@ -572,11 +587,11 @@ fn pages_of_other_origins_read_the_same(stage: &Stage) {
 // threat: A gateway takes a refusal for leave
 fn documents_are_shown_by_our_gateway_alone(stage: &Stage) {
     let asked = stage.asked();
-    let shown = Told::get(ACME, "/.well-known/tiergate");
+    let shown = Original::get(ACME, "/.well-known/tiergate");
     assert_eq!(asked.site.gateway.ask(&shown.direct()).status, 200);
     for path in [&*shown.target, "/.well-known/oauth-protected-resource/agents/x"] {
         for dialect in DIALECTS {
-            let said = asked.ask(dialect, &Told::get(ACME, path));
+            let said = asked.ask(dialect, &Original::get(ACME, path));
             assert_eq!(said.error(), (401, "INVALID_API_KEY".to_owned()), "{dialect:?} {path}");
             let challenge = said.answer.header("www-authenticate").unwrap();
             assert!(!challenge.contains("resource_metadata"), "{challenge}");
@@ -587,12 +602,13 @@ fn documents_are_shown_by_our_gateway_alone(stage: &Stage) {
 
 /// Over HTTP a gateway announces the length of its own call.
 fn an_announced_length_means_the_same_where_it_is_told(stage: &Stage) {
-    let doors = Doors::of(stage.asked(), "short", "short.test");
-    let told = |length| Told::new("POST", "short.test", &public_path()).with("content-length", length);
-    let asking = [Door::Asked(Dialect::Grpc), Door::Raw];
-    asking.into_iter().for_each(|door| assert!(doors.ask(door, &told("1000")).passes));
-    let asking = [Door::Gateway, Door::Asked(Dialect::Grpc), Door::Raw];
-    doors.refuse_request(&asking, &told("1001"), (413, "PAYLOAD_TOO_LARGE"), &Value::Null);
+    let entries = EntryPoints::of(stage.asked(), "short", "short.test");
+    let original =
+        |length| Original::new("POST", "short.test", &public_path()).with("content-length", length);
+    let asking = [EntryPoint::Asked(Dialect::Grpc), EntryPoint::Raw];
+    asking.into_iter().for_each(|entry| assert!(entries.ask(entry, &original("1000")).passes));
+    let asking = [EntryPoint::Gateway, EntryPoint::Asked(Dialect::Grpc), EntryPoint::Raw];
+    entries.refuse_request(&asking, &original("1001"), (413, "PAYLOAD_TOO_LARGE"), &Value::Null);
 }
 
 // threat: A failure admits somebody, or looks like an answer
@@ -603,21 +619,26 @@ fn a_dead_chain_means_the_same(stage: &Stage) {
     let site = Site::of(stage).set("chain.rpc_urls", vec![node.clone()]);
     // Each dialect's refusal is that of the chain, and not of the time that a decision may take.
     let asked = Asked::start(site.set("authz.timeout", "25s").agent(4));
-    let (doors, site) = (Doors::of(&asked, "t", ACME), &asked.site);
+    let (entries, site) = (EntryPoints::of(&asked, "t", ACME), &asked.site);
     let by_key = Shown::key(site.key());
-    ALL.iter().flat_map(|door| doors.show(*door, &by_key)).for_each(|said| assert!(said.passes, "{said:?}"));
+    ALL.iter()
+        .flat_map(|entry| entries.show(*entry, &by_key))
+        .for_each(|said| assert!(said.passes, "{said:?}"));
     relay.close();
     // A profile that was read a moment ago may be used for one more moment.
-    until("the chain is missed", SOON, || (!doors.show(Door::Api, &by_key)[0].passes).then_some(()));
+    until("the chain is missed", SOON, || (!entries.show(EntryPoint::Api, &by_key)[0].passes).then_some(()));
     let passed = site.passed();
     for shown in [by_key, Shown::signed(&site.agent().draft())] {
-        let said = doors.show(Door::Api, &shown);
+        let said = entries.show(EntryPoint::Api, &shown);
         let method = said[0].answer.error(503, "RPC_ERROR")["method"].clone();
-        doors.refuse(&ALL, &shown, (503, "RPC_ERROR"), &json!({ "rpcUrl": node, "method": method }));
+        entries.refuse(&ALL, &shown, (503, "RPC_ERROR"), &json!({ "rpcUrl": node, "method": method }));
     }
     assert_eq!(site.passed(), passed);
-    for door in BY_HEADERS {
-        assert!(doors.ask(door, &doors.told("GET", "/public")).passes, "a public route needs no chain");
+    for entry in BY_HEADERS {
+        assert!(
+            entries.ask(entry, &entries.original("GET", "/public")).passes,
+            "a public route needs no chain"
+        );
     }
 }
 
@@ -631,29 +652,29 @@ fn nonces_that_may_be_lost_mean_the_same(stage: &Stage) {
     forget_nonces(&asked.site.gateway.service.data().join("tiergate.redb"), accepted_from);
     asked.site.gateway.launch("");
 
-    let (doors, service) = (Doors::of(&asked, "t", ACME), &asked.site.gateway.service);
+    let (entries, service) = (EntryPoints::of(&asked, "t", ACME), &asked.site.gateway.service);
     let moment = format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(accepted_from)).to_string();
     let checks = json!({ "store": "ok", "chain": "ok", "signatures": format!("refused until {moment}") });
     assert_eq!(service.get("/readyz").success(200), json!({ "status": "ready", "checks": checks }));
-    let told = format!("Nonces may have been lost: sign again at {moment} or later");
+    let original = format!("Nonces may have been lost: sign again at {moment} or later");
     let early = asked.site.agent().draft().timestamp(accepted_from - 1);
     let by_api = SIGNED_ENDPOINTS.map(|endpoint| service.signed(endpoint, &early.body()));
     let shown = Shown::signed(&early);
-    let by_doors = BY_HEADERS.iter().flat_map(|door| doors.show(*door, &shown)).map(|said| said.answer);
-    for answer in by_api.into_iter().chain(by_doors) {
+    let by_headers = BY_HEADERS.iter().flat_map(|entry| entries.show(*entry, &shown)).map(|said| said.answer);
+    for answer in by_api.into_iter().chain(by_headers) {
         let body: Value = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!((answer.status, &body["errorType"]), (400, &json!("REPLAY_DETECTED")));
-        assert_eq!((&body["error"], &body["details"]), (&json!(told), &replayed(&early)));
+        assert_eq!((&body["error"], &body["details"]), (&json!(original), &replayed(&early)));
         let wait_secs = answer.header("retry-after").unwrap().parse().unwrap();
         assert!((accepted_from - unix_seconds()..=1_000).contains(&wait_secs), "{wait_secs}");
     }
-    for door in ALL {
+    for entry in ALL {
         let draft = asked.site.agent().draft().timestamp(accepted_from);
-        assert!(doors.show(door, &Shown::signed(&draft))[0].passes, "{door:?}");
-        doors.refuse(&ALL, &Shown::signed(&draft), REPLAY, &replayed(&draft));
-        assert!(doors.show(door, &Shown::key(asked.site.key()))[0].passes, "{door:?}");
+        assert!(entries.show(entry, &Shown::signed(&draft))[0].passes, "{entry:?}");
+        entries.refuse(&ALL, &Shown::signed(&draft), REPLAY, &replayed(&draft));
+        assert!(entries.show(entry, &Shown::key(asked.site.key()))[0].passes, "{entry:?}");
     }
-    assert!(doors.show(Door::Gateway, &Shown::signed(&early.timestamp(accepted_from)))[0].passes);
+    assert!(entries.show(EntryPoint::Gateway, &Shown::signed(&early.timestamp(accepted_from)))[0].passes);
 }
 
 /// Lets a store that is closed have forgotten the nonces of all signatures before this moment.
