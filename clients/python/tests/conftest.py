@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,10 +27,20 @@ FACTS: dict[str, Any] = json.loads(os.environ["TEST_SERVICE"])
 API: str = FACTS["api"]
 GATEWAY: str = FACTS["gateway"]
 STRANGER: LocalAccount = Account.from_key(FACTS["stranger"])
+ROOT = Path(__file__).parents[1]
 
 # Each HTTP client that a test makes would read all authorities of the machine, which took a third of the suite's time. Nothing here
 # speaks TLS.
 ssl.SSLContext.load_verify_locations = lambda *_, **__: None  # type: ignore[method-assign]
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the package is installed."""
+    folder = tmp_path_factory.mktemp("installed")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*install, "--target", str(folder), str(ROOT)], check=True)
+    return folder
 
 
 @dataclass(frozen=True)

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from conftest import API, FACTS, Owned, Script
+from conftest import API, FACTS, ROOT, Owned, Script
 
 from tiergate import Tiergate
-
-ROOT = Path(__file__).parents[1]
+from tiergate.__main__ import main
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command in a folder of its own."""
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the command in a folder of its own: in this process, or in one whose standard output is the file `out`."""
 
     def run(*arguments: str, given: str = "", out: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-B", "-m", "tiergate", *arguments]
-        variables = {"PATH": os.environ["PATH"], "TIERGATE_URL": API, "PYTHONPATH": str(ROOT), "NO_PROXY": "*"} | more
-        with ExitStack() as opened:
-            stdout = subprocess.PIPE if out is None else opened.enter_context(Path(out).open("wb"))
-            ends = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True, "timeout": 60}
-            return subprocess.run(command, cwd=tmp_path, env=variables, input=given, check=False, **ends)  # type: ignore[call-overload, no-any-return]
+        variables = {"TIERGATE_URL": API} | more
+        if out is not None:
+            command = [sys.executable, "-B", "-m", "tiergate", *arguments]
+            variables |= {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "NO_PROXY": "*"}
+            with Path(out).open("wb") as stdout:
+                return subprocess.run(
+                    command, cwd=tmp_path, env=variables, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60
+                )
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            patch.chdir(tmp_path)
+            patch.setattr("sys.argv", ["tiergate", *arguments])
+            patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+            capsys.readouterr()
+            with pytest.raises(SystemExit) as ended:
+                main()
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(arguments, ended.value.code, *capsys.readouterr())
 
     return run
 
@@ -175,10 +189,8 @@ def test_a_new_key_goes_where_a_link_leads_and_replaces_one_of_any_prefix(
     assert "no API key that may be replaced" in run(*arguments, "private.key", **variables).stderr
 
 
-def test_the_installed_package_has_the_command_that_uvx_runs(tmp_path: Path) -> None:
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*install, "--target", str(tmp_path), str(ROOT)], check=True)
-    command = [str(tmp_path / "bin/tiergate"), "keys", "generate", "--help"]
-    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}
-    helped = subprocess.run(command, cwd=tmp_path, env=variables, check=True, capture_output=True, text=True)
+def test_the_installed_package_has_the_command_that_uvx_runs(installed: Path) -> None:
+    command = [str(installed / "bin/tiergate"), "keys", "generate", "--help"]
+    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(installed)}
+    helped = subprocess.run(command, cwd=installed, env=variables, check=True, capture_output=True, text=True)
     assert "uvx --from 'tiergate[eth]' tiergate keys generate" in helped.stdout

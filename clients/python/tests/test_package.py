@@ -11,25 +11,22 @@ from typing import cast
 
 import jwt
 import pytest
-from conftest import API, GATEWAY, Owned, Script
+from conftest import API, GATEWAY, ROOT, Owned, Script
 from fastapi import FastAPI
 from test_gateway import ask
 
 from tiergate import Tiergate
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_package_installs_from_its_folder_with_its_types(tmp_path: Path) -> None:
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*install, "--target", str(tmp_path), str(ROOT)], check=True)
-    shipped = {path.name for path in (tmp_path / "tiergate").iterdir() if path.is_file()}
+def test_the_package_installs_from_its_folder_with_its_types(installed: Path) -> None:
+    shipped = {path.name for path in (installed / "tiergate").iterdir() if path.is_file()}
     assert shipped == {path.name for path in (ROOT / "tiergate").iterdir() if path.is_file()}
     assert "py.typed" in shipped
     program = "import tiergate, sys; print(tiergate.__file__, 'fastapi' in sys.modules, 'eth_account' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert told.stdout.split() == [str(tmp_path / "tiergate/__init__.py"), "False", "False"]
+    told = subprocess.run([sys.executable, "-c", program], cwd=installed, check=True, capture_output=True, text=True)
+    assert told.stdout.split() == [str(installed / "tiergate/__init__.py"), "False", "False"]
 
 
 def test_httpx2_may_be_missing_or_stand_for_httpx() -> None:
