@@ -56,7 +56,7 @@ pub(crate) fn contract_spelling(name: &HeaderName) -> Option<&'static str> {
 fn number(number: u64) -> HeaderValue {
     let mut digits = Vec::new();
     write_decimal(number, &mut digits);
-    HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static(""))
+    HeaderValue::try_from(digits).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// Writes the headers of a success.
