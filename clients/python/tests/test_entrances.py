@@ -15,7 +15,7 @@ import httpx2
 import pytest
 import requests
 from conftest import FACTS, GATEWAY, STRANGER, Script
-from test_gateway import SEEN
+from test_gateway import SEEN, by_async_aiohttp
 from test_retries import DOMAIN, refusal
 
 import tiergate
@@ -136,7 +136,8 @@ def test_requests_name_the_client_and_its_version_which_is_the_package_s(script:
         http2.get(script.url)
         http.get(script.url, headers={"User-Agent": "mine"})
     requests.get(script.url, auth=RequestsAuth(script.url, by_key("k")), timeout=10)
-    libraries = ["", " python-httpx/", " python-httpx2/", None, " python-requests/"]
+    by_async_aiohttp(script.url, script.url, by_key("k"))
+    libraries = ["", " python-httpx/", " python-httpx2/", None, " python-requests/", " Python/"]
     for library, (_, _, headers, _) in zip(libraries, script.seen, strict=True):
         assert headers["user-agent"].startswith("mine" if library is None else f"{ours}{library}"), headers
 

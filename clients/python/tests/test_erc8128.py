@@ -22,7 +22,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from http_message_signatures import HTTPMessageVerifier, HTTPSignatureKeyResolver
 from http_message_signatures.algorithms import HTTPSignatureAlgorithm
-from test_gateway import SENDERS
+from test_gateway import BARE_AFTER_REDIRECTS, SENDERS
 from test_repeats import refused
 
 from tiergate import GatewayAuth, by_message_signature, erc8128
@@ -368,7 +368,7 @@ def test_an_accept_signature_of_the_gateway_is_followed_once(
     assert len(script.seen) == 1
 
 
-@pytest.mark.parametrize("send", SENDERS)
+@pytest.mark.parametrize("send", BARE_AFTER_REDIRECTS)
 def test_a_redirect_is_signed_for_itself_and_not_as_the_request_before_it_was_asked(
     script: Script, send: Callable[[str, str, Credential], int]
 ) -> None:

@@ -45,7 +45,7 @@ def test_the_examples_of_the_readme_run(
     upstream.answers = [(200, {}, b"")]
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(examples) == 10
+    assert len(examples) == 11
     names: dict[str, object] = {}
     for example in examples:
         for ours, real in [

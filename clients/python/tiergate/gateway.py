@@ -404,7 +404,7 @@ class Gateway:
 def name_client(headers: Any) -> None:
     """Names this package before the library's own name. A caller's stays alone."""
     library = headers.get("user-agent", "")
-    if isinstance(library, str) and re.match("python-(httpx2?|requests)/", library):
+    if isinstance(library, str) and re.match("(python-(httpx2?|requests)|Python/[0-9.]+ aiohttp)/", library):
         headers["User-Agent"] = f"{USER_AGENT} {library}"
 
 
