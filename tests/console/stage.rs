@@ -11,7 +11,6 @@ use crate::page::browser::Browser;
 use crate::support::client::{Answer, Connection};
 use crate::support::process::{Process, free_port, own_ip};
 use crate::support::signing::{Account, Draft};
-use crate::support::time::{SOON, until};
 use crate::support::{chain::Chain, secrets, service::Service};
 
 /// A browser, and everything behind it.
@@ -44,7 +43,7 @@ impl Stage {
         // It makes a folder of its own, which goes with ours.
         let there = format!("export TMPDIR='{}'", folder.path().display());
         let process = Process::start(program, &arguments, &folder.path().join("log"), &there);
-        until("the service is ready", SOON, || process.log().contains("Ctrl-C").then_some(()));
+        process.await_log(&["Ctrl-C"]);
         let log = folder.path().join("log");
         Some(Self { browser, api, gateway, chain, log, _behind: Box::new((process, folder)) })
     }

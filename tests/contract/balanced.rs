@@ -147,13 +147,7 @@ fn nodes_that_are_all_behind_are_named_in_the_503_the_probe_a_metric_and_the_log
             let answer = service.get("/readyz");
             (answer.status == 503 && answer.text().contains(r#""chain":"behind""#)).then_some(())
         });
-        until("the log says so", SOON, || {
-            let log = service.log();
-            let says = |line: &&str| {
-                line.contains("lost touch with the chain") && line.contains("the node is behind")
-            };
-            log.lines().find(says).map(drop)
-        });
+        service.await_log(&["lost touch with the chain", "the node is behind"]);
         until("the log says why it is not ready", SOON, || {
             service.get("/readyz");
             service.log().contains("not ready: eth_").then_some(())

@@ -31,7 +31,7 @@ fn a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start(worl
     );
     std::fs::write(&file, text.replace(&format!("chain_id = {}\n", contracts.chain_id), other)).unwrap();
     let refused = format!("the configuration is not applied: chain: the store {sentence}");
-    until("the reload is refused", SOON, || service.log().contains(&refused).then_some(()));
+    service.await_log(&[&refused]);
     service.verify(&key).success(200);
     for (verb, further) in [("check", &["--online"][..]), ("run", &[])] {
         if verb == "run" {
@@ -53,7 +53,7 @@ fn a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start(worl
 fn a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made(world: &World) {
     let (mut service, agent) = (fresh(world), world.agent(1));
     let key = agent.generate(&service);
-    assert!(service.log().contains("made an empty store"), "{}", service.log());
+    service.await_log(&["made an empty store"]);
     service.kill();
     let file = service.folder.path().join("tiergate.toml");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -87,6 +87,8 @@ fn a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made(wo
     service.start_again("");
     service.await_ready();
     service.verify(&key).success(200);
+    let starts = || service.log().matches(": serving ").count();
+    until("the second start is in the log", SOON, || (starts() == 2).then_some(()));
     assert_eq!(service.log().matches("made an empty store").count(), 1, "that of the first start");
 }
 
@@ -116,7 +118,7 @@ fn a_data_folder_of_the_previous_release_opens(world: &World) {
     service.start_again("");
     service.await_ready();
     let bound = format!("from now on it is for chain {} with ", world.chain().contracts.chain_id);
-    assert!(service.log().contains(&bound), "{}", service.log());
+    service.await_log(&[&bound]);
     let [agent, revoked] = [900_000_001_u64, 900_000_002].map(|id| {
         let id = id.try_into().unwrap();
         world.chain().mint_with_id(ALICE, id);

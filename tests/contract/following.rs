@@ -268,7 +268,7 @@ fn a_follower_that_hears_nothing_vouches_for_nothing(world: &World) {
         until("the cached profile is used no more", SOON, || (scene.answer().status == 503).then_some(()));
         until("it is said", SOON, || (modes() == [0.0, 1.0]).then_some(()));
         let said = "lost touch with the chain";
-        until("the log says it", SOON, || scene.service.log().contains(said).then_some(()));
+        scene.service.await_log(&[said]);
         relay.behave(Behaviour::Honest);
         until("the chain is back", SOON, || (scene.answer().status == 200).then_some(()));
         until("it is said", SOON, || (modes() == [1.0, 0.0]).then_some(()));

@@ -73,9 +73,7 @@ fn a_hung_node_makes_unready_within_the_time_limit_and_hides_nothing_of_the_stor
     assert_eq!(shown, (&json!(null), &json!(false)));
     assert!(status["readiness"]["chain"].is_string(), "{status}");
     assert_eq!(service.get("/readyz").success(503), unready());
-    until("the log says so though few have asked", SOON, || {
-        service.log().contains("not ready: ").then_some(())
-    });
+    service.await_log(&["not ready: "]);
     relay.behave(Behaviour::Honest);
     until("the scrapes say that it is ready again", SOON, || (ready("chain") == 1.0).then_some(()));
 }
@@ -120,5 +118,5 @@ fn a_node_of_another_chain_makes_unready_and_the_log_says_so(world: &World) {
     until("unready, and the store answers", SOON, is_unready);
     service.get("/livez").success(200);
     let line = format!("the node is on chain {}, not on chain 5", world.chain().contracts.chain_id);
-    until("the log says why", SOON, || service.log().contains(&line).then_some(()));
+    service.await_log(&[&line]);
 }

@@ -45,10 +45,7 @@ fn an_address_without_code_or_of_another_contract_is_503_and_not_ready_never_404
                 assert_eq!(answer.error(503, "RPC_ERROR")["method"], json!("eth_call"));
             }
         }
-        until("the log says which", SOON, || {
-            let is_it = |line: &str| line.contains(key) && line.contains(says);
-            service.log().lines().any(is_it).then_some(())
-        });
+        service.await_log(&[key, says]);
     }
 }
 
@@ -66,7 +63,7 @@ fn an_address_without_code_that_decides_nothing_is_ready_and_degraded(world: &Wo
     let missing = Agent::on(world.chain().contracts.identity, U256::from(555_555_555_u64), ALICE);
     service.verify_signature(&missing.signed()).error(404, "AGENT_NOT_FOUND");
     let line = format!("details lack a registry: there is no contract at the address configured as {key}");
-    assert_eq!(service.log().lines().filter(|log| log.contains(&line)).count(), 1);
+    assert_eq!(service.await_log(&[&line]).matches(&line).count(), 1);
 }
 
 fn every_common_registry_says_unminted_in_its_own_words(world: &World) {

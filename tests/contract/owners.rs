@@ -8,7 +8,6 @@ use crate::support::client::{Answer, Connection};
 use crate::support::harness::{Case, cases};
 use crate::support::process::{free_ports, own_ip};
 use crate::support::service::{KEY_ENDPOINTS, Service};
-use crate::support::time::{SOON, until};
 use crate::support::{agents::key_of, settings::Settings, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
@@ -68,14 +67,16 @@ fn owners_manage_keys_there_and_nobody_verifies_or_asks_for_health(world: &World
     }
     // The API's own listener has everything.
     service.signed(("POST", "/keys/generate"), &agent.signed()).success(201);
-    // Lines are written behind the answers, in their order.
-    let has_line = |listener: &str, route: &str| {
-        let both = [format!("listener=\"{listener}\""), format!("route=\"{route}\"")];
-        service.log().lines().any(|line| both.iter().all(|part| line.contains(part)))
-    };
-    until("the last line is written", SOON, || has_line("api", "/keys/generate").then_some(()));
-    assert!(has_line("owners", "/keys/rotate") && has_line("api", "/verify"), "{}", service.log());
-    assert!(!has_line("owners", "/verify"), "{}", service.log());
+    let parts =
+        |listener: &str, route: &str| [format!("listener=\"{listener}\""), format!("route=\"{route}\"")];
+    for [listener, route] in [parts("owners", "/keys/rotate"), parts("api", "/verify")] {
+        service.await_log(&[&listener, &route]);
+    }
+    // The last answer's.
+    let [listener, route] = parts("api", "/keys/generate");
+    let log = service.await_log(&[&listener, &route]);
+    let not = parts("owners", "/verify");
+    assert!(!log.lines().any(|line| not.iter().all(|part| line.contains(part))), "{log}");
 }
 
 fn the_proxy_protocol_is_spoken_there_where_it_is_named(world: &World) {

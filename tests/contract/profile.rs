@@ -131,13 +131,9 @@ fn a_read_is_counted_logged_and_shows_no_signature(world: &World) {
         assert!((samples.sum("tiergate_requests_total", &labels) - count).abs() < 0.1, "{status}");
     }
     let line = |decision: &str| {
-        until("the line is there", SOON, || {
-            let log = service.log();
-            let line = log.lines().find(|line| {
-                line.contains("\"/profile\"") && line.contains(&format!("decision=\"{decision}\""))
-            });
-            line.map(str::to_owned)
-        })
+        let parts = ["\"/profile\"", &format!("decision=\"{decision}\"")];
+        let log = service.await_log(&parts);
+        log.lines().find(|line| parts.iter().all(|part| line.contains(part))).unwrap().to_owned()
     };
     for (line, sent) in [(line("admitted"), own), (line("refused"), foreign)] {
         assert!(line.contains(&format!("agent={}", agent.text())), "{line}");

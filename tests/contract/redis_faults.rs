@@ -225,18 +225,16 @@ fn a_replica_that_is_missing_is_shown_where_health_is_and_nothing_else_suffers(w
     assert_eq!((&body["status"], &body["degraded"]), (&json!("ready"), &json!(["store_replicas"])));
     service.verify(&key).success(200);
     service.rotate(&agent.signed()).error(500, "INTERNAL_ERROR");
-    // The log is written a moment after the answer.
     for (text, named) in [
         ("fewer replicas than store.redis.wait_replicas", format!("server={master}")),
         ("replicas of", format!("0 of 1 replicas of {master} acknowledged")),
     ] {
-        let is_it = |line: &str| line.contains(text) && line.contains(&named);
-        until(&named, SOON, || service.log().lines().any(is_it).then_some(()));
+        service.await_log(&[text, &named]);
     }
     replica.start_again();
     until("it is there again", SOON, || (missing() == 0.0).then_some(()));
     assert_eq!(service.get("/readyz").success(200).get("degraded"), None);
-    until("the log says so", SOON, || service.log().contains("as many replicas again").then_some(()));
+    service.await_log(&["as many replicas again"]);
 }
 
 // threat: A store forgets
@@ -253,10 +251,10 @@ fn what_a_redis_may_lose_is_said_once_with_its_name_and_no_secret(world: &World)
         });
         redis.command(&["CLIENT", "KILL", "USER", "tiergate"]);
     }
-    let log = service.log();
-    assert!(!log.contains("SECRET"), "{log}");
     let named = format!("server={redis}");
     for finding in ["appendfsync is everysec", "it has fewer replicas than store.redis.wait_replicas"] {
+        let log = service.await_log(&[finding]);
+        assert!(!log.contains("SECRET"), "{log}");
         let lines: Vec<&str> = log.lines().filter(|line| line.contains(finding)).collect();
         assert!(lines.len() == 1 && lines[0].contains(&named) && lines[0].contains("WARN"), "{lines:?}");
     }

@@ -10,7 +10,6 @@ use crate::support::agents::{Agent, THRESHOLDS};
 use crate::support::harness::{Case, cases};
 use crate::support::signing::{ALICE, BOB};
 use crate::support::tier_sources::{Kind, Scores, Token, UNITS, named, tier, with_sources};
-use crate::support::time::{SOON, until};
 use crate::support::{client::Answer, service::Service, settings::Settings, world::World};
 use crate::tier_sources::feedback;
 
@@ -182,7 +181,7 @@ fn a_source_that_has_no_code_or_lacks_the_function_is_not_ready_and_503_whatever
             assert_eq!(service.get("/readyz").status, 503, "{sources:?}");
             let answer = service.verify_signature(&agent.signed());
             assert!(unreadable(&answer), "{sources:?}: {}", answer.text());
-            until("the log says which", SOON, || service.log().contains("tiers.contract").then_some(()));
+            service.await_log(&["tiers.contract"]);
         }
     }
 }

@@ -217,7 +217,7 @@ fn keys_are_rotated_by_reloads_without_a_gap_and_stay_in_force_when_their_file_i
     fs::write(keys.path(), "no key").unwrap();
     site.gateway.reread("refused");
     let named = format!("{}: holds no private key", keys.path().display());
-    until("the log names the file", SOON, || site.gateway.service.log().contains(&named).then_some(()));
+    site.gateway.service.await_log(&[&named]);
     let checked = site.gateway.service.command("check", &[]);
     assert!(String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap().contains(&named));
     fs::remove_file(keys.path()).unwrap();

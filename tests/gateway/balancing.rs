@@ -165,7 +165,7 @@ fn answers_that_say_their_framing_twice_are_named_in_the_log_and_eject_nobody(st
             }
             let warning = format!("{header} stands more than once");
             let log = || site.gateway.service.log();
-            until("the log names it", SOON, || log().contains(&warning).then_some(()));
+            site.gateway.service.await_log(&[&warning]);
             until("all are in the log", SOON, || (log().matches("status=502").count() == 3).then_some(()));
             assert!(!log().contains("takes no requests"), "{way}, {header}: {}", log());
         }
@@ -217,8 +217,8 @@ fn a_check_takes_a_sick_upstream_out_and_brings_it_back_and_no_request_fails(sta
             until("there is traffic", SOON, || (asked.load(Ordering::SeqCst) > before).then_some(()));
         }
     });
-    let log = site.gateway.service.log();
-    assert!(log.contains("fails its checks") && log.contains("answers its checks again"), "{log}");
+    let log = site.gateway.service.await_log(&["answers its checks again"]);
+    assert!(log.contains("fails its checks"), "{log}");
 }
 
 fn a_check_without_a_path_finds_a_closed_port(stage: &Stage) {
@@ -226,7 +226,7 @@ fn a_check_without_a_path_finds_a_closed_port(stage: &Stage) {
     let site =
         site.tenant(|tenant| tenant.set("health.interval", "10ms").set("health.eject_after", 0)).start();
     site.upstream.close();
-    until("the check fails", SOON, || site.gateway.service.log().contains("fails its checks").then_some(()));
+    site.gateway.service.await_log(&["fails its checks"]);
     all_pass_by(&site, 20, &site.upstream);
     site.upstream.reopen();
     until_served(&site, &site.upstream);
@@ -298,8 +298,7 @@ fn a_name_that_leads_nowhere_costs_no_request_while_another_upstream_serves(stag
         assert_eq!(site.status(), 200);
         is_upstream_error(&site.gateway.ask(&Request::get("none.test", &public_path())));
     }
-    let log = || site.gateway.service.log();
-    until("the log names it", SOON, || log().contains("nowhere.invalid").then_some(()));
+    site.gateway.service.await_log(&["nowhere.invalid"]);
 }
 
 fn checks_come_with_the_upstreams_name_and_no_identity(stage: &Stage) {

@@ -210,8 +210,9 @@ fn a_new_process_that_can_not_serve_leaves_the_old_one_serving(stage: &Stage) {
 
 /// The process that was started last to replace another one.
 fn started_last(gateway: &Gateway) -> Replacement {
-    let log = gateway.service.log();
-    let (_, id) = log.rsplit_once("to replace this process process=").unwrap();
+    const LINE: &str = "to replace this process process=";
+    let log = gateway.service.await_log(&[LINE]);
+    let (_, id) = log.rsplit_once(LINE).unwrap();
     Replacement(id.split_whitespace().next().unwrap().parse().unwrap())
 }
 
@@ -497,7 +498,7 @@ fn the_file_of_init_starts_behind_the_sockets_of_the_unit(stage: &Stage) {
         assert_eq!(Request::get("localhost", path).ask(address).status, status, "{address}");
     }
     signal(process.pid, "TERM");
-    until("the last line is written", SOON, || process.log().contains(": stopped").then_some(()));
+    process.await_log(&[": stopped"]);
     assert!(!process.log().contains("handed over"), "{}", process.log());
 }
 

@@ -32,7 +32,7 @@ fn until_refused(gateway: &Gateway, count: f64) {
 }
 
 fn until_said(gateway: &Gateway, text: &str) {
-    until(text, SOON, || gateway.service.log().contains(text).then_some(()));
+    gateway.service.await_log(&[text]);
 }
 
 /// The facts of the operator's page.

@@ -202,7 +202,7 @@ fn a_reload_that_finds_no_tenants_is_refused_unless_that_is_meant(stage: &Stage)
     };
     fs::rename(&folder, &aside).unwrap();
     let statuses = || [ACME, "other.test"].map(|host| status(gateway, host));
-    let said = |text: &str| until(text, SOON, || gateway.service.log().contains(text).then_some(()));
+    let said = |text: &str| gateway.service.await_log(&[text]);
     for break_it in [
         (|_: &std::path::Path| ()) as fn(&std::path::Path),
         |folder| fs::create_dir(folder).unwrap(),

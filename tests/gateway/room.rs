@@ -221,14 +221,14 @@ fn without_descriptors_for_upstreams_requests_are_503_and_no_upstream_is_blamed(
     assert_eq!(site.status(), 200);
     let samples = site.gateway.service.samples();
     assert_eq!(samples.get("tiergate_overload_total{limit=\"descriptors\",tenant=\"t\"}"), 5.0);
-    let log = site.gateway.service.log();
+    let log = site.gateway.log_until_now();
     assert!(!log.contains("takes no requests for a while") && !log.contains("a request of tenant"), "{log}");
 }
 
 // threat: All connections or descriptors taken
 fn the_limit_of_descriptors_is_raised_and_an_idle_process_holds_less_than_its_reserve(stage: &Stage) {
     let site = Site::of(stage).under("ulimit -S -n 128").start();
-    let log = site.gateway.service.log();
+    let log = site.gateway.service.await_log(&["file descriptors"]);
     let line = log.lines().find(|line| line.contains("file descriptors")).unwrap();
     let figure = |name: &str| -> usize {
         let word = line.split_whitespace().find_map(|word| word.strip_prefix(&format!("{name}=")));

@@ -190,9 +190,7 @@ fn a_certificate_that_comes_after_its_tenant_is_found(stage: &Stage) {
         .set("tls.cert", secure.files.path("late.crt"))
         .set("tls.key", secure.files.path("late.key"));
     site.gateway.put("late.toml", &tenant.text());
-    until("the log names what is missing", SOON, || {
-        site.gateway.service.log().contains("late.crt").then_some(())
-    });
+    site.gateway.service.await_log(&["late.crt"]);
     let late = secure.authority.issue("late.test");
     secure.files.put_pair("late", &late);
     until("the tenant is served", SOON, || {
@@ -277,9 +275,7 @@ fn plain_text_and_garbage_hurt_nobody(stage: &Stage) {
     }
     // The log is written in order: with this line in it, all is there that came before.
     site.gateway.hang_up();
-    let log = until("the reload is in the log", SOON, || {
-        Some(site.gateway.service.log()).filter(|log| log.contains("the tenants were read again"))
-    });
+    let log = site.gateway.service.await_log(&["the tenants were read again"]);
     // Without what has to be asked for.
     let asked_for = |line: &&str| line.contains("DEBUG") || line.contains(" access: ");
     let count = log.lines().filter(|line| !asked_for(line)).count();
@@ -319,9 +315,7 @@ fn private_keys_are_not_written_down(stage: &Stage) {
 
 /// Waits until the log names a file, and looks for these private keys in all that is written down.
 pub(crate) fn are_not_in(site: &Site, named: &str, keys: &[&str]) {
-    let log = || site.gateway.service.log();
-    until("the log names the file", SOON, || log().contains(named).then_some(()));
-    let written = log() + &site.gateway.service.metrics();
+    let written = site.gateway.service.await_log(&[named]) + &site.gateway.service.metrics();
     assert!(written.contains(" TRACE "), "all that can be is written down");
     for pem in keys {
         let lines = pem.lines().filter(|line| line.len() >= 16 && !line.starts_with('-'));

@@ -67,7 +67,7 @@ fn a_collector_that_is_gone_is_named_in_the_log(stage: &Stage) {
         (exports("failed") > 0.0).then_some(())
     });
     let line = "the collector of traces did not take a batch: no connection";
-    until("the log says so", SOON, || service.log().contains(line).then_some(()));
+    service.await_log(&[line]);
 }
 
 // threat: Traces of everything, or a hanging collector

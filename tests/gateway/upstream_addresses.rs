@@ -38,7 +38,7 @@ fn leaking(upstream: &str) -> Tenant {
 
 #[track_caller]
 fn logs(gateway: &Gateway, expected: &str) {
-    until(expected, SOON, || gateway.service.log().contains(expected).then_some(()));
+    gateway.service.await_log(&[expected]);
 }
 
 /// Checks that nothing of an own listener is shown at the leaking tenant's host, and that the log says why.

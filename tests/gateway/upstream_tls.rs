@@ -299,6 +299,6 @@ fn changed_files_count_from_the_next_connection(stage: &Stage) {
     terminator.show(&next.issue(UP));
     is_served(&site, ACME);
     trust.files.put("ca.crt", "this is no certificate");
-    until("the log names the file", SOON, || site.gateway.service.log().contains("ca.crt").then_some(()));
+    site.gateway.service.await_log(&["ca.crt"]);
     is_served(&site, ACME);
 }

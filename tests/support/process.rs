@@ -64,6 +64,17 @@ impl Process {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap()).into_owned()
     }
 
+    /// Waits until one line has all these parts, and gives everything that was written by then. A thread of its own writes lines, in
+    /// their order and some time after the answer that they tell of: who reads the log at once may miss one, and who looks for what is
+    /// not said has to wait for a line behind it.
+    #[track_caller]
+    pub(crate) fn await_log(&self, parts: &[&str]) -> String {
+        until(&format!("a line of the log has {parts:?}"), SOON, || {
+            let log = self.log();
+            log.lines().any(|line| parts.iter().all(|part| line.contains(part))).then_some(log)
+        })
+    }
+
     /// The exit code, once the process has ended.
     pub(crate) fn exit_code(&self) -> Option<i32> {
         fs::read_to_string(self.log.with_extension("status")).ok()?.trim().parse().ok()

@@ -143,6 +143,12 @@ impl Service {
         self.process.as_ref().unwrap().log()
     }
 
+    /// [`Process::await_log`].
+    #[track_caller]
+    pub(crate) fn await_log(&self, parts: &[&str]) -> String {
+        self.process.as_ref().unwrap().await_log(parts)
+    }
+
     pub(crate) fn connect(&self) -> Connection {
         self.open().unwrap()
     }

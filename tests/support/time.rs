@@ -16,6 +16,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// Waits until `look` gives something.
 ///
 /// Panics with `what` when that takes longer than `within`.
+#[track_caller]
 pub(crate) fn until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let (begun, mut pause) = (Instant::now(), LOOK_FIRST);
     loop {

@@ -131,7 +131,7 @@ impl Gateway {
     pub(crate) fn log_until_now(&self) -> String {
         let path = public_path();
         self.ask(&Request::get("unknown.test", &path));
-        until("the last line is written", SOON, || Some(self.service.log()).filter(|log| log.contains(&path)))
+        self.service.await_log(&[&path])
     }
 
     /// A connection whose buffers in the system are small, and stay so.
