@@ -87,7 +87,6 @@ macro_rules! store_contract {
             a_refused_key_burns_no_window,
             a_refused_issue_burns_no_nonce,
             windows_are_separate_per_scope_and_shared_by_both_proofs,
-            a_tier_change_is_not_a_fresh_budget,
             retry_after_is_honest_and_a_limited_request_burns_no_nonce,
             a_key_does_not_expire,
             a_key_names_the_account_that_signed_for_it_and_no_other,
@@ -269,23 +268,6 @@ pub(super) async fn a_nonce_is_used_once_per_agent_whatever_for(bench: Bench) {
     assert!(admitted(bench.by_nonce(2, 7, MANY).await));
     assert_eq!(bench.change(3, 7, KeyChange::Revoke(None)).await, KeyChanged::Done);
     assert_eq!(bench.by_nonce(3, 7, MANY).await, Admission::NonceRefused(NonceRefused::Used));
-}
-
-// threat: A fresh budget, or another tenant's
-pub(super) async fn a_tier_change_is_not_a_fresh_budget(bench: Bench) {
-    let sixteen = Quota::per_minute(16);
-    for nonce in 0..16 {
-        assert_eq!(
-            bench.by_nonce(1, nonce, sixteen).await,
-            Admission::Admitted { remaining: 15 - nonce as u32 }
-        );
-    }
-    assert!(limited(bench.by_nonce(1, 16, sixteen).await));
-    assert!(limited(bench.by_nonce(1, 16, ONE).await));
-    let more = Quota::per_minute(18);
-    assert_eq!(bench.by_nonce(1, 16, more).await, Admission::Admitted { remaining: 1 });
-    assert_eq!(bench.by_nonce(1, 17, more).await, Admission::Admitted { remaining: 0 });
-    assert!(limited(bench.by_nonce(1, 18, more).await));
 }
 
 pub(super) async fn a_key_does_not_expire(bench: Bench) {

@@ -161,43 +161,6 @@ fn sample_agents_of_erc_8004_stand_for_every_tier_and_verify() {
 }
 
 #[test]
-fn keys_are_generated_used_rotated_and_revoked_from_the_command_line() {
-    let dev = Dev::shared();
-    let (url, key_file) = (dev.url(), dev.key_file(4));
-    let signed = ["--url", &url, "--agent-id", "4", "--owner-key-file", &key_file];
-    let keys = |verb: &str| tiergate(&[&["keys", verb, "--output", "json"], &signed[..]].concat());
-    let status = || {
-        let output = tiergate(&["keys", "status", "--url", &url, "--agent-id", "004", "-o", "json"]);
-        serde_json::from_slice::<Value>(&output.stdout).unwrap()["hasKey"].as_bool().unwrap()
-    };
-    let verify =
-        |key: &str| command(&["verify", "--url", &url]).env("TIERGATE_API_KEY", key).output().unwrap();
-    let passes = |key: &str| {
-        let output = verify(key);
-        assert!(output.status.success(), "{output:?}");
-    };
-    let api_key = |output: Output| {
-        assert!(output.status.success(), "{output:?}");
-        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-        answer["apiKey"].as_str().unwrap().to_owned()
-    };
-
-    assert!(!status());
-    let first = api_key(keys("generate"));
-    assert!(status());
-    passes(&first);
-    assert!(failure(&keys("generate"), 1).contains("KEY_ALREADY_EXISTS"));
-    let second = api_key(keys("rotate"));
-    assert!(failure(&verify(&first), 1).contains("401 INVALID_API_KEY"));
-    passes(&second);
-    assert!(keys("revoke").status.success() && keys("revoke").status.success(), "revoke is idempotent");
-    assert!(failure(&verify(&second), 1).contains("401 INVALID_API_KEY"));
-    assert!(!status());
-    let by_signature = tiergate(&[&["verify", "--by-signature"], &signed[..]].concat());
-    assert!(by_signature.status.success(), "{by_signature:?}");
-}
-
-#[test]
 fn sign_prints_the_body_that_the_signed_endpoints_take() {
     let dev = Dev::shared();
     let key_file = dev.key_file(3);
@@ -232,16 +195,6 @@ fn private_keys_come_from_a_file_or_the_environment_and_never_from_an_argument()
     let mut from_environment = command(&["sign", "--agent-id", "3", "--config", &config]);
     let output = from_environment.env("TIERGATE_OWNER_KEY", key).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-}
-
-#[test]
-fn health_says_that_the_service_lives_and_is_ready() {
-    let dev = Dev::shared();
-    let config = dev.config();
-    for (extra, path) in [(&[][..], "alive"), (&["--ready"], "ready")] {
-        let output = tiergate(&[&["health", "--config", &config], extra].concat());
-        assert!(output.status.success(), "{path}: {output:?}");
-    }
 }
 
 #[test]

@@ -11,7 +11,6 @@ use crate::support::time::{SOON, Stopwatch, is_undelayed, quickest, until};
 use crate::support::{agents::Agent, client::Answer, settings::Settings, signing::ALICE, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
-    a_node_that_answers_anything_but_the_truth_is_503_and_recovers,
     a_dead_node_is_503_everywhere_and_comes_back_and_a_503_burns_neither_nonce_nor_budget,
     a_hung_node_is_503_within_the_time_limit_and_delays_nobody_else,
 ];
@@ -29,32 +28,6 @@ fn until_refused(service: &Service, key: &str) -> Answer {
     until("the cached profile lapses", SOON, || {
         Some(service.verify(key)).filter(|answer| answer.status != 200)
     })
-}
-
-/// `chain::reader::tests::answers` has more of what is no answer.
-// threat: A failure admits somebody, or looks like an answer
-fn a_node_that_answers_anything_but_the_truth_is_503_and_recovers(world: &World) {
-    let relay = Relay::new(world.chain().node);
-    let service = Service::start(behind(world, &relay));
-    let agent = world.agent(4);
-    let key = agent.generate(&service);
-    let result = |result: Value| Behaviour::Members(json!({ "result": result }));
-    for behaviour in [
-        Behaviour::Http(500, "{\"error\":\"no\"}".to_owned()),
-        result(json!("0x")),
-        Behaviour::Members(json!({ "error": { "code": 3, "message": "execution reverted", "data": "0x" } })),
-    ] {
-        relay.behave(behaviour.clone());
-        let by_key = until_refused(&service, &key);
-        assert_eq!(by_key.status, 503, "{behaviour:?}: {}", by_key.text());
-        by_key.is_unreadable(relay.address, "eth_call");
-        let body = agent.signed();
-        service.verify_signature(&body).is_unreadable(relay.address, "eth_call");
-        service.rotate(&agent.signed()).error(503, "RPC_ERROR");
-        relay.behave(Behaviour::Honest);
-        until_answered(&service, &body).success(200);
-        until_used(|| service.verify(&key)).success(200);
-    }
 }
 
 /// The answer once the node is used again: one that failed is left alone for a moment, and once more when an answer from

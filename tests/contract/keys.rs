@@ -16,8 +16,6 @@ use crate::support::{service::Service, stop::Stop, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_key_is_shown_once_and_invalid_at_once_and_for_good_when_replaced_or_revoked,
-    whatever_comes_first_a_new_key_is_no_new_budget_and_touches_no_other_agent,
-    at_once_only_one_of_many_generates_makes_a_key,
     verifications_in_flight_never_pass_after_the_revoke_was_answered,
 ];
 
@@ -79,33 +77,6 @@ fn a_key_is_shown_once_and_invalid_at_once_and_for_good_when_replaced_or_revoked
     let third = shown(&service.generate(&agent.signed()), 201, &agent, 4);
     service.verify(&third).success(200);
     [first, second].iter().for_each(|old| is_invalid(old));
-}
-
-fn whatever_comes_first_a_new_key_is_no_new_budget_and_touches_no_other_agent(world: &World) {
-    let service = world.service();
-    let [bronze, bare, other] = [world.agent(1), world.agent(0), world.agent(3)];
-    let kept = other.generate(service);
-    let first = key_of(&service.rotate(&bronze.signed()).success(200));
-    service.generate(&bronze.signed()).error(409, "KEY_ALREADY_EXISTS");
-    service.verify(&first).success(200);
-    let second = key_of(&service.rotate(&bronze.signed()).success(200));
-    service.verify(&second).is_limited(json!(bronze.text()), json!(1), 1);
-    service.revoke(&bare.signed()).success(200);
-    service.verify(&bare.generate(service)).error(403, "TIER_BLOCKED");
-    service.revoke(&bare.signed()).success(200);
-    service.verify(&kept).success(200);
-}
-
-fn at_once_only_one_of_many_generates_makes_a_key(world: &World) {
-    let (service, agent) = (world.service(), world.agent(3));
-    let answers: Vec<_> = std::thread::scope(|scope| {
-        let requests: Vec<_> = (0..10).map(|_| scope.spawn(|| service.generate(&agent.signed()))).collect();
-        requests.into_iter().map(|request| request.join().unwrap()).collect()
-    });
-    let (made, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status == 201);
-    assert_eq!(made.len(), 1);
-    service.verify(&key_of(&made[0].json())).success(200);
-    refused.iter().for_each(|answer| drop(answer.error(409, "KEY_ALREADY_EXISTS")));
 }
 
 // threat: A revoked key opens again

@@ -12,7 +12,6 @@ use crate::support::{signing::BOB, world::World};
 
 /// Of clients, by their addresses.
 pub(crate) const CASES: &[Case<World>] = cases![
-    forwarded_for_of_an_untrusted_peer_changes_nothing,
     forwarded_for_of_a_trusted_peer_names_the_client,
     the_proxy_protocol_of_a_trusted_peer_names_the_client,
     refused_credentials_are_limited_per_client_and_keep_no_owner_from_revoking,
@@ -119,17 +118,6 @@ fn revoke_via(service: &Service, agent: &Agent, forwarded: &[&str]) -> Answer {
     let headers: Vec<_> = forwarded.iter().map(|chain| ("X-Forwarded-For", *chain)).collect();
     let body = agent.signed().to_string();
     service.request("DELETE", "/keys", &headers, Some(body.as_bytes()))
-}
-
-// threat: Forged identity or forwarding headers
-fn forwarded_for_of_an_untrusted_peer_changes_nothing(world: &World) {
-    let (service, agent) = (world.service(), world.agent(0));
-    let headers = ["X-Forwarded-For", "Forwarded", "X-Real-IP", "CF-Connecting-IP", "True-Client-IP"];
-    for (header, left) in headers.into_iter().zip((0..10).rev()) {
-        let (body, client) = (agent.signed().to_string(), format!("203.0.113.{left}"));
-        let answer = service.request("DELETE", "/keys", &[(header, &client)], Some(body.as_bytes()));
-        assert_eq!(answer.allowance(), (10, left), "{header}");
-    }
 }
 
 /// How chains are read is in the tests of `wire::client_ip` and `domain::client`.

@@ -9,8 +9,6 @@
     reason = "what a test does not find where it should be is its failure"
 )]
 
-#[path = "../support/corpus/heads.rs"]
-mod heads;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "shared with the cases of the gateway, which use what these do not")]
 mod support;

@@ -7,7 +7,6 @@ use alloy::primitives::{I256, U256};
 use serde_json::{Value, json};
 
 use crate::support::agents::{THRESHOLDS, unknown_key};
-use crate::support::client::{Connection, request_bytes};
 use crate::support::harness::{Case, cases};
 use crate::support::signing::{ALICE, BOB, DEPLOYER};
 use crate::support::{process::own_ip, time::unix_seconds, world::World};
@@ -25,7 +24,6 @@ pub(crate) const PROFILES: &[Case<World>] = cases![
 pub(crate) const KEYS: &[Case<World>] = cases![
     a_key_counts_for_its_own_agent_in_any_spelling_and_for_no_other,
     rotating_replaces_the_declared_endpoint,
-    a_thousand_identical_signatures_at_once_are_admitted_once,
 ];
 
 fn a_fresh_agent_has_every_field_with_zeros_and_nulls(world: &World) {
@@ -144,29 +142,6 @@ fn rotating_replaces_the_declared_endpoint(world: &World) {
     assert_eq!(mismatches(rotated["apiKey"].as_str().unwrap()), [true, false]);
     let undeclared = service.rotate(&agent.signed()).success(200);
     assert_eq!(mismatches(undeclared["apiKey"].as_str().unwrap()), [false, false], "nothing declared now");
-}
-
-// threat: A nonce passes twice, or a stranger burns it
-fn a_thousand_identical_signatures_at_once_are_admitted_once(world: &World) {
-    let (service, agent) = (world.service(), world.agent(4));
-    let body = agent.signed().to_string();
-    let bytes = request_bytes(service.api, "POST", "/verify/signature", &[], Some(body.as_bytes()));
-    // Each connection is given five of them at once.
-    let mut connections: Vec<Connection> = (0..200).map(|_| service.connect()).collect();
-    std::thread::scope(|scope| {
-        for part in connections.chunks_mut(50) {
-            scope
-                .spawn(|| part.iter_mut().for_each(|connection| connection.write(&bytes.repeat(5)).unwrap()));
-        }
-    });
-    let answers =
-        connections.iter_mut().flat_map(|connection| [(); 5].map(|()| connection.read(false).unwrap()));
-    let (admitted, refused): (Vec<_>, Vec<_>) = answers.partition(|answer| answer.status == 200);
-    assert_eq!(admitted.len(), 1);
-    for answer in refused {
-        answer.error(400, "REPLAY_DETECTED");
-    }
-    assert_eq!(service.verify_signature(&agent.signed()).allowance(), (2_700, 2_698), "one was charged");
 }
 
 // threat: `declaredEndpoint` makes the service call somebody

@@ -16,7 +16,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
     a_wallet_verifies_and_manages_keys_with_65_bytes_or_more_each_signature_once,
     a_wallet_reads_the_profile_by_a_signature_that_does_nothing_else,
     without_multicall_and_with_the_least_gas_it_is_the_same,
-    by_default_no_wallet_is_asked_and_longer_signatures_are_400,
 ];
 
 /// On a node that burns gas fast and can give an account code (EIP-7702).
@@ -171,22 +170,6 @@ fn without_multicall_and_with_the_least_gas_it_is_the_same(world: &World) {
     service.verify_signature(&plain.signed()).success(200);
     let unminted = world.known_agent(U256::from(555_555_555_u64), ALICE);
     service.verify_signature(&padded(&unminted, 1)).error(404, "AGENT_NOT_FOUND");
-}
-
-// threat: A contract wallet lies, burns gas, or is replayed
-fn by_default_no_wallet_is_asked_and_longer_signatures_are_400(world: &World) {
-    let service = world.service();
-    let liar = Account { address: world.chain().deploy("LyingWallet"), key: BOB.key };
-    let (liar, agent) = (owned_by(world, liar), of_a_wallet(world));
-    for endpoint in SIGNED_ENDPOINTS {
-        for body in [agent.signed(), liar.draft().body_with(&[ACCEPTS_ALL; 65])] {
-            service.signed(endpoint, &body).error(401, "SIGNATURE_INVALID");
-        }
-        for body in [padded(&agent, 1), padded(&world.agent(1), 4096 - 65)] {
-            let answer = service.signed(endpoint, &body);
-            assert_eq!(answer.error(400, "VALIDATION_ERROR")["field"], json!("signature"));
-        }
-    }
 }
 
 fn an_account_with_code_is_heard_by_its_own_key_and_by_its_code(world: &World) {

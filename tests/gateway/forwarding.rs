@@ -1,91 +1,44 @@
 //! Forwarding headers, request ids, and headers of one hop.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::collections::BTreeSet;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::upstream::{Seen, Then};
+use crate::rig::upstream::Then;
 use crate::rig::{scripts, site::Site, tenants::Tenant};
-use crate::support::wire::{Request, Wire};
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     a_strangers_forwarding_headers_are_replaced,
-    a_trusted_proxys_forwarding_headers_are_continued,
     a_request_id_is_accepted_or_made_and_given_back,
     headers_of_one_hop_end_here,
     the_host_is_the_clients_or_the_upstreams_as_configured,
 ];
 
-/// One element of `Forwarded` (RFC 7239), as parameters without case and quotes.
-fn element(text: &str) -> BTreeSet<(String, String)> {
-    let pairs = text.split(';').filter_map(|pair| pair.trim().split_once('='));
-    pairs.map(|(name, value)| (name.to_lowercase(), value.trim_matches('"').to_lowercase())).collect()
-}
-
-fn elements(seen: &Seen) -> Vec<BTreeSet<(String, String)>> {
-    seen.all("forwarded").iter().flat_map(|line| line.split(',')).map(element).collect()
-}
-
-fn hops(seen: &Seen) -> Vec<String> {
-    let lines = seen.all("x-forwarded-for");
-    lines.iter().flat_map(|line| line.split(',')).map(|hop| hop.trim().to_owned()).collect()
-}
-
-fn set(pairs: &[(&str, &str)]) -> BTreeSet<(String, String)> {
-    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-}
-
+/// Each with a word that is looked for.
 const FORGED: &[(&str, &str)] = &[
     ("X-Forwarded-For", "9.9.9.9, 8.8.8.8"),
-    ("x-forwarded-for", "7.7.7.7"),
-    ("X_Forwarded_For", "6.6.6.6"),
+    ("x-forwarded-for", "9.9.9.9"),
+    ("X_Forwarded_For", "9.9.9.9"),
     ("X-Forwarded-Proto", "https"),
     ("X-Forwarded-Host", "golden.test"),
     ("Forwarded", "for=9.9.9.9;proto=https;host=golden.test"),
-    ("Forwarded", "for=\"[2001:db8::1]\""),
 ];
 
+/// How they are written, and that those of trusted proxies are continued, is in the tests of `policy::forwarded`.
 // threat: Forged identity or forwarding headers
 fn a_strangers_forwarding_headers_are_replaced(stage: &Stage) {
-    let site = stage.site();
-    let path = public_path();
+    let (site, path) = (stage.site(), public_path());
     let request =
         FORGED.iter().fold(Request::get(ACME, &path), |request, (name, value)| request.with(name, value));
     let mut wire = site.gateway.connect();
     let peer = wire.own_address().ip().to_string();
     assert_eq!(request.ask_on(&mut wire).status, 200);
     let seen = site.upstream.only(&path);
-    assert_eq!(hops(&seen), [peer.as_str()]);
-    assert_eq!(
-        (seen.header("x-forwarded-proto"), seen.header("x-forwarded-host")),
-        (Some("http"), Some(ACME))
-    );
-    assert_eq!(elements(&seen), [set(&[("for", &peer), ("proto", "http"), ("host", ACME)])]);
+    let told = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"].map(|name| seen.all(name));
+    assert_eq!(told, [vec![&*peer], vec!["http"], vec![ACME]]);
     let head = String::from_utf8_lossy(&seen.head).into_owned();
-    for forged in ["9.9.9.9", "8.8.8.8", "7.7.7.7", "golden.test", "2001:db8"] {
-        assert!(!head.contains(forged), "{forged}: {head}");
-    }
-}
-
-// threat: Forged identity or forwarding headers
-fn a_trusted_proxys_forwarding_headers_are_continued(stage: &Stage) {
-    let site = stage.site();
-    let path = public_path();
-    let request = Request::get(ACME, &path)
-        .with("X-Forwarded-For", "9.9.9.9, 203.0.113.7")
-        .with("X-Forwarded-Proto", "https")
-        .with("X-Forwarded-Host", "shop.example")
-        .with("Forwarded", "for=203.0.113.7;proto=https;host=shop.example");
-    let proxy: IpAddr = "127.0.0.2".parse().unwrap();
-    assert_eq!(request.ask_on(&mut Wire::open_from(proxy, site.gateway.address)).status, 200);
-    let seen = site.upstream.only(&path);
-    assert_eq!(hops(&seen), ["9.9.9.9", "203.0.113.7", "127.0.0.2"]);
-    assert_eq!(seen.header("x-forwarded-proto"), Some("https"));
-    assert_eq!(seen.header("x-forwarded-host"), Some("shop.example"));
-    let elements = elements(&seen);
-    assert_eq!(elements[0], set(&[("for", "203.0.113.7"), ("proto", "https"), ("host", "shop.example")]));
-    let own = elements.last().unwrap();
-    assert!(elements.len() == 2 && own.contains(&("for".to_owned(), "127.0.0.2".to_owned())), "{elements:?}");
+    assert!(!["9.9.9.9", "https", "golden.test"].iter().any(|forged| head.contains(forged)), "{head}");
 }
 
 fn a_request_id_is_accepted_or_made_and_given_back(stage: &Stage) {

@@ -15,25 +15,10 @@ pub(crate) const CASES: &[Case] = cases![
 const SPELLINGS: &[(&str, &str, u16, u16)] = &[
     // Some server may read any path, so that a denied route denies them.
     (ACME, "/public/../{}", 403, 403),
-    (ACME, "/public/%2e%2e/{}", 403, 403),
-    (ACME, "/public/..%2f{}", 403, 403),
-    (ACME, "/public/..;/{}", 403, 403),
-    (ACME, "/public\\..\\{}", 403, 403),
-    (ACME, "/public/./{}", 403, 403),
     (ACME, "/public/{}%00", 403, 403),
-    (ACME, "/public/{}%zz", 403, 403),
-    (ACME, "/public/%c0%ae%c0%ae/{}", 403, 403),
-    (ACME, "/x/../denied/{}", 403, 403),
-    (ACME, "//denied/{}", 403, 403),
     (ACME, "/%64enied/{}", 403, 403),
-    (ACME, "/denied%252f{}", 403, 403),
-    (ACME, "/denied;x/{}", 403, 403),
     // Some server reads a path that is not below `/public`, but none a denied one.
     ("golden.test", "/silver/..%2f{}", 401, 403),
-    ("golden.test", "/silver//{}", 401, 403),
-    ("golden.test", "/%73ilver/{}", 401, 403),
-    (ACME, "//gold/{}", 401, 403),
-    (ACME, "/%67old/{}", 401, 403),
     (ACME, "/gold;x/{}", 401, 403),
     // No path at all.
     (ACME, "acme.test/public/{}", 400, 400),

@@ -65,7 +65,8 @@ fn a_request_that_may_do_something_twice_is_not_sent_again(stage: &Stage) {
     let begins = || scripts::bytes("H", Then::Closes);
     let hints = || scripts::bytes("HTTP/1.1 103 Early Hints\r\n\r\n", Then::Closes);
     type Try = (&'static str, &'static [u8], fn() -> Script);
-    let tries: [Try; 7] = [
+    let garbage = || scripts::bytes("garbage", Then::Closes);
+    let tries: [Try; 8] = [
         ("POST", b"", silent),
         ("DELETE", b"", silent),
         ("PUT", b"body", silent),
@@ -73,6 +74,7 @@ fn a_request_that_may_do_something_twice_is_not_sent_again(stage: &Stage) {
         ("OPTIONS", b"body", silent),
         ("GET", b"", begins),
         ("GET", b"", hints),
+        ("GET", b"", garbage),
     ];
     for (method, body, upstream) in tries {
         let path = public_path();

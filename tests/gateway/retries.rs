@@ -6,16 +6,15 @@ use crate::rig::case::{Case, cases};
 use crate::rig::frames::{GOAWAY, REFUSED, RST_STREAM, frame};
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::refusals::is_upstream_error;
-use crate::rig::scripts::{self, script};
-use crate::rig::site::{IMPATIENT, Site};
+use crate::rig::scripts;
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::upstream::{Then, Upstream};
+use crate::rig::upstream::Then;
 use crate::slow::{Heard, listen_for_a_pause};
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
-    a_request_that_may_have_been_processed_is_not_sent_twice,
     a_connection_is_used_again_for_a_second_less_than_its_upstream_keeps_it,
     a_retry_that_can_not_connect_is_its_upstreams_failure_and_goes_elsewhere,
     a_request_that_was_sent_twice_fails_once_and_where_it_was,
@@ -103,50 +102,6 @@ fn a_silent_upstream_of_http_2_ends_a_request_after_read_and_its_connection_gets
         for _ in 0..3 {
             let answer = gateway.ask(&Request::new("POST", ACME, &public_path()).body(b"hello"));
             assert_eq!(answer.status, 200, "{}", answer.text());
-        }
-    }
-}
-
-// threat: Answers of others, requests that run twice
-fn a_request_that_may_have_been_processed_is_not_sent_twice(stage: &Stage) {
-    let other = Upstream::start();
-    let site = Site::of(stage).impatient();
-    let all = vec![site.upstream().address.to_string(), other.address.to_string()];
-    let site = site.each(|tenant| {
-        tenant.set("upstreams", all.clone()).set("connect_retries", 2).set("health.eject_after", 0)
-    });
-    let site = site.start();
-    let cut = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut";
-    let scripts = [
-        (ACME, script(|_| Ok(Then::Closes)), 502),
-        (ACME, scripts::bytes("garbage", Then::Closes), 502),
-        (ACME, scripts::bytes(cut, Then::Closes), 200),
-        (IMPATIENT, scripts::hang(""), 504),
-    ];
-    for (host, script, status) in scripts {
-        for method in ["GET", "PUT", "POST"] {
-            let (warm, path) = (public_path(), public_path());
-            for upstream in [&site.upstream, &other] {
-                upstream.on(&path, script.clone());
-            }
-            // Once on a fresh connection, and once on one that was used before.
-            for _ in 0..4 {
-                assert_eq!(site.gateway.ask(&Request::get(ACME, &warm)).status, 200);
-            }
-            let mut wire = site.gateway.connect();
-            wire.send(&Request::new(method, host, &path).body(b"pay").bytes());
-            let head = wire.head().unwrap();
-            // The beginning of an answer with a length may be held back: then it is not begun.
-            match (status, head.status) {
-                (200, 200) => assert!(wire.body(head).is_err(), "it is cut off"),
-                (200, _) => is_upstream_error(&wire.body(head).unwrap()),
-                _ => assert_eq!(head.status, status, "{method}: {head:?}"),
-            }
-            let seen = || site.upstream.count_at(&path) + other.count_at(&path);
-            // The gateway may give up before a slow upstream has looked at what it was sent.
-            until("an upstream has seen it", SOON, || (seen() > 0).then_some(()));
-            assert_eq!(site.status(), 200);
-            assert_eq!(seen(), 1, "{method} was sent more than once");
         }
     }
 }

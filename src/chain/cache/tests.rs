@@ -115,19 +115,6 @@ fn a_read_that_finds_another_holder_is_not_kept_if_a_log_since_may_have_named_th
 }
 
 #[test]
-fn a_log_drops_what_was_read_at_a_block_before_it_and_may_be_applied_again() {
-    let mut status = Status::default();
-    status.restart(Some(block(10)));
-    let ticket = status.begin(0);
-    let read = |known| status.keep(&ticket, ((), Details::Unasked, NOBODY), at(12), false, known);
-    let entry = read(None).unwrap();
-    assert!(status.dropped(&entry, NOBODY, 12).is_none(), "it has the change");
-    let dropped = status.dropped(&entry, NOBODY, 13).unwrap();
-    assert!(status.dropped(&dropped, NOBODY, 13).is_none());
-    assert!(read(Some(&dropped)).is_none(), "a read that lacks the change is not kept");
-}
-
-#[test]
 fn a_read_of_before_a_beginning_changes_no_floor() {
     let mut status = Status::default();
     status.restart(Some(block(10)));

@@ -9,7 +9,6 @@ mod erc8004;
 mod gas;
 mod look;
 mod multicall;
-mod outages;
 mod secrets;
 mod wallets;
 

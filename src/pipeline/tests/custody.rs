@@ -356,28 +356,3 @@ async fn a_client_that_waits_as_long_as_told_may_ask_for_the_state_of_keys_again
     scene.pipeline.sweep();
     assert_eq!(scene.pipeline.status_reads.len(), 0);
 }
-
-#[tokio::test]
-async fn who_waits_as_long_as_told_may_manage_keys_again() {
-    let scene = Scene::new();
-    for _ in 0..10 {
-        scene.pipeline.rotate_key(scene.order(scene.signed()), KeyWish::default()).await.unwrap();
-        scene.clock.advance_micros(1_234_567);
-    }
-    let secs = retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), KeyWish::default()).await);
-    scene.clock.advance_secs(secs - 1);
-    assert_eq!(
-        retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), KeyWish::default()).await),
-        1
-    );
-    scene.clock.advance_secs(1);
-    scene.pipeline.rotate_key(scene.order(scene.signed()), KeyWish::default()).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_key_does_not_expire() {
-    let scene = Scene::new();
-    let key = scene.key(None).await;
-    scene.clock.advance_secs(20 * 365 * 86_400);
-    assert_eq!(scene.verdict(&key).await, "admitted");
-}

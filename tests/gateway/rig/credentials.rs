@@ -23,12 +23,3 @@ pub(crate) fn signed_with(draft: &Draft, signature: &str) -> Vec<(String, String
         [draft.agent.to_string(), signature.to_owned(), draft.nonce.to_string(), draft.timestamp.to_string()];
     SIGNATURE_HEADERS.iter().zip(values).map(|((name, _), value)| ((*name).to_owned(), value)).collect()
 }
-
-/// The same headers with another value for one.
-pub(crate) fn replaced(headers: &[(String, String)], name: &str, value: &str) -> Vec<(String, String)> {
-    let pair = |(header, old): &(String, String)| {
-        let value = if header == name { value } else { old };
-        (header.clone(), value.to_owned())
-    };
-    headers.iter().map(pair).collect()
-}

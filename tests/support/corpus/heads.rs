@@ -1,6 +1,6 @@
 //! Requests of HTTP/1 that two readers may read differently. Every listener refuses them with 400 and closes.
 //!
-//! One list for the reader of heads, the API and the gateway.
+//! One list for the reader of heads and the gateway.
 
 /// Headers behind the request line and `Host` of a `POST`.
 const OF_POST: &[&str] = &[

@@ -41,32 +41,6 @@ async fn a_followed_profile_costs_no_call_until_a_log_names_its_agent() {
 }
 
 #[tokio::test]
-async fn each_change_of_each_registry_shows_after_one_poll() {
-    let scene = Scene::new().await;
-    let mut following = scene.follower.begin();
-    following.poll().await;
-    let (one, on) = (U256::from(1), scene.registries);
-    let (vault, organization) = (on.stake_vault.unwrap(), on.organization().unwrap());
-    let [from, to] = [1, 8].map(|index| SAMPLE_ACCOUNTS[index].address);
-    let changes: [(&str, &dyn Fn()); 5] = [
-        ("unstaked", &|| scene.call(vault, &Registries::unstakeCall { agentId: one, amount: one })),
-        ("joined", &|| scene.call(organization, &Registries::addMemberCall { orgId: one, agentId: one })),
-        ("left", &|| scene.call(organization, &Registries::removeMemberCall { orgId: one, agentId: one })),
-        ("uri", &|| scene.call_as(1, &Identity::setTokenURICall { id: one, uri: "other".into() })),
-        ("transferred", &|| scene.call_as(1, &Identity::transferFromCall { from, to, id: one })),
-    ];
-    for (name, change) in changes {
-        scene.warm(&mut following, 1).await;
-        let before = scene.profile(1).await.unwrap();
-        assert!(scene.is_cached(1).await, "{name}");
-        change();
-        scene.tick(&mut following).await;
-        assert_ne!(scene.profile(1).await.unwrap(), before, "{name}");
-        assert!(scene.is_cached(1).await, "{name}: read at the followed block at once");
-    }
-}
-
-#[tokio::test]
 async fn an_organization_that_changes_drops_its_members_alone() {
     let scene = Scene::new().await;
     let mut following = scene.follower.begin();

@@ -14,7 +14,7 @@ use crate::chain::fixture::{
     ALL, CHAIN_ID, ERC8004, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, kind_of,
 };
 use crate::chain::tests::results::{
-    aggregate_at, aggregate_of, asked_for, dated, hex, not_minted, results, returned, reverted, word,
+    aggregate_at, aggregate_of, dated, hex, not_minted, results, reverted, word,
 };
 use crate::chain::{
     fault::ReadError, pool::ANSWER_BYTES_MAX, reader::PROFILES, registries::calls::Error, tests::clock::until,
@@ -101,22 +101,6 @@ async fn whatever_is_no_answer_is_a_fault_and_never_a_missing_agent() {
         profile.unwrap_err();
         latest.unwrap_err();
         assert_eq!(bench.reader.agents.cache.len(), 0, "{shown}");
-    }
-}
-
-#[tokio::test]
-async fn whatever_is_no_answer_the_next_node_gives_one() {
-    for (shown, (_, reply)) in no_answers().into_iter().enumerate() {
-        let good = |request: &Value| {
-            let look = request["params"][0].get("to").is_none().then(|| returned(word(CHAIN_ID)));
-            let asked = asked_for(request, &results()).to_vec();
-            Reply::Result(hex(dated(HEAD, &asked.into_iter().chain(look).collect::<Vec<_>>())))
-        };
-        let nodes = [TestNode::answering(move |_| reply.clone()).await, TestNode::answering(good).await];
-        let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, PATIENT);
-        let owner = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap();
-        assert_eq!(owner, Some(Holders::owned_by(OWNER)), "{shown}");
-        assert!(bench.reader.profile(agent(1), Parts::Whole).await.unwrap().is_some(), "{shown}");
     }
 }
 
@@ -350,14 +334,4 @@ async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouc
     }
     assert_eq!(node.calls("eth_call"), STRANGERS + 60, "no more strangers than may be");
     drop(flood);
-}
-
-// threat: A sick node
-#[tokio::test]
-async fn however_many_nodes_hang_a_read_ends_in_time() {
-    let nodes = [TestNode::answering(|_| Reply::Hang).await, TestNode::answering(|_| Reply::Hang).await];
-    let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, Duration::from_millis(50));
-    let fault = bench.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
-    assert_eq!(*fault.cause, *ReadError::Timeout(50).to_string());
-    assert_eq!(nodes.each_ref().map(|node| node.calls("eth_call")), [3, 3]);
 }

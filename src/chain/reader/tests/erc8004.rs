@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::chain::dated::{At, Call3};
 use crate::chain::fixture::{
-    Bench, CHAIN_ID, ERC8004, LIFETIME, MULTICALL, PATIENT, Reply, TestNode, bench_with, details, kind_of,
+    Bench, CHAIN_ID, ERC8004, MULTICALL, PATIENT, Reply, TestNode, bench_with, details, kind_of,
 };
 use crate::chain::tests::results::{aggregate_at, hex};
 use crate::chain::{block::Date, fault::ReadError, pool::Input, tests::development::DevScene};
-use crate::dev::fixture::{Registries as Documented, START_SECONDS};
+use crate::dev::fixture::START_SECONDS;
 use crate::dev::{accounts::SAMPLE_ACCOUNTS, erc8004_rig::Erc8004};
 use crate::domain::{AgentId, Details, Holders, Registries, RegistrySet, TrustProfile};
 use crate::ports::{Asker, Chain, Parts};
@@ -122,53 +122,6 @@ async fn a_log_says_what_to_read_and_never_who_the_owner_or_the_wallet_is() {
     let read = scene.bench.reader.profile(agent, Parts::Whole).await.unwrap().unwrap();
     assert_eq!(read.holders.owner, account(4));
     assert_eq!(read.holders, scene.profile(agent).await.holders);
-}
-
-#[tokio::test]
-async fn each_change_of_each_registry_shows_after_one_poll_and_nothing_is_read_without_one() {
-    let scene = Scene::new().await;
-    let follower = scene.bench.reader.follower();
-    let mut following = follower.begin();
-    following.poll().await;
-    let agent = scene.register();
-    let ([owner, reviewer], hash) = ([1, REVIEWER].map(account), B256::repeat_byte(5));
-    let (id, on, chain) = (agent.token_id(), scene.on, &*scene.dev.chain);
-    let stake = Documented::stakeCall { agentId: id, amount: U256::from(5) };
-    let answer = |response| on.answer(chain, reviewer, hash, response);
-    let changes: [(&str, &dyn Fn()); 11] = [
-        ("stake", &|| scene.dev.call(scene.registries.stake_vault.unwrap(), &stake)),
-        ("uri", &|| on.set_uri(chain, owner, id, "other")),
-        ("wallet", &|| on.set_wallet(chain, owner, id, SAMPLE_ACCOUNTS[3].key)),
-        ("no wallet", &|| on.unset_wallet(chain, owner, id)),
-        ("feedback", &|| scene.feedback(agent, (45, 1))),
-        ("more feedback", &|| scene.feedback(agent, (-7, 18))),
-        ("revoked", &|| on.revoke(chain, reviewer, id, 1)),
-        ("answered", &|| {
-            on.request(chain, owner, reviewer, id, hash);
-            answer((100, "ipfs://one"));
-        }),
-        ("answered again", &|| answer((0, "ipfs://two"))),
-        ("transferred", &|| on.transfer(chain, owner, account(2), id)),
-        ("upgraded, and with other feedback", &|| {
-            on.upgrade_to_the_same(chain);
-            scene.feedback(agent, (1, 0));
-        }),
-    ];
-    for (name, change) in changes {
-        let read = async || scene.bench.reader.profile(agent, Parts::Whole).await.unwrap().unwrap();
-        read().await;
-        scene.bench.clock.advance(LIFETIME);
-        following.poll().await;
-        let before = read().await;
-        let calls = scene.dev.node.calls("eth_call");
-        assert_eq!(read().await, before);
-        assert_eq!(scene.dev.node.calls("eth_call"), calls, "{name}: cached");
-        change();
-        following.poll().await;
-        let after = read().await;
-        assert_ne!(after, before, "{name}");
-        assert_eq!(*after, scene.profile(agent).await, "{name}");
-    }
 }
 
 #[tokio::test]

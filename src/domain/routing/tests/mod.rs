@@ -1,4 +1,4 @@
-//! Which rule a request falls under, with every trick that makes a gate and a server read two paths.
+//! Which rule a request falls under.
 
 mod readings;
 
@@ -120,113 +120,12 @@ fn honest_escapes_do_not_take_a_path_out_of_its_rule() {
     }
 }
 
-/// Whatever a server makes of these, nobody gets to `/admin` or without credentials to anything.
+/// Which readings a path has is in the tests of `path`, and that each is heeded in those of `readings`.
 #[test]
-fn no_trick_opens_a_path() {
-    let names = ["admin", "x", "gold", "public"];
-    let ways = [
-        // Dot segments, plain and escaped, once and twice.
-        "/public/../{}",
-        "/public/./../{}",
-        "/public/%2e%2e/{}",
-        "/public/.%2E/{}",
-        "/public/%252e%252e/{}",
-        "/public/%25%32%65%2e/{}",
-        "/public/x/../../{}",
-        "/public/...//{}",
-        // Escaped and turned slashes.
-        "/public/..%2f{}",
-        "/public/..%5c{}",
-        "/public/..\\{}",
-        "/public\\..\\{}",
-        "/public%2f..%2F{}",
-        "/public%5C..%5c{}",
-        "/public/..%252f{}",
-        "/public/..%255c{}",
-        // Parameters.
-        "/public/..;/{}",
-        "/public/..;x=1/{}",
-        "/public/;/../{}",
-        "/public/.;/../{}",
-        "/public/..%3b/{}",
-        "/public/;x%2f/../{}",
-        "/public;/../{}",
-        // Empty segments, ends of names, fragments and queries.
-        "/public//../{}",
-        "//public/..//{}",
-        "/public/../{}.",
-        "/public/.. /{}",
-        "/public/..%20/{}",
-        "/public/..%23/{}",
-        "/public/..#/{}",
-        "/public/..?/{}",
-        "/public/..%3f/{}",
-        // NUL and other controls, overlong forms, what is not well-formed.
-        "/public/..%00/{}",
-        "/public/..\0/{}",
-        "/public/..%2500/{}",
-        "/public/..%0a/{}",
-        "/public/%c0%ae%c0%ae/{}",
-        "/public/..%c0%af{}",
-        "/public/%e0%80%ae%2e/{}",
-        "/public/%zz/../{}",
-        "/public/%u002e%u002e/{}",
-        "/public/%2/../{}",
-        // Other forms of a request target.
-        "*",
-        "",
-        "public/{}",
-        "http://acme.example/public/../{}",
-        "{}",
-    ];
-    for path in ways.iter().flat_map(|way| names.map(|name| way.replace("{}", name))) {
-        assert_eq!(access(&shop(), &path), RouteAccess::Deny, "{path:?}");
-        let without_denials = decide(&open_shop(), "GET", path.as_bytes());
-        assert_ne!(without_denials.access, RouteAccess::Public, "{path:?}");
-        assert!(without_denials.min_tier >= Tier::Silver, "{path:?}");
-    }
-}
-
-#[test]
-fn no_spelling_of_a_denied_path_is_allowed() {
-    for path in [
-        "/admin",
-        "/admin/",
-        "/admin/x",
-        "/%61dmin",
-        "/%2561dmin",
-        "/admi%6E",
-        "/admi%6e",
-        "//admin",
-        "/;x/admin",
-        "/admin;x",
-        "/admin;x/y",
-        "/admin%3bx",
-        "/admin.",
-        "/admin./x",
-        "/admin%2e",
-        "/admin%20",
-        "/%20admin",
-        "/admin%2fx",
-        "/admin%5cx",
-        "/admin\\x",
-        "/admin//",
-        "/admin%3fx",
-        "/admin%23x",
-        "/admin%00",
-        "/x%2f..%2fadmin",
-        "/x/../admin",
-        "\\admin",
-        "/\\admin",
-        "/%5cadmin",
-        "/%2fadmin",
-        "/admin%",
-        "/admin\u{0}",
-        // One reading is above or beside it, another one is it.
-        "/x/../admin/%252e%252e/y",
-        "/x/../admin/..;/y",
-        "/;x%2fy/admin",
-    ] {
+fn a_path_that_may_lead_to_a_denied_one_or_is_none_is_denied() {
+    for path in
+        ["/public/../x", "/x/../admin", "//admin", "/%61dmin", "/admin;x/y", "/admin%2fx", "*", "", "/x%00"]
+    {
         assert_eq!(access(&shop(), path), RouteAccess::Deny, "{path:?}");
     }
 }
