@@ -17,7 +17,7 @@ use crate::tls::fixture::{Folder, NOW, SelfSigned, shown};
 use crate::tls::{FileLoader, LoadedFiles};
 
 /// How often everything is exchanged.
-const GENERATIONS: usize = 300;
+const GENERATIONS: usize = 100;
 
 /// One reading in so many shakes hands.
 const HANDSHAKE_EVERY: usize = 64;

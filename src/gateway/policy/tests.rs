@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 use proptest::collection::vec;
-use proptest::prelude::{Strategy, prop_assert, prop_oneof, proptest};
+use proptest::prelude::{ProptestConfig as Config, Strategy, prop_assert, prop_oneof, proptest};
 use proptest::sample::select;
 
 use crate::domain::{AcceptedCredentials, ApiKeyFormat, SignatureFormat, TrustedHeaders};
@@ -149,6 +149,8 @@ fn a_plain_head_is_not_refused_and_one_of_commas_is() {
 }
 
 proptest! {
+    #![proptest_config(Config { cases: Config::default().cases / 4, ..Config::default() })]
+
     // threat: Huge or costly heads and bodies
     #[test]
     fn a_head_costs_steps_by_its_bytes_whatever_is_in_it(fields in head()) {

@@ -346,7 +346,7 @@ async fn a_start_with_a_clock_that_is_years_ahead_keeps_earlier_nonces_for_their
 
 #[tokio::test]
 async fn the_room_of_forgotten_nonces_is_given_back_at_the_next_start() {
-    const NONCES: u64 = 50_000;
+    const NONCES: u64 = 10_000;
     let (platter, clock) = (Platter::with_store(), clock());
     let store = Arc::new(on(&platter, &clock));
     let key = key(1);
@@ -361,7 +361,7 @@ async fn the_room_of_forgotten_nonces_is_given_back_at_the_next_start() {
         }
         assert!(admissions.join_all().await.iter().all(admitted));
     }
-    assert!(platter.bytes().len() > 5_000_000, "{}", platter.bytes().len());
+    assert!(platter.bytes().len() > 1_000_000, "{}", platter.bytes().len());
     clock.advance_secs(DAY_SECS + 1);
     store.probe().await.unwrap();
     until("they are forgotten", async || (remembered(&platter) == 0).then_some(())).await;
