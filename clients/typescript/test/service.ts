@@ -73,7 +73,8 @@ export class Scripted {
   /** `address` is a free port of the loopback unless it is given. */
   static async start(handler: Handler, address = "127.0.0.1:0"): Promise<Scripted> {
     const [host, port] = address.split(":");
-    const server = createServer((request, response) => {
+    // Clients keep connections, which a server that closes idle ones may do just when the next request is sent.
+    const server = createServer({ keepAliveTimeout: 0 }, (request, response) => {
       let body = "";
       request.on("data", (piece: Buffer) => (body += piece.toString()));
       request.on("end", () => {
