@@ -35,6 +35,7 @@ mod panic_guard;
 mod tls;
 
 pub mod domain;
+pub mod error;
 mod fair_timeout;
 mod http1;
 mod http2;

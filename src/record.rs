@@ -11,12 +11,13 @@ use prometheus::IntCounter;
 use tokio::time::Instant;
 
 use crate::domain::{About, AgentId, Allowance, Denial, KeyName, Tier};
+use crate::error::Error;
 use crate::http1::{Fields, name::Name};
-use crate::pipeline::{Signatory, permit::Permit, refusal::Refusal};
+use crate::pipeline::{Signatory, permit::Permit};
 use crate::ports::Clock;
 use crate::telemetry::{FaultLog, Metrics, RouteSeries, Shown, Trace, Tracer};
 use crate::wire::trace::{remote_span, state_of};
-use crate::wire::{ErrorCause, RequestId, client_ip::address_of};
+use crate::wire::{RequestId, client_ip::address_of};
 
 /// The tiers as labels, by their numbers.
 const TIERS: [&str; 5] = ["0", "1", "2", "3", "4"];
@@ -202,11 +203,11 @@ impl<F> Ended<'_, F> {
 }
 
 /// The agent, tier and limit that an error is about, as far as it names them.
-fn about(cause: &ErrorCause) -> About {
-    if let ErrorCause::Refused(Refusal::Denied(denial)) = cause {
+fn about(error: &Error) -> About {
+    if let Error::Denied(denial) = error {
         return denial.about();
     }
-    if let ErrorCause::TooManyInFlight { agent, tier, .. } = cause {
+    if let Error::TooManyInFlight { agent, tier, .. } = error {
         return About { agent: Some(*agent), tier: Some(*tier), limit: None };
     }
     About::default()
@@ -245,7 +246,7 @@ impl Recorder {
     }
 
     /// The tier gate or the limiter has decided about a verification.
-    pub(crate) fn decided(&self, outcome: Result<&Permit, &Refusal>) {
+    pub(crate) fn decided(&self, outcome: Result<&Permit, &Error>) {
         let (tier, decision) = match outcome {
             Ok(permit) => {
                 if let Some(counter) = self.admitted.get(usize::from(permit.tier().number())) {
@@ -253,8 +254,8 @@ impl Recorder {
                 }
                 return;
             }
-            Err(Refusal::Denied(Denial::RateLimited { tier: Some(tier), .. })) => (*tier, "limited"),
-            Err(Refusal::Denied(Denial::TierBlocked { current, .. })) => (*current, "blocked"),
+            Err(Error::Denied(Denial::RateLimited { tier: Some(tier), .. })) => (*tier, "limited"),
+            Err(Error::Denied(Denial::TierBlocked { current, .. })) => (*current, "blocked"),
             Err(_) => return,
         };
         let tier = TIERS.get(usize::from(tier.number())).copied().unwrap_or_default();
@@ -264,26 +265,45 @@ impl Recorder {
     /// A request is answered with an error.
     pub(crate) fn refused(
         &self,
-        cause: &ErrorCause,
+        error: &Error,
         error_type: &'static str,
         record: &mut RequestRecord,
         destination: &Destination<'_>,
     ) {
         self.metrics.denials.with_label_values(&[self.counted_as, error_type]).inc();
-        if let ErrorCause::Refused(refusal) = cause {
-            match refusal {
-                Refusal::Chain(fault) | Refusal::Unverified(fault) => self.chain_faults.note(fault),
-                Refusal::Store(fault) => self.store_faults.note(fault),
-                Refusal::Entropy(fault) => self.entropy_faults.note(fault),
-                Refusal::Unrecorded(fault) => self.audit_faults.note(fault),
-                Refusal::Denied(_) => {}
-            }
+        match error {
+            Error::Chain(fault) | Error::Unverified(fault) => self.chain_faults.note(fault),
+            Error::Store(fault) => self.store_faults.note(fault),
+            Error::Entropy(fault) => self.entropy_faults.note(fault),
+            Error::Unrecorded(why) => self
+                .audit_faults
+                .note(format_args!("no line of the audit log can be written, so no key is changed: {why}")),
+            Error::Invalid { .. }
+            | Error::Denied(_)
+            | Error::Internal
+            | Error::NotFound
+            | Error::MethodNotAllowed { .. }
+            | Error::Malformed { .. }
+            | Error::McpMessage { .. }
+            | Error::TooSlow
+            | Error::HeadTooLarge
+            | Error::NoLogin
+            | Error::UnknownHost
+            | Error::Forbidden
+            | Error::OtherSite
+            | Error::Unproven { .. }
+            | Error::UploadTooLarge { .. }
+            | Error::Upstream
+            | Error::UpstreamTimeout
+            | Error::Loop
+            | Error::Overloaded
+            | Error::TooManyInFlight { .. } => {}
         }
         record.error_type = Some(error_type);
         if record.decision.is_some() {
             return; // It was let through, and has failed.
         }
-        let About { agent, tier, limit } = about(cause);
+        let About { agent, tier, limit } = about(error);
         record.decision = Some("refused");
         record.agent = record.agent.or(agent);
         record.tier = record.tier.or(tier);

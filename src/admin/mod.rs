@@ -9,12 +9,13 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde_json::{Map, Value, json};
 
+use crate::error::Error;
 use crate::http1::{Fields, name::Name};
 use crate::pipeline::{Health, Readiness, Report};
 use crate::record::RequestRecord;
 use crate::serve::{BufferedService, Request};
 use crate::telemetry::Metrics;
-use crate::wire::{Answer, ErrorCause, answers, pages};
+use crate::wire::{Answer, answers, pages};
 
 /// The Prometheus text format.
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -70,11 +71,11 @@ impl Admin {
         Self { metrics, readiness, facts }
     }
 
-    fn scrape(&self) -> Result<Answer, ErrorCause> {
+    fn scrape(&self) -> Result<Answer, Error> {
         let report = self.readiness.report();
         self.metrics.ready.with_label_values(&["store"]).set(report.store.is_ok().into());
         self.metrics.ready.with_label_values(&["chain"]).set(report.chain.is_ok().into());
-        let text = self.metrics.render().map_err(|_| ErrorCause::Internal)?;
+        let text = self.metrics.render().map_err(|_| Error::Internal)?;
         Ok(answers::text(StatusCode::OK, HeaderMap::new(), METRICS_TYPE, text.into_bytes()))
     }
 }
@@ -100,10 +101,10 @@ impl Endpoint {
 impl BufferedService for Admin {
     type Endpoint = Endpoint;
 
-    fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
-        let endpoint = Endpoint::at(request.path).ok_or(ErrorCause::NotFound)?;
+    fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), Error> {
+        let endpoint = Endpoint::at(request.path).ok_or(Error::NotFound)?;
         if !matches!(request.method, "GET" | "HEAD") {
-            return Err(ErrorCause::MethodNotAllowed { allow: "GET, HEAD".into() });
+            return Err(Error::MethodNotAllowed { allow: "GET, HEAD".into() });
         }
         let is_page = !matches!(endpoint, Endpoint::Metrics | Endpoint::Livez | Endpoint::Readyz);
         let is_shown = !is_page || request.fields.only(Name::Host).is_some_and(is_inside);
@@ -116,7 +117,7 @@ impl BufferedService for Admin {
         _: &Request<'_>,
         _: &[u8],
         _: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         let json = |value: &Value| answers::json(StatusCode::OK, HeaderMap::new(), value);
         let answer = match endpoint {
             Endpoint::Metrics => return self.scrape(),

@@ -6,14 +6,13 @@ use crate::api::docs::{self, OPENAPI};
 use crate::api::{Api, ApiRequest, ApiRules, routes::Endpoint};
 use crate::assertion::NO_KEYS;
 use crate::domain::{RpcUrl, UnixSeconds, WebOrigin};
+use crate::error::Error;
 use crate::pipeline::{Credential, KeyOrder, KeyWish, Recorder, SignedRequest, credential::Ask};
 use crate::record::RequestRecord;
 use crate::wire::bodies::{
     parse_key_wish, parse_profile_read, parse_revocation, parse_signed, parse_status_query,
 };
-use crate::wire::{
-    Answer, ErrorCause, LocalRules, VerifyBody, answers, discovery::key_set, results::owner_profile,
-};
+use crate::wire::{Answer, LocalRules, VerifyBody, answers, discovery::key_set, results::owner_profile};
 
 impl Api {
     pub(super) async fn handle(
@@ -21,7 +20,7 @@ impl Api {
         endpoint: Endpoint,
         request: &ApiRequest<'_>,
         record: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         match endpoint {
             Endpoint::Verify => self.verify(request, record).await,
             Endpoint::VerifySignature => self.verify_signature(request, record).await,
@@ -44,17 +43,13 @@ impl Api {
             Endpoint::Docs => Ok(docs::answer()),
             Endpoint::Console => {
                 let answer = self.console.as_ref().and_then(|console| console.answer(request.path));
-                answer.ok_or(ErrorCause::NotFound)
+                answer.ok_or(Error::NotFound)
             }
             Endpoint::OpenApi => Ok(answers::json_text(StatusCode::OK, HeaderMap::new(), OPENAPI.into())),
         }
     }
 
-    async fn verify(
-        &self,
-        request: &ApiRequest<'_>,
-        record: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    async fn verify(&self, request: &ApiRequest<'_>, record: &mut RequestRecord) -> Result<Answer, Error> {
         let body = VerifyBody::parse(request.body, self.pipeline.key_format())?;
         let credential = Credential::Key { digest: body.digest, named: body.agent };
         self.admit(credential, body.origin, request, record).await
@@ -64,7 +59,7 @@ impl Api {
         &self,
         request: &ApiRequest<'_>,
         record: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         let signed = parse_signed(request.body, self.pipeline.signature_format())?;
         record.agent = Some(signed.agent);
         self.admit(Credential::Signature(signed), None, request, record).await
@@ -77,7 +72,7 @@ impl Api {
         origin: Option<WebOrigin>,
         request: &ApiRequest<'_>,
         record: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         let ask = Ask { credential, client: request.client, origin, access: &self.rules.access };
         let outcome = self.pipeline.admit(&ask).await;
         self.recorder.decided(outcome.as_ref());
@@ -90,7 +85,7 @@ impl Api {
         &self,
         request: &ApiRequest<'_>,
         record: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         let read = parse_profile_read(request.body, self.pipeline.signature_format())?;
         record.agent = Some(read.agent);
         let profile = self.pipeline.owner_profile(request.client, &read, &self.rules.access.tiers).await?;
@@ -103,7 +98,7 @@ impl Api {
         &self,
         request: &ApiRequest<'_>,
         record: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         let (signed, wish) = self.key_wish(request, false)?;
         record.key.clone_from(&wish.terms.name);
         let issued = self.pipeline.generate_key(order(request, signed, record), wish).await?;
@@ -115,7 +110,7 @@ impl Api {
         &self,
         request: &ApiRequest<'_>,
         record: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         let (signed, wish) = self.key_wish(request, true)?;
         let grace_secs = wish.terms.grace_secs;
         record.key.clone_from(&wish.terms.name);
@@ -125,11 +120,7 @@ impl Api {
         Ok(answers::key_shown(&issued, Some(grace_secs)))
     }
 
-    fn key_wish(
-        &self,
-        request: &ApiRequest<'_>,
-        rotates: bool,
-    ) -> Result<(SignedRequest, KeyWish), ErrorCause> {
+    fn key_wish(&self, request: &ApiRequest<'_>, rotates: bool) -> Result<(SignedRequest, KeyWish), Error> {
         let bounds = (self.pipeline.key_expires_secs_max(), rotates);
         Ok(parse_key_wish(request.body, self.pipeline.signature_format(), bounds)?)
     }
@@ -138,7 +129,7 @@ impl Api {
         &self,
         request: &ApiRequest<'_>,
         record: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         let (signed, name) = parse_revocation(request.body, self.pipeline.signature_format())?;
         let agent = signed.agent;
         record.key.clone_from(&name);
@@ -147,7 +138,7 @@ impl Api {
         Ok(answers::key_revoked(agent, allowance))
     }
 
-    async fn key_status(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+    async fn key_status(&self, request: &ApiRequest<'_>) -> Result<Answer, Error> {
         let agent = parse_status_query(request.query)?;
         let status = self.pipeline.key_status(request.client, agent).await?;
         Ok(answers::key_status(&agent.to_string(), &status))

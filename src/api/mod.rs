@@ -21,6 +21,7 @@ use crate::api::observe::{Entry, LISTENER, Observer};
 use crate::api::routes::{Audience, Endpoint};
 use crate::assertion::Issuer;
 use crate::domain::{ClientNet, ConsoleSettings};
+use crate::error::Error;
 use crate::http1::SpanFields;
 use crate::pipeline::{Access, Pipeline, Readiness};
 use crate::ports::Clock;
@@ -28,8 +29,7 @@ use crate::record::{Destination, Ended, Recorder, RequestRecord};
 use crate::serve::{BufferedService, Request, Timer};
 use crate::telemetry::{Audit, Metrics, Tracer};
 use crate::wire::{
-    Answer, Discovery, ErrorCause, RequestIds, VerificationResults, client_ip::client_of,
-    other_sites::is_of_another_site,
+    Answer, Discovery, RequestIds, VerificationResults, client_ip::client_of, other_sites::is_of_another_site,
 };
 
 /// The id of a request, in its answer.
@@ -113,16 +113,16 @@ impl BufferedService for Api {
         self.recorder.begin_trace(&request.fields, record, Timer::now());
     }
 
-    fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
+    fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), Error> {
         let is_of_page = self.console.as_ref().is_some_and(|console| console.file(request.path).is_some());
         let endpoint = if is_of_page { Endpoint::Console } else { Endpoint::at(request.path)? };
         if !self.rules.audience.has(endpoint) {
-            return Err(ErrorCause::NotFound);
+            return Err(Error::NotFound);
         }
         let endpoint = endpoint.taking(request.method)?;
         let body_bytes_max = endpoint.body_bytes_max();
         if body_bytes_max > 0 && is_of_another_site(&request.fields) {
-            return Err(ErrorCause::OtherSite); // 403
+            return Err(Error::OtherSite); // 403
         }
         Ok((endpoint, body_bytes_max))
     }
@@ -133,7 +133,7 @@ impl BufferedService for Api {
         request: &Request<'_>,
         body: &[u8],
         record: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         let _under_way = self.observer.begin();
         let client = client_of(request.peer, &request.fields, &self.rules.trusted_proxies);
         let audit = self.entry(endpoint, request, record).filter(Entry::is_required);
@@ -146,7 +146,7 @@ impl BufferedService for Api {
         endpoint: Option<Endpoint>,
         request: &Request<'_>,
         record: &mut RequestRecord,
-        refused: Option<(&ErrorCause, &'static str)>,
+        refused: Option<(&Error, &'static str)>,
         ended: &Ended<'_, SpanFields<'_>>,
         headers: &mut HeaderMap,
     ) {

@@ -1,7 +1,7 @@
 //! Counts and lines of the API beside a request's record: counters of endpoints, looked up once, and lines of the audit log.
 
+use std::net::IpAddr;
 use std::time::{Duration, UNIX_EPOCH};
-use std::{net::IpAddr, sync::Arc};
 
 use alloy::primitives::Address;
 use async_trait::async_trait;
@@ -10,12 +10,13 @@ use strum::VariantArray;
 
 use crate::api::{Api, routes::Endpoint};
 use crate::domain::{AgentId, Denial, KeyName};
-use crate::pipeline::{Recorder, Signatory, Unrecorded, refusal::Refusal};
+use crate::error::Error;
+use crate::pipeline::{Recorder, Signatory};
 use crate::ports::Clock;
 use crate::record::RequestRecord;
 use crate::serve::Request;
 use crate::telemetry::{Audit, Metrics, Record, RouteSeries};
-use crate::wire::{ErrorCause, client_ip::address_of};
+use crate::wire::client_ip::address_of;
 
 /// This listener's name in metrics.
 pub(super) const LISTENER: &str = "api";
@@ -107,9 +108,9 @@ pub(super) struct Entry<'a> {
 
 #[async_trait]
 impl Recorder for Entry<'_> {
-    async fn begin(&self, agent: AgentId, by: Signatory, key: Option<&KeyName>) -> Result<(), Unrecorded> {
+    async fn begin(&self, agent: AgentId, by: Signatory, key: Option<&KeyName>) -> Result<(), String> {
         let line = self.line("begun", (Some(agent), key), Some(by.owner), Some(by.signer));
-        self.audit.begin(line).await.map_err(|cause| Unrecorded(Arc::new(cause)))
+        self.audit.begin(line).await.map_err(|why| why.to_string())
     }
 }
 
@@ -120,10 +121,10 @@ impl Entry<'_> {
     }
 
     /// Records the operation, whatever became of it.
-    pub(super) fn end(&self, record: &RequestRecord, cause: Option<&ErrorCause>, status: u16) {
+    pub(super) fn end(&self, record: &RequestRecord, cause: Option<&Error>, status: u16) {
         let proven = record.by.get();
         let (mut owner, mut signer) = (proven.map(|by| by.owner), proven.map(|by| by.signer));
-        if let Some(ErrorCause::Refused(Refusal::Denied(denial))) = cause
+        if let Some(Error::Denied(denial)) = cause
             && let Denial::SignatureInvalid { owner: other, recovered_signer, .. } = denial
         {
             (owner, signer) = (Some(*other), *recovered_signer);

@@ -3,7 +3,8 @@
 use http::HeaderValue;
 use strum::VariantArray;
 
-use crate::wire::{BODY_BYTES_MAX, ErrorCause, KEY_SET_PATH, RULES_PATH};
+use crate::error::Error;
+use crate::wire::{BODY_BYTES_MAX, KEY_SET_PATH, RULES_PATH};
 
 /// The endpoints of the contract in its order, the description of them, what owners sign, and their page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
@@ -83,18 +84,18 @@ impl Endpoint {
     }
 
     /// The endpoint of the API at this path.
-    pub(crate) fn at(path: &str) -> Result<Self, ErrorCause> {
-        ENDPOINTS.iter().copied().find(|endpoint| endpoint.path() == path).ok_or(ErrorCause::NotFound)
+    pub(crate) fn at(path: &str) -> Result<Self, Error> {
+        ENDPOINTS.iter().copied().find(|endpoint| endpoint.path() == path).ok_or(Error::NotFound)
     }
 
     /// The same endpoint if it takes this method.
-    pub(crate) fn taking(self, method: &str) -> Result<Self, ErrorCause> {
+    pub(crate) fn taking(self, method: &str) -> Result<Self, Error> {
         match (self.method(), method) {
             // HEAD goes wherever GET goes (RFC 9110, section 9.3.2).
             ("GET", "GET" | "HEAD") => Ok(self),
-            ("GET", _) => Err(ErrorCause::MethodNotAllowed { allow: "GET, HEAD".into() }),
+            ("GET", _) => Err(Error::MethodNotAllowed { allow: "GET, HEAD".into() }),
             (own, _) if own == method => Ok(self),
-            (allow, _) => Err(ErrorCause::MethodNotAllowed { allow: allow.into() }),
+            (allow, _) => Err(Error::MethodNotAllowed { allow: allow.into() }),
         }
     }
 

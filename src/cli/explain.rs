@@ -15,12 +15,13 @@ use crate::domain::{
     AgentId, Call, Decision, Denial, HostPattern, KeyDigest, PathForm, Quota, Route, RouteAccess, TOOL_CALL,
     Tenant, host::of_authority, routing,
 };
+use crate::error::Error;
 use crate::gateway::{Site, Table, rule::Incoming};
 use crate::os::Os;
-use crate::pipeline::{Access, Credential, refusal::Refusal, standing::judge};
+use crate::pipeline::{Access, Credential, standing::judge};
 use crate::ports::{Chain, Clock, KeyOwner, Parts, Scope, Store};
 use crate::telemetry::Metrics;
-use crate::wire::{ErrorCause, credentials::credential_of};
+use crate::wire::credentials::credential_of;
 
 /// How much of a limit is left is known to those who count.
 const REMAINING: &str = "unknown: windows are not read; the access log of the running service says it";
@@ -136,10 +137,10 @@ impl<'a> Case<'a> {
     }
 
     /// The text of the client's answer, and for a fault its cause. A fault decides nothing about the request.
-    fn add_refusal(&mut self, cause: &ErrorCause) {
-        if let ErrorCause::Refused(Refusal::Chain(fault) | Refusal::Unverified(fault)) = cause {
+    fn add_refusal(&mut self, cause: &Error) {
+        if let Error::Chain(fault) | Error::Unverified(fault) = cause {
             self.add("fault", fault.to_string());
-        } else if let ErrorCause::Refused(Refusal::Store(fault)) = cause {
+        } else if let Error::Store(fault) = cause {
             self.add("fault", fault.to_string());
         }
         let (error_type, answer) = cause.gateway_answer(0);
@@ -151,7 +152,7 @@ impl<'a> Case<'a> {
     }
 
     /// The decision in a word.
-    async fn decide(&mut self, headers: &HeaderMap) -> Result<&'static str, ErrorCause> {
+    async fn decide(&mut self, headers: &HeaderMap) -> Result<&'static str, Error> {
         let request = self.request;
         let (site, host) = (self.site()?, request.tenant.is_none().then_some(&*request.host));
         let incoming = Incoming::supposed(&request.method, &request.path, host, headers);
@@ -204,7 +205,7 @@ impl<'a> Case<'a> {
                         };
                         let owner = owner_of(&digest, store).await?;
                         if !owner.is_for(&Scope::Tenant(Arc::clone(&tenant.id))) {
-                            return Err(Refusal::from(Denial::InvalidApiKey { agent: None }).into());
+                            return Err(Denial::InvalidApiKey { agent: None }.into());
                         }
                         (owner.agent, self.settings.keys_end_with_signer().then_some(owner.signer))
                     }
@@ -219,15 +220,15 @@ impl<'a> Case<'a> {
         Ok(if decision.access == RouteAccess::Public { "public" } else { "admitted" })
     }
 
-    fn site(&mut self) -> Result<Arc<Site>, ErrorCause> {
+    fn site(&mut self) -> Result<Arc<Site>, Error> {
         let table = Arc::clone(&self.table);
         if let Some(id) = &self.request.tenant {
-            let site = table.named(id).ok_or(ErrorCause::NotFound)?;
+            let site = table.named(id).ok_or(Error::NotFound)?;
             self.add("tenant", &**id);
             return Ok(Arc::clone(site));
         }
-        let host = of_authority(&self.request.host).ok_or(ErrorCause::UnknownHost)?;
-        let site = table.find(&host).ok_or(ErrorCause::UnknownHost)?;
+        let host = of_authority(&self.request.host).ok_or(Error::UnknownHost)?;
+        let site = table.find(&host).ok_or(Error::UnknownHost)?;
         let host = HostPattern::Exact((*host).into());
         let all = table.tenants().flat_map(|tenant| tenant.hosts.iter().map(move |own| (own, tenant)));
         let mut taking: Vec<_> = all.filter(|(own, _)| own.covers(&host)).collect();
@@ -266,11 +267,11 @@ impl<'a> Case<'a> {
         access: &Access,
         agent: AgentId,
         key_signer: Option<Option<Address>>,
-    ) -> Result<Quota, ErrorCause> {
+    ) -> Result<Quota, Error> {
         self.add("agent", agent.to_string());
-        let profile = self.chain.profile(agent, Parts::Gate).await.map_err(Refusal::from)?;
+        let profile = self.chain.profile(agent, Parts::Gate).await?;
         let profile = profile.filter(|_| !self.chain.reserves(agent));
-        let profile = profile.ok_or(Refusal::from(Denial::AgentNotFound { agent }))?;
+        let profile = profile.ok_or(Denial::AgentNotFound { agent })?;
         self.add("owner", profile.owner_text());
         if let Some(signer) = key_signer {
             let written =
@@ -279,7 +280,7 @@ impl<'a> Case<'a> {
             let hears_wallet = self.settings.fixed.signature.agent_wallet;
             if !signer.is_some_and(|signer| profile.holders.may_act(signer, hears_wallet)) {
                 self.add("keyWhy", "the key has ended: who signed for it may not act for the agent");
-                return Err(Refusal::from(Denial::InvalidApiKey { agent: None }).into());
+                return Err(Denial::InvalidApiKey { agent: None }.into());
             }
         }
         self.add("stake", profile.stake_text());
@@ -291,23 +292,23 @@ impl<'a> Case<'a> {
         if access.denies_endpoint_mismatch {
             self.add("origin", "must be the one declared for the key, which is not looked at here");
         }
-        Ok(judge(access, agent, &profile).map_err(Refusal::from)?.1)
+        Ok(judge(access, agent, &profile)?.1)
     }
 }
 
 /// The agent whose current key this is, and who signed for it. The store has just begun to connect, so it is asked until it answers.
-async fn owner_of(digest: &KeyDigest, store: &dyn Store) -> Result<KeyOwner, ErrorCause> {
+async fn owner_of(digest: &KeyDigest, store: &dyn Store) -> Result<KeyOwner, Error> {
     let mut tries = 0;
     let owner = loop {
         match store.find(digest).await {
             Err(_) if tries < TRIES_MAX => tries += 1,
-            found => break found.map_err(Refusal::from)?,
+            found => break found?,
         }
         sleep(TRY_EVERY).await;
     };
-    let unknown = Refusal::from(Denial::InvalidApiKey { agent: None });
+    let unknown = Error::Denied(Denial::InvalidApiKey { agent: None });
     let owner = owner.ok_or_else(|| unknown.clone())?;
-    let is_current = store.is_current(owner.agent, digest).await.map_err(Refusal::from)?;
+    let is_current = store.is_current(owner.agent, digest).await?;
     Ok(is_current.then_some(owner).ok_or(unknown)?)
 }
 

@@ -10,10 +10,11 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
 use crate::dev::chain::DevChain;
+use crate::error::Error;
 use crate::http1::Fields;
 use crate::record::RequestRecord;
 use crate::serve::{BufferedService, Request};
-use crate::wire::{Answer, ErrorCause, answers};
+use crate::wire::{Answer, answers};
 
 /// The longest request, in bytes: a contract's code in hex, with room to spare.
 const RPC_BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -24,12 +25,12 @@ pub(crate) struct DevChainService(pub(crate) Arc<DevChain>);
 impl BufferedService for DevChainService {
     type Endpoint = ();
 
-    fn find(&self, request: &Request<'_>) -> Result<((), usize), ErrorCause> {
+    fn find(&self, request: &Request<'_>) -> Result<((), usize), Error> {
         match request.method {
             "POST" => Ok(((), RPC_BODY_BYTES_MAX)),
             // A page asks whether it may ask.
             "OPTIONS" => Ok(((), 0)),
-            _ => Err(ErrorCause::MethodNotAllowed { allow: "POST, OPTIONS".into() }),
+            _ => Err(Error::MethodNotAllowed { allow: "POST, OPTIONS".into() }),
         }
     }
 
@@ -39,7 +40,7 @@ impl BufferedService for DevChainService {
         request: &Request<'_>,
         body: &[u8],
         _: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));
@@ -57,7 +58,7 @@ pub(crate) struct SampleUpstream;
 impl BufferedService for SampleUpstream {
     type Endpoint = ();
 
-    fn find(&self, _request: &Request<'_>) -> Result<((), usize), ErrorCause> {
+    fn find(&self, _request: &Request<'_>) -> Result<((), usize), Error> {
         Ok(((), SAMPLE_BODY_BYTES_MAX))
     }
 
@@ -67,7 +68,7 @@ impl BufferedService for SampleUpstream {
         request: &Request<'_>,
         body: &[u8],
         _: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         let mut headers: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for (name, value) in request.fields.all() {
             let name = String::from_utf8_lossy(name).to_lowercase();

@@ -4,6 +4,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use crate::domain::{Allowance, ClientNet, Decision, DigestCheck, RouteAccess};
+use crate::error::Error;
 use crate::gateway::held::HeldBytes;
 use crate::gateway::in_flight::{AtLimit, Caller, RequestSlot};
 use crate::gateway::site::{Site, VisitorLimit};
@@ -16,8 +17,8 @@ use crate::message_signature::{BodyDigest, Content};
 use crate::pipeline::{Credential, credential::Ask, permit::Permit, standing::Standing};
 use crate::ports::RouteScope;
 use crate::record::RequestRecord;
+use crate::wire::client_ip::client_of;
 use crate::wire::credentials::{credential_of, origin_of};
-use crate::wire::{ErrorCause, client_ip::client_of};
 
 /// The tenant of a request, and the tenant's rule for it.
 pub(super) struct Route {
@@ -76,7 +77,7 @@ impl Gateway {
         request: &Incoming<'_, F>,
         route: Route,
         record: &mut RequestRecord,
-    ) -> Result<Admitted, ErrorCause> {
+    ) -> Result<Admitted, Error> {
         record.step("route", &self.clock);
         if route.decision.access == RouteAccess::Deny {
             return Err(route.site.denied(route.decision, request.path())); // 403, 405
@@ -120,7 +121,7 @@ impl Gateway {
         route: &Route,
         client: ClientNet,
         record: &mut RequestRecord,
-    ) -> Result<(Grant, Option<RequestSlot>, Option<Box<CheckedBody>>), ErrorCause> {
+    ) -> Result<(Grant, Option<RequestSlot>, Option<Box<CheckedBody>>), Error> {
         let (fields, site) = (request.fields, &route.site);
         let formats = (self.pipeline.key_format(), self.pipeline.signature_format());
         let accepted = site.tenant.credentials;
@@ -155,7 +156,7 @@ impl Gateway {
             let held =
                 || HeldBytes::new(&self.memory, Caller::Agent(agent), &site.counters, announced(fields));
             let held = (site.tenant.digest == DigestCheck::Before).then(held).transpose();
-            let held = held.map_err(|_| ErrorCause::Overloaded)?; // 503
+            let held = held.map_err(|_| Error::Overloaded)?; // 503
             body = Some(Box::new(CheckedBody::new(digest, held)));
         }
         let outcome = self.pipeline.spend(standing, &ask).await;
@@ -174,7 +175,7 @@ impl Gateway {
         site: &Site,
         caller: Caller,
         standing: Option<&Standing>,
-    ) -> Result<Option<RequestSlot>, ErrorCause> {
+    ) -> Result<Option<RequestSlot>, Error> {
         if request.dialect.is_some() {
             return Ok(None);
         }
@@ -184,7 +185,7 @@ impl Gateway {
             match (at_limit, standing) {
                 (AtLimit::Agent { max } | AtLimit::Streams { max }, Some(standing)) => {
                     let (agent, tier, limit) = (standing.agent(), standing.tier(), standing.quota().limit);
-                    ErrorCause::TooManyInFlight { agent, tier, limit, max }
+                    Error::TooManyInFlight { agent, tier, limit, max }
                 }
                 (_, _) => overloaded,
             }
@@ -192,9 +193,9 @@ impl Gateway {
     }
 }
 
-fn overloaded(site: &Site, at_limit: AtLimit) -> ErrorCause {
+fn overloaded(site: &Site, at_limit: AtLimit) -> Error {
     site.counters.overloaded(at_limit.into());
-    ErrorCause::Overloaded
+    Error::Overloaded
 }
 
 /// The length that a body announces.
@@ -203,10 +204,10 @@ pub(super) fn announced(fields: &impl Fields) -> Option<u64> {
 }
 
 /// Refuses a body that is announced to be longer than the tenant takes.
-fn check_length(fields: &impl Fields, site: &Site) -> Result<(), ErrorCause> {
+fn check_length(fields: &impl Fields, site: &Site) -> Result<(), Error> {
     let Some(bytes_max) = site.tenant.proxy.body_bytes_max else { return Ok(()) };
     match announced(fields) {
-        Some(bytes) if bytes > bytes_max => Err(ErrorCause::UploadTooLarge { bytes_max }),
+        Some(bytes) if bytes > bytes_max => Err(Error::UploadTooLarge { bytes_max }),
         Some(_) | None => Ok(()),
     }
 }

@@ -5,12 +5,13 @@
 use http::HeaderValue;
 
 use crate::domain::host;
+use crate::error::Error;
 use crate::gateway::discovery::{Document, is_named, resource};
 use crate::gateway::{Gateway, context::Context, refusals::End, rule::Incoming, site::Site};
 use crate::http1::Fields;
 use crate::message_signature::Terms;
 use crate::wire::discovery::{key_set, signed_requests};
-use crate::wire::{Answer, ErrorCause, LocalRules, METADATA_PATH, TenantRules};
+use crate::wire::{Answer, LocalRules, METADATA_PATH, TenantRules};
 
 impl Gateway {
     /// The document that a routed request asks for.
@@ -41,7 +42,7 @@ impl Gateway {
     /// Has the 401 to a request name the metadata.
     pub(super) fn challenge<F: Fields>(
         &self,
-        cause: ErrorCause,
+        cause: Error,
         request: &Incoming<'_, F>,
         ctx: &mut Context,
     ) -> End {

@@ -1,7 +1,8 @@
 //! The documents about the way in that the gateway has at a tenant's hosts. Must not know requests.
 
 use crate::domain::{Decision, HostPattern, PathForm, RouteAccess, Tenant, path, routing};
-use crate::wire::{ERC8128_PATH, ErrorCause, KEY_SET_PATH, METADATA_PATH, RULES_PATH};
+use crate::error::Error;
+use crate::wire::{ERC8128_PATH, KEY_SET_PATH, METADATA_PATH, RULES_PATH};
 
 /// Where clients of OAuth look for an authorization server (RFC 8414, section 3), before the path of a resource.
 const LOGIN_PATHS: [&[u8]; 2] =
@@ -51,12 +52,12 @@ pub(super) fn check_login(
     decision: Decision,
     (method, path): (&str, &[u8]),
     shows_credential: impl FnOnce() -> bool,
-) -> Result<(), ErrorCause> {
+) -> Result<(), Error> {
     let is_at = |at: &[u8]| matches!(path.strip_prefix(at), Some([] | [b'/', ..]));
     let is_unrouted = decision.route.is_none() && decision.access == RouteAccess::Agents && tenant.discovery;
     match method {
-        "GET" | "HEAD" if is_unrouted && LOGIN_PATHS.into_iter().any(is_at) => Err(ErrorCause::NoLogin),
-        "POST" if is_unrouted && path == b"/register" && !shows_credential() => Err(ErrorCause::NoLogin),
+        "GET" | "HEAD" if is_unrouted && LOGIN_PATHS.into_iter().any(is_at) => Err(Error::NoLogin),
+        "POST" if is_unrouted && path == b"/register" && !shows_credential() => Err(Error::NoLogin),
         _ => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use rustix::io::Errno;
 
 use crate::domain::{Denial, MessageRefusal};
-use crate::wire::ErrorCause;
+use crate::error::Error;
 
 /// The reason why a request that was let through got no whole answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,20 +59,20 @@ impl Failure {
     }
 
     /// The row of the error table; `None` when the client is gone. `bytes_max` is the longest body that its tenant takes.
-    pub(super) fn cause(self, bytes_max: Option<u64>) -> Option<ErrorCause> {
+    pub(super) fn cause(self, bytes_max: Option<u64>) -> Option<Error> {
         match self {
             Self::ClientGone => None,
-            Self::ClientSlow => Some(ErrorCause::TooSlow),
-            Self::Malformed => Some(ErrorCause::Malformed { problem: "it can't be read or forwarded" }),
-            Self::TooLarge => Some(ErrorCause::UploadTooLarge { bytes_max: bytes_max.unwrap_or_default() }),
+            Self::ClientSlow => Some(Error::TooSlow),
+            Self::Malformed => Some(Error::Malformed { problem: "it can't be read or forwarded" }),
+            Self::TooLarge => Some(Error::UploadTooLarge { bytes_max: bytes_max.unwrap_or_default() }),
             Self::OtherBody => {
                 let denial = Denial::of_message(None, MessageRefusal::BadContentDigest);
-                Some(ErrorCause::Refused(denial.into()))
+                Some(Error::Denied(denial))
             }
-            Self::NoUpstream | Self::Upstream(_) => Some(ErrorCause::Upstream),
-            Self::Overdue | Self::UpstreamSlow(_) => Some(ErrorCause::UpstreamTimeout),
-            Self::Overloaded => Some(ErrorCause::Overloaded),
-            Self::Internal => Some(ErrorCause::Internal),
+            Self::NoUpstream | Self::Upstream(_) => Some(Error::Upstream),
+            Self::Overdue | Self::UpstreamSlow(_) => Some(Error::UpstreamTimeout),
+            Self::Overloaded => Some(Error::Overloaded),
+            Self::Internal => Some(Error::Internal),
         }
     }
 }

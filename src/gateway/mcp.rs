@@ -7,6 +7,7 @@ use http::header::CONTENT_LENGTH;
 use crate::domain::{
     Call, LargeBodies, MCP_METHOD, McpRules, RouteAccess, Tier, host::of_authority, routing,
 };
+use crate::error::Error;
 use crate::gateway::discovery::{check_login, is_named};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
@@ -16,7 +17,7 @@ use crate::gateway::{
 use crate::gateway::{held::HeldBytes, in_flight::Caller};
 use crate::http1::{Fields, name::Name};
 use crate::mcp::{Filter, McpRequest, Shows, call::takes_post_alone, refusal::wrapped};
-use crate::wire::{Answer, ErrorCause, client_ip::client_of, credentials::shows_credential};
+use crate::wire::{Answer, client_ip::client_of, credentials::shows_credential};
 
 /// How long a client may keep a list, in milliseconds: its agent's tier may be another then.
 const LIST_TIME_MAX_MILLIS: u64 = 60_000;
@@ -67,7 +68,7 @@ impl Gateway {
             ctx.mcp.get_or_insert_default();
         }
         if is_of_another_site(site, request) {
-            return Err(ErrorCause::OtherSite.into()); // 403
+            return Err(Error::OtherSite.into()); // 403
         }
         let allow = match request.method {
             "GET" | "DELETE" if takes_post_alone(fields) => Some(MCP_METHOD),
@@ -76,7 +77,7 @@ impl Gateway {
             _ => Some("POST, GET, DELETE"),
         };
         if let Some(allow) = allow {
-            return Err(ErrorCause::MethodNotAllowed { allow: allow.into() }.into()); // 405
+            return Err(Error::MethodNotAllowed { allow: allow.into() }.into()); // 405
         }
         if !is_message {
             return Ok(None);
@@ -95,7 +96,7 @@ impl Gateway {
                 McpRequest::by_headers(fields).map_err(|problem| (None, problem))
             }
             (Message::TooLong, None) => {
-                return Err(ErrorCause::UploadTooLarge { bytes_max: body_bytes_max as u64 }.into()); // 413
+                return Err(Error::UploadTooLarge { bytes_max: body_bytes_max as u64 }.into()); // 413
             }
         };
         let id = match &read {
@@ -103,7 +104,7 @@ impl Gateway {
             Err((id, _)) => *id,
         };
         notes.id = id.map(Into::into);
-        let read = read.map_err(|(_, problem)| ErrorCause::McpMessage { problem })?; // 400
+        let read = read.map_err(|(_, problem)| Error::McpMessage { problem })?; // 400
         notes.list = read.list.filter(|_| site.has_calls).map(|list| (list, path.into()));
         Ok(Some(read))
     }

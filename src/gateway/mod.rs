@@ -46,6 +46,7 @@ use pingora::server::ShutdownWatch;
 
 use crate::bots::Bots;
 use crate::domain::{McpRules, RouteAccess};
+use crate::error::Error;
 use crate::gateway::admission::Route;
 use crate::gateway::policy::forwarded::{self, Arrival, Believed};
 use crate::gateway::rule::{Incoming, Message};
@@ -61,7 +62,7 @@ use crate::ports::{Clock, Entropy, NoEntropy};
 use crate::record::Ending;
 use crate::serve::{Handler, Slot, Timer, connection::Connection, fair_scheduler::FairShare};
 use crate::telemetry::{Metrics, Tracer};
-use crate::wire::{Discovery, ErrorCause, RequestIds, TRACESTATE, client_ip::is_trusted};
+use crate::wire::{Discovery, RequestIds, TRACESTATE, client_ip::is_trusted};
 
 /// How long a client may pause in its body.
 const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
@@ -125,7 +126,7 @@ impl GatewayHandler {
     ) -> Result<(), End> {
         let fields = connection.fields();
         let request = incoming(connection, head, &fields)
-            .ok_or(ErrorCause::Malformed { problem: "its method is no text" })?;
+            .ok_or(Error::Malformed { problem: "its method is no text" })?;
         self.gateway.admit(&Incoming { message, ..request }, ctx).await
     }
 
@@ -222,12 +223,12 @@ impl Gateway {
     /// needs no upstream.
     fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<Route, End> {
         if request.fields.count() > FIELDS_MAX {
-            return Err(ErrorCause::HeadTooLarge.into()); // 431, for HTTP/2; HTTP/1 has been counted before
+            return Err(Error::HeadTooLarge.into()); // 431, for HTTP/2; HTTP/1 has been counted before
         }
         let table = self.table.load();
         let site = match request.tenant {
-            Some(id) => table.named(id).ok_or(ErrorCause::NotFound)?, // 404
-            None => request.authority.and_then(|host| table.find(host)).ok_or(ErrorCause::UnknownHost)?, // 404
+            Some(id) => table.named(id).ok_or(Error::NotFound)?, // 404
+            None => request.authority.and_then(|host| table.find(host)).ok_or(Error::UnknownHost)?, // 404
         };
         let site = Arc::clone(site);
         ctx.site = Some(Arc::clone(&site));
@@ -238,11 +239,11 @@ impl Gateway {
                 let is_denied = site.decide(method, request.path()).access == RouteAccess::Deny;
                 ctx.origin = ctx.origin.take().filter(|_| !is_denied);
                 let is_answered = request.dialect.is_none_or(Dialect::takes_success);
-                return Err(if is_answered { End::Preflight } else { ErrorCause::Forbidden.into() });
+                return Err(if is_answered { End::Preflight } else { Error::Forbidden.into() });
             }
         }
         if request.dialect.is_none() && self.via.has_passed(request.fields) {
-            return Err(ErrorCause::Loop.into()); // 508
+            return Err(Error::Loop.into()); // 508
         }
         let mcp = self.read_mcp(&site, request, ctx)?; // 400, 403, 404, 405, 413
         let calls = mcp.as_ref().map(|mcp| &*mcp.calls);

@@ -3,9 +3,10 @@
 use http::header::{LINK, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use crate::error::Error;
 use crate::gateway::context::{Context, destination_of};
 use crate::gateway::{Gateway, policy::cors};
-use crate::wire::{Answer, ErrorCause};
+use crate::wire::Answer;
 
 /// The link to the rules. It is relative, so that it is right whatever the host is called.
 const HELP: HeaderValue = HeaderValue::from_static("</.well-known/tiergate>; rel=\"help\"");
@@ -13,7 +14,7 @@ const HELP: HeaderValue = HeaderValue::from_static("</.well-known/tiergate>; rel
 /// Why a request goes no further.
 pub(super) enum End {
     /// A refusal or a failure.
-    Error(ErrorCause),
+    Error(Error),
     /// A preflight: the request only asks what a page of another origin may do.
     Preflight,
     /// The message of MCP has to be read before anything is decided.
@@ -22,8 +23,8 @@ pub(super) enum End {
     Document(Box<Answer>),
 }
 
-impl From<ErrorCause> for End {
-    fn from(cause: ErrorCause) -> Self {
+impl From<Error> for End {
+    fn from(cause: Error) -> Self {
         Self::Error(cause)
     }
 }
@@ -35,13 +36,13 @@ impl Gateway {
             End::Error(cause) => self.error(&cause, ctx),
             End::Preflight => preflight(ctx),
             End::Document(answer) => *answer,
-            End::NeedsMessage => self.error(&ErrorCause::Internal, ctx),
+            End::NeedsMessage => self.error(&Error::Internal, ctx),
         };
         ctx.write_answer_headers(answer.headers_mut());
         answer
     }
 
-    fn error(&self, cause: &ErrorCause, ctx: &mut Context) -> Answer {
+    fn error(&self, cause: &Error, ctx: &mut Context) -> Answer {
         let (error_type, mut answer) = if ctx.speaks_grpc {
             cause.grpc_answer()
         } else {

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::domain::{ApiKeyFormat, Call, Decision, RouteAccess, host::of_authority, routing};
+use crate::error::Error;
 use crate::gateway::discovery::{Document, check_login, document_at, is_named};
 use crate::gateway::{dialect::Dialect, site::Site};
 use crate::http1::{Fields, name::Name};
 use crate::message_signature::Content;
-use crate::wire::{ErrorCause, credentials::shows_credential};
+use crate::wire::credentials::shows_credential;
 
 /// The methods that a refused one is answered with. Others of the kind are forwarded too.
 const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
@@ -76,11 +77,11 @@ impl Site {
         request: &Incoming<'a, F>,
         calls: Option<&[Call<'_>]>,
         key_format: &ApiKeyFormat,
-    ) -> Result<(Decision, Result<Option<Document<'a>>, ErrorCause>), ErrorCause> {
+    ) -> Result<(Decision, Result<Option<Document<'a>>, Error>), Error> {
         // A method in small letters is the same method for some servers and another one for our rules.
         let is_capital = !request.method.bytes().any(|byte| byte.is_ascii_lowercase());
         if routing::NEVER_FORWARDED.contains(&request.method) || !is_capital {
-            return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED.into() });
+            return Err(Error::MethodNotAllowed { allow: ALLOWED.into() });
         }
         let decision = match calls {
             Some(calls) => self.decide_calls(request.path(), calls),
@@ -94,7 +95,7 @@ impl Site {
         request: &Incoming<'a, F>,
         decision: Decision,
         key_format: &ApiKeyFormat,
-    ) -> Result<Option<Document<'a>>, ErrorCause> {
+    ) -> Result<Option<Document<'a>>, Error> {
         let (tenant, fields, at) = (&self.tenant, request.fields, (request.method, request.path()));
         check_login(tenant, decision, at, || shows_credential(fields, key_format))?; // 404
         let protocols = || {
@@ -104,7 +105,7 @@ impl Site {
         let passes = |protocol: &[u8]| decision.upgrades && protocol.eq_ignore_ascii_case(b"websocket");
         // Another gateway would pass it on. Ours takes it away.
         if request.dialect.is_some() && !protocols().all(passes) {
-            return Err(ErrorCause::Forbidden); // 403
+            return Err(Error::Forbidden); // 403
         }
         // Browsers ask no leave for a WebSocket, and let the page read it.
         let is_socket =
@@ -113,7 +114,7 @@ impl Site {
             && fields.has(Name::Origin)
             && !fields.only(Name::Origin).is_some_and(|origin| cors.allows(origin))
         {
-            return Err(ErrorCause::OtherSite); // 403
+            return Err(Error::OtherSite); // 403
         }
         if request.dialect.is_some() {
             return Ok(None);
@@ -126,11 +127,11 @@ impl Site {
     }
 
     /// The refusal of a denied request: 405 where earlier routes let somebody pass at its path by other methods, else 403.
-    pub(crate) fn denied(&self, decision: Decision, path: &[u8]) -> ErrorCause {
+    pub(crate) fn denied(&self, decision: Decision, path: &[u8]) -> Error {
         let tenant = &self.tenant;
         let route = decision.route.and_then(|at| tenant.routes.get(at));
         if route.is_some_and(|route| !route.calls.is_empty()) {
-            return ErrorCause::Forbidden;
+            return Error::Forbidden;
         }
         let before = decision.route.and_then(|at| tenant.routes.get(..at)).unwrap_or_default();
         let at_path = before.iter().filter(|route| route.path.matches(path));
@@ -138,9 +139,9 @@ impl Site {
             at_path.flat_map(|route| &route.methods).map(|own| &**own).collect();
         methods.retain(|own| self.decide(own, path).access != RouteAccess::Deny);
         if methods.is_empty() {
-            return ErrorCause::Forbidden;
+            return Error::Forbidden;
         }
-        ErrorCause::MethodNotAllowed { allow: Vec::from_iter(methods).join(", ").into() }
+        Error::MethodNotAllowed { allow: Vec::from_iter(methods).join(", ").into() }
     }
 }
 

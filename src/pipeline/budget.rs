@@ -1,7 +1,8 @@
 //! Budgets of clients: what is left of one, and requests of strangers on public routes.
 
 use crate::domain::{AgentId, Allowance, ClientNet, Denial, Quota, RetryAfter, Verdict};
-use crate::pipeline::{Pipeline, refusal::Refusal};
+use crate::error::Error;
+use crate::pipeline::Pipeline;
 use crate::ports::{Budget, RouteScope};
 
 impl Pipeline {
@@ -12,7 +13,7 @@ impl Pipeline {
         client: ClientNet,
         route: &RouteScope,
         quota: Quota,
-    ) -> Result<Allowance, Refusal> {
+    ) -> Result<Allowance, Error> {
         let budget = Budget::Route((client, route.clone()));
         Ok(allowance(quota, None, self.ports.store.count(&budget, quota).await?)?)
     }

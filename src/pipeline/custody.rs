@@ -15,8 +15,8 @@ use crate::domain::{
     AgentId, Allowance, ApiKey, ClientNet, Denial, Endpoint, KeyName, KeyOperation, KeyTerms, Quota,
     TenantList, Verdict,
 };
+use crate::error::Error;
 use crate::pipeline::owner::{HolderProof, Signatory, Signed};
-use crate::pipeline::refusal::{Refusal, Unrecorded};
 use crate::pipeline::{Pipeline, budget::allowance, credential::SignedRequest, permit::nonce_denial};
 use crate::ports::{Budget, KeyBudget, KeyChange, KeyChanged, KeySeen, MadeKey, NewKey, NoEntropy};
 
@@ -31,8 +31,8 @@ const MINTS_MAX: u32 = 65_536;
 #[async_trait]
 pub trait Recorder: Send + Sync {
     /// The agent's key, of this name if the request names one, is about to be changed as one of its holders has signed.
-    /// Error: [`Unrecorded`]: it must not be.
-    async fn begin(&self, agent: AgentId, by: Signatory, key: Option<&KeyName>) -> Result<(), Unrecorded>;
+    /// Error: it must not be, for this reason.
+    async fn begin(&self, agent: AgentId, by: Signatory, key: Option<&KeyName>) -> Result<(), String>;
 }
 
 /// A signed request to change an agent's key.
@@ -86,12 +86,12 @@ impl Pipeline {
     ///
     /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] if the agent has one of this name, or as many as
     /// it may have.
-    pub async fn generate_key(&self, order: KeyOrder<'_>, wish: KeyWish) -> Result<IssuedKey, Refusal> {
+    pub async fn generate_key(&self, order: KeyOrder<'_>, wish: KeyWish) -> Result<IssuedKey, Error> {
         self.issue_key(KeyOperation::Generate, order, wish, KeyChange::Issue).await
     }
 
     /// Makes a key in place of one, as [`KeyChange::Rotate`] says.
-    pub async fn rotate_key(&self, order: KeyOrder<'_>, wish: KeyWish) -> Result<IssuedKey, Refusal> {
+    pub async fn rotate_key(&self, order: KeyOrder<'_>, wish: KeyWish) -> Result<IssuedKey, Error> {
         self.issue_key(KeyOperation::Rotate, order, wish, KeyChange::Rotate).await
     }
 
@@ -101,7 +101,7 @@ impl Pipeline {
         order: KeyOrder<'_>,
         KeyWish { declared_endpoint, terms }: KeyWish,
         change: impl FnOnce(NewKey) -> KeyChange + Send,
-    ) -> Result<IssuedKey, Refusal> {
+    ) -> Result<IssuedKey, Error> {
         let tenants = terms.tenants.clone();
         let mint = |signer| {
             let key = self.mint_for(order.signed.agent)?;
@@ -114,14 +114,14 @@ impl Pipeline {
     }
 
     /// Revokes the agent's key of this name, or without one all that it has. Returns the rest of the client's hourly budget.
-    pub async fn revoke_key(&self, order: KeyOrder<'_>, name: Option<KeyName>) -> Result<Allowance, Refusal> {
+    pub async fn revoke_key(&self, order: KeyOrder<'_>, name: Option<KeyName>) -> Result<Allowance, Error> {
         let revoke = |_| Ok(((), KeyChange::Revoke(name)));
         self.change_key(KeyOperation::Revoke, &order, revoke).await.map(|((), _, allowance)| allowance)
     }
 
     /// Tells if the agent has a key. Public; a client may ask as often as it may send refused credentials.
     /// Error: [`Denial::RateLimited`], or a fault of the store.
-    pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Refusal> {
+    pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Error> {
         if let Some(quota) = self.rules.failures {
             let read = self.status_reads.hit(&client, quota, self.ports.clock.monotonic_micros());
             allowance(quota, Some(agent), read)?; // 429
@@ -148,8 +148,8 @@ impl Pipeline {
         &self,
         operation: KeyOperation,
         order: &KeyOrder<'_>,
-        change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
-    ) -> Result<(T, Option<MadeKey>, Allowance), Refusal> {
+        change: impl FnOnce(Address) -> Result<(T, KeyChange), Error> + Send,
+    ) -> Result<(T, Option<MadeKey>, Allowance), Error> {
         let client = order.client;
         let budget = match operation {
             KeyOperation::Generate | KeyOperation::Rotate => KeyBudget::Changes,
@@ -171,10 +171,10 @@ impl Pipeline {
                 let mut counted = Vec::new();
                 let outcome = self.change_proven_key(order, &proof, budget, change, &mut counted).await;
                 is_proven = !is_replay(&outcome);
-                if matches!(outcome, Err(Refusal::Denied(Denial::ReplayDetected { .. }))) {
+                if matches!(outcome, Err(Error::Denied(Denial::ReplayDetected { .. }))) {
                     self.replays.hit(&(signed.agent, order.signed.nonce), REPLAYS, self.now());
                 }
-                let is_fault = matches!(&outcome, Err(refusal) if !matches!(refusal, Refusal::Denied(_)));
+                let is_fault = matches!(&outcome, Err(refusal) if !matches!(refusal, Error::Denied(_)));
                 for budget in counted.into_iter().filter(|_| is_fault || !is_proven) {
                     self.ports.store.give_back(client, signed.agent, budget).await;
                 }
@@ -184,7 +184,7 @@ impl Pipeline {
         };
         self.failures.note(client, reserved, &outcome);
         match outcome {
-            Err(Refusal::Denied(_)) if !is_proven => {
+            Err(Error::Denied(_)) if !is_proven => {
                 let counted =
                     self.unproven.hit(&(client, signed.agent), self.rules.key_management, self.now());
                 allowance(self.rules.key_management, Some(signed.agent), counted)?; // 429
@@ -201,7 +201,7 @@ impl Pipeline {
         client: ClientNet,
         signed: &Signed<'_>,
         denial: Denial,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Error> {
         let _place = self.failures.wait_for_slot(client, &self.failures.owners, &denial).await?;
         if self.is_holders(signed).await? { Ok(()) } else { Err(denial.into()) }
     }
@@ -211,9 +211,9 @@ impl Pipeline {
         order: &KeyOrder<'_>,
         proof: &HolderProof,
         budget: KeyBudget,
-        change: impl FnOnce(Address) -> Result<(T, KeyChange), Refusal> + Send,
+        change: impl FnOnce(Address) -> Result<(T, KeyChange), Error> + Send,
         counted: &mut Vec<KeyBudget>,
-    ) -> Result<(T, Option<MadeKey>, Allowance), Refusal> {
+    ) -> Result<(T, Option<MadeKey>, Allowance), Error> {
         let (client, agent, nonce) = (order.client, proof.agent(), order.signed.nonce);
         let replayed = self.replays.peek(&(agent, nonce), REPLAYS, || self.now());
         let is_replayed = matches!(replayed, Verdict::Limited { .. });
@@ -240,7 +240,7 @@ impl Pipeline {
         let (minted, change) = change(proof.by.signer)?;
         let name = change.name().cloned();
         if let Some(recorder) = order.recorder {
-            recorder.begin(agent, proof.by, name.as_ref()).await?; // 500
+            recorder.begin(agent, proof.by, name.as_ref()).await.map_err(Error::Unrecorded)?; // 500
         }
         let (changed, made) = store.change_key(agent, order.signed.claim(), change).await?;
         match changed {
@@ -253,6 +253,6 @@ impl Pipeline {
 }
 
 /// True if anybody who saw the signature before could have sent it.
-fn is_replay<T>(outcome: &Result<T, Refusal>) -> bool {
-    matches!(outcome, Err(Refusal::Denied(Denial::ReplayDetected { .. } | Denial::NonceForgotten { .. })))
+fn is_replay<T>(outcome: &Result<T, Error>) -> bool {
+    matches!(outcome, Err(Error::Denied(Denial::ReplayDetected { .. } | Denial::NonceForgotten { .. })))
 }

@@ -15,8 +15,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::domain::{AgentId, ClientNet, Denial, Quota};
+use crate::error::Error;
 use crate::pipeline::budget::{allowance, limited};
-use crate::pipeline::refusal::Refusal;
 use crate::ports::Clock;
 use crate::sharded::{Counted, Counts, Meters, SHARE};
 
@@ -134,12 +134,12 @@ impl FailureBudget {
         &self,
         client: ClientNet,
         reserved: Option<Box<ReservedFailure>>,
-        outcome: &Result<T, Refusal>,
+        outcome: &Result<T, Error>,
     ) {
         match (reserved, outcome, self.limit) {
-            (Some(_), Err(Refusal::Denied(_)), _) => {}
+            (Some(_), Err(Error::Denied(_)), _) => {}
             (Some(mut reserved), _, _) => reserved.is_given_back = true,
-            (None, Err(Refusal::Denied(denial)), Some(quota)) if is_refused_credential(denial) => {
+            (None, Err(Error::Denied(denial)), Some(quota)) if is_refused_credential(denial) => {
                 self.clients.hit(&client, quota, self.clock.monotonic_micros());
             }
             _ => {}

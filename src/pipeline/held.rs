@@ -7,7 +7,8 @@ use std::sync::Arc;
 use alloy::primitives::Address;
 
 use crate::domain::{Denial, Quota, TrustProfile, Verdict};
-use crate::pipeline::{Pipeline, credential::Ask, principal::Principal, refusal::Refusal};
+use crate::error::Error;
+use crate::pipeline::{Pipeline, credential::Ask, principal::Principal};
 use crate::ports::{Asker, Proof};
 
 /// How often the chain is read for one key that has ended by the cached profile: its holder may go on to send it.
@@ -29,8 +30,8 @@ impl Pipeline {
         &self,
         principal: &Principal,
         ask: &Ask<'_>,
-    ) -> Result<Arc<TrustProfile>, Refusal> {
-        let ended = || Refusal::from(Denial::InvalidApiKey { agent: ask.credential.named_agent() });
+    ) -> Result<Arc<TrustProfile>, Error> {
+        let ended = || Error::from(Denial::InvalidApiKey { agent: ask.credential.named_agent() });
         let (Proof::Key(digest), Some(signer)) = (&principal.proof, principal.key_signer) else {
             return Err(ended());
         };

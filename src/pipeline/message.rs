@@ -8,8 +8,9 @@ use std::cell::LazyCell;
 use futures_util::future::BoxFuture;
 
 use crate::domain::{AgentId, Denial, MessageRefusal, SignedMessage};
+use crate::error::Error;
 use crate::pipeline::credential::{Ask, Credential, SignedMessages};
-use crate::pipeline::{Pipeline, failures::ReservedFailure, read_time::ReadTime, refusal::Refusal};
+use crate::pipeline::{Pipeline, failures::ReservedFailure, read_time::ReadTime};
 use crate::ports::{AskedHolders, Asker, ChainFault, NonceRefused};
 
 impl Pipeline {
@@ -20,7 +21,7 @@ impl Pipeline {
         ask: &Ask<'_>,
         signed: &'a SignedMessages,
         (reserved, time): (&mut Option<Box<ReservedFailure>>, ReadTime),
-    ) -> Result<&'a SignedMessage, Refusal> {
+    ) -> Result<&'a SignedMessage, Error> {
         let SignedMessages { agent, ref messages, first_refusal } = *signed;
         let chain = &self.ports.chain;
         if chain.reserves(agent) {
@@ -61,8 +62,8 @@ impl Pipeline {
         agent: AgentId,
         time: ReadTime,
         read: BoxFuture<'_, Result<Option<AskedHolders>, ChainFault>>,
-    ) -> Result<AskedHolders, Refusal> {
-        let holders = time.bound(&self.ports, read).await.map_err(Refusal::Unverified)?;
+    ) -> Result<AskedHolders, Error> {
+        let holders = time.bound(&self.ports, read).await.map_err(Error::Unverified)?;
         holders.ok_or_else(|| Denial::AgentNotFound { agent }.into())
     }
 
@@ -103,9 +104,9 @@ pub(super) const fn nonce_denial(agent: AgentId, refused: NonceRefused) -> Denia
 }
 
 /// The refusal of a request in the words of its credential: its account no longer holds the agent.
-pub(super) fn for_credential(ask: &Ask<'_>, refusal: Refusal) -> Refusal {
+pub(super) fn for_credential(ask: &Ask<'_>, refusal: Error) -> Error {
     match (&ask.credential, refusal) {
-        (Credential::Messages(_), Refusal::Denied(Denial::SignatureInvalid { agent, .. })) => {
+        (Credential::Messages(_), Error::Denied(Denial::SignatureInvalid { agent, .. })) => {
             Denial::of_message(Some(agent), MessageRefusal::PrincipalNotAllowed).into()
         }
         (_, refusal) => refusal,

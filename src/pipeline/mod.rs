@@ -11,7 +11,6 @@ mod failures;
 pub mod permit;
 mod profile;
 mod readiness;
-pub mod refusal;
 pub mod standing;
 
 mod held;
@@ -29,12 +28,12 @@ use crate::domain::{
     AgentId, ApiKeyFormat, ClientNet, Denial, Eip712Domain, Freshness, KeyDigest, Nonce, PerTier, Quota,
     SignatureFormat, SigningDomain, Tier, Tiers,
 };
+use crate::error::Error;
 use crate::pipeline::failures::{CLIENTS_MAX, FailureBudget, ReservedFailure};
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
 use crate::pipeline::profile::{READERS_MAX, READS};
 use crate::pipeline::{
-    credential::Ask, custody::REPLAYS, permit::Permit, principal::Principal, refusal::Refusal,
-    standing::Standing,
+    credential::Ask, custody::REPLAYS, permit::Permit, principal::Principal, standing::Standing,
 };
 use crate::ports::{Chain, Clock, Entropy, Parts, Proof, Scope, Store};
 use crate::sharded::Meters;
@@ -127,16 +126,16 @@ impl Pipeline {
     }
 
     /// Admits one request: authenticates it, checks the agent's tier, charges its window.
-    /// Error: a [`Refusal`]: a denial that the client can act on, or a fault of ours. A refused request leaves nonce
+    /// Error: a denial that the client can act on, or a fault of ours. A refused request leaves nonce
     /// and window as they were.
-    pub async fn admit(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
+    pub async fn admit(&self, ask: &Ask<'_>) -> Result<Permit, Error> {
         let standing = self.verify(ask).await?;
         self.spend(standing, ask).await
     }
 
     /// The first half of [`Self::admit`]: authenticates, and checks the tier. Uses up neither nonce nor window, so that a
     /// caller may still refuse the request for reasons of its own.
-    pub async fn verify(&self, ask: &Ask<'_>) -> Result<Standing, Refusal> {
+    pub async fn verify(&self, ask: &Ask<'_>) -> Result<Standing, Error> {
         self.verify_with(ask, &mut None).await
     }
 
@@ -145,7 +144,7 @@ impl Pipeline {
         &self,
         ask: &Ask<'_>,
         max: Duration,
-    ) -> Result<Result<Standing, Refusal>, Elapsed> {
+    ) -> Result<Result<Standing, Error>, Elapsed> {
         let mut reserved = None;
         let outcome = timeout(max, self.verify_with(ask, &mut reserved)).await;
         outcome.inspect_err(|_| self.failures.note::<()>(ask.client, reserved.take(), &Ok(())))
@@ -155,7 +154,7 @@ impl Pipeline {
         &self,
         ask: &Ask<'_>,
         reserved: &mut Option<Box<ReservedFailure>>,
-    ) -> Result<Standing, Refusal> {
+    ) -> Result<Standing, Error> {
         let outcome = match self.authenticate(ask, reserved).await {
             Ok(principal) => self.stand(principal, ask).await, // 403, 404, 503
             Err(refusal) => Err(refusal),                      // 400 timestamp, 401, 404, 429, 503
@@ -173,7 +172,7 @@ impl Pipeline {
     }
 
     /// The second half of [`Self::admit`]: charges the agent's window. Key and nonce are judged at this moment.
-    pub async fn spend(&self, mut standing: Standing, ask: &Ask<'_>) -> Result<Permit, Refusal> {
+    pub async fn spend(&self, mut standing: Standing, ask: &Ask<'_>) -> Result<Permit, Error> {
         let reserved = standing.reserved.take();
         let outcome = self.meter(standing, ask).await; // 401 revoked, 400 nonce, 429
         self.failures.note(ask.client, reserved, &outcome);
@@ -182,7 +181,7 @@ impl Pipeline {
 
     /// A key that was replaced through another process may still have been found here. Its holder is told only that the key
     /// is invalid, and learns nothing of the agent.
-    async fn unless_revoked(&self, principal: &Principal, ask: &Ask<'_>, refusal: Refusal) -> Refusal {
+    async fn unless_revoked(&self, principal: &Principal, ask: &Ask<'_>, refusal: Error) -> Error {
         let Proof::Key(digest) = &principal.proof else { return message::for_credential(ask, refusal) };
         match self.ports.store.is_current(principal.agent(), digest).await {
             Ok(true) => refusal,
@@ -242,4 +241,3 @@ pub use custody::{IssuedKey, KeyOrder, KeyStatus, KeyWish, Recorder};
 pub use owner::Signatory;
 pub use profile::OwnerProfile;
 pub(crate) use readiness::{Health, Readiness, Report};
-pub use refusal::Unrecorded;

@@ -8,8 +8,9 @@ use alloy::primitives::{Address, B256};
 use crate::domain::{
     AgentId, Denial, Freshness, Holders, KeyOperation, Nonce, OwnType, SignatureBytes, UnixSeconds,
 };
+use crate::error::Error;
 use crate::pipeline::credential::{ProfileRead, SignedRequest};
-use crate::pipeline::{Pipeline, read_time::ReadTime, refusal::Refusal};
+use crate::pipeline::{Pipeline, read_time::ReadTime};
 use crate::ports::Asker;
 
 /// A message that claims to be signed by one of the agent's holders.
@@ -105,7 +106,7 @@ impl Pipeline {
     }
 
     /// True if the message may be accepted by its age, and its key holds the agent at the latest block. No contract is asked.
-    pub(super) async fn is_holders(&self, signed: &Signed<'_>) -> Result<bool, Refusal> {
+    pub(super) async fn is_holders(&self, signed: &Signed<'_>) -> Result<bool, Error> {
         let (chain, is_fresh) = (&self.ports.chain, self.is_fresh(signed));
         let Some(signer) = signed.signer().filter(|_| is_fresh && !chain.reserves(signed.agent)) else {
             return Ok(false);
@@ -115,10 +116,10 @@ impl Pipeline {
     }
 
     /// Timestamp, then holders, then signer: the cheap check first, and nothing is used up by any of them.
-    pub(super) async fn prove(&self, signed: &Signed<'_>) -> Result<HolderProof, Refusal> {
+    pub(super) async fn prove(&self, signed: &Signed<'_>) -> Result<HolderProof, Error> {
         let Signed { agent, nonce, digest, ref own_type, signature, .. } = *signed;
         let (ports, asks_contracts) = (&self.ports, self.rules.signature_format.has_contracts());
-        let too_old = || Refusal::from(Denial::TimestampRefused { agent, nonce });
+        let too_old = || Error::from(Denial::TimestampRefused { agent, nonce });
         let is_late = !self.is_fresh(signed);
         if is_late && !self.is_fresh_for_contracts(signed) {
             return Err(too_old());
@@ -161,7 +162,7 @@ impl Pipeline {
         owner: Address,
         recovered_signer: Option<Address>,
         own_type: Option<OwnType>,
-    ) -> Refusal {
+    ) -> Error {
         let domain = Arc::clone(self.rules.signing_domain.domain());
         Denial::SignatureInvalid { agent, owner, recovered_signer, domain, own_type }.into()
     }

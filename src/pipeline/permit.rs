@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::domain::{AgentId, Allowance, Denial, Grade, Nonce, Tier, TrustProfile};
+use crate::error::Error;
 use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::{Pipeline, message, refusal::Refusal, standing::Standing};
+use crate::pipeline::{Pipeline, message, standing::Standing};
 use crate::ports::{Admission, NonceRefused};
 
 /// The agent was verified and its budget charged: whoever holds this may answer or forward.
@@ -51,7 +52,7 @@ impl Permit {
 
 impl Pipeline {
     /// One atomic step of the store: key still current or nonce unused, window, record.
-    pub(super) async fn meter(&self, standing: Standing, ask: &Ask<'_>) -> Result<Permit, Refusal> {
+    pub(super) async fn meter(&self, standing: Standing, ask: &Ask<'_>) -> Result<Permit, Error> {
         let (principal, quota) = (standing.principal(), standing.quota());
         let agent = principal.agent();
         let admission = self.ports.store.admit(agent, &ask.access.scope, quota, &principal.proof).await?;

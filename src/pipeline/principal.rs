@@ -5,10 +5,9 @@ use alloy::primitives::Address;
 use futures_util::future::Either;
 
 use crate::domain::{AgentId, ClientNet, Denial, KeyDigest, WebOrigin};
+use crate::error::Error;
 use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::{
-    Pipeline, failures::ReservedFailure, owner::Signed, read_time::ReadTime, refusal::Refusal,
-};
+use crate::pipeline::{Pipeline, failures::ReservedFailure, owner::Signed, read_time::ReadTime};
 use crate::ports::{KeyOwner, Proof};
 
 /// An agent that has shown a credential of its own. Whether the credential may still be spent is decided last.
@@ -38,7 +37,7 @@ impl Pipeline {
         &self,
         ask: &Ask<'_>,
         reserved: &mut Option<Box<ReservedFailure>>,
-    ) -> Result<Principal, Refusal> {
+    ) -> Result<Principal, Error> {
         match &ask.credential {
             Credential::Key { digest, named } => {
                 let found = self.look_up(ask.client, digest).await?;
@@ -92,7 +91,7 @@ impl Pipeline {
     }
 
     /// The owner of a key. Memory answers at once; where the store has to ask a server, clients over budget take turns.
-    async fn look_up(&self, client: ClientNet, digest: &KeyDigest) -> Result<Option<KeyOwner>, Refusal> {
+    async fn look_up(&self, client: ClientNet, digest: &KeyDigest) -> Result<Option<KeyOwner>, Error> {
         match self.ports.store.find(digest) {
             Either::Left(found) => Ok(found.into_inner()?),
             // Boxed: a key that is known here carries no room for the wait along.

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use crate::domain::{AgentId, Allowance, ClientNet, Grade, HeldKey, Quota, Tiers, TrustProfile};
+use crate::error::Error;
 use crate::pipeline::{
     Pipeline, budget::allowance, credential::ProfileRead, owner::Signed, read_time::ReadTime,
-    refusal::Refusal,
 };
 use crate::ports::Parts;
 
@@ -47,7 +47,7 @@ impl Pipeline {
         client: ClientNet,
         read: &ProfileRead,
         tiers: &Tiers,
-    ) -> Result<OwnerProfile, Refusal> {
+    ) -> Result<OwnerProfile, Error> {
         let signed = self.profile_read(read);
         let reserved = self.check_budget(client, &signed)?; // 429
         let outcome = self.read_for_owner(client, &signed, tiers).await;
@@ -60,7 +60,7 @@ impl Pipeline {
         client: ClientNet,
         signed: &Signed<'_>,
         tiers: &Tiers,
-    ) -> Result<OwnerProfile, Refusal> {
+    ) -> Result<OwnerProfile, Error> {
         let reader = (client, signed.agent);
         let now = || self.ports.clock.monotonic_micros();
         allowance(READS, Some(signed.agent), self.profile_reads.peek(&reader, READS, now))?; // 429

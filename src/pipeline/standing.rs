@@ -7,9 +7,9 @@ use alloy::primitives::Address;
 use futures_util::future::Either;
 
 use crate::domain::{AgentId, Denial, Grade, Quota, Tier, TrustProfile, endpoint};
+use crate::error::Error;
 use crate::pipeline::{
     Access, Pipeline, credential::Ask, failures::ReservedFailure, principal::Principal, read_time::ReadTime,
-    refusal::Refusal,
 };
 use crate::ports::Parts;
 
@@ -46,7 +46,7 @@ impl Standing {
 }
 
 impl Pipeline {
-    pub(super) async fn stand(&self, principal: Principal, ask: &Ask<'_>) -> Result<Standing, Refusal> {
+    pub(super) async fn stand(&self, principal: Principal, ask: &Ask<'_>) -> Result<Standing, Error> {
         let (agent, time) = (principal.agent(), principal.read_time);
         let signers = (principal.signer, principal.key_signer);
         let profile = match self.profile_of(agent, signers, (ask.access.parts, time)).await {
@@ -74,7 +74,7 @@ impl Pipeline {
         principal: &Principal,
         profile: &TrustProfile,
         ask: &Ask<'_>,
-    ) -> Result<(Grade, Quota, bool), Refusal> {
+    ) -> Result<(Grade, Quota, bool), Error> {
         let (grade, quota) = judge(ask.access, principal.agent(), profile)?;
         let endpoint_mismatch = endpoint::mismatch(principal.declared_origin.as_ref(), ask.origin.as_ref());
         if endpoint_mismatch && ask.access.denies_endpoint_mismatch {
@@ -92,7 +92,7 @@ impl Pipeline {
         agent: AgentId,
         (signer, key_signer): (Option<Address>, Option<Address>),
         (parts, time): (Parts, ReadTime),
-    ) -> Result<Arc<TrustProfile>, Refusal> {
+    ) -> Result<Arc<TrustProfile>, Error> {
         let gone = || Denial::AgentNotFound { agent };
         let ports = &self.ports;
         let profile = match ports.chain.profile(agent, parts) {

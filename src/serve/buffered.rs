@@ -9,12 +9,13 @@ use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
+use crate::error::Error;
 use crate::http1::{Body, Decoder, Fields, Piece, RequestHead, SpanFields};
 use crate::ports::Clock;
 use crate::record::{Ended, Ending, RequestRecord};
 use crate::serve::connection::{ClientStream, Connection, read_more};
 use crate::serve::{Handler, Slot, fair_scheduler::FairShare, timer::Timer};
-use crate::wire::{Answer, ErrorCause};
+use crate::wire::Answer;
 
 /// How long a body may take to arrive, from the request's head.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
@@ -28,7 +29,7 @@ const _: () = assert!(BODY_TIME_MAX.as_secs() < REQUEST_TIME_MAX.as_secs());
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// A body that breaks its framing, or ends before its end.
-const BROKEN: ErrorCause = ErrorCause::Malformed { problem: "its body can't be read" };
+const BROKEN: Error = Error::Malformed { problem: "its body can't be read" };
 
 /// A request without its body.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +54,7 @@ pub(crate) trait BufferedService: Send + Sync + 'static {
     fn begin(&self, _request: &Request<'_>, _record: &mut RequestRecord) {}
 
     /// Finds a request's endpoint, and the longest body that it takes, in bytes. 0: a body is not read.
-    fn find(&self, request: &Request<'_>) -> Result<(Self::Endpoint, usize), ErrorCause>;
+    fn find(&self, request: &Request<'_>) -> Result<(Self::Endpoint, usize), Error>;
 
     /// Answers a request.
     fn answer(
@@ -62,7 +63,7 @@ pub(crate) trait BufferedService: Send + Sync + 'static {
         request: &Request<'_>,
         body: &[u8],
         record: &mut RequestRecord,
-    ) -> impl Future<Output = Result<Answer, ErrorCause>> + Send;
+    ) -> impl Future<Output = Result<Answer, Error>> + Send;
 
     /// Counts and logs a request with the error that it was answered with, and may add to its answer's headers. There is no endpoint
     /// if none was found.
@@ -71,7 +72,7 @@ pub(crate) trait BufferedService: Send + Sync + 'static {
         _endpoint: Option<Self::Endpoint>,
         _request: &Request<'_>,
         _record: &mut RequestRecord,
-        _refused: Option<(&ErrorCause, &'static str)>,
+        _refused: Option<(&Error, &'static str)>,
         _ended: &Ended<'_, SpanFields<'_>>,
         _headers: &mut HeaderMap,
     ) {
@@ -165,17 +166,17 @@ impl<S: BufferedService> Buffered<S> {
 
     async fn process(
         &self,
-        found: Result<(S::Endpoint, usize), ErrorCause>,
+        found: Result<(S::Endpoint, usize), Error>,
         request: &Request<'_>,
         upload: &mut Upload<'_>,
         record: &mut RequestRecord,
-    ) -> Result<Answer, ErrorCause> {
+    ) -> Result<Answer, Error> {
         let (endpoint, bytes_max) = found?;
         let body = upload.read(bytes_max).await?;
         let answer = self.service.answer(endpoint, request, &body, record);
         upload.timer.until(upload.begun + REQUEST_TIME_MAX, answer).await.unwrap_or_else(|| {
             tracing::error!("a request took longer than {} s and was given up", REQUEST_TIME_MAX.as_secs());
-            Err(ErrorCause::Internal)
+            Err(Error::Internal)
         })
     }
 }
@@ -198,13 +199,13 @@ impl<'a> Request<'a> {
 impl Upload<'_> {
     /// Reads a body of at most `bytes_max`; none if that is 0.
     /// Error: too long, too slow, or broken. No request follows then, unless the length was announced.
-    async fn read(&mut self, bytes_max: usize) -> Result<Vec<u8>, ErrorCause> {
+    async fn read(&mut self, bytes_max: usize) -> Result<Vec<u8>, Error> {
         let mut body = Vec::new();
         if bytes_max == 0 || self.left == Body::Length(0) {
             return Ok(body);
         }
         if matches!(self.left, Body::Length(bytes) if bytes > bytes_max as u64) {
-            return Err(ErrorCause::UploadTooLarge { bytes_max: bytes_max as u64 });
+            return Err(Error::UploadTooLarge { bytes_max: bytes_max as u64 });
         }
         let extent = std::mem::replace(&mut self.left, Body::ToClose);
         let (stream, ahead) = (&mut *self.stream, &mut *self.ahead);
@@ -220,7 +221,7 @@ impl Upload<'_> {
         };
         let read = self.timer.until(self.begun + BODY_TIME_MAX, read).await;
         self.received = body.len() as u64;
-        read.unwrap_or(Err(ErrorCause::TooSlow))?;
+        read.unwrap_or(Err(Error::TooSlow))?;
         self.left = Body::Length(0);
         Ok(body)
     }
@@ -231,7 +232,7 @@ async fn read_length(
     ahead: &mut BytesMut,
     bytes: usize,
     body: &mut Vec<u8>,
-) -> Result<(), ErrorCause> {
+) -> Result<(), Error> {
     body.reserve_exact(bytes);
     let here = bytes.min(ahead.len());
     body.extend_from_slice(ahead.get(..here).unwrap_or_default());
@@ -250,13 +251,13 @@ async fn read_chunks(
     ahead: &mut BytesMut,
     bytes_max: usize,
     body: &mut Vec<u8>,
-) -> Result<(), ErrorCause> {
+) -> Result<(), Error> {
     let mut decoder = Decoder::default();
     loop {
         let mut rest = ahead.as_ref();
         while let Piece::Data(data) = decoder.next(&mut rest).map_err(|_| BROKEN)? {
             if body.len() + data.len() > bytes_max {
-                return Err(ErrorCause::UploadTooLarge { bytes_max: bytes_max as u64 });
+                return Err(Error::UploadTooLarge { bytes_max: bytes_max as u64 });
             }
             body.extend_from_slice(data);
         }

@@ -33,6 +33,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::domain::ClientNet;
+use crate::error::Error;
 use crate::http1::{Lines, Problem, RequestHead, lines::target_problem};
 use crate::http2::Frames;
 use crate::ports::Clock;
@@ -42,7 +43,7 @@ use crate::serve::connection::{ClientStream, Connection, NoHead, described, is_h
 use crate::serve::fair_scheduler::{FairScheduler, FairShare};
 use crate::sharded::Counted;
 use crate::telemetry::Metrics;
-use crate::wire::{Answer, ErrorCause, answers::contract_spelling};
+use crate::wire::{Answer, answers::contract_spelling};
 
 /// How long a connection may stay silent before its first request begins.
 pub(crate) const SILENT_TIME_MAX: Duration = Duration::from_secs(60);
@@ -280,9 +281,9 @@ impl<H: Handler> Listener<H> {
     async fn refuse(&self, mut stream: ClientStream, client: SocketAddr, why: &NoHead, is_to_head: bool) {
         let cause = match why {
             NoHead::Gone => return,
-            NoHead::TooSlow => ErrorCause::TooSlow,
-            NoHead::TooLong => ErrorCause::HeadTooLarge,
-            NoHead::Malformed(problem) => ErrorCause::Malformed { problem },
+            NoHead::TooSlow => Error::TooSlow,
+            NoHead::TooLong => Error::HeadTooLarge,
+            NoHead::Malformed(problem) => Error::Malformed { problem },
         };
         self.limits.malformed.inc();
         let (error_type, answer) = cause.answer(self.clock.unix_millis());

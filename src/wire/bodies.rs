@@ -13,6 +13,7 @@ use crate::domain::{
     AgentId, ApiKeyFormat, Endpoint, GRACE_SECS_MAX, KeyDigest, KeyName, KeyTerms, Nonce, SignatureFormat,
     TenantList, UnixSeconds, WebOrigin,
 };
+use crate::error::Error;
 use crate::pipeline::{KeyWish, ProfileRead, SignedRequest};
 use crate::wire::received::{echo, echo_text};
 
@@ -24,17 +25,6 @@ const NOT_NUMERIC: &str = "is not a numeric string";
 
 /// Beyond 2^53 a JSON number is no longer exact; so far ahead it is outside any window anyway.
 const EXACT_NUMBER_MAX: f64 = 9_007_199_254_740_992.0;
-
-/// A body or query that is not of the contract's shape: `VALIDATION_ERROR`. Names the first field that is wrong.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Invalid {
-    /// The field that is wrong; `body` when it is the whole.
-    pub(crate) field: &'static str,
-    /// The value that came in, safe to echo.
-    pub(crate) received: Value,
-    /// The problem, as a phrase after the field's name.
-    pub(crate) problem: Cow<'static, str>,
-}
 
 /// `POST /verify`.
 #[derive(Debug)]
@@ -77,7 +67,7 @@ struct Fields<'a> {
 
 impl VerifyBody {
     /// Parses the body of `POST /verify`.
-    pub(crate) fn parse(body: &[u8], format: &ApiKeyFormat) -> Result<Self, Invalid> {
+    pub(crate) fn parse(body: &[u8], format: &ApiKeyFormat) -> Result<Self, Error> {
         let fields = Fields::parse(body)?;
         let api_key = Field::in_body("apiKey", fields.api_key);
         let digest = format
@@ -91,7 +81,7 @@ impl VerifyBody {
 }
 
 /// Parses the body of `POST /verify/signature`.
-pub(crate) fn parse_signed(body: &[u8], format: SignatureFormat) -> Result<SignedRequest, Invalid> {
+pub(crate) fn parse_signed(body: &[u8], format: SignatureFormat) -> Result<SignedRequest, Error> {
     Fields::parse(body)?.signed(format)
 }
 
@@ -100,7 +90,7 @@ pub(crate) fn parse_key_wish(
     body: &[u8],
     format: SignatureFormat,
     (expires_secs_max, rotates): (u64, bool),
-) -> Result<(SignedRequest, KeyWish), Invalid> {
+) -> Result<(SignedRequest, KeyWish), Error> {
     let fields = Fields::parse(body)?;
     let signed = fields.signed(format)?;
     let declared = Field::in_body("declaredEndpoint", fields.declared_endpoint);
@@ -120,13 +110,13 @@ pub(crate) fn parse_key_wish(
 pub(crate) fn parse_revocation(
     body: &[u8],
     format: SignatureFormat,
-) -> Result<(SignedRequest, Option<KeyName>), Invalid> {
+) -> Result<(SignedRequest, Option<KeyName>), Error> {
     let fields = Fields::parse(body)?;
     Ok((fields.signed(format)?, fields.key_name()?))
 }
 
 /// Parses the body of `POST /profile`.
-pub(crate) fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result<ProfileRead, Invalid> {
+pub(crate) fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result<ProfileRead, Error> {
     let fields = Fields::parse(body)?;
     let agent = Field::in_body("agentId", fields.agent_id).agent()?;
     let signature = fields.signature();
@@ -136,8 +126,8 @@ pub(crate) fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result
 }
 
 /// Parses the query of `GET /keys/status`.
-/// Error: [`Invalid`] when `agentId` is absent, stands twice, or is not a numeric string.
-pub(crate) fn parse_status_query(query: Option<&str>) -> Result<AgentId, Invalid> {
+/// Error: [`Error::Invalid`] when `agentId` is absent, stands twice, or is not a numeric string.
+pub(crate) fn parse_status_query(query: Option<&str>) -> Result<AgentId, Error> {
     let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     let mut named = pairs.filter(|(name, _)| name == "agentId").map(|(_, value)| value);
     let text = named.next();
@@ -146,9 +136,12 @@ pub(crate) fn parse_status_query(query: Option<&str>) -> Result<AgentId, Invalid
 }
 
 impl<'a> Fields<'a> {
-    fn parse(body: &'a [u8]) -> Result<Self, Invalid> {
-        let whole =
-            |problem: String| Invalid { field: "body", received: Value::Null, problem: problem.into() };
+    fn parse(body: &'a [u8]) -> Result<Self, Error> {
+        let whole = |problem: String| Error::Invalid {
+            field: "body",
+            received: Value::Null,
+            problem: problem.into(),
+        };
         // The derived reader would take an array for a struct.
         let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
         if first != Some(&b'{') {
@@ -159,13 +152,13 @@ impl<'a> Fields<'a> {
         serde_json::from_str(text).map_err(|error| whole(format!("is not a JSON object: {error}")))
     }
 
-    fn signed(&self, format: SignatureFormat) -> Result<SignedRequest, Invalid> {
+    fn signed(&self, format: SignatureFormat) -> Result<SignedRequest, Error> {
         let agent = Field::in_body("agentId", self.agent_id);
         let nonce = Field::in_body("nonce", self.nonce);
         signed_request([agent, self.signature(), nonce, self.timestamp()], format)
     }
 
-    fn key_name(&self) -> Result<Option<KeyName>, Invalid> {
+    fn key_name(&self) -> Result<Option<KeyName>, Error> {
         let name = Field::in_body("name", self.name);
         name.optional(|field| KeyName::parse(&field.text()?).map_err(|problem| field.invalid(problem)))
     }
@@ -203,26 +196,23 @@ impl<'a> Field<'a> {
         Self { name, received: Received::Header(text) }
     }
 
-    pub(super) fn invalid(&self, problem: impl Into<Cow<'static, str>>) -> Invalid {
+    pub(super) fn invalid(&self, problem: impl Into<Cow<'static, str>>) -> Error {
         let holds_secret = matches!(self.name, "apiKey" | "signature");
         let received = match self.received {
             Received::Json(raw) => echo(raw, holds_secret),
             Received::Header(text) => text.map_or(Value::Null, |text| echo_text(text, holds_secret).into()),
         };
-        Invalid { field: self.name, received, problem: problem.into() }
+        Error::Invalid { field: self.name, received, problem: problem.into() }
     }
 
     /// The value of a field that may be absent.
-    pub(super) fn optional<T>(
-        &self,
-        read: impl Fn(&Self) -> Result<T, Invalid>,
-    ) -> Result<Option<T>, Invalid> {
+    pub(super) fn optional<T>(&self, read: impl Fn(&Self) -> Result<T, Error>) -> Result<Option<T>, Error> {
         let is_absent = matches!(self.received, Received::Json(None) | Received::Header(None));
         if is_absent { Ok(None) } else { read(self).map(Some) }
     }
 
     /// The text without a copy, unless it has escapes.
-    fn text(&self) -> Result<Cow<'a, str>, Invalid> {
+    fn text(&self) -> Result<Cow<'a, str>, Error> {
         #[derive(Deserialize)]
         struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
         let raw = match self.received {
@@ -239,16 +229,16 @@ impl<'a> Field<'a> {
         &self,
         parse: impl Fn(&str) -> Result<T, E>,
         phrase: &str,
-    ) -> Result<T, Invalid> {
+    ) -> Result<T, Error> {
         parse(&self.text()?).map_err(|error| self.invalid(format!("{phrase}: {error}")))
     }
 
-    pub(super) fn agent(&self) -> Result<AgentId, Invalid> {
+    pub(super) fn agent(&self) -> Result<AgentId, Error> {
         self.parsed(AgentId::parse, NOT_NUMERIC)
     }
 
     /// A whole number of seconds in this range.
-    fn seconds(&self, range: &RangeInclusive<u64>) -> Result<u64, Invalid> {
+    fn seconds(&self, range: &RangeInclusive<u64>) -> Result<u64, Error> {
         let problem =
             || format!("is not a whole number of seconds from {} to {}", range.start(), range.end());
         let number = match self.received {
@@ -258,7 +248,7 @@ impl<'a> Field<'a> {
         number.filter(|number| range.contains(number)).ok_or_else(|| self.invalid(problem()))
     }
 
-    fn tenants(&self) -> Result<TenantList, Invalid> {
+    fn tenants(&self) -> Result<TenantList, Error> {
         let ids: Vec<String> = match self.received {
             Received::Json(Some(raw)) => serde_json::from_str(raw.get()).unwrap_or_default(),
             Received::Json(None) | Received::Header(_) => Vec::new(),
@@ -266,7 +256,7 @@ impl<'a> Field<'a> {
         TenantList::parse(ids.iter().map(String::as_str)).map_err(|problem| self.invalid(problem))
     }
 
-    fn timestamp(&self) -> Result<UnixSeconds, Invalid> {
+    fn timestamp(&self) -> Result<UnixSeconds, Error> {
         let number: Value = match self.received {
             Received::Json(Some(raw)) => {
                 serde_json::from_str(raw.get()).map_err(|_| self.invalid("is not a number of this size"))?
@@ -283,7 +273,7 @@ impl<'a> Field<'a> {
 pub(super) fn signed_request(
     [agent, signature, nonce, timestamp]: [Field<'_>; 4],
     format: SignatureFormat,
-) -> Result<SignedRequest, Invalid> {
+) -> Result<SignedRequest, Error> {
     let agent = agent.agent()?;
     let signature = format.parse(&signature.text()?).map_err(|problem| signature.invalid(problem))?;
     let nonce = nonce.parsed(Nonce::parse, NOT_NUMERIC)?;

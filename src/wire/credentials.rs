@@ -7,11 +7,11 @@ use serde_json::Value;
 use crate::domain::{
     AcceptedCredentials, ApiKeyFormat, Denial, KeyDigest, MessageRefusal, SignatureFormat, WebOrigin,
 };
+use crate::error::Error;
 use crate::http1::{Fields, name::Name};
 use crate::message_signature::Candidates;
-use crate::pipeline::{Credential, SignedMessages, SignedRequest, refusal::Refusal};
-use crate::wire::bodies::{Field, Invalid, signed_request};
-use crate::wire::errors::ErrorCause;
+use crate::pipeline::{Credential, SignedMessages, SignedRequest};
+use crate::wire::bodies::{Field, signed_request};
 
 /// The headers that may show an API key, for documents. Behind `Authorization` it is a `Bearer`.
 pub(crate) const KEY_HEADERS: [&str; 2] = ["Authorization", "X-API-Key"];
@@ -23,8 +23,7 @@ pub(crate) const SIGNATURE_HEADERS: [&str; 4] =
 /// Fields whose presence makes a request a signed one.
 const SIGNED: [Name; 3] = [Name::AgentSignature, Name::AgentNonce, Name::AgentTimestamp];
 
-const REPEATED: ErrorCause =
-    ErrorCause::Unproven { problem: "A credential is shown more than once; show one, once" };
+const REPEATED: Error = Error::Unproven { problem: "A credential is shown more than once; show one, once" };
 
 /// Takes the one credential out of a request. `signed` reads the signatures over the request itself, where the tenant
 /// takes them.
@@ -35,7 +34,7 @@ pub(crate) fn credential_of(
     (format, signatures): (&ApiKeyFormat, SignatureFormat),
     accepted: AcceptedCredentials,
     signed_messages: impl FnOnce() -> Option<Result<Candidates, MessageRefusal>>,
-) -> Result<Credential, ErrorCause> {
+) -> Result<Credential, Error> {
     let key = key_shown(fields, format)?;
     let is_signed = SIGNED.into_iter().any(|name| fields.has(name));
     if accepted.has_messages() {
@@ -53,9 +52,9 @@ pub(crate) fn credential_of(
             Ok(Credential::Key { digest: key_digest(name, value, format)?, named: None })
         }
         (None, true) if accepted.signature => signed(fields, signatures).map(Credential::Signature),
-        (Some(_), false) => Err(ErrorCause::Unproven { problem: "API keys are not taken here" }),
-        (None, true) => Err(ErrorCause::Unproven { problem: "Signatures are not taken here" }),
-        (None, false) => Err(ErrorCause::Unproven { problem: "An agent's credential is required" }),
+        (Some(_), false) => Err(Error::Unproven { problem: "API keys are not taken here" }),
+        (None, true) => Err(Error::Unproven { problem: "Signatures are not taken here" }),
+        (None, false) => Err(Error::Unproven { problem: "An agent's credential is required" }),
     }
 }
 
@@ -64,7 +63,7 @@ fn messages(
     fields: &impl Fields,
     found: Option<Result<Candidates, MessageRefusal>>,
     shows_other: bool,
-) -> Result<Option<SignedMessages>, ErrorCause> {
+) -> Result<Option<SignedMessages>, Error> {
     let Candidates { messages, first_refusal } = match found {
         None => return Ok(None),
         Some(Err(
@@ -84,17 +83,17 @@ fn messages(
     Ok(Some(SignedMessages { agent, messages, first_refusal }))
 }
 
-fn several(problem: &'static str) -> ErrorCause {
-    Invalid { field: "credentials", received: Value::Null, problem: problem.into() }.into()
+fn several(problem: &'static str) -> Error {
+    Error::Invalid { field: "credentials", received: Value::Null, problem: problem.into() }
 }
 
-fn refused(refusal: MessageRefusal) -> ErrorCause {
-    Refusal::from(Denial::of_message(None, refusal)).into()
+fn refused(refusal: MessageRefusal) -> Error {
+    Denial::of_message(None, refusal).into()
 }
 
 /// The web origin that the request comes from. Browsers write `null` where there is none.
 /// Error: 400 when it is not an origin, or there is more than one.
-pub(crate) fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Invalid> {
+pub(crate) fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Error> {
     let text = text_of("origin", fields, Name::Origin)?.filter(|text| *text != "null");
     Field::in_header("origin", text).optional(|origin| origin.parsed(WebOrigin::parse, "is wrong"))
 }
@@ -117,10 +116,7 @@ pub(crate) fn shows_credential(fields: &impl Fields, format: &ApiKeyFormat) -> b
 }
 
 /// The one API key that is shown, with the header that it stands in.
-fn key_shown<'a>(
-    fields: &'a impl Fields,
-    format: &ApiKeyFormat,
-) -> Result<Option<(Name, &'a [u8])>, ErrorCause> {
+fn key_shown<'a>(fields: &'a impl Fields, format: &ApiKeyFormat) -> Result<Option<(Name, &'a [u8])>, Error> {
     let mut shown = None;
     for name in [Name::Authorization, Name::ApiKey] {
         let mut values = fields.values(name);
@@ -139,12 +135,12 @@ fn key_shown<'a>(
     Ok(shown)
 }
 
-fn key_digest(name: Name, value: &[u8], format: &ApiKeyFormat) -> Result<KeyDigest, ErrorCause> {
+fn key_digest(name: Name, value: &[u8], format: &ApiKeyFormat) -> Result<KeyDigest, Error> {
     let bare = if name == Name::Authorization {
         let blank = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
         let (scheme, rest) = value.split_at(blank);
         if !scheme.eq_ignore_ascii_case(b"bearer") {
-            return Err(ErrorCause::Unproven { problem: "An API key in Authorization stands behind Bearer" });
+            return Err(Error::Unproven { problem: "An API key in Authorization stands behind Bearer" });
         }
         rest.trim_ascii()
     } else {
@@ -156,11 +152,11 @@ fn key_digest(name: Name, value: &[u8], format: &ApiKeyFormat) -> Result<KeyDige
         }
         // A value that is no text is shown as an empty one.
         let text = std::str::from_utf8(bare).unwrap_or_default();
-        Field::in_header("apiKey", Some(text)).invalid("is not an API key of this service").into()
+        Field::in_header("apiKey", Some(text)).invalid("is not an API key of this service")
     })
 }
 
-fn signed(fields: &impl Fields, format: SignatureFormat) -> Result<SignedRequest, ErrorCause> {
+fn signed(fields: &impl Fields, format: SignatureFormat) -> Result<SignedRequest, Error> {
     let field = |field: &'static str, name: Name| {
         if fields.values(name).nth(1).is_some() {
             return Err(REPEATED);
@@ -171,12 +167,13 @@ fn signed(fields: &impl Fields, format: SignatureFormat) -> Result<SignedRequest
     let signature = field("signature", Name::AgentSignature)?;
     let nonce = field("nonce", Name::AgentNonce)?;
     let timestamp = field("timestamp", Name::AgentTimestamp)?;
-    Ok(signed_request([agent, signature, nonce, timestamp], format)?)
+    signed_request([agent, signature, nonce, timestamp], format)
 }
 
 /// The one value of a header, as text without the blanks around it.
-fn text_of<'a>(field: &'static str, fields: &'a impl Fields, name: Name) -> Result<Option<&'a str>, Invalid> {
-    let invalid = |problem: &'static str| Invalid { field, received: Value::Null, problem: problem.into() };
+fn text_of<'a>(field: &'static str, fields: &'a impl Fields, name: Name) -> Result<Option<&'a str>, Error> {
+    let invalid =
+        |problem: &'static str| Error::Invalid { field, received: Value::Null, problem: problem.into() };
     let mut values = fields.values(name);
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -191,7 +188,7 @@ mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
 
     use super::{
-        AcceptedCredentials, ApiKeyFormat, Credential, ErrorCause, Name, SignatureFormat, credential_of,
+        AcceptedCredentials, ApiKeyFormat, Credential, Error, Name, SignatureFormat, credential_of,
         shows_credential, shows_key,
     };
 
@@ -218,7 +215,7 @@ mod tests {
     }
 
     /// Status of what a request with these headers gets, or what was read.
-    fn read(lines: &[(&str, &str)]) -> Result<Credential, (u16, ErrorCause)> {
+    fn read(lines: &[(&str, &str)]) -> Result<Credential, (u16, Error)> {
         credential_of(&headers(lines), (&format(), SignatureFormat::Keys), BOTH, || None)
             .map_err(|cause| (cause.answer(0).1.status().as_u16(), cause))
     }
@@ -252,7 +249,7 @@ mod tests {
                     }
                 }
                 match read(&broken).unwrap_err() {
-                    (400, ErrorCause::Invalid(invalid)) => assert_eq!(invalid.field, field, "{broken:?}"),
+                    (400, Error::Invalid { field: named, .. }) => assert_eq!(named, field, "{broken:?}"),
                     other => panic!("{broken:?}: {other:?}"),
                 }
             }
@@ -295,13 +292,13 @@ mod tests {
         }
         for lines in unproven {
             let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
-            assert!(matches!(read(&lines), Err((401, ErrorCause::Unproven { .. }))), "{lines:?}");
+            assert!(matches!(read(&lines), Err((401, Error::Unproven { .. }))), "{lines:?}");
         }
         for (name, value) in [("x-api-key", good.clone()), ("authorization", bearer("svc_live_v1_x"))] {
             for part in &signed[1..] {
                 for lines in [[(name, &*value), (part, "")], [(part, "1"), (name, &value)]] {
                     let refused = read(&lines).unwrap_err();
-                    assert!(matches!(&refused, (400, ErrorCause::Invalid(it)) if it.field == "credentials"));
+                    assert!(matches!(refused, (400, Error::Invalid { field: "credentials", .. })));
                 }
             }
         }

@@ -7,93 +7,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::domain::{AgentId, Allowance, Denial, KeyName, MessageRefusal, Nonce, RetryAfter, Tier};
-use crate::pipeline::refusal::Refusal;
+use crate::error::Error;
 use crate::ports::ChainFault;
 use crate::wire::answers::{
     self, Answer, COME_BACK, NO_STORE, OF_AGENT, OF_CLIENT, rfc3339, write_allowance, write_spent,
 };
-use crate::wire::{bodies::Invalid, grpc};
+use crate::wire::grpc;
 
-/// Why a request is answered with an error.
-#[derive(Debug, Clone)]
-pub(crate) enum ErrorCause {
-    /// The body or query is not of the contract's shape.
-    Invalid(Invalid),
-    /// The pipeline let nobody through.
-    Refused(Refusal),
-    /// A fault of ours that has no name in the contract.
-    Internal,
-    /// There is nothing at this path.
-    NotFound,
-    /// The path is known, the method is not its own.
-    MethodNotAllowed {
-        /// The methods that are, as `Allow` lists them.
-        allow: Box<str>,
-    },
-    /// The request's bytes are ambiguous or not HTTP; the connection is closed.
-    Malformed {
-        /// The problem, as a phrase.
-        problem: &'static str,
-    },
-    /// The message of MCP is not one that everybody reads alike, or its headers differ from it.
-    McpMessage {
-        /// The problem, as a phrase.
-        problem: &'static str,
-    },
-    /// The request took too long to arrive; the connection is closed.
-    TooSlow,
-    /// The request head is too long; the connection is closed.
-    HeadTooLarge,
-    /// A client of OAuth looks for an authorization server, and there is none.
-    NoLogin,
-    /// The gateway knows no tenant of this host.
-    UnknownHost,
-    /// The tenant's rules let nobody pass here.
-    Forbidden,
-    /// A page of an origin that may not do this had its visitor's browser send it.
-    OtherSite,
-    /// Agents alone pass here, and the request shows no credential that is taken, or more than one.
-    Unproven {
-        /// The problem, as a sentence.
-        problem: &'static str,
-    },
-    /// The body is longer than the endpoint or the tenant takes.
-    UploadTooLarge {
-        /// The limit.
-        bytes_max: u64,
-    },
-    /// No upstream could be reached, or it gave no answer that can be read.
-    Upstream,
-    /// An upstream took too long.
-    UpstreamTimeout,
-    /// The request has passed this gateway before.
-    Loop,
-    /// The gateway is at one of its limits; nothing was sent to an upstream.
-    Overloaded,
-    /// The agent has as many requests under way as one may have; nothing was charged.
-    TooManyInFlight {
-        agent: AgentId,
-        tier: Tier,
-        /// Requests in a window, for that tier.
-        limit: u32,
-        /// How many it may have under way.
-        max: u32,
-    },
-}
-
-impl From<Invalid> for ErrorCause {
-    fn from(invalid: Invalid) -> Self {
-        Self::Invalid(invalid)
-    }
-}
-
-impl From<Refusal> for ErrorCause {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl ErrorCause {
+impl Error {
     /// The `errorType` of this cause, for metrics, and the answer to it at this Unix time in milliseconds.
     pub(crate) fn answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
         let (error_type, answer, _) = self.row().write(now_unix_millis);
@@ -123,16 +44,14 @@ impl ErrorCause {
         let is_bare = matches!(
             self,
             Self::Unproven { .. }
-                | Self::Refused(Refusal::Denied(
-                    Denial::SignatureInvalid { .. } | Denial::InvalidApiKey { .. }
-                ))
+                | Self::Denied(Denial::SignatureInvalid { .. } | Denial::InvalidApiKey { .. })
         );
         is_bare || self.message_refusal().is_some_and(|refusal| kind_of(refusal).0 == 401)
     }
 
     /// The reason why a request's own signature does not count.
     pub(crate) const fn message_refusal(&self) -> Option<MessageRefusal> {
-        if let Self::Refused(Refusal::Denied(Denial::MessageRefused { refusal, .. })) = self {
+        if let Self::Denied(Denial::MessageRefused { refusal, .. }) = self {
             return Some(*refusal);
         }
         None
@@ -140,20 +59,19 @@ impl ErrorCause {
 
     fn row(&self) -> Row {
         match self {
-            Self::Invalid(Invalid { field, received, problem }) => Row::new(
+            Self::Invalid { field, received, problem } => Row::new(
                 400,
                 "VALIDATION_ERROR",
                 format!("{field} {problem}"),
                 json!({ "field": field, "received": received }),
             ),
-            Self::Refused(Refusal::Denied(denial)) => Row::denied(denial),
-            Self::Refused(Refusal::Chain(fault)) => Row::chain_fault(fault),
-            Self::Refused(Refusal::Unverified(fault)) => Row {
+            Self::Denied(denial) => Row::denied(denial),
+            Self::Chain(fault) => Row::chain_fault(fault),
+            Self::Unverified(fault) => Row {
                 reason: Some(MessageRefusal::VerificationUnavailable.code()),
                 ..Row::chain_fault(fault)
             },
-            Self::Refused(Refusal::Store(_) | Refusal::Entropy(_) | Refusal::Unrecorded(_))
-            | Self::Internal => {
+            Self::Store(_) | Self::Entropy(_) | Self::Unrecorded(_) | Self::Internal => {
                 Row::bare(500, "INTERNAL_ERROR", "The service failed to process the request; try again later")
             }
             Self::NotFound => Row::bare(404, "NOT_FOUND", "There is nothing at this path"),

@@ -23,7 +23,6 @@ pub(crate) use credentials::SIGNATURE_HEADERS;
 pub(crate) use discovery::{
     Discovery, ERC8128_PATH, KEY_SET_PATH, LocalRules, METADATA_PATH, RULES_PATH, ServiceRules, TenantRules,
 };
-pub(crate) use errors::ErrorCause;
 pub(crate) use ext_authz::{Asked, CHECK, CheckRequest, CheckResponse, HeaderList};
 pub(crate) use request_id::{RequestId, RequestIds};
 pub(crate) use results::VerificationResults;

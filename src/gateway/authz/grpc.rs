@@ -14,12 +14,13 @@ use pingora::server::ShutdownWatch;
 use prost::Message;
 use tokio::time::timeout;
 
+use crate::error::Error;
 use crate::gateway::{
     authz::Authz, authz::original::Original, dialect::Dialect, library::handler::h2_options,
 };
 use crate::http2;
 use crate::serve::{Slot, WRITE_TIME_MAX, fair_scheduler::FairShare};
-use crate::wire::{CHECK, CheckRequest, CheckResponse, ErrorCause, HeaderList, grpc};
+use crate::wire::{CHECK, CheckRequest, CheckResponse, HeaderList, grpc};
 
 /// The longest message, which holds a head.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -30,8 +31,7 @@ const MESSAGE_TIME_MAX: Duration = Duration::from_secs(10);
 /// The length of what stands before a message: a flag for compression, and its length.
 const PREFIX_BYTES: usize = 5;
 
-const MALFORMED: ErrorCause =
-    ErrorCause::Malformed { problem: "the gateway in front sends no readable message" };
+const MALFORMED: Error = Error::Malformed { problem: "the gateway in front sends no readable message" };
 
 /// The service of one connection.
 struct Streams {
@@ -106,15 +106,15 @@ impl Authz {
         None
     }
 
-    async fn check(&self, stream: &mut HttpSession, peer: IpAddr) -> Result<CheckResponse, ErrorCause> {
+    async fn check(&self, stream: &mut HttpSession, peer: IpAddr) -> Result<CheckResponse, Error> {
         if !self.knows(&stream.req_header().headers, peer, None) {
-            return Err(ErrorCause::Overloaded); // 503: it is no fault of the client's
+            return Err(Error::Overloaded); // 503: it is no fault of the client's
         }
-        let message = timeout(MESSAGE_TIME_MAX, read(stream)).await.map_err(|_| ErrorCause::TooSlow)??;
+        let message = timeout(MESSAGE_TIME_MAX, read(stream)).await.map_err(|_| Error::TooSlow)??;
         let request = CheckRequest::decode(message).map_err(|_| MALFORMED)?;
         let asked = request.asked().ok_or(MALFORMED)?;
         if !self.knows(&stream.req_header().headers, peer, Some(asked.tenant)) {
-            return Err(ErrorCause::Overloaded);
+            return Err(Error::Overloaded);
         }
         let original = Original::from_check(&asked, peer)?;
         let fields = original.fields();
@@ -132,11 +132,11 @@ impl Authz {
 }
 
 /// Reads the one message of a call, which is not compressed.
-async fn read(stream: &mut HttpSession) -> Result<Bytes, ErrorCause> {
+async fn read(stream: &mut HttpSession) -> Result<Bytes, Error> {
     let mut body = Vec::new();
     while let Some(piece) = stream.read_body_bytes().await.map_err(|_| MALFORMED)? {
         if body.len() + piece.len() > PREFIX_BYTES + MESSAGE_BYTES_MAX {
-            return Err(ErrorCause::UploadTooLarge { bytes_max: MESSAGE_BYTES_MAX as u64 });
+            return Err(Error::UploadTooLarge { bytes_max: MESSAGE_BYTES_MAX as u64 });
         }
         body.extend_from_slice(&piece);
     }

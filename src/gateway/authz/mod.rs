@@ -15,6 +15,7 @@ use pingora::server::ShutdownWatch;
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::domain::Secret;
+use crate::error::Error;
 use crate::gateway::{
     Gateway, authz::original::Original, context::Context, dialect::Dialect, policy::identity,
 };
@@ -24,14 +25,14 @@ use crate::serve::{
     Handler, Request, Slot, Timer, connection::Connection, end_head, fair_scheduler::FairShare,
 };
 use crate::telemetry::FaultLog;
-use crate::wire::{Answer, ErrorCause, grpc::is_spoken};
+use crate::wire::{Answer, grpc::is_spoken};
 
 /// The header in which a gateway sends the secret.
 const SECRET: &str = "x-authz-secret";
 
 /// The reason why a request can't pass a gateway that strips headers by name.
-const RESPELLED: ErrorCause =
-    ErrorCause::Malformed { problem: "a header has a name of ours in another spelling, as X_Agent_Id" };
+const RESPELLED: Error =
+    Error::Malformed { problem: "a header has a name of ours in another spelling, as X_Agent_Id" };
 
 /// Judges the requests of other gateways.
 pub(crate) struct Authz {
@@ -121,14 +122,7 @@ impl Authz {
     }
 
     /// The answer to a call that asks about no request that could be judged.
-    fn refuse<F: Fields>(
-        &self,
-        cause: ErrorCause,
-        method: &[u8],
-        path: &str,
-        fields: &F,
-        peer: IpAddr,
-    ) -> Answer {
+    fn refuse<F: Fields>(&self, cause: Error, method: &[u8], path: &str, fields: &F, peer: IpAddr) -> Answer {
         let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
         ctx.record.request_id = Some(self.gateway.request_ids.of(fields));
         let answer = self.gateway.answer_to(cause.into(), &mut ctx);
@@ -140,7 +134,7 @@ impl Authz {
     async fn answer(&self, call: &Request<'_>) -> Result<Vec<u8>, Answer> {
         let (method, fields) = (call.method.as_bytes(), &call.fields);
         let refuse = |cause| self.refuse(cause, method, call.path, fields, call.peer);
-        let asked = asked_at(call.path).ok_or(ErrorCause::NotFound);
+        let asked = asked_at(call.path).ok_or(Error::NotFound);
         let (dialect, tenant, target) = asked.map_err(refuse)?;
         let judged = match self.original(dialect, tenant, target, call) {
             Ok(original) => self.judge(dialect, tenant, &original, fields).await,
@@ -159,9 +153,9 @@ impl Authz {
         tenant: &str,
         target: &str,
         call: &Request<'_>,
-    ) -> Result<Original, ErrorCause> {
+    ) -> Result<Original, Error> {
         if !self.knows(&call.fields, call.peer, Some(tenant)) {
-            return Err(ErrorCause::Overloaded); // 503: it is no fault of the client's
+            return Err(Error::Overloaded); // 503: it is no fault of the client's
         }
         if dialect.strips_by_names() && identity::is_respelled(&call.fields) {
             return Err(RESPELLED);

@@ -6,15 +6,16 @@
 use std::net::IpAddr;
 
 use crate::domain::host;
+use crate::error::Error;
 use crate::gateway::dialect::Dialect;
 use crate::gateway::rule::{Incoming, Message};
 use crate::http1::{Fields, RequestHead, SpanFields, Spans, TOO_MANY_FIELDS, head::head_from_parts};
 use crate::message_signature::Content;
 use crate::serve::{Request, unreadable};
-use crate::wire::{Asked, ErrorCause};
+use crate::wire::Asked;
 
 /// The reason why a request can't be judged.
-const UNTOLD: ErrorCause = ErrorCause::Malformed {
+const UNTOLD: Error = Error::Malformed {
     problem: "the gateway in front does not tell its method, path, host and scheme, each once",
 };
 
@@ -30,7 +31,7 @@ pub(super) struct Original {
 
 impl Original {
     /// The original of a call over HTTP; `target` is the part of the call's own behind the name of the tenant.
-    pub(super) fn from_call(dialect: Dialect, call: &Request<'_>, target: &str) -> Result<Self, ErrorCause> {
+    pub(super) fn from_call(dialect: Dialect, call: &Request<'_>, target: &str) -> Result<Self, Error> {
         let fields = &call.fields;
         let only = |name| optional(fields, name)?.ok_or(UNTOLD);
         let scheme = || Ok(optional(fields, "x-forwarded-proto")?.unwrap_or(b"http"));
@@ -61,7 +62,7 @@ impl Original {
     }
 
     /// The original of a call over gRPC, which came from `peer`.
-    pub(super) fn from_check(asked: &Asked<'_>, peer: IpAddr) -> Result<Self, ErrorCause> {
+    pub(super) fn from_check(asked: &Asked<'_>, peer: IpAddr) -> Result<Self, Error> {
         let peer = asked.client.unwrap_or(peer);
         // Libraries of gRPC name no scheme.
         let http = asked.http;
@@ -74,7 +75,7 @@ impl Original {
         [method, target, host, scheme]: [&[u8]; 4],
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         peer: IpAddr,
-    ) -> Result<Self, ErrorCause> {
+    ) -> Result<Self, Error> {
         let is_tls = match scheme {
             b"https" | b"wss" => true,
             b"http" | b"ws" => false,
@@ -83,8 +84,8 @@ impl Original {
         let mut spans = Spans::default();
         let parts = head_from_parts([method, target, host], fields, &mut spans);
         let (text, head) = parts.map_err(|problem| match problem {
-            TOO_MANY_FIELDS => ErrorCause::HeadTooLarge,
-            problem => ErrorCause::Malformed { problem },
+            TOO_MANY_FIELDS => Error::HeadTooLarge,
+            problem => Error::Malformed { problem },
         })?;
         let is_host = std::str::from_utf8(host).is_ok_and(|host| host::of_authority(host).is_some());
         if !is_host || unreadable(&head, &text).is_some() {
@@ -134,7 +135,7 @@ impl Original {
 }
 
 /// The value of a header that may be there once.
-fn optional<'a>(fields: &'a impl Fields, name: &str) -> Result<Option<&'a [u8]>, ErrorCause> {
+fn optional<'a>(fields: &'a impl Fields, name: &str) -> Result<Option<&'a [u8]>, Error> {
     let mut values = fields.all().filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()));
     let first = values.next().map(|(_, value)| value);
     if values.next().is_some() { Err(UNTOLD) } else { Ok(first) }

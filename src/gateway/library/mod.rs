@@ -26,6 +26,7 @@ use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{Error, ErrorSource};
 
+use crate::error;
 use crate::gateway::library::bodies::{KEPT_BYTES_MAX, take_piece};
 use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, rewritten, until_empty_end};
 use crate::gateway::library::uploads::{note_when_dropped, restart_timeout};
@@ -38,7 +39,7 @@ use crate::http1::{Fields, head::check_framing};
 use crate::record::Ending;
 use crate::serve::{Timer, WRITE_TIME_MAX};
 use crate::tls::pem::unsupported_signature;
-use crate::wire::{ErrorCause, grpc};
+use crate::wire::grpc;
 
 /// Sets the connections of requests that may be upgraded apart from all others.
 const UPGRADES: u64 = 0x7570_6772_6164_6573;
@@ -81,7 +82,7 @@ impl LibraryProxy {
         message: Message<'_>,
         ctx: &mut Context,
     ) -> Result<(), End> {
-        let request = incoming(session).ok_or(ErrorCause::Internal)?;
+        let request = incoming(session).ok_or(error::Error::Internal)?;
         self.admit(&Incoming { message, ..request }, ctx).await
     }
 

@@ -9,6 +9,7 @@ use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 use tokio::time::timeout;
 
+use crate::error::Error;
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{BODY_READ_TIME_MAX, failure::Failure, library::faults::error_of};
 use crate::http1::{Fields, Problem, name::Name};
@@ -16,7 +17,6 @@ use crate::http2;
 use crate::message_signature::Content;
 use crate::record::{Ended, Ending};
 use crate::serve::Timer;
-use crate::wire::ErrorCause;
 
 /// A request of the library's, as `Gateway::admit` reads it.
 pub(super) fn incoming(session: &mut Session) -> Option<Incoming<'_, HeaderMap>> {
@@ -43,13 +43,13 @@ pub(super) fn rewritten(request: &RequestHeader) -> Option<Problem> {
 }
 
 /// Refuses what is malformed in HTTP/2: also blanks around values (RFC 9113, section 8.2.1).
-pub(super) fn check_values(request: &RequestHeader) -> Result<(), ErrorCause> {
+pub(super) fn check_values(request: &RequestHeader) -> Result<(), Error> {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let mut values = request.headers.values().map(HeaderValue::as_bytes);
     let has_blank = values.any(|value| is_blank(value.first()) || is_blank(value.last()));
     let blank = has_blank.then_some("a header's value begins or ends with a blank");
     match rewritten(request).or(blank) {
-        Some(problem) => Err(ErrorCause::Malformed { problem }),
+        Some(problem) => Err(Error::Malformed { problem }),
         None => Ok(()),
     }
 }

@@ -1,6 +1,5 @@
 //! Key management: the order of its checks, and which requests count against which budget.
 
-use std::io::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +11,7 @@ use super::{Reported, START_SECS, Scene, agent, client, retry_after, signer, unk
 use crate::domain::{AgentId, KeyName, Quota, SignatureFormat};
 use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::custody::{KeyOrder, KeyWish, Recorder};
-use crate::pipeline::{failures::OWNERS_MAX, owner::Signatory, refusal::Unrecorded};
+use crate::pipeline::{failures::OWNERS_MAX, owner::Signatory};
 use crate::ports::{Clock, Store};
 
 async fn generate(scene: &Scene, signed: &SignedRequest) -> &'static str {
@@ -110,7 +109,7 @@ struct CountedLog(AtomicUsize);
 
 #[async_trait]
 impl Recorder for CountedLog {
-    async fn begin(&self, _: AgentId, _: Signatory, _: Option<&KeyName>) -> Result<(), Unrecorded> {
+    async fn begin(&self, _: AgentId, _: Signatory, _: Option<&KeyName>) -> Result<(), String> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
@@ -144,8 +143,8 @@ struct FullLog;
 
 #[async_trait]
 impl Recorder for FullLog {
-    async fn begin(&self, _: AgentId, _: Signatory, _: Option<&KeyName>) -> Result<(), Unrecorded> {
-        Err(Unrecorded(Arc::new(Error::other("disk full"))))
+    async fn begin(&self, _: AgentId, _: Signatory, _: Option<&KeyName>) -> Result<(), String> {
+        Err("disk full".to_owned())
     }
 }
 

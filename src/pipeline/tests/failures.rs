@@ -9,9 +9,10 @@ use tokio::sync::Semaphore;
 use super::owners::owned_by_a_wallet;
 use super::{Reported, STAKES, Scene, agent, named, retry_after, signer, unknown_key, verdict};
 use crate::domain::{Denial, Quota, SignatureFormat};
+use crate::error::Error;
 use crate::pipeline::credential::{Ask, Credential};
+use crate::pipeline::custody::KeyWish;
 use crate::pipeline::failures::{FailureBudget, LOOK_UPS_MAX, WAIT_MAX, WAITING_MAX};
-use crate::pipeline::{custody::KeyWish, refusal::Refusal};
 use crate::ports::simulated::SimulatedClock;
 use crate::serve::Timer;
 
@@ -29,7 +30,7 @@ async fn after_300_refused_credentials_a_client_waits_as_long_as_it_is_told() {
         scene.clock.advance_micros(1_001);
     }
     let refused = scene.admit(&unknown_key()).await;
-    let Err(Refusal::Denied(Denial::RateLimited { agent: whom, tier, limit, .. })) = &refused else {
+    let Err(Error::Denied(Denial::RateLimited { agent: whom, tier, limit, .. })) = &refused else {
         panic!("{}", verdict(&refused));
     };
     assert_eq!((*whom, *tier, *limit), (Some(agent(7)), None, BUDGET));

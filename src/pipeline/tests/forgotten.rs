@@ -3,7 +3,8 @@
 
 use super::{START_SECS, Scene, client, retry_after, verdict};
 use crate::domain::{Denial, Quota, SignatureFormat, UnixSeconds};
-use crate::pipeline::{credential::Credential, custody::KeyWish, readiness::Readiness, refusal::Refusal};
+use crate::error::Error;
+use crate::pipeline::{credential::Credential, custody::KeyWish, readiness::Readiness};
 use crate::ports::Store;
 
 const DAY_SECS: u64 = 86_400;
@@ -26,7 +27,7 @@ async fn an_owner_is_told_when_signatures_are_accepted_again_and_that_is_true() 
     let (scene, key) = forgetful(None).await;
     let signed = scene.signed();
     let refused = scene.admit(&Credential::Signature(signed.clone())).await;
-    let Err(Refusal::Denied(Denial::NonceForgotten { agent, nonce, accepted_from, retry_after })) = refused
+    let Err(Error::Denied(Denial::NonceForgotten { agent, nonce, accepted_from, retry_after })) = refused
     else {
         panic!("{}", verdict(&refused));
     };

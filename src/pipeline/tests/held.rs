@@ -7,8 +7,9 @@ use alloy::signers::local::PrivateKeySigner;
 
 use super::{Reported, STAKES, Scene, agent, profile, signer, verdict};
 use crate::domain::{Denial, KeyDigest, Quota, SignatureFormat, TrustProfile};
+use crate::error::Error;
 use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
-use crate::pipeline::{credential::Credential, custody::KeyWish, refusal::Refusal};
+use crate::pipeline::{credential::Credential, custody::KeyWish};
 use crate::ports::Asker;
 
 fn scene(keys_end_with_signer: bool) -> Scene {
@@ -53,7 +54,7 @@ async fn a_key_ends_when_its_signer_no_longer_holds_the_agent_and_costs_a_look_a
     scene.sold(&buyer, &buyer);
     for _ in 0..3 {
         let refused = scene.admit(&key).await;
-        let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
+        let Err(Error::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
         assert_eq!(*denial, Denial::InvalidApiKey { agent: Some(agent(7)) });
         assert_eq!(scene.looks() - made, 1);
     }

@@ -4,7 +4,7 @@ use alloy::primitives::U256;
 
 use super::{LIMITS, STAKES, Scene, agent, retry_after, verdict};
 use crate::domain::{Denial, PASSING_TIERS, Tier};
-use crate::pipeline::refusal::Refusal;
+use crate::error::Error;
 
 #[tokio::test]
 async fn who_waits_exactly_as_long_as_told_is_admitted() {
@@ -43,7 +43,7 @@ async fn each_tier_has_its_limit_and_a_change_of_tier_is_no_fresh_budget() {
     }
     scene.stake(STAKES[0]);
     let refused = scene.admit(&key).await;
-    let Err(Refusal::Denied(Denial::RateLimited { agent: whom, tier, limit, .. })) = refused else {
+    let Err(Error::Denied(Denial::RateLimited { agent: whom, tier, limit, .. })) = refused else {
         panic!("{}", verdict(&refused));
     };
     assert_eq!((whom, tier, limit), (Some(agent(7)), Some(Tier::Bronze), 2));
@@ -57,7 +57,7 @@ async fn a_door_may_ask_for_more_than_bronze_and_says_which_stake_opens_it() {
         scene.access.min_tier = required;
         scene.stake(STAKES[index] - 1);
         let refused = scene.admit(&key).await;
-        let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
+        let Err(Error::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
         let current = index.checked_sub(1).map_or(Tier::Unverified, |below| PASSING_TIERS[below]);
         let required_stake = Some(U256::from(STAKES[index]));
         assert_eq!(*denial, Denial::TierBlocked { agent: agent(7), current, required, required_stake });
@@ -68,7 +68,7 @@ async fn a_door_may_ask_for_more_than_bronze_and_says_which_stake_opens_it() {
     scene.access.min_tier = Tier::Unverified;
     scene.stake(STAKES[0] - 1);
     let refused = scene.admit(&key).await;
-    let Err(Refusal::Denied(Denial::TierBlocked { required, .. })) = refused else {
+    let Err(Error::Denied(Denial::TierBlocked { required, .. })) = refused else {
         panic!("{}", verdict(&refused));
     };
     assert_eq!(required, Tier::Bronze, "tier 0 never passes, whatever a listener asks for");

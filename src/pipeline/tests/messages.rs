@@ -12,8 +12,8 @@ use crate::domain::{
     Denial, MessageRefusal, Nonce, NonceClaim, Quota, SignatureBytes, SignatureFormat, SignedMessage,
     UnixSeconds, fixture::wrapped,
 };
+use crate::error::Error;
 use crate::pipeline::credential::{Credential, SignedMessages};
-use crate::pipeline::refusal::Refusal;
 use crate::ports::Asker;
 
 /// A signature by this key that names this account.
@@ -254,7 +254,7 @@ async fn a_nonce_that_may_have_been_forgotten_is_to_be_made_anew_later_and_costs
     *scene.chain.last_owner.lock() = Some(signer(1).address());
     for _ in 0..4 {
         let refused = scene.admit(&one(by(1, "a"))).await;
-        let Err(Refusal::Denied(Denial::MessageRefused { refusal, retry_after, .. })) = refused else {
+        let Err(Error::Denied(Denial::MessageRefused { refusal, retry_after, .. })) = refused else {
             panic!("{}", verdict(&refused));
         };
         assert_eq!(refusal.code(), "signature_verification_unavailable");

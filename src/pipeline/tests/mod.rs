@@ -30,10 +30,9 @@ use crate::domain::{
     Holders, KeyDigest, KeyTerms, Nonce, NonceClaim, PerTier, Quota, SignatureBytes, SignatureFormat,
     SigningDomain, Texts, Tier, TierSources, Tiers, TrustProfile, UnixSeconds, WebOrigin,
 };
+use crate::error::Error;
 use crate::pipeline::credential::{Ask, Credential, SignedRequest};
-use crate::pipeline::{
-    Access, Pipeline, Ports, Rules, custody::KeyOrder, owner::Signatory, permit::Permit, refusal::Refusal,
-};
+use crate::pipeline::{Access, Pipeline, Ports, Rules, custody::KeyOrder, owner::Signatory, permit::Permit};
 use crate::ports::{Clock, KeyChange, KeyChanged, NewKey, Parts, Scope, Store, simulated::SimulatedClock};
 use crate::store::{EmbeddedStore, embedded::Options};
 
@@ -198,7 +197,7 @@ impl Scene {
         Credential::Key { digest: key.digest(), named: None }
     }
 
-    async fn admit(&self, credential: &Credential) -> Result<Permit, Refusal> {
+    async fn admit(&self, credential: &Credential) -> Result<Permit, Error> {
         self.admit_from(client(1), credential, None).await
     }
 
@@ -207,7 +206,7 @@ impl Scene {
         client: ClientNet,
         credential: &Credential,
         origin: Option<&str>,
-    ) -> Result<Permit, Refusal> {
+    ) -> Result<Permit, Error> {
         let origin = origin.map(|url| WebOrigin::parse(url).unwrap());
         let credential = credential.clone();
         self.pipeline.admit(&Ask { credential, client, origin, access: &self.access }).await
@@ -263,15 +262,15 @@ fn profile(owner: Address, stake: u64) -> TrustProfile {
 }
 
 /// The outcome of a request, in a word.
-fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
+fn verdict<T>(outcome: &Result<T, Error>) -> &'static str {
     match outcome {
         Ok(_) => "admitted",
-        Err(Refusal::Chain(_)) => "503",
-        Err(Refusal::Unverified(_)) => "503 unverified",
-        Err(Refusal::Store(_)) => "500 store",
-        Err(Refusal::Entropy(_)) => "500 entropy",
-        Err(Refusal::Unrecorded(_)) => "500 unrecorded",
-        Err(Refusal::Denied(denial)) => match denial {
+        Err(Error::Chain(_)) => "503",
+        Err(Error::Unverified(_)) => "503 unverified",
+        Err(Error::Store(_)) => "500 store",
+        Err(Error::Entropy(_)) => "500 entropy",
+        Err(Error::Unrecorded(_)) => "500 unrecorded",
+        Err(Error::Denied(denial)) => match denial {
             Denial::SignatureInvalid { .. } => "401 signature",
             Denial::ReplayDetected { .. } | Denial::TimestampRefused { .. } => "400 replay",
             Denial::NonceForgotten { .. } => "400 forgotten",
@@ -284,13 +283,14 @@ fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
             Denial::TierBlocked { .. } => "403",
             Denial::EndpointMismatch { .. } => "403 endpoint",
         },
+        Err(listeners) => panic!("{listeners:?}"),
     }
 }
 
 /// How many seconds a request was told to wait.
-fn retry_after<T>(outcome: Result<T, Refusal>) -> u64 {
+fn retry_after<T>(outcome: Result<T, Error>) -> u64 {
     match outcome {
-        Err(Refusal::Denied(
+        Err(Error::Denied(
             Denial::RateLimited { retry_after, .. } | Denial::NonceForgotten { retry_after, .. },
         )) => retry_after.seconds(),
         other => panic!("{}", verdict(&other)),

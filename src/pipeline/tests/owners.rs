@@ -7,8 +7,9 @@ use alloy::signers::SignerSync;
 
 use super::{LIMITS, Reported, STAKES, START_SECS, Scene, agent, profile, signer, verdict};
 use crate::domain::{Denial, KeyOperation, Quota, SignatureBytes, SignatureFormat, TrustProfile};
+use crate::error::Error;
 use crate::pipeline::credential::{Credential, SignedRequest};
-use crate::pipeline::{custody::KeyWish, owner::Signatory, refusal::Refusal};
+use crate::pipeline::{custody::KeyWish, owner::Signatory};
 use crate::ports::{Asker, Clock, Parts};
 
 // threat: A new owner or a reorganization is not seen
@@ -20,7 +21,7 @@ async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner()
     *scene.chain.latest.lock() = Reported::Is(Some(sold));
     let signed = Credential::Signature(scene.signed());
     let refused = scene.admit(&signed).await;
-    let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
+    let Err(Error::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
     assert_eq!(
         *denial,
         Denial::SignatureInvalid {
@@ -135,7 +136,7 @@ async fn without_consent_a_wallets_agent_is_nobodys_and_a_silent_node_lets_nobod
         [(long.clone(), None), (Credential::Signature(scene.signed()), Some(signer(1).address()))]
     {
         let refused = scene.admit(&credential).await;
-        let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
+        let Err(Error::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
         let domain = Arc::clone(super::domain().domain());
         let expected = Denial::SignatureInvalid {
             agent: agent(7),

@@ -9,9 +9,9 @@ use super::{
     Reported, STAKES, START_SECS, Scene, agent, client, domain, profile, retry_after, signer, verdict,
 };
 use crate::domain::{AgentId, ClientNet, Quota, SignatureBytes, SignatureFormat, UnixSeconds};
+use crate::error::Error;
 use crate::pipeline::credential::{Credential, ProfileRead};
 use crate::pipeline::profile::{OwnerProfile, READS};
-use crate::pipeline::refusal::Refusal;
 use crate::ports::Clock;
 
 /// A read that this signer signs.
@@ -22,11 +22,11 @@ fn read(number: u8, agent: AgentId, at: u64) -> ProfileRead {
     ProfileRead { agent, signed_at, signature }
 }
 
-async fn ask(scene: &Scene, number: u8) -> Result<OwnerProfile, Refusal> {
+async fn ask(scene: &Scene, number: u8) -> Result<OwnerProfile, Error> {
     ask_from(scene, client(1), number).await
 }
 
-async fn ask_from(scene: &Scene, client: ClientNet, number: u8) -> Result<OwnerProfile, Refusal> {
+async fn ask_from(scene: &Scene, client: ClientNet, number: u8) -> Result<OwnerProfile, Error> {
     let now = scene.clock.unix_seconds();
     scene.pipeline.owner_profile(client, &read(number, agent(7), now), &scene.access.tiers).await
 }

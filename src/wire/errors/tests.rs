@@ -5,14 +5,12 @@ use std::sync::Arc;
 use alloy::primitives::{Address, U256};
 use serde_json::{Value, json};
 
-use super::ErrorCause;
 use crate::domain::{AgentId, Denial, Eip712Domain, MessageRefusal, Nonce, RetryAfter, Tier, UnixSeconds};
-use crate::pipeline::refusal::Refusal;
+use crate::error::Error;
 use crate::ports::{ChainFault, NoEntropy, StoreFault};
-use crate::wire::bodies::Invalid;
 
 /// A cause, the status and the code of its answer, and the details; `null` where there are none.
-type Row = (ErrorCause, u16, &'static str, Value);
+type Row = (Error, u16, &'static str, Value);
 
 fn check(rows: Vec<Row>) {
     for (cause, status, error_type, details) in rows {
@@ -32,8 +30,8 @@ fn check(rows: Vec<Row>) {
     }
 }
 
-fn denied(denial: Denial) -> ErrorCause {
-    Refusal::from(denial).into()
+fn denied(denial: Denial) -> Error {
+    denial.into()
 }
 
 fn domain() -> Arc<Eip712Domain> {
@@ -113,7 +111,7 @@ fn each_cause_of_the_contract_has_its_row() {
             details,
         )
     };
-    let invalid = Invalid { field: "agentId", received: json!(7), problem: "is not a string".into() };
+    let invalid = Error::Invalid { field: "agentId", received: json!(7), problem: "is not a string".into() };
     let cause = || "secret-cause".into();
     let chain = ChainFault {
         endpoint: "https://node.example".into(),
@@ -138,7 +136,7 @@ fn each_cause_of_the_contract_has_its_row() {
         "agentId": "7", "currentTier": 0, "requiredTier": 1, "requiredStake": "1000000000000000000000",
     });
     check(vec![
-        (invalid.into(), 400, "VALIDATION_ERROR", json!({ "field": "agentId", "received": 7 })),
+        (invalid, 400, "VALIDATION_ERROR", json!({ "field": "agentId", "received": 7 })),
         signed_by(Some(signer)),
         signed_by(None),
         (
@@ -149,15 +147,10 @@ fn each_cause_of_the_contract_has_its_row() {
         ),
         (denied(forgotten(1_795_348_805)), 400, "REPLAY_DETECTED", json!({ "agentId": "7", "nonce": "9" })),
         (denied(Denial::AgentNotFound { agent }), 404, "AGENT_NOT_FOUND", json!({ "agentId": "7" })),
-        (
-            Refusal::from(chain).into(),
-            503,
-            "RPC_ERROR",
-            json!({ "rpcUrl": "https://node.example", "method": "eth_call" }),
-        ),
-        (Refusal::from(store).into(), 500, "INTERNAL_ERROR", Value::Null),
-        (Refusal::from(NoEntropy).into(), 500, "INTERNAL_ERROR", Value::Null),
-        (ErrorCause::Internal, 500, "INTERNAL_ERROR", Value::Null),
+        (chain.into(), 503, "RPC_ERROR", json!({ "rpcUrl": "https://node.example", "method": "eth_call" })),
+        (store.into(), 500, "INTERNAL_ERROR", Value::Null),
+        (NoEntropy.into(), 500, "INTERNAL_ERROR", Value::Null),
+        (Error::Internal, 500, "INTERNAL_ERROR", Value::Null),
         (
             denied(Denial::InvalidApiKey { agent: Some(agent) }),
             401,
@@ -184,32 +177,32 @@ fn each_cause_of_the_contract_has_its_row() {
 
 #[test]
 fn our_own_additions_have_the_same_body() {
-    let malformed = ErrorCause::Malformed { problem: "there is no Host header" };
-    let unproven = ErrorCause::Unproven { problem: "Show a key" };
+    let malformed = Error::Malformed { problem: "there is no Host header" };
+    let unproven = Error::Unproven { problem: "Show a key" };
     let agent = AgentId::new(U256::from(7));
     let mismatch = denied(Denial::EndpointMismatch { agent });
-    let too_many = ErrorCause::TooManyInFlight { agent, tier: Tier::Silver, limit: 16, max: 128 };
+    let too_many = Error::TooManyInFlight { agent, tier: Tier::Silver, limit: 16, max: 128 };
     check(vec![
-        (ErrorCause::NotFound, 404, "NOT_FOUND", Value::Null),
-        (ErrorCause::TooSlow, 408, "REQUEST_TIMEOUT", Value::Null),
+        (Error::NotFound, 404, "NOT_FOUND", Value::Null),
+        (Error::TooSlow, 408, "REQUEST_TIMEOUT", Value::Null),
         (malformed, 400, "VALIDATION_ERROR", json!({ "field": "request", "received": null })),
         (
-            ErrorCause::McpMessage { problem: "it is none" },
+            Error::McpMessage { problem: "it is none" },
             400,
             "VALIDATION_ERROR",
             json!({ "field": "message", "received": null }),
         ),
-        (ErrorCause::NoLogin, 404, "NOT_FOUND", Value::Null),
-        (ErrorCause::MethodNotAllowed { allow: "POST".into() }, 405, "METHOD_NOT_ALLOWED", Value::Null),
-        (ErrorCause::UnknownHost, 404, "NOT_FOUND", Value::Null),
-        (ErrorCause::Forbidden, 403, "FORBIDDEN", Value::Null),
-        (ErrorCause::OtherSite, 403, "FORBIDDEN", Value::Null),
-        (ErrorCause::UploadTooLarge { bytes_max: 9 }, 413, "PAYLOAD_TOO_LARGE", Value::Null),
-        (ErrorCause::HeadTooLarge, 431, "REQUEST_HEADER_FIELDS_TOO_LARGE", Value::Null),
-        (ErrorCause::Upstream, 502, "UPSTREAM_ERROR", Value::Null),
-        (ErrorCause::UpstreamTimeout, 504, "UPSTREAM_TIMEOUT", Value::Null),
-        (ErrorCause::Loop, 508, "LOOP_DETECTED", Value::Null),
-        (ErrorCause::Overloaded, 503, "OVERLOADED", Value::Null),
+        (Error::NoLogin, 404, "NOT_FOUND", Value::Null),
+        (Error::MethodNotAllowed { allow: "POST".into() }, 405, "METHOD_NOT_ALLOWED", Value::Null),
+        (Error::UnknownHost, 404, "NOT_FOUND", Value::Null),
+        (Error::Forbidden, 403, "FORBIDDEN", Value::Null),
+        (Error::OtherSite, 403, "FORBIDDEN", Value::Null),
+        (Error::UploadTooLarge { bytes_max: 9 }, 413, "PAYLOAD_TOO_LARGE", Value::Null),
+        (Error::HeadTooLarge, 431, "REQUEST_HEADER_FIELDS_TOO_LARGE", Value::Null),
+        (Error::Upstream, 502, "UPSTREAM_ERROR", Value::Null),
+        (Error::UpstreamTimeout, 504, "UPSTREAM_TIMEOUT", Value::Null),
+        (Error::Loop, 508, "LOOP_DETECTED", Value::Null),
+        (Error::Overloaded, 503, "OVERLOADED", Value::Null),
         (too_many, 429, "RATE_LIMITED", json!({ "agentId": "7", "tier": 2, "limit": 16, "retryAfter": 1 })),
         (unproven, 401, "INVALID_API_KEY", json!({ "agentId": null })),
         (mismatch, 403, "ENDPOINT_MISMATCH", json!({ "agentId": "7" })),
@@ -230,11 +223,11 @@ fn each_row_carries_its_headers_in_their_order() {
     };
     let challenge = ("www-authenticate", "Bearer realm=\"agents\"");
     for (cause, headers, at_gateway) in [
-        (ErrorCause::Forbidden, vec![], vec![]),
-        (ErrorCause::MethodNotAllowed { allow: "GET, HEAD".into() }, vec![("allow", "GET, HEAD")], vec![]),
+        (Error::Forbidden, vec![], vec![]),
+        (Error::MethodNotAllowed { allow: "GET, HEAD".into() }, vec![("allow", "GET, HEAD")], vec![]),
         (denied(forgotten(9)), vec![("retry-after", "5")], vec![]),
-        (ErrorCause::Overloaded, vec![("retry-after", "1")], vec![]),
-        (ErrorCause::Internal, vec![("retry-after", "1")], vec![]),
+        (Error::Overloaded, vec![("retry-after", "1")], vec![]),
+        (Error::Internal, vec![("retry-after", "1")], vec![]),
         (
             denied(Denial::RateLimited { agent, tier: Some(Tier::Silver), limit: 16, retry_after }),
             vec![("x-ratelimit-limit", "16"), ("x-ratelimit-remaining", "0"), ("retry-after", "42")],
@@ -242,7 +235,7 @@ fn each_row_carries_its_headers_in_their_order() {
         ),
         (denied(invalid_signature), vec![], vec![challenge]),
         (denied(Denial::InvalidApiKey { agent }), vec![], vec![challenge]),
-        (ErrorCause::Unproven { problem: "Show a key" }, vec![], vec![challenge]),
+        (Error::Unproven { problem: "Show a key" }, vec![], vec![challenge]),
     ] {
         for (answer, added) in [(cause.answer(0).1, vec![]), (cause.gateway_answer(0).1, at_gateway)] {
             let all = answer.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap()));
@@ -255,7 +248,7 @@ fn each_row_carries_its_headers_in_their_order() {
 
 #[test]
 fn clients_of_oauth_find_the_message_in_their_own_field_and_nobody_else_does() {
-    for (cause, is_there) in [(ErrorCause::NoLogin, true), (ErrorCause::NotFound, false)] {
+    for (cause, is_there) in [(Error::NoLogin, true), (Error::NotFound, false)] {
         let body: Value = serde_json::from_slice(cause.gateway_answer(0).1.body()).unwrap();
         let field = body.get("error_description");
         assert_eq!(field, is_there.then_some(&body["error"]), "{body}");
@@ -264,8 +257,8 @@ fn clients_of_oauth_find_the_message_in_their_own_field_and_nobody_else_does() {
 
 #[test]
 fn a_compact_signature_is_named() {
-    let refused = Refusal::from(Denial::of_message(None, MessageRefusal::Compact));
-    let (error_type, answer) = ErrorCause::from(refused).gateway_answer(0);
+    let refused = Error::from(Denial::of_message(None, MessageRefusal::Compact));
+    let (error_type, answer) = refused.gateway_answer(0);
     let text = String::from_utf8(answer.body().clone()).unwrap();
     assert_eq!((answer.status().as_u16(), error_type), (401, "SIGNATURE_INVALID"));
     assert!(

@@ -131,7 +131,7 @@ fn the_page_about_errors_has_each_error_type_of_the_program() {
 const ASK_FOR_NOTHING: [&str; 1] = ["the audit log is written again"];
 
 /// Faults that a `FaultLog` writes beside texts of its callers. Of the chain's each begins with what differs.
-const FAULTS: [&str; 3] = ["StoreFault", "NoEntropy", "Unrecorded"];
+const FAULTS: [&str; 2] = ["StoreFault", "NoEntropy"];
 
 /// The beginnings of the texts of `FAULTS` in a file, by name.
 fn faults(source: &str) -> impl Iterator<Item = (&'static str, String)> {
