@@ -113,9 +113,3 @@ impl From<StoreFault> for Error {
         Self::Store(fault)
     }
 }
-
-impl From<NoEntropy> for Error {
-    fn from(fault: NoEntropy) -> Self {
-        Self::Entropy(fault)
-    }
-}

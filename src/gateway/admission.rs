@@ -161,7 +161,8 @@ impl Gateway {
         }
         let outcome = self.pipeline.spend(standing, &ask).await;
         record.step("charge", &self.clock);
-        let outcome = outcome.and_then(|permit| Ok((site.assertion(&permit)?, permit)));
+        let outcome =
+            outcome.and_then(|permit| Ok((site.assertion(&permit).map_err(Error::Entropy)?, permit)));
         self.observer.recorder.decided(outcome.as_ref().map(|(_, permit)| permit));
         let (assertion, permit) = outcome?;
         record.admitted(&permit);

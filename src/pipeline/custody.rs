@@ -104,7 +104,7 @@ impl Pipeline {
     ) -> Result<IssuedKey, Error> {
         let tenants = terms.tenants.clone();
         let mint = |signer| {
-            let key = self.mint_for(order.signed.agent)?;
+            let key = self.mint_for(order.signed.agent).map_err(Error::Entropy)?;
             let (digest, per_agent_max) = (key.digest(), self.rules.keys_per_agent_max);
             Ok((key, change(NewKey { digest, declared_endpoint, signer, terms, per_agent_max })))
         };

@@ -149,7 +149,7 @@ fn each_cause_of_the_contract_has_its_row() {
         (denied(Denial::AgentNotFound { agent }), 404, "AGENT_NOT_FOUND", json!({ "agentId": "7" })),
         (chain.into(), 503, "RPC_ERROR", json!({ "rpcUrl": "https://node.example", "method": "eth_call" })),
         (store.into(), 500, "INTERNAL_ERROR", Value::Null),
-        (NoEntropy.into(), 500, "INTERNAL_ERROR", Value::Null),
+        (Error::Entropy(NoEntropy), 500, "INTERNAL_ERROR", Value::Null),
         (Error::Internal, 500, "INTERNAL_ERROR", Value::Null),
         (
             denied(Denial::InvalidApiKey { agent: Some(agent) }),
