@@ -15,7 +15,7 @@ use crate::config::{
 };
 use crate::domain::{AgentId, AgentList, Agents, Tenant, Tier, Tiers, UnixSeconds};
 use crate::files::Fingerprints;
-use crate::gateway::{SiteBuilder, Table, table::LiveTable, watch::resolve_new_names};
+use crate::gateway::{LiveTable, SiteBuilder, Table, watch::resolve_new_names};
 use crate::ports::{Clock, Entropy};
 use crate::telemetry::{Metrics, NO_TENANT};
 use crate::tls::{Certificates, FileLoader, LoadedFiles, Shown, UpstreamIdentity, certificates::found_by};

@@ -9,8 +9,7 @@ use crate::gateway::held::HeldBytes;
 use crate::gateway::in_flight::{AtLimit, Caller, RequestSlot};
 use crate::gateway::site::{Site, VisitorLimit};
 use crate::gateway::{
-    Gateway, checked_body::CheckedBody, policy::requests::asks_for_stream, rule::Incoming,
-    upstreams::Upstreams,
+    Gateway, held::CheckedBody, policy::requests::asks_for_stream, rule::Incoming, upstreams::Upstreams,
 };
 use crate::http1::{Fields, Lines, name::Name};
 use crate::message_signature::{BodyDigest, Content};

@@ -7,19 +7,16 @@ use http::HeaderValue;
 
 use crate::domain::{CorsRules, Decision};
 use crate::gateway::admission::{Admitted, Grant};
+use crate::gateway::held::{CheckedBody, HeldBytes};
 use crate::gateway::policy::{answers, cors, identity};
 use crate::gateway::upstreams::{Member, Retrying};
 use crate::gateway::{
-    checked_body::CheckedBody, notes::McpNotes, site::Site, stall_timeout::StallTimeout,
-    upstreams::attempt::Attempt, upstreams::state::UpstreamSlot,
+    site::Site, stall_timeout::StallTimeout, upstreams::Attempt, upstreams::state::UpstreamSlot,
 };
 use crate::http1::{Fields, Lines, name::Name};
-use crate::mcp::Filter;
-use crate::pipeline::permit::Permit;
+use crate::mcp::{Filter, List};
 use crate::record::{Destination, RequestRecord};
-use crate::serve::Timer;
-use crate::telemetry::NO_TENANT;
-use crate::wire::trace::carries_trace;
+use crate::{pipeline::permit::Permit, serve::Timer, telemetry::NO_TENANT, wire::trace::carries_trace};
 
 /// The state of one request.
 pub(crate) struct Context {
@@ -197,4 +194,15 @@ pub(super) fn destination_of(site: Option<&Site>, decision: Option<Decision>) ->
         route: route.map(|(site, route)| &*site.routes.of(Some(route)).route),
         ..Destination::default()
     }
+}
+
+/// Notes about a request of MCP.
+#[derive(Default)]
+pub(super) struct McpNotes {
+    /// The id of its message, as it is written.
+    pub(super) id: Option<Box<str>>,
+    /// The list that it asks for, and its path.
+    pub(super) list: Option<(List, Box<[u8]>)>,
+    /// Memory for its message until that is under way.
+    pub(super) held: Option<HeldBytes>,
 }

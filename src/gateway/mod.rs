@@ -12,11 +12,9 @@ pub(crate) mod policy;
 pub(crate) mod relay;
 pub(crate) mod rule;
 mod site;
-pub(crate) mod table;
 pub(crate) mod watch;
 
 mod admission;
-mod checked_body;
 mod context;
 mod counters;
 mod dialect;
@@ -24,18 +22,15 @@ mod discovery;
 mod failure;
 mod held;
 mod mcp;
-mod notes;
 mod observe;
 mod refusals;
 mod signed;
 mod stall_timeout;
 mod tries;
 mod upstreams;
-mod wait_queue;
 
 pub(crate) use authz::{Authz, AuthzHandler, TenantSecret};
-pub(crate) use site::{Site, SiteBuilder};
-pub(crate) use table::Table;
+pub(crate) use site::{LiveTable, Site, SiteBuilder, Table};
 pub(crate) use watch::Watch;
 
 use std::{sync::Arc, time::Duration};
@@ -49,11 +44,12 @@ use crate::domain::{McpRules, RouteAccess};
 use crate::error::Error;
 use crate::gateway::admission::Route;
 use crate::gateway::policy::forwarded::{self, Arrival, Believed};
+use crate::gateway::relay::{Relay, incoming};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     context::Context, dialect::Dialect, held::Memory, in_flight::InFlightLimits,
-    library::handler::LibraryHandler, observe::Observer, policy::cors, policy::via::Via, refusals::End,
-    relay::Relay, relay::pool::Pool, relay::rules::incoming, table::LiveTable, upstreams::state::micros,
+    library::handler::LibraryHandler, observe::Observer, policy::cors, policy::forwarded::Via, refusals::End,
+    relay::pool::Pool, upstreams::state::micros,
 };
 use crate::http1::{FIELDS_MAX, Fields, Lines, RequestHead, name::Name};
 use crate::message_signature::Terms;

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::gateway::table::{LiveTable, Table};
+use crate::gateway::site::{LiveTable, Table};
 use crate::gateway::upstreams::state::{Trouble, UpstreamState, Watched, micros};
 use crate::gateway::{library::faults::is_without_descriptors, site::Site, upstreams::Member};
 use crate::ports::Clock;

@@ -11,8 +11,6 @@ mod answering;
 mod bodies;
 mod patient;
 mod requests;
-mod rewriting;
-mod uploads;
 
 use std::{any::Any, os::fd::RawFd, sync::Arc, time::Duration};
 
@@ -28,8 +26,8 @@ use pingora::{Error, ErrorSource};
 
 use crate::error;
 use crate::gateway::library::bodies::{KEPT_BYTES_MAX, take_piece};
+use crate::gateway::library::bodies::{note_when_dropped, restart_timeout};
 use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, rewritten, until_empty_end};
-use crate::gateway::library::uploads::{note_when_dropped, restart_timeout};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, library::patient::PatientConnector,

@@ -6,7 +6,6 @@ pub(super) mod cors;
 pub(crate) mod forwarded;
 pub(super) mod identity;
 pub(super) mod requests;
-pub(super) mod via;
 
 #[cfg(test)]
 mod tests;

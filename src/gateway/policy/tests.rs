@@ -10,9 +10,9 @@ use proptest::prelude::{ProptestConfig as Config, Strategy, prop_assert, prop_on
 use proptest::sample::select;
 
 use crate::domain::{AcceptedCredentials, ApiKeyFormat, SignatureFormat, TrustedHeaders};
+use crate::gateway::policy::forwarded::Via;
 use crate::gateway::policy::forwarded::{self, Arrival};
 use crate::gateway::policy::requests::{Kept, asks_for_stream};
-use crate::gateway::policy::via::Via;
 use crate::gateway::policy::{answers, cors, requests};
 use crate::http1::{Fields, Options, head::check_framing, name::Name};
 use crate::ports::{Entropy, NoEntropy};

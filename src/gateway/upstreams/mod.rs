@@ -7,10 +7,7 @@
 //! one of two fails every second request, 20 of 40; with it as many as `health.eject_after`
 //! (`balancing::an_upstream_that_fails_is_ejected_after_as_many_failures_as_configured`).
 
-pub(super) mod attempt;
 pub(super) mod state;
-#[cfg(test)]
-mod tests;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::{cmp::Reverse, net::SocketAddr, sync::Arc};
@@ -18,8 +15,7 @@ use std::{cmp::Reverse, net::SocketAddr, sync::Arc};
 use http::HeaderValue;
 use pingora::upstreams::peer::HttpPeer;
 
-use crate::domain::Balance;
-use crate::gateway::{upstreams::attempt::Attempt, upstreams::state::UpstreamState};
+use crate::{domain::Balance, gateway::upstreams::state::UpstreamState};
 
 /// The most upstreams of one group that are used: a request remembers in as many bits which it has tried.
 const UPSTREAMS_MAX: usize = u64::BITS as usize;
@@ -173,3 +169,41 @@ const fn mixed(turn: usize) -> u64 {
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
 }
+
+/// The upstreams that a request has tried.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Attempt {
+    /// A bit for each; without them those that were tried may be tried again.
+    pub(in crate::gateway) tried: u64,
+    pub(in crate::gateway) current: Option<usize>,
+    /// How many were tried, one that was tried again once more.
+    pub(in crate::gateway) tries: u32,
+    /// The turn of its upstream's addresses.
+    pub(super) turn: usize,
+    /// The marks of those that it has tried.
+    pub(super) tried_addresses: u32,
+    /// How many others its upstream has.
+    pub(in crate::gateway) addresses_left: usize,
+}
+
+impl Attempt {
+    /// True if the upstream that was tried last has another address.
+    pub(in crate::gateway) const fn has_address_left(self) -> bool {
+        self.addresses_left > 0
+    }
+
+    pub(super) const fn has_tried(self, at: usize) -> bool {
+        self.tried >> at & 1 == 1
+    }
+
+    pub(super) const fn try_one(&mut self, at: usize, turn: usize) {
+        self.tried |= 1 << at;
+        self.current = Some(at);
+        self.tries += 1;
+        self.turn = turn;
+        self.tried_addresses = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use crate::addresses::{AddressRefused, AddressRules};
 use crate::domain::{HealthRules, Upstream, UpstreamLimits};
-use crate::gateway::upstreams::attempt::Attempt;
-use crate::gateway::wait_queue::{WaitQueue, increment_below};
+use crate::gateway::in_flight::{WaitQueue, increment_below};
+use crate::gateway::upstreams::Attempt;
 
 /// How long connecting to an address may take while another one of its name is left, which could be reached.
 const HEAD_START: Duration = Duration::from_millis(500);

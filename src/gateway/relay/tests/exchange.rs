@@ -9,8 +9,9 @@ use proptest::prelude::{
 };
 use proptest::sample::Index;
 
+use crate::gateway::failure::Failure;
+use crate::gateway::held::{CheckedBody, HeldBytes};
 use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange};
-use crate::gateway::{checked_body::CheckedBody, failure::Failure, held::HeldBytes};
 use crate::http1::{Options, SpanFields, Spans, head::read_request, name::Name};
 use crate::mcp::Filter;
 use crate::message_signature::BodyDigest;
