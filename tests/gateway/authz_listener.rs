@@ -238,7 +238,7 @@ fn a_frozen_store_is_500_in_time_and_lets_nobody_pass(stage: &Stage) {
     let redis = Redis::start(&[]);
     let site = Site::of(stage).set("store.redis.url", redis.database()).set("store.redis.timeout", "500ms");
     // Nothing else ends the wait.
-    let asked = Asked::start(site.set("authz.timeout", "25s").agent(4));
+    let asked = Asked::start(site.agent(4));
     let by_key = Original::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
     asked.ask(Dialect::Grpc, &by_key).passes();
     redis.freeze(true);

@@ -618,7 +618,7 @@ fn a_dead_chain_means_the_same(stage: &Stage) {
     let node = format!("http://{}", relay.address);
     let site = Site::of(stage).set("chain.rpc_urls", vec![node.clone()]);
     // Each dialect's refusal is that of the chain, and not of the time that a decision may take.
-    let asked = Asked::start(site.set("authz.timeout", "25s").agent(4));
+    let asked = Asked::start(site.agent(4));
     let (entries, site) = (EntryPoints::of(&asked, "t", ACME), &asked.site);
     let by_key = Shown::key(site.key());
     ALL.iter()

@@ -26,6 +26,8 @@ impl Asked {
     pub(crate) fn start(site: SiteBuilder<'_>) -> Self {
         let authz = free_port(own_ip());
         let site = site.set("listen.authz", vec![authz.to_string()]);
+        // A busy machine takes longer for a decision than the second that it has by default, and that would be 503.
+        let site = site.set_default("authz.timeout", "25s");
         let site = site.set("listen.trusted_proxies", vec!["127.0.0.0/8"]).start();
         until("the listener for other gateways listens", SOON, || std::net::TcpStream::connect(authz).ok());
         Self { site, authz }

@@ -120,6 +120,12 @@ impl SiteBuilder<'_> {
         self
     }
 
+    /// Sets a key that is not set yet.
+    pub(crate) fn set_default(mut self, path: &str, value: impl Into<toml::Value>) -> Self {
+        self.settings = self.settings.set_default(path, value);
+        self
+    }
+
     /// Leaves out a key of the configuration.
     pub(crate) fn without(mut self, path: &str) -> Self {
         self.settings = self.settings.without(path);
