@@ -23,7 +23,6 @@ mod threads;
 
 pub(crate) use online::Finding;
 pub(crate) use successor::TAKE_OVER;
-pub(crate) use tenants::CertificateProbe;
 
 use std::{future::ready, sync::Arc, time::Duration};
 

@@ -5,49 +5,45 @@
 use std::path::Path;
 
 use crate::config::{Content, NamedFile, Problem, Settings};
-use crate::domain::{KeyPair, Secret, SecretSource, UnixSeconds, UpstreamTls, rpc_header};
+use crate::domain::{KeyPair, Secret, SecretSource, UnixSeconds, rpc_header};
 use crate::files;
 use crate::gateway::TenantSecret;
-use crate::tls::{FileLoader, LoadedFiles, UpstreamIdentity, pem};
+use crate::tls::{FileLoader, pem};
 
 /// The shortest secret of another gateway, as the problem of a shorter one says.
 const AUTHZ_SECRET_BYTES_MIN: usize = 16;
 
-/// Everything that is wrong with a file, or with a certificate and its key, and looks so.
-pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
-    let load = |ca, client| {
-        let rules = UpstreamTls { ca, client, server_name: None };
-        let files = LoadedFiles::default();
-        UpstreamIdentity::load(&rules, &mut FileLoader::new(&files, now)).err().unwrap_or_default()
+/// Everything for which a file, or a certificate and its key, can't be used.
+pub(crate) fn errors(named: &NamedFile, loader: &mut FileLoader<'_>) -> Vec<Problem> {
+    let secret = |path: &Path| files::secret_in(path).map_err(|why| vec![with_path(path, why)]);
+    let read = match &named.content {
+        Content::Pair(pair) => loader.identity(pair).map(drop),
+        Content::Shown(..) => Ok(()),
+        Content::Authorities(path) => loader.authorities(path).map(drop),
+        Content::SigningKeys(path) => loader.signing_keys(path).map(drop),
+        Content::Agents(path) => loader.agents(path).map(drop),
+        Content::Secret(path) => secret(path).map(drop),
+        Content::HeaderValue(path) => secret(path).and_then(|text| {
+            let unfit = |why| vec![with_path(path, format!("can't be sent: {why}"))];
+            rpc_header::value(text.reveal()).map(drop).map_err(unfit)
+        }),
     };
-    let (errors, warnings) = match &named.content {
-        // The clients of upstreams and of Redis ask more of a pair than listeners do.
-        Content::Pair(pair) => {
-            (load(None, Some(pair.clone())), pem::untimely(pair, now).into_iter().collect())
-        }
-        Content::Shown(pair, hosts) => (Vec::new(), pem::other_hosts(pair, hosts)),
-        Content::Authorities(path) => (load(Some(path.clone()), None), Vec::new()),
-        Content::SigningKeys(path) => {
-            let files = LoadedFiles::default();
-            let read = FileLoader::new(&files, now).signing_keys(path);
-            (read.err().unwrap_or_default(), Vec::new())
-        }
-        Content::Agents(path) => (files::agents(path).err().into_iter().collect(), Vec::new()),
-        Content::Secret(path) => {
-            let wrong = files::secret_in(path).err().map(|why| with_path(path, why));
-            (wrong.into_iter().collect(), Vec::new())
-        }
-        Content::HeaderValue(path) => {
-            let unfit = |why| format!("can't be sent: {why}");
-            let sendable =
-                files::secret_in(path).and_then(|text| rpc_header::value(text.reveal()).map_err(unfit));
-            (sendable.err().map(|why| with_path(path, why)).into_iter().collect(), Vec::new())
-        }
+    let phrases = read.err().unwrap_or_default();
+    phrases.iter().filter_map(|phrase| named.problem(key_of(&named.content, phrase), phrase)).collect()
+}
+
+/// Everything about certificates that works and is probably not meant.
+pub(crate) fn warnings(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
+    let phrases = match &named.content {
+        Content::Pair(pair) => pem::untimely(pair, now).into_iter().collect(),
+        Content::Shown(pair, hosts) => pem::other_hosts(pair, hosts),
+        Content::Authorities(_)
+        | Content::SigningKeys(_)
+        | Content::Agents(_)
+        | Content::Secret(_)
+        | Content::HeaderValue(_) => Vec::new(),
     };
-    let errors =
-        errors.into_iter().filter_map(|phrase| named.problem(key_of(&named.content, &phrase), &phrase));
-    let warnings = warnings.into_iter().filter_map(|phrase| Some(named.problem(0, &phrase)?.as_warning()));
-    errors.chain(warnings).collect()
+    phrases.iter().filter_map(|phrase| Some(named.problem(0, phrase)?.as_warning())).collect()
 }
 
 /// The secrets of other gateways in a file, whose lines are `secret` or `tenant:secret`. One that is short, or that no header

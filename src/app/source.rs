@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::path::{Path, PathBuf};
 
-use crate::config::{ConfigReport, FileProbe, NoProbe, Settings, VALUES_SHOWN_MAX, tenants::watched_files};
+use crate::config::{ConfigReport, FileProbe, Settings, VALUES_SHOWN_MAX, no_probe, tenants::watched_files};
 use crate::files::Fingerprints;
 
 /// A configuration file with the environment over it.
@@ -33,13 +33,13 @@ impl ConfigSource {
     }
 
     /// Reads the file, the folder of tenants beside it, and the environment, where `former` is in force, or nothing.
-    pub(crate) fn over(&self, former: Option<&Settings>, beside: &mut dyn FileProbe) -> ConfigReport {
-        ConfigReport::over(&self.path, self.overrides.iter().cloned(), VALUES_SHOWN_MAX, former, beside)
+    pub(crate) fn over(&self, former: Option<&Settings>, probe: &mut FileProbe<'_>) -> ConfigReport {
+        ConfigReport::over(&self.path, self.overrides.iter().cloned(), VALUES_SHOWN_MAX, former, probe)
     }
 
     /// Reads them where nothing is in force, and notes so many values.
     pub(crate) fn survey(&self, values_max: usize) -> ConfigReport {
-        ConfigReport::over(&self.path, self.overrides.iter().cloned(), values_max, None, &mut NoProbe)
+        ConfigReport::over(&self.path, self.overrides.iter().cloned(), values_max, None, &mut no_probe)
     }
 
     pub(super) fn now(&self) -> Fingerprint {

@@ -7,11 +7,11 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::app::error::StartError;
 use crate::app::source::{ConfigSource, Fingerprint};
+use crate::app::{error::StartError, named_files};
 use crate::assertion::{Facts, Issuer};
 use crate::config::{
-    FileProbe, Fixed, Live, Loaded, Problem, RefusedFile, Settings, tenants::has_folder, tiers::TierSettings,
+    Fixed, Live, Loaded, Problem, RefusedFile, Settings, tenants::has_folder, tiers::TierSettings,
 };
 use crate::domain::{AgentId, AgentList, Agents, Tenant, Tier, Tiers, UnixSeconds};
 use crate::files::Fingerprints;
@@ -77,47 +77,6 @@ pub(crate) fn emptiness(loaded: &Loaded, config: &Path) -> Option<Problem> {
     matters.then(|| Problem::new(place, phrase))
 }
 
-/// Looks into the files with certificates that a configuration names.
-pub(crate) struct CertificateProbe<'a> {
-    loader: FileLoader<'a>,
-    /// The configuration of the start; nothing while that is read, when problems of the configuration file are found
-    /// otherwise.
-    at_start: Option<&'a Fixed>,
-    has_tls: bool,
-}
-
-impl<'a> CertificateProbe<'a> {
-    /// At a start.
-    pub(crate) fn first(files: &'a LoadedFiles, now: UnixSeconds) -> Self {
-        Self { loader: FileLoader::new(files, now), at_start: None, has_tls: false }
-    }
-}
-
-impl FileProbe for CertificateProbe<'_> {
-    fn of_file(&mut self, settings: &Settings) -> Vec<Problem> {
-        self.has_tls |= settings.fixed.listen.tls;
-        let Some(at_start) = self.at_start else { return Vec::new() };
-        let pairs = [("listen.tls", &settings.live.listen.tls), ("authz.tls", &settings.live.authz.tls)];
-        let certificates = pairs.into_iter().flat_map(|(key, pair)| {
-            let problems = pair.as_ref().map(|pair| self.loader.problems_of(pair)).unwrap_or_default();
-            problems.into_iter().map(move |problem| Problem::new(key, problem))
-        });
-        let certificates: Vec<Problem> = certificates.collect();
-        let issuer = settings.live.assertion.issuer.as_ref();
-        let keys = issuer.and_then(|issuer| self.loader.signing_keys(&issuer.key_file).err());
-        let keys = keys.into_iter().flatten().map(|problem| Problem::new("assertion.key_file", problem));
-        other_chain(at_start, &settings.fixed).into_iter().chain(certificates).chain(keys).collect()
-    }
-
-    fn of_tenant(&mut self, tenant: &Tenant) -> Vec<Problem> {
-        let own = tenant.tls.as_ref().filter(|_| self.has_tls);
-        let shown = own.map(|pair| self.loader.problems_of(pair)).unwrap_or_default();
-        let upstream = UpstreamIdentity::load(&tenant.proxy.upstream_tls, &mut self.loader);
-        let problems = shown.into_iter().chain(upstream.err().unwrap_or_default());
-        problems.map(|problem| Problem::new(format!("tenant {}", tenant.id), problem)).collect()
-    }
-}
-
 impl Tenants {
     /// Puts the tenants of these settings, which were read from `source`, in force, or says everything that is
     /// wrong with their certificates.
@@ -176,14 +135,9 @@ impl Tenants {
         let configuration = self.source.now();
         let mut in_force = self.in_force.lock();
         let InForce { settings: former, files } = &mut *in_force;
-        let mut probe = CertificateProbe {
-            loader: FileLoader::new(files, self.now()),
-            at_start: Some(&self.at_start),
-            has_tls: self.at_start.listen.tls,
-        };
-        let report = self.source.over(Some(former), &mut probe);
+        let mut loader = FileLoader::new(files, self.now());
+        let report = self.source.over(Some(former), &mut |named| named_files::errors(named, &mut loader));
         report.problems.log_warnings();
-        let mut loader = probe.loader;
         let loaded = report.loaded.ok_or_else(|| report.problems.to_string());
         let applied = loaded.and_then(|loaded| self.replace(loaded, &former.live, &mut loader));
         let (new, seen) = loader.finish();
@@ -236,15 +190,6 @@ impl Tenants {
         let files = self.certificate_files.lock().clone();
         [self.source.now(), Fingerprint::of(&Fingerprints::now(&files))]
     }
-}
-
-/// Refuses a chain that the next start would refuse. Another one counts from the next start on.
-fn other_chain(at_start: &Fixed, now: &Fixed) -> Option<Problem> {
-    if !at_start.store.is_same(&now.store) {
-        return None;
-    }
-    let checked = now.binding().check(at_start.binding().as_str(), "another place in [store]");
-    Some(Problem::new("chain", format!("the store {}", checked.err()?)))
 }
 
 /// The tenants that are not as they were.

@@ -8,18 +8,18 @@ use reqwest::{ClientBuilder, Method, Url};
 use serde_json::{Value as Json, json};
 
 use crate::app::{
-    CertificateProbe, Finding, descriptors::Descriptors, named_files, online, source::ConfigSource, store,
-    tenants::emptiness,
+    Finding, descriptors::Descriptors, named_files, online, source::ConfigSource, store, tenants::emptiness,
 };
 use crate::cli::client::{address, exchange, wait_for};
 use crate::cli::{ConfigFile, Failure, complain, output::Output, say};
 use crate::config::{
-    ConfigReport, Loaded, Position, Problem, RefusedFile, Settings, Value, problem::Problems, schema,
+    ConfigReport, Loaded, NamedFile, Position, Problem, RefusedFile, Settings, Value, problem::Problems,
+    schema,
 };
 use crate::domain::{AgentId, UnixSeconds};
 use crate::os::Os;
 use crate::ports::Clock;
-use crate::tls::LoadedFiles;
+use crate::tls::{FileLoader, LoadedFiles};
 
 /// Check a configuration file and the files that it names, and list every problem with its place; exit code 2 if there are any.
 #[derive(clap::Args)]
@@ -158,9 +158,10 @@ pub(super) fn load(source: &ConfigSource) -> Result<Settings, Failure> {
 /// The same for a process that is to serve: tenants that can't be served are left out. Other tools may mend or still have
 /// to write all but the keys of the configuration file, so that only these end it for good.
 pub(super) fn load_to_serve(source: &ConfigSource) -> Result<(Loaded, Problems), Failure> {
-    let (files, now) = (LoadedFiles::default(), UnixSeconds(Os::new().unix_seconds()));
-    let survey = source.over(None, &mut CertificateProbe::first(&files, now));
-    let ConfigReport { loaded, mut problems, files, is_read } = survey;
+    let (former, now) = (LoadedFiles::default(), UnixSeconds(Os::new().unix_seconds()));
+    let mut loader = FileLoader::new(&former, now);
+    let mut look = |named: &NamedFile| named_files::errors(named, &mut loader);
+    let ConfigReport { loaded, mut problems, files, is_read } = source.over(None, &mut look);
     let Some(loaded) = loaded else {
         problems.0.extend(unreadable_override());
         let failure = unusable(&source.path, &problems);
@@ -170,8 +171,7 @@ pub(super) fn load_to_serve(source: &ConfigSource) -> Result<(Loaded, Problems),
         return Err(unusable(&source.path, &Problems(vec![problem])));
     }
     let of_service = files.iter().filter(|named| !named.is_of_tenant());
-    let of_files = of_service.flat_map(|named| named_files::problems(named, now));
-    let of_files: Vec<Problem> = of_files.filter(|problem| !problem.is_warning).collect();
+    let of_files: Vec<Problem> = of_service.flat_map(look).collect();
     if !of_files.is_empty() {
         return Err(unusable(&source.path, &Problems(of_files)).with_code(1));
     }
@@ -195,8 +195,12 @@ pub(super) fn load_to_serve(source: &ConfigSource) -> Result<(Loaded, Problems),
 /// Everything that there is to say of the keys, and with it everything that is wrong with variables and files.
 fn survey(source: &ConfigSource) -> (ConfigReport, Problems) {
     let survey = source.survey(0);
-    let now = UnixSeconds(Os::new().unix_seconds());
-    let of_files = survey.files.iter().flat_map(|named| named_files::problems(named, now));
+    let (former, now) = (LoadedFiles::default(), UnixSeconds(Os::new().unix_seconds()));
+    let mut loader = FileLoader::new(&former, now);
+    let of_files = survey.files.iter().flat_map(|named| {
+        let errors = named_files::errors(named, &mut loader).into_iter();
+        errors.chain(named_files::warnings(named, now))
+    });
     let all = survey.problems.0.iter().cloned().chain(unreadable_override()).chain(of_files);
     let all = Problems(all.collect());
     (survey, all)

@@ -20,8 +20,8 @@ use crate::config::notes::{NamedFile, Notes, ValueLocation};
 use crate::config::problem::{Location, Problem, Problems};
 use crate::config::tenants::folder::{FOLDER, File};
 use crate::config::{
-    Loaded, Settings, listen::Listen, reader::Reader, tenants, tenants::tenant::Claimant, tree, tree::Table,
-    written::quoted,
+    Fixed, Loaded, Settings, listen::Listen, reader::Reader, tenants, tenants::tenant::Claimant, tree,
+    tree::Table, written::quoted,
 };
 use crate::domain::{HostPattern, Tenant};
 
@@ -46,12 +46,12 @@ impl ConfigReport {
         environment: impl Iterator<Item = (String, String)>,
         values_max: usize,
         former: Option<&Settings>,
-        beside: &mut dyn FileProbe,
+        probe: &mut FileProbe<'_>,
     ) -> Self {
         let text = tree::read_file(path);
         let is_read = text.is_ok();
         let main = Main::read(path, text, environment, values_max);
-        Self { is_read, ..Self::with_folder(main, Some(path), former, beside) }
+        Self { is_read, ..Self::with_folder(main, Some(path), former, probe) }
     }
 
     /// Reads a text that stands nowhere: there are no tenants beside it.
@@ -62,14 +62,14 @@ impl ConfigReport {
     ) -> Self {
         let text = text.to_owned().into();
         let main = Main::read(Path::new("tiergate.toml"), Ok(text), environment, values_max);
-        Self::with_folder(main, None, None, &mut NoProbe)
+        Self::with_folder(main, None, None, &mut no_probe)
     }
 
     fn with_folder(
         main: Main,
         path: Option<&Path>,
         former: Option<&Settings>,
-        beside: &mut dyn FileProbe,
+        probe: &mut FileProbe<'_>,
     ) -> Self {
         let Main { name, mut notes, settings, listen, tenants, gateway, is_toml } = main;
         let refused = |problems| File {
@@ -80,7 +80,7 @@ impl ConfigReport {
             in_force: former.map(|former| former.live.main_tenants().to_vec()),
         };
         let mut main = refused(notes.errors());
-        let settings = offer(&mut main, settings, tenants, beside);
+        let settings = offer(&mut main, settings, tenants, &notes.files, former, probe);
         let mut read_folder = |settings: Option<Settings>, main: File| {
             let counts = settings.as_ref().or(former);
             let listen = counts.map(|counts| &counts.fixed.listen).or(listen.as_ref());
@@ -93,7 +93,7 @@ impl ConfigReport {
                 }
                 Some(_) | None => Ok(Vec::new()),
             };
-            (choose(settings, main, files, former, beside), of_folder)
+            (choose(settings, main, files, former, probe), of_folder)
         };
         let (mut chosen, mut of_folder) = read_folder(settings, main);
         if former.is_some() && !chosen.claims_of_main.is_empty() {
@@ -168,18 +168,25 @@ impl Main {
     }
 }
 
-/// Looks into the files that the configuration file names. Gives its settings if it can be used; the file offers its tenants then.
+/// Looks into the files that the configuration file names, of its own those alone that a reload reads: whoever starts looks into
+/// them otherwise. Gives its settings if it can be used; the file offers its tenants then.
 fn offer(
     main: &mut File,
     settings: Option<Settings>,
     mut tenants: Vec<Claimant>,
-    beside: &mut dyn FileProbe,
+    files: &[NamedFile],
+    former: Option<&Settings>,
+    probe: &mut FileProbe<'_>,
 ) -> Option<Settings> {
     let settings = settings.filter(|_| main.problems.is_empty())?;
-    main.problems.extend(beside.of_file(&settings));
+    if let Some(former) = former {
+        main.problems.extend(other_chain(&former.fixed, &settings.fixed));
+        let own = files.iter().filter(|named| named.is_live && !named.is_of_tenant());
+        main.problems.extend(own.flat_map(&mut *probe));
+    }
     let in_force: HashSet<&str> = main.in_force.iter().flatten().map(|tenant| &*tenant.id).collect();
     for claimant in &mut tenants {
-        let found = beside.of_tenant(&claimant.tenant);
+        let found = claimant.files.iter().flat_map(&mut *probe).collect::<Vec<_>>();
         if in_force.contains(&*claimant.tenant.id) {
             // The whole file keeps its former version.
             main.problems.extend(found);
@@ -192,6 +199,15 @@ fn offer(
     }
     main.offered = Some(tenants);
     Some(settings)
+}
+
+/// Refuses a chain that the next start would refuse. Another one counts from the next start on.
+fn other_chain(at_start: &Fixed, now: &Fixed) -> Option<Problem> {
+    if !at_start.store.is_same(&now.store) {
+        return None;
+    }
+    let checked = now.binding().check(at_start.binding().as_str(), "another place in [store]");
+    Some(Problem::new("chain", format!("the store {}", checked.err()?)))
 }
 
 /// Why a file is refused that others have a claim of.
@@ -278,13 +294,13 @@ pub(super) fn choose(
     main: File,
     read: Result<Vec<File>, Box<Problem>>,
     former: Option<&Settings>,
-    beside: &mut dyn FileProbe,
+    probe: &mut FileProbe<'_>,
 ) -> Chosen {
     let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.live.gateway.allow_empty);
     let mut read = read;
     for file in read.iter_mut().flatten().filter(|file| file.problems.is_empty()) {
         let tenants = file.offered.iter().flatten();
-        file.problems = tenants.flat_map(|claimant| beside.of_tenant(&claimant.tenant)).collect();
+        file.problems = tenants.flat_map(|claimant| &claimant.files).flat_map(&mut *probe).collect();
     }
     let (mut files, of_folder) = in_folder(read, former, allow_empty);
     let refused = |place: &str, problems: &[Problem], is_kept| {
@@ -521,23 +537,13 @@ impl RefusedFile {
     }
 }
 
-/// Looks into the files that a configuration names.
-pub trait FileProbe {
-    /// Everything for which the configuration file can't be used, but for its tenants.
-    fn of_file(&mut self, _: &Settings) -> Vec<Problem> {
-        Vec::new()
-    }
-
-    /// Everything for which a tenant can't be served.
-    fn of_tenant(&mut self, _: &Tenant) -> Vec<Problem> {
-        Vec::new()
-    }
-}
+/// Looks into files that keys name, and gives everything for which they can't be used.
+pub type FileProbe<'a> = dyn FnMut(&NamedFile) -> Vec<Problem> + 'a;
 
 /// Looks into no file.
-pub struct NoProbe;
-
-impl FileProbe for NoProbe {}
+pub fn no_probe(_: &NamedFile) -> Vec<Problem> {
+    Vec::new()
+}
 
 #[cfg(test)]
 mod tests {
@@ -556,8 +562,13 @@ mod tests {
 
     /// Files as they were and are; one that begins with ! can't be served, with @ it is the main one.
     fn versions(files: &[[&str; 2]]) -> Vec<Version> {
-        let claimant =
-            |tenant| Claimant { tenant, table: "f".into(), places: Vec::new(), problems: Vec::new() };
+        let claimant = |tenant| Claimant {
+            tenant,
+            table: "f".into(),
+            places: Vec::new(),
+            files: Vec::new(),
+            problems: Vec::new(),
+        };
         let file = |[before, now]: &[&str; 2]| File {
             name: "f".into(),
             is_main: now.starts_with('@'),

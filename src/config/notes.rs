@@ -39,16 +39,18 @@ pub struct Value {
 }
 
 /// Files of one kind that keys name.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct NamedFile {
     /// Their paths, and what they should hold.
     pub content: Content,
+    /// True if a reload reads them.
+    pub(super) is_live: bool,
     /// The keys that name them.
     pub(super) places: Vec<ValueLocation>,
 }
 
 /// The content that named files should have.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Content {
     /// A certificate and its key, under two keys.
     Pair(KeyPair),
@@ -89,18 +91,14 @@ impl ValueLocation {
 impl NamedFile {
     /// True if a tenant's key names them.
     pub fn is_of_tenant(&self) -> bool {
-        self.places.first().is_some_and(|place| is_of_tenant(&place.name))
+        let is_below = |key: &str| key.starts_with("tenants[") || key.contains(": ");
+        self.places.first().is_some_and(|place| is_below(&place.name))
     }
 
     /// A problem of one of the files, the first if there is no such.
     pub fn problem(&self, number: usize, phrase: &str) -> Option<Problem> {
         Some(self.places.get(number).or(self.places.first())?.clone().problem(phrase))
     }
-}
-
-/// True for the path of a key of a tenant.
-pub(super) fn is_of_tenant(key: &str) -> bool {
-    key.starts_with("tenants[") || key.contains(": ")
 }
 
 impl Notes {

@@ -222,7 +222,17 @@ impl Reader {
     /// Notes files that these keys name.
     pub(super) fn note_file(&mut self, paths: &[&'static str], content: Content) {
         let places = paths.iter().map(|path| self.place(path, None)).collect();
-        self.notes.files.push(NamedFile { content, places });
+        self.notes.files.push(NamedFile { content, is_live: self.is_live, places });
+    }
+
+    /// How many files are noted.
+    pub(super) const fn files_noted(&self) -> usize {
+        self.notes.files.len()
+    }
+
+    /// The files that were noted after so many.
+    pub(super) fn files_since(&self, noted: usize) -> Vec<NamedFile> {
+        self.notes.files.iter().skip(noted).cloned().collect()
     }
 
     fn place_of(&self, paths: &[&'static str]) -> ValueLocation {

@@ -62,13 +62,8 @@ impl<'a> FileLoader<'a> {
         (LoadedFiles { pairs, authorities, signing, agents }, self.seen)
     }
 
-    /// The reasons why a certificate can't be shown.
-    pub(crate) fn problems_of(&mut self, pair: &KeyPair) -> Vec<String> {
-        self.identity(pair).err().unwrap_or_default()
-    }
-
     /// A certificate with its key, or every problem, with the path of its file.
-    pub(super) fn identity(&mut self, pair: &KeyPair) -> Result<Arc<Identity>, Vec<String>> {
+    pub(crate) fn identity(&mut self, pair: &KeyPair) -> Result<Arc<Identity>, Vec<String>> {
         let Self { former, now, pairs, kept, seen, .. } = self;
         let load = |problems: &mut Vec<String>| {
             [&pair.cert, &pair.key].into_iter().for_each(|file| seen.add(file));
@@ -98,7 +93,7 @@ impl<'a> FileLoader<'a> {
     }
 
     /// Authorities of upstreams.
-    pub(super) fn authorities(&mut self, path: &PathBuf) -> Result<Authorities, Vec<String>> {
+    pub(crate) fn authorities(&mut self, path: &PathBuf) -> Result<Authorities, Vec<String>> {
         let Self { former, authorities, kept, seen, .. } = self;
         let load = |problems: &mut Vec<String>| {
             seen.add(path);

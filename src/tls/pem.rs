@@ -25,7 +25,7 @@ use crate::files::{self, PEM_BYTES_MAX};
 pub(super) const MALFORMED: &str = "is not well-formed PEM";
 
 /// A certificate chain and the key that belongs to it.
-pub(super) struct Identity {
+pub(crate) struct Identity {
     /// The chain and a signer, as servers use them.
     pub(super) certified: Arc<CertifiedKey>,
     /// The same key, for those who make their own signer.
@@ -36,7 +36,7 @@ pub(super) struct Identity {
 
 /// Authorities that an upstream's certificate may stem from.
 #[derive(Clone)]
-pub(super) struct Authorities {
+pub(crate) struct Authorities {
     pub(super) ca: Arc<CaType>,
     pub(super) certificates: Arc<[CertificateDer<'static>]>,
 }

@@ -194,6 +194,13 @@ impl Service {
         [count("fd"), count("task")]
     }
 
+    /// The memory that the process has now, in KiB.
+    fn memory(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid)).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// Has a tenant at a host of its own come into force, which waits for no other file.
     fn apply(&self, upstream: SocketAddr, turn: usize) {
         let (host, draft) = (format!("turn-{turn}.test"), self.at("draft"));
@@ -310,8 +317,9 @@ fn files_that_are_broken_in_turn_under_load_lose_no_request_and_admit_nobody() {
                     (service.refused(&mut admin) == 0.0).then_some(())
                 });
                 turn += 1;
-                held =
-                    held.or_else(|| (turn == BREAKAGES.len()).then(|| (service.held(), service.reloads())));
+                held = held.or_else(|| {
+                    (turn == BREAKAGES.len()).then(|| (service.held(), service.memory(), service.reloads()))
+                });
             }
         }));
         budget.end();
@@ -322,7 +330,7 @@ fn files_that_are_broken_in_turn_under_load_lose_no_request_and_admit_nobody() {
         clients.into_iter().map(|client| client.join().unwrap()).sum()
     });
     // Threads that have done their work end some seconds later.
-    let (before, since) = held.unwrap();
+    let (before, memory, since) = held.unwrap();
     let mut after = service.held();
     let is_no_more =
         |after: [usize; 2]| after.iter().zip(before).all(|(after, before)| *after <= before + HELD_MORE);
@@ -331,8 +339,9 @@ fn files_that_are_broken_in_turn_under_load_lose_no_request_and_admit_nobody() {
         is_no_more(after).then_some(())
     });
     println!(
-        "{} reloads, {asked} requests, none lost, nobody admitted, in {:?}; descriptors and threads {before:?}, then {after:?}",
+        "{} reloads, {asked} requests, none lost, nobody admitted, in {:?}; descriptors and threads {before:?}, then {after:?}; memory {memory} KiB, then {} KiB",
         service.reloads(),
-        begun.elapsed()
+        begun.elapsed(),
+        service.memory()
     );
 }

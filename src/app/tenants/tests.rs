@@ -8,7 +8,7 @@ use alloy::primitives::{Address, U256};
 use super::Tenants;
 use crate::app::source::ConfigSource;
 use crate::assertion::Issuer;
-use crate::config::NoProbe;
+use crate::config::no_probe;
 use crate::domain::{AgentId, Holders, Texts, Tier, TrustProfile};
 use crate::os::Os;
 use crate::ports::Clock;
@@ -65,7 +65,7 @@ fn write(folder: &Folder, generation: usize) {
 
 fn tenants_of(folder: &Folder) -> Tenants {
     let source = ConfigSource::alone(&folder.path().join("tiergate.toml"));
-    let settings = source.over(None, &mut NoProbe).whole().unwrap().settings;
+    let settings = source.over(None, &mut no_probe).whole().unwrap().settings;
     let clock: Arc<dyn Clock> = Arc::new(Os::new());
     Tenants::new(source, &settings, &clock, Arc::new(Os::new()), &Metrics::new().unwrap()).unwrap()
 }
@@ -97,6 +97,31 @@ fn a_signer_that_stays_with_a_refused_tenant_is_read_again() {
     folder.write("signer.key", &second.key_pem);
     assert!(tenants.fingerprint() != before, "its file is watched");
     assert!(tenants.load_and_replace().0.is_ok() && key_set() != of_first);
+}
+
+#[test]
+fn a_reload_says_which_key_names_a_file_that_cant_be_used() {
+    let (folder, own) = (Folder::new(), SelfSigned::new(HOST));
+    folder.pair_of("0", &own.cert_pem, &own.key_pem);
+    write(&folder, 0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let tenants = tenants_of(&folder);
+    // It names files that are not there.
+    write(&folder, 1);
+    fs::create_dir(folder.path().join("tenants.d")).unwrap();
+    let tenant = "id = \"b\"\nhosts = [\"b.example\"]\nupstreams = [\"https://127.0.0.1:9000\"]\n";
+    folder.write("tenants.d/b.toml", &format!("{tenant}upstream_tls.ca = \"/absent\"\n"));
+    let refused = tenants.load_and_replace().0.unwrap().loaded.refused;
+    let lines: Vec<&String> = refused.iter().flat_map(|file| &file.problems).collect();
+    for (key, place) in [
+        ("listen.tls.cert", "tiergate.toml:"),
+        ("assertion.key_file", "tiergate.toml:"),
+        ("tenants.d/b.toml: upstream_tls.ca", "tenants.d/b.toml:4:19)"),
+    ] {
+        let key = format!("{key}: /");
+        assert!(lines.iter().any(|line| line.starts_with(&key) && line.contains(place)), "{key} {lines:?}");
+    }
 }
 
 // threat: A half-applied reload, a broken next start

@@ -8,8 +8,8 @@ use crate::config::tenants::{cors, in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::config::written::{choice, valid};
 use crate::config::{
-    files::key_pair, notes::ValueLocation, problem::Problem, reader::Reader, tenants::neighbours::Neighbours,
-    tenants::rules::host, tier_sources::TIERS,
+    files::key_pair, notes::NamedFile, notes::ValueLocation, problem::Problem, reader::Reader,
+    tenants::neighbours::Neighbours, tenants::rules::host, tier_sources::TIERS,
 };
 use crate::domain::{
     AcceptedCredentials, DigestCheck, HostPattern, OnMismatch, PASSING_TIERS, PerTier, ProxyRules, Quota,
@@ -41,6 +41,8 @@ pub(in crate::config) struct Claimant {
     pub(in crate::config) table: Box<str>,
     /// The places of its id, and of each host.
     pub(in crate::config) places: Vec<ValueLocation>,
+    /// The files that its keys name.
+    pub(in crate::config) files: Vec<NamedFile>,
     /// Everything for which it alone can't be served, and the rest of its file can.
     pub(in crate::config) problems: Vec<Problem>,
 }
@@ -59,7 +61,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
     // A tenant that other gateways alone ask for.
     let is_asked_for =
         neighbours.has_authz && !["hosts", "upstreams"].iter().any(|path| reader.is_given(path));
-    let mut taken = Taken::default();
+    let (mut taken, noted) = (Taken::default(), reader.files_noted());
     let tenant = read_all!(reader: Tenant {
         /// The tenant's name in limits, logs and metrics: 1 to 64 characters of A-Z, a-z, 0-9, -, _ and . that no other has.
         /// Example: "acme"
@@ -157,7 +159,8 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
     let tenant = Arc::new(tenant?);
     let of_hosts = (1..=tenant.hosts.len()).map(|number| reader.place("hosts", Some(number)));
     let places = std::iter::once(reader.place("id", None)).chain(of_hosts).collect();
-    Some(Claimant { tenant, table: reader.scope.location.of_table().into(), places, problems: Vec::new() })
+    let (table, files) = (reader.scope.location.of_table().into(), reader.files_since(noted));
+    Some(Claimant { tenant, table, places, files, problems: Vec::new() })
 }
 
 fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {

@@ -2,7 +2,7 @@
 
 use super::bounds::check;
 use super::{minimal_with, parse, problems};
-use crate::config::{ConfigReport, NoProbe, Settings};
+use crate::config::{ConfigReport, Settings, no_probe};
 
 const AUTHZ: (&str, &str) = ("listen.authz", "[\"127.0.0.1:9000\"]");
 const TENANT: [(&str, &str); 1] = [("tenants[1].id", "\"acme\"")];
@@ -21,7 +21,7 @@ pub(super) fn warnings(keys: &[&[(&str, &str)]]) -> Vec<String> {
     let path = folder.path().join("tiergate.toml");
     std::fs::write(&path, minimal_with(&[&[("chain.development", "true")], &keys.concat()[..]].concat()))
         .unwrap();
-    let survey = ConfigReport::over(&path, std::iter::empty(), 0, None, &mut NoProbe);
+    let survey = ConfigReport::over(&path, std::iter::empty(), 0, None, &mut no_probe);
     assert!(survey.loaded.is_some(), "{}", survey.problems);
     survey.problems.0.iter().map(ToString::to_string).collect()
 }

@@ -6,7 +6,7 @@ use proptest::prelude::{ProptestConfig as Config, any, proptest};
 
 use super::{MINIMAL, ROUTE, TENANT, load, minimal_with, parse, problems};
 use crate::config::problem::{Position, Problem};
-use crate::config::{ConfigReport, NoProbe, tree::CONFIG_BYTES_MAX};
+use crate::config::{ConfigReport, no_probe, tree::CONFIG_BYTES_MAX};
 
 #[test]
 fn nothing_but_the_chain_and_the_required_contracts_is_required() {
@@ -203,7 +203,7 @@ fn what_works_and_is_probably_not_meant_is_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
         std::fs::write(&path, file).unwrap();
-        let survey = ConfigReport::over(&path, std::iter::empty(), 0, None, &mut NoProbe);
+        let survey = ConfigReport::over(&path, std::iter::empty(), 0, None, &mut no_probe);
         assert!(survey.loaded.is_some() && survey.problems.0.iter().all(|problem| problem.is_warning));
         survey.problems.0.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
@@ -256,7 +256,7 @@ fn every_value_is_listed_with_its_origin_and_without_a_secret() {
         ("TIERGATE__CHAIN__RPC_URLS", "https://u:SECRET@n.example:8545/SECRET"),
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let survey = ConfigReport::over(&path, environment.into_iter(), usize::MAX, None, &mut NoProbe);
+    let survey = ConfigReport::over(&path, environment.into_iter(), usize::MAX, None, &mut no_probe);
     let loaded = survey.loaded.as_ref().unwrap();
     let listed: Vec<String> = loaded
         .values

@@ -4,10 +4,9 @@ use std::{fs, path::PathBuf};
 
 use super::super::{MINIMAL, errors, load};
 use crate::config::{
-    ConfigReport, FileProbe, NoProbe, RefusedFile, Settings, problem::Problem, tenants::watched_files,
-    tree::CONFIG_BYTES_MAX,
+    ConfigReport, FileProbe, NamedFile, RefusedFile, Settings, no_probe, problem::Problem,
+    tenants::watched_files, tree::CONFIG_BYTES_MAX,
 };
-use crate::domain::Tenant;
 
 /// A configuration file with a folder of tenants beside it.
 pub(super) struct Home(tempfile::TempDir);
@@ -203,15 +202,15 @@ fn loading_again_sees_what_has_changed_and_refuses_all_of_it_when_anything_is_wr
 
 /// The settings that can be used where `former` is in force, and each refused place with whether its former version stays.
 pub(super) fn over(home: &Home, former: Option<&Settings>) -> (Settings, Vec<(String, bool)>) {
-    over_with(home, former, &mut NoProbe)
+    over_with(home, former, &mut no_probe)
 }
 
 fn over_with(
     home: &Home,
     former: Option<&Settings>,
-    beside: &mut dyn FileProbe,
+    probe: &mut FileProbe<'_>,
 ) -> (Settings, Vec<(String, bool)>) {
-    let survey = ConfigReport::over(&home.main(), std::iter::empty(), 0, former, beside);
+    let survey = ConfigReport::over(&home.main(), std::iter::empty(), 0, former, probe);
     let place = |refused: &RefusedFile| {
         let name = refused.place.rsplit_once('/').map_or(&*refused.place, |(_, name)| name);
         (name.to_owned(), refused.is_kept)
@@ -264,22 +263,18 @@ fn each_file_is_used_or_refused_by_itself_and_its_former_version_stays() {
     assert_eq!(over(&home, Some(&settings)).1, refused(&[("tenants.d", true)]));
 }
 
-struct NoCertificates;
-
-impl FileProbe for NoCertificates {
-    fn of_tenant(&mut self, _: &Tenant) -> Vec<Problem> {
-        vec![Problem::new("tenant", "has no certificate")]
-    }
+fn no_certificate(named: &NamedFile) -> Vec<Problem> {
+    named.problem(0, "holds no certificate").into_iter().collect()
 }
 
 // threat: A half-applied reload, a broken next start
 #[test]
 fn the_last_tenant_stays_where_no_newcomer_can_be_served() {
     let last = format!("[[tenants]]\n{}", tenant("last"));
-    for (main, of_folder, beside) in [
-        (&*last, None, &mut NoCertificates as &mut dyn FileProbe),
-        (&last, None, &mut NoProbe),
-        ("", Some(tenant("last")), &mut NoCertificates),
+    for (main, of_folder, probe) in [
+        (&*last, None, &mut no_certificate as &mut FileProbe<'_>),
+        (&last, None, &mut no_probe),
+        ("", Some(tenant("last")), &mut no_certificate),
     ] {
         let home = Home::with(main, &[]);
         let path = home.folder().join("last.toml");
@@ -290,9 +285,10 @@ fn the_last_tenant_stays_where_no_newcomer_can_be_served() {
         let _ = fs::remove_file(path);
         // Both claim one id and one host.
         for name in ["a.toml", "b.toml"] {
-            fs::write(home.folder().join(name), tenant("new")).unwrap();
+            let new = tenant("new").replace("127.0.0.1", "https://127.0.0.1");
+            fs::write(home.folder().join(name), format!("{new}upstream_tls.ca = \"ca\"\n")).unwrap();
         }
-        let (settings, refused) = over_with(&home, Some(&former), beside);
+        let (settings, refused) = over_with(&home, Some(&former), probe);
         assert_eq!(settings.live.tenants, former.live.tenants, "{refused:?}");
         assert!(refused.iter().any(|(_, is_kept)| *is_kept), "{refused:?}");
     }
@@ -338,7 +334,7 @@ fn tenants_that_move_into_files_with_mistakes_stay_where_they_were() {
 fn problems_that_are_told_are_few_and_short() {
     let keys: String = (0..100).map(|number| format!("k{number} = 1\n")).collect();
     let home = Home::with("", &[("a.toml", &format!("{keys}{}", tenant("a")))]);
-    let survey = ConfigReport::over(&home.main(), std::iter::empty(), 0, None, &mut NoProbe);
+    let survey = ConfigReport::over(&home.main(), std::iter::empty(), 0, None, &mut no_probe);
     let problems = &survey.loaded.unwrap().refused[0].problems;
     assert_eq!(problems.len(), 11);
     assert!(problems[0].contains("tenants.d/a.toml:1:1)"), "{problems:?}");
