@@ -17,7 +17,7 @@ test = scripts/run-tests --features dev-chain
 
 build_dev = cargo build --profile quick --features dev-chain
 
-.PHONY: help dev dist dist-try test test-ready test-servers test-programs test-here test-all lint deny bench fuzz peers instructions integrations contracts console clean
+.PHONY: help dev dist dist-try test test-ready test-servers test-programs test-here test-all lint deny bench fuzz peers instructions integrations mcp contracts console clean
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -99,6 +99,14 @@ integrations: ## Before a release: run examples/integrate whole, also AgentKit (
 	pip3 --python target/integrations/python/bin/python install --quiet --disable-pip-version-check --no-deps \
 	    --only-binary :all: --require-hashes -r tools/frameworks/python.txt
 	scripts/integrations --all target/integrations target/debug/tiergate
+
+mcp: ## Before a release: try MCP with mcp-remote, the Inspector, the conformance suite and Envoy's filter
+	@scripts/need node npm python3
+	@scripts/test-servers
+	cargo build --features dev-chain
+	@mkdir -p target/mcp && cp tools/mcp/*.json target/mcp
+	npm ci --prefix target/mcp --ignore-scripts --no-audit --no-fund --loglevel=error
+	scripts/mcp target/debug/tiergate target/mcp
 
 contracts: ## Compile the Solidity registries again
 	@scripts/test-servers $(lacking)

@@ -143,7 +143,7 @@ impl<'a> Case<'a> {
         } else if let Error::Store(fault) = cause {
             self.add("fault", fault.to_string());
         }
-        let (error_type, answer) = cause.gateway_answer(0);
+        let (error_type, answer) = cause.gateway_answer(0, None);
         let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
         self.add("decision", if answer.status().is_server_error() { "unknown" } else { "refused" });
         self.add("status", answer.status().as_u16());

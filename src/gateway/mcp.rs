@@ -123,10 +123,10 @@ impl Gateway {
 }
 
 impl Context {
-    /// Writes the body of a refusal as an error of JSON-RPC, if the request is one of MCP.
-    pub(super) fn speak_mcp(&self, answer: &mut Answer) {
+    /// Writes the body of a refusal as an error of JSON-RPC, if the request is one of MCP, with a sentence for the user.
+    pub(super) fn speak_mcp(&self, answer: &mut Answer, advice: Option<&str>) {
         let Some(notes) = self.mcp.as_ref().filter(|_| !self.speaks_grpc) else { return };
-        if let Some(body) = wrapped(answer.status().as_u16(), notes.id.as_deref(), answer.body()) {
+        if let Some(body) = wrapped(answer.status().as_u16(), notes.id.as_deref(), answer.body(), advice) {
             answer.headers_mut().insert(CONTENT_LENGTH, body.len().into());
             *answer.body_mut() = body;
         }

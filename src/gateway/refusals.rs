@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::error::Error;
 use crate::gateway::context::{Context, destination_of};
-use crate::gateway::{Gateway, policy::cors};
+use crate::gateway::{Gateway, policy::cors, site::Site};
 use crate::wire::Answer;
 
 /// The link to the rules. It is relative, so that it is right whatever the host is called.
@@ -43,10 +43,11 @@ impl Gateway {
     }
 
     fn error(&self, cause: &Error, ctx: &mut Context) -> Answer {
+        let key_advice = self.key_advice(ctx);
         let (error_type, mut answer) = if ctx.speaks_grpc {
             cause.grpc_answer()
         } else {
-            cause.gateway_answer(self.clock.unix_millis())
+            cause.gateway_answer(self.clock.unix_millis(), key_advice)
         };
         if cause.is_unauthenticated() {
             write_challenge(ctx, answer.headers_mut());
@@ -59,9 +60,21 @@ impl Gateway {
             record,
             &destination_of(site.as_deref(), *decision),
         );
-        ctx.speak_mcp(&mut answer);
+        ctx.speak_mcp(&mut answer, key_advice.filter(|_| cause.is_unauthenticated()));
         answer
     }
+
+    /// How one who has no key gets one, where a key would do and everybody may know.
+    fn key_advice(&self, ctx: &Context) -> Option<&str> {
+        let takes_keys =
+            ctx.site.as_ref().is_some_and(|site| leads_on(ctx, site) && site.tenant.credentials.api_key);
+        takes_keys.then(|| self.rules.discovery.key_advice())
+    }
+}
+
+/// True if a refusal may lead to the rules.
+fn leads_on(ctx: &Context, site: &Site) -> bool {
+    ctx.has_documents && site.shown.rules
 }
 
 /// Writes the headers of a 401 that lead on.
@@ -69,7 +82,7 @@ fn write_challenge(ctx: &mut Context, headers: &mut HeaderMap) {
     if let Some(challenge) = ctx.challenge.take() {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }
-    if ctx.has_documents && ctx.site.as_ref().is_some_and(|site| site.shown.rules) {
+    if ctx.site.as_ref().is_some_and(|site| leads_on(ctx, site)) {
         headers.insert(LINK, HELP);
     }
 }

@@ -76,6 +76,8 @@ pub(crate) struct Discovery {
     key_prefix: String,
     /// A page for people.
     help_url: Option<String>,
+    /// How one who has no key gets one, as a sentence.
+    key_advice: String,
 }
 
 /// The rules at one listener or tenant.
@@ -128,13 +130,20 @@ impl Discovery {
         });
         let common =
             [typed_data(rules.domain, None), further].into_iter().flat_map(fields).chain(all).collect();
-        let docs = || Some(format!("{}/docs", rules.keys_url?));
+        let help_url = console.or_else(|| Some(format!("{}/docs", rules.keys_url?)));
+        let at = help_url.as_deref().map(|url| format!(": {url}"));
         Self {
             common,
             stakes: TIERS.map(|tier| rules.tiers.stake_of(tier)),
             key_prefix: rules.key_format.prefix().to_owned(),
-            help_url: console.or_else(docs),
+            key_advice: format!("Ask the agent's owner for a key{}", at.unwrap_or_default()),
+            help_url,
         }
+    }
+
+    /// How one who has no key gets one, as a sentence.
+    pub(crate) fn key_advice(&self) -> &str {
+        &self.key_advice
     }
 
     /// 200 of `GET /.well-known/tiergate`: the parts of `eth_signTypedData_v4` beside the message, the window of the

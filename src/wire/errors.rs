@@ -21,9 +21,17 @@ impl Error {
         (error_type, answer)
     }
 
-    /// The same with the headers of the gateway.
-    pub(crate) fn gateway_answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
-        let (error_type, mut answer, gateway_headers) = self.row().write(now_unix_millis);
+    /// The same with the headers of the gateway. A client of OAuth is told how to get a key, if one would do.
+    pub(crate) fn gateway_answer(
+        &self,
+        now_unix_millis: u64,
+        key_advice: Option<&str>,
+    ) -> (&'static str, Answer) {
+        let mut row = self.row();
+        if let Some(advice) = key_advice.filter(|_| row.is_for_oauth) {
+            row.message = format!("{}. {advice}", row.message);
+        }
+        let (error_type, mut answer, gateway_headers) = row.write(now_unix_millis);
         answer.headers_mut().extend(gateway_headers);
         (error_type, answer)
     }

@@ -19,6 +19,9 @@ pub(crate) const CASES: &[Case] = cases![
     users_of_both_sdks_see_their_tools_and_read_why_one_is_refused,
 ];
 
+/// How users get a key.
+const PAGE: &str = "Ask the agent's owner for a key: https://keys.example/";
+
 /// Where clients look for a login.
 const LOGINS: [&str; 2] = ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 
@@ -57,7 +60,7 @@ app.post("/mcp", async (request, response) => {
 app.listen(Number(process.argv.at(-1)), "127.0.0.1");
 "#;
 
-/// They say what they list, and what becomes of two calls, and of one more often than the limit.
+/// They say what they list, and what becomes of two calls, and of one until it is refused.
 const NODE_CALLS: &str = r#"
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -72,7 +75,7 @@ try {
   const found = await client.callTool({ name: "search", arguments: { text: "rain" } });
   console.log("search:", found.content[0].text);
   await client.callTool({ name: "billing_pay" }).catch((error) => console.log("pay:", error.message));
-  for (let i = 0; i < 20; i++) await client.callTool({ name: "search", arguments: { text: "rain" } });
+  for (;;) await client.callTool({ name: "search", arguments: { text: "rain" } });
 } catch (error) {
   console.log("error:", error.message);
 }
@@ -93,12 +96,12 @@ async def main(mode, url, key):
         async with Client(streamable_http_client(url, http_client=http), mode=mode) as client:
             print("revision:", client.protocol_version)
             print("tools:", *sorted(tool.name for tool in (await client.list_tools()).tools))
-            print("search:", (await client.call_tool("search", {"text": "rain"})).content[0].text)
+            print("search:", (await client.call_tool("search", {"text": "rain"})).content[0].text, flush=True)
             try:
                 await client.call_tool("billing_pay", {})
             except Exception as error:
                 print("pay:", error)
-            for _ in range(20):
+            while True:
                 await client.call_tool("search", {"text": "rain"})
 
 
@@ -245,7 +248,7 @@ fn the_shipped_example_serves_the_servers_of_both_sdks_at_their_defaults(stage: 
 }
 
 fn clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none(stage: &Stage) {
-    let site = Site::start(stage);
+    let site = Site::of(stage).set("keys.public_url", "https://keys.example").start();
     // The metadata is had at a host that is named.
     let host = site.gateway.address.ip().to_string();
     site.gateway.put("mcp.toml", &Tenant::new("mcp", &host, site.upstream.address).text());
@@ -275,6 +278,7 @@ fn clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none(stage: &Sta
             if key == "-" {
                 assert!(seen.contains("POST /register 404"), "{about}");
                 assert!(message.contains("There is no OAuth here; give the client its"), "{about}");
+                assert!(message.contains(PAGE), "{about}");
             }
         }
     }
@@ -284,7 +288,8 @@ fn clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none(stage: &Sta
 fn users_of_both_sdks_see_their_tools_and_read_why_one_is_refused(stage: &Stage) {
     for is_python_server in [true, false] {
         let Some(server) = Server::start(is_python_server) else { continue };
-        let site = Site::of(stage).set("tiers.requests_per_minute", vec![16; 4]).start();
+        let site = Site::of(stage).set("tiers.requests_per_minute", vec![16; 4]);
+        let site = site.set("keys.public_url", "https://keys.example").start();
         // The host that clients ask for.
         let host = site.gateway.address.ip().to_string();
         let tenant =
@@ -324,7 +329,10 @@ fn users_of_both_sdks_see_their_tools_and_read_why_one_is_refused(stage: &Stage)
             }
             let said = say(&unknown_key(64));
             let why = "The API key is unknown, revoked or another agent's";
-            assert!(said.contains(why) && !said.contains("tools:"), "{is_python_server} {client}\n{said}");
+            assert!(
+                said.contains(why) && said.contains(PAGE) && !said.contains("tools:"),
+                "{is_python_server} {client}\n{said}"
+            );
         }
     }
 }

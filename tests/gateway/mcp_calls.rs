@@ -161,7 +161,9 @@ fn error(answer: &Answer, status: u16, code: i32, id: &Value) -> Value {
     assert_eq!((&body["jsonrpc"], &body["id"]), (&json!("2.0"), id), "{body}");
     let error = &body["error"];
     assert_eq!(error["code"], json!(code), "{body}");
-    assert_eq!(error["message"], error["data"]["error"], "{body}");
+    let advice = if status == 401 { ". Ask the agent's owner for a key" } else { "" };
+    let message = format!("{}{advice}", error["data"]["error"].as_str().unwrap());
+    assert_eq!(error["message"], json!(message), "{body}");
     assert!(error["data"]["errorType"].is_string() && error["data"]["timestamp"].is_u64(), "{body}");
     error["data"].clone()
 }

@@ -29,6 +29,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_body_that_lies_never_arrives_whole,
     a_body_that_is_held_reaches_the_upstream_right_or_not_at_all,
     a_body_that_lies_never_arrives_whole_over_http_2,
+    a_message_of_mcp_that_lies_reaches_no_upstream_over_http_2,
     no_upstream_waits_for_a_body_that_is_held,
     no_upstream_waits_for_a_body_that_is_held_over_http_2,
     one_agent_holds_three_quarters_of_the_memory_for_bodies,
@@ -364,6 +365,39 @@ fn a_body_that_is_held_reaches_the_upstream_right_or_not_at_all(stage: &Stage) {
     });
 }
 
+fn post_over_http_2(gateway: &Gateway, signing: &Signing) -> Message {
+    let request = Message::request(Method::POST, ACME, &signing.target);
+    let headers = signing.headers();
+    let request =
+        headers.iter().fold(request, |request, (name, value)| request.with(&name.to_lowercase(), value));
+    h2c::ask(gateway.address, &request.body(signing.body.as_ref().unwrap())).unwrap()
+}
+
+// threat: A signed request is altered or sent again, or its body exchanged
+fn a_message_of_mcp_that_lies_reaches_no_upstream_over_http_2(stage: &Stage) {
+    let upstream = H2Upstream::start(H2Upstream::ok);
+    let mcp = |tenant: Tenant| holds(tenant).set("mcp", true);
+    let to_http2 = signed_only(stage).tenant(mcp).h2c(&upstream).start();
+    let to_http1 = signed_only(stage).tenant(mcp).start();
+    let agent = stage.world().agent(4);
+    let message = |tool: &str| {
+        json!({ "id": 1, "method": "tools/call", "params": { "name": tool } }).to_string().into_bytes()
+    };
+    for site in [&to_http2, &to_http1] {
+        let signing = get(stage, &agent, &agents_path()).post(&message("search"));
+        assert_eq!(post_over_http_2(&site.gateway, &signing).status, 200);
+        let is_whole = upstream.seen().iter().any(|seen| seen.body == message("search"));
+        assert!(is_whole, "the first goes to the upstream of HTTP/2");
+        let lie = get(stage, &agent, &agents_path()).post(&message("search"));
+        let lie = Signing { body: Some(message("delete")), ..lie };
+        let answer = post_over_http_2(&site.gateway, &lie);
+        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!((answer.status, &body["error"]["data"]["reason"]), (401, &json!("bad_content_digest")));
+        to_http1.is_unseen(&lie.target);
+        assert!(upstream.seen().iter().all(|seen| seen.uri.path() != lie.target));
+    }
+}
+
 // threat: A signed request is altered or sent again, or its body exchanged
 fn a_body_that_lies_never_arrives_whole_over_http_2(stage: &Stage) {
     let upstream = H2Upstream::start(H2Upstream::ok);
@@ -371,14 +405,7 @@ fn a_body_that_lies_never_arrives_whole_over_http_2(stage: &Stage) {
     let to_http1 = signed_only(stage).start();
     let agent = stage.world().agent(4);
     for (gateway, is_to_http_1) in [(&site.gateway, false), (&to_http1.gateway, true)] {
-        let ask = |signing: &Signing| {
-            let request = Message::request(Method::POST, ACME, &signing.target);
-            let request = signing
-                .headers()
-                .iter()
-                .fold(request, |request, (name, value)| request.with(&name.to_lowercase(), value));
-            h2c::ask(gateway.address, &request.body(signing.body.as_ref().unwrap())).unwrap()
-        };
+        let ask = |signing: &Signing| post_over_http_2(gateway, signing);
         let signing = get(stage, &agent, &agents_path()).post(b"hello");
         assert_eq!(ask(&signing).status, 200, "{is_to_http_1}");
         let lie = get(stage, &agent, &agents_path()).post(b"hello");

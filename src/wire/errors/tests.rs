@@ -237,7 +237,9 @@ fn each_row_carries_its_headers_in_their_order() {
         (denied(Denial::InvalidApiKey { agent }), vec![], vec![challenge]),
         (Error::Unproven { problem: "Show a key" }, vec![], vec![challenge]),
     ] {
-        for (answer, added) in [(cause.answer(0).1, vec![]), (cause.gateway_answer(0).1, at_gateway)] {
+        for (answer, added) in
+            [(cause.answer(0).1, vec![]), (cause.gateway_answer(0, Some("Ask")).1, at_gateway)]
+        {
             let all = answer.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap()));
             let usual = LAST.map(|name| (name, answer.headers()[name].to_str().unwrap()));
             let expected = headers.iter().copied().chain(usual).chain(added);
@@ -249,16 +251,17 @@ fn each_row_carries_its_headers_in_their_order() {
 #[test]
 fn clients_of_oauth_find_the_message_in_their_own_field_and_nobody_else_does() {
     for (cause, is_there) in [(Error::NoLogin, true), (Error::NotFound, false)] {
-        let body: Value = serde_json::from_slice(cause.gateway_answer(0).1.body()).unwrap();
+        let body: Value = serde_json::from_slice(cause.gateway_answer(0, Some("Ask")).1.body()).unwrap();
         let field = body.get("error_description");
         assert_eq!(field, is_there.then_some(&body["error"]), "{body}");
+        assert_eq!(body["error"].as_str().unwrap().ends_with(". Ask"), is_there, "{body}");
     }
 }
 
 #[test]
 fn a_compact_signature_is_named() {
     let refused = Error::from(Denial::of_message(None, MessageRefusal::Compact));
-    let (error_type, answer) = refused.gateway_answer(0);
+    let (error_type, answer) = refused.gateway_answer(0, None);
     let text = String::from_utf8(answer.body().clone()).unwrap();
     assert_eq!((answer.status().as_u16(), error_type), (401, "SIGNATURE_INVALID"));
     assert!(
