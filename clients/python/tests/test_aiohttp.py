@@ -125,3 +125,16 @@ def test_a_header_of_the_request_is_not_overwritten(script: Script, name: str) -
 
     run(GatewayAuth(script.url, credential), calls)
     assert script.seen == []
+
+
+def test_a_refused_try_frees_its_connection_however_long_its_answer_is(script: Script, slept: list[float]) -> None:
+    script.answers = [(429, {"Retry-After": "1"}, bytes(4_000_000)), OK]
+
+    async def run() -> int:
+        auth = GatewayAuth(script.url, by_key("k"))
+        one, bounded = aiohttp.TCPConnector(limit=1), aiohttp.ClientTimeout(30)
+        async with aiohttp.ClientSession(middlewares=[auth], connector=one, timeout=bounded) as session:
+            return (await session.get(script.url)).status
+
+    assert asyncio.run(run()) == 200
+    assert slept == [1]
