@@ -14,6 +14,7 @@ mod support {
     pub(crate) mod metrics;
     pub(crate) mod process;
     pub(crate) mod secrets;
+    pub(crate) mod skip;
     pub(crate) mod stop;
     pub(crate) mod time;
     pub(crate) mod whole;

@@ -1,7 +1,7 @@
 //! An owner whose key is in a wallet: one run prints the typed data, something else signs it, the next run sends it.
 
-use std::fs;
 use std::process::{Command, Output};
+use std::{env, fs, path::Path};
 
 use alloy::hex;
 use alloy::signers::SignerSync as _;
@@ -13,6 +13,7 @@ use super::dev::Dev;
 use super::owner::{Elsewhere, quiet};
 use super::terminal::typed_in_secret;
 use super::{REGISTRY, command, failure, piped, tiergate};
+use crate::support::skip::skip;
 
 const SECOND_STEP: [&str; 4] = ["--signed", "request.json", "--signature", "signature"];
 
@@ -70,6 +71,50 @@ fn an_owner_with_a_wallet_gets_a_key_by_the_pipe_that_the_first_step_prints() {
     // A signature is spent, whichever request it is sent with.
     let again = failure(&service.ask(&[&["keys", "revoke"], &SECOND_STEP[..]].concat()), 1);
     assert!(again.contains("400 REPLAY_DETECTED"), "{again}");
+}
+
+/// As printed, but for the Ledger, in whose place is a keystore.
+#[test]
+fn each_line_for_foundry_on_the_page_and_in_the_manual_signs_what_the_first_step_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let programs = ["amd64", "arm64"]
+        .map(|processor| root.join(format!("tools/node_modules/@foundry-rs/cast-linux-{processor}/bin")));
+    let Some(programs) = programs.into_iter().find(|folder| folder.exists()) else {
+        return skip("tools/node_modules/@foundry-rs/cast");
+    };
+    let output = tiergate(&["sign", "--registry", REGISTRY, "--agent-id", "4", "--typed-data"]);
+    let said = failure(&output, 0);
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("request.json"), &output.stdout).unwrap();
+    fs::write(folder.path().join("password"), "horse").unwrap();
+    let path = format!("{}:{}", programs.display(), env::var("PATH").unwrap());
+    let typed = |line: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).current_dir(folder.path()).env("HOME", folder.path()).env("PATH", &path);
+        let output = shell.env("ETH_PASSWORD", "password").output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let owner = PrivateKeySigner::random();
+    let key = hex::encode_prefixed(owner.to_bytes());
+    typed(&format!("cast wallet import owner --private-key {key} --unsafe-password horse"));
+    let request: TypedData = serde_json::from_slice(&output.stdout).unwrap();
+    let signature = hex::encode_prefixed(owner.sign_dynamic_typed_data_sync(&request).unwrap().as_bytes());
+
+    let page = ["console/src/elsewhere.ts", "docs/signing.md", "README.md"];
+    let texts = page.map(|file| fs::read_to_string(root.join(file)).unwrap()).into_iter().chain([said]);
+    let mut count = 0;
+    for text in texts {
+        for (start, _) in text.match_indices("cast wallet sign ") {
+            let line = text[start..].split(['"', '`', '|']).next().unwrap();
+            let line = line.replace("--ledger", "--account owner").replace("NAME", "owner");
+            // A table of the manual names the wallets beside the line.
+            let wallet = if line.contains("--account") { "" } else { "--account owner" };
+            assert_eq!(typed(&format!("{line} {wallet}")).trim(), signature, "{line}");
+            count += 1;
+        }
+    }
+    assert!(count >= 6, "the page has lost its lines: {count}");
 }
 
 #[test]
