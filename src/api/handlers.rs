@@ -122,7 +122,7 @@ impl Api {
 
     fn key_wish(&self, request: &ApiRequest<'_>, rotates: bool) -> Result<(SignedRequest, KeyWish), Error> {
         let bounds = (self.pipeline.key_expires_secs_max(), rotates);
-        Ok(parse_key_wish(request.body, self.pipeline.signature_format(), bounds)?)
+        parse_key_wish(request.body, self.pipeline.signature_format(), bounds)
     }
 
     async fn revoke_key(

@@ -309,7 +309,7 @@ async fn owner_of(digest: &KeyDigest, store: &dyn Store) -> Result<KeyOwner, Err
     let unknown = Error::Denied(Denial::InvalidApiKey { agent: None });
     let owner = owner.ok_or_else(|| unknown.clone())?;
     let is_current = store.is_current(owner.agent, digest).await?;
-    Ok(is_current.then_some(owner).ok_or(unknown)?)
+    is_current.then_some(owner).ok_or(unknown)
 }
 
 /// A route as it is written.
