@@ -388,6 +388,9 @@ fn a_message_of_mcp_that_lies_reaches_no_upstream_over_http_2(stage: &Stage) {
         assert_eq!(post_over_http_2(&site.gateway, &signing).status, 200);
         let is_whole = upstream.seen().iter().any(|seen| seen.body == message("search"));
         assert!(is_whole, "the first goes to the upstream of HTTP/2");
+        if std::ptr::eq(site, &to_http1) {
+            assert_eq!(to_http1.upstream.whole(&signing.target).body, message("search"));
+        }
         let lie = get(stage, &agent, &agents_path()).post(&message("search"));
         let lie = Signing { body: Some(message("delete")), ..lie };
         let answer = post_over_http_2(&site.gateway, &lie);
