@@ -164,7 +164,7 @@ impl App {
 }
 
 /// The documents that strangers may read.
-pub(super) fn discovery(settings: &Settings) -> Discovery {
+pub(crate) fn discovery(settings: &Settings) -> Discovery {
     let registries = settings.fixed.chain.reading.registries;
     let Registries { identity, stake_vault, reputation, validation, .. } = registries;
     let contracts = [

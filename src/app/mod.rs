@@ -21,6 +21,7 @@ mod process;
 mod reload;
 mod threads;
 
+pub(crate) use listeners::discovery;
 pub(crate) use online::Finding;
 pub(crate) use successor::TAKE_OVER;
 
@@ -147,7 +148,7 @@ impl App {
             bots,
             tracer,
             audit,
-            discovery: Arc::new(listeners::discovery(settings)),
+            discovery: Arc::new(discovery(settings)),
             _audit_guard: audit_guard,
         };
         let asking = Arc::clone(&app.readiness);

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use crate::app::{chain, source::ConfigSource, store, tenants::Tenants};
+use crate::app::{chain, discovery, source::ConfigSource, store, tenants::Tenants};
 use crate::cli::{ConfigFile, Failure, check::load_to_serve, client::wait_for, output::Output, secret};
 use crate::config::{Settings, store::StoreSettings};
 use crate::domain::{
@@ -21,7 +21,7 @@ use crate::os::Os;
 use crate::pipeline::{Access, Credential, standing::judge};
 use crate::ports::{Chain, Clock, KeyOwner, Parts, Scope, Store};
 use crate::telemetry::Metrics;
-use crate::wire::credentials::credential_of;
+use crate::wire::{Discovery, credentials::credential_of};
 
 /// How much of a limit is left is known to those who count.
 const REMAINING: &str = "unknown: windows are not read; the access log of the running service says it";
@@ -143,7 +143,9 @@ impl<'a> Case<'a> {
         } else if let Error::Store(fault) = cause {
             self.add("fault", fault.to_string());
         }
-        let (error_type, answer) = cause.gateway_answer(0, None);
+        let may_advise = self.site().is_ok_and(|site| site.may_advise_keys());
+        let discovery = may_advise.then(|| discovery(self.settings));
+        let (error_type, answer) = cause.gateway_answer(0, discovery.as_ref().map(Discovery::key_advice));
         let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
         self.add("decision", if answer.status().is_server_error() { "unknown" } else { "refused" });
         self.add("status", answer.status().as_u16());

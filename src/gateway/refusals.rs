@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::error::Error;
 use crate::gateway::context::{Context, destination_of};
-use crate::gateway::{Gateway, policy::cors, site::Site};
+use crate::gateway::{Gateway, policy::cors};
 use crate::wire::Answer;
 
 /// The link to the rules. It is relative, so that it is right whatever the host is called.
@@ -64,17 +64,11 @@ impl Gateway {
         answer
     }
 
-    /// How one who has no key gets one, where a key would do and everybody may know.
+    /// How one who has no key gets one, where that may be said.
     fn key_advice(&self, ctx: &Context) -> Option<&str> {
-        let takes_keys =
-            ctx.site.as_ref().is_some_and(|site| leads_on(ctx, site) && site.tenant.credentials.api_key);
-        takes_keys.then(|| self.rules.discovery.key_advice())
+        let may_advise = ctx.site.as_ref().is_some_and(|site| site.may_advise_keys());
+        may_advise.then(|| self.rules.discovery.key_advice())
     }
-}
-
-/// True if a refusal may lead to the rules.
-fn leads_on(ctx: &Context, site: &Site) -> bool {
-    ctx.has_documents && site.shown.rules
 }
 
 /// Writes the headers of a 401 that lead on.
@@ -82,7 +76,7 @@ fn write_challenge(ctx: &mut Context, headers: &mut HeaderMap) {
     if let Some(challenge) = ctx.challenge.take() {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }
-    if ctx.site.as_ref().is_some_and(|site| leads_on(ctx, site)) {
+    if ctx.has_documents && ctx.site.as_ref().is_some_and(|site| site.shown.rules) {
         headers.insert(LINK, HELP);
     }
 }

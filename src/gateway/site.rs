@@ -137,6 +137,11 @@ impl Site {
         site
     }
 
+    /// True if one who has no key may be told how to get one: a key would do, and everybody may know.
+    pub(crate) fn may_advise_keys(&self) -> bool {
+        self.shown.rules && self.tenant.credentials.api_key
+    }
+
     /// The decision of the tenant's rules about a request of MCP with these calls.
     pub(super) fn decide_calls(&self, path: &[u8], calls: &[Call<'_>]) -> Decision {
         routing::decide_calls(&self.tenant, path, calls)
