@@ -105,7 +105,8 @@ mcp: ## Before a release: try MCP with mcp-remote, the Inspector, the conformanc
 	@scripts/test-servers
 	cargo build --features dev-chain
 	@mkdir -p target/mcp && cp tools/mcp/*.json target/mcp
-	npm ci --prefix target/mcp --ignore-scripts --no-audit --no-fund --loglevel=error
+	@# Not `ci`: an optional package for Windows is not in every registry, and so not in the lock.
+	npm install --prefix target/mcp --no-save --ignore-scripts --no-audit --no-fund --loglevel=error
 	scripts/mcp target/debug/tiergate target/mcp
 
 contracts: ## Compile the Solidity registries again

@@ -21,8 +21,11 @@ from tiergate.gateway import Credential
 
 
 def run(auth: GatewayAuth, calls: Callable[[aiohttp.ClientSession], Awaitable[Any]]) -> Any:
+    """Also the gateways of others have their credential in the session, before and behind it."""
+    others = [GatewayAuth("http://127.0.0.1:9", by_key(name)) for name in ("outer", "inner")]
+
     async def run() -> Any:
-        async with aiohttp.ClientSession(middlewares=[auth]) as session:
+        async with aiohttp.ClientSession(middlewares=[others[0], auth, others[1]]) as session:
             return await calls(session)
 
     return asyncio.run(run())

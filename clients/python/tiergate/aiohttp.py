@@ -15,8 +15,9 @@ from . import errors
 from .erc8128 import Outgoing, fields_of
 from .gateway import Credential, Gateway, Repeating, name_client, refuse_conflict
 
-#: Whose gateway the last answer of this task leads to, from elsewhere: the next request to it is no choice of the program's.
-_LED: ContextVar[object] = ContextVar("tiergate led", default=None)
+#: The gateway's address to which the last answer of this task leads, from elsewhere: the next request there is no choice of the
+#: program's. A session may have several gateways' credentials, and each sees every request.
+_LED: ContextVar[str | None] = ContextVar("tiergate led", default=None)
 
 
 class GatewayAuth:
@@ -38,23 +39,29 @@ class GatewayAuth:
 
     async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         # aiohttp sends each redirect as a request of its own, in the same task.
-        is_chosen = _LED.get() is not self
-        _LED.set(None)
-        is_at = self._gateway.is_at(str(request.url))
+        led = _LED.get()
+        is_chosen = led is None or not self._gateway.is_at(led)
+        has_credential = is_chosen and self._gateway.is_at(str(request.url))
         self._gateway.note(str(request.url))
-        response = await (self._ask(request, handler) if is_at and is_chosen else handler(request))
+        try:
+            response = await (self._ask(request, handler) if has_credential else handler(request))
+        finally:
+            # It was for this request alone, and whoever stands before this one has read it.
+            if _LED.get() is led:
+                _LED.set(None)
         # Another origin must not choose what the credential is for.
-        if not (is_at and is_chosen) and self._leads_here(response):
-            _LED.set(self)
+        if not has_credential and (there := self._led_here(response)):
+            _LED.set(there)
         return response
 
-    def _leads_here(self, response: ClientResponse) -> bool:
-        there = response.headers.get("Location") or response.headers.get("URI") or ""
+    def _led_here(self, response: ClientResponse) -> str | None:
+        location = response.headers.get("Location") or response.headers.get("URI") or ""
         try:
-            return 300 <= response.status < 400 and self._gateway.is_at(str(response.url.join(URL(there))))
+            there = str(response.url.join(URL(location)))
+            return there if 300 <= response.status < 400 and self._gateway.is_at(there) else None
         except (ValueError, httpx.InvalidURL):
             # Nobody can follow it.
-            return False
+            return None
 
     async def _ask(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         credential, repeating = self._gateway.credential, self._gateway.repeating()

@@ -1,4 +1,4 @@
-//! What the sliding window promises over random arrivals and limits; in every small state `exhaustive` holds all of it.
+//! Promises of the sliding window over random arrivals and limits. `exhaustive` holds them in every small state.
 
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
