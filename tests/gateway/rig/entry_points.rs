@@ -208,7 +208,7 @@ impl<'a> EntryPoints<'a> {
         Original::new(method, self.host, &target).of_tenant(self.tenant)
     }
 
-    /// Shows a credential at a entry point, in each way, one after the other.
+    /// Shows a credential at an entry point, in each way, one after the other.
     #[track_caller]
     pub(crate) fn show(&self, entry: EntryPoint, shown: &Shown) -> Vec<Said> {
         if entry == EntryPoint::Api {
@@ -219,7 +219,7 @@ impl<'a> EntryPoints<'a> {
         shown.forms().into_iter().map(|form| self.ask(entry, &original(form))).collect()
     }
 
-    /// Asks a entry point that reads headers.
+    /// Asks an entry point that reads headers.
     #[track_caller]
     pub(crate) fn ask(&self, entry: EntryPoint, original: &Original) -> Said {
         let (site, authz) = (&self.asked.site, self.asked.authz);
