@@ -35,6 +35,14 @@ impl Entropy for Bytes {
     }
 }
 
+impl Issuer {
+    /// An assertion for a tenant that tests need.
+    pub(crate) fn sample(&self) -> Arc<str> {
+        self.about(Subject { agent: AgentId::new(U256::ZERO), owner: OWNER, tier: Tier::Gold }, &"a".into())
+            .unwrap()
+    }
+}
+
 struct Bench {
     issuer: Issuer,
     clock: Arc<SimulatedClock>,

@@ -48,7 +48,7 @@ pub(crate) struct Site {
     /// The documents that the gateway has for it.
     pub(super) shown: Shown,
     /// The issuer of its assertions; `None`: it asks for none.
-    pub(super) issuer: Option<Arc<Issuer>>,
+    pub(crate) issuer: Option<Arc<Issuer>>,
     /// True if it has endpoints of MCP.
     pub(super) has_mcp: bool,
     /// True if calls of MCP fall under different rules.

@@ -8,3 +8,8 @@ pub(crate) fn times([at_each_change, before_a_release]: [usize; 2]) -> usize {
     let is_whole = std::env::var(VARIABLE).is_ok_and(|value| value == "1");
     if is_whole { before_a_release } else { at_each_change }
 }
+
+/// How many reloads there are. `TG_RELOADS` is another number.
+pub(crate) fn reloads(counts: [usize; 2]) -> usize {
+    std::env::var("TG_RELOADS").map_or_else(|_| times(counts), |count| count.parse().unwrap())
+}

@@ -1,13 +1,15 @@
 //! A reload is one step for whoever asks for several parts of it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{collections::HashMap, fmt::Write as _, fs, sync::Arc, thread};
 
 use alloy::primitives::{Address, U256};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
 
 use super::Tenants;
 use crate::app::source::ConfigSource;
-use crate::assertion::Issuer;
 use crate::config::no_probe;
 use crate::domain::{AgentId, Holders, Texts, Tier, TrustProfile};
 use crate::os::Os;
@@ -16,11 +18,14 @@ use crate::telemetry::Metrics;
 use crate::tls::fixture::{Folder, NOW, SelfSigned, shown};
 use crate::tls::{FileLoader, LoadedFiles};
 
-/// How often everything is exchanged.
-const GENERATIONS: usize = 100;
+#[path = "../../../tests/support/whole.rs"]
+mod whole;
 
-/// One reading in so many shakes hands.
-const HANDSHAKE_EVERY: usize = 64;
+/// How often everything is exchanged, at each change and before a release.
+const RELOADS: [usize; 2] = [100, 300];
+
+/// Of so many readings of certificates one shakes hands, and of signers one has an assertion signed.
+const WHOLE_EVERY: usize = 64;
 
 const HOST: &str = "a.example";
 
@@ -127,46 +132,60 @@ fn a_reload_says_which_key_names_a_file_that_cant_be_used() {
 // threat: A half-applied reload, a broken next start
 #[test]
 fn certificates_keys_agents_and_tenants_change_in_one_step() {
-    let folder = Folder::new();
-    let pairs: Vec<SelfSigned> = (0..GENERATIONS).map(|_| SelfSigned::new(HOST)).collect();
+    let (folder, generations) = (Folder::new(), whole::reloads(RELOADS) + 1);
+    let pairs: Vec<SelfSigned> = (0..generations).map(|_| SelfSigned::new(HOST)).collect();
     for (number, own) in pairs.iter().enumerate() {
         folder.pair_of(&number.to_string(), &own.cert_pem, &own.key_pem);
     }
     write(&folder, 0);
     let tenants = tenants_of(&folder);
-    let key_sets: HashMap<String, usize> = (0..GENERATIONS)
+    // By the key's id.
+    let signers: HashMap<String, usize> = (0..generations)
         .map(|number| {
-            let keys = FileLoader::new(&LoadedFiles::default(), NOW)
-                .signing_keys(&folder.pair(&number.to_string()).key);
-            (Issuer::new("tiergate", keys.unwrap(), tenants.facts.clone()).key_set().to_owned(), number)
+            let key = folder.pair(&number.to_string()).key;
+            let keys = FileLoader::new(&LoadedFiles::default(), NOW).signing_keys(&key).unwrap();
+            (keys.published[0].kid.clone(), number)
         })
         .collect();
     let of_certificate = |der: &[u8]| pairs.iter().position(|own| *own.cert_der == *der).unwrap();
 
-    let by_table = |_| {
-        let table = tenants.table.load();
-        usize::try_from(table.tenants().next().unwrap().proxy.body_bytes_max.unwrap()).unwrap() - 1
-    };
+    let site = || Arc::clone(tenants.table.load().find(HOST).unwrap());
+    let by_table = |_| usize::try_from(site().tenant.proxy.body_bytes_max.unwrap()).unwrap() - 1;
     let by_certificate =
         |_| of_certificate(&tenants.table.load().certificates.as_ref().unwrap().find(Some(HOST)).cert[0]);
     let resolver = tenants.certificates(|table| table.certificates.as_ref()).unwrap();
     let (issuer, tiers) = (tenants.issuer(), tenants.tiers());
     let by_handshake = |_| of_certificate(&shown(resolver.clone(), Some(HOST)));
-    let by_key_set = |_| key_sets[issuer().unwrap().key_set()];
+    let by_key_set = |_| {
+        let key_set: Value = serde_json::from_str(issuer().unwrap().key_set()).unwrap();
+        signers[key_set["keys"][0]["kid"].as_str().unwrap()]
+    };
+    let by_assertion = |_| {
+        let assertion = site().issuer.as_ref().unwrap().sample();
+        let header = URL_SAFE_NO_PAD.decode(assertion.split('.').next().unwrap()).unwrap();
+        let header: Value = serde_json::from_slice(&header).unwrap();
+        signers[header["kid"].as_str().unwrap()]
+    };
     let (holders, texts) = (Holders::owned_by(Address::ZERO), Texts::default());
     let profile = TrustProfile { holders, stake: None, measured: None, details: None, texts };
     // The last one that is listed, of those from the generation on that was seen before.
     let by_agents = |seen: usize| {
         let is_listed =
             |id: &usize| tiers.grade(AgentId::new(U256::from(*id)), &profile).tier == Tier::Bronze;
-        (seen..GENERATIONS).take_while(is_listed).last().unwrap_or(seen.saturating_sub(1))
+        (seen..generations).take_while(is_listed).last().unwrap_or(seen.saturating_sub(1))
     };
-    let parts: [&(dyn Fn(usize) -> usize + Sync); 4] = [&by_certificate, &by_key_set, &by_agents, &by_table];
+    // As it is read at most times, and now and then.
+    let parts: [[&(dyn Fn(usize) -> usize + Sync); 2]; 4] = [
+        [&by_certificate, &by_handshake],
+        [&by_key_set, &by_assertion],
+        [&by_agents, &by_agents],
+        [&by_table, &by_table],
+    ];
 
-    let is_over = AtomicBool::new(false);
+    let (is_over, counts) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; 2]);
     let mixed: Vec<String> = thread::scope(|scope| {
         let readers = (0..2_usize).map(|reader| {
-            let (is_over, parts, by_handshake) = (&is_over, &parts, &by_handshake);
+            let (is_over, parts, counts) = (&is_over, &parts, &counts);
             scope.spawn(move || {
                 let mut mixed = Vec::new();
                 let mut seen = 0;
@@ -175,14 +194,14 @@ fn certificates_keys_agents_and_tenants_change_in_one_step() {
                         break;
                     }
                     // Any two parts, one after the other: the later one is never older.
-                    let pair = [turn % 4, turn / 4 % 4];
-                    for at in pair {
-                        let is_handshake = at == 0 && turn.is_multiple_of(HANDSHAKE_EVERY);
-                        let now = if is_handshake { by_handshake(seen) } else { parts[at](seen) };
+                    let is_whole = usize::from((turn / 16).is_multiple_of(WHOLE_EVERY));
+                    for at in [turn % 4, turn / 4 % 4] {
+                        let now = parts[at][is_whole](seen);
                         if now < seen {
                             mixed.push(format!("part {at} is of {now} after {seen}"));
                         }
                         seen = seen.max(now);
+                        counts[is_whole].fetch_add(1, Ordering::Relaxed);
                     }
                 }
                 mixed
@@ -191,7 +210,7 @@ fn certificates_keys_agents_and_tenants_change_in_one_step() {
         let readers: Vec<_> = readers.collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _entered = runtime.enter();
-        for generation in 1..GENERATIONS {
+        for generation in 1..generations {
             write(&folder, generation);
             let applied = tenants.load_and_replace().0;
             assert!(applied.is_ok_and(|applied| applied.loaded.refused.is_empty()));
@@ -199,6 +218,9 @@ fn certificates_keys_agents_and_tenants_change_in_one_step() {
         is_over.store(true, Ordering::Relaxed);
         readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect()
     });
-    assert_eq!(mixed, Vec::<String>::new(), "of {GENERATIONS} reloads");
-    assert_eq!(parts.map(|part| part(GENERATIONS - 1)), [GENERATIONS - 1; 4]);
+    let [plain, whole] = counts.map(AtomicUsize::into_inner);
+    println!("{} reloads, {plain} plain readings, {whole} with a handshake or an assertion", generations - 1);
+    assert_eq!(mixed, Vec::<String>::new(), "of {} reloads", generations - 1);
+    assert_eq!(parts.map(|[part, _]| part(generations - 1)), [generations - 1; 4]);
+    assert_eq!([by_handshake(0), by_assertion(0)], [generations - 1; 2]);
 }
