@@ -6,15 +6,13 @@ use std::sync::{Condvar, Mutex};
 use std::{net::SocketAddr, os::unix::fs::PermissionsExt, process::Command, thread};
 
 use rcgen::{CertificateParams, KeyPair};
-use tempfile::TempDir;
 
-use super::gateway::catches_hangup;
+use super::gateway::Program;
 use super::upstreams::{Upstreams, answer};
-use crate::support::process::{Process, free_port, free_ports, own_ip};
 use crate::support::time::{SOON, Stopwatch, until};
-use crate::support::{client::Connection, metrics::Samples};
+use crate::support::{client::Connection, whole};
 
-/// How many reloads there are at least. `TG_RELOADS` is another number.
+/// How many reloads there are at least.
 const RELOADS: usize = 60;
 
 /// How many clients ask.
@@ -106,37 +104,25 @@ impl Budget {
 }
 
 /// The running program and its files.
-struct Service {
-    gateway: SocketAddr,
-    admin: SocketAddr,
-    // Ends before its files do.
-    process: Process,
-    folder: TempDir,
-}
+struct Service(Program);
 
 impl Service {
     fn start(upstream: SocketAddr) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let ((api, admin), gateway) = (free_ports(own_ip()), free_port(own_ip()));
         fs::create_dir(at("tenants.d")).unwrap();
         for (name, text) in [("password", "secret\n"), ("header", "secret\n"), ("agents", "1 3\n")] {
             fs::write(at(name), text).unwrap();
         }
         issue(folder.path());
-        let text = format!(
-            "[listen]\napi = \"{api}\"\ngateway = [\"{gateway}\"]\nadmin = \"{admin}\"\n\
-             [chain]\nrpc_urls = [\"http://127.0.0.1:1\"]\nchain_id = 8004\n[chain.contracts]\n\
-             identity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
-             stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n\
-             [[chain.rpc_headers]]\nurl = \"http://127.0.0.1:1\"\nname = \"x-key\"\nvalue_file = {:?}\n\
+        let sections = format!(
+            "[[chain.rpc_headers]]\nurl = \"http://127.0.0.1:1\"\nname = \"x-key\"\nvalue_file = {:?}\n\
              [store]\nkind = \"redis\"\n[store.redis]\nurl = \"redis://127.0.0.1:1\"\npassword_file = {:?}\n\
              [tiers]\nsource = \"list\"\nfile = {:?}\n[log]\nlevel = \"info\"\n",
             at("header"),
             at("password"),
             at("agents"),
         );
-        fs::write(at("tiergate.toml"), text).unwrap();
         let public = "[[routes]]\npath = \"/*\"\naccess = \"public\"\n";
         let tls = ["ca", "cert", "key"].map(|key| {
             format!(
@@ -155,48 +141,31 @@ impl Service {
         };
         tenant("shown", &format!("[upstream_tls]\n{}{public}", tls.concat()));
         tenant("guarded", "");
-        let config = at("tiergate.toml");
-        let arguments = ["run", "--config", config.to_str().unwrap()].map(str::to_owned);
-        let program = Path::new(env!("CARGO_BIN_EXE_tiergate"));
-        let process = Process::start(program, &arguments, &at("log"), WITHOUT_PRIVILEGES);
-        let open = |listener| Connection::open(listener).is_ok();
-        until("the listeners take connections", SOON, || {
-            assert!(!process.log().contains("tiergate: "), "{}", process.log());
-            (open(gateway) && open(admin)).then_some(())
-        });
-        until("SIGHUP is listened to", SOON, || catches_hangup(process.pid).then_some(()));
-        Self { gateway, admin, folder, process }
+        Self(Program::start(folder, &sections, WITHOUT_PRIVILEGES))
     }
 
     fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.0.folder.path().join(name)
     }
 
-    fn refused(&self, admin: &mut Connection) -> f64 {
-        let text = admin.send("GET", "/metrics", &[], None).unwrap().text();
-        Samples::parse(&text).get("tiergate_config_refused_files")
+    fn refused(admin: &mut Connection) -> f64 {
+        Program::samples(admin).get("tiergate_config_refused_files")
     }
 
     fn reloads(&self) -> f64 {
-        let mut admin = Connection::open(self.admin).unwrap();
-        let text = admin.send("GET", "/metrics", &[], None).unwrap().text();
-        Samples::parse(&text).sum("tiergate_config_reloads_total", &[])
-    }
-
-    fn hang_up(&self) {
-        let signal = format!("kill -HUP {}", self.process.pid);
-        assert!(Command::new("sh").args(["-c", &signal]).status().unwrap().success());
+        Program::samples(&mut self.0.admin()).sum("tiergate_config_reloads_total", &[])
     }
 
     /// How many descriptors and threads the process has.
     fn held(&self) -> [usize; 2] {
-        let count = |what: &str| fs::read_dir(format!("/proc/{}/{what}", self.process.pid)).unwrap().count();
+        let count =
+            |what: &str| fs::read_dir(format!("/proc/{}/{what}", self.0.process.pid)).unwrap().count();
         [count("fd"), count("task")]
     }
 
     /// The memory that the process has now, in KiB.
     fn memory(&self) -> usize {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid)).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0.process.pid)).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
@@ -209,8 +178,8 @@ impl Service {
         );
         fs::write(&draft, text).unwrap();
         fs::rename(draft, self.at("tenants.d/turn.toml")).unwrap();
-        self.hang_up();
-        let mut wire = Connection::open(self.gateway).unwrap();
+        self.0.hang_up();
+        let mut wire = Connection::open(self.0.address).unwrap();
         until(&format!("{host} is served"), SOON, || {
             wire.write(&get("/", &host, "")).unwrap();
             (wire.read(false).unwrap().status == 200).then_some(())
@@ -255,7 +224,7 @@ fn break_file(path: &Path, how: How) -> impl FnOnce() + use<> {
 /// Asks as long as there is a budget: a public host, and one that is for agents alone, without a credential and with a bad
 /// one. Gives the number of requests.
 fn ask(service: &Service, budget: &Budget) -> usize {
-    let mut wire = Connection::open(service.gateway).unwrap();
+    let mut wire = Connection::open(service.0.address).unwrap();
     let key = format!("X-API-Key: svc_live_v1_{:064x}\r\n", 7);
     let mut count = 0;
     while budget.take() {
@@ -274,7 +243,7 @@ fn ask(service: &Service, budget: &Budget) -> usize {
             _ => assert!([401, 500].contains(&answered.status), "{}", answered.text()),
         }
         if answered.header("connection") == Some("close") {
-            wire = Connection::open(service.gateway).unwrap();
+            wire = Connection::open(service.0.address).unwrap();
         }
         count += 1;
     }
@@ -284,7 +253,7 @@ fn ask(service: &Service, budget: &Budget) -> usize {
 // threat: A half-applied reload, a broken next start
 #[test]
 fn files_that_are_broken_in_turn_under_load_lose_no_request_and_admit_nobody() {
-    let reloads = std::env::var("TG_RELOADS").map_or(RELOADS, |count| count.parse().unwrap());
+    let reloads = whole::reloads([RELOADS; 2]);
     let upstreams = Upstreams::start(1);
     let upstream = upstreams.addresses()[0];
     let service = Service::start(upstream);
@@ -294,7 +263,7 @@ fn files_that_are_broken_in_turn_under_load_lose_no_request_and_admit_nobody() {
     let asked: usize = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| ask(&service, &budget))).collect();
         let is_alive = || !clients.iter().any(|client| client.is_finished());
-        let mut admin = Connection::open(service.admin).unwrap();
+        let mut admin = service.0.admin();
         // However it ends, clients do.
         let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut turn = 0;
@@ -305,16 +274,16 @@ fn files_that_are_broken_in_turn_under_load_lose_no_request_and_admit_nobody() {
                 budget.spend(REQUESTS, is_alive);
                 if *is_read {
                     until(&format!("{file} is refused"), SOON, || {
-                        (service.refused(&mut admin) == 1.0).then_some(())
+                        (Service::refused(&mut admin) == 1.0).then_some(())
                     });
                 } else {
-                    assert_eq!(service.refused(&mut admin), 0.0, "{file}");
+                    assert_eq!(Service::refused(&mut admin), 0.0, "{file}");
                 }
                 mend();
                 service.apply(upstream, 2 * turn + 1);
                 budget.spend(REQUESTS, is_alive);
                 until(&format!("{file} is mended"), SOON, || {
-                    (service.refused(&mut admin) == 0.0).then_some(())
+                    (Service::refused(&mut admin) == 0.0).then_some(())
                 });
                 turn += 1;
                 held = held.or_else(|| {
@@ -324,7 +293,7 @@ fn files_that_are_broken_in_turn_under_load_lose_no_request_and_admit_nobody() {
         }));
         budget.end();
         driven.unwrap_or_else(|panic| {
-            print!("{}", service.process.log());
+            print!("{}", service.0.process.log());
             std::panic::resume_unwind(panic)
         });
         clients.into_iter().map(|client| client.join().unwrap()).sum()

@@ -17,7 +17,8 @@ use self::gateway::Gateway;
 use self::tables::{HOSTS, Part, UPSTREAMS, answering, host};
 use self::upstreams::{Upstreams, answer};
 use crate::support::time::{SOON, until};
-use crate::support::{client::Connection, stop::Stop, whole::times};
+use crate::support::whole::{reloads, times};
+use crate::support::{client::Connection, stop::Stop};
 
 /// How often the tenants are exchanged, at each change and before a release.
 const RELOADS: [usize; 2] = [50, 150];
@@ -71,7 +72,7 @@ impl<'a> Question<'a> {
 // threat: A half-applied reload, a broken next start
 #[test]
 fn reloads_under_load_mislead_no_request_and_drop_none() {
-    under_load(times(RELOADS), |gateway, admin, _| gateway.reload(admin), |refused| refused == 0);
+    under_load(reloads(RELOADS), |gateway, admin, _| gateway.reload(admin), |refused| refused == 0);
 }
 
 // threat: An unmounted volume looks empty
@@ -105,16 +106,16 @@ fn under_load(
             ask_http2(gateway, stop, answers);
         });
         let _stops = stop.at_end();
-        let mut admin = gateway.admin();
+        let mut admin = gateway.program.admin();
         for turn in 0..times {
             let goal = answers.load(Ordering::SeqCst) + CONNECTIONS;
             work(gateway, &mut admin, turn);
             until("questions were answered meanwhile", SOON, || {
-                assert!(!stop.is_set(), "an asker has ended: {}", gateway.log());
+                assert!(!stop.is_set(), "an asker has ended: {}", gateway.program.process.log());
                 (answers.load(Ordering::SeqCst) >= goal).then_some(())
             });
         }
-        assert!(is_right(gateway.reloads(&mut admin, "refused")), "{}", gateway.log());
+        assert!(is_right(Gateway::reloads(&mut admin, "refused")), "{}", gateway.program.process.log());
     });
 }
 
@@ -123,8 +124,8 @@ fn under_load(
 fn a_request_under_way_keeps_the_tenants_that_it_began_with() {
     let upstreams = Upstreams::start(UPSTREAMS);
     let gateway = Gateway::start(upstreams.addresses());
-    let mut admin = gateway.admin();
-    let mut connection = Connection::open(gateway.address).unwrap();
+    let mut admin = gateway.program.admin();
+    let mut connection = Connection::open(gateway.program.address).unwrap();
     for version in 0..4 {
         let path = format!("/held/{version}");
         let head = format!("POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 4\r\n\r\nhe", host(0));
@@ -144,7 +145,7 @@ fn a_request_under_way_keeps_the_tenants_that_it_began_with() {
 
 /// Asks on one connection until it is told to stop.
 fn ask_http1(gateway: &Gateway, asker: usize, stop: &Stop, answers: &AtomicUsize) {
-    let mut connection = Connection::open(gateway.address).unwrap();
+    let mut connection = Connection::open(gateway.program.address).unwrap();
     let name = asker.to_string();
     for turn in (asker..).take_while(|_| !stop.is_set()) {
         let question = Question::new(gateway, &name, turn);
@@ -159,7 +160,7 @@ fn ask_http1(gateway: &Gateway, asker: usize, stop: &Stop, answers: &AtomicUsize
 fn ask_http2(gateway: &Gateway, stop: &Stop, answers: &AtomicUsize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let stream = tokio::net::TcpStream::connect(gateway.address).await.unwrap();
+        let stream = tokio::net::TcpStream::connect(gateway.program.address).await.unwrap();
         let (sender, connection) = h2::client::handshake(stream).await.unwrap();
         tokio::spawn(connection);
         let asker = |at| ask_on_streams(gateway, sender.clone(), at, stop, answers);
