@@ -163,14 +163,14 @@ impl Reloader {
             return;
         };
         let is_refused = !self.refused.lock().is_empty();
-        let mut timer = RereadTimer::begin(Some(self.tenants.first_fingerprint), is_refused);
+        let mut timer = RereadTimer::after_read(Some(self.tenants.first_fingerprint), is_refused);
         let mut read =
             if self.early.hangup.swap(false, Ordering::Relaxed) { Some(self.hang_up().await) } else { None };
         let mut polls = interval(POLL_EVERY);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if let Some((loaded, is_refused)) = read {
-                timer.read(loaded, is_refused);
+                timer = RereadTimer::after_read(loaded, is_refused);
             }
             tokio::select! {
                 _ = hangup.recv() => read = Some(self.hang_up().await),
@@ -191,8 +191,8 @@ impl Reloader {
 /// For how many polls in a row files that keep changing are waited for.
 const UNSETTLED_POLLS_MAX: u32 = 5;
 
-/// After how many polls a refused file is tried again, at most: some four minutes.
-const RETRY_POLLS_MAX: u32 = 256;
+/// After how many polls a refused file is tried again: a minute.
+const RETRY_POLLS: u32 = 60;
 
 /// The memory of earlier polls.
 #[derive(Debug)]
@@ -203,10 +203,8 @@ pub(super) struct RereadTimer<T> {
     last: T,
     /// At how many polls they have differed from those that were read.
     unsettled: u32,
-    /// For how many polls a refused file rests before it is tried again; 0: none is refused.
-    pause: u32,
-    /// How many of these are left.
-    rest: u32,
+    /// After how many polls a refused file is tried again; 0: none is refused.
+    retry_in: u32,
 }
 
 /// Why the files are to be read again.
@@ -220,19 +218,8 @@ pub(super) enum Due {
 
 impl<T: Copy + PartialEq> RereadTimer<T> {
     /// The files were read when they looked like this; `is_refused`: one of them could not be used.
-    pub(super) fn begin(loaded: T, is_refused: bool) -> Self {
-        let pause = is_refused.into();
-        Self { loaded, last: loaded, unsettled: 0, pause, rest: pause }
-    }
-
-    /// The same again.
-    pub(super) fn read(&mut self, loaded: T, is_refused: bool) {
-        let pause = match (is_refused, loaded == self.loaded) {
-            (false, _) => 0,
-            (true, false) => 1,
-            (true, true) => (self.pause * 2).clamp(1, RETRY_POLLS_MAX),
-        };
-        *self = Self { loaded, last: loaded, unsettled: 0, pause, rest: pause };
+    pub(super) fn after_read(loaded: T, is_refused: bool) -> Self {
+        Self { loaded, last: loaded, unsettled: 0, retry_in: if is_refused { RETRY_POLLS } else { 0 } }
     }
 
     /// A poll. Whoever writes several files is given the time to finish, but not for ever.
@@ -243,26 +230,27 @@ impl<T: Copy + PartialEq> RereadTimer<T> {
             return (is_still || self.unsettled >= UNSETTLED_POLLS_MAX).then_some(Due::Changed);
         }
         self.unsettled = 0;
-        self.rest = self.rest.saturating_sub(1);
-        (self.pause > 0 && self.rest == 0).then_some(Due::Retry)
+        let is_refused = self.retry_in > 0;
+        self.retry_in = self.retry_in.saturating_sub(1);
+        (is_refused && self.retry_in == 0).then_some(Due::Retry)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Due, RETRY_POLLS_MAX, RereadTimer, UNSETTLED_POLLS_MAX};
+    use super::{Due, RETRY_POLLS, RereadTimer, UNSETTLED_POLLS_MAX};
 
     #[test]
     fn files_that_are_still_for_a_look_are_read_and_those_that_are_as_they_were_are_not() {
-        let mut timer = RereadTimer::begin(0, false);
+        let mut timer = RereadTimer::after_read(0, false);
         assert_eq!([0, 1, 1].map(|now| timer.poll(now)), [None, None, Some(Due::Changed)]);
-        timer.read(1, false);
+        timer = RereadTimer::after_read(1, false);
         assert_eq!([1, 2, 1, 1].map(|now| timer.poll(now)), [None; 4], "they are as they were read");
     }
 
     #[test]
     fn files_that_never_stand_still_are_read_after_a_few_looks_again_and_again() {
-        let mut timer = RereadTimer::begin(0, false);
+        let mut timer = RereadTimer::after_read(0, false);
         let mut now = 0;
         for _ in 0..10 {
             for poll in 1..=UNSETTLED_POLLS_MAX {
@@ -270,24 +258,25 @@ mod tests {
                 let due = timer.poll(now);
                 assert_eq!(due, (poll == UNSETTLED_POLLS_MAX).then_some(Due::Changed), "{poll}");
             }
-            timer.read(now, false);
+            timer = RereadTimer::after_read(now, false);
         }
     }
 
     #[test]
-    fn a_refused_file_is_tried_again_less_and_less_often_until_it_is_applied() {
-        let mut timer = RereadTimer::begin(0, true);
-        for wait in [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256] {
-            for poll in 1..=wait {
-                assert_eq!(timer.poll(0), (poll == wait).then_some(Due::Retry), "{poll} of {wait}");
+    fn a_refused_file_is_tried_again_every_minute_until_it_is_applied() {
+        for _ in 0..3 {
+            let mut timer = RereadTimer::after_read(0, true);
+            for poll in 1..=RETRY_POLLS {
+                assert_eq!(timer.poll(0), (poll == RETRY_POLLS).then_some(Due::Retry), "{poll}");
             }
-            timer.read(0, true);
         }
-        // A change is another beginning.
-        assert_eq!([1, 1].map(|now| timer.poll(now)), [None, Some(Due::Changed)]);
-        timer.read(1, true);
-        assert_eq!(timer.poll(1), Some(Due::Retry));
-        timer.read(1, false);
-        assert!((0..=RETRY_POLLS_MAX).all(|_| timer.poll(1).is_none()));
+        let mut timer = RereadTimer::after_read(0, true);
+        assert_eq!(
+            [1, 1].map(|now| timer.poll(now)),
+            [None, Some(Due::Changed)],
+            "a change is not waited for"
+        );
+        let mut timer = RereadTimer::after_read(1, false);
+        assert!((0..=RETRY_POLLS).all(|_| timer.poll(1).is_none()));
     }
 }
