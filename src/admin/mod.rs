@@ -39,7 +39,6 @@ pub(crate) trait Facts: Send + Sync + 'static {
     fn configuration(&self) -> Value;
 }
 
-/// The admin listener.
 pub(crate) struct Admin {
     metrics: Metrics,
     readiness: Arc<Readiness>,
@@ -66,7 +65,6 @@ pub(crate) enum Endpoint {
 }
 
 impl Admin {
-    /// Shows these metrics and facts.
     pub(crate) fn new(metrics: Metrics, readiness: Arc<Readiness>, facts: Arc<dyn Facts>) -> Self {
         Self { metrics, readiness, facts }
     }
@@ -157,7 +155,6 @@ const ROUTES: &str = "http_server_request_duration_seconds";
 /// How many series of routes are shown.
 const ROUTES_SHOWN_MAX: usize = 200;
 
-/// The object.
 fn status(report: &Report, families: &[MetricFamily], facts: Value) -> Value {
     let tenants = facts.get("tenants").and_then(Value::as_array).into_iter().flatten();
     let shown: HashSet<&str> = tenants.filter_map(|tenant| tenant.get("id")?.as_str()).collect();

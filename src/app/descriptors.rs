@@ -56,13 +56,10 @@ const UNLIMITED: u64 = 1 << 20;
 pub(crate) struct Descriptors {
     limit: usize,
     reserved: usize,
-    /// Connections of the API's listener.
+    /// Connections of each listener.
     pub(super) api: usize,
-    /// Connections of the owners' listener.
     pub(super) owners: usize,
-    /// Connections of the listener for other gateways.
     pub(super) authz: usize,
-    /// Connections of the gateway's listener.
     pub(super) gateway: usize,
     /// Requests to upstreams under way. Each may hold a connection.
     pub(super) requests: u32,
@@ -70,7 +67,6 @@ pub(crate) struct Descriptors {
     pub(super) idle: usize,
 }
 
-/// The least for clients and upstreams together.
 const fn clients_min(settings: &Settings, workers: usize) -> usize {
     let of_gateway = if settings.fixed.listen.gateway.is_empty() { 0 } else { workers };
     CLIENTS_MIN + OF_A_GATEWAY_WORKER * of_gateway

@@ -63,14 +63,13 @@ impl App {
     }
 }
 
-/// Serves a single listener.
 pub(crate) fn run_listener(
     name: &'static str,
     address: SocketAddr,
     service: impl BufferedService,
 ) -> Result<Result<(), RunError>, StartError> {
     let lifecycle = Lifecycle::new(SHUTDOWN, None, Handover::default(), EarlySignals::default());
-    let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0, SILENT_TIME_MAX, lifecycle);
+    let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, SILENT_TIME_MAX, lifecycle);
     process.open_whole(service, Listening::plain(name, &[address], CONNECTIONS_MAX))?;
     Ok(process.run())
 }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{io, sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
+use futures_util::future::select_all;
 use parking_lot::Mutex;
 use sd_notify::{NotifyState, notify};
 use signal_hook::consts::{SIGHUP, SIGUSR2};
@@ -46,7 +48,6 @@ impl EarlySignals {
     }
 }
 
-/// The life of a process.
 pub(super) struct Lifecycle {
     settings: ShutdownSettings,
     /// Says when a process that was handed sockets takes connections.
@@ -62,36 +63,28 @@ pub(super) struct Lifecycle {
 }
 
 /// The meaning of a signal.
+#[derive(Clone, Copy)]
 enum Order {
     EndAtOnce,
     End,
     Upgrade,
 }
 
-struct Signals {
-    interrupted: Signal,
-    terminated: Signal,
-    quit: Signal,
-    upgrade: Signal,
-}
+struct Signals([(Signal, Order); 4]);
 
 impl Signals {
     fn listen() -> io::Result<Self> {
-        Ok(Self {
-            interrupted: signal(SignalKind::interrupt())?,
-            terminated: signal(SignalKind::terminate())?,
-            quit: signal(SignalKind::quit())?,
-            upgrade: signal(SignalKind::user_defined2())?,
-        })
+        Ok(Self([
+            (signal(SignalKind::interrupt())?, Order::EndAtOnce),
+            (signal(SignalKind::terminate())?, Order::End),
+            (signal(SignalKind::quit())?, Order::End),
+            (signal(SignalKind::user_defined2())?, Order::Upgrade),
+        ]))
     }
 
     async fn next(&mut self) -> Order {
-        tokio::select! {
-            _ = self.interrupted.recv() => Order::EndAtOnce,
-            _ = self.terminated.recv() => Order::End,
-            _ = self.quit.recv() => Order::End,
-            _ = self.upgrade.recv() => Order::Upgrade,
-        }
+        let all = self.0.iter_mut().map(|(signal, order)| Box::pin(signal.recv().map(|_| *order)));
+        select_all(all).await.0
     }
 
     /// The order to end. An order to upgrade is not followed before, and a line says why.
@@ -148,7 +141,6 @@ impl Lifecycle {
         self.end(signals).await
     }
 
-    /// Opens the listeners.
     async fn open(&self) -> Result<(), RunError> {
         let is_late = self.handover.had_sockets && timeout(READY_WITHIN, self.ready()).await.is_err();
         if is_late && self.handover.replaces() {

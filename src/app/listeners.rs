@@ -1,28 +1,37 @@
 //! The listeners for the API, the gateway and operators.
 
-use std::{slice::from_ref, sync::Arc, time::Duration};
+use std::{path::Path, slice::from_ref, sync::Arc, time::Duration};
+
+use pingora::server::configuration::ServerConf;
 
 use crate::admin::Admin;
 use crate::api::{Api, ApiRules, routes::Audience};
 use crate::app::descriptors::{ADMIN_CONNECTIONS, workers};
-use crate::app::process::{Listening, Tls};
+use crate::app::process::Listening;
 use crate::app::{App, error::StartError, named_files::tenant_secrets, overview::Overview, signing_domain};
 use crate::config::{Listener, Settings};
 use crate::domain::{Registries, RpcUrl, Tier};
 use crate::gateway::relay::pool::{self, Pool};
 use crate::gateway::{
-    Authz, AuthzHandler, Gateway, GatewayHandler, GatewayRules, Watch, library::handler::LibraryHandler,
-    policy::forwarded::Believed,
+    Authz, AuthzHandler, Gateway, GatewayHandler, GatewayRules, Table, Watch,
+    library::handler::LibraryHandler, policy::forwarded::Believed,
 };
 use crate::message_signature::Terms;
 use crate::pipeline::Access;
 use crate::ports::{Parts, Scope};
 use crate::serve::clients::ClientRules;
-use crate::tls::{Protocols, listener::server_config};
+use crate::tls::{Certificates, Protocols, ServerTls, listener::server_config};
 use crate::wire::{Discovery, RequestIds, ServiceRules};
 
 /// How many signatures of other gateways' requests may be looked at, at once: as many as a listener has connections by default.
 const ASKED_MAX: u32 = 4_096;
+
+/// How many addresses of upstreams one request may try. Tenants set a lower limit of upstreams of their own.
+const TRIES_MAX: usize = 256;
+
+/// The names of what is offered over TLS (ALPN).
+const HTTP1: &[u8] = b"http/1.1";
+const HTTP2: &[u8] = b"h2";
 
 /// The name of the threads that serve API, owners and gateway.
 const WORKER: &str = "worker";
@@ -38,7 +47,8 @@ impl App {
             if !addresses.is_empty() {
                 let api = self.api(settings, audience)?;
                 let plain = Listening::plain(audience.listener(), addresses, connections_max);
-                self.process.open_whole(api, for_clients(settings, listener, Protocols::Http1, plain))?;
+                let listening = self.for_clients(settings, listener, &[HTTP1], plain)?;
+                self.process.open_whole(api, listening)?;
             }
         }
         Ok(())
@@ -75,11 +85,21 @@ impl App {
             return Ok(());
         }
         let gateway = self.gateway("gateway", self.descriptors.requests, None, settings)?;
+        let plain = Listening::plain("gateway", &settings.fixed.listen.gateway, self.descriptors.gateway);
+        let listening = self.for_clients(settings, Listener::Gateway, &[HTTP2, HTTP1], plain)?;
         let process = &mut self.process;
         let (table, clock) = (Arc::clone(&self.tenants.table), Arc::clone(&process.clock));
         let watch = Arc::new(Watch::new(table, clock));
         process.supervise("upstreams", move || Arc::clone(&watch).run());
-        let library = LibraryHandler::new(Arc::clone(&gateway), &process.configuration);
+        // Made in code: Pingora's own file and its silent defaults are not for our users.
+        let configuration = ServerConf {
+            upstream_keepalive_pool_size: self.descriptors.idle,
+            max_retries: TRIES_MAX,
+            upgrade_sock: String::new(),
+            pid_file: String::new(),
+            ..ServerConf::default()
+        };
+        let library = LibraryHandler::new(Arc::clone(&gateway), &Arc::new(configuration));
         let (mut pools, workers) = (Vec::new(), workers(settings));
         let idle_max = self.descriptors.idle / workers;
         let handler = || {
@@ -87,8 +107,7 @@ impl App {
             pools.push(Arc::clone(&pool));
             Arc::new(GatewayHandler::new(Arc::clone(&gateway), library.clone(), pool))
         };
-        let plain = Listening::plain("gateway", &settings.fixed.listen.gateway, self.descriptors.gateway);
-        process.open(handler, for_clients(settings, Listener::Gateway, Protocols::Http1AndHttp2, plain))?;
+        process.open(handler, listening)?;
         process.supervise("upstream-connections", move || pool::keep(pools.clone()));
         Ok(())
     }
@@ -102,16 +121,12 @@ impl App {
         }
         let secrets = authz.secret_file.as_deref().map(|path| tenant_secrets(path, |_| true));
         let secrets = secrets.transpose().map_err(StartError::from)?;
-        let tls = self.tenants.certificates(|table| table.authz_certificates.as_ref()).map(|shown| {
-            let ca = authz.client_ca.as_deref();
-            server_config(shown, Protocols::Http1OrHttp2, ca).map_err(|problems| problems.join("; "))
-        });
+        let ca = authz.client_ca.as_deref();
+        let tls = self.tls(|table| table.authz_certificates.as_ref(), &[HTTP1, HTTP2], ca)?;
         let gateway = self.gateway(NAME, ASKED_MAX, Some(authz.timeout), settings)?;
         let authz = Arc::new(Authz::new(gateway, secrets));
         let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
-        let workers = workers(settings);
-        let tls = tls.transpose()?.map(Tls::Own);
-        let handler = Arc::new(AuthzHandler(authz));
+        let (workers, handler) = (workers(settings), Arc::new(AuthzHandler(authz)));
         self.process.open(|| Arc::clone(&handler), Listening { threads: WORKER, workers, tls, ..plain })
     }
 
@@ -150,6 +165,36 @@ impl App {
         let (table, clock) = (Arc::clone(&self.tenants.table), Arc::clone(&self.process.clock));
         let pipeline = Arc::clone(&self.pipeline);
         Ok(Arc::new(Gateway::new(table, pipeline, rules, clock, &self.os, &self.process.metrics)?))
+    }
+
+    /// A listener for clients: every worker serves it, with the certificates of `[listen.tls]` and of tenants if there are any,
+    /// and their networks have limits.
+    fn for_clients<'a>(
+        &self,
+        settings: &Settings,
+        listener: Listener,
+        protocols: Protocols,
+        plain: Listening<'a>,
+    ) -> Result<Listening<'a>, StartError> {
+        let listen = &settings.fixed.listen;
+        let rules = ClientRules {
+            trusted_proxies: listen.trusted_proxies.clone(),
+            uses_proxy_protocol: listen.proxy_protocol.contains(&listener),
+            per_network_max: listen.max_connections_per_network,
+        };
+        let tls = self.tls(|table| table.certificates.as_ref(), protocols, None)?;
+        Ok(Listening { rules: Some(rules), threads: WORKER, workers: workers(settings), tls, ..plain })
+    }
+
+    /// The TLS of a listener that speaks it, with these certificates of the table in force.
+    fn tls(
+        &self,
+        of: fn(&Table) -> Option<&Certificates>,
+        protocols: Protocols,
+        client_ca: Option<&Path>,
+    ) -> Result<Option<ServerTls>, StartError> {
+        let config = self.tenants.certificates(of).map(|shown| server_config(shown, protocols, client_ca));
+        Ok(config.transpose()?)
     }
 
     pub(super) fn serve_admin(
@@ -193,21 +238,4 @@ pub(crate) fn discovery(settings: &Settings) -> Discovery {
         keys_url: settings.fixed.keys.public_url.as_ref().map(RpcUrl::base),
         has_console: settings.fixed.console.enabled,
     })
-}
-
-/// A listener for clients: every worker serves it, and their networks have limits.
-fn for_clients<'a>(
-    settings: &Settings,
-    listener: Listener,
-    protocols: Protocols,
-    plain: Listening<'a>,
-) -> Listening<'a> {
-    let listen = &settings.fixed.listen;
-    let rules = ClientRules {
-        trusted_proxies: listen.trusted_proxies.clone(),
-        uses_proxy_protocol: listen.proxy_protocol.contains(&listener),
-        per_network_max: listen.max_connections_per_network,
-    };
-    let (threads, workers) = (WORKER, workers(settings));
-    Listening { rules: Some(rules), threads, workers, tls: Some(Tls::Shared(protocols)), ..plain }
 }

@@ -16,7 +16,6 @@ mod successor;
 pub(crate) mod tenants;
 
 mod listeners;
-mod log;
 mod process;
 mod reload;
 mod threads;
@@ -39,7 +38,7 @@ use crate::app::{
 };
 use crate::bots::Bots;
 use crate::chain::{ChainReader, Follower};
-use crate::config::{Loaded, Settings, traces::TraceSettings};
+use crate::config::{AuditPlace, Loaded, Settings, log::LogSettings, traces::TraceSettings};
 use crate::domain::{Eip712Domain, SigningDomain};
 use crate::gateway::watch::resolve_new_names;
 use crate::os::Os;
@@ -88,7 +87,7 @@ impl App {
         let descriptors = Descriptors::planned(settings)?;
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
-        let (audit, audit_guard) = log::audit(&settings.fixed.log, Arc::clone(&clock))?;
+        let (audit, audit_guard) = audit(&settings.fixed.log, Arc::clone(&clock))?.unzip();
         let metrics = Metrics::new()?;
         metrics.at_scrape(|families| {
             let counted = families.log_lines_dropped.get();
@@ -131,11 +130,10 @@ impl App {
         });
         let untraced = |why| format!("cannot trace requests: {why}");
         let tracer = tracer.transpose().map_err(untraced)?.map(Arc::new);
-        let certificates = tenants.certificates(|table| table.certificates.as_ref());
         let lifecycle =
             Lifecycle::new(settings.fixed.shutdown, Some(Arc::clone(&readiness)), handover, early);
         let idle = settings.fixed.listen.idle;
-        let process = Process::new(clock, metrics, certificates, descriptors.idle, idle, lifecycle);
+        let process = Process::new(clock, metrics, idle, lifecycle);
         let mut app = Self {
             process,
             os,
@@ -196,7 +194,21 @@ impl App {
     }
 }
 
-/// Gives memory back now and then.
+/// The audit log, if there is one, and its guard: lines are written until that is dropped.
+fn audit(
+    settings: &LogSettings,
+    clock: Arc<dyn Clock>,
+) -> Result<Option<(Arc<Audit>, LogGuard)>, StartError> {
+    let (audit, guard) = match &settings.audit {
+        None => return Ok(None),
+        Some(AuditPlace::Stdout) => Audit::to_stdout(clock),
+        Some(AuditPlace::File(path)) => Audit::to_file(path, clock)
+            .map_err(|cause| format!("cannot open {} (log.audit): {cause}", path.display()))?,
+    };
+    let audit = if settings.audit_required { audit.required() } else { audit };
+    Ok(Some((Arc::new(audit), guard)))
+}
+
 async fn sweep(pipeline: Arc<Pipeline>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
@@ -204,7 +216,6 @@ async fn sweep(pipeline: Arc<Pipeline>) {
     }
 }
 
-/// The domain of signatures, under these settings.
 pub(crate) fn signing_domain(settings: &Settings) -> Eip712Domain {
     Eip712Domain {
         name: settings.fixed.signature.domain_name.clone(),

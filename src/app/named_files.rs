@@ -8,7 +8,7 @@ use crate::config::{Content, NamedFile, Problem, Settings};
 use crate::domain::{KeyPair, Secret, SecretSource, UnixSeconds, rpc_header};
 use crate::files;
 use crate::gateway::TenantSecret;
-use crate::tls::{FileLoader, pem};
+use crate::tls::FileLoader;
 
 /// The shortest secret of another gateway, as the problem of a shorter one says.
 const AUTHZ_SECRET_BYTES_MIN: usize = 16;
@@ -33,17 +33,24 @@ pub(crate) fn errors(named: &NamedFile, loader: &mut FileLoader<'_>) -> Vec<Prob
 }
 
 /// Everything about certificates that works and is probably not meant.
-pub(crate) fn warnings(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
-    let phrases = match &named.content {
-        Content::Pair(pair) => pem::untimely(pair, now).into_iter().collect(),
-        Content::Shown(pair, hosts) => pem::other_hosts(pair, hosts),
+pub(crate) fn warnings(named: &NamedFile, now: UnixSeconds, loader: &mut FileLoader<'_>) -> Vec<Problem> {
+    let (pair, hosts) = match &named.content {
+        Content::Pair(pair) => (pair, None),
+        Content::Shown(pair, hosts) => (pair, Some(hosts)),
         Content::Authorities(_)
         | Content::SigningKeys(_)
         | Content::Agents(_)
         | Content::Secret(_)
-        | Content::HeaderValue(_) => Vec::new(),
+        | Content::HeaderValue(_) => return Vec::new(),
     };
-    phrases.iter().filter_map(|phrase| Some(named.problem(0, phrase)?.as_warning())).collect()
+    // A pair that can't be used has other problems.
+    let Ok(identity) = loader.identity(pair) else { return Vec::new() };
+    let untimely = identity.untimely(now).filter(|_| hosts.is_none()).map(str::to_owned);
+    let others = hosts.into_iter().flatten().filter(|host| !identity.is_for(host));
+    let phrases = untimely.into_iter().chain(others.map(|host| format!("is not for the host {host}")));
+    let file = files::shown(&pair.cert);
+    let phrases = phrases.map(|phrase| format!("{file}: the certificate {phrase}"));
+    phrases.filter_map(|phrase| Some(named.problem(0, &phrase)?.as_warning())).collect()
 }
 
 /// The secrets of other gateways in a file, whose lines are `secret` or `tenant:secret`. One that is short, or that no header
@@ -88,9 +95,45 @@ fn key_of(content: &Content, phrase: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::{fs, path::Path};
 
-    use super::with_path;
+    use super::{tenant_secrets, with_path};
+
+    #[test]
+    fn a_line_of_other_gateways_secrets_that_can_be_meant_otherwise_is_refused_and_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secrets");
+        let read = |text: &str| {
+            fs::write(&path, text).unwrap();
+            tenant_secrets(&path, |id| id == "acme")
+        };
+        for (good, count) in
+            [("0123456789abcdef", 1), ("acme:0123456789:abcdef\r\n\n\n0123456789abcdef\n", 2)]
+        {
+            assert_eq!(read(good).unwrap().len(), count, "{good:?}");
+        }
+        for (secrets, line) in [
+            ("acem:0123456789abcdef", 1),
+            ("0123456789abcdef\n\nACME:0123456789abcdef", 3),
+            ("acme:0123456789abcde", 1),
+            ("0123456789abcde", 1),
+            ("acme:0123456789abcdef\nacme:", 2),
+            ("acme: 0123456789abcdef", 1),
+            ("acme :0123456789abcdef", 1),
+            ("acme 0123456789abcdef", 1),
+            ("0123456789abcdef \n", 1),
+            ("0123456789abcd\u{e9}f", 1),
+            (":0123456789abcdef", 1),
+            (":", 1),
+            (" \n0123456789abcdef", 1),
+            ("# secrets of acme\n0123456789abcdef", 1),
+        ] {
+            let said = read(secrets).unwrap_err();
+            let said = said.strip_prefix(path.to_str().unwrap()).unwrap();
+            assert!(said.starts_with(&format!(": line {line} is neither")), "{secrets:?}: {said}");
+            assert!(!["0123", "acme", "acem"].iter().any(|part| said.contains(part)), "{secrets:?}: {said}");
+        }
+    }
 
     #[test]
     fn the_path_of_a_secrets_file_is_shown_and_a_password_in_its_place_is_not() {

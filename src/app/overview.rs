@@ -20,7 +20,6 @@ const TENANTS_SHOWN_MAX: usize = 100;
 /// How many hosts of a tenant, certificates, and changes or problems of a reload are shown.
 const ITEMS_SHOWN_MAX: usize = 100;
 
-/// Facts for the operator's page.
 pub(super) struct Overview {
     tenants: Arc<Tenants>,
     clock: Arc<dyn Clock>,

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
-use pingora::server::configuration::ServerConf;
 use socket2::Socket;
 use tokio::runtime::Builder;
 
@@ -17,10 +16,7 @@ use crate::serve::{
 };
 use crate::supervision::keep_going;
 use crate::telemetry::Metrics;
-use crate::tls::{Protocols, ServerTls, Shown, listener::server_config};
-
-/// How many addresses of upstreams one request may try. Tenants set a lower limit of upstreams of their own.
-const TRIES_MAX: usize = 256;
+use crate::tls::ServerTls;
 
 /// The advice where a socket for the same port was handed over for another listener or for none.
 const ONE_ADDRESS: &str = "write one address in the configuration and in tiergate.socket";
@@ -30,7 +26,6 @@ const BACKGROUND_THREADS: usize = 2;
 
 /// A process that does not serve yet.
 pub(super) struct Process {
-    pub(super) configuration: Arc<ServerConf>,
     tasks: Vec<Task>,
     /// By the names of the threads.
     threads: BTreeMap<&'static str, Vec<Thread>>,
@@ -41,8 +36,6 @@ pub(super) struct Process {
     idle: Duration,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
-    /// For listeners that speak TLS; nothing: none does.
-    certificates: Option<Shown>,
 }
 
 /// A thread of listeners, which does not run yet.
@@ -76,15 +69,7 @@ pub(super) struct Listening<'a> {
     /// How many workers take connections, each in a thread and with an accept queue of its own.
     pub(super) workers: usize,
     /// `None`: in the clear.
-    pub(super) tls: Option<Tls>,
-}
-
-/// The TLS of a listener.
-pub(super) enum Tls {
-    /// With the certificates of `[listen.tls]` and of tenants, if there are any.
-    Shared(Protocols),
-    /// Its own.
-    Own(ServerTls),
+    pub(super) tls: Option<ServerTls>,
 }
 
 impl<'a> Listening<'a> {
@@ -102,34 +87,9 @@ impl<'a> Listening<'a> {
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Process {
-    /// With room for so many unused connections to upstreams.
-    pub(super) fn new(
-        clock: Arc<dyn Clock>,
-        metrics: Metrics,
-        certificates: Option<Shown>,
-        upstreams_idle_max: usize,
-        idle: Duration,
-        lifecycle: Lifecycle,
-    ) -> Self {
-        // Made in code: Pingora's own file and its silent defaults are not for our users.
-        let configuration = ServerConf {
-            upstream_keepalive_pool_size: upstreams_idle_max,
-            max_retries: TRIES_MAX,
-            upgrade_sock: String::new(),
-            pid_file: String::new(),
-            ..ServerConf::default()
-        };
-        Self {
-            configuration: Arc::new(configuration),
-            tasks: Vec::new(),
-            threads: BTreeMap::new(),
-            ends: Vec::new(),
-            lifecycle,
-            idle,
-            clock,
-            metrics,
-            certificates,
-        }
+    pub(super) fn new(clock: Arc<dyn Clock>, metrics: Metrics, idle: Duration, lifecycle: Lifecycle) -> Self {
+        let (tasks, threads, ends) = Default::default();
+        Self { tasks, threads, ends, lifecycle, idle, clock, metrics }
     }
 
     /// Adds a background task: one that ends before the process does is begun anew.
@@ -157,14 +117,6 @@ impl Process {
         mut handler: impl FnMut() -> Arc<D>,
         listening: Listening<'_>,
     ) -> Result<(), StartError> {
-        let tls = match listening.tls {
-            Some(Tls::Shared(protocols)) => {
-                let shared = self.certificates.clone().map(|shown| server_config(shown, protocols, None));
-                shared.transpose().map_err(|problems| problems.join("; "))?
-            }
-            Some(Tls::Own(tls)) => Some(tls),
-            None => None,
-        };
         let (name, most) = (listening.name, listening.connections_max);
         let limits = Limits::new(name, most, self.idle, listening.rules, &self.metrics);
         let mut workers: Vec<Vec<Socket>> = (0..listening.workers).map(|_| Vec::new()).collect();
@@ -180,7 +132,7 @@ impl Process {
         threads.resize_with(threads.len().max(listening.workers), || Thread::new(self.metrics.clone()));
         for (sockets, thread) in workers.into_iter().zip(threads) {
             let (clock, scheduler) = (Arc::clone(&self.clock), Arc::clone(&thread.scheduler));
-            let listener = Listener::new(handler(), tls.clone(), clock, limits.clone(), scheduler);
+            let listener = Listener::new(handler(), listening.tls.clone(), clock, limits.clone(), scheduler);
             let Lifecycle { serving, stopping, .. } = &self.lifecycle;
             let gates = Gates { serving: serving.subscribe(), stopping: stopping.subscribe() };
             thread.parts.push(Box::pin(take_connections(sockets, listener, gates)));

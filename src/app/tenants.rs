@@ -78,8 +78,7 @@ pub(crate) fn emptiness(loaded: &Loaded, config: &Path) -> Option<Problem> {
 }
 
 impl Tenants {
-    /// Puts the tenants of these settings, which were read from `source`, in force, or says everything that is
-    /// wrong with their certificates.
+    /// Puts the tenants of these settings, which were read from `source`, in force.
     pub(crate) fn new(
         source: ConfigSource,
         settings: &Settings,
@@ -123,7 +122,6 @@ impl Tenants {
         Tiers::new(self.at_start.tiers.sources.clone(), Arc::new(ListInForce(Arc::clone(&self.table))))
     }
 
-    /// Gives the issuer of assertions in force.
     pub(super) fn issuer(&self) -> Box<dyn Fn() -> Option<Arc<Issuer>> + Send + Sync> {
         let table = Arc::clone(&self.table);
         Box::new(move || table.load().issuer.clone())
@@ -174,13 +172,11 @@ impl Tenants {
         Ok(Applied { tenants, sections_that_wait, loaded, has_other_certificates: false })
     }
 
-    /// The certificates in force.
     pub(super) fn certificates_in_force(&self) -> Vec<Certificate> {
         let InForce { settings, files } = &*self.in_force.lock();
         certificates_of(&settings.live, files)
     }
 
-    /// The time.
     pub(super) fn now(&self) -> UnixSeconds {
         UnixSeconds(self.clock.unix_seconds())
     }
@@ -250,7 +246,8 @@ fn issuer(
 }
 
 /// Reads certificates, keys and lists, and builds everything that these settings put in force. Of those of the start it has
-/// what counts until the end of the process.
+/// what counts until the end of the process. Whoever read the settings has looked into every file: one that can't be used is
+/// refused there, with all its problems, so that this stops at the first.
 fn build(
     fixed: &Fixed,
     live: &Live,
@@ -263,28 +260,16 @@ fn build(
     let issuer = issuer(live, loader, facts, former.issuer.clone())?;
     let TierSettings { sources, requests_per_minute: quotas, .. } = &fixed.tiers;
     let agents = sources.list.as_ref().map(|file| loader.agents(file)).transpose()?.unwrap_or_default();
-    let shown = live.listen.tls.as_ref().map(|pair| {
-        let tenants = tenants.iter().map(|tenant| &**tenant);
-        Certificates::load(pair, tenants, unserved_hosts, loader)
-    });
+    let shown = tenants.iter().map(|tenant| &**tenant);
+    let shown = live.listen.tls.as_ref().map(|pair| Certificates::load(pair, shown, unserved_hosts, loader));
     let to_gateways = live.authz.tls.as_ref().map(|pair| Certificates::load(pair, [], &[], loader));
-    let mut problems = Vec::new();
-    let [certificates, authz_certificates] = [shown, to_gateways]
-        .map(|loaded| loaded.and_then(|loaded| loaded.map_err(|found| problems.extend(found)).ok()));
+    let (certificates, authz_certificates) = (shown.transpose()?, to_gateways.transpose()?);
     let mut equipped = Vec::with_capacity(tenants.len());
     for tenant in tenants {
         if tenant.assertion && issuer.is_none() {
-            problems.push(format!("tenant {}: nobody signs its assertions", tenant.id));
+            return Err(vec![format!("tenant {}: nobody signs its assertions", tenant.id)]);
         }
-        match UpstreamIdentity::load(&tenant.proxy.upstream_tls, loader) {
-            Ok(identity) => equipped.push((Arc::clone(tenant), identity)),
-            Err(found) => {
-                problems.extend(found.iter().map(|problem| format!("tenant {}: {problem}", tenant.id)));
-            }
-        }
-    }
-    if !problems.is_empty() {
-        return Err(problems);
+        equipped.push((Arc::clone(tenant), UpstreamIdentity::load(&tenant.proxy.upstream_tls, loader)?));
     }
     let addresses = &fixed.addresses(live.gateway);
     let tiers = &Tiers::new(sources.clone(), Arc::<Agents>::clone(&agents));

@@ -13,8 +13,7 @@ use crate::app::{
 use crate::cli::client::{address, exchange, wait_for};
 use crate::cli::{ConfigFile, Failure, complain, output::Output, say};
 use crate::config::{
-    ConfigReport, Loaded, NamedFile, Position, Problem, RefusedFile, Settings, Value, problem::Problems,
-    schema,
+    ConfigReport, Loaded, NamedFile, Position, Problem, RefusedFile, Value, problem::Problems, schema,
 };
 use crate::domain::{AgentId, UnixSeconds};
 use crate::os::Os;
@@ -148,15 +147,8 @@ impl Config {
     }
 }
 
-/// Reads the configuration, and looks into the files that it names.
-pub(super) fn load(source: &ConfigSource) -> Result<Settings, Failure> {
-    let (survey, all) = survey(source);
-    let loaded = survey.loaded.filter(|_| !all.has_error());
-    Ok(loaded.ok_or_else(|| unusable(&source.path, &all))?.settings)
-}
-
-/// The same for a process that is to serve: tenants that can't be served are left out. Other tools may mend or still have
-/// to write all but the keys of the configuration file, so that only these end it for good.
+/// Reads the configuration, and looks into the files that it names. Tenants that can't be served are left out. Other tools may
+/// mend or still have to write all but the keys of the configuration file, so that only these end a process for good.
 pub(super) fn load_to_serve(source: &ConfigSource) -> Result<(Loaded, Problems), Failure> {
     let (former, now) = (LoadedFiles::default(), UnixSeconds(Os::new().unix_seconds()));
     let mut loader = FileLoader::new(&former, now);
@@ -198,8 +190,8 @@ fn survey(source: &ConfigSource) -> (ConfigReport, Problems) {
     let (former, now) = (LoadedFiles::default(), UnixSeconds(Os::new().unix_seconds()));
     let mut loader = FileLoader::new(&former, now);
     let of_files = survey.files.iter().flat_map(|named| {
-        let errors = named_files::errors(named, &mut loader).into_iter();
-        errors.chain(named_files::warnings(named, now))
+        let errors = named_files::errors(named, &mut loader);
+        errors.into_iter().chain(named_files::warnings(named, now, &mut loader))
     });
     let all = survey.problems.0.iter().cloned().chain(unreadable_override()).chain(of_files);
     let all = Problems(all.collect());

@@ -39,7 +39,6 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// The address.
     pub(super) fn base(&self) -> &str {
         self.url.as_ref().map_or(USUAL_URL, Url::as_str).trim_end_matches('/')
     }

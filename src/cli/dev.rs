@@ -68,7 +68,6 @@ struct Deployed {
 }
 
 impl Dev {
-    /// Runs until a signal stops it.
     pub(super) fn run(self) -> Result<(), Failure> {
         let early = EarlySignals::listen()?;
         let _log = log::start(LogRules::default(), false).map_err(Failure::unusable)?;

@@ -82,7 +82,6 @@ struct Case<'a> {
 }
 
 impl Explain {
-    /// Prints the decision, and everything that it follows from.
     pub(super) fn run(self) -> Result<(), Failure> {
         let source = ConfigSource::at(&self.file.config);
         let settings = &load_to_serve(&source)?.0.settings;

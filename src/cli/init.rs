@@ -61,7 +61,6 @@ pub(super) struct Init {
 }
 
 impl Init {
-    /// Writes the file.
     pub(super) fn run(&self) -> Result<(), Failure> {
         let mut text = include_str!("init.toml").to_owned();
         if self.registries == "erc8004" {

@@ -17,30 +17,47 @@ pub(super) enum Keys {
     Generate(NewKey),
     /// Replace the agent's API key; the old one is invalid at once, or after its grace.
     #[command(after_help = include_str!("help/rotate.txt"))]
-    Rotate(Rotation),
+    Rotate {
+        #[command(flatten)]
+        new: NewKey,
+        /// For how many seconds the old key goes on, at most 3600, so that every process can have the new one before.
+        #[arg(long, value_name = "SECONDS")]
+        grace_seconds: Option<u64>,
+    },
     /// Revoke the agent's API keys: all, or the one that is named.
     #[command(after_help = include_str!("help/revoke.txt"))]
-    Revoke(Revocation),
+    Revoke {
+        #[command(flatten)]
+        signing: Signing,
+        /// How to print the answer.
+        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+        output: Output,
+        /// The key of this name alone. Without it all that the agent has.
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
     /// Say whether the agent has an API key.
     #[command(after_help = include_str!("help/status.txt"))]
-    Status(Status),
-}
-
-/// A key to be changed.
-#[derive(clap::Args)]
-pub(super) struct Change {
-    #[command(flatten)]
-    signing: Signing,
-    /// How to print the answer.
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    output: Output,
+    Status {
+        #[command(flatten)]
+        service: Service,
+        /// The agent's id.
+        #[arg(long, value_name = "N", value_parser = AgentId::parse)]
+        agent_id: AgentId,
+        /// How to print the answer.
+        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+        output: Output,
+    },
 }
 
 /// A key to be made.
 #[derive(clap::Args)]
 pub(super) struct NewKey {
     #[command(flatten)]
-    change: Change,
+    signing: Signing,
+    /// How to print the answer.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Output,
     /// The application endpoint that the key is for.
     #[arg(long, value_name = "URL")]
     declared_endpoint: Option<String>,
@@ -59,52 +76,18 @@ pub(super) struct NewKey {
     out: Option<PathBuf>,
 }
 
-/// A key to be replaced.
-#[derive(clap::Args)]
-pub(super) struct Rotation {
-    #[command(flatten)]
-    new: NewKey,
-    /// For how many seconds the old key goes on, at most 3600, so that every process can have the new one before.
-    #[arg(long, value_name = "SECONDS")]
-    grace_seconds: Option<u64>,
-}
-
-/// Keys to be ended.
-#[derive(clap::Args)]
-pub(super) struct Revocation {
-    #[command(flatten)]
-    change: Change,
-    /// The key of this name alone. Without it all that the agent has.
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-}
-
-/// A look-up.
-#[derive(clap::Args)]
-pub(super) struct Status {
-    #[command(flatten)]
-    service: Service,
-    /// The agent's id.
-    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
-    agent_id: AgentId,
-    /// How to print the answer.
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    output: Output,
-}
-
 impl Keys {
-    /// Asks the service and prints its answer.
     pub(super) fn run(self) -> Result<(), Failure> {
         match self {
             Self::Generate(new) => new.send(KeyOperation::Generate, None),
-            Self::Rotate(Rotation { new, grace_seconds }) => new.send(KeyOperation::Rotate, grace_seconds),
-            Self::Revoke(Revocation { change: Change { signing, output }, name }) => {
+            Self::Rotate { new, grace_seconds } => new.send(KeyOperation::Rotate, grace_seconds),
+            Self::Revoke { signing, output, name } => {
                 let body = signing.body(output, Some(KeyOperation::Revoke))?;
                 let Some(body) = body else { return Ok(()) };
                 let body = with(body, "name", name);
                 output.print(&signing.service.ask(output, Method::DELETE, "/keys", Some(body))?)
             }
-            Self::Status(Status { service, agent_id, output }) => {
+            Self::Status { service, agent_id, output } => {
                 let path = format!("/keys/status?agentId={agent_id}");
                 output.print(&service.ask(output, Method::GET, &path, None)?)
             }
@@ -114,8 +97,7 @@ impl Keys {
 
 impl NewKey {
     fn send(self, operation: KeyOperation, grace_seconds: Option<u64>) -> Result<(), Failure> {
-        let Self { change: Change { signing, output }, declared_endpoint, name, expires_in, tenants, out } =
-            self;
+        let Self { signing, output, declared_endpoint, name, expires_in, tenants, out } = self;
         let Some(body) = signing.body(output, Some(operation))? else { return Ok(()) };
         let path = format!("/keys/{}", operation.name());
         let body = with(with(body, "declaredEndpoint", declared_endpoint), "name", name);

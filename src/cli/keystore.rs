@@ -65,7 +65,6 @@ impl Keystore {
         Ok(keystore)
     }
 
-    /// Decrypts the private key.
     pub(super) fn unlock(&self, password: &str) -> Result<PrivateKeySigner, &'static str> {
         let Crypto { cipherparams, ciphertext, derivation, mac, .. } = &self.crypto;
         let derived = derivation.derive(password.as_bytes())?;

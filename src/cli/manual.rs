@@ -10,7 +10,6 @@ use crate::cli::{Cli, Failure, say};
 /// The section about variables, most of which no flag of the first page tells.
 const ENVIRONMENT: &[u8] = include_bytes!("help/environment.roff");
 
-/// Prints completions.
 pub(super) fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "tiergate", &mut script);

@@ -14,7 +14,6 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Prints an answer.
     pub(super) fn print(self, answer: &Value) -> Result<(), Failure> {
         match self {
             Self::Json => say(format_args!("{answer}")),

@@ -19,7 +19,6 @@ pub(super) struct Run {
     takes_over: bool,
 }
 
-/// Serves as the file says.
 pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     let config = &arguments.file.config;
     let early = EarlySignals::listen()?;

@@ -54,7 +54,6 @@ pub(super) struct Sign {
 }
 
 impl Sign {
-    /// Prints the body.
     pub(super) fn run(self) -> Result<(), Failure> {
         if let Some([method, url]) = self.request.as_deref() {
             let body = self.body.as_deref().map(|file| (file, self.content_type.as_str()));

@@ -17,7 +17,8 @@ use crate::app::{signing_domain, source::ConfigSource};
 use crate::cli::elsewhere::{self, Elsewhere, Signed};
 use crate::cli::typed_data::{Purpose, Request, read_domain};
 use crate::cli::{
-    Failure, check::load, client::Service, complain, keystore::Keystore, output::Output, secret,
+    BAD_CONFIGURATION, Failure, check::load_to_serve, client::Service, complain, keystore::Keystore,
+    output::Output, secret,
 };
 use crate::domain::{
     AgentId, Eip712Domain, Freshness, KeyOperation, Nonce, OwnType, SignatureFormat, UnixSeconds,
@@ -148,7 +149,8 @@ impl Signing {
         let (reported, window) = is_asked.then(|| self.reported(output)).transpose()?.unzip();
         let (base, name) = match (&self.config, &reported) {
             (Some(config), _) => {
-                let settings = load(&ConfigSource::at(config))?;
+                let loaded = load_to_serve(&ConfigSource::at(config));
+                let settings = loaded.map_err(|why| why.with_code(BAD_CONFIGURATION))?.0.settings;
                 (signing_domain(&settings), settings.key_service().map(str::to_owned))
             }
             (None, Some(reported)) => reported.clone(),
@@ -234,7 +236,6 @@ pub(super) struct OwnerKey {
 }
 
 impl OwnerKey {
-    /// Reads the key.
     pub(super) fn signer(&self) -> Result<PrivateKeySigner, Failure> {
         let text = secret::read(self.owner_key_file.as_deref(), "owner-key", KEY_VARIABLE)?;
         let text = text.trim();

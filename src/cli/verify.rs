@@ -36,7 +36,6 @@ pub(super) struct Verify {
 }
 
 impl Verify {
-    /// Asks the service and prints its answer.
     pub(super) fn run(self) -> Result<(), Failure> {
         let (path, body) = if self.by_signature {
             ("/verify/signature", self.signing.body(self.output, None)?)

@@ -3,13 +3,13 @@
 //!
 //! Each handshake asks for those in force once, and keeps them.
 
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use crate::domain::{HostMap, HostPattern, KeyPair, Tenant};
-use crate::tls::{loaded_files::FileLoader, pem::is_for};
+use crate::tls::loaded_files::FileLoader;
 
 /// Certificates by host, loaded and checked. It has no `Debug`: there are private keys in it.
 pub(crate) struct Certificates {
@@ -19,40 +19,26 @@ pub(crate) struct Certificates {
 
 impl Certificates {
     /// The listener's certificate and those of all tenants. `unserved` are hosts of tenants that are not among them: their
-    /// clients are shown the listener's. Or every problem, with the path of its file.
+    /// clients are shown the listener's. Or the problems of the first file that can't be used.
     pub(crate) fn load<'a>(
         default: &KeyPair,
         tenants: impl IntoIterator<Item = &'a Tenant>,
         unserved: &[HostPattern],
         loader: &mut FileLoader<'_>,
     ) -> Result<Self, Vec<String>> {
-        let (mut problems, mut failed) = (Vec::new(), HashSet::new());
-        let mut load = |pair: &KeyPair| match loader.identity(pair) {
-            Ok(identity) => Some(Arc::clone(&identity.certified)),
-            Err(found) => {
-                let is_new = failed.insert(pair.clone());
-                problems.extend(found.into_iter().filter(|_| is_new));
-                None
-            }
-        };
-        let listeners = load(default);
-        let unserved = unserved.iter().filter_map(|host| Some((host.clone(), listeners.clone()?)));
+        let listeners = Arc::clone(&loader.identity(default)?.certified);
+        let unserved = unserved.iter().map(|host| (host.clone(), Arc::clone(&listeners)));
         let mut hosts: Vec<_> = unserved.collect();
         for tenant in tenants {
             // A tenant without a certificate stands in the table too: another one's wildcard must not take its hosts.
-            if let Some(certified) = load(tenant.tls.as_ref().unwrap_or(default)) {
-                let leaf = certified.cert.first();
-                for host in tenant.hosts.iter().filter(|host| leaf.is_some_and(|leaf| !is_for(leaf, host))) {
-                    tracing::warn!(tenant = %tenant.id, "the certificate is not for the host {host}");
-                }
-                hosts.extend(tenant.hosts.iter().map(|host| (host.clone(), certified.clone())));
+            let identity = loader.identity(tenant.tls.as_ref().unwrap_or(default))?;
+            for host in tenant.hosts.iter().filter(|host| !identity.is_for(host)) {
+                tracing::warn!(tenant = %tenant.id, "the certificate is not for the host {host}");
             }
+            hosts.extend(tenant.hosts.iter().map(|host| (host.clone(), Arc::clone(&identity.certified))));
         }
-        let by_host = HostMap::new(hosts).map_err(|duplicate| problems.push(duplicate.to_string()));
-        match (listeners, by_host) {
-            (Some(default), Ok(by_host)) if problems.is_empty() => Ok(Self { default, by_host }),
-            _ => Err(problems),
-        }
+        let by_host = HostMap::new(hosts).map_err(|twice| vec![twice.to_string()])?;
+        Ok(Self { default: listeners, by_host })
     }
 
     /// The certificate for a client that names this host, or none.
@@ -142,21 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_told_at_once_and_each_file_once() {
-        let (folder, own, other) =
-            (Folder::new(), SelfSigned::new("a.example"), SelfSigned::new("b.example"));
-        let foreign = folder.pair_of("foreign", &own.cert_pem, &other.key_pem);
-        let tenants = [
-            tenant("a.example", Some(foreign.clone())),
-            tenant("b.example", Some(foreign)),
-            tenant("c.example", Some(folder.pair("absent"))),
-        ];
-        let default = folder.pair_of("empty", "", &own.key_pem);
-        let problems = load(&default, &tenants).err().unwrap();
-        let expected = ["empty.crt", "foreign.key", "absent.crt", "absent.key"];
-        assert_eq!(problems.len(), expected.len(), "{problems:?}");
-        for (problem, file) in problems.iter().zip(expected) {
-            assert!(problem.starts_with(&format!("{}:", folder.path().join(file).display())), "{problem}");
+    fn a_pair_that_cant_be_used_is_named() {
+        let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
+        let (absent, default) = (folder.pair("absent"), folder.pair_of("d", &own.cert_pem, &own.key_pem));
+        let tenants = [tenant("a.example", Some(absent.clone()))];
+        for problems in [load(&default, &tenants), load(&absent, [])] {
+            let problems = problems.err().unwrap();
+            assert!(problems.len() == 2 && problems[1].contains("absent.key: can't be read"), "{problems:?}");
         }
     }
 

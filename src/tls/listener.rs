@@ -10,16 +10,8 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::tls::{certificates::Shown, pem};
 
-/// The protocols that a listener offers over TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocols {
-    /// HTTP/1.1 alone.
-    Http1,
-    /// HTTP/2, or HTTP/1.1 for those who don't speak it.
-    Http1AndHttp2,
-    /// HTTP/1.1, or HTTP/2 for those who speak nothing else.
-    Http1OrHttp2,
-}
+/// The protocols that a listener offers over TLS, the preferred one first.
+pub(crate) type Protocols = &'static [&'static [u8]];
 
 /// The TLS of a listener.
 pub(crate) type ServerTls = Arc<ServerConfig>;
@@ -29,7 +21,7 @@ pub(crate) fn server_config(
     certificates: Shown,
     protocols: Protocols,
     client_ca: Option<&Path>,
-) -> Result<ServerTls, Vec<String>> {
+) -> Result<ServerTls, String> {
     pingora::tls::install_default_crypto_provider();
     let builder = ServerConfig::builder_with_protocol_versions(&[&TLS13, &TLS12]);
     let builder = match client_ca {
@@ -37,12 +29,7 @@ pub(crate) fn server_config(
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(certificates);
-    let offered: &[&[u8]] = match protocols {
-        Protocols::Http1 => &[b"http/1.1"],
-        Protocols::Http1AndHttp2 => &[b"h2", b"http/1.1"],
-        Protocols::Http1OrHttp2 => &[b"http/1.1", b"h2"],
-    };
-    config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     // Sessions are kept by clients, in tickets that this process alone can read, and for the host of the ticket alone.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     if let Ok(ticketer) = Ticketer::new() {
@@ -51,13 +38,11 @@ pub(crate) fn server_config(
     Ok(Arc::new(config))
 }
 
-fn client_verifier(ca: &Path) -> Result<Arc<dyn ClientCertVerifier>, Vec<String>> {
-    let mut problems = Vec::new();
-    let authorities = pem::authorities(ca, &mut problems).ok_or(problems)?;
+fn client_verifier(ca: &Path) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(authorities.certificates.iter().cloned());
+    roots.add_parsable_certificates(pem::authorities(ca)?.certificates.iter().cloned());
     let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build();
-    verifier.map_err(|error| vec![format!("{}: {error}", ca.display())])
+    verifier.map_err(|error| format!("{}: {error}", ca.display()))
 }
 
 #[cfg(test)]
@@ -71,7 +56,7 @@ mod tests {
     use rustls::version::{TLS12, TLS13};
     use rustls::{ClientConfig, HandshakeKind, NamedGroup, ServerConfig, SupportedProtocolVersion};
 
-    use super::{Protocols, server_config};
+    use super::server_config;
     use crate::tls::certificates::{Certificates, found_by};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, client, handshake, tenant};
     use crate::tls::loaded_files::{FileLoader, LoadedFiles};
@@ -125,7 +110,7 @@ mod tests {
         let files = LoadedFiles::default();
         let table = Certificates::load(&pair, &tenants, &[], &mut FileLoader::new(&files, NOW)).unwrap();
         let shown = found_by(move |name| Some(table.find(name)));
-        (folder, server_config(shown, Protocols::Http1, None).unwrap())
+        (folder, server_config(shown, &[b"http/1.1"], None).unwrap())
     }
 
     const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];

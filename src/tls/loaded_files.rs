@@ -11,23 +11,23 @@ use crate::files::{self, Fingerprints};
 use crate::tls::pem::{self, Authorities, Identity};
 use crate::tls::signing::{self, SigningKeys};
 
-/// Files that were read and can be used. There is no `Debug`: there are private keys in them.
+/// The content of files of one kind, or every problem, with the path of its file.
+type Read<K, V> = HashMap<K, Result<V, Vec<String>>>;
+
+/// Files that were read. There is no `Debug`: there are private keys in them.
 #[derive(Default)]
 pub(crate) struct LoadedFiles {
-    pairs: HashMap<KeyPair, Arc<Identity>>,
-    authorities: HashMap<PathBuf, Authorities>,
-    signing: HashMap<PathBuf, Arc<SigningKeys>>,
-    agents: HashMap<PathBuf, Arc<Agents>>,
+    pairs: Read<KeyPair, Arc<Identity>>,
+    authorities: Read<PathBuf, Authorities>,
+    signing: Read<PathBuf, Arc<SigningKeys>>,
+    agents: Read<PathBuf, Arc<Agents>>,
 }
 
 /// Reads files, each once, and takes from those that were loaded before what can't be used now and could be before.
 pub(crate) struct FileLoader<'a> {
     former: &'a LoadedFiles,
     now: UnixSeconds,
-    pairs: HashMap<KeyPair, Result<Arc<Identity>, Vec<String>>>,
-    authorities: HashMap<PathBuf, Result<Authorities, Vec<String>>>,
-    signing: HashMap<PathBuf, Result<Arc<SigningKeys>, Vec<String>>>,
-    agents: HashMap<PathBuf, Result<Arc<Agents>, Vec<String>>>,
+    read: LoadedFiles,
     /// The problems of files whose former content is in use, by the file that stands for them.
     pub(crate) kept: BTreeMap<String, Vec<String>>,
     seen: Fingerprints,
@@ -36,97 +36,79 @@ pub(crate) struct FileLoader<'a> {
 impl LoadedFiles {
     /// When the first certificate of a pair's chain expires, in Unix seconds.
     pub(crate) fn expiry(&self, pair: &KeyPair) -> Option<i64> {
-        pem::expiry(&self.pairs.get(pair)?.certified.cert)
+        pem::expiry(&self.pairs.get(pair)?.as_ref().ok()?.certified.cert)
     }
 
     /// True if a pair holds other certificates than before.
     pub(crate) fn replaces(&self, former: &Self) -> bool {
-        let is_other = |(pair, now): (_, &Arc<Identity>)| {
-            former.pairs.get(pair).is_some_and(|then| then.certified.cert != now.certified.cert)
-        };
-        self.pairs.iter().any(is_other)
+        self.pairs.iter().any(|(pair, now)| {
+            let both = now.as_ref().ok().zip(former.pairs.get(pair).and_then(|then| then.as_ref().ok()));
+            both.is_some_and(|(now, then)| now.certified.cert != then.certified.cert)
+        })
     }
 }
 
 impl<'a> FileLoader<'a> {
     /// Begins at a time. A certificate that is not valid then is a warning in the log.
     pub(crate) fn new(former: &'a LoadedFiles, now: UnixSeconds) -> Self {
-        let (pairs, authorities, signing, agents, kept, seen) = Default::default();
-        Self { former, now, pairs, authorities, signing, agents, kept, seen }
+        let (read, kept, seen) = Default::default();
+        Self { former, now, read, kept, seen }
     }
 
-    /// The files that were asked for and can be used, and how each was before it was read.
+    /// The files that were asked for, and how each was before it was read.
     pub(crate) fn finish(self) -> (LoadedFiles, Fingerprints) {
-        let (pairs, authorities) = (usable(self.pairs), usable(self.authorities));
-        let (signing, agents) = (usable(self.signing), usable(self.agents));
-        (LoadedFiles { pairs, authorities, signing, agents }, self.seen)
+        (self.read, self.seen)
     }
 
-    /// A certificate with its key, or every problem, with the path of its file.
+    /// A certificate with its key.
     pub(crate) fn identity(&mut self, pair: &KeyPair) -> Result<Arc<Identity>, Vec<String>> {
-        let Self { former, now, pairs, kept, seen, .. } = self;
-        let load = |problems: &mut Vec<String>| {
-            [&pair.cert, &pair.key].into_iter().for_each(|file| seen.add(file));
-            pem::identity(pair, *now, problems).map(Arc::new)
-        };
-        read(pairs, &former.pairs, pair, &pair.cert, load, kept)
+        let Self { former, now, read, kept, seen } = self;
+        let load = || pem::identity(pair, *now).map(Arc::new);
+        once(&mut read.pairs, &former.pairs, pair, &[&pair.cert, &pair.key], (kept, seen), load)
     }
 
     /// Keys that sign.
     pub(crate) fn signing_keys(&mut self, path: &PathBuf) -> Result<Arc<SigningKeys>, Vec<String>> {
-        let Self { former, signing: read_keys, kept, seen, .. } = self;
-        let load = |problems: &mut Vec<String>| {
-            seen.add(path);
-            signing::load(path, problems).map(Arc::new)
-        };
-        read(read_keys, &former.signing, path, path, load, kept)
+        let Self { former, read, kept, seen, .. } = self;
+        let load = || signing::load(path).map(Arc::new).map_err(|problem| vec![problem]);
+        once(&mut read.signing, &former.signing, path, &[path], (kept, seen), load)
     }
 
     /// Listed agents.
     pub(crate) fn agents(&mut self, path: &PathBuf) -> Result<Arc<Agents>, Vec<String>> {
-        let Self { former, agents, kept, seen, .. } = self;
-        let load = |problems: &mut Vec<String>| {
-            seen.add(path);
-            files::agents(path).map(Arc::new).map_err(|problem| problems.push(problem)).ok()
-        };
-        read(agents, &former.agents, path, path, load, kept)
+        let Self { former, read, kept, seen, .. } = self;
+        let load = || files::agents(path).map(Arc::new).map_err(|problem| vec![problem]);
+        once(&mut read.agents, &former.agents, path, &[path], (kept, seen), load)
     }
 
     /// Authorities of upstreams.
     pub(crate) fn authorities(&mut self, path: &PathBuf) -> Result<Authorities, Vec<String>> {
-        let Self { former, authorities, kept, seen, .. } = self;
-        let load = |problems: &mut Vec<String>| {
-            seen.add(path);
-            pem::authorities(path, problems)
-        };
-        read(authorities, &former.authorities, path, path, load, kept)
+        let Self { former, read, kept, seen, .. } = self;
+        let load = || pem::authorities(path).map_err(|problem| vec![problem]);
+        once(&mut read.authorities, &former.authorities, path, &[path], (kept, seen), load)
     }
 }
 
-fn usable<K: Eq + Hash, V>(read: HashMap<K, Result<V, Vec<String>>>) -> HashMap<K, V> {
-    read.into_iter().filter_map(|(key, value)| Some((key, value.ok()?))).collect()
-}
-
-fn read<K: Clone + Eq + Hash, V: Clone>(
-    read: &mut HashMap<K, Result<V, Vec<String>>>,
-    former: &HashMap<K, V>,
+/// Reads files, the first of which stands for them, unless they were read before.
+fn once<K: Clone + Eq + Hash, V: Clone>(
+    read: &mut Read<K, V>,
+    former: &Read<K, V>,
     key: &K,
-    file: &Path,
-    load: impl FnOnce(&mut Vec<String>) -> Option<V>,
-    kept: &mut BTreeMap<String, Vec<String>>,
+    files: &[&Path],
+    (kept, seen): (&mut BTreeMap<String, Vec<String>>, &mut Fingerprints),
+    load: impl FnOnce() -> Result<V, Vec<String>>,
 ) -> Result<V, Vec<String>> {
     if let Some(known) = read.get(key) {
         return known.clone();
     }
-    let mut problems = Vec::new();
-    let value = match (load(&mut problems), former.get(key)) {
-        (Some(value), _) => Ok(value),
-        (None, Some(former)) => {
-            kept.insert(files::shown(file), problems);
+    files.iter().for_each(|file| seen.add(file));
+    let value = load().or_else(|problems| match former.get(key) {
+        Some(Ok(former)) => {
+            kept.extend(files.first().map(|file| (files::shown(file), problems)));
             Ok(former.clone())
         }
-        (None, None) => Err(problems),
-    };
+        Some(Err(_)) | None => Err(problems),
+    });
     read.insert(key.clone(), value.clone());
     value
 }

@@ -3,8 +3,7 @@
 //!
 //! The server framework panics on a certificate that it can't parse, so what leaves this file has been parsed.
 
-use std::sync::{Arc, OnceLock};
-use std::{error::Error as StdError, io, path::Path};
+use std::{error::Error as StdError, io, path::Path, sync::Arc};
 
 use pingora::protocols::tls::CaType;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
@@ -30,8 +29,6 @@ pub(crate) struct Identity {
     pub(super) certified: Arc<CertifiedKey>,
     /// The same key, for those who make their own signer.
     key: PrivateKeyDer<'static>,
-    /// Made when it is first asked for: most pairs are shown to clients alone.
-    toward_upstreams: OnceLock<Arc<CertKey>>,
 }
 
 /// Authorities that an upstream's certificate may stem from.
@@ -43,66 +40,72 @@ pub(crate) struct Authorities {
 
 impl Identity {
     /// Chain and key as the server framework shows them to upstreams.
-    pub(super) fn toward_upstreams(&self) -> Arc<CertKey> {
-        let make = || {
-            let chain = self.certified.cert.iter().map(|certificate| certificate.to_vec()).collect();
-            Arc::new(CertKey::new(chain, self.key.secret_der().to_vec()))
+    pub(super) fn toward_upstreams(&self) -> CertKey {
+        let chain = self.certified.cert.iter().map(|certificate| certificate.to_vec()).collect();
+        CertKey::new(chain, self.key.secret_der().to_vec())
+    }
+
+    /// The problem with the time of the certificate, as a phrase.
+    pub(crate) fn untimely(&self, now: UnixSeconds) -> Option<&'static str> {
+        time_problem(self.certified.cert.first()?, now)
+    }
+
+    /// True if clients of a host accept the name (RFC 9525). No certificate is for all hosts, and none need be.
+    pub(crate) fn is_for(&self, host: &HostPattern) -> bool {
+        let name = match host {
+            HostPattern::Exact(name) => name.trim_matches(['[', ']']).to_owned(),
+            HostPattern::Below(name) => format!("any.{name}"),
+            HostPattern::Any => return true,
         };
-        Arc::clone(self.toward_upstreams.get_or_init(make))
+        let name = ServerName::try_from(name);
+        let parsed = self.certified.cert.first().map(ParsedCertificate::try_from);
+        matches!((parsed, name), (Some(Ok(leaf)), Ok(name)) if verify_server_name(&leaf, &name).is_ok())
     }
 }
 
-/// Reads a certificate chain and its key. A certificate that is not valid at this time is a warning in the log.
-///
-/// Problems are added to the list, each with the file's path.
-pub(super) fn identity(pair: &KeyPair, now: UnixSeconds, problems: &mut Vec<String>) -> Option<Identity> {
-    let chain = certificates(&pair.cert, problems);
-    let key = private_key(&pair.key, problems);
-    let (chain, key) = (chain?, key?);
+/// Reads a certificate chain and its key, or says everything that is wrong with the files. A certificate that is not valid at this
+/// time is a warning in the log.
+pub(super) fn identity(pair: &KeyPair, now: UnixSeconds) -> Result<Identity, Vec<String>> {
+    let (chain, key) = match (certificates(&pair.cert), private_key(&pair.key)) {
+        (Ok(chain), Ok(key)) => (chain, key),
+        (chain, key) => return Err([chain.err(), key.err()].into_iter().flatten().collect()),
+    };
     if let Some(untimely) = chain.first().and_then(|leaf| time_problem(leaf, now)) {
         tracing::warn!(file = files::shown(&pair.cert), "the certificate {untimely}");
     }
     // The framework tells the kind of a key from its bytes, and panics when it can't.
     let is_told = PrivateKeyDer::try_from(key.secret_der()).is_ok();
     let Some(signer) = any_supported_type(&key).ok().filter(|_| is_told) else {
-        problems.push(format!("{}: holds a key of a kind that is not supported", files::shown(&pair.key)));
-        return None;
+        return Err(vec![with_path(&pair.key, "holds a key of a kind that is not supported")]);
     };
     let certified = Arc::new(CertifiedKey::new(chain, signer));
-    match certified.keys_match() {
-        Ok(()) => Some(Identity { certified, key, toward_upstreams: OnceLock::new() }),
+    Err(vec![match certified.keys_match() {
+        Ok(()) => return Ok(Identity { certified, key }),
         Err(Error::InconsistentKeys(_)) => {
-            let (key, cert) = (files::shown(&pair.key), files::shown(&pair.cert));
-            problems.push(format!("{key}: does not belong to the certificate in {cert}"));
-            None
+            let cert = files::shown(&pair.cert);
+            with_path(&pair.key, &format!("does not belong to the certificate in {cert}"))
         }
-        Err(error) => {
-            problems.push(format!("{}: holds an unusable certificate: {error}", files::shown(&pair.cert)));
-            None
-        }
-    }
+        Err(error) => with_path(&pair.cert, &format!("holds an unusable certificate: {error}")),
+    }])
 }
 
 /// Reads the authorities in a file.
-pub(super) fn authorities(path: &Path, problems: &mut Vec<String>) -> Option<Authorities> {
-    let certificates = certificates(path, problems)?;
+pub(super) fn authorities(path: &Path) -> Result<Authorities, String> {
+    let certificates = certificates(path)?;
     let mut roots = RootCertStore::empty();
     if !certificates.iter().all(|certificate| roots.add(certificate.clone()).is_ok()) {
-        name(path, "holds a certificate that can't be an authority's", problems);
-        return None;
+        return Err(with_path(path, "holds a certificate that can't be an authority's"));
     }
     // It has been parsed before, so that this does not panic.
     let wrapped = |certificate: &CertificateDer<'_>| WrappedX509::new(certificate.to_vec(), parse_x509);
     let ca = certificates.iter().map(wrapped).collect();
-    Some(Authorities { ca, certificates: certificates.into() })
+    Ok(Authorities { ca, certificates: certificates.into() })
 }
 
 /// Reads all certificates of a file; at least one.
-pub(super) fn certificates(path: &Path, problems: &mut Vec<String>) -> Option<Vec<CertificateDer<'static>>> {
-    files::bytes(path, PEM_BYTES_MAX)
-        .and_then(|text| parse_certificates(&text))
-        .map_err(|problem| name(path, &problem, problems))
-        .ok()
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read = files::bytes(path, PEM_BYTES_MAX).and_then(|text| parse_certificates(&text));
+    read.map_err(|problem| with_path(path, &problem))
 }
 
 fn parse_certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -117,17 +120,17 @@ fn parse_certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Strin
     Ok(chain)
 }
 
-fn private_key(path: &Path, problems: &mut Vec<String>) -> Option<PrivateKeyDer<'static>> {
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
     let key = files::bytes(path, PEM_BYTES_MAX).and_then(|text| match PrivateKeyDer::from_pem_slice(&text) {
         Ok(key) => Ok(key),
         Err(pem::Error::NoItemsFound) => Err("holds no private key, or only an encrypted one".to_owned()),
         Err(_) => Err(MALFORMED.to_owned()),
     });
-    key.map_err(|problem| name(path, &problem, problems)).ok()
+    key.map_err(|problem| with_path(path, &problem))
 }
 
-fn name(path: &Path, problem: &str, problems: &mut Vec<String>) {
-    problems.push(format!("{}: {problem}", files::shown(path)));
+fn with_path(path: &Path, problem: &str) -> String {
+    format!("{}: {problem}", files::shown(path))
 }
 
 /// When the first certificate of a chain expires, in Unix seconds.
@@ -145,21 +148,6 @@ fn time_problem(certificate: &[u8], now: UnixSeconds) -> Option<&'static str> {
         return Some("has expired");
     }
     (now < validity.not_before.timestamp()).then_some("is not valid yet")
-}
-
-/// The problem of a certificate's time. A file that can't be read has other problems.
-pub(crate) fn untimely(pair: &KeyPair, now: UnixSeconds) -> Option<String> {
-    let untimely = time_problem(&leaf(pair)?, now)?;
-    Some(format!("{}: the certificate {untimely}", files::shown(&pair.cert)))
-}
-
-/// The problems of a certificate that is not for some of these hosts.
-pub(crate) fn other_hosts(pair: &KeyPair, hosts: &[HostPattern]) -> Vec<String> {
-    let Some(leaf) = leaf(pair) else { return Vec::new() };
-    let others = hosts.iter().filter(|host| !is_for(&leaf, host));
-    others
-        .map(|host| format!("{}: the certificate is not for the host {host}", files::shown(&pair.cert)))
-        .collect()
 }
 
 /// Why a handshake with a server failed, in plain words, if this error is about that.
@@ -195,25 +183,9 @@ pub(crate) fn unsupported_signature(text: &str) -> Option<&'static str> {
     )
 }
 
-fn leaf(pair: &KeyPair) -> Option<CertificateDer<'static>> {
-    certificates(&pair.cert, &mut Vec::new())?.into_iter().next()
-}
-
-/// True if clients of a host accept the name (RFC 9525). No certificate is for all hosts, and none need be.
-pub(super) fn is_for(leaf: &CertificateDer<'_>, host: &HostPattern) -> bool {
-    let name = match host {
-        HostPattern::Exact(name) => name.trim_matches(['[', ']']).to_owned(),
-        HostPattern::Below(name) => format!("any.{name}"),
-        HostPattern::Any => return true,
-    };
-    let name = ServerName::try_from(name);
-    let parsed = ParsedCertificate::try_from(leaf);
-    matches!((parsed, name), (Ok(leaf), Ok(name)) if verify_server_name(&leaf, &name).is_ok())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{PEM_BYTES_MAX, identity, other_hosts, time_problem, untimely};
+    use super::{PEM_BYTES_MAX, identity, time_problem};
     use crate::domain::{HostPattern, UnixSeconds};
     use crate::tls::fixture::{Folder, NOT_AFTER, NOT_BEFORE, NOW, SelfSigned};
 
@@ -223,10 +195,8 @@ mod tests {
             (Folder::new(), SelfSigned::new("a.example"), SelfSigned::new("b.example"));
         let both = format!("{}{}{}", leaf.cert_pem, other.cert_pem, leaf.key_pem);
         let pair = folder.pair_of("both", &format!("A comment.\r\n{both}"), &both);
-        let mut problems = Vec::new();
-        let identity = identity(&pair, NOW, &mut problems).unwrap();
+        let identity = identity(&pair, NOW).ok().unwrap();
         assert_eq!(identity.certified.cert, [leaf.cert_der, other.cert_der]);
-        assert!(problems.is_empty());
     }
 
     #[test]
@@ -248,8 +218,7 @@ mod tests {
             (&long, &own.key_pem, &["x.crt: is longer than 4194304 bytes"]),
         ] {
             let pair = folder.pair_of("x", cert, key);
-            let mut problems = Vec::new();
-            assert!(identity(&pair, NOW, &mut problems).is_none());
+            let problems = identity(&pair, NOW).err().unwrap();
             assert_eq!(problems.len(), expected.len(), "{problems:?}");
             let root = format!("{}/", folder.path().display());
             for (problem, expected) in problems.iter().zip(expected) {
@@ -270,30 +239,26 @@ mod tests {
             (u64::MAX, Some("has expired")),
         ] {
             assert_eq!(time_problem(&own.cert_der, UnixSeconds(now)), phrase, "{now}");
-            assert!(identity(&pair, UnixSeconds(now), &mut Vec::new()).is_some());
+            assert!(identity(&pair, UnixSeconds(now)).is_ok());
         }
     }
 
     #[test]
-    fn a_certificate_of_another_host_or_time_is_named_with_its_file() {
+    fn a_certificate_is_for_the_hosts_whose_clients_accept_its_name() {
         let folder = Folder::new();
         for (name, covered, others) in [
             ("a.example", "a.example *", "b.example x.a.example *.a.example 127.0.0.1"),
             ("*.a.example", "x.a.example *.a.example", "a.example x.y.a.example"),
         ] {
             let own = SelfSigned::new(name);
-            let pair = folder.pair_of(&name.replace('*', "any"), &own.cert_pem, &own.key_pem);
-            let hosts = |list: &str| -> Vec<HostPattern> {
-                list.split(' ').map(|host| HostPattern::parse(host).unwrap()).collect()
-            };
-            assert!(other_hosts(&pair, &hosts(covered)).is_empty());
-            let expected = hosts(others)
-                .into_iter()
-                .map(|host| format!("{}: the certificate is not for the host {host}", pair.cert.display()));
-            assert_eq!(other_hosts(&pair, &hosts(others)), expected.collect::<Vec<_>>());
-            assert_eq!(untimely(&pair, NOW), None);
-            let late = untimely(&pair, UnixSeconds(NOT_AFTER + 1)).unwrap();
-            assert!(late.ends_with(".crt: the certificate has expired"), "{late}");
+            let identity = identity(&folder.pair_of("x", &own.cert_pem, &own.key_pem), NOW).ok().unwrap();
+            for (hosts, is_for) in [(covered, true), (others, false)] {
+                for host in hosts.split(' ') {
+                    assert_eq!(identity.is_for(&HostPattern::parse(host).unwrap()), is_for, "{name} {host}");
+                }
+            }
+            assert_eq!(identity.untimely(NOW), None);
+            assert_eq!(identity.untimely(UnixSeconds(NOT_AFTER + 1)), Some("has expired"));
         }
     }
 }

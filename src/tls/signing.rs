@@ -38,10 +38,10 @@ impl SigningKeys {
     }
 }
 
-/// Reads the keys of a file. Problems are added to the list, each with the file's path.
-pub(super) fn load(path: &Path, problems: &mut Vec<String>) -> Option<SigningKeys> {
+/// Reads the keys of a file. A problem has the file's path in front.
+pub(super) fn load(path: &Path) -> Result<SigningKeys, String> {
     let keys = files::bytes(path, SECRET_BYTES_MAX).and_then(|text| parse(&text));
-    keys.map_err(|problem| problems.push(format!("{}: {problem}", files::shown(path)))).ok()
+    keys.map_err(|problem| format!("{}: {problem}", files::shown(path)))
 }
 
 fn parse(text: &[u8]) -> Result<SigningKeys, String> {
@@ -176,9 +176,8 @@ focs3+257rn0s2ldbqkLJK2KRiMohYjlrQ==
             (format!("{PKCS8}{SEC1}"), "key 2 stands there twice".to_owned()),
             (" ".repeat(SECRET_BYTES_MAX + 1), "is longer than 16384 bytes".to_owned()),
         ] {
-            let (path, mut problems) = (folder.write("keys.pem", &text), Vec::new());
-            assert!(load(&path, &mut problems).is_none());
-            assert_eq!(problems, [format!("{}: {problem}", path.display())]);
+            let path = folder.write("keys.pem", &text);
+            assert_eq!(load(&path).err().unwrap(), format!("{}: {problem}", path.display()));
         }
     }
 }

@@ -26,23 +26,16 @@ pub(crate) struct UpstreamIdentity {
 }
 
 impl UpstreamIdentity {
-    /// The certificates that a tenant's rules name, or every problem, with the path of its file.
+    /// The certificates that a tenant's rules name, or the problems of the first file that can't be used.
     pub(crate) fn load(rules: &UpstreamTls, loader: &mut FileLoader<'_>) -> Result<Self, Vec<String>> {
-        let ca = rules.ca.as_ref().map(|path| loader.authorities(path)).transpose();
-        let client = rules.client.as_ref().map(|pair| loader.identity(pair)).transpose();
-        let (ca, client) = match (ca, client) {
-            (Ok(ca), Ok(client)) => (ca, client),
-            (ca, client) => {
-                let problems = [ca.err(), client.err()].into_iter().flatten().flatten();
-                return Err(problems.collect());
-            }
-        };
+        let ca = rules.ca.as_ref().map(|path| loader.authorities(path)).transpose()?;
+        let client = rules.client.as_ref().map(|pair| loader.identity(pair)).transpose()?;
         let certificates = ca.as_ref().map(|ca| &*ca.certificates);
         let chain = client.as_ref().map(|identity| &*identity.certified.cert);
         Ok(Self {
             pool: pool(certificates, chain),
             ca: ca.map(|ca| ca.ca),
-            client: client.map(|identity| identity.toward_upstreams()),
+            client: client.map(|identity| Arc::new(identity.toward_upstreams())),
         })
     }
 }
@@ -188,16 +181,5 @@ mod tests {
         let distinct: std::collections::HashSet<u64> = pools.into_iter().collect();
         assert_eq!(distinct.len(), pools.len());
         assert_eq!(pool(ca("copy.crt", &a), None), pools[0]);
-    }
-
-    #[test]
-    fn all_problems_are_told_at_once() {
-        let (folder, own, other) = (Folder::new(), SelfSigned::new("a"), SelfSigned::new("b"));
-        let ca = folder.write("ca.crt", &own.key_pem);
-        let pair = folder.pair_of("client", &own.cert_pem, &other.key_pem);
-        let problems = load(&rules(Some(ca), Some(pair))).err().unwrap();
-        assert_eq!(problems.len(), 2, "{problems:?}");
-        assert!(problems[0].contains("ca.crt: holds no certificate"), "{problems:?}");
-        assert!(problems[1].contains("client.key: does not belong"), "{problems:?}");
     }
 }
