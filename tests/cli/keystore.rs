@@ -37,28 +37,25 @@ fn a_keystore_signs_like_its_key_with_a_password_from_a_file_or_a_variable() {
     fs::write(&password, format!("{PASSWORD}\n")).unwrap();
     fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
     let password = password.to_str().unwrap();
-    for kind in ["scrypt", "pbkdf2"] {
-        let file = keystore(kind);
-        let text = fs::read_to_string(&file).unwrap();
-        let with_file = ["--owner-key-file", &file, "--password-file", password];
-        for command in [
-            &mut sign(&with_file),
-            sign(&with_file).env("TIERGATE_KEYSTORE_PASSWORD", "not this one"),
-            sign(&["--owner-key-file", &file]).env("TIERGATE_KEYSTORE_PASSWORD", PASSWORD),
-            sign(&["--password-file", password]).env("TIERGATE_OWNER_KEY", &text),
-        ] {
-            let output = command.output().unwrap();
-            assert_eq!(String::from_utf8(output.stdout).unwrap(), expected());
-            assert!(output.stderr.is_empty());
-        }
-        let output =
-            sign(&["--owner-key-file", &file]).env("TIERGATE_KEYSTORE_PASSWORD", "battery").output().unwrap();
-        let said = failure(&output, 1);
-        assert!(
-            said.contains("the password is not that of this keystore") && !said.contains("battery"),
-            "{said}"
-        );
+    let (file, expected) = (keystore("scrypt"), expected());
+    let text = fs::read_to_string(&file).unwrap();
+    let with_file = ["--owner-key-file", &file, "--password-file", password];
+    for command in [
+        sign(&with_file).env("TIERGATE_KEYSTORE_PASSWORD", "not this one"),
+        sign(&["--owner-key-file", &file]).env("TIERGATE_KEYSTORE_PASSWORD", PASSWORD),
+        sign(&["--password-file", password]).env("TIERGATE_OWNER_KEY", &text),
+    ] {
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+        assert!(output.stderr.is_empty());
     }
+    let output =
+        sign(&["--owner-key-file", &file]).env("TIERGATE_KEYSTORE_PASSWORD", "battery").output().unwrap();
+    let said = failure(&output, 1);
+    assert!(
+        said.contains("the password is not that of this keystore") && !said.contains("battery"),
+        "{said}"
+    );
     let help = String::from_utf8(command(&["sign", "--help"]).output().unwrap().stdout).unwrap();
     assert!(help.contains("--password-file") && !help.contains("--password "), "{help}");
 }
