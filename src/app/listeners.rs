@@ -149,7 +149,7 @@ impl App {
             client_proxies: settings.fixed.listen.client_proxies(),
             idle: settings.fixed.listen.idle,
             in_flight_max,
-            mcp: settings.fixed.mcp.rules(),
+            mcp: settings.fixed.mcp,
             terms: Terms::new(
                 settings.fixed.chain.pool.chain_id,
                 window,

@@ -21,7 +21,7 @@ settings! {
         /// Example: "/etc/tiergate/assertion.pem"
         issuer: Option<Issuer> = {
             let paths @ [issuer, key_file] = ["assertion.issuer", "assertion.key_file"];
-            let name = reader.optional_text(issuer, name);
+            let name = reader.text(issuer, None, name);
             let key_file = noted_file(reader, key_file, Content::SigningKeys);
             let found = both_or_neither(reader, paths, name, key_file);
             found.map(|found| found.map(|(name, key_file)| Issuer { name, key_file }))

@@ -43,7 +43,7 @@ fn pool(reader: &mut Reader) -> Option<PoolSettings> {
         chain_id: {
             let advice = "; write the id of the chain that rpc_urls are on, as eth_chainId says it";
             reader.require("chain.chain_id", advice);
-            reader.optional_integer("chain.chain_id", &(1..=i64::MAX))
+            reader.integer("chain.chain_id", None, &(1..=i64::MAX))
         },
         // So short that a second node can be tried within the time that a read has (`chain::reader`).
         /// For how long one RPC try may take at most; more than 0s, at most 5s. Of several nodes each has its share of a read's 6 s.
@@ -52,12 +52,12 @@ fn pool(reader: &mut Reader) -> Option<PoolSettings> {
         /// the chain, for which an eighth is kept.
         /// Example: 50
         calls_per_second: {
-            let calls = reader.optional_integer("chain.calls_per_second", &(1..=100_000));
+            let calls = reader.integer("chain.calls_per_second", None, &(1..=100_000));
             Some(calls.and_then(NonZeroU32::new))
         },
         /// Optional. The HTTP proxy through which nodes are reached; user info in it is never logged.
         /// Example: "http://proxy.example:3128"
-        proxy: Some(reader.optional_text("chain.http_proxy", rpc_url)),
+        proxy: Some(reader.text("chain.http_proxy", None, rpc_url)),
     })
 }
 
@@ -75,7 +75,7 @@ fn reading(reader: &mut Reader, chain_id: Option<u64>) -> Option<ReaderSettings>
         /// nearly every chain. Without a contract there, profiles are read in another way.
         multicall: {
             let known = facts(chain_id.unwrap_or_default()).multicall;
-            reader.text("chain.multicall", &known.to_checksum(None), contract)
+            reader.text("chain.multicall", &*known.to_checksum(None), contract)
         },
         lifetimes: lifetimes(reader),
         registries: registries(reader, chain_id),
@@ -121,18 +121,18 @@ fn registries(reader: &mut Reader, chain_id: Option<u64>) -> Option<Registries> 
         /// Required, but for ERC-8004 on chains where its registries are known: there identity and reputation are theirs if left out.
         /// The registry of agents and their owners; signatures are bound to this contract.
         /// Example: "0x5FbDB2315678afecb367f032d93F642f64180aa3"
-        identity: reader.optional_text("chain.contracts.identity", contract).or(identity),
+        identity: reader.text("chain.contracts.identity", None, contract).or(identity),
         // `TierSettings` asks for it where stakes give agents their tiers.
         /// Required where the stake gives tiers ([tiers]). Which agent has staked how much. ERC-8004 has no such contract.
         /// Example: "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"
-        stake_vault: Some(reader.optional_text("chain.contracts.stake_vault", contract)),
+        stake_vault: Some(reader.text("chain.contracts.stake_vault", None, contract)),
         /// Optional. Feedback about agents; without it a profile shows none.
         /// Example: "0x9fE46736679d2D9a65F0992F2272dE9f3c7fa6e0"
-        reputation: Some(reader.optional_text("chain.contracts.reputation", contract).or(reputation)),
+        reputation: Some(reader.text("chain.contracts.reputation", None, contract).or(reputation)),
         // Of ERC-8004 its address is not published for every chain.
         /// Optional. Validations of agents; without it a profile shows none.
         /// Example: "0xCf7Ed3AccA5a467e9e704C703E8D87F634fB0Fc9"
-        validation: Some(reader.optional_text("chain.contracts.validation", contract)),
+        validation: Some(reader.text("chain.contracts.validation", None, contract)),
         /// Optional, and never for ERC-8004. Organizations of agents; without it a profile shows none.
         /// Example: "0xDc64a140Aa3E981100a9becA4E685f962f0cF6C9"
         /// How many entries of feedback a profile of "erc8004" looks at, 1 to 10000; it says so where there are more. The source of
@@ -148,7 +148,7 @@ fn registries(reader: &mut Reader, chain_id: Option<u64>) -> Option<Registries> 
 }
 
 fn set(reader: &mut Reader, is_erc8004: Option<bool>) -> Option<RegistrySet> {
-    let organization = reader.optional_text("chain.contracts.organization", contract);
+    let organization = reader.text("chain.contracts.organization", None, contract);
     let feedback_max = reader.integer("chain.feedback_max", 1_000, &(1..=10_000));
     if !is_erc8004? {
         return Some(RegistrySet::Documented { organization });

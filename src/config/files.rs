@@ -26,7 +26,7 @@ pub(super) fn noted_file(
     path: &'static str,
     content: impl FnOnce(PathBuf) -> Content,
 ) -> Option<PathBuf> {
-    let named = reader.optional_text(path, file)?;
+    let named = reader.text(path, None, file)?;
     reader.note_file(&[path], content(named.clone()));
     Some(named)
 }
@@ -37,8 +37,8 @@ pub(super) fn key_pair(
     cert_path: &'static str,
     key_path: &'static str,
 ) -> Option<Option<KeyPair>> {
-    let cert = reader.optional_text(cert_path, file);
-    let key = reader.optional_text(key_path, file);
+    let cert = reader.text(cert_path, None, file);
+    let key = reader.text(key_path, None, file);
     let found = both_or_neither(reader, [cert_path, key_path], cert, key)?;
     let pair = found.map(|(cert, key)| KeyPair { cert, key });
     if let Some(pair) = &pair {
@@ -77,7 +77,7 @@ pub(super) fn secret_or_file(
     if reader.is_given(text_path) && reader.is_given(file_path) {
         reader.report(&[text_path, file_path], format!("stands beside {file_path}; write one of them"));
     }
-    let text = reader.optional_text(text_path, parse).map(SecretSource::Text);
+    let text = reader.text(text_path, None, parse).map(SecretSource::Text);
     let file = noted_file(reader, file_path, content).map(SecretSource::File);
     text.or(file)
 }

@@ -12,7 +12,7 @@ settings! {
         /// passed a gateway of this name is refused (508). Give replicas one name, and another to each deployment in front of or
         /// behind this one. Without it each process has a name of its own.
         /// Example: "edge"
-        via: Option<Box<str>> = Some(reader.optional_text("gateway.via", name)),
+        via: Option<Box<str>> = Some(reader.text("gateway.via", None, name)),
     }
 }
 

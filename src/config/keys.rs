@@ -20,7 +20,7 @@ settings! {
         /// release made which did not keep that account, until it is replaced. false: a key outlives the sale of its agent. Without
         /// it false, but true for registries that have wallets.
         /// Example: false
-        end_with_signer: Option<bool> = Some(reader.optional_boolean("keys.end_with_signer")),
+        end_with_signer: Option<bool> = Some(reader.boolean("keys.end_with_signer", None)),
         /// How many keys an agent may have, 1 to 32. With 1 a second one is refused, and a rotation replaces it. Owners tell several by name.
         per_agent_max: u32 = reader.integer("keys.per_agent_max", 1, &(1..=i64::from(KEYS_PER_AGENT_MAX))),
         /// The longest life that an owner may ask for a key, at most 3660 days. Keys without an end stay allowed.

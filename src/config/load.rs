@@ -1,27 +1,25 @@
 //! A configuration as it can be used: the file itself, each file of `tenants.d`, and what is in force where one of them
 //! can't be used.
 //!
-//! Each file is used or refused by itself. The former version of a refused one stays in force, if there is one. Must not
-//! know certificates: a [`FileProbe`] opens the files that keys name.
+//! Each file is used or refused by itself, as a whole. The former version of a refused one stays in force, if there is one. Must
+//! not know certificates: a [`FileProbe`] opens the files that keys name.
 //!
-//! Which version of each file counts, the new one, the one in force, or neither:
-//! no two tenants have an id or a host in common: these are claims. Files that have one in common, in either version, are judged
-//! together. While no two of them make one claim, the new version of each counts, also where a host goes from one file to
-//! another. Else each claim stays with the file that has it in force, and a new one is the configuration file's, or nobody's where
-//! two files of `tenants.d` make it: a file that wants what another has, or gives up what another wants, is refused whole, and
-//! its former version stays in force. It depends on no order of files.
+//! Ids and hosts are claims: no two tenants have one in common. One that a single file makes is that file's, also where it goes
+//! from one to another. One that several make stays with the file that has it in force, and a new one is the configuration
+//! file's, or nobody's where two files of `tenants.d` make it. A file that does not get all of its claims is refused, and a file
+//! of `tenants.d` that gives up what stays; then all that they have stays with them. It depends on no order of files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::{path::Path, sync::Arc};
+use std::{mem, path::Path, sync::Arc};
 
 use zeroize::Zeroizing;
 
-use crate::config::notes::{NamedFile, Notes, ValueLocation};
-use crate::config::problem::{Location, Problem, Problems};
+use crate::config::notes::{Claim, NamedFile, Notes};
+use crate::config::problem::{Location, Problem, Problems, ValueLocation};
 use crate::config::tenants::folder::{FOLDER, File};
 use crate::config::{
-    Fixed, Loaded, Settings, listen::Listen, reader::Reader, tenants, tenants::tenant::Claimant, tree,
-    tree::Table, written::quoted,
+    Fixed, Loaded, Settings, reader::Reader, schema::declared, tenants, tenants::context::Context, tree,
+    tree::Table,
 };
 use crate::domain::{HostPattern, Tenant};
 
@@ -71,35 +69,30 @@ impl ConfigReport {
         former: Option<&Settings>,
         probe: &mut FileProbe<'_>,
     ) -> Self {
-        let Main { name, mut notes, settings, listen, tenants, gateway, is_toml } = main;
-        let refused = |problems| File {
-            name: Arc::clone(&name),
-            is_main: true,
-            offered: None,
-            problems,
-            in_force: former.map(|former| former.live.main_tenants().to_vec()),
-        };
-        let mut main = refused(notes.errors());
-        let settings = offer(&mut main, settings, tenants, &notes.files, former, probe);
-        let mut read_folder = |settings: Option<Settings>, main: File| {
-            let counts = settings.as_ref().or(former);
-            let listen = counts.map(|counts| &counts.fixed.listen).or(listen.as_ref());
-            let in_force = main.in_force.as_ref().map_or(0, Vec::len);
-            let others = main.offered.as_ref().map_or(in_force, Vec::len);
+        let Main { mut file, mut notes, settings, context, gateway, is_toml } = main;
+        file.in_force = former.map(|former| former.live.main_tenants().to_vec());
+        let settings = settings.filter(|settings| look(&mut file, settings, &notes.files, former, probe));
+        let mut with = |file: File, settings: Option<Settings>, mut context: Context| {
+            let offered = file.offered.as_ref().filter(|_| file.is_usable()).map(Vec::len);
+            let others = offered.or(file.in_force.as_ref().map(Vec::len)).unwrap_or_default();
             let mut of_folder = notes.further();
             let files = match path {
                 Some(path) if is_toml || former.is_some() => {
-                    tenants::read_folder(&mut of_folder, listen, counts, path, others)
+                    tenants::read_folder(&mut of_folder, &mut context, path, others)
                 }
                 Some(_) | None => Ok(Vec::new()),
             };
-            (choose(settings, main, files, former, probe), of_folder)
+            (choose(settings, file, files, former, probe), of_folder)
         };
-        let (mut chosen, mut of_folder) = read_folder(settings, main);
-        if former.is_some() && !chosen.claims_of_main.is_empty() {
+        let (name, in_force) = (Arc::clone(&file.name), file.in_force.clone());
+        let context = former.filter(|_| settings.is_none()).map_or(context, Settings::context);
+        let (mut chosen, mut of_folder) = with(file, settings, context);
+        if let Some(former) = former.filter(|_| !chosen.claims_of_main.is_empty()) {
             // The folder was read under rules that do not come into force.
             let problems = chosen.claims_of_main;
-            (chosen, of_folder) = read_folder(None, refused(problems.clone()));
+            let refused =
+                File { name, is_main: true, problems: problems.clone(), in_force, ..File::default() };
+            (chosen, of_folder) = with(refused, None, former.context());
             chosen.claims.extend(problems);
         }
         let Chosen { settings, refused, claims, .. } = chosen;
@@ -125,14 +118,13 @@ impl ConfigReport {
 
 /// The configuration file by itself.
 struct Main {
-    name: Arc<str>,
+    /// With its tenants.
+    file: File,
     is_toml: bool,
     notes: Notes,
     /// Without tenants.
     settings: Option<Settings>,
-    /// There though other sections are wrong.
-    listen: Option<Listen>,
-    tenants: Vec<Claimant>,
+    context: Context,
     /// The place of the gateway's addresses.
     gateway: ValueLocation,
 }
@@ -153,39 +145,47 @@ impl Main {
         let location = Location::of_file(Arc::clone(&name), None);
         let notes = || Notes { values_max, ..Notes::default() };
         let mut reader = Reader::new(location, table, environment, notes());
-        let (settings, listen, tenants) = Settings::read(&mut reader);
+        let (settings, context, tenants) = Settings::read(&mut reader);
         let gateway = reader.place("listen.gateway", None);
         let is_toml = broken.is_none();
-        let notes = match broken {
-            None => reader.finish(&tenants::known()[0]),
+        let mut notes = match broken {
+            None => {
+                let keys = declared().into_iter();
+                let of_tenants = keys.filter_map(|key| Some(key.path.strip_prefix("tenants[].")?.to_owned()));
+                reader.finish(&of_tenants.collect::<Vec<_>>())
+            }
             // Of a file that is not TOML the rest is not read: half a file would seem to have other mistakes.
             Some(mut problems) => {
                 problems.extend(is_read.then(|| reader.unknown_variables()).into_iter().flatten());
                 Notes { problems, ..notes() }
             }
         };
-        Self { name, is_toml, notes, settings, listen, tenants, gateway }
+        let (claims, problems) = (mem::take(&mut notes.claims), notes.errors());
+        let offered = settings.is_some().then_some(tenants);
+        let file = File { name, is_main: true, offered, claims, problems, ..File::default() };
+        Self { file, is_toml, notes, settings, context, gateway }
     }
 }
 
-/// Looks into the files that the configuration file names, of its own those alone that a reload reads: whoever starts looks into
-/// them otherwise. Gives its settings if it can be used; the file offers its tenants then.
-fn offer(
+/// True if the configuration file can be used, with the files that it names: of its own those alone that a reload reads, as
+/// whoever starts looks into them otherwise.
+fn look(
     main: &mut File,
-    settings: Option<Settings>,
-    mut tenants: Vec<Claimant>,
+    settings: &Settings,
     files: &[NamedFile],
     former: Option<&Settings>,
     probe: &mut FileProbe<'_>,
-) -> Option<Settings> {
-    let settings = settings.filter(|_| main.problems.is_empty())?;
+) -> bool {
+    if !main.is_usable() {
+        return false;
+    }
     if let Some(former) = former {
         main.problems.extend(other_chain(&former.fixed, &settings.fixed));
         let own = files.iter().filter(|named| named.is_live && !named.is_of_tenant());
         main.problems.extend(own.flat_map(&mut *probe));
     }
     let in_force: HashSet<&str> = main.in_force.iter().flatten().map(|tenant| &*tenant.id).collect();
-    for claimant in &mut tenants {
+    for claimant in main.offered.iter_mut().flatten() {
         let found = claimant.files.iter().flat_map(&mut *probe).collect::<Vec<_>>();
         if in_force.contains(&*claimant.tenant.id) {
             // The whole file keeps its former version.
@@ -194,11 +194,7 @@ fn offer(
             claimant.problems = found;
         }
     }
-    if !main.problems.is_empty() {
-        return None;
-    }
-    main.offered = Some(tenants);
-    Some(settings)
+    main.is_usable()
 }
 
 /// Refuses a chain that the next start would refuse. Another one counts from the next start on.
@@ -216,80 +212,20 @@ const WAITS: &str = "it changes hands once no two files claim what these have";
 /// How many problems of its claims one file has, at most.
 const CLAIM_PROBLEMS_MAX: usize = 20;
 
-/// The version of a file that counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
-    New,
-    InForce,
-    Neither,
-}
-
 /// A configuration of which the version of each file is chosen.
 #[derive(Default)]
-pub(super) struct Chosen {
-    pub(super) settings: Option<Settings>,
-    pub(super) refused: Vec<RefusedFile>,
+struct Chosen {
+    settings: Option<Settings>,
+    refused: Vec<RefusedFile>,
     /// Problems of claims, which nobody has noted yet.
-    pub(super) claims: Vec<Problem>,
+    claims: Vec<Problem>,
     /// Those of the configuration file.
-    pub(super) claims_of_main: Vec<Problem>,
+    claims_of_main: Vec<Problem>,
 }
 
-/// Something that one tenant alone may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Claim<'a> {
-    Id(&'a str),
-    Host(&'a HostPattern),
-}
-
-impl<'a> Claim<'a> {
-    fn all(tenant: &'a Tenant) -> impl Iterator<Item = Self> {
-        std::iter::once(Self::Id(&tenant.id)).chain(tenant.hosts.iter().map(Self::Host))
-    }
-
-    /// The problem that `other` makes the same claim.
-    fn problem(self, claimant: &Claimant, other: &str) -> Option<Problem> {
-        let (number, phrase) = match self {
-            Claim::Id(id) => (0, format!("is {}, the id of {other}; write another", quoted(id))),
-            Claim::Host(host) => {
-                let number = claimant.tenant.hosts.iter().position(|own| own == host)? + 1;
-                let host = quoted(&host.to_string());
-                (number, format!("item {number} is {host}, a host of {other}; write each host once"))
-            }
-        };
-        Some(claimant.places.get(number)?.clone().problem(phrase))
-    }
-}
-
-impl File {
-    /// The version that counts unless claims forbid it. One that can't be served claims its hosts all the same.
-    const fn wanted(&self) -> Version {
-        match (&self.offered, &self.in_force) {
-            (Some(_), Some(_)) if self.problems.is_empty() => Version::New,
-            (_, Some(_)) => Version::InForce,
-            (Some(_), None) => Version::New,
-            (None, None) => Version::Neither,
-        }
-    }
-
-    /// True for a file that can be used, or whose former version is in force.
-    fn is_usable(&self) -> bool {
-        (self.offered.is_some() && self.problems.is_empty()) || self.in_force.is_some()
-    }
-
-    /// Every claim of a version, with its tenant if it is new.
-    fn claims(&self, version: Version) -> impl Iterator<Item = (Claim<'_>, Option<&Claimant>)> {
-        let now = self.offered.iter().flatten().filter(move |_| version == Version::New);
-        let now = now.map(|claimant| (&claimant.tenant, Some(claimant)));
-        let before = self.in_force.iter().flatten().filter(move |_| version == Version::InForce);
-        let all = now.chain(before.map(|tenant| (tenant, None)));
-        all.flat_map(|(tenant, claimant)| Claim::all(tenant).map(move |claim| (claim, claimant)))
-    }
-}
-
-/// Chooses the version of each file that counts. `settings` are those that the configuration file offers, `read` are the files of
-/// the folder.
-pub(super) fn choose(
+/// Chooses the version of each file that counts: the new one, the one in force, or neither. `settings` are those of the
+/// configuration file, `read` are the files of the folder.
+fn choose(
     settings: Option<Settings>,
     main: File,
     read: Result<Vec<File>, Box<Problem>>,
@@ -297,70 +233,86 @@ pub(super) fn choose(
     probe: &mut FileProbe<'_>,
 ) -> Chosen {
     let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.live.gateway.allow_empty);
-    let mut read = read;
-    for file in read.iter_mut().flatten().filter(|file| file.problems.is_empty()) {
-        let tenants = file.offered.iter().flatten();
-        file.problems = tenants.flat_map(|claimant| &claimant.files).flat_map(&mut *probe).collect();
+    let in_force = || former.into_iter().flat_map(|former| former.live.of_folder());
+    let by_name: HashMap<&Arc<str>, &Arc<Tenant>> = in_force().collect();
+    let (read, problem) = read.map_or_else(|problem| (Vec::new(), Some(*problem)), |read| (read, None));
+    let mut files = vec![main];
+    for mut file in read {
+        if file.problems.is_empty() {
+            let tenants = file.offered.iter().flatten();
+            file.problems = tenants.flat_map(|claimant| &claimant.files).flat_map(&mut *probe).collect();
+        }
+        file.in_force = by_name.get(&file.name).map(|tenant| vec![Arc::clone(tenant)]);
+        files.push(file);
     }
-    let (mut files, of_folder) = in_folder(read, former, allow_empty);
+    judge(&mut files);
+    // A volume that is not mounted looks like an empty folder.
+    let lost = |before: usize, place: &str, files: &[File]| {
+        let of_place = files.iter().filter(|file| place != FOLDER || !file.is_main);
+        let is_lost = before > 0 && !allow_empty && of_place.flat_map(File::serves).next().is_none();
+        let phrase = format!(
+            "there is no tenant, and there were {before} before; set gateway.allow_empty to true if that is meant"
+        );
+        is_lost.then(|| Problem::new(place, phrase))
+    };
+    let of_folder = problem.or_else(|| lost(by_name.len(), FOLDER, &files));
+    if of_folder.is_some() {
+        let kept = |(name, tenant): (&Arc<str>, &Arc<Tenant>)| File {
+            name: Arc::clone(name),
+            in_force: Some(vec![Arc::clone(tenant)]),
+            ..File::default()
+        };
+        files.splice(1..1, in_force().map(kept));
+        judge(&mut files);
+    }
+    let of_all = lost(former.map_or(0, |former| former.live.tenants.len()), "tenants", &files);
+    if let Some((main, problem)) = files.first_mut().zip(of_all) {
+        main.problems.push(problem);
+        judge(&mut files);
+    }
+    compose(settings, &files, of_folder, former)
+}
+
+/// The settings in which the version of each file counts that was chosen.
+fn compose(
+    settings: Option<Settings>,
+    files: &[File],
+    of_folder: Option<Problem>,
+    former: Option<&Settings>,
+) -> Chosen {
+    let (mut chosen, mut served, mut names, mut unserved) =
+        (Chosen::default(), Vec::new(), Vec::new(), Vec::new());
     let refused = |place: &str, problems: &[Problem], is_kept| {
         RefusedFile::new(place, problems.iter().map(Problem::on_one_line), is_kept)
     };
-    let gives_up_all = main.offered.as_ref().is_some_and(Vec::is_empty);
-    files.insert(0, main);
-    let before = former.map_or(0, |former| former.live.tenants.len());
-    let mut versions = settle(&files);
-    let serves = |(file, (version, _)): (&File, &(Version, Vec<Problem>))| match version {
-        Version::InForce => file.in_force.as_ref().is_some_and(|tenants| !tenants.is_empty()),
-        Version::New => !file.is_main && file.problems.is_empty(),
-        Version::Neither => false,
-    };
-    let is_nobody_left = gives_up_all && !files.iter().zip(&versions).any(serves);
-    if let Some(main) = files.first_mut().filter(|_| is_nobody_left && before > 0 && !allow_empty) {
-        main.problems.push(Problem::new("tenants", lost(before)));
-        main.offered = None;
-        versions = settle(&files);
-    }
-
-    let mut chosen = Chosen::default();
-    let (mut served, mut names, mut unserved) = (Vec::new(), Vec::new(), Vec::new());
-    let is_main_used = versions.first().is_some_and(|(version, _)| *version == Version::New);
-    for (file, (version, claims)) in files.iter().zip(versions) {
-        let offered = file.offered.iter().flatten();
-        let mut serve = |tenant: &Arc<Tenant>| {
+    for file in files {
+        for tenant in file.serves() {
             served.push(Arc::clone(tenant));
             names.extend((!file.is_main).then(|| Arc::clone(&file.name)));
-        };
-        match version {
-            Version::InForce => file.in_force.iter().flatten().for_each(serve),
-            Version::New if file.problems.is_empty() => {
-                for (Claimant { tenant, problems, .. }, number) in offered.zip(1_usize..) {
-                    if problems.is_empty() {
-                        serve(tenant);
-                    } else {
-                        unserved.extend(tenant.hosts.iter().cloned());
-                        chosen.refused.push(refused(&format!("tenants[{number}]"), problems, false));
-                    }
+        }
+        if file.is_used() {
+            for (claimant, number) in file.offered.iter().flatten().zip(1_usize..) {
+                if !claimant.problems.is_empty() {
+                    unserved.extend(claimant.tenant.hosts.iter().cloned());
+                    chosen.refused.push(refused(&format!("tenants[{number}]"), &claimant.problems, false));
                 }
             }
-            Version::New | Version::Neither => {
-                unserved.extend(offered.flat_map(|claimant| claimant.tenant.hosts.iter().cloned()));
-            }
+        } else if file.in_force.is_none() {
+            unserved.extend(file.claims.keys().filter_map(Claim::host).cloned());
         }
-        let problems: Vec<Problem> = file.problems.iter().chain(&claims).cloned().collect();
+        let problems: Vec<Problem> = file.problems.iter().chain(&file.contested).cloned().collect();
         if !problems.is_empty() {
-            let refused = refused(&file.name, &problems, version == Version::InForce);
+            let refused = refused(&file.name, &problems, file.in_force.is_some());
             chosen.refused.push(RefusedFile { is_main: file.is_main, ..refused });
         }
         if file.is_main {
-            let of_folder = of_folder
-                .iter()
-                .map(|problem| refused(FOLDER, std::slice::from_ref(problem), former.is_some()));
-            chosen.refused.extend(of_folder);
-            chosen.claims_of_main.clone_from(&claims);
+            let of_folder = of_folder.as_slice().iter().map(std::slice::from_ref);
+            chosen.refused.extend(of_folder.map(|problem| refused(FOLDER, problem, former.is_some())));
+            chosen.claims_of_main.clone_from(&file.contested);
         }
-        chosen.claims.extend(claims);
+        chosen.claims.extend(file.contested.iter().cloned());
     }
+    let is_main_used = files.first().is_some_and(File::is_used);
     chosen.settings = if is_main_used { settings } else { former.cloned() };
     if let Some(Settings { live: settings, .. }) = &mut chosen.settings {
         let taken: HashSet<&HostPattern> = served.iter().flat_map(|tenant| &tenant.hosts).collect();
@@ -372,118 +324,58 @@ pub(super) fn choose(
     chosen
 }
 
-/// The files of the folder, those with a version in force among them. Where it lost all tenants that were in force it is refused
-/// as a whole: those stay.
-fn in_folder(
-    read: Result<Vec<File>, Box<Problem>>,
-    former: Option<&Settings>,
-    allow_empty: bool,
-) -> (Vec<File>, Option<Problem>) {
-    let in_force = || former.into_iter().flat_map(|former| former.live.of_folder());
-    let by_name: HashMap<&Arc<str>, &Arc<Tenant>> = in_force().collect();
-    let (mut files, problem) = match read {
-        Ok(files) => (files, None),
-        Err(problem) => (Vec::new(), Some(*problem)),
-    };
-    for file in &mut files {
-        file.in_force = by_name.get(&file.name).map(|tenant| vec![Arc::clone(tenant)]);
-    }
-    let is_lost = !by_name.is_empty() && !allow_empty && !files.iter().any(File::is_usable);
-    let problem = problem.or_else(|| is_lost.then(|| Problem::new(FOLDER, lost(by_name.len()))));
-    if problem.is_some() {
-        let kept = in_force().map(|(name, tenant)| File {
-            name: Arc::clone(name),
-            in_force: Some(vec![Arc::clone(tenant)]),
-            ..File::default()
-        });
-        files = kept.chain(files).collect();
-    }
-    (files, problem)
+/// Who has a claim in force, and the files that make it, by their places in the list.
+#[derive(Default)]
+struct Parties {
+    owner: Option<usize>,
+    makers: Vec<usize>,
 }
 
-/// A volume that is not mounted looks like an empty folder.
-fn lost(before: usize) -> String {
-    format!(
-        "there is no tenant, and there were {before} before; set gateway.allow_empty to true if that is meant"
-    )
-}
-
-/// The files that make a claim, by their place in the list, each with the tenant that does.
-type Makers<'a> = BTreeMap<usize, Option<&'a Claimant>>;
-
-/// Files that are judged together: each, by its place in the list, leads to an earlier one, the first of them to itself.
-struct Groups(Vec<usize>);
-
-impl Groups {
-    fn first(&self, mut at: usize) -> usize {
-        while let Some(before) = self.0.get(at).filter(|before| **before != at) {
-            at = *before;
-        }
-        at
+/// Finds out which files do not get all of their claims.
+fn judge(files: &mut [File]) {
+    let of = |file: &File| file.in_force.iter().flatten().flat_map(|tenant| Claim::of(tenant)).collect();
+    let in_force: Vec<Vec<Claim>> = files.iter().map(of).collect();
+    let mut all: BTreeMap<&Claim, Parties> = BTreeMap::new();
+    for (at, (file, in_force)) in files.iter().zip(&in_force).enumerate() {
+        in_force.iter().for_each(|claim| all.entry(claim).or_default().owner = Some(at));
+        // One that can't be used keeps what it has, and claims its hosts all the same where it has nothing.
+        let keeps = !file.is_usable() && file.in_force.is_some();
+        let kept = in_force.iter().filter(|_| keeps);
+        let makes = file.claims.keys().filter(|_| !keeps).chain(kept);
+        makes.for_each(|claim| all.entry(claim).or_default().makers.push(at));
     }
-
-    /// The first of both.
-    fn join(&mut self, one: usize, other: usize) -> usize {
-        let (one, other) = (self.first(one), self.first(other));
-        let first = one.min(other);
-        for at in [one, other] {
-            self.0.get_mut(at).into_iter().for_each(|before| *before = first);
-        }
-        first
-    }
-}
-
-/// The version of each file that counts, and the problems of those that don't for what they claim.
-fn settle(files: &[File]) -> Vec<(Version, Vec<Problem>)> {
-    let mut owners: HashMap<Claim<'_>, usize> = HashMap::new();
-    let mut makers: HashMap<Claim<'_>, Makers<'_>> = HashMap::new();
-    for (at, file) in files.iter().enumerate() {
-        owners.extend(file.claims(Version::InForce).map(|(claim, _)| (claim, at)));
-        for (claim, claimant) in file.claims(file.wanted()) {
-            makers.entry(claim).or_default().insert(at, claimant);
-        }
-    }
-    let mut groups = Groups((0..files.len()).collect());
-    for (claim, who) in &makers {
-        who.keys().chain(owners.get(claim)).fold(None, |one, at| Some(groups.join(one.unwrap_or(*at), *at)));
-    }
-    let disputed = makers.values().filter(|who| who.len() > 1).filter_map(|who| who.keys().next());
-    let disputed: HashSet<usize> = disputed.map(|at| groups.first(*at)).collect();
-    let judged = |(at, file): (usize, &File)| {
-        if !disputed.contains(&groups.first(at)) || file.wanted() != Version::New {
-            return (file.wanted(), Vec::new());
-        }
-        let (mut is_refused, mut problems) = (false, Vec::new());
-        let own = file.claims(Version::New).chain(file.claims(Version::InForce));
-        for (claim, claimant) in own {
-            // Whatever others want, the main file may give up what it has: its other changes count.
-            let Some(who) = makers.get(&claim).filter(|_| claimant.is_some() || !file.is_main) else {
-                continue;
-            };
-            let is_new =
-                || who.keys().find(|at| who.len() == 1 || files.get(**at).is_some_and(|file| file.is_main));
-            let keeper = owners.get(&claim).or_else(is_new);
-            let other = keeper.filter(|keeper| **keeper != at);
-            let other = other.or_else(|| who.keys().find(|other| **other != at));
-            if keeper == Some(&at) && who.contains_key(&at) {
-                continue;
+    let mut contested: Vec<Vec<Problem>> = files.iter().map(|_| Vec::new()).collect();
+    let disputed = all.iter().filter(|(_, parties)| parties.makers.len() > 1);
+    let mut staying: Vec<&Claim> = disputed.map(|(claim, _)| *claim).collect();
+    // Each claim is looked at once, those of a refused file too.
+    while let Some(claim) = staying.pop() {
+        let Some(Parties { owner, makers }) = all.remove(claim) else { continue };
+        let is_main = |at: usize| files.get(at).is_some_and(|file| file.is_main);
+        let keeper = owner.or_else(|| makers.iter().copied().find(|at| makers.len() == 1 || is_main(*at)));
+        // Whatever others want, the configuration file may give up what it has: its other changes count.
+        let gives_up = owner.filter(|at| !makers.is_empty() && !makers.contains(at) && !is_main(*at));
+        for at in makers.iter().copied().filter(|at| keeper != Some(*at)).chain(gives_up) {
+            let (Some(file), Some(problems)) = (files.get(at), contested.get_mut(at)) else { continue };
+            let other = keeper.iter().chain(&makers).find(|other| **other != at);
+            let other = other.and_then(|other| files.get(*other));
+            let name = other.map(|file| file.claims.get(claim).map_or(&file.name, |claimed| &claimed.table));
+            let name = name.map(|name| &**name).unwrap_or_default();
+            if problems.is_empty() {
+                staying.extend(in_force.get(at).into_iter().flatten().chain(file.claims.keys()));
             }
-            is_refused = true;
-            let name = other.and_then(|other| Some((who.get(other).copied().flatten(), files.get(*other)?)));
-            let name = name.map(|(of, file)| of.map_or(&*file.name, |of| &*of.table)).unwrap_or_default();
-            problems.extend(match claimant {
-                Some(claimant) => claim.problem(claimant, name),
-                None => Some(Problem::new(
-                    &file.name,
-                    format!("gives up an id or a host that {name} claims; {WAITS}"),
-                )),
+            problems.push(match file.claims.get(claim) {
+                Some(claimed) => claimed.problem(claim, name),
+                None => {
+                    Problem::new(&file.name, format!("gives up an id or a host that {name} claims; {WAITS}"))
+                }
             });
         }
+    }
+    for (file, mut problems) in files.iter_mut().zip(contested) {
+        problems.sort_by_key(|problem| problem.position.as_ref().map(|at| (at.line, at.column)));
         problems.truncate(CLAIM_PROBLEMS_MAX);
-        let refused = if file.in_force.is_some() { Version::InForce } else { Version::Neither };
-        (if is_refused { refused } else { Version::New }, problems)
-    };
-    files.iter().enumerate().map(judged).collect()
+        file.contested = problems;
+    }
 }
 
 /// How many problems of one file are told; the rest is counted.
@@ -549,38 +441,63 @@ pub fn no_probe(_: &NamedFile) -> Vec<Problem> {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Claimant, File, Version, settle};
-    use crate::config::problem::Problem;
+    use proptest::prelude::{prop, prop_assert, proptest};
+
+    use super::{File, judge};
+    use crate::config::notes::{Claim, Claimed};
+    use crate::config::problem::{Problem, ValueLocation};
     use crate::domain::{HostPattern, Tenant, fixture};
 
     /// A tenant with an id and some hosts, "a h1 h2"; nothing: none.
-    fn version(text: &str) -> Option<Vec<Arc<Tenant>>> {
+    fn version(text: &str) -> Option<Arc<Tenant>> {
         let (id, hosts) = text.split_once(' ')?;
         let hosts = hosts.split(' ').map(|host| HostPattern::parse(host).unwrap()).collect();
-        Some(vec![Arc::new(Tenant { id: id.into(), hosts, ..fixture::tenant() })])
+        Some(Arc::new(Tenant { id: id.into(), hosts, ..fixture::tenant() }))
     }
 
-    /// Files as they were and are; one that begins with ! can't be served, with @ it is the main one.
-    fn versions(files: &[[&str; 2]]) -> Vec<Version> {
-        let claimant = |tenant| Claimant {
-            tenant,
-            table: "f".into(),
-            places: Vec::new(),
-            files: Vec::new(),
-            problems: Vec::new(),
+    /// A file as it was and is; one that begins with ! can't be served, with @ it is the main one.
+    fn file([before, now]: &[&str; 2]) -> File {
+        let offered = version(now.trim_start_matches(['!', '@']));
+        let claimed = || {
+            let place = ValueLocation { name: "f".into(), position: None };
+            Claimed { table: "f".into(), place, number: 1 }
         };
-        let file = |[before, now]: &[&str; 2]| File {
+        File {
             name: "f".into(),
             is_main: now.starts_with('@'),
-            offered: version(now.trim_start_matches(['!', '@']))
-                .map(|tenants| tenants.into_iter().map(claimant).collect()),
+            claims: offered
+                .iter()
+                .flat_map(|tenant| Claim::of(tenant))
+                .map(|claim| (claim, claimed()))
+                .collect(),
+            offered: offered.map(|_| Vec::new()),
             problems: now.starts_with('!').then(|| Problem::new("f", "")).into_iter().collect(),
-            in_force: version(before),
+            in_force: version(before).map(|tenant| vec![tenant]),
+            contested: Vec::new(),
+        }
+    }
+
+    /// The version of each file that counts.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Version {
+        New,
+        InForce,
+        Neither,
+    }
+
+    fn judged(files: &mut [File]) -> Vec<Version> {
+        judge(files);
+        let version = |file: &File| match &file.in_force {
+            _ if file.is_used() => Version::New,
+            Some(_) => Version::InForce,
+            None => Version::Neither,
         };
-        let read: Vec<File> = files.iter().map(file).collect();
-        let forward: Vec<Version> = settle(&read).into_iter().map(|(version, _)| version).collect();
-        let read: Vec<File> = files.iter().rev().map(file).collect();
-        let mut backward: Vec<Version> = settle(&read).into_iter().map(|(version, _)| version).collect();
+        files.iter().map(version).collect()
+    }
+
+    fn versions(files: &[[&str; 2]]) -> Vec<Version> {
+        let forward = judged(&mut files.iter().map(file).collect::<Vec<_>>());
+        let mut backward = judged(&mut files.iter().rev().map(file).collect::<Vec<_>>());
         backward.reverse();
         assert_eq!(forward, backward, "the order of files counts for nothing");
         forward
@@ -614,6 +531,41 @@ mod tests {
             (&[["a x", "@a z"], ["", "b x"], ["", "c x"]], &[New, Neither, Neither]),
         ] {
             assert_eq!(versions(files), expected, "{files:?}");
+        }
+    }
+    proptest! {
+        // threat: A half-applied reload, a broken next start
+        #[test]
+        fn no_two_versions_that_count_share_a_claim_and_what_was_served_and_is_claimed_is_served(
+            files in prop::collection::vec((0_u8..16, 0_u8..16, 0_u8..5), 1..7),
+        ) {
+            // Each host is in force once.
+            let mut free = 0b1111;
+            let hosts = |of: u8| (0..4).filter(move |bit| of & 1 << bit != 0).map(|bit| format!(" {bit}.x")).collect::<String>();
+            let mut files: Vec<File> = files.iter().enumerate().map(|(at, (before, now, kind))| {
+                let before = before & free;
+                free &= !before;
+                let text = |of: u8, mark: &str| if of == 0 { String::new() } else { format!("{mark}t{at}{}", hosts(of)) };
+                let mark = match (at, kind) { (0, _) => "@", (_, 0) => "!", _ => "" };
+                file(&[&text(before, ""), &text(*now, mark)])
+            }).collect();
+            let (mut served, versions): (Vec<Claim>, _) = (Vec::new(), judged(&mut files));
+            for (file, version) in files.iter().zip(versions) {
+                match version {
+                    Version::New => served.extend(file.claims.keys().cloned()),
+                    Version::InForce => served.extend(file.in_force.iter().flatten().flat_map(|tenant| Claim::of(tenant))),
+                    Version::Neither => {}
+                }
+            }
+            let count = served.len();
+            served.sort_unstable();
+            served.dedup();
+            prop_assert!(served.len() == count);
+            let owned = files.iter().filter(|file| !file.is_main).flat_map(|file| file.in_force.iter().flatten());
+            for claim in owned.flat_map(|tenant| Claim::of(tenant)) {
+                let is_wanted = files.iter().any(|file| file.is_usable() && file.claims.contains_key(&claim));
+                prop_assert!(!is_wanted || served.contains(&claim), "{claim:?}");
+            }
         }
     }
 }

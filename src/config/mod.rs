@@ -67,7 +67,6 @@ pub mod gateway;
 pub mod keys;
 pub mod listen;
 pub mod log;
-pub mod mcp;
 pub mod problem;
 pub mod shutdown;
 pub mod signature;
@@ -79,6 +78,7 @@ pub mod traces;
 mod console;
 mod files;
 mod load;
+mod mcp;
 mod notes;
 mod reader;
 mod rpc_headers;
@@ -102,11 +102,13 @@ pub use crate::config::schema::schema;
 use crate::config::store::{StoreLive, StoreSettings};
 use crate::config::{
     abuse::AbuseSettings, assertion::AssertionSettings, chain::ChainSettings, keys::KeySettings,
-    log::LogSettings, mcp::McpSettings, notes::Notes, reader::Reader, shutdown::ShutdownSettings,
-    signature::SignatureSettings, tenants::neighbours::Missing, tenants::rules::Rules,
-    tenants::tenant::Claimant, tiers::TierSettings, traces::TraceSettings,
+    log::LogSettings, notes::Notes, reader::Reader, shutdown::ShutdownSettings, signature::SignatureSettings,
+    tenants::context::Context, tenants::rules::Rules, tenants::tenant::Claimant, tiers::TierSettings,
+    traces::TraceSettings,
 };
-use crate::domain::{Binding, BotDomains, ConsoleSettings, HostPattern, KeyPair, LogRules, RpcUrl, Tenant};
+use crate::domain::{
+    Binding, BotDomains, ConsoleSettings, HostPattern, KeyPair, LogRules, McpRules, RpcUrl, Tenant,
+};
 
 /// Makes a struct of sections, each with its type; all are read before any that is wrong gives up the whole.
 macro_rules! sections {
@@ -144,6 +146,10 @@ macro_rules! sections {
         }
 
         impl $name {
+            fn parts(&self) -> $parts {
+                $parts { $($section: Some(self.$section.clone()),)+ }
+            }
+
             /// The sections that are others there.
             pub fn sections_that_differ(&self, other: &Self) -> Vec<&'static str> {
                 let sections = [$((self.$section != other.$section).then_some(stringify!($section))),+];
@@ -188,7 +194,7 @@ sections! {
         /// How requests are forwarded.
         gateway: GatewaySettings,
         /// How messages of MCP are read.
-        mcp: McpSettings,
+        mcp: McpRules,
         /// How the process ends.
         shutdown: ShutdownSettings,
         /// The settings of traces.
@@ -274,8 +280,9 @@ impl Settings {
         self.fixed.keys.end_with_signer.unwrap_or_else(|| self.fixed.chain.reading.registries.has_wallets())
     }
 
-    /// Reads the file: everything but tenants, the listeners though other sections are wrong, and the tenants.
-    fn read(reader: &mut Reader) -> (Option<Self>, Option<Listen>, Vec<Claimant>) {
+    /// Reads the file: everything but tenants, what tenants of other files depend on though other sections are wrong, and its
+    /// tenants.
+    fn read(reader: &mut Reader) -> (Option<Self>, Context, Vec<Claimant>) {
         let (mut fixed, live) = (FixedParts::read(reader), LiveParts::read(reader));
         if let (Some(chain), Some(signature)) = (&fixed.chain, &fixed.signature) {
             signature.check_chain(reader, chain);
@@ -292,18 +299,15 @@ impl Settings {
         if let Some(StoreSettings::Redis(_)) = &fixed.store {
             reader.forget_values("store.embedded.");
         }
-        let listen = fixed.listen.clone();
-        let allow_link_local = live.gateway.as_ref().is_none_or(|gateway| gateway.allow_link_local);
-        let lacks = Missing {
-            signer: live.assertion.as_ref().is_some_and(|assertion| assertion.issuer.is_none()),
-            kept_nonces: fixed.signature.as_ref().is_some_and(SignatureSettings::forgets_early),
-            bots: fixed.web_bot_auth.as_ref().is_some_and(|domains| *domains == BotDomains::default()),
-        };
-        let tls = live.listen.as_ref().and_then(|listen| listen.tls.as_ref());
-        let tenants =
-            tenants::read(reader, listen.as_ref().map(|listen| (listen, tls)), allow_link_local, lacks);
+        let context = Context::new(&fixed, &live);
+        let tenants = tenants::read(reader, &context);
         let settings = fixed.whole().zip(live.whole()).map(|(fixed, live)| Self { fixed, live });
-        (settings.filter(|_| tenants.is_some()), listen, tenants.unwrap_or_default())
+        (settings.filter(|_| tenants.is_some()), context, tenants.unwrap_or_default())
+    }
+
+    /// What tenants depend on.
+    fn context(&self) -> Context {
+        Context::new(&self.fixed.parts(), &self.live.parts())
     }
 }
 

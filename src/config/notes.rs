@@ -1,12 +1,13 @@
-//! Notes of a file that is being read: problems, the files that keys name, and as many values as are wanted, each with its
-//! origin.
+//! Notes of a file that is being read: problems, the files that keys name, what its tenants claim, and as many values as are
+//! wanted, each with its origin.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use serde::Serialize;
 
-use crate::config::problem::{Position, Problem};
-use crate::domain::{HostPattern, KeyPair};
+use crate::config::problem::{Problem, ValueLocation};
+use crate::config::written::quoted;
+use crate::domain::{HostPattern, KeyPair, Tenant};
 
 /// The origin of a value that nobody wrote.
 pub const DEFAULT: &str = "default";
@@ -22,6 +23,55 @@ pub(super) struct Notes {
     pub(super) problems: Vec<Problem>,
     pub(super) values: Vec<Value>,
     pub(super) files: Vec<NamedFile>,
+    pub(super) claims: Claims,
+}
+
+/// What the tenants of one file claim, each by the first that does.
+pub(super) type Claims = BTreeMap<Claim, Claimed>;
+
+/// Something that one tenant alone may have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Claim {
+    Id(Arc<str>),
+    Host(HostPattern),
+}
+
+/// A claim as it is written.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    /// The table of its tenant, as problems name it.
+    pub(super) table: Arc<str>,
+    pub(super) place: ValueLocation,
+    /// The item of the list, from 1.
+    pub(super) number: usize,
+}
+
+impl Claim {
+    /// What a tenant claims.
+    pub(super) fn of(tenant: &Tenant) -> impl Iterator<Item = Self> {
+        let hosts = tenant.hosts.iter().cloned().map(Self::Host);
+        std::iter::once(Self::Id(Arc::clone(&tenant.id))).chain(hosts)
+    }
+
+    pub(super) const fn host(&self) -> Option<&HostPattern> {
+        match self {
+            Self::Id(_) => None,
+            Self::Host(host) => Some(host),
+        }
+    }
+}
+
+impl Claimed {
+    /// The problem that `other` makes the same claim.
+    pub(super) fn problem(&self, claim: &Claim, other: &str) -> Problem {
+        self.place.clone().problem(match claim {
+            Claim::Id(id) => format!("is {}, the id of {other}; write another", quoted(id)),
+            Claim::Host(host) => {
+                let (number, host) = (self.number, quoted(&host.to_string()));
+                format!("item {number} is {host}, a host of {other}; write each host once")
+            }
+        })
+    }
 }
 
 /// A value and its origin.
@@ -66,26 +116,6 @@ pub enum Content {
     HeaderValue(PathBuf),
     /// Agents with their tiers.
     Agents(PathBuf),
-}
-
-/// The place of a value.
-#[derive(Debug, Clone)]
-pub(super) struct ValueLocation {
-    /// Its path, or a variable.
-    pub(super) name: String,
-    /// In a file.
-    pub(super) position: Option<Position>,
-}
-
-impl ValueLocation {
-    pub(super) fn problem(self, phrase: impl Into<String>) -> Problem {
-        Problem::new(self.name, phrase).at(self.position)
-    }
-
-    /// The file and the line, or the variable.
-    pub(super) fn origin(self) -> String {
-        self.position.map_or(self.name, |position| position.to_string())
-    }
 }
 
 impl NamedFile {

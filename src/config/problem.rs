@@ -95,6 +95,26 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
+/// The place of a value.
+#[derive(Debug, Clone)]
+pub(super) struct ValueLocation {
+    /// Its path, or a variable.
+    pub(super) name: String,
+    /// In a file.
+    pub(super) position: Option<Position>,
+}
+
+impl ValueLocation {
+    pub(super) fn problem(self, phrase: impl Into<String>) -> Problem {
+        Problem::new(self.name, phrase).at(self.position)
+    }
+
+    /// The file and the line, or the variable.
+    pub(super) fn origin(self) -> String {
+        self.position.map_or(self.name, |position| position.to_string())
+    }
+}
+
 /// The location of a table.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Location {

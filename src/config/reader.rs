@@ -7,12 +7,13 @@
 //! Where a section reads a key, its path, type, default and bounds stand in that call, and its prose and example in the lines
 //! above: its declaration. The reference, the schema and the walking test are made from these.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
+use std::collections::{BTreeMap, btree_map::Entry};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use toml::Value;
 
-use crate::config::notes::{Content, DEFAULT, NamedFile, Notes, Value as Noted, ValueLocation};
-use crate::config::problem::{Location, Problem};
+use crate::config::notes::{Claim, Claimed, Content, DEFAULT, NamedFile, Notes, Value as Noted};
+use crate::config::problem::{Location, Problem, ValueLocation};
 use crate::config::tree::{self, Item, Node, Table};
 use crate::config::unknown;
 use crate::config::written::{self, Bounds, Shown, Written, choice, type_of};
@@ -25,7 +26,7 @@ pub(super) struct Reader {
     pub(super) scope: Scope,
     /// True while keys are read that are read again when the process runs.
     pub(super) is_live: bool,
-    /// The keys that were asked for, where somebody wants to know, but for those of arrays of tables.
+    /// The keys that were asked for, where somebody wants to know, those of arrays of tables among them.
     pub(super) declared: Option<Vec<Declared>>,
     /// The prose of those that are asked for next, and how many were.
     about: (&'static str, usize),
@@ -66,14 +67,14 @@ impl Reader {
         }
     }
 
-    /// A string, or what it stands for.
-    pub(super) fn text<T>(
+    /// A string, or what it stands for. As other keys it may be left out where it has no default.
+    pub(super) fn text<'d, T>(
         &mut self,
         path: &'static str,
-        default: &str,
+        default: impl Into<Option<&'d str>>,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let written = self.take_or(path, default, || Kind::Text);
+        let written = self.take(path, default.into(), || Kind::Text)?;
         self.check(path, written.text().and_then(|text| parse(&text)))
     }
 
@@ -91,34 +92,18 @@ impl Reader {
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
         self.require(path, "");
-        self.optional_text(path, parse)
-    }
-
-    /// A string that may be left out.
-    pub(super) fn optional_text<T>(
-        &mut self,
-        path: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
-        let written = self.take(path, None, || Kind::Text)?;
-        self.check(path, written.text().and_then(|text| parse(&text)))
+        self.text(path, None, parse)
     }
 
     /// One of two.
-    pub(super) fn boolean(&mut self, path: &'static str, default: bool) -> Option<bool> {
-        let written = self.take_or(path, default, || Kind::Flag);
-        self.check(path, written.boolean())
-    }
-
-    /// One of two, or neither.
-    pub(super) fn optional_boolean(&mut self, path: &'static str) -> Option<bool> {
-        let written = self.take(path, None, || Kind::Flag)?;
+    pub(super) fn boolean(&mut self, path: &'static str, default: impl Into<Option<bool>>) -> Option<bool> {
+        let written = self.take(path, default.into(), || Kind::Flag)?;
         self.check(path, written.boolean())
     }
 
     /// A duration within its bounds.
     pub(super) fn duration(&mut self, path: &'static str, default: &str, bounds: Bounds) -> Option<Duration> {
-        let written = self.take_or(path, default, || Kind::Duration(bounds, false));
+        let written = self.take(path, Some(default), || Kind::Duration(bounds, false))?;
         self.check(path, written.duration_text().and_then(|text| written::duration(&text, bounds)))
     }
 
@@ -129,7 +114,7 @@ impl Reader {
         default: &str,
         bounds: Bounds,
     ) -> Option<Option<Duration>> {
-        let written = self.take_or(path, default, || Kind::Duration(bounds, true));
+        let written = self.take(path, Some(default), || Kind::Duration(bounds, true))?;
         self.check(path, written.duration_text().and_then(|text| written::duration_or_none(&text, bounds)))
     }
 
@@ -137,20 +122,10 @@ impl Reader {
     pub(super) fn integer<T: TryFrom<i64>>(
         &mut self,
         path: &'static str,
-        default: i64,
+        default: impl Into<Option<i64>>,
         allowed: &RangeInclusive<i64>,
     ) -> Option<T> {
-        let written = self.take_or(path, default, || Kind::Integer(allowed.clone()));
-        self.check(path, written.integer(allowed))
-    }
-
-    /// A whole number within its bounds, which may be left out.
-    pub(super) fn optional_integer<T: TryFrom<i64>>(
-        &mut self,
-        path: &'static str,
-        allowed: &RangeInclusive<i64>,
-    ) -> Option<T> {
-        let written = self.take(path, None, || Kind::Integer(allowed.clone()))?;
+        let written = self.take(path, default.into(), || Kind::Integer(allowed.clone()))?;
         self.check(path, written.integer(allowed))
     }
 
@@ -219,6 +194,18 @@ impl Reader {
         self.notes.problems.push(self.scope.location.problem(phrase));
     }
 
+    /// Notes what the tenant claims by an item of a key. What its file claims already is a problem.
+    pub(super) fn claim(&mut self, path: &str, number: usize, claim: Claim) {
+        let (table, place) = (Arc::from(self.scope.location.of_table()), self.place(path, Some(number)));
+        let claimed = Claimed { table, place, number };
+        match self.notes.claims.entry(claim) {
+            Entry::Occupied(first) => {
+                self.notes.problems.push(claimed.problem(first.key(), &first.get().table));
+            }
+            Entry::Vacant(place) => drop(place.insert(claimed)),
+        }
+    }
+
     /// Notes files that these keys name.
     pub(super) fn note_file(&mut self, paths: &[&'static str], content: Content) {
         let places = paths.iter().map(|path| self.place(path, None)).collect();
@@ -262,7 +249,7 @@ impl Reader {
     }
 
     /// Everything that was written down, and what nobody asked for; `of_tenants` are the keys that belong elsewhere.
-    pub(super) fn finish(mut self, of_tenants: &[&str]) -> Notes {
+    pub(super) fn finish(mut self, of_tenants: &[String]) -> Notes {
         let unknown = self.scope.unknown(of_tenants).chain(self.unknown_variables());
         self.notes.problems.extend(unknown.collect::<Vec<_>>());
         // A section may have keys that are read again, which come later.
@@ -290,33 +277,21 @@ impl Reader {
         self.notes.values.retain(|value| !value.key.starts_with(path));
     }
 
-    /// The value under a path, or its default.
-    fn take_or(
-        &mut self,
-        path: &'static str,
-        default: impl Into<Value>,
-        kind: impl FnOnce() -> Kind,
-    ) -> Written {
-        let default = default.into();
-        self.take(path, Some(&default), kind).unwrap_or_else(|| {
-            let default = Written::Typed(default);
-            self.note_value(path, &default, true);
-            default
-        })
-    }
-
-    /// What is written under a path; the environment comes before the file.
+    /// What is written under a path, or its default; the environment comes before the file.
     fn take(
         &mut self,
         path: &'static str,
-        default: Option<&Value>,
+        default: Option<impl Into<Value>>,
         kind: impl FnOnce() -> Kind,
     ) -> Option<Written> {
-        self.declare(path, default, kind);
+        let default = default.map(Into::into);
+        self.declare(path, default.as_ref(), kind);
         self.scope.known.push(path);
         let typed = tree::ask(&mut self.scope.table, path).map(|node| Written::Typed(node.value()));
-        let written = self.variable(path).cloned().map(Written::Plain).or(typed)?;
-        self.note_value(path, &written, false);
+        let written = self.variable(path).cloned().map(Written::Plain).or(typed);
+        let is_default = written.is_none();
+        let written = written.or(default.map(Written::Typed))?;
+        self.note_value(path, &written, is_default);
         Some(written)
     }
 
@@ -334,7 +309,7 @@ impl Reader {
 }
 
 impl Scope {
-    fn unknown(&self, of_tenants: &[&str]) -> impl Iterator<Item = Problem> {
+    fn unknown(&self, of_tenants: &[String]) -> impl Iterator<Item = Problem> {
         unknown::keys(&self.table, &self.known, &self.location, of_tenants).into_iter()
     }
 }
@@ -353,7 +328,7 @@ impl Reader {
         words: &[(&'static str, T)],
     ) -> Option<T> {
         let kind = || Kind::Words(words.iter().map(|(word, _)| *word).collect());
-        let written = self.take_or(path, default, kind);
+        let written = self.take(path, Some(default), kind)?;
         self.check(path, written.text().and_then(|text| choice(words)(&text)))
     }
 
@@ -366,7 +341,7 @@ impl Reader {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {
         let default = default.iter().map(|text| Value::from(*text)).collect();
-        self.list(path, default, count, || Kind::Text, |item| item.text().and_then(|text| parse(&text)))
+        self.list(path, Some(default), count, || Kind::Text, |item| item.text().and_then(|text| parse(&text)))
     }
 
     /// A list of strings, or of what they stand for, that has no default and at least one item.
@@ -387,12 +362,7 @@ impl Reader {
         most: usize,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {
-        let least = usize::from(self.is_given(path));
-        let items = self.texts(path, &[], &(least..=most), parse);
-        if let Some(key) = self.declared.as_mut().and_then(|declared| declared.last_mut()) {
-            (key.default, key.kind) = (None, Kind::List(Box::new(Kind::Text), 1..=most));
-        }
-        items
+        self.list(path, None, &(1..=most), || Kind::Text, |item| item.text().and_then(|text| parse(&text)))
     }
 
     /// A list of whole numbers, each within its bounds.
@@ -404,18 +374,19 @@ impl Reader {
         allowed: &RangeInclusive<i64>,
     ) -> Option<Vec<T>> {
         let default = default.iter().map(|number| Value::from(*number)).collect();
-        self.list(path, default, count, || Kind::Integer(allowed.clone()), |item| item.integer(allowed))
+        self.list(path, Some(default), count, || Kind::Integer(allowed.clone()), |item| item.integer(allowed))
     }
 
     fn list<T>(
         &mut self,
         path: &'static str,
-        default: Vec<Value>,
+        default: Option<Vec<Value>>,
         count: &RangeInclusive<usize>,
         kind: impl FnOnce() -> Kind,
         parse: impl Fn(Written) -> Result<T, String>,
     ) -> Option<Vec<T>> {
-        let written = self.take_or(path, default, || Kind::List(Box::new(kind()), count.clone()));
+        let kind = || Kind::List(Box::new(kind()), count.clone());
+        let Some(written) = self.take(path, default, kind) else { return Some(Vec::new()) };
         let items = self.check(path, written.items())?;
         let counted = self.check(path, counted(items.len(), count));
         let checked = self.check_items(path, items.into_iter().map(parse));
@@ -436,6 +407,7 @@ impl Reader {
         self.scope.arrays.push(path);
         let header = format!("[[{}]]", self.scope.location.header(path));
         let nodes = match tree::ask(&mut self.scope.table, path) {
+            None if self.declared.is_some() => vec![Node::empty()],
             None => Vec::new(),
             Some(Node { item: Item::List(nodes), .. }) => std::mem::take(nodes),
             Some(other) => {
@@ -500,7 +472,7 @@ impl Reader {
         let (about, number) = self.about;
         self.about.1 += 1;
         declared.push(Declared {
-            path: path.to_owned(),
+            path: self.scope.location.of_key(path).replace("[1]", "[]"),
             about,
             kind: kind(),
             default: default.cloned(),
@@ -514,7 +486,7 @@ impl Reader {
 /// A key.
 #[derive(Debug, Clone)]
 pub(super) struct Declared {
-    /// Its path in its file, or in a table of an array.
+    /// Its path; `[]` stands behind the name of an array of tables.
     pub(super) path: String,
     /// Its prose, a line each, and its example.
     pub(super) about: &'static str,

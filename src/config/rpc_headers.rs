@@ -2,6 +2,8 @@
 //!
 //! No problem shows a value.
 
+use http::HeaderName;
+
 use crate::config::written::{Shown, quoted, valid, valid_url};
 use crate::config::{files::secret_or_file, notes::Content, reader::Reader};
 use crate::domain::{NotAHeaderValue, RpcHeader, RpcUrl, Secret, SecretSource, rpc_header::value};
@@ -31,7 +33,23 @@ const OURS: &[&str] = &[
 pub(super) fn read(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<Vec<RpcHeader<SecretSource>>> {
     let mut taken: Vec<(String, String)> = Vec::new();
     reader.tables("chain.rpc_headers", HEADERS_MAX, |reader| {
-        let header = read_one(reader, nodes)?;
+        reader.mask(Shown::Host, &["url"]);
+        let header = read_all!(reader: RpcHeader {
+            /// Scheme, host and port of one of rpc_urls.
+            /// Example: "http://127.0.0.1:8545"
+            origin: reader.required_text("url", |text| origin(text, nodes)),
+            /// The header's name.
+            /// Example: "x-api-key"
+            name: reader.required_text("name", name),
+            /// Its value.
+            /// Example: "the provider's key"
+            /// Instead of value, a file that holds it.
+            value: secret_or_file(reader, ["value", "value_file"], secret, Content::HeaderValue),
+        } then {
+            if !reader.is_any_given(&["value", "value_file"]) {
+                reader.report(&["value"], "is missing; write value or value_file");
+            }
+        })?;
         let place = (header.origin.clone(), header.name.clone());
         if taken.contains(&place) {
             reader.report(&["name"], format!("is {} a second time for this url", quoted(&header.name)));
@@ -39,26 +57,6 @@ pub(super) fn read(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<Vec<
         taken.push(place);
         Some(header)
     })
-}
-
-pub(super) fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<SecretSource>> {
-    reader.mask(Shown::Host, &["url"]);
-    keys! { reader:
-        /// Scheme, host and port of one of rpc_urls.
-        /// Example: "http://127.0.0.1:8545"
-        origin = reader.required_text("url", |text| origin(text, nodes));
-        /// The header's name.
-        /// Example: "x-api-key"
-        name = reader.required_text("name", name);
-        /// Its value.
-        /// Example: "the provider's key"
-        /// Instead of value, a file that holds it.
-        value = secret_or_file(reader, ["value", "value_file"], secret, Content::HeaderValue);
-    }
-    if !reader.is_given("value") && !reader.is_given("value_file") {
-        reader.report(&["value"], "is missing; write value or value_file");
-    }
-    Some(RpcHeader { origin: origin?, name: name?, value: value? })
 }
 
 fn origin(text: &str, nodes: Option<&[RpcUrl]>) -> Result<String, String> {
@@ -76,10 +74,9 @@ fn origin(text: &str, nodes: Option<&[RpcUrl]>) -> Result<String, String> {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let is_name = (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_token);
+    let name = HeaderName::from_bytes(text.as_bytes()).ok().filter(|_| text.len() <= NAME_BYTES_MAX);
     let wanted = format_args!("a header's name of 1 to {NAME_BYTES_MAX} characters");
-    let name = valid(text, is_name.then(|| text.to_ascii_lowercase()), wanted)?;
+    let name = valid(text, name.map(|name| name.as_str().to_owned()), wanted)?;
     if OURS.contains(&name.as_str()) || name.starts_with("content-") {
         return Err(format!("is {}, which says how a call is sent; write another header", quoted(text)));
     }

@@ -5,43 +5,20 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value as Json, json};
 
 use crate::config::reader::{Declared, Kind, Reader};
-use crate::config::{
-    Settings, notes::Notes, problem::Location, rpc_headers, tenants, tenants::rules::Rule, tier_sources,
-    tree::Table, written::Shown,
-};
-
-/// Reads a table of which nothing is there.
-type Read = fn(&mut Reader);
+use crate::config::{Settings, notes::Notes, problem::Location, tree::Table, written::Shown};
 
 /// Every key, by its path; `[]` stands behind the name of an array of tables.
 pub(super) fn declared() -> Vec<Declared> {
-    let [tenant, route] = [tenants::read_tenant as Read, tenants::read_route];
-    let readers: [(&str, Read); 5] = [
-        ("", |reader| drop(Settings::read(reader))),
-        ("chain.rpc_headers[].", |reader| drop(rpc_headers::read_one(reader, None))),
-        ("tenants_rules[].", |reader| drop(Rule::read(reader))),
-        ("tenants[].", tenant),
-        ("tenants[].routes[].", route),
-    ];
-    let all = readers.into_iter().flat_map(|(table, read)| {
-        let (nowhere, notes) = (Location::default(), Notes::default());
-        let mut reader = Reader::new(nowhere, Table::new(), std::iter::empty(), notes);
-        reader.declared = Some(Vec::new());
-        read(&mut reader);
-        let keys = reader.declared.unwrap_or_default().into_iter();
-        keys.map(move |key| Declared { path: format!("{table}{}", key.path), ..key })
-    });
-    all.collect()
+    let (nowhere, notes) = (Location::default(), Notes::default());
+    let mut reader = Reader::new(nowhere, Table::new(), std::iter::empty(), notes);
+    reader.declared = Some(Vec::new());
+    drop(Settings::read(&mut reader));
+    reader.declared.unwrap_or_default()
 }
 
 /// The schema of a configuration file (JSON Schema, draft 7, as taplo and VS Code read it).
 pub fn schema() -> Json {
-    let mut keys = declared();
-    let of_sources = keys.iter().filter(|key| tier_sources::is_key(&key.path)).cloned();
-    // The tables of [[tiers.sources]] have the keys of one source.
-    let of_sources: Vec<_> =
-        of_sources.map(|key| Declared { path: key.path.replacen('.', ".sources[].", 1), ..key }).collect();
-    keys.extend(of_sources);
+    let keys = declared();
     let keys: Vec<(&str, &Declared)> = keys.iter().map(|key| (&*key.path, key)).collect();
     let mut schema = table(&keys);
     schema.insert("$schema".to_owned(), json!("http://json-schema.org/draft-07/schema#"));

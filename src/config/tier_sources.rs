@@ -91,11 +91,6 @@ fn keys() -> impl Iterator<Item = &'static str> {
     SOURCES.into_iter().flat_map(|source| source.needs.iter().chain(source.takes).copied())
 }
 
-/// True for a key of one source, as it stands in `[tiers]`.
-pub(super) fn is_key(path: &str) -> bool {
-    path == "tiers.source" || keys().any(|key| key == path)
-}
-
 /// The sources of a configuration, whose staked token has so many decimals.
 pub(super) fn sources(reader: &mut Reader, token_decimals: Option<u8>) -> Option<TierSources> {
     let mut alone = TierSources::default();
@@ -132,15 +127,15 @@ fn source(
         chosen = reader.word(at("tiers.source"), "stake_vault", &names);
         /// For "erc20", "erc721" and "call": the contract that is asked.
         /// Example: "0x0165878A594ca255338adfa4d48449f69242Eb8F"
-        contract = reader.optional_text(at("tiers.contract"), contract);
+        contract = reader.text(at("tiers.contract"), None, contract);
         /// For "erc20" and "erc721": whose tokens count, the "owner"'s or, with ERC-8004's registries, the "agent_wallet"'s.
         is_of_wallet = reader.word(at("tiers.of"), "owner", &[("owner", false), ("agent_wallet", true)]);
         /// For "call": the function that is asked about the agent's id; it returns one uint256.
         /// Example: "score(uint256)"
-        selector = reader.optional_text(at("tiers.function"), function);
+        selector = reader.text(at("tiers.function"), None, function);
         /// How many decimals the number has, 0 to 36: 18 for "erc20" and 0 for "call" if left out.
         /// Example: 18
-        decimals: Option<u8> = reader.optional_integer(at("tiers.decimals"), &(0..=36));
+        decimals: Option<u8> = reader.integer(at("tiers.decimals"), None, &(0..=36));
         /// For these and "reputation": the least number for tier 1, 2 and so on, one to four decimal numbers in quotes. The first is more
         /// than 0, none is less than the one before, and tiers without one are not given.
         /// Example: ["10", "100"]
@@ -172,10 +167,10 @@ fn source(
     keys! { reader:
         /// For "reputation": the average counts, and nothing unless so many of these clients have written, 1 to all. Left out: the sum.
         /// Example: 1
-        average_over = reader.optional_integer(at("tiers.average_over"), &(1..=clients_max as i64));
+        average_over = reader.integer(at("tiers.average_over"), None, &(1..=clients_max as i64));
         /// For "list": a file with an agent's id and tier a line, as "42 3".
         /// Example: "agents.txt"
-        file = reader.optional_text(at("tiers.file"), file);
+        file = reader.text(at("tiers.file"), None, file);
         /// For "everyone": the tier of each registered agent, 1 to 4. A registration costs next to nothing.
         tier = reader.integer(at("tiers.tier"), 1, &TIERS).and_then(passing_tier);
     }

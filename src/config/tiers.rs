@@ -18,7 +18,7 @@ settings! {
         token_decimals: u8 = reader.integer("tiers.token_decimals", 18, &(0..=36)),
         /// Optional. The address of the staked token, which /.well-known/tiergate tells agents that have none yet.
         /// Example: "0xa513E6E4b8f2a923D98304ec87F64353C4D5C853"
-        token: Option<Address> = Some(reader.optional_text("tiers.token", contract)),
+        token: Option<Address> = Some(reader.text("tiers.token", None, contract)),
         /// What gives agents their tiers.
         sources: TierSources = sources(reader, token_decimals),
         /// How many requests an agent of tiers 1 to 4 may make in any 60 seconds: each from 1 to 1000000, none less than the one

@@ -14,7 +14,7 @@ settings! {
         /// Example: "http://127.0.0.1:4318/v1/traces"
         endpoint: Option<RpcUrl> = {
             reader.mask(Shown::Host, &["traces.endpoint"]);
-            Some(reader.optional_text("traces.endpoint", endpoint))
+            Some(reader.text("traces.endpoint", None, endpoint))
         },
         /// Of requests that come without a trace one in so many is traced, up to 1000000; 1: each, 0: none.
         one_in: u32 = reader.integer("traces.one_in", 100, &(0..=1_000_000)),

@@ -146,6 +146,12 @@ impl SourceText<'_> {
 }
 
 impl Node {
+    /// A table without values, which stands nowhere.
+    pub(super) fn empty() -> Self {
+        let (key, at) = <(Position, Position)>::default();
+        Self { key, at, is_asked: false, item: Item::Table(Table::new()) }
+    }
+
     /// The value without places.
     pub(super) fn value(&self) -> Value {
         match &self.item {

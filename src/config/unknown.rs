@@ -49,7 +49,7 @@ pub(super) fn keys(
     table: &Table,
     known: &[&'static str],
     location: &Location,
-    of_tenants: &[&str],
+    of_tenants: &[String],
 ) -> Vec<Problem> {
     let mut left_over = LeftOver { known, location, of_tenants, problems: Vec::new() };
     left_over.walk(table, "");
@@ -81,7 +81,7 @@ pub(super) fn variables<'a>(
 struct LeftOver<'a> {
     known: &'a [&'static str],
     location: &'a Location,
-    of_tenants: &'a [&'a str],
+    of_tenants: &'a [String],
     problems: Vec<Problem>,
 }
 

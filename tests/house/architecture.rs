@@ -185,7 +185,7 @@ const NAMELESS_LEFT: &[(&str, usize)] = &[
     ("bin", 1),
     ("chain", 36),
     ("cli", 6),
-    ("config", 81),
+    ("config", 79),
     ("domain", 114),
     ("mcp", 3),
     ("ports", 14),

@@ -44,7 +44,7 @@ settings! {
         /// here or in a file. What the servers are told is never told to Sentinels.
         /// Example: "example"
         sentinel_username: Option<String> =
-            Some(reader.optional_text(SENTINEL_USER, |text| not_empty(text).map(str::to_owned))),
+            Some(reader.text(SENTINEL_USER, None, |text| not_empty(text).map(str::to_owned))),
         /// Optional. The password for Sentinels, here or in a file.
         /// Example: "example"
         /// Example: "/run/secrets/sentinel-password"

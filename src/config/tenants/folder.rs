@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io::ErrorKind, sync::Arc};
 
 use crate::config::problem::{Location, Problem};
-use crate::config::{notes::Notes, reader::Reader, tenants::tenant::Claimant, tree};
+use crate::config::{notes::Claims, notes::Notes, reader::Reader, tenants::tenant::Claimant, tree};
 use crate::domain::Tenant;
 
 /// The folder beside the configuration file that holds tenants in files of their own.
@@ -27,10 +27,33 @@ pub(in crate::config) struct File {
     pub(in crate::config) is_main: bool,
     /// Its tenants as they stand there now; `None` if they can't be read.
     pub(in crate::config) offered: Option<Vec<Claimant>>,
-    /// Everything for which those can't be served. They claim what they claim all the same.
+    /// What they claim, as far as that can be read.
+    pub(in crate::config) claims: Claims,
+    /// Everything for which they can't be served.
     pub(in crate::config) problems: Vec<Problem>,
     /// Its tenants in force.
     pub(in crate::config) in_force: Option<Vec<Arc<Tenant>>>,
+    /// Why it does not get all of its claims, or may not give up what it has.
+    pub(in crate::config) contested: Vec<Problem>,
+}
+
+impl File {
+    /// True if its tenants can be served.
+    pub(in crate::config) fn is_usable(&self) -> bool {
+        self.offered.is_some() && self.problems.is_empty()
+    }
+
+    /// True if its new version counts: it gets all of its claims too.
+    pub(in crate::config) fn is_used(&self) -> bool {
+        self.is_usable() && self.contested.is_empty()
+    }
+
+    /// The tenants that are served: the new ones, or those in force.
+    pub(in crate::config) fn serves(&self) -> impl Iterator<Item = &Arc<Tenant>> {
+        let new = self.offered.iter().flatten().filter(|new| self.is_used() && new.problems.is_empty());
+        let former = self.in_force.iter().flatten().filter(|_| !self.is_used());
+        new.map(|claimant| &claimant.tenant).chain(former)
+    }
 }
 
 /// Reads each file of the folder, in the order of their names; no folder is no files. Notes what each says; of one that can't be
@@ -63,10 +86,10 @@ pub(super) fn read(
                 None
             }
         };
-        let problems = found.errors();
+        let (problems, claims) = (found.errors(), std::mem::take(&mut found.claims));
         notes.add(found, tenant.is_some() && problems.is_empty());
         let offered = tenant.map(|tenant| vec![tenant]);
-        items.push(File { name: name.into(), offered, problems, ..File::default() });
+        items.push(File { name: name.into(), offered, claims, problems, ..File::default() });
     }
     Ok(items)
 }

@@ -63,7 +63,7 @@ fn health(reader: &mut Reader) -> Option<HealthRules> {
     read_all!(reader: HealthRules {
         /// Optional. What is asked for with GET; an answer of 2xx or 3xx is healthy. Without it a TCP connection is enough.
         /// Example: "/healthz"
-        path: Some(reader.optional_text("health.path", health_path)),
+        path: Some(reader.text("health.path", None, health_path)),
         // Not so often that the checks themselves are a load.
         /// How often, 10ms to 24h; "0s" = never. Nothing is asked of a single upstream without a path.
         interval: reader.duration_or_none("health.interval", "10s", ["10ms", "24h"]),
@@ -84,7 +84,7 @@ fn upstream_tls(reader: &mut Reader) -> Option<UpstreamTls> {
         /// Example: "/etc/tiergate/client.key"
         client: key_pair(reader, "upstream_tls.cert", "upstream_tls.key"),
         /// Example: "api.internal.example"
-        server_name: Some(reader.optional_text("upstream_tls.server_name", server_name)),
+        server_name: Some(reader.text("upstream_tls.server_name", None, server_name)),
     })
 }
 

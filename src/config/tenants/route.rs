@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use crate::config::tenants::values::{distinct, upstreams};
 use crate::config::written::{quoted, valid};
 use crate::config::{
-    reader::Reader, tenants::neighbours::Neighbours, tier_sources::TIERS, tiers::REQUESTS_PER_MINUTE,
+    reader::Reader, tenants::context::Context, tier_sources::TIERS, tiers::REQUESTS_PER_MINUTE,
 };
 use crate::domain::{
     CallPatterns, MCP_METHOD, NEVER_FORWARDED, NamePattern, PathPattern, Quota, Route, RouteAccess,
@@ -29,7 +29,7 @@ const ACCESS: [(&str, RouteAccess); 3] =
     [("agents", RouteAccess::Agents), ("public", RouteAccess::Public), ("deny", RouteAccess::Deny)];
 
 /// Reads one route; `taken` is what those before it take.
-pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbours) -> Option<Route> {
+pub(super) fn read(reader: &mut Reader, taken: &mut Taken, context: &Context) -> Option<Route> {
     taken.routes += 1;
     let mut of_mcp = Vec::new();
     read_all!(reader: Route {
@@ -41,7 +41,7 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
         access: reader.word("access", "agents", &ACCESS),
         /// Optional. The lowest tier that passes; without it the tenant's. Only for agents.
         /// Example: 3
-        min_tier: Some(reader.optional_integer("min_tier", &TIERS).and_then(passing_tier)),
+        min_tier: Some(reader.integer("min_tier", None, &TIERS).and_then(passing_tier)),
         /// Optional. 1 to 32 methods in upper case, but for CONNECT and TRACE, which are never forwarded; without it all of them. Or methods of
         /// MCP, such as "resources/read", and beginnings of some, such as "resources/*": then messages with these alone are taken.
         /// Example: ["POST", "DELETE"]
@@ -58,15 +58,15 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
         /// limit. Only for the public.
         /// Example: 60
         requests_per_minute:
-            Some(reader.optional_integer(LIMIT, &REQUESTS_PER_MINUTE).map(Quota::per_minute)),
+            Some(reader.integer(LIMIT, None, &REQUESTS_PER_MINUTE).map(Quota::per_minute)),
         /// Optional. How many requests each bot of [web_bot_auth] may make here in any 60 seconds, from wherever, in place of its network's
         /// limit; without it a bot is a client as others. Only for the public.
         /// Example: 600
         bot_requests_per_minute:
-            Some(reader.optional_integer(BOT_LIMIT, &REQUESTS_PER_MINUTE).map(Quota::per_minute)),
+            Some(reader.integer(BOT_LIMIT, None, &REQUESTS_PER_MINUTE).map(Quota::per_minute)),
         /// Optional. Where these requests go, 1 to 64; without it where the tenant's go.
         /// Example: ["127.0.0.1:9001"]
-        upstreams: upstreams(reader, neighbours, false),
+        upstreams: upstreams(reader, context, false),
         /// true: WebSocket upgrades are passed on.
         upgrades: reader.boolean("upgrades", false),
         /// true: the path is that of an endpoint of MCP. So it is where a route has tools, or methods of MCP.
@@ -92,7 +92,7 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
             reader.report(&[path], phrase);
         }
         let of_bots = [
-            (neighbours.lacks.bots, "is for nobody: web_bot_auth.domains and private_domains are empty"),
+            (context.lacks_bots, "is for nobody: web_bot_auth.domains and private_domains are empty"),
             (
                 !reader.is_given(LIMIT),
                 "limits bots that prove a domain and nobody else; write requests_per_minute too",

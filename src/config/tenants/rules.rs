@@ -13,7 +13,7 @@ use ipnet::IpNet;
 
 use crate::config::written::{quoted, valid};
 use crate::config::{files::file, listen::network, reader::Reader};
-use crate::domain::{HostPattern, Upstream};
+use crate::domain::{HostPattern, NamePattern, Upstream};
 
 /// How many rules there may be.
 const RULES_MAX: usize = 10_000;
@@ -39,13 +39,6 @@ pub(in crate::config) struct Rule {
     folders: Vec<PathBuf>,
 }
 
-/// A name, or the beginning of names.
-#[derive(Debug, PartialEq, Eq)]
-struct NamePattern {
-    text: Box<str>,
-    is_beginning: bool,
-}
-
 /// Some hosts, at one port or at all.
 #[derive(Debug, PartialEq, Eq)]
 struct UpstreamPattern {
@@ -61,7 +54,7 @@ impl Rules {
 
     /// The rule for a file with this name, without `.toml`, or for a tenant with this id.
     pub(super) fn of(&self, name: &str) -> Option<&Arc<Rule>> {
-        self.0.iter().find(|rule| rule.tenants.takes(name))
+        self.0.iter().find(|rule| rule.tenants.matches(name))
     }
 }
 
@@ -71,7 +64,7 @@ impl Rule {
         let rule = read_all!(reader: Self {
             /// The files: their name without .toml, or its beginning and *. The tenant's id must be such a name too.
             /// Example: "acme-*"
-            tenants: reader.required_text("tenants", NamePattern::parse),
+            tenants: reader.required_text("tenants", names),
             /// Up to 256 hosts that they may have, and may name in signed_hosts; "*.acme.example" allows every name and wildcard below it.
             /// Example: ["api.acme.example", "*.acme.dev"]
             hosts: reader.required_texts("hosts", ITEMS_MAX, host),
@@ -123,19 +116,12 @@ impl Rule {
 /// The end of each problem.
 const OUTSIDE: &str = "outside of what [[tenants_rules]] allow this file";
 
-impl NamePattern {
-    fn parse(text: &str) -> Result<Self, String> {
-        let (name, is_beginning) = text.strip_suffix('*').map_or((text, false), |name| (name, true));
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        let is_name = (1..=PATTERN_BYTES_MAX).contains(&text.len()) && name.bytes().all(plain);
-        let pattern = is_name.then(|| Self { text: name.into(), is_beginning });
-        let wanted = "the name of a file without .toml, or its beginning and *, such as \"acme-*\"";
-        valid(text, pattern, wanted)
-    }
-
-    fn takes(&self, name: &str) -> bool {
-        if self.is_beginning { name.starts_with(&*self.text) } else { *name == *self.text }
-    }
+/// The name of a file, or the beginning of names.
+fn names(text: &str) -> Result<NamePattern, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.*".contains(&byte);
+    let pattern =
+        NamePattern::parse(text).filter(|_| text.len() <= PATTERN_BYTES_MAX && text.bytes().all(plain));
+    valid(text, pattern, "the name of a file without .toml, or its beginning and *, such as \"acme-*\"")
 }
 
 impl UpstreamPattern {

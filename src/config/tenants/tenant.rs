@@ -8,8 +8,8 @@ use crate::config::tenants::{cors, in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::config::written::{choice, valid};
 use crate::config::{
-    files::key_pair, notes::NamedFile, notes::ValueLocation, problem::Problem, reader::Reader,
-    tenants::neighbours::Neighbours, tenants::rules::host, tier_sources::TIERS,
+    files::key_pair, notes::NamedFile, problem::Problem, reader::Reader, tenants::context::Context,
+    tenants::rules::host, tier_sources::TIERS,
 };
 use crate::domain::{
     AcceptedCredentials, DigestCheck, HostPattern, OnMismatch, PASSING_TIERS, PerTier, ProxyRules, Quota,
@@ -37,10 +37,6 @@ const ON_MISMATCH: [(&str, OnMismatch); 2] = [("allow", OnMismatch::Allow), ("de
 /// A tenant as it stands in a file.
 pub(in crate::config) struct Claimant {
     pub(in crate::config) tenant: Arc<Tenant>,
-    /// Its table, as problems name it.
-    pub(in crate::config) table: Box<str>,
-    /// The places of its id, and of each host.
-    pub(in crate::config) places: Vec<ValueLocation>,
     /// The files that its keys name.
     pub(in crate::config) files: Vec<NamedFile>,
     /// Everything for which it alone can't be served, and the rest of its file can.
@@ -57,10 +53,9 @@ fn id(text: &str) -> Result<Arc<str>, String> {
 }
 
 /// Reads one tenant.
-pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<Claimant> {
+pub(super) fn read(reader: &mut Reader, context: &Context) -> Option<Claimant> {
     // A tenant that other gateways alone ask for.
-    let is_asked_for =
-        neighbours.has_authz && !["hosts", "upstreams"].iter().any(|path| reader.is_given(path));
+    let is_asked_for = context.has_authz && !["hosts", "upstreams"].iter().any(|path| reader.is_given(path));
     let (mut taken, noted) = (Taken::default(), reader.files_noted());
     let tenant = read_all!(reader: Tenant {
         /// The tenant's name in limits, logs and metrics: 1 to 64 characters of A-Z, a-z, 0-9, -, _ and . that no other has.
@@ -79,12 +74,12 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         /// hosts, but for "*". What is signed for another host is another service's, and could be sent on to us. List here the names that a
         /// gateway in front has, and your own hosts where others serve some below a "*.".
         /// Example: ["api.acme.example"]
-        signed_hosts: signed_hosts(reader, neighbours, hosts.as_deref()),
+        signed_hosts: signed_hosts(reader, context, hosts.as_deref()),
         /// Where its requests go, 1 to 64: host and port, or http://, https:// or h2c:// and a host. Several are balanced;
         /// "127.0.0.1:9001 weight=3" gets three times as much as one without a weight, up to 100.
         /// Example: ["127.0.0.1:9000"]
-        upstreams: upstreams(reader, neighbours, !is_asked_for),
-        networks: Some(neighbours.networks()),
+        upstreams: upstreams(reader, context, !is_asked_for),
+        networks: Some(context.networks()),
         /// The lowest tier that passes, 1 to 4.
         min_tier: reader.integer("min_tier", 1, &TIERS).and_then(passing_tier),
         /// The credentials that agents may show: API keys, signatures of their owners, or requests that are signed themselves ("erc8128", and
@@ -118,7 +113,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         /// Example: "/etc/tiergate/acme.key"
         tls: key_pair(reader, "tls.cert", "tls.key"),
         routes: reader
-            .tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken, neighbours)),
+            .tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken, context)),
     } then {
         let takes_no_key = credentials.is_some_and(|accepted: AcceptedCredentials| !accepted.api_key);
         if on_endpoint_mismatch == Some(OnMismatch::Deny) && takes_no_key {
@@ -129,7 +124,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         if digest == Some(DigestCheck::Before) {
             check_held(reader, proxy.as_ref().map(|proxy: &ProxyRules| proxy.body_bytes_max), credentials);
         }
-        let takes_bots = |route: &Route| route.bot_requests_per_minute.is_some() && !neighbours.lacks.bots;
+        let takes_bots = |route: &Route| route.bot_requests_per_minute.is_some() && !context.lacks_bots;
         let takes_messages = credentials.is_some_and(AcceptedCredentials::has_messages);
         if takes_messages || routes.iter().flatten().any(takes_bots) {
             signed_hosts.iter().for_each(|named| check_signed(reader, named));
@@ -138,29 +133,22 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
         if routes.as_ref().is_some_and(|routes| routes.iter().any(is_public)) {
             in_flight.iter().for_each(|limits| in_flight::check_strangers(reader, limits));
         }
-        if let Some(id) = &id {
-            neighbours.check_id(reader, id);
-        }
         let hosts = hosts.as_deref().unwrap_or_default();
-        neighbours.check_hosts(reader, hosts);
-        if assertion == Some(true) && neighbours.lacks.signer {
+        context.claim(reader, id.as_ref(), hosts);
+        if assertion == Some(true) && context.lacks_signer {
             let phrase = "needs [assertion] with issuer and key_file; without them nobody signs";
             reader.report(&["assertion"], phrase);
         }
-        if takes_messages && neighbours.lacks.kept_nonces {
+        if takes_messages && context.lacks_kept_nonces {
             let phrase = "take requests that are signed for a minute, which are refused: write at least max_ahead and 90s for \
                           signature.nonce_retention";
             reader.warn(&["credentials"], phrase);
         }
         let shown = tls.as_ref().and_then(Option::as_ref);
-        neighbours.check_tls(reader, shown, hosts);
-        neighbours.check_files(reader, shown, proxy.as_ref().map(|proxy| &proxy.upstream_tls));
+        context.check_tls(reader, shown, hosts);
+        context.check_files(reader, shown, proxy.as_ref().map(|proxy| &proxy.upstream_tls));
     });
-    let tenant = Arc::new(tenant?);
-    let of_hosts = (1..=tenant.hosts.len()).map(|number| reader.place("hosts", Some(number)));
-    let places = std::iter::once(reader.place("id", None)).chain(of_hosts).collect();
-    let (table, files) = (reader.scope.location.of_table().into(), reader.files_since(noted));
-    Some(Claimant { tenant, table, places, files, problems: Vec::new() })
+    Some(Claimant { tenant: Arc::new(tenant?), files: reader.files_since(noted), problems: Vec::new() })
 }
 
 fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {
@@ -181,11 +169,12 @@ fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {
 /// The hosts that signatures count for: those that are listed, or the tenant's own. `*` names none.
 fn signed_hosts(
     reader: &mut Reader,
-    neighbours: &Neighbours,
+    context: &Context,
     own: Option<&[HostPattern]>,
 ) -> Option<Vec<HostPattern>> {
     let listed = reader.optional_texts("signed_hosts", HOSTS_MAX, host)?.into_iter();
-    let listed = reader.check_items("signed_hosts", listed.map(|host| neighbours.check_signed_host(host)))?;
+    let listed = listed.map(|host| context.check_host(&host).map(|()| host));
+    let listed = reader.check_items("signed_hosts", listed)?;
     let all = if listed.is_empty() { own?.to_vec() } else { listed };
     Some(all.into_iter().filter(|host| *host != HostPattern::Any).collect())
 }

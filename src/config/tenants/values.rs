@@ -4,18 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::{fmt::Display, hash::Hash};
 
 use crate::config::written::{quoted, valid};
-use crate::config::{reader::Reader, tenants::neighbours::Neighbours};
+use crate::config::{reader::Reader, tenants::context::Context};
 use crate::domain::Upstream;
 
 /// How many upstreams a tenant or a route may have.
 const UPSTREAMS_MAX: usize = 64;
 
 /// The upstreams of a tenant, or those that a route may have instead.
-pub(super) fn upstreams(
-    reader: &mut Reader,
-    neighbours: &Neighbours,
-    are_required: bool,
-) -> Option<Vec<Upstream>> {
+pub(super) fn upstreams(reader: &mut Reader, context: &Context, are_required: bool) -> Option<Vec<Upstream>> {
     let upstreams = if are_required {
         reader.required_texts("upstreams", UPSTREAMS_MAX, upstream)
     } else {
@@ -23,7 +19,7 @@ pub(super) fn upstreams(
     };
     let mut seen: HashMap<Upstream, Upstream> = HashMap::new();
     let checked = upstreams?.into_iter().map(|item| {
-        neighbours.check_upstream(&item)?;
+        context.check_upstream(&item)?;
         match seen.insert(item.alone(), item.clone()) {
             Some(first) => Err(format!(
                 "is \"{item}\", the same upstream as \"{first}\"; write each once, with its weight"

@@ -1,7 +1,6 @@
 //! A provider's key in an RPC URL shows up nowhere, nor does a password of Redis.
 
 use super::{MINIMAL, TENANT, minimal_with, parse};
-use crate::config::ConfigReport;
 
 /// Ways to write a URL that holds a key, right and wrong ones.
 const URLS: &[&str] = &[
@@ -170,26 +169,5 @@ fn no_problem_shows_a_value_that_may_be_a_secret() {
     ] {
         let printed = printed(&format!("{text}\n"), &[]);
         assert!(!printed.contains("5ecret") && !printed.contains("5555"), "{printed}");
-    }
-}
-
-#[test]
-fn of_a_url_under_any_key_the_values_in_force_show_no_more_than_its_host() {
-    let (http, redis) = ("https://user.example/SECRET", "redis://:SECRET@redis.example");
-    for (path, literal, kind) in [
-        ("chain.rpc_urls", format!("[{http:?}]"), "embedded"),
-        ("chain.http_proxy", "\"http://user:SECRET@proxy.example\"".to_owned(), "embedded"),
-        ("store.redis.url", format!("{redis:?}"), "redis"),
-        ("console.rpc_url", format!("{http:?}"), "embedded"),
-        ("console.development_rpc_url", format!("{http:?}"), "embedded"),
-        ("traces.endpoint", format!("{http:?}"), "embedded"),
-    ] {
-        let kind = format!("{kind:?}");
-        let text =
-            minimal_with(&[("store.kind", &kind), ("console.chain_name", "\"Chain\""), (path, &literal)]);
-        let survey = ConfigReport::of_text(&text, std::iter::empty(), usize::MAX);
-        let values = survey.loaded.unwrap().values;
-        let value = values.iter().find(|value| value.key == path).unwrap();
-        assert!(!value.value.contains("SECRET") && value.value.contains(".example"), "{value:?}");
     }
 }

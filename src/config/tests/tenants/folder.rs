@@ -186,20 +186,6 @@ fn a_folder_that_is_something_else_is_a_problem() {
     assert!(found.len() == 1 && found[0].starts_with("tenants.d: can't be read: "), "{found:?}");
 }
 
-#[test]
-fn loading_again_sees_what_has_changed_and_refuses_all_of_it_when_anything_is_wrong() {
-    let home = Home::with("", &[("a.toml", &tenant("a"))]);
-    assert_eq!(home.ids(), ["a"]);
-    fs::write(home.folder().join("b.toml"), tenant("b")).unwrap();
-    assert_eq!(home.ids(), ["a", "b"]);
-    fs::write(home.folder().join("a.toml"), "id = 1").unwrap();
-    assert!(!home.problems().is_empty());
-    fs::remove_file(home.folder().join("a.toml")).unwrap();
-    assert_eq!(home.ids(), ["b"]);
-    fs::write(home.main(), "[listen]\napi = 1").unwrap();
-    assert!(!home.problems().is_empty(), "tenants alone are right");
-}
-
 /// The settings that can be used where `former` is in force, and each refused place with whether its former version stays.
 pub(super) fn over(home: &Home, former: Option<&Settings>) -> (Settings, Vec<(String, bool)>) {
     over_with(home, former, &mut no_probe)
@@ -275,6 +261,7 @@ fn the_last_tenant_stays_where_no_newcomer_can_be_served() {
         (&*last, None, &mut no_certificate as &mut FileProbe<'_>),
         (&last, None, &mut no_probe),
         ("", Some(tenant("last")), &mut no_certificate),
+        ("", Some(tenant("last")), &mut no_probe),
     ] {
         let home = Home::with(main, &[]);
         let path = home.folder().join("last.toml");
@@ -292,16 +279,27 @@ fn the_last_tenant_stays_where_no_newcomer_can_be_served() {
         assert_eq!(settings.live.tenants, former.live.tenants, "{refused:?}");
         assert!(refused.iter().any(|(_, is_kept)| *is_kept), "{refused:?}");
     }
+    // Nor can the one that the configuration file has now.
+    let home = Home::new(&last);
+    let (former, _) = over(&home, None);
+    let pair = "tls = { cert = 'a', key = 'b' }";
+    let new = format!("listen.{pair}\n[[tenants]]\n{}{pair}\n{MINIMAL}", tenant("new"));
+    fs::write(home.main(), new).unwrap();
+    let mut of_tenant =
+        |named: &NamedFile| if named.is_of_tenant() { no_certificate(named) } else { Vec::new() };
+    let (settings, refused) = over_with(&home, Some(&former), &mut of_tenant);
+    assert_eq!((settings.live.tenants, refused), (former.live.tenants, vec![("main.toml".to_owned(), true)]));
 }
 
 #[test]
 fn a_file_with_any_mistake_claims_its_hosts_at_a_start_too() {
-    let wrong = format!("wrong = 1\n{}", tenant("a"));
-    let home =
-        Home::with("", &[("a.toml", &wrong), ("b.toml", &tenant("b").replace("b.example", "*.example"))]);
-    let (settings, _) = over(&home, None);
-    let hosts: Vec<String> = settings.live.unserved_hosts.iter().map(ToString::to_string).collect();
-    assert_eq!((hosts, settings.live.tenants.len()), (vec!["a.example".to_owned()], 1));
+    let home = Home::with("", &[("b.toml", &tenant("b").replace("b.example", "*.example"))]);
+    for wrong in ["wrong = 1", "min_tier = 9", "min_tier = 'x'"] {
+        fs::write(home.folder().join("a.toml"), format!("{wrong}\n{}", tenant("a"))).unwrap();
+        let (settings, _) = over(&home, None);
+        let hosts: Vec<String> = settings.live.unserved_hosts.iter().map(ToString::to_string).collect();
+        assert_eq!((hosts, settings.live.tenants.len()), (vec!["a.example".to_owned()], 1), "{wrong}");
+    }
     // Whoever claims the same does not get it.
     fs::write(home.folder().join("c.toml"), tenant("c").replace("c.example", "a.example")).unwrap();
     let (settings, found) = over(&home, None);

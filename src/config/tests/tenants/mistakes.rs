@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::super::{MINIMAL, TENANT, minimal_with, parse, problems};
 use super::{file_of, route_with, tenant_with};
-use crate::config::tenants::known;
+use crate::config::schema::declared;
 
 /// What is wrong with one tenant, where listeners speak TLS.
 fn mistakes(keys: &[(&str, &str)]) -> Vec<String> {
@@ -166,9 +166,12 @@ fn what_has_no_meaning_for_a_route_is_refused() {
 }
 
 /// Names that mean something, and some that do not.
-fn names() -> Vec<&'static str> {
-    let known: Vec<&str> = known().concat();
-    known.into_iter().flat_map(|path| path.split('.')).chain(["", "a.b", "\n"]).collect()
+fn names() -> Vec<String> {
+    let paths =
+        declared().into_iter().filter_map(|key| Some(key.path.strip_prefix("tenants[].")?.to_owned()));
+    let paths: Vec<String> = paths.collect();
+    let names = paths.iter().flat_map(|path| path.split(['.', '[', ']'])).chain(["", "a.b", "\n"]);
+    names.map(str::to_owned).collect()
 }
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -189,9 +192,8 @@ fn any_value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 64, 8, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-            prop::collection::btree_map(prop::sample::select(names()), inner, 0..12).prop_map(|keys| {
-                Value::from(Table::from_iter(keys.into_iter().map(|(key, value)| (key.to_owned(), value))))
-            }),
+            prop::collection::btree_map(prop::sample::select(names()), inner, 0..12)
+                .prop_map(|keys| { Value::from(Table::from_iter(keys)) }),
         ]
     })
 }
@@ -201,7 +203,7 @@ proptest! {
 
     #[test]
     fn no_value_panics(values in prop::collection::btree_map(prop::sample::select(names()), any_value(), 0..12)) {
-        let keys = Table::from_iter(values.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        let keys = Table::from_iter(values);
         let mut tenant = tenant_with(&[]);
         tenant.extend(keys.clone());
         let mut route = keys;
