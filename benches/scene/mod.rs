@@ -17,9 +17,7 @@ use tiergate::domain::{
     SignatureFormat, SigningDomain, Tier, TierSources, Tiers, UnixSeconds,
 };
 use tiergate::os::Os;
-use tiergate::pipeline::{
-    Access, Credential, KeyOrder, KeyWish, Pipeline, Ports, Rules, SignedRequest, credential::Ask,
-};
+use tiergate::pipeline::{Access, Ask, Credential, KeyOrder, KeyWish, Pipeline, Ports, Rules, SignedRequest};
 use tiergate::ports::{Chain, Clock, Parts, Scope, Store};
 use tiergate::store::{EmbeddedStore, embedded::Options};
 use tiergate::telemetry::{MeteredStore, Metrics};

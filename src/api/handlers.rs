@@ -7,7 +7,7 @@ use crate::api::{Api, ApiRequest, ApiRules, routes::Endpoint};
 use crate::assertion::NO_KEYS;
 use crate::domain::{RpcUrl, UnixSeconds, WebOrigin};
 use crate::error::Error;
-use crate::pipeline::{Credential, KeyOrder, KeyWish, Recorder, SignedRequest, credential::Ask};
+use crate::pipeline::{Ask, Credential, KeyOrder, KeyWish, Recorder, SignedRequest};
 use crate::record::RequestRecord;
 use crate::wire::bodies::{
     parse_key_wish, parse_profile_read, parse_revocation, parse_signed, parse_status_query,

@@ -13,7 +13,7 @@ use crate::gateway::{
 };
 use crate::http1::{Fields, Lines, name::Name};
 use crate::message_signature::{BodyDigest, Content};
-use crate::pipeline::{Credential, credential::Ask, permit::Permit, standing::Standing};
+use crate::pipeline::{Ask, Credential, permit::Permit, standing::Standing};
 use crate::ports::RouteScope;
 use crate::record::RequestRecord;
 use crate::wire::client_ip::client_of;

@@ -17,7 +17,7 @@ use crate::domain::{
 };
 use crate::error::Error;
 use crate::pipeline::owner::{HolderProof, Signatory, Signed};
-use crate::pipeline::{Pipeline, budget::allowance, credential::SignedRequest, permit::nonce_denial};
+use crate::pipeline::{Pipeline, SignedRequest, failures::allowance, permit::nonce_denial};
 use crate::ports::{Budget, KeyBudget, KeyChange, KeyChanged, KeySeen, MadeKey, NewKey, NoEntropy};
 
 /// How many replays of one signature get to the store and the audit. Its nonce stays used for longer than it is accepted.
@@ -123,7 +123,7 @@ impl Pipeline {
     /// Error: [`Denial::RateLimited`], or a fault of the store.
     pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Error> {
         if let Some(quota) = self.rules.failures {
-            let read = self.status_reads.hit(&client, quota, self.ports.clock.monotonic_micros());
+            let read = self.status_reads.hit(&client, quota, self.now());
             allowance(quota, Some(agent), read)?; // 429
         }
         let limit = self.rules.key_management.limit;

@@ -14,9 +14,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use crate::domain::{AgentId, ClientNet, Denial, Quota};
+use crate::domain::{AgentId, Allowance, ClientNet, Denial, Quota, RetryAfter, Verdict};
 use crate::error::Error;
-use crate::pipeline::budget::{allowance, limited};
 use crate::ports::Clock;
 use crate::sharded::{Counted, Counts, Meters, SHARE};
 
@@ -177,4 +176,17 @@ const fn is_refused_credential(denial: &Denial) -> bool {
         | Denial::TierBlocked { .. }
         | Denial::EndpointMismatch { .. } => false,
     }
+}
+
+/// The rest of a client's budget, which may be one for an agent.
+pub(super) fn allowance(quota: Quota, agent: Option<AgentId>, verdict: Verdict) -> Result<Allowance, Denial> {
+    match verdict {
+        Verdict::Admitted { remaining } => Ok(Allowance { limit: quota.limit, remaining }),
+        Verdict::Limited { retry_after_micros } => Err(limited(agent, quota, retry_after_micros)),
+    }
+}
+
+pub(super) fn limited(agent: Option<AgentId>, quota: Quota, retry_after_micros: u64) -> Denial {
+    let retry_after = RetryAfter::from_micros(retry_after_micros);
+    Denial::RateLimited { agent, tier: None, limit: quota.limit, retry_after }
 }

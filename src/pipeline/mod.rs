@@ -4,20 +4,13 @@
 //! Must not know HTTP, JSON, configuration files, or the implementations of the ports. The order of checks is the order of
 //! the steps: `Credential → Principal → Standing → Permit`, each type made in one file, from the one before it.
 
-mod budget;
-pub mod credential;
 mod custody;
 mod failures;
+mod owner;
 pub mod permit;
-mod profile;
+mod principal;
 mod readiness;
 pub mod standing;
-
-mod held;
-mod message;
-mod owner;
-mod principal;
-mod read_time;
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,16 +18,15 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::domain::{
-    AgentId, ApiKeyFormat, ClientNet, Denial, Eip712Domain, Freshness, KeyDigest, Nonce, PerTier, Quota,
-    SignatureFormat, SigningDomain, Tier, Tiers,
+    AgentId, ApiKeyFormat, ClientNet, Denial, Eip712Domain, Freshness, KeyDigest, MessageRefusal, Nonce,
+    NonceClaim, PerTier, Quota, SignatureBytes, SignatureFormat, SignedMessage, SigningDomain, Tier, Tiers,
+    UnixSeconds, WebOrigin,
 };
 use crate::error::Error;
 use crate::pipeline::failures::{CLIENTS_MAX, FailureBudget, ReservedFailure};
-use crate::pipeline::held::{REREAD_KEYS_MAX, REREADS};
-use crate::pipeline::profile::{READERS_MAX, READS};
-use crate::pipeline::{
-    credential::Ask, custody::REPLAYS, permit::Permit, principal::Principal, standing::Standing,
-};
+use crate::pipeline::owner::{READERS_MAX, READS};
+use crate::pipeline::standing::{REREAD_KEYS_MAX, REREADS, Standing};
+use crate::pipeline::{custody::REPLAYS, permit::Permit, principal::Principal};
 use crate::ports::{Chain, Clock, Entropy, Parts, Proof, Scope, Store};
 use crate::sharded::Meters;
 
@@ -93,6 +85,106 @@ pub struct Access {
     pub denies_endpoint_mismatch: bool,
     /// How much of the agent's profile the answer shows.
     pub parts: Parts,
+}
+
+/// One request for admission: what it brings to be let in, in well-formed types, which listeners make.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// The proof of who asks.
+    pub credential: Credential,
+    /// Where the request comes from, for limits on refused credentials.
+    pub client: ClientNet,
+    /// The application's origin, to be compared with the endpoint declared for the key.
+    pub origin: Option<WebOrigin>,
+    /// The rules of the listener or route.
+    pub access: &'a Access,
+}
+
+/// The proof of who asks.
+#[derive(Debug, Clone)]
+pub enum Credential {
+    /// An API key.
+    Key {
+        /// The digest of the key; the key itself stays at the listener.
+        digest: KeyDigest,
+        /// The agent that the request names, if it does: then the key must be that agent's.
+        named: Option<AgentId>,
+    },
+    /// A signature of the agent's owner.
+    Signature(SignedRequest),
+    /// Signatures over the request itself.
+    Messages(SignedMessages),
+}
+
+/// A request that claims to be signed itself by who may act for the agent (ERC-8128). One of its signatures is enough.
+#[derive(Debug, Clone)]
+pub struct SignedMessages {
+    /// The agent, whose name is a part of what is signed.
+    pub agent: AgentId,
+    /// The signatures, in the order in which they are judged.
+    pub messages: Vec<SignedMessage>,
+    /// The refusal of an earlier signature, which stands for all if none counts.
+    pub first_refusal: Option<MessageRefusal>,
+}
+
+/// A request that claims to be signed by the agent's owner (contract, "Signed request").
+#[derive(Debug, Clone)]
+pub struct SignedRequest {
+    /// The agent.
+    pub agent: AgentId,
+    /// The nonce.
+    pub nonce: Nonce,
+    /// The timestamp.
+    pub signed_at: UnixSeconds,
+    /// The signature over the three above.
+    pub signature: SignatureBytes,
+}
+
+/// A request to read a profile that claims to be signed by the agent's owner. It has no nonce: it changes nothing, and may
+/// be repeated.
+#[derive(Debug, Clone)]
+pub struct ProfileRead {
+    /// The agent.
+    pub agent: AgentId,
+    /// The timestamp.
+    pub signed_at: UnixSeconds,
+    /// The signature over the two above.
+    pub signature: SignatureBytes,
+}
+
+impl Credential {
+    /// The kind, as the configuration names it.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Key { .. } => "api_key",
+            Self::Signature(_) => "signature",
+            Self::Messages(_) => "erc8128",
+        }
+    }
+
+    /// The agent that the request names, for the details of a denial.
+    pub const fn named_agent(&self) -> Option<AgentId> {
+        match self {
+            Self::Key { named, .. } => *named,
+            Self::Signature(signed) => Some(signed.agent),
+            Self::Messages(signed) => Some(signed.agent),
+        }
+    }
+
+    /// True if the chain is read to tell who signed.
+    pub(crate) const fn is_signed(&self) -> bool {
+        match self {
+            Self::Key { .. } => false,
+            Self::Signature(_) | Self::Messages(_) => true,
+        }
+    }
+}
+
+impl SignedRequest {
+    /// The nonce that has to be claimed before the signature may count.
+    pub(crate) const fn claim(&self) -> NonceClaim {
+        NonceClaim { nonce: self.nonce, signed_at: self.signed_at }
+    }
 }
 
 /// Admits requests and manages keys.
@@ -182,7 +274,7 @@ impl Pipeline {
     /// A key that was replaced through another process may still have been found here. Its holder is told only that the key
     /// is invalid, and learns nothing of the agent.
     async fn unless_revoked(&self, principal: &Principal, ask: &Ask<'_>, refusal: Error) -> Error {
-        let Proof::Key(digest) = &principal.proof else { return message::for_credential(ask, refusal) };
+        let Proof::Key(digest) = &principal.proof else { return principal::for_credential(ask, refusal) };
         match self.ports.store.is_current(principal.agent(), digest).await {
             Ok(true) => refusal,
             Ok(false) => Denial::InvalidApiKey { agent: ask.credential.named_agent() }.into(),
@@ -236,8 +328,6 @@ impl Pipeline {
 #[cfg(test)]
 mod tests;
 
-pub use credential::{Credential, ProfileRead, SignedMessages, SignedRequest};
 pub use custody::{IssuedKey, KeyOrder, KeyStatus, KeyWish, Recorder};
-pub use owner::Signatory;
-pub use profile::OwnerProfile;
+pub use owner::{OwnerProfile, Signatory};
 pub(crate) use readiness::{Health, Readiness, Report};

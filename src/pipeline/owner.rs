@@ -1,17 +1,33 @@
 //! Proves that a message is signed by the agent's current owner (contract, "Authentication", rule 1) or by whoever else may
-//! act for the agent. Verification by signature, key management and the owner's read of the profile need it.
+//! act for the agent. Verification by signature, key management and the owner's read of the profile need it; the last stands
+//! here too: of any tier, and without a key.
+//!
+//! Reads of a profile are limited per client and agent. The limit protects the nodes, so each process has its own, in bounded
+//! memory. It is checked before a node is asked, and counted once the owner is proven: strangers can't use it up.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use alloy::primitives::{Address, B256};
+use futures_util::future::BoxFuture;
+use tokio::time::timeout;
 
 use crate::domain::{
-    AgentId, Denial, Freshness, Holders, KeyOperation, Nonce, OwnType, SignatureBytes, UnixSeconds,
+    AgentId, Allowance, ClientNet, Denial, Freshness, Grade, HeldKey, Holders, KeyOperation, Nonce, OwnType,
+    Quota, SignatureBytes, Tiers, TrustProfile, UnixSeconds,
 };
 use crate::error::Error;
-use crate::pipeline::credential::{ProfileRead, SignedRequest};
-use crate::pipeline::{Pipeline, read_time::ReadTime};
-use crate::ports::Asker;
+use crate::pipeline::{Pipeline, Ports, ProfileRead, SignedRequest, failures::allowance};
+use crate::ports::{Asker, ChainFault, Parts};
+
+/// As long as one read may take by itself (`chain::reader`), in microseconds.
+const READS_MICROS_MAX: u64 = 6_000_000;
+
+/// How often a client may read one agent's profile.
+pub(super) const READS: Quota = Quota::per_minute(60);
+
+/// How many pairs of client and agent are remembered at most.
+pub(super) const READERS_MAX: usize = 16_384;
 
 /// A message that claims to be signed by one of the agent's holders.
 #[derive(Debug)]
@@ -42,6 +58,55 @@ pub struct Signatory {
     pub owner: Address,
     /// The account that signed: the owner or the agent's wallet.
     pub signer: Address,
+}
+
+/// An agent as its owner may see it. Made from a proof that the owner signed, and in no other way.
+#[derive(Debug)]
+pub struct OwnerProfile {
+    agent: AgentId,
+    /// The values of the registries.
+    pub profile: Arc<TrustProfile>,
+    /// The agent's tier, and what gave it.
+    pub grade: Grade,
+    /// The agent's keys that have not ended, the oldest first.
+    pub keys: Vec<HeldKey>,
+    /// The rest of the client's reads of this agent.
+    pub allowance: Allowance,
+}
+
+impl OwnerProfile {
+    /// The agent.
+    pub const fn agent(&self) -> AgentId {
+        self.agent
+    }
+}
+
+/// Until when a request may read the chain, in monotonic microseconds: one that makes several reads must not wait for as long as
+/// all of them together. `None`: it makes one, whose time begins when it waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadTime(Option<u64>);
+
+impl ReadTime {
+    /// For one read.
+    pub(super) const OF_ONE_READ: Self = Self(None);
+
+    /// Begins now.
+    pub(super) fn begin(ports: &Ports) -> Self {
+        Self(Some(ports.clock.monotonic_micros().saturating_add(READS_MICROS_MAX)))
+    }
+
+    /// The read's answer, or a fault when the time is over first.
+    pub(super) async fn bound<T>(
+        self,
+        ports: &Ports,
+        read: BoxFuture<'_, Result<T, ChainFault>>,
+    ) -> Result<T, ChainFault> {
+        let now = ports.clock.monotonic_micros();
+        let left_micros = self.0.map_or(READS_MICROS_MAX, |until_micros| until_micros.saturating_sub(now));
+        timeout(Duration::from_micros(left_micros), read)
+            .await
+            .unwrap_or_else(|_| Err(ports.chain.out_of_time()))
+    }
 }
 
 impl Signed<'_> {
@@ -179,5 +244,39 @@ impl Pipeline {
         self.rules.signature_format.has_contracts()
             && signed.own_type.is_some()
             && freshness.accepts(signed.signed_at, UnixSeconds(self.ports.clock.unix_seconds()))
+    }
+
+    /// Reads the agent's profile for its owner. Charges neither the agent's window nor key management.
+    /// Error: the refusals of any signed request, but for those of nonces: there is none.
+    pub async fn owner_profile(
+        &self,
+        client: ClientNet,
+        read: &ProfileRead,
+        tiers: &Tiers,
+    ) -> Result<OwnerProfile, Error> {
+        let signed = self.profile_read(read);
+        let reserved = self.check_budget(client, &signed)?; // 429
+        let outcome = self.read_for_owner(client, &signed, tiers).await;
+        self.failures.note(client, reserved, &outcome);
+        outcome
+    }
+
+    async fn read_for_owner(
+        &self,
+        client: ClientNet,
+        signed: &Signed<'_>,
+        tiers: &Tiers,
+    ) -> Result<OwnerProfile, Error> {
+        let reader = (client, signed.agent);
+        allowance(READS, Some(signed.agent), self.profile_reads.peek(&reader, READS, || self.now()))?; // 429
+        let read_time = ReadTime::begin(&self.ports);
+        let proof = self.prove(signed).await?; // 400 timestamp, 404, 401, 503
+        let agent = proof.agent();
+        let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, self.now()))?;
+        let signers = (Some(proof.by.signer), None);
+        let profile = self.profile_of(agent, signers, (Parts::Whole, read_time)).await?; // 404, 401, 503
+        let keys = self.ports.store.keys(agent).await?; // 500
+        let grade = tiers.grade(agent, &profile);
+        Ok(OwnerProfile { agent, profile, grade, keys, allowance })
     }
 }

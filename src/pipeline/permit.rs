@@ -1,12 +1,12 @@
-//! Last step: whether the agent may pass now, and the proof that it may. Made here and nowhere else.
+//! Last step: whether the agent may pass now, and the proof that it may, which is made here and nowhere else; and clients of
+//! public routes, who are charged without one.
 
 use std::sync::Arc;
 
-use crate::domain::{AgentId, Allowance, Denial, Grade, Nonce, Tier, TrustProfile};
+use crate::domain::{AgentId, Allowance, ClientNet, Denial, Grade, Nonce, Quota, Tier, TrustProfile};
 use crate::error::Error;
-use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::{Pipeline, message, standing::Standing};
-use crate::ports::{Admission, NonceRefused};
+use crate::pipeline::{Ask, Credential, Pipeline, failures::allowance, principal, standing::Standing};
+use crate::ports::{Admission, Budget, NonceRefused, RouteScope};
 
 /// The agent was verified and its budget charged: whoever holds this may answer or forward.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Permit {
 impl Pipeline {
     /// One atomic step of the store: key still current or nonce unused, window, record.
     pub(super) async fn meter(&self, standing: Standing, ask: &Ask<'_>) -> Result<Permit, Error> {
-        let (principal, quota) = (standing.principal(), standing.quota());
+        let (principal, quota) = (&standing.principal, standing.quota());
         let agent = principal.agent();
         let admission = self.ports.store.admit(agent, &ask.access.scope, quota, &principal.proof).await?;
         match admission {
@@ -73,12 +73,24 @@ impl Pipeline {
             }
             Admission::NonceRefused(refused) => Err(match &ask.credential {
                 Credential::Signature(signed) => nonce_denial(refused, agent, signed.nonce),
-                Credential::Messages(_) => message::nonce_denial(agent, refused),
+                Credential::Messages(_) => principal::message_nonce_denial(agent, refused),
                 // A store that refuses a nonce where none was claimed is not believed to have admitted anybody.
                 Credential::Key { named, .. } => Denial::InvalidApiKey { agent: *named },
             }
             .into()),
         }
+    }
+
+    /// Counts a request of a client on a public route with this limit.
+    /// Error: [`Denial::RateLimited`], which names no agent, or a fault of the store.
+    pub async fn pass(
+        &self,
+        client: ClientNet,
+        route: &RouteScope,
+        quota: Quota,
+    ) -> Result<Allowance, Error> {
+        let budget = Budget::Route((client, route.clone()));
+        Ok(allowance(quota, None, self.ports.store.count(&budget, quota).await?)?)
     }
 }
 

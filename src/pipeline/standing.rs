@@ -1,22 +1,31 @@
 //! Second step: how the agent stands. 404 when it is gone, 401 when its key has ended with the signer, 403 below the tier
 //! that is asked for, or from an origin that was not declared where that matters.
+//!
+//! A key that ends with whoever signed for it (`keys.end_with_signer`) is good while that account holds the agent, which the
+//! profile says that is read anyway.
 
 use std::sync::Arc;
 
 use alloy::primitives::Address;
 use futures_util::future::Either;
 
-use crate::domain::{AgentId, Denial, Grade, Quota, Tier, TrustProfile, endpoint};
+use crate::domain::{AgentId, Denial, Grade, Quota, Tier, TrustProfile, Verdict, endpoint};
 use crate::error::Error;
 use crate::pipeline::{
-    Access, Pipeline, credential::Ask, failures::ReservedFailure, principal::Principal, read_time::ReadTime,
+    Access, Ask, Pipeline, failures::ReservedFailure, owner::ReadTime, principal::Principal,
 };
-use crate::ports::Parts;
+use crate::ports::{Asker, Parts, Proof};
+
+/// How often the chain is read for one key that has ended by the cached profile: its holder may go on to send it.
+pub(super) const REREADS: Quota = Quota::per_minute(1);
+
+/// How many such keys are remembered.
+pub(super) const REREAD_KEYS_MAX: usize = 4_096;
 
 /// An agent whose tier suffices, with the quota that the tier gives it.
 #[derive(Debug)]
 pub struct Standing {
-    principal: Principal,
+    pub(super) principal: Principal,
     pub(super) profile: Arc<TrustProfile>,
     pub(super) grade: Grade,
     quota: Quota,
@@ -28,10 +37,6 @@ impl Standing {
     /// The agent.
     pub const fn agent(&self) -> AgentId {
         self.principal.agent()
-    }
-
-    pub(super) const fn principal(&self) -> &Principal {
-        &self.principal
     }
 
     /// The agent's tier.
@@ -118,6 +123,37 @@ impl Pipeline {
         } else {
             Err(self.bad_signature(agent, profile.holders.owner, signer, None))
         }
+    }
+
+    /// True if the credential is a key that ends with this signer, who may not act for the agent by this profile.
+    pub(super) fn has_ended(&self, key_signer: Option<Address>, profile: &TrustProfile) -> bool {
+        key_signer.is_some_and(|signer| !self.may_act(&profile.holders, signer))
+    }
+
+    /// The profile of an agent whose key has ended by a cached one, which may be older than the key: a new owner has just made
+    /// it. Looked at once a minute, and as a stranger's: whoever sold many agents has as many such keys. A fault says nothing
+    /// of the key, and is no look.
+    pub(super) async fn profile_of_holder(
+        &self,
+        principal: &Principal,
+        ask: &Ask<'_>,
+    ) -> Result<Arc<TrustProfile>, Error> {
+        let ended = || Error::from(Denial::InvalidApiKey { agent: ask.credential.named_agent() });
+        let (Proof::Key(digest), Some(signer)) = (&principal.proof, principal.key_signer) else {
+            return Err(ended());
+        };
+        let is_due = matches!(self.rereads.peek(digest, REREADS, || self.now()), Verdict::Admitted { .. });
+        if !is_due || self.failures.check(ask.client, None).is_err() {
+            return Err(ended());
+        }
+        let holders = self.ports.chain.holders(principal.agent(), Asker::Stranger).await?;
+        if !holders.is_some_and(|holders| self.may_act(&holders, signer)) {
+            self.rereads.hit(digest, REREADS, self.now());
+            return Err(ended());
+        }
+        let latest = self.ports.chain.latest_profile(principal.agent(), ask.access.parts);
+        let latest = principal.read_time.bound(&self.ports, latest).await?;
+        latest.filter(|profile| !self.has_ended(Some(signer), profile)).ok_or_else(ended)
     }
 }
 

@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 
 use super::{Reported, START_SECS, Scene, agent, client, retry_after, signer, unknown_key, verdict};
 use crate::domain::{AgentId, KeyName, Quota, SignatureFormat};
-use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::custody::{KeyOrder, KeyWish, Recorder};
+use crate::pipeline::{Credential, SignedRequest};
 use crate::pipeline::{failures::OWNERS_MAX, owner::Signatory};
 use crate::ports::{Clock, Store};
 

@@ -10,9 +10,9 @@ use super::owners::owned_by_a_wallet;
 use super::{Reported, STAKES, Scene, agent, named, retry_after, signer, unknown_key, verdict};
 use crate::domain::{Denial, Quota, SignatureFormat};
 use crate::error::Error;
-use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::custody::KeyWish;
 use crate::pipeline::failures::{FailureBudget, LOOK_UPS_MAX, WAIT_MAX, WAITING_MAX};
+use crate::pipeline::{Ask, Credential};
 use crate::ports::simulated::SimulatedClock;
 use crate::serve::Timer;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use alloy::primitives::{Address, B256};
 use alloy::signers::SignerSync;
 
-use super::forgotten::forgetful;
+use super::order::forgetful;
 use super::scripted::Reported;
 use super::{STAKES, START_SECS, Scene, agent, client, profile, signer, verdict};
 use crate::domain::{
@@ -13,7 +13,7 @@ use crate::domain::{
     UnixSeconds, fixture::wrapped,
 };
 use crate::error::Error;
-use crate::pipeline::credential::{Credential, SignedMessages};
+use crate::pipeline::{Credential, SignedMessages};
 use crate::ports::Asker;
 
 /// A signature by this key that names this account.

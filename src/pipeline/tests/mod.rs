@@ -2,18 +2,12 @@
 
 mod custody;
 mod failures;
-mod faults;
-mod forgotten;
-mod held;
-mod limits;
+mod keys;
 mod messages;
 mod order;
 mod owners;
-mod profile;
 mod readiness;
 mod scripted;
-mod several;
-mod wallets;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -31,8 +25,8 @@ use crate::domain::{
     SigningDomain, Texts, Tier, TierSources, Tiers, TrustProfile, UnixSeconds, WebOrigin,
 };
 use crate::error::Error;
-use crate::pipeline::credential::{Ask, Credential, SignedRequest};
 use crate::pipeline::{Access, Pipeline, Ports, Rules, custody::KeyOrder, owner::Signatory, permit::Permit};
+use crate::pipeline::{Ask, Credential, SignedRequest};
 use crate::ports::{Clock, KeyChange, KeyChanged, NewKey, Parts, Scope, Store, simulated::SimulatedClock};
 use crate::store::{EmbeddedStore, embedded::Options};
 

@@ -1,11 +1,21 @@
 //! The order of checks: a request that fails two neighbours gets the refusal of the earlier one. And what is refused
-//! uses nothing up.
+//! uses nothing up. Limits of tiers; faults of chain or store, which are never an admission and never a verdict about the agent; and
+//! signatures of a time whose nonces may have been lost, which are refused as replays, with the moment from which on they are
+//! accepted, and at no cost to those who sent them.
 
+use std::future::{pending, ready};
 use std::sync::atomic::Ordering;
 
-use super::{Reported, Scene, agent, named, signer, unknown_key};
-use crate::domain::SignatureBytes;
-use crate::pipeline::credential::{Credential, SignedRequest};
+use alloy::primitives::U256;
+
+use super::{
+    LIMITS, Reported, STAKES, START_SECS, Scene, agent, client, named, retry_after, signer, unknown_key,
+    verdict,
+};
+use crate::domain::{Denial, PASSING_TIERS, Quota, SignatureBytes, SignatureFormat, Tier, UnixSeconds};
+use crate::error::Error;
+use crate::pipeline::{Credential, SignedRequest, custody::KeyWish, owner::ReadTime, readiness::Readiness};
+use crate::ports::Store;
 
 #[tokio::test]
 async fn keys_known_then_named_then_profile_then_tier_then_current_then_limit() {
@@ -64,7 +74,7 @@ async fn a_key_that_another_replica_revoked_is_401_whatever_else_is_wrong() {
 #[tokio::test]
 async fn signatures_window_then_owner_then_signer_then_profile_then_tier_then_nonce_then_limit() {
     let scene = Scene::new();
-    let now = super::START_SECS;
+    let now = START_SECS;
     let by = |id: u64, who: u8, at: u64| Credential::Signature(scene.signed_by(&signer(who), agent(id), at));
 
     *scene.chain.owner.lock() = Reported::Is(None);
@@ -158,12 +168,214 @@ async fn where_a_mismatch_is_denied_it_comes_after_the_tier_and_uses_nothing_up(
     scene.access.denies_endpoint_mismatch = true;
     scene.stake(999);
     let key = scene.key(Some("https://app.example/hook")).await;
-    let from = |origin: &'static str| scene.admit_from(super::client(1), &key, Some(origin));
-    assert_eq!(super::verdict(&from("https://evil.example").await), "403");
+    let from = |origin: &'static str| scene.admit_from(client(1), &key, Some(origin));
+    assert_eq!(verdict(&from("https://evil.example").await), "403");
     scene.stake(1_000);
     for _ in 0..3 {
-        assert_eq!(super::verdict(&from("https://evil.example").await), "403 endpoint");
+        assert_eq!(verdict(&from("https://evil.example").await), "403 endpoint");
     }
     assert_eq!(scene.store.calls("admit"), 0);
-    assert_eq!(super::verdict(&from("https://app.example").await), "admitted", "the one of tier 1 is left");
+    assert_eq!(verdict(&from("https://app.example").await), "admitted", "the one of tier 1 is left");
+}
+
+#[tokio::test]
+async fn who_waits_exactly_as_long_as_told_is_admitted() {
+    let scene = Scene::new();
+    let key = scene.key(None).await;
+    scene.admit(&key).await.unwrap();
+    scene.clock.advance_micros(10_500_001);
+    scene.admit(&key).await.unwrap();
+    for _ in 0..3 {
+        scene.clock.advance_micros(123_457);
+        let secs = retry_after(scene.admit(&key).await);
+        scene.clock.step_wall_secs(-3_600);
+        scene.clock.advance_secs(secs - 1);
+        assert_eq!(retry_after(scene.admit(&key).await), 1);
+        scene.clock.advance_secs(1);
+        let permit = scene.admit(&key).await.unwrap();
+        assert_eq!(permit.allowance().remaining, 0);
+        scene.clock.step_wall_secs(3_600);
+    }
+}
+
+// threat: A fresh budget, or another tenant's
+#[tokio::test]
+async fn each_tier_has_its_limit_and_a_change_of_tier_is_no_fresh_budget() {
+    let scene = Scene::new();
+    let key = scene.key(None).await;
+    let mut admitted = 0;
+    for (tier, (stake, limit)) in PASSING_TIERS.into_iter().zip(STAKES.into_iter().zip(LIMITS)) {
+        scene.stake(stake);
+        while let Ok(permit) = scene.admit(&key).await {
+            admitted += 1;
+            assert_eq!(permit.tier(), tier);
+            assert_eq!((permit.allowance().limit, permit.allowance().remaining), (limit, limit - admitted));
+        }
+        assert_eq!(admitted, limit, "what was used before is used");
+    }
+    scene.stake(STAKES[0]);
+    let refused = scene.admit(&key).await;
+    let Err(Error::Denied(Denial::RateLimited { agent: whom, tier, limit, .. })) = refused else {
+        panic!("{}", verdict(&refused));
+    };
+    assert_eq!((whom, tier, limit), (Some(agent(7)), Some(Tier::Bronze), 2));
+}
+
+#[tokio::test]
+async fn a_door_may_ask_for_more_than_bronze_and_says_which_stake_opens_it() {
+    let mut scene = Scene::new();
+    let key = scene.key(None).await;
+    for (index, required) in PASSING_TIERS.into_iter().enumerate() {
+        scene.access.min_tier = required;
+        scene.stake(STAKES[index] - 1);
+        let refused = scene.admit(&key).await;
+        let Err(Error::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
+        let current = index.checked_sub(1).map_or(Tier::Unverified, |below| PASSING_TIERS[below]);
+        let required_stake = Some(U256::from(STAKES[index]));
+        assert_eq!(*denial, Denial::TierBlocked { agent: agent(7), current, required, required_stake });
+        scene.stake(STAKES[index]);
+        assert_eq!(scene.verdict(&key).await, "admitted");
+        scene.clock.advance_secs(60);
+    }
+    scene.access.min_tier = Tier::Unverified;
+    scene.stake(STAKES[0] - 1);
+    let refused = scene.admit(&key).await;
+    let Err(Error::Denied(Denial::TierBlocked { required, .. })) = refused else {
+        panic!("{}", verdict(&refused));
+    };
+    assert_eq!(required, Tier::Bronze, "tier 0 never passes, whatever a listener asks for");
+}
+
+// threat: A failure admits somebody, or looks like an answer
+#[tokio::test]
+async fn a_store_that_fails_admits_nobody_and_recovers() {
+    let scene = Scene::new();
+    let key = scene.key(None).await;
+    let signed = Credential::Signature(scene.signed());
+    for (verb, credential) in [("find", &key), ("admit", &key), ("admit", &signed)] {
+        *scene.store.broken.lock() = Some(verb);
+        assert_eq!(scene.verdict(credential).await, "500 store", "{verb}");
+    }
+    for verb in ["charge", "change_key"] {
+        *scene.store.broken.lock() = Some(verb);
+        let order = scene.order(scene.signed());
+        assert_eq!(
+            verdict(&scene.pipeline.rotate_key(order, KeyWish::default()).await),
+            "500 store",
+            "{verb}"
+        );
+    }
+    *scene.store.broken.lock() = Some("status");
+    assert_eq!(verdict(&scene.pipeline.key_status(client(1), agent(7)).await), "500 store");
+    *scene.store.broken.lock() = None;
+    assert_eq!(scene.verdict(&key).await, "admitted", "the key is still the old one");
+    assert_eq!(scene.verdict(&signed).await, "admitted");
+}
+
+// threat: A failure admits somebody, or looks like an answer
+#[tokio::test]
+async fn a_chain_that_fails_admits_nobody_and_recovers() {
+    let scene = Scene::new();
+    let key = scene.key(None).await;
+    let signed = Credential::Signature(scene.signed());
+    let (owner, profile) = (scene.chain.owner.lock().clone(), scene.chain.profile.lock().clone());
+
+    *scene.chain.profile.lock() = Reported::Down;
+    assert_eq!((scene.verdict(&key).await, scene.verdict(&signed).await), ("503", "503"));
+    *scene.chain.profile.lock() = Reported::Is(None);
+    *scene.chain.latest.lock() = Reported::Down;
+    assert_eq!(scene.verdict(&signed).await, "503", "the cache knows nobody, and the chain can't be asked");
+    *scene.chain.owner.lock() = Reported::Down;
+    assert_eq!(scene.verdict(&signed).await, "503");
+    let order = scene.order(scene.signed());
+    assert_eq!(verdict(&scene.pipeline.revoke_key(order, None).await), "503");
+
+    *scene.chain.owner.lock() = owner;
+    *scene.chain.profile.lock() = profile;
+    assert_eq!((scene.verdict(&key).await, scene.verdict(&signed).await), ("admitted", "admitted"));
+}
+
+#[tokio::test]
+async fn a_read_beyond_the_requests_time_is_a_fault_and_one_that_needs_none_is_answered() {
+    let scene = Scene::new();
+    let ports = &scene.pipeline.ports;
+    let over = ReadTime::begin(ports);
+    scene.clock.advance_secs(6);
+    let fault = over.bound::<()>(ports, Box::pin(pending())).await.unwrap_err();
+    assert_eq!(&*fault.cause, "out of time");
+    assert_eq!(over.bound(ports, Box::pin(ready(Ok(7)))).await.unwrap(), 7);
+}
+
+const DAY_SECS: u64 = 86_400;
+
+/// From when on signatures are accepted again.
+const ACCEPTED_FROM: u64 = START_SECS + 1 + 60;
+
+/// The store has forgotten a nonce, and then the clock is stepped back: signatures made now are refused for a minute.
+pub(super) async fn forgetful(failures: Option<Quota>) -> (Scene, Credential) {
+    let scene = Scene::with(SignatureFormat::Keys, failures);
+    let key = scene.key(None).await;
+    scene.clock.advance_secs(DAY_SECS + 1);
+    scene.store.inner.probe().await.unwrap();
+    scene.clock.step_wall_secs(-(DAY_SECS as i64));
+    (scene, key)
+}
+
+#[tokio::test]
+async fn an_owner_is_told_when_signatures_are_accepted_again_and_that_is_true() {
+    let (scene, key) = forgetful(None).await;
+    let signed = scene.signed();
+    let refused = scene.admit(&Credential::Signature(signed.clone())).await;
+    let Err(Error::Denied(Denial::NonceForgotten { agent, nonce, accepted_from, retry_after })) = refused
+    else {
+        panic!("{}", verdict(&refused));
+    };
+    assert_eq!((agent, nonce), (signed.agent, signed.nonce));
+    assert_eq!((accepted_from, retry_after.seconds()), (UnixSeconds(ACCEPTED_FROM), 60));
+    assert_eq!(scene.verdict(&key).await, "admitted", "keys go on");
+
+    scene.clock.advance_secs(59);
+    assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "400 forgotten");
+    scene.clock.advance_secs(1);
+    assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
+    assert_eq!(scene.verdict(&Credential::Signature(signed)).await, "400 forgotten", "not the old one");
+}
+
+#[tokio::test]
+async fn key_management_says_the_same_and_changes_nothing() {
+    let (scene, key) = forgetful(None).await;
+    let order = || scene.order(scene.signed());
+    assert_eq!(retry_after(scene.pipeline.rotate_key(order(), KeyWish::default()).await), 60);
+    assert_eq!(retry_after(scene.pipeline.generate_key(order(), KeyWish::default()).await), 60);
+    assert_eq!(retry_after(scene.pipeline.revoke_key(order(), None).await), 60);
+    assert_eq!(scene.verdict(&key).await, "admitted");
+    scene.clock.advance_secs(60);
+    assert_eq!(verdict(&scene.pipeline.rotate_key(order(), KeyWish::default()).await), "admitted");
+}
+
+#[tokio::test]
+async fn honest_owners_who_come_too_early_use_up_no_budget_of_refused_credentials() {
+    let (scene, key) = forgetful(Some(Quota::per_minute(2))).await;
+    for _ in 0..10 {
+        assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "400 forgotten");
+    }
+    assert_eq!(scene.verdict(&key).await, "admitted");
+    assert_eq!(scene.pipeline.failing_clients(), 0);
+}
+
+#[tokio::test]
+async fn readiness_names_it_for_as_long_as_it_lasts_and_stays_ready() {
+    let (scene, _) = forgetful(None).await;
+    let readiness = Readiness::new(scene.chain.clone(), scene.store.clone(), scene.clock.clone());
+    let report = tokio::select! {
+        () = readiness.refresh() => unreachable!("it goes on"),
+        report = readiness.first_report() => report,
+    };
+    assert_eq!(report.signatures_accepted_from, Some(UnixSeconds(ACCEPTED_FROM)));
+    assert!(report.is_ready());
+    scene.clock.advance_secs(60);
+    let report = readiness.report();
+    assert!(report.signatures_accepted_from.is_none());
+    let status = scene.pipeline.key_status(client(1), scene.signed().agent).await;
+    assert!(status.unwrap().has_key);
 }

@@ -1,15 +1,22 @@
-//! Owners that change while a request is judged, and profiles that are older than the signature check.
+//! Owners and wallets: who changes while a request is judged, profiles that are older than the signature check, and reads of a
+//! profile by its owner.
 
-use std::{sync::Arc, sync::atomic::Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use alloy::primitives::Address;
 use alloy::signers::SignerSync;
 
-use super::{LIMITS, Reported, STAKES, START_SECS, Scene, agent, profile, signer, verdict};
-use crate::domain::{Denial, KeyOperation, Quota, SignatureBytes, SignatureFormat, TrustProfile};
+use super::{
+    LIMITS, Reported, STAKES, START_SECS, Scene, agent, client, domain, profile, retry_after, signer, verdict,
+};
+use crate::domain::{
+    AgentId, ClientNet, Denial, Holders, KeyOperation, Quota, SignatureBytes, SignatureFormat, TrustProfile,
+    UnixSeconds,
+};
 use crate::error::Error;
-use crate::pipeline::credential::{Credential, SignedRequest};
-use crate::pipeline::{custody::KeyWish, owner::Signatory};
+use crate::pipeline::owner::{OwnerProfile, READS, Signatory};
+use crate::pipeline::{Credential, ProfileRead, SignedRequest, custody::KeyWish};
 use crate::ports::{Asker, Clock, Parts};
 
 // threat: A new owner or a reorganization is not seen
@@ -28,7 +35,7 @@ async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner()
             agent: agent(7),
             owner: signer(2).address(),
             recovered_signer: Some(signer(1).address()),
-            domain: Arc::clone(super::domain().domain()),
+            domain: Arc::clone(domain().domain()),
             own_type: None,
         }
     );
@@ -137,7 +144,7 @@ async fn without_consent_a_wallets_agent_is_nobodys_and_a_silent_node_lets_nobod
     {
         let refused = scene.admit(&credential).await;
         let Err(Error::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
-        let domain = Arc::clone(super::domain().domain());
+        let domain = Arc::clone(domain().domain());
         let expected = Denial::SignatureInvalid {
             agent: agent(7),
             owner: wallet,
@@ -211,7 +218,7 @@ async fn an_agent_without_details_passes_where_they_are_not_shown_and_is_503_at_
 /// A change of a key of this kind that `signer(number)` signed at this time, as an own type or as a verification.
 fn change_by(scene: &Scene, number: u8, own: bool, at: u64) -> SignedRequest {
     let signed = scene.signed_by(&signer(number), agent(7), at);
-    let domain = super::domain().with_own_types("Hafen");
+    let domain = domain().with_own_types("Hafen");
     let own_type = domain.own_type(KeyOperation::Rotate).filter(|_| own);
     let Some(own_type) = own_type else { return signed };
     let digest = domain.own_digest(&own_type, signed.agent, signed.nonce, signed.signed_at);
@@ -226,7 +233,7 @@ async fn only_own_types_that_a_contract_accepts_may_be_older_than_others() {
         let scene = Scene::under(format, None, |rules| {
             rules.contract_max_age_secs = 86_400;
             if own {
-                rules.signing_domain = super::domain().with_own_types("Hafen");
+                rules.signing_domain = domain().with_own_types("Hafen");
             }
         });
         scene.clock.advance_secs(age_secs);
@@ -267,4 +274,234 @@ async fn only_own_types_that_a_contract_accepts_may_be_older_than_others() {
     );
     let read = Credential::Signature(scene.signed_by(&signer(1), agent(7), START_SECS));
     assert_eq!(scene.verdict(&read).await, "400 replay", "a verification is no change of a key");
+}
+
+/// A scene whose agent has the wallet `signer(1)` and the owner `signer(2)`.
+fn scene(format: SignatureFormat, agent_wallet: bool, keys_end_with_signer: bool) -> Scene {
+    let scene = Scene::under(format, None, |rules| {
+        (rules.agent_wallet, rules.keys_end_with_signer) = (agent_wallet, keys_end_with_signer);
+    });
+    *scene.chain.owner.lock() = Reported::Is(Some(signer(2).address()));
+    scene.has_wallet(Some(signer(1).address()));
+    scene
+}
+
+impl Scene {
+    fn has_wallet(&self, wallet: Option<Address>) {
+        *self.chain.wallet.lock() = wallet;
+        self.shows_wallet(wallet);
+    }
+
+    /// The profile has it, whatever the holders are.
+    fn shows_wallet(&self, wallet: Option<Address>) {
+        let owner = signer(2).address();
+        let held = TrustProfile { holders: Holders { owner, wallet }, ..profile(owner, STAKES[3]) };
+        *self.chain.profile.lock() = Reported::Is(Some(Arc::new(held.clone())));
+        *self.chain.latest.lock() = Reported::Is(Some(Arc::new(held)));
+    }
+
+    fn by(&self, number: u8) -> Credential {
+        Credential::Signature(self.signed_by(&signer(number), agent(7), START_SECS))
+    }
+
+    async fn key_by(&self, number: u8) -> &'static str {
+        let signed = self.signed_by(&signer(number), agent(7), START_SECS);
+        verdict(&self.pipeline.rotate_key(self.order(signed), KeyWish::default()).await)
+    }
+
+    async fn reads_as(&self, number: u8) -> &'static str {
+        let (agent, signed_at) = (agent(7), UnixSeconds(START_SECS));
+        let digest = domain().profile_digest(agent, signed_at);
+        let signature =
+            SignatureBytes::from_bytes(signer(number).sign_hash_sync(&digest).unwrap().as_bytes());
+        let read = ProfileRead { agent, signed_at, signature };
+        verdict(&self.pipeline.owner_profile(client(1), &read, &self.access.tiers).await)
+    }
+}
+
+#[tokio::test]
+async fn an_agents_wallet_signs_as_its_owner_does_until_it_is_cleared() {
+    for format in [SignatureFormat::Keys, SignatureFormat::Contracts] {
+        let scene = scene(format, true, false);
+        assert_eq!(scene.verdict(&scene.by(1)).await, "admitted");
+        *scene.chain.last_owner.lock() = Some(signer(2).address());
+        assert_eq!((scene.key_by(1).await, scene.reads_as(1).await), ("admitted", "admitted"));
+        assert!(scene.chain.askers.lock().contains(&Asker::Vouched), "seen as the wallet, it is no stranger");
+        let by = Signatory { owner: signer(2).address(), signer: signer(1).address() };
+        assert_eq!(scene.by.get(), Some(&by), "the audit log names both");
+        // It ends the owner's key as the owner ends its.
+        assert_eq!(scene.key_by(2).await, "admitted");
+        let signed = scene.signed_by(&signer(1), agent(7), START_SECS);
+        scene.pipeline.revoke_key(scene.order(signed), None).await.unwrap();
+        // Cleared between the two reads, and then for good.
+        scene.shows_wallet(None);
+        assert_eq!(scene.verdict(&scene.by(1)).await, "401 signature");
+        scene.has_wallet(None);
+        assert_eq!(scene.verdict(&scene.by(1)).await, "401 signature");
+        assert_eq!((scene.key_by(1).await, scene.reads_as(1).await), ("401 signature", "401 signature"));
+        assert_eq!(scene.verdict(&scene.by(2)).await, "admitted");
+    }
+}
+
+#[tokio::test]
+async fn without_the_setting_an_agents_wallet_is_nobody() {
+    for format in [SignatureFormat::Keys, SignatureFormat::Contracts] {
+        let scene = scene(format, false, false);
+        // Seen as the wallet, it is no less a stranger.
+        *scene.chain.last_owner.lock() = Some(signer(2).address());
+        assert_eq!(scene.verdict(&scene.by(1)).await, "401 signature");
+        assert!(!scene.chain.askers.lock().contains(&Asker::Vouched));
+        assert_eq!((scene.key_by(1).await, scene.reads_as(1).await), ("401 signature", "401 signature"));
+        assert_eq!(scene.by.get(), None);
+        assert_eq!(scene.verdict(&scene.by(2)).await, "admitted");
+    }
+}
+
+#[tokio::test]
+async fn a_wallets_key_ends_with_the_wallet_and_the_owners_does_not() {
+    let scene = scene(SignatureFormat::Keys, true, true);
+    let wallets = scene.made_by(&signer(1)).await;
+    assert_eq!(scene.verdict(&wallets).await, "admitted");
+    scene.has_wallet(Some(signer(3).address()));
+    assert_eq!(scene.verdict(&wallets).await, "401 key");
+    let owners = scene.made_by(&signer(2)).await;
+    scene.has_wallet(None);
+    assert_eq!(scene.verdict(&owners).await, "admitted");
+    // The owner is the wallet of an agent that somebody else owns now.
+    let buyer = signer(4).address();
+    let holders = Holders { owner: buyer, wallet: Some(signer(2).address()) };
+    let sold = TrustProfile { holders, ..profile(buyer, STAKES[3]) };
+    *scene.chain.profile.lock() = Reported::Is(Some(Arc::new(sold)));
+    assert_eq!(scene.verdict(&owners).await, "admitted");
+}
+
+#[tokio::test]
+async fn a_wallets_key_ends_where_wallets_may_not_sign_any_more() {
+    let scene = scene(SignatureFormat::Keys, false, true);
+    // Made while they might.
+    let key = scene.key(None).await;
+    assert_eq!(scene.verdict(&key).await, "401 key");
+}
+
+/// A read that this signer signs.
+fn read(number: u8, agent: AgentId, at: u64) -> ProfileRead {
+    let signed_at = UnixSeconds(at);
+    let digest = domain().profile_digest(agent, signed_at);
+    let signature = SignatureBytes::from_bytes(signer(number).sign_hash_sync(&digest).unwrap().as_bytes());
+    ProfileRead { agent, signed_at, signature }
+}
+
+async fn ask(scene: &Scene, number: u8) -> Result<OwnerProfile, Error> {
+    ask_from(scene, client(1), number).await
+}
+
+async fn ask_from(scene: &Scene, client: ClientNet, number: u8) -> Result<OwnerProfile, Error> {
+    let now = scene.clock.unix_seconds();
+    scene.pipeline.owner_profile(client, &read(number, agent(7), now), &scene.access.tiers).await
+}
+
+fn own(scene: &Scene, owner: Address) {
+    *scene.chain.owner.lock() = Reported::Is(Some(owner));
+}
+
+#[tokio::test]
+async fn timestamp_then_owner_then_signer_then_profile_then_key() {
+    let scene = Scene::new();
+    *scene.chain.owner.lock() = Reported::Down;
+    for at in [START_SECS - 301, START_SECS + 61] {
+        let refused =
+            scene.pipeline.owner_profile(client(1), &read(2, agent(7), at), &scene.access.tiers).await;
+        assert_eq!(verdict(&refused), "400 replay");
+    }
+    let nobody =
+        scene.pipeline.owner_profile(client(1), &read(1, agent(0), START_SECS), &scene.access.tiers).await;
+    assert_eq!(verdict(&nobody), "404");
+    assert_eq!(scene.chain.all_calls(), 0, "neither costs a call");
+    assert_eq!(verdict(&ask(&scene, 2).await), "503");
+    *scene.chain.owner.lock() = Reported::Is(None);
+    assert_eq!(verdict(&ask(&scene, 2).await), "404");
+    own(&scene, signer(1).address());
+    assert_eq!(verdict(&ask(&scene, 2).await), "401 signature");
+    *scene.chain.profile.lock() = Reported::Down;
+    assert_eq!(verdict(&ask(&scene, 1).await), "503");
+    scene.stake(0);
+    *scene.store.broken.lock() = Some("status");
+    assert_eq!(verdict(&ask(&scene, 1).await), "500 store");
+    *scene.store.broken.lock() = None;
+    let shown = ask(&scene, 1).await.unwrap();
+    assert_eq!((shown.agent(), shown.grade.tier.number(), shown.keys), (agent(7), 0, Vec::new()));
+    scene.key(None).await;
+    assert_eq!(ask(&scene, 1).await.unwrap().keys.len(), 1);
+}
+
+// threat: A profile for strangers, or its signature spent on a key
+#[tokio::test]
+async fn an_owner_who_sold_between_the_two_reads_sees_nothing() {
+    let scene = Scene::new();
+    let sold = Arc::new(profile(signer(2).address(), STAKES[3]));
+    *scene.chain.profile.lock() = Reported::Is(Some(Arc::clone(&sold)));
+    *scene.chain.latest.lock() = Reported::Is(Some(sold));
+    assert_eq!(verdict(&ask(&scene, 1).await), "401 signature");
+}
+
+#[tokio::test]
+async fn sixty_reads_a_minute_for_each_client_and_agent_and_then_no_call() {
+    let scene = Scene::new();
+    let now = START_SECS;
+    for _ in 0..100 {
+        assert_eq!(verdict(&ask(&scene, 2).await), "401 signature", "strangers use nothing up");
+    }
+    for left in (0..READS.limit).rev() {
+        let allowance = ask(&scene, 1).await.unwrap().allowance;
+        assert_eq!((allowance.limit, allowance.remaining), (60, left));
+        scene.clock.advance_micros(1_003);
+    }
+    let before = (scene.chain.all_calls(), scene.store.calls("status"));
+    let refused = ask(&scene, 1).await;
+    assert_eq!(verdict(&refused), "429");
+    assert_eq!((scene.chain.all_calls(), scene.store.calls("status")), before, "a full window costs no call");
+    assert_eq!(verdict(&ask_from(&scene, client(2), 1).await), "admitted", "another client");
+    let other = scene.pipeline.owner_profile(client(1), &read(1, agent(8), now), &scene.access.tiers).await;
+    assert_eq!(verdict(&other), "admitted", "another agent");
+    let secs = retry_after(refused);
+    scene.clock.advance_secs(secs - 1);
+    assert_eq!(retry_after(ask(&scene, 1).await), 1);
+    scene.clock.advance_secs(1);
+    assert_eq!(verdict(&ask(&scene, 1).await), "admitted");
+}
+
+#[tokio::test]
+async fn a_read_charges_neither_the_agents_window_nor_key_management() {
+    let scene = Scene::new();
+    for _ in 0..READS.limit {
+        ask(&scene, 1).await.unwrap();
+    }
+    let permit = scene.admit(&Credential::Signature(scene.signed())).await.unwrap();
+    assert_eq!(permit.allowance().remaining, 1, "of two");
+    let status = scene.pipeline.key_status(client(1), agent(7)).await.unwrap();
+    assert_eq!(status.allowance.remaining, 10);
+}
+
+#[tokio::test]
+async fn a_client_over_its_budget_of_refused_credentials_reads_nothing_unless_it_is_vouched_for() {
+    let scene = Scene::with(SignatureFormat::Keys, Some(Quota::per_minute(3)));
+    for _ in 0..3 {
+        assert_eq!(verdict(&ask(&scene, 2).await), "401 signature");
+    }
+    let before = scene.chain.all_calls();
+    assert_eq!(verdict(&ask(&scene, 2).await), "429");
+    assert_eq!(verdict(&ask(&scene, 1).await), "429");
+    assert_eq!(scene.chain.all_calls(), before);
+    *scene.chain.last_owner.lock() = Some(signer(1).address());
+    assert_eq!(verdict(&ask(&scene, 1).await), "admitted");
+}
+
+#[tokio::test]
+async fn idle_readers_are_forgotten() {
+    let scene = Scene::new();
+    ask(&scene, 1).await.unwrap();
+    assert_eq!(scene.pipeline.profile_reads.len(), 1);
+    scene.clock.advance_secs(61);
+    scene.pipeline.sweep();
+    assert_eq!(scene.pipeline.profile_reads.len(), 0);
 }
