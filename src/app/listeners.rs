@@ -13,8 +13,8 @@ use crate::config::{Listener, Settings};
 use crate::domain::{Registries, RpcUrl, Tier};
 use crate::gateway::relay::pool::{self, Pool};
 use crate::gateway::{
-    Authz, AuthzHandler, Gateway, GatewayHandler, GatewayRules, Table, Watch,
-    library::handler::LibraryHandler, policy::forwarded::Believed,
+    Authz, AuthzHandler, Gateway, GatewayHandler, GatewayRules, Table, Watch, library::LibraryHandler,
+    policy::forwarded::Believed,
 };
 use crate::message_signature::Terms;
 use crate::pipeline::Access;

@@ -1,18 +1,22 @@
 //! Admission by the gateway: route, extract, verify, take a slot, charge. It alone makes a [`Admitted`], without which no
-//! request goes upstream. It reads every protocol's requests through one view.
+//! request goes upstream. It reads every protocol's requests through one view,
+//! and hands the parts of those that are signed themselves to the reader of signatures.
 
 use std::{net::IpAddr, sync::Arc};
 
-use crate::domain::{Allowance, ClientNet, Decision, DigestCheck, RouteAccess};
-use crate::error::Error;
-use crate::gateway::held::HeldBytes;
-use crate::gateway::in_flight::{AtLimit, Caller, RequestSlot};
-use crate::gateway::site::{Site, VisitorLimit};
-use crate::gateway::{
-    Gateway, held::CheckedBody, policy::requests::asks_for_stream, rule::Incoming, upstreams::Upstreams,
+use crate::domain::{
+    Allowance, ClientNet, Decision, DigestCheck, MessageRefusal, RouteAccess, Tenant, UnixSeconds,
 };
+use crate::error::Error;
+use crate::gateway::held::{CheckedBody, HeldBytes};
+use crate::gateway::in_flight::{AtLimit, Caller, RequestSlot};
+use crate::gateway::policy::requests::asks_for_stream;
+use crate::gateway::site::{Site, VisitorLimit};
+use crate::gateway::{Gateway, rule::Incoming, upstreams::Upstreams};
 use crate::http1::{Fields, Lines, name::Name};
-use crate::message_signature::{BodyDigest, Content};
+use crate::message_signature::{
+    BodyDigest, Candidates, Content, ERC_8128, ERC_8128_UNTAGGED, Message, OF_BOTS, Profile,
+};
 use crate::pipeline::{Ask, Credential, permit::Permit, standing::Standing};
 use crate::ports::RouteScope;
 use crate::record::RequestRecord;
@@ -166,6 +170,53 @@ impl Gateway {
         let (assertion, permit) = outcome?;
         record.admitted(&permit);
         Ok((Grant::Agent(permit, assertion), slot, body))
+    }
+
+    /// The signatures over a request, by the profiles that its tenant takes.
+    pub(super) fn signatures<F: Fields>(
+        &self,
+        request: &Incoming<'_, F>,
+        tenant: &Tenant,
+    ) -> Option<Result<Candidates, MessageRefusal>> {
+        let accepted = tenant.credentials;
+        let rows = [(accepted.erc8128, &ERC_8128), (accepted.erc8128_untagged, &ERC_8128_UNTAGGED)];
+        let profiles: Vec<&Profile> =
+            rows.into_iter().filter_map(|(is_taken, row)| is_taken.then_some(row)).collect();
+        let now = UnixSeconds(self.clock.unix_seconds());
+        self.message(request, tenant).candidates(&profiles, &self.rules.terms, now)
+    }
+
+    /// The domain of the bot that has signed a request.
+    pub(super) fn bot<F: Fields>(
+        &self,
+        request: &Incoming<'_, F>,
+        tenant: &Tenant,
+        client: ClientNet,
+    ) -> Option<Box<str>> {
+        let bots = self.rules.bots.as_ref()?;
+        let now = UnixSeconds(self.clock.unix_seconds());
+        bots.domain(&self.message(request, tenant).bot_signatures(&OF_BOTS, now)?, client)
+    }
+
+    /// A request as the reader of signatures has it.
+    pub(super) fn message<'a, F: Fields>(
+        &'a self,
+        request: &Incoming<'a, F>,
+        tenant: &'a Tenant,
+    ) -> Message<'a, F> {
+        let scheme = match request.dialect {
+            None => self.rules.believed.scheme(request.fields, request.peer, request.is_tls),
+            Some(_) => Some(if request.is_tls { "https" } else { "http" }),
+        };
+        Message {
+            method: request.method,
+            scheme,
+            authority: request.authority.unwrap_or_default(),
+            hosts: Some(&tenant.signed_hosts),
+            target: request.target,
+            fields: request.fields,
+            content: request.content,
+        }
     }
 
     /// A slot at the tenant for a request that is ours to forward, or the answer of one that is at_limit.

@@ -8,11 +8,9 @@ use http::HeaderValue;
 use crate::domain::{CorsRules, Decision};
 use crate::gateway::admission::{Admitted, Grant};
 use crate::gateway::held::{CheckedBody, HeldBytes};
-use crate::gateway::policy::{answers, cors, identity};
-use crate::gateway::upstreams::{Member, Retrying};
-use crate::gateway::{
-    site::Site, stall_timeout::StallTimeout, upstreams::Attempt, upstreams::state::UpstreamSlot,
-};
+use crate::gateway::policy::{answers, requests};
+use crate::gateway::upstreams::{Attempt, Member, Retrying, UpstreamSlot};
+use crate::gateway::{site::Site, stall_timeout::StallTimeout};
 use crate::http1::{Fields, Lines, name::Name};
 use crate::mcp::{Filter, List};
 use crate::record::{Destination, RequestRecord};
@@ -119,7 +117,9 @@ impl Context {
     /// Writes the headers that tell the upstream who calls, if an agent does or a bot that has proven its domain.
     pub(super) fn write_identity(&self, lines: &mut impl Lines) {
         match self.admitted.as_ref().map(|admitted| &admitted.grant) {
-            Some(Grant::Agent(permit, assertion)) => identity::write(permit, assertion.as_deref(), lines),
+            Some(Grant::Agent(permit, assertion)) => {
+                requests::write_identity(permit, assertion.as_deref(), lines)
+            }
             Some(Grant::Visitor(_, _, Some(domain))) => lines.set("X-Agent-Domain", domain.as_bytes()),
             Some(Grant::Visitor(_, _, None) | Grant::Anyone) | None => {}
         }
@@ -159,7 +159,7 @@ impl Context {
             lines.set("X-Request-Id", id.as_str().as_bytes());
         }
         if let Some(rules) = self.cors() {
-            cors::write(rules, self.origin.as_deref(), lines);
+            answers::write_cors(rules, self.origin.as_deref(), lines);
         }
     }
 

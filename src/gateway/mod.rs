@@ -5,7 +5,6 @@
 //! store.
 
 mod authz;
-mod challenge;
 mod in_flight;
 pub(crate) mod library;
 pub(crate) mod policy;
@@ -17,14 +16,11 @@ pub(crate) mod watch;
 mod admission;
 mod context;
 mod counters;
-mod dialect;
 mod discovery;
 mod failure;
 mod held;
 mod mcp;
-mod observe;
 mod refusals;
-mod signed;
 mod stall_timeout;
 mod tries;
 mod upstreams;
@@ -33,7 +29,7 @@ pub(crate) use authz::{Authz, AuthzHandler, TenantSecret};
 pub(crate) use site::{LiveTable, Site, SiteBuilder, Table};
 pub(crate) use watch::Watch;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use pingora::protocols::Stream;
@@ -47,15 +43,15 @@ use crate::gateway::policy::forwarded::{self, Arrival, Believed};
 use crate::gateway::relay::{Relay, incoming};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
-    context::Context, dialect::Dialect, held::Memory, in_flight::InFlightLimits,
-    library::handler::LibraryHandler, observe::Observer, policy::cors, policy::forwarded::Via, refusals::End,
-    relay::pool::Pool, upstreams::state::micros,
+    context::Context, counters::Observer, held::Memory, in_flight::InFlightLimits, library::LibraryHandler,
+    policy::answers, policy::forwarded::Via, refusals::End, relay::pool::Pool, rule::Dialect,
+    upstreams::micros,
 };
 use crate::http1::{FIELDS_MAX, Fields, Lines, RequestHead, name::Name};
 use crate::message_signature::Terms;
 use crate::pipeline::Pipeline;
 use crate::ports::{Clock, Entropy, NoEntropy};
-use crate::record::Ending;
+use crate::record::{Destination, Ended, Ending};
 use crate::serve::{Handler, Slot, Timer, connection::Connection, fair_scheduler::FairShare};
 use crate::telemetry::{Metrics, Tracer};
 use crate::wire::{Discovery, RequestIds, TRACESTATE, client_ip::is_trusted};
@@ -91,7 +87,7 @@ impl Handler for GatewayHandler {
                 Err(failure) => match failure.cause(None) {
                     Some(cause) => admitted = Err(cause.into()),
                     None => {
-                        self.gateway.note(&connection, &head, &ctx, 0, 0, Ending::ClientLeft);
+                        self.relay.note(&connection, &head, &ctx, 0, 0, Ending::ClientLeft);
                         return None;
                     }
                 },
@@ -231,7 +227,7 @@ impl Gateway {
         if let Some(rules) = &site.tenant.cors {
             let origin = request.fields.only(Name::Origin).filter(|origin| rules.allows(origin));
             ctx.origin = origin.map(Into::into);
-            if let Some(method) = cors::preflight(request.method, request.fields) {
+            if let Some(method) = answers::preflight(request.method, request.fields) {
                 let is_denied = site.decide(method, request.path()).access == RouteAccess::Deny;
                 ctx.origin = ctx.origin.take().filter(|_| !is_denied);
                 let is_answered = request.dialect.is_none_or(Dialect::takes_success);
@@ -278,6 +274,15 @@ impl Gateway {
                 lines.set(TRACESTATE, state.as_bytes());
             }
         }
+    }
+
+    /// Counts a request that is over, and writes its record.
+    fn finished<F: Fields>(&self, ended: &Ended<'_, F>, ctx: &Context) {
+        let route = ctx.decision.and_then(|decision| decision.route);
+        let own = ctx.site.as_ref().map(|site| (&*site.counters, site.routes.of(route)));
+        let upstream = ctx.member().map(|member| &member.state.upstream as &dyn Display);
+        let destination = Destination { domain: ctx.domain(), upstream, ..ctx.destination() };
+        self.observer.finished(&ctx.record, ended, &destination, own);
     }
 
     /// True if a request has taken longer than its tenant allows.

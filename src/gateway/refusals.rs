@@ -1,15 +1,25 @@
-//! Refusals and failures as answers: the error table's, with an admitted agent's limits and the request's id.
+//! Requests that go no further: refusals and failures as answers of the error table, with an admitted agent's limits and the
+//! request's id; and the way on for those who are refused, the documents about the way in and the headers of a 401 that lead there.
+//!
+//! Addresses hold no host that a client made up: only one that the configuration names.
 
 use http::header::{LINK, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
+use crate::domain::{MessageRefusal, host};
 use crate::error::Error;
 use crate::gateway::context::{Context, destination_of};
-use crate::gateway::{Gateway, policy::cors};
-use crate::wire::Answer;
+use crate::gateway::discovery::{Document, is_named, resource};
+use crate::gateway::{Gateway, policy::answers, rule::Incoming, site::Site};
+use crate::http1::Fields;
+use crate::message_signature::{ERC_8128, Terms};
+use crate::wire::discovery::{key_set, signed_requests};
+use crate::wire::{Answer, LocalRules, METADATA_PATH, TenantRules};
 
 /// The link to the rules. It is relative, so that it is right whatever the host is called.
 const HELP: HeaderValue = HeaderValue::from_static("</.well-known/tiergate>; rel=\"help\"");
+
+const ACCEPT_SIGNATURE: HeaderName = HeaderName::from_static("accept-signature");
 
 /// Why a request goes no further.
 pub(super) enum End {
@@ -30,6 +40,69 @@ impl From<Error> for End {
 }
 
 impl Gateway {
+    /// The document that a routed request asks for.
+    pub(super) fn document<F: Fields>(
+        &self,
+        document: Document<'_>,
+        request: &Incoming<'_, F>,
+        site: &Site,
+    ) -> Option<Answer> {
+        let origin = self.origin(request, site);
+        let tenant = TenantRules { min_tier: site.tenant.min_tier, credentials: site.tenant.credentials };
+        let gateway_url = origin.as_deref();
+        let quotas = &site.access(site.tenant.min_tier).quotas;
+        let local = LocalRules { gateway_url, quotas, tenant: Some(tenant) };
+        match document {
+            Document::KeySet => Some(key_set(site.issuer.as_ref()?.key_set())),
+            Document::SignedRequests => {
+                let Terms { chain_id, validity_secs_max, .. } = self.rules.terms;
+                Some(signed_requests(chain_id, validity_secs_max, self.account_kinds()))
+            }
+            Document::Rules => Some(self.rules.discovery.rules(&local)),
+            Document::Metadata(path) => {
+                Some(self.rules.discovery.metadata(&format!("{}{path}", gateway_url?), &local))
+            }
+        }
+    }
+
+    /// Notes what the 401 to a request names: the metadata, and what is to be signed.
+    pub(super) fn challenge<F: Fields>(
+        &self,
+        cause: Error,
+        request: &Incoming<'_, F>,
+        ctx: &mut Context,
+    ) -> End {
+        let Some(site) = ctx.site.as_ref().filter(|_| cause.is_unauthenticated()) else {
+            return cause.into();
+        };
+        if site.tenant.credentials.erc8128 {
+            let asked_for = ERC_8128.asked_for(&self.message(request, &site.tenant));
+            ctx.asked_for = HeaderValue::try_from(asked_for).ok();
+        }
+        if ctx.has_documents
+            && site.shown.metadata
+            && let Some(origin) = self.origin(request, site)
+        {
+            let path = resource(request.path()).unwrap_or_default();
+            let challenge =
+                format!("Bearer realm=\"agents\", resource_metadata=\"{origin}{METADATA_PATH}{path}\"");
+            ctx.challenge = HeaderValue::try_from(challenge).ok();
+        }
+        cause.into()
+    }
+
+    /// The scheme, host and port that a client asked, if the tenant's configuration names the host itself and the scheme is
+    /// known.
+    fn origin<F: Fields>(&self, request: &Incoming<'_, F>, site: &Site) -> Option<String> {
+        let authority = request.authority?;
+        let host = host::of_authority(authority).filter(|host| is_named(&site.tenant, host))?;
+        let scheme = self.rules.believed.scheme(request.fields, request.peer, request.is_tls)?;
+        Some(match (scheme, host::port_of(authority)) {
+            ("https", Some(443)) | ("http", Some(80)) | (_, None) => format!("{scheme}://{host}"),
+            (_, Some(port)) => format!("{scheme}://{host}:{port}"),
+        })
+    }
+
     /// The answer to a request that goes no further.
     pub(super) fn answer_to(&self, end: End, ctx: &mut Context) -> Answer {
         let mut answer = match end {
@@ -50,8 +123,7 @@ impl Gateway {
             cause.gateway_answer(self.clock.unix_millis(), key_advice)
         };
         if cause.is_unauthenticated() {
-            write_challenge(ctx, answer.headers_mut());
-            self.write_accept_signature(cause.message_refusal(), ctx, answer.headers_mut());
+            self.write_challenge(cause.message_refusal(), ctx, answer.headers_mut());
         }
         let Context { site, decision, record, .. } = ctx;
         self.observer.recorder.refused(
@@ -64,20 +136,41 @@ impl Gateway {
         answer
     }
 
+    /// Writes the headers of a 401 that lead on; the challenge for requests that are signed themselves behind others.
+    fn write_challenge(&self, refusal: Option<MessageRefusal>, ctx: &mut Context, headers: &mut HeaderMap) {
+        if let Some(challenge) = ctx.challenge.take() {
+            headers.insert(WWW_AUTHENTICATE, challenge);
+        }
+        let Some(site) = &ctx.site else { return };
+        if ctx.has_documents && site.shown.rules {
+            headers.insert(LINK, HELP);
+        }
+        if !site.tenant.credentials.has_messages() {
+            return;
+        }
+        let parameters = [
+            refusal.map(|refusal| format!("error=\"{}\"", refusal.code())),
+            Some(format!("chains=\"eip155:{}\"", self.rules.terms.chain_id)),
+            Some(format!("account=\"{}\"", self.account_kinds())),
+        ];
+        let parameters = parameters.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        if let Ok(challenge) = HeaderValue::try_from(format!("ERC8128 {parameters}")) {
+            headers.append(WWW_AUTHENTICATE, challenge);
+        }
+        if let Some(asked_for) = ctx.asked_for.take() {
+            headers.insert(ACCEPT_SIGNATURE, asked_for);
+        }
+    }
+
+    /// The accounts that may sign, as ERC-8128 names them.
+    fn account_kinds(&self) -> &'static str {
+        if self.pipeline.signature_format().has_contracts() { "universal" } else { "eoa-only" }
+    }
+
     /// How one who has no key gets one, where that may be said.
     fn key_advice(&self, ctx: &Context) -> Option<&str> {
         let may_advise = ctx.site.as_ref().is_some_and(|site| site.may_advise_keys());
         may_advise.then(|| self.rules.discovery.key_advice())
-    }
-}
-
-/// Writes the headers of a 401 that lead on.
-fn write_challenge(ctx: &mut Context, headers: &mut HeaderMap) {
-    if let Some(challenge) = ctx.challenge.take() {
-        headers.insert(WWW_AUTHENTICATE, challenge);
-    }
-    if ctx.has_documents && ctx.site.as_ref().is_some_and(|site| site.shown.rules) {
-        headers.insert(LINK, HELP);
     }
 }
 
@@ -86,7 +179,7 @@ fn preflight(ctx: &Context) -> Answer {
     let mut answer = Answer::new(Vec::new());
     *answer.status_mut() = StatusCode::NO_CONTENT;
     if let (Some(rules), Some(_)) = (ctx.cors(), &ctx.origin) {
-        cors::write_preflight(rules, answer.headers_mut());
+        answers::write_preflight(rules, answer.headers_mut());
     }
     answer
 }

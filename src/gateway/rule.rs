@@ -1,5 +1,5 @@
 //! The rule of a tenant for a request, and everything that it is refused for whatever its credential. `tiergate explain` asks it
-//! too. Must not wait for anything.
+//! too. And the dialects in which gateways ask about a request and read answers. Must not wait for anything.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use crate::domain::{ApiKeyFormat, Call, Decision, RouteAccess, host::of_authority, routing};
 use crate::error::Error;
 use crate::gateway::discovery::{Document, check_login, document_at, is_named};
-use crate::gateway::{dialect::Dialect, site::Site};
+use crate::gateway::site::Site;
 use crate::http1::{Fields, name::Name};
 use crate::message_signature::Content;
 use crate::wire::credentials::shows_credential;
@@ -148,4 +148,29 @@ impl Site {
 /// The path of a request target, without the query.
 pub(super) fn path_of(target: &[u8]) -> &[u8] {
     target.split(|byte| *byte == b'?').next().unwrap_or_default()
+}
+
+/// A dialect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// `X-Forwarded-*`, and any 2xx lets the request pass: Traefik, Caddy, APISIX, HAProxy.
+    Forward,
+    /// nginx's `auth_request`: any 2xx lets the request pass, 401 and 403 don't, and all else is 500.
+    Nginx,
+    /// Envoy's HTTP service, and the Gateway API's.
+    Envoy,
+    /// `envoy.service.auth.v3`: the verdict stands beside the answer.
+    Grpc,
+}
+
+impl Dialect {
+    /// True if the gateway strips headers by names in its own configuration, and not those that we list.
+    pub(crate) const fn strips_by_names(self) -> bool {
+        matches!(self, Self::Forward | Self::Nginx)
+    }
+
+    /// True if an answer of 2xx, to a request that does not pass, is not taken for leave. Some gateways take any.
+    pub(crate) const fn takes_success(self) -> bool {
+        matches!(self, Self::Grpc)
+    }
 }

@@ -16,8 +16,7 @@ use crate::domain::{
     Route, Tenant, Tier, Tiers, Upstream, UpstreamScheme, routing,
 };
 use crate::gateway::counters::{Routes, SiteCounters};
-use crate::gateway::upstreams::state::{UpstreamState, Watched};
-use crate::gateway::upstreams::{Member, Upstreams};
+use crate::gateway::upstreams::{Member, UpstreamState, Upstreams, Watched};
 use crate::gateway::{discovery::Shown, in_flight::TenantInFlight};
 use crate::pipeline::{Access, permit::Permit};
 use crate::ports::{NoEntropy, Parts, RouteScope, Scope};

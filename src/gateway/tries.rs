@@ -1,9 +1,11 @@
-//! The tries of one request: where it goes next, its slot there, and whether it may go elsewhere.
+//! The tries of one request: where it goes next, its slot there, whether it may go elsewhere, and what is counted and logged of
+//! those that failed.
 
 use std::net::SocketAddr;
 
 use crate::domain::Upstream;
 use crate::gateway::{Gateway, context::Context, failure::Failure};
+use crate::http1::REPEATED;
 
 impl Gateway {
     /// Chooses the next address of a request, and takes a slot at its upstream for the one that it had.
@@ -28,7 +30,7 @@ impl Gateway {
             ctx.slot = member.state.acquire(site.tenant.proxy.timeouts.connect).await;
         }
         if ctx.slot.is_none() {
-            self.note_overload(ctx, "upstream");
+            site.counters.overloaded("upstream");
             return Err(Failure::Overloaded);
         }
         self.begin_try(ctx);
@@ -70,6 +72,30 @@ impl Gateway {
         }
     }
 
+    /// A request failed on the upstream that it was at.
+    pub(super) fn note_upstream_failure(&self, ctx: &Context, kind: &str) {
+        let Some((member, site)) = ctx.member().zip(ctx.site.as_ref()) else { return };
+        let (upstream, tenant) = (&member.state.upstream, &site.tenant.id);
+        let request_id = ctx.record.id().unwrap_or_default();
+        site.counters
+            .faults(&self.clock)
+            .note(format_args!("a request of tenant {tenant} failed at {upstream}: {kind} ({request_id})"));
+        if !REPEATED.contains(&kind) && member.state.failed(self.clock.monotonic_micros()) {
+            site.counters.ejected();
+            tracing::warn!(tenant = &**tenant, %upstream, "takes no requests for a while: too many failed in a row");
+        }
+    }
+
+    /// Logs that no upstream of a tenant has an address.
+    fn note_no_upstream(&self, ctx: &Context) {
+        if let Some(site) = &ctx.site {
+            let tenant = &site.tenant.id;
+            site.counters.faults(&self.clock).note(format_args!(
+                "no upstream of tenant {tenant} has an address: its names can't be looked up, or lead where they may not"
+            ));
+        }
+    }
+
     fn may_go_to_another(&self, ctx: &mut Context, reason: &str) -> bool {
         let Some(route) = ctx.admitted.as_ref().map(|admitted| &admitted.route) else { return false };
         let tries_max = u32::from(route.site.tenant.proxy.connect_retries);
@@ -83,7 +109,7 @@ impl Gateway {
         }
         let may = ctx.retrying.is_some();
         if may {
-            self.note_retry(ctx, reason);
+            route.site.counters.retried(reason);
         }
         may
     }

@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::gateway::site::{LiveTable, Table};
-use crate::gateway::upstreams::state::{Trouble, UpstreamState, Watched, micros};
-use crate::gateway::{library::faults::is_without_descriptors, site::Site, upstreams::Member};
+use crate::gateway::upstreams::{Member, Trouble, UpstreamState, Watched, micros};
+use crate::gateway::{library::faults::is_without_descriptors, site::Site};
 use crate::ports::Clock;
 use crate::tls::pem::unsupported_signature;
 

@@ -126,7 +126,6 @@ const FENCES: &[(&str, &[&str])] = &[
             "admin/",
             "api/observe.rs",
             "gateway/counters.rs",
-            "gateway/observe.rs",
             "record.rs",
             "serve/",
             "app/",

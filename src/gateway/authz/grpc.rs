@@ -15,9 +15,7 @@ use prost::Message;
 use tokio::time::timeout;
 
 use crate::error::Error;
-use crate::gateway::{
-    authz::Authz, authz::original::Original, dialect::Dialect, library::handler::h2_options,
-};
+use crate::gateway::{authz::Authz, authz::original::Original, library::h2_options, rule::Dialect};
 use crate::http2;
 use crate::serve::{Slot, WRITE_TIME_MAX, fair_scheduler::FairShare};
 use crate::wire::{CHECK, CheckRequest, CheckResponse, HeaderList, grpc};

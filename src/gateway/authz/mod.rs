@@ -3,32 +3,38 @@
 //!
 //! A gateway must not be able to misread an answer: 200 is for a request that passes, and for nothing else.
 
-mod answers;
 mod grpc;
 mod original;
 
 use std::{net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, StatusCode};
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::domain::Secret;
 use crate::error::Error;
-use crate::gateway::{
-    Gateway, authz::original::Original, context::Context, dialect::Dialect, policy::identity,
-};
-use crate::http1::{Fields, RequestHead};
+use crate::gateway::authz::original::Original;
+use crate::gateway::{Gateway, context::Context, policy::requests, rule::Dialect};
+use crate::http1::{Fields, Lines, RequestHead};
 use crate::record::{Ended, Ending};
 use crate::serve::{
     Handler, Request, Slot, Timer, connection::Connection, end_head, fair_scheduler::FairShare,
 };
 use crate::telemetry::FaultLog;
-use crate::wire::{Answer, grpc::is_spoken};
+use crate::wire::{Answer, NO_STORE, grpc::is_spoken};
 
 /// The header in which a gateway sends the secret.
 const SECRET: &str = "x-authz-secret";
+
+/// The names that Envoy strips from the request, in an answer that lets it pass.
+const TO_REMOVE: &str = "x-envoy-auth-headers-to-remove";
+
+/// The status that is meant. Only we set it: a gateway that demands it takes no other server's 200.
+const STATUS: &str = "X-Authz-Status";
 
 /// The reason why a request can't pass a gateway that strips headers by name.
 const RESPELLED: Error =
@@ -118,7 +124,7 @@ impl Authz {
         let mut set = Vec::<&str>::new();
         ctx.write_identity(&mut set);
         let believed = &self.gateway.rules.believed.headers;
-        identity::to_strip(fields, self.gateway.pipeline.key_format(), believed, &set)
+        requests::to_strip(fields, self.gateway.pipeline.key_format(), believed, &set)
     }
 
     /// The answer to a call that asks about no request that could be judged.
@@ -141,9 +147,9 @@ impl Authz {
             Err(cause) => Err(refuse(cause)),
         };
         let is_nginx = dialect == Dialect::Nginx;
-        let ctx = judged.map_err(|answer| if is_nginx { answers::for_nginx(answer) } else { answer })?;
+        let ctx = judged.map_err(|answer| if is_nginx { for_nginx(answer) } else { answer })?;
         let stripped = (dialect == Dialect::Envoy).then(|| self.to_strip(fields, &ctx));
-        Ok(answers::admitted(&ctx, stripped.as_deref()))
+        Ok(admitted(&ctx, stripped.as_deref()))
     }
 
     /// The request that a call asks about, or why it can't be judged.
@@ -157,7 +163,7 @@ impl Authz {
         if !self.knows(&call.fields, call.peer, Some(tenant)) {
             return Err(Error::Overloaded); // 503: it is no fault of the client's
         }
-        if dialect.strips_by_names() && identity::is_respelled(&call.fields) {
+        if dialect.strips_by_names() && requests::is_respelled(&call.fields) {
             return Err(RESPELLED);
         }
         Original::from_call(dialect, call, target)
@@ -184,7 +190,7 @@ impl Handler for AuthzHandler {
     const SPEAKS_HTTP2: bool = true;
 
     fn refused(answer: Answer) -> Answer {
-        answers::in_headers_too(answer)
+        in_headers_too(answer)
     }
 
     async fn serve_http1(
@@ -213,6 +219,57 @@ impl Handler for AuthzHandler {
     async fn serve_http2(&self, stream: Stream, share: FairShare, slot: Slot, shutdown: &ShutdownWatch) {
         grpc::serve(&self.0, stream, share, slot, shutdown).await;
     }
+}
+
+/// The head of the answer that lets a request pass, but for its end: 200 without a body, and the names to strip where the gateway
+/// reads them.
+fn admitted(ctx: &Context, stripped: Option<&[Bytes]>) -> Vec<u8> {
+    let mut text = Vec::with_capacity(1_024);
+    text.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    ctx.write_identity(&mut text);
+    ctx.write_answer_headers(&mut text);
+    text.set(STATUS, b"200");
+    text.set("Cache-Control", NO_STORE.as_bytes());
+    text.set("Content-Length", b"0");
+    if let Some(names) = stripped {
+        text.set(TO_REMOVE, &names.join(&b','));
+    }
+    text
+}
+
+/// A refusal as nginx takes it: 403 without a body, which would cost a connection, and the true status and body in headers.
+fn for_nginx(answer: Answer) -> Answer {
+    let (mut parts, _) = in_headers_too(answer).into_parts();
+    parts.headers.remove(CONTENT_TYPE);
+    parts.headers.insert(CONTENT_LENGTH, 0.into());
+    parts.status = StatusCode::FORBIDDEN;
+    Answer::from_parts(parts, Vec::new())
+}
+
+/// A refusal with its status and body in headers too: nginx reads nothing else of it.
+fn in_headers_too(mut answer: Answer) -> Answer {
+    let (status, line) = (answer.status().as_u16().into(), HeaderValue::try_from(one_line(answer.body())));
+    answer.headers_mut().insert(HeaderName::from_static("x-authz-status"), status);
+    if let Ok(line) = line {
+        answer.headers_mut().insert(HeaderName::from_static("x-authz-body"), line);
+    }
+    answer
+}
+
+/// JSON in printable ASCII.
+fn one_line(json: &[u8]) -> String {
+    let mut line = String::with_capacity(json.len());
+    for character in String::from_utf8_lossy(json).chars() {
+        match character {
+            ' '..='~' => line.push(character),
+            _ if character.is_control() => {}
+            _ => character
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .for_each(|unit| line.push_str(&format!("\\u{unit:04x}"))),
+        }
+    }
+    line
 }
 
 #[cfg(test)]

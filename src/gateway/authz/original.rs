@@ -7,8 +7,7 @@ use std::net::IpAddr;
 
 use crate::domain::host;
 use crate::error::Error;
-use crate::gateway::dialect::Dialect;
-use crate::gateway::rule::{Incoming, Message};
+use crate::gateway::rule::{Dialect, Incoming, Message};
 use crate::http1::{Fields, RequestHead, SpanFields, Spans, TOO_MANY_FIELDS, head::head_from_parts};
 use crate::message_signature::Content;
 use crate::serve::{Request, unreadable};

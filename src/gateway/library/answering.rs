@@ -15,8 +15,8 @@ use crate::gateway::library::faults::{DRAIN_TIME_MAX, invalid_answer};
 use crate::gateway::library::requests::{authority_of, is_tls};
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
 use crate::gateway::{
-    Gateway, context::Context, failure::Failure, library::faults, policy::cors, policy::forwarded::Arrival,
-    policy::requests::Kept, refusals::End,
+    context::Context, failure::Failure, library::LibraryProxy, library::faults, policy::answers,
+    policy::forwarded::Arrival, policy::requests::Kept,
 };
 use crate::http1::{Options, name::Name};
 use crate::wire::{Answer, answers::contract_spelling, grpc};
@@ -25,18 +25,10 @@ use crate::{domain::HostHeader, serve::LINGER_BYTES_MAX};
 /// How long the part of an answer that breaks off may take to leave.
 const LEAVE_TIME_MAX: Duration = Duration::from_millis(100);
 
-impl Gateway {
-    /// Answers a request that goes no further.
-    pub(super) async fn refuse(
-        &self,
-        session: &mut Session,
-        ctx: &mut Context,
-        end: End,
-    ) -> pingora::Result<()> {
-        let answer = self.answer_to(end, ctx);
-        write(session, answer).await
-    }
+/// The most headers that are written into one request.
+const HEADERS_WRITTEN_MAX: usize = 16;
 
+impl LibraryProxy {
     /// Answers a request that failed on its way; gives the status. An answer that had begun breaks off, and a WebSocket ends.
     pub(super) async fn answer_failure(
         &self,
@@ -71,126 +63,7 @@ impl Gateway {
         }
         status
     }
-}
 
-/// True if the head of the final answer has gone to the client.
-pub(super) fn has_begun(session: &Session) -> bool {
-    session.response_written().is_some_and(|head| !head.status.is_informational())
-}
-
-/// Gives a client that waits for it leave to send its body, in place of an upstream.
-pub(super) async fn give_leave(session: &mut Session) -> pingora::Result<()> {
-    // HTTP/1.0 has no interim answers (RFC 9110, section 10.1.1).
-    if session.req_header().version == Version::HTTP_10 {
-        return Ok(());
-    }
-    session.as_mut().write_continue_response().await.map_err(|error| error.into_down())
-}
-
-/// Lets the client see what was written before the end of its connection or stream overtakes it: the part that has come of
-/// an answer that breaks off, and an answer that came before the end of its request.
-pub(super) async fn linger(client: &mut ServerSession, breaks_off: bool) {
-    if !client.is_http2() {
-        if breaks_off {
-            // A part is still held back.
-            let _ = timeout(DRAIN_TIME_MAX, client.shutdown()).await;
-        }
-        return;
-    }
-    if !breaks_off && client.is_body_done() {
-        return;
-    }
-    let longest = if breaks_off { LEAVE_TIME_MAX } else { DRAIN_TIME_MAX };
-    let read_on = async {
-        let mut bytes = 0;
-        while bytes < LINGER_BYTES_MAX
-            && let Ok(Some(piece)) = client.read_request_body().await
-        {
-            bytes += piece.len();
-        }
-        if breaks_off {
-            // Until the client resets the stream.
-            let _ = client.read_body_or_idle(true).await;
-        }
-    };
-    // A client that goes on is reset then.
-    let _ = timeout(longest, read_on).await;
-}
-
-/// Writes an answer of ours. One without a body ends with its head.
-async fn write(session: &mut Session, answer: Answer) -> pingora::Result<()> {
-    let (parts, body) = answer.into_parts();
-    let is_bare = body.is_empty() || session.req_header().method == Method::HEAD;
-    let head = Box::new(head_of(&parts)?);
-    if let ServerSession::H2(stream) = session.as_mut() {
-        // The library's own way would end the stream with a frame more.
-        stream.write_response_header(head, is_bare)?;
-    } else {
-        session.write_response_header(head, is_bare).await?;
-    }
-    if !is_bare {
-        session.write_response_body(Some(body.into()), true).await?;
-    }
-    Ok(())
-}
-
-/// Rewrites an upstream's answer for the client.
-pub(super) fn rewrite(response: &mut ResponseHeader, ctx: &Context) -> Result<(), Box<Error>> {
-    let switches = response.status == StatusCode::SWITCHING_PROTOCOLS;
-    let options = Options::of(&response.headers).map_err(invalid_answer)?;
-    for name in names_that(&response.headers, |id, name| {
-        let is_about_pages = ctx.cors().is_some() && cors::is_ours(name);
-        is_about_pages || is_about_limits(name) || (!switches && is_of_one_hop(&options, id, name))
-    }) {
-        response.remove_header(&name);
-    }
-    if response.status.is_informational() && !switches {
-        return Ok(());
-    }
-    let mut ours = HeaderMap::new();
-    ctx.write_forwarded_answer_headers(&response.headers, &mut ours);
-    for (name, value) in &ours {
-        if matches!(*name, http::header::VARY | http::header::CACHE_CONTROL) {
-            response.append_header(name, value)?;
-            continue;
-        }
-        match contract_spelling(name) {
-            Some(spelling) => response.insert_header(spelling, value)?,
-            None => response.insert_header(name, value)?,
-        }
-    }
-    Ok(())
-}
-
-/// Strips an upstream's limits out of its trailers, and what comes too late there for a cache.
-pub(super) fn strip_limits(trailers: &mut HeaderMap) {
-    for name in names_that(trailers, |id, name| id == Name::CacheControl || is_about_limits(name)) {
-        trailers.remove(&name);
-    }
-}
-
-/// The names of which this holds.
-pub(super) fn names_that(headers: &HeaderMap, holds: impl Fn(Name, &[u8]) -> bool) -> Vec<HeaderName> {
-    let text = |name: &HeaderName| holds(Name::of(name.as_str().as_bytes()), name.as_str().as_bytes());
-    headers.keys().filter(|name| text(name)).cloned().collect()
-}
-
-/// The head with header names as the contract spells them, for clients that compare them letter by letter.
-fn head_of(parts: &http::response::Parts) -> pingora::Result<ResponseHeader> {
-    let mut head = ResponseHeader::build(parts.status, Some(parts.headers.len()))?;
-    for (name, value) in &parts.headers {
-        match contract_spelling(name) {
-            Some(spelling) => head.append_header(spelling, value)?,
-            None => head.append_header(name, value)?,
-        };
-    }
-    Ok(head)
-}
-
-/// The most headers that are written into one request.
-const HEADERS_WRITTEN_MAX: usize = 16;
-
-impl Gateway {
     /// Strips the headers that only we may write, and writes them.
     ///
     /// The library keeps a second map with the client's spelling of header names; without it each header that we write
@@ -245,6 +118,111 @@ impl Gateway {
         *request = rewritten;
         Ok(())
     }
+}
+
+/// True if the head of the final answer has gone to the client.
+pub(super) fn has_begun(session: &Session) -> bool {
+    session.response_written().is_some_and(|head| !head.status.is_informational())
+}
+
+/// Lets the client see what was written before the end of its connection or stream overtakes it: the part that has come of
+/// an answer that breaks off, and an answer that came before the end of its request.
+pub(super) async fn linger(client: &mut ServerSession, breaks_off: bool) {
+    if !client.is_http2() {
+        if breaks_off {
+            // A part is still held back.
+            let _ = timeout(DRAIN_TIME_MAX, client.shutdown()).await;
+        }
+        return;
+    }
+    if !breaks_off && client.is_body_done() {
+        return;
+    }
+    let longest = if breaks_off { LEAVE_TIME_MAX } else { DRAIN_TIME_MAX };
+    let read_on = async {
+        let mut bytes = 0;
+        while bytes < LINGER_BYTES_MAX
+            && let Ok(Some(piece)) = client.read_request_body().await
+        {
+            bytes += piece.len();
+        }
+        if breaks_off {
+            // Until the client resets the stream.
+            let _ = client.read_body_or_idle(true).await;
+        }
+    };
+    // A client that goes on is reset then.
+    let _ = timeout(longest, read_on).await;
+}
+
+/// Writes an answer of ours. One without a body ends with its head.
+pub(super) async fn write(session: &mut Session, answer: Answer) -> pingora::Result<()> {
+    let (parts, body) = answer.into_parts();
+    let is_bare = body.is_empty() || session.req_header().method == Method::HEAD;
+    let head = Box::new(head_of(&parts)?);
+    if let ServerSession::H2(stream) = session.as_mut() {
+        // The library's own way would end the stream with a frame more.
+        stream.write_response_header(head, is_bare)?;
+    } else {
+        session.write_response_header(head, is_bare).await?;
+    }
+    if !is_bare {
+        session.write_response_body(Some(body.into()), true).await?;
+    }
+    Ok(())
+}
+
+/// Rewrites an upstream's answer for the client.
+pub(super) fn rewrite(response: &mut ResponseHeader, ctx: &Context) -> Result<(), Box<Error>> {
+    let switches = response.status == StatusCode::SWITCHING_PROTOCOLS;
+    let options = Options::of(&response.headers).map_err(invalid_answer)?;
+    for name in names_that(&response.headers, |id, name| {
+        let is_about_pages = ctx.cors().is_some() && answers::is_about_pages(name);
+        is_about_pages || is_about_limits(name) || (!switches && is_of_one_hop(&options, id, name))
+    }) {
+        response.remove_header(&name);
+    }
+    if response.status.is_informational() && !switches {
+        return Ok(());
+    }
+    let mut ours = HeaderMap::new();
+    ctx.write_forwarded_answer_headers(&response.headers, &mut ours);
+    for (name, value) in &ours {
+        if matches!(*name, http::header::VARY | http::header::CACHE_CONTROL) {
+            response.append_header(name, value)?;
+            continue;
+        }
+        match contract_spelling(name) {
+            Some(spelling) => response.insert_header(spelling, value)?,
+            None => response.insert_header(name, value)?,
+        }
+    }
+    Ok(())
+}
+
+/// Strips an upstream's limits out of its trailers, and what comes too late there for a cache.
+pub(super) fn strip_limits(trailers: &mut HeaderMap) {
+    for name in names_that(trailers, |id, name| id == Name::CacheControl || is_about_limits(name)) {
+        trailers.remove(&name);
+    }
+}
+
+/// The names of which this holds.
+pub(super) fn names_that(headers: &HeaderMap, holds: impl Fn(Name, &[u8]) -> bool) -> Vec<HeaderName> {
+    let text = |name: &HeaderName| holds(Name::of(name.as_str().as_bytes()), name.as_str().as_bytes());
+    headers.keys().filter(|name| text(name)).cloned().collect()
+}
+
+/// The head with header names as the contract spells them, for clients that compare them letter by letter.
+fn head_of(parts: &http::response::Parts) -> pingora::Result<ResponseHeader> {
+    let mut head = ResponseHeader::build(parts.status, Some(parts.headers.len()))?;
+    for (name, value) in &parts.headers {
+        match contract_spelling(name) {
+            Some(spelling) => head.append_header(spelling, value)?,
+            None => head.append_header(name, value)?,
+        };
+    }
+    Ok(head)
 }
 
 fn takes_trailers(headers: &HeaderMap) -> bool {

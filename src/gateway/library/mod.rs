@@ -3,44 +3,162 @@
 //! `request_filter` admits requests of HTTP/2; those of HTTP/1 come admitted. `upstream_peer` asks for the proof of that;
 //! `upstream_request_filter` and `response_filter` apply the rules about headers; `fail_to_proxy` asks the error table.
 
-pub(crate) mod handler;
-
-pub(super) mod faults;
-
 mod answering;
-mod bodies;
+pub(super) mod faults;
 mod patient;
 mod requests;
 
-use std::{any::Any, os::fd::RawFd, sync::Arc, time::Duration};
+use std::os::fd::RawFd;
+use std::{any::Any, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Version};
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
-use pingora::protocols::{ALPN, Digest};
-use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use pingora::protocols::http::v2::server::H2Options;
+use pingora::protocols::{ALPN, Digest, Stream, http::ServerSession};
+use pingora::proxy::{FailToProxy, HttpProxy, ProxyHttp, ProxyWarnLogContext, Session, http_proxy};
+use pingora::server::configuration::ServerConf;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
-use pingora::{Error, ErrorSource};
+use pingora::{Error, ErrorSource, server::ShutdownWatch};
 
-use crate::error;
-use crate::gateway::library::bodies::{KEPT_BYTES_MAX, take_piece};
-use crate::gateway::library::bodies::{note_when_dropped, restart_timeout};
-use crate::gateway::library::requests::{check_values, ended, incoming, peer_of, rewritten, until_empty_end};
+use crate::gateway::library::patient::PatientConnector;
+use crate::gateway::library::requests::{
+    KEPT_BYTES_MAX, check_values, ended, give_leave, incoming, note_when_dropped, peer_of, restart_timeout,
+    rewritten, take_piece, until_empty_end,
+};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
-    BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, library::patient::PatientConnector,
-    refusals::End, stall_timeout::StallTimeout,
+    BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End,
+    stall_timeout::StallTimeout,
 };
-use crate::http1::{Fields, head::check_framing};
-use crate::record::Ending;
-use crate::serve::{Timer, WRITE_TIME_MAX};
+use crate::http1::{Fields, RequestHead, head::check_framing};
+use crate::serve::{Slot, Timer, WRITE_TIME_MAX, connection::Connection, fair_scheduler::FairShare};
 use crate::tls::pem::unsupported_signature;
-use crate::wire::grpc;
+use crate::{error, record::Ending, wire::grpc};
 
 /// Sets the connections of requests that may be upgraded apart from all others.
 const UPGRADES: u64 = 0x7570_6772_6164_6573;
+
+/// The most streams of one HTTP/2 connection at a time.
+const STREAMS_MAX: u32 = 128;
+
+/// The longest head of an HTTP/2 request, decoded, in bytes.
+const HEAD_BYTES_MAX: u32 = 32 * 1024;
+
+/// How many streams a client may open and reset at once before its connection is closed ("rapid reset").
+const RESETS_MAX: usize = 64;
+
+/// How much of one stream may be under way to us, in bytes.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// How much of all streams of a connection may be under way to us, in bytes.
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// How much of a stream waits to be sent, in bytes.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
+
+/// The way out by the library.
+#[derive(Clone)]
+pub(crate) struct LibraryHandler {
+    proxy: Arc<HttpProxy<LibraryProxy>>,
+}
+
+/// The proxy for the streams of one connection of HTTP/2, which run in fair shares and under a stall timeout.
+struct Streams {
+    proxy: Arc<HttpProxy<LibraryProxy>>,
+    share: FairShare,
+    /// True if a trusted proxy shares the connection among its clients.
+    is_shared: bool,
+    /// Held by each stream's task, also when its connection is gone.
+    _slot: Slot,
+}
+
+#[async_trait]
+impl HttpServerApp for Streams {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        // A stream that is dropped is reset, toward its client and its upstream.
+        self.share
+            .run(async { StallTimeout::enforce(self.proxy.process_new_http(session, shutdown)).await })
+            .await
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        let mut options = h2_options();
+        if self.is_shared {
+            // One client must not end what is of the others by requests that are reset.
+            options.max_local_error_reset_streams(None);
+        }
+        Some(options)
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        self.proxy.server_options()
+    }
+}
+
+impl LibraryHandler {
+    /// The way out of this gateway.
+    pub(crate) fn new(gateway: Arc<Gateway>, conf: &Arc<ServerConf>) -> Self {
+        let idle = gateway.rules.idle;
+        let mut proxy = http_proxy(conf, LibraryProxy(gateway));
+        let mut options = HttpServerOptions::default();
+        options.h2c = true;
+        // Refused by the gateway, with the error body.
+        options.allow_connect_method_proxying = true;
+        options.h2_idle_timeout = Some(idle);
+        proxy.server_options = Some(options);
+        Self { proxy: Arc::new(proxy) }
+    }
+
+    /// Forwards one request of HTTP/1 that was admitted.
+    pub(super) async fn forward(
+        &self,
+        connection: Box<Connection>,
+        head: RequestHead,
+        ctx: Context,
+    ) -> Option<Box<Connection>> {
+        let (mut http, rest) = connection.lend(&head);
+        // The library hands it to `on_connection_reuse`.
+        http.set_connection_user_context(Some(Box::new(ctx)));
+        let served = StallTimeout::enforce(self.proxy.process_new_http(http, &rest.stop.shutdown)).await;
+        let (stream, _settings) = served?.consume();
+        rest.take_back(stream)
+    }
+
+    /// Serves a connection of HTTP/2 to its end.
+    pub(super) async fn serve_http2(
+        &self,
+        stream: Stream,
+        share: FairShare,
+        slot: Slot,
+        is_shared: bool,
+        shutdown: &ShutdownWatch,
+    ) {
+        let streams = Streams { proxy: Arc::clone(&self.proxy), share, is_shared, _slot: slot };
+        Arc::new(streams).process_new(stream, shutdown).await;
+    }
+}
+
+/// The limits of a connection of HTTP/2.
+pub(super) fn h2_options() -> H2Options {
+    let mut options = H2Options::default();
+    options
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(Some(RESETS_MAX))
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buffer_size(SEND_BUFFER_BYTES);
+    options
+}
 
 /// The gateway behind the library's phases.
 pub(super) struct LibraryProxy(pub(super) Arc<Gateway>);
@@ -144,7 +262,7 @@ impl ProxyHttp for LibraryProxy {
         if ctx.admitted.is_none()
             && let Err(end) = self.admit_http2(session, ctx).await?
         {
-            self.refuse(session, ctx, end).await?;
+            answering::write(session, self.answer_to(end, ctx)).await?;
             return Ok(true);
         }
         let route = &faults::admitted(ctx)?.route;
@@ -228,11 +346,11 @@ impl ProxyHttp for LibraryProxy {
         request: &mut RequestHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
-        self.0.rewrite(session, request, ctx)?;
+        self.rewrite(session, request, ctx)?;
         // The library hands on no interim answer of an upstream of HTTP/2.
         if request.version == Version::HTTP_2 && request.headers.expects_continue() {
             request.remove_header(&http::header::EXPECT);
-            answering::give_leave(session).await?;
+            give_leave(session).await?;
         }
         ctx.record.times.asked = Some(Timer::now());
         Ok(())
@@ -341,7 +459,7 @@ impl ProxyHttp for LibraryProxy {
         mut error: Box<Error>,
     ) -> Box<Error> {
         if faults::is_without_descriptors(&error) {
-            self.note_overload(ctx, "descriptors");
+            ctx.site.iter().for_each(|site| site.counters.overloaded("descriptors"));
             return faults::error_of(Failure::Overloaded);
         }
         self.note_reached(ctx, peer._address.as_inet(), false);

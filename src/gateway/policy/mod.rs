@@ -2,9 +2,7 @@
 //! and [`Lines`](crate::http1::Lines) that are written.
 
 pub(super) mod answers;
-pub(super) mod cors;
 pub(crate) mod forwarded;
-pub(super) mod identity;
 pub(super) mod requests;
 
 #[cfg(test)]

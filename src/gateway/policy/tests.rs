@@ -13,7 +13,7 @@ use crate::domain::{AcceptedCredentials, ApiKeyFormat, SignatureFormat, TrustedH
 use crate::gateway::policy::forwarded::Via;
 use crate::gateway::policy::forwarded::{self, Arrival};
 use crate::gateway::policy::requests::{Kept, asks_for_stream};
-use crate::gateway::policy::{answers, cors, requests};
+use crate::gateway::policy::{answers, requests};
 use crate::http1::{Fields, Options, head::check_framing, name::Name};
 use crate::ports::{Entropy, NoEntropy};
 use crate::wire::credentials::{credential_of, origin_of};
@@ -82,7 +82,7 @@ fn judge_request(fields: &Counting, via: &Via) -> bool {
         let id = Name::of(name);
         let _ = (requests::is_of_one_hop(&options, id, name), kept.has(id, name));
     }
-    let _ = (fields.expects_continue(), asks_for_stream(fields, true), cors::preflight("OPTIONS", fields));
+    let _ = (fields.expects_continue(), asks_for_stream(fields, true), answers::preflight("OPTIONS", fields));
     let _ = (client_of(peer, fields, &trusted), remote_span(fields), state_of(fields));
     let arrival = Arrival { peer: "127.0.0.1", believed, is_tls: true, version: "1.1" };
     let mut out = Vec::<u8>::new();
@@ -98,7 +98,7 @@ fn judge_answer(fields: &Counting) {
     let Ok(options) = Options::of(fields) else { return };
     for (name, _) in fields.all() {
         let _ = answers::is_of_one_hop(&options, Name::of(name), name);
-        let _ = (cors::is_ours(name), answers::is_about_limits(name));
+        let _ = (answers::is_about_pages(name), answers::is_about_limits(name));
     }
 }
 

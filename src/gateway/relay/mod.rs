@@ -18,7 +18,7 @@ use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     BODY_READ_TIME_MAX, Gateway, admission::Admitted, context::Context, failure::Failure, mcp::ReadMessage,
-    policy::cors, policy::forwarded::Arrival, refusals::End, relay::pool::Pool, upstreams::Member,
+    policy::forwarded::Arrival, refusals::End, relay::pool::Pool, upstreams::Member,
 };
 use crate::http1::{Body, Decoder, Fields, Lines, Options, Piece, RequestHead, SpanFields, name::Name};
 use crate::record::{Ended, Ending};
@@ -155,7 +155,7 @@ impl Relay {
         loop {
             let bytes = &mut buffers.to_upstream.bytes;
             let held = bytes.len();
-            self.gateway.write_request(connection, head, ctx, bytes)?;
+            self.write_request(connection, head, ctx, bytes)?;
             bytes.rotate_left(held);
             let mut times = ctx.record.times;
             let mut driver = Driver {
@@ -182,7 +182,7 @@ impl Relay {
                 }
                 // The upstream closed an unused connection while the request was on its way: nothing was processed.
                 Err(Failure::Upstream(_)) if upstream.is_used && is_repeatable && !exchange.has_answer => {
-                    self.gateway.note_retry(ctx, "unprocessed");
+                    ctx.site.iter().for_each(|site| site.counters.retried("unprocessed"));
                     buffers.clear();
                     exchange.upstream_goes_on = true;
                     upstream = self.connect(ctx, Timer::now(), Some(upstream.address)).await?;
@@ -261,7 +261,7 @@ impl Relay {
         let is_taken = connection.answer(answer, is_to_head, is_last).await.is_ok();
         let sent = if is_to_head { 0 } else { answer.body().len() as u64 };
         let ending = if is_taken { Ending::Whole } else { Ending::ClientLeft };
-        self.gateway.note(connection, head, ctx, answer.status().as_u16(), sent, ending);
+        self.note(connection, head, ctx, answer.status().as_u16(), sent, ending);
         is_taken
     }
 
@@ -274,11 +274,9 @@ impl Relay {
         ending: Ending,
     ) {
         let sent = exchange.download.as_ref().map_or(0, |download| download.bytes);
-        self.gateway.note(connection, head, ctx, exchange.status, sent, ending);
+        self.note(connection, head, ctx, exchange.status, sent, ending);
     }
-}
 
-impl Gateway {
     /// Counts and logs a request that is over.
     pub(super) fn note(
         &self,
@@ -302,7 +300,59 @@ impl Gateway {
             ending,
             at: Timer::now(),
         };
-        self.finished(&ended, ctx);
+        self.gateway.finished(&ended, ctx);
+    }
+
+    /// Writes the head of the request for its upstream.
+    fn write_request(
+        &self,
+        connection: &Connection,
+        head: &RequestHead,
+        ctx: &Context,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let fields = connection.fields();
+        let text = |range: &Range<usize>| fields.head.get(range.clone()).unwrap_or_default();
+        let site = ctx.site.as_ref().ok_or(Failure::Internal)?;
+        let host = ctx.member().filter(|_| site.tenant.proxy.host_header == HostHeader::Upstream);
+        out.extend_from_slice(text(&head.method));
+        out.push(b' ');
+        out.extend_from_slice(text(&head.target));
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        let options = Options::of(&fields).map_err(|_| Failure::Malformed)?;
+        let believed = self.gateway.rules.believed.of(connection.peer.ip());
+        let kept = Kept::of(&fields, self.gateway.pipeline.key_format(), believed);
+        for span in &**fields.spans {
+            let name = text(&span.name);
+            let is_own_host = span.id == Name::Host && host.is_some();
+            // HTTP/1.0 has no interim answers (RFC 9110, section 10.1.1).
+            let is_unknown = head.is_http_1_0 && span.id == Name::Expect;
+            if is_own_host
+                || is_unknown
+                || is_of_one_hop(&options, span.id, name)
+                || !kept.has(span.id, name)
+                || ctx.replaces(span.id, name)
+            {
+                continue;
+            }
+            copy_line(&fields, span.name.start..span.value.end, out);
+        }
+        if let Some(member) = host {
+            out.set("Host", member.host.as_bytes());
+        }
+        if head.body == Body::Chunked {
+            out.set("Transfer-Encoding", b"chunked");
+        }
+        let arrival = Arrival {
+            peer: &connection.peer_text,
+            believed,
+            is_tls: connection.stream.is_tls(),
+            version: if head.is_http_1_0 { "1.0" } else { "1.1" },
+        };
+        let authority = fields.values(Name::Host).next().unwrap_or_default();
+        self.gateway.write_ours(&fields, authority, ctx, &arrival, out);
+        out.extend_from_slice(b"\r\n");
+        Ok(())
     }
 }
 
@@ -364,60 +414,6 @@ pub(super) fn takes(ctx: &Context, head: &RequestHead) -> bool {
     })
 }
 
-impl Gateway {
-    /// Writes the head of the request for its upstream.
-    pub(super) fn write_request(
-        &self,
-        connection: &Connection,
-        head: &RequestHead,
-        ctx: &Context,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Failure> {
-        let fields = connection.fields();
-        let text = |range: &Range<usize>| fields.head.get(range.clone()).unwrap_or_default();
-        let site = ctx.site.as_ref().ok_or(Failure::Internal)?;
-        let host = ctx.member().filter(|_| site.tenant.proxy.host_header == HostHeader::Upstream);
-        out.extend_from_slice(text(&head.method));
-        out.push(b' ');
-        out.extend_from_slice(text(&head.target));
-        out.extend_from_slice(b" HTTP/1.1\r\n");
-        let options = Options::of(&fields).map_err(|_| Failure::Malformed)?;
-        let believed = self.rules.believed.of(connection.peer.ip());
-        let kept = Kept::of(&fields, self.pipeline.key_format(), believed);
-        for span in &**fields.spans {
-            let name = text(&span.name);
-            let is_own_host = span.id == Name::Host && host.is_some();
-            // HTTP/1.0 has no interim answers (RFC 9110, section 10.1.1).
-            let is_unknown = head.is_http_1_0 && span.id == Name::Expect;
-            if is_own_host
-                || is_unknown
-                || is_of_one_hop(&options, span.id, name)
-                || !kept.has(span.id, name)
-                || ctx.replaces(span.id, name)
-            {
-                continue;
-            }
-            copy_line(&fields, span.name.start..span.value.end, out);
-        }
-        if let Some(member) = host {
-            out.set("Host", member.host.as_bytes());
-        }
-        if head.body == Body::Chunked {
-            out.set("Transfer-Encoding", b"chunked");
-        }
-        let arrival = Arrival {
-            peer: &connection.peer_text,
-            believed,
-            is_tls: connection.stream.is_tls(),
-            version: if head.is_http_1_0 { "1.0" } else { "1.1" },
-        };
-        let authority = fields.values(Name::Host).next().unwrap_or_default();
-        self.write_ours(&fields, authority, ctx, &arrival, out);
-        out.extend_from_slice(b"\r\n");
-        Ok(())
-    }
-}
-
 impl AnswerRules for Context {
     fn list_filter(&self, status: u16, fields: &SpanFields<'_>) -> Result<Option<Box<Filter>>, Failure> {
         if self.mcp.is_none() { Ok(None) } else { Self::list_filter(self, status, fields) }
@@ -438,7 +434,7 @@ impl AnswerRules for Context {
             let is_no_length =
                 span.id == Name::ContentLength && (!keeps_length || status < 200 || status == 204);
             let is_replaced = span.id == Name::RequestId && status >= 200;
-            let is_about_pages = self.cors().is_some() && cors::is_ours(name);
+            let is_about_pages = self.cors().is_some() && answers::is_about_pages(name);
             let ends_here =
                 is_framing || is_no_length || is_replaced || is_about_pages || is_about_limits(name);
             if !ends_here && !answers::is_of_one_hop(options, span.id, name) {

@@ -246,7 +246,7 @@ impl Relay {
         let connected = timeout(longest, TcpStream::connect(address)).await;
         let stream = connected.map_err(|_| Failure::UpstreamSlow("ConnectTimedout"))?.map_err(|error| {
             if is_out_of_descriptors(&error) {
-                self.gateway.note_overload(ctx, "descriptors");
+                site.counters.overloaded("descriptors");
                 return Failure::Overloaded;
             }
             Failure::Upstream(kind_of(&error))

@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use http::HeaderValue;
 use pingora::upstreams::peer::HttpPeer;
 
-use super::state::{GONE_AFTER, Trouble};
-use super::{Arc, Attempt, Balance, Member, RETRIES_MIN, UpstreamState, Upstreams};
+use super::{Arc, Attempt, Balance, GONE_AFTER, Member, RETRIES_MIN, Trouble, UpstreamState, Upstreams};
 use crate::addresses::AddressRules;
 use crate::domain::{HealthRules, Upstream, UpstreamLimits};
 use crate::serve::Timer;

@@ -1,7 +1,7 @@
 //! Calls over HTTP/1: each part stands once and well-formed, and those of other dialects are none.
 
 use super::Original;
-use crate::gateway::dialect::Dialect;
+use crate::gateway::rule::Dialect;
 use crate::http1::{SpanFields, Spans, head::read_request};
 use crate::serve::Request;
 

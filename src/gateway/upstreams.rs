@@ -1,16 +1,208 @@
-//! The state of one upstream: where it is, and whether it is healthy.
+//! The upstreams of a tenant or route, the choice among them, and the state of each: where it is, and whether it is healthy.
+//!
+//! An upstream is unusable while its checks fail, or for a while after several requests in a row failed on it. When all
+//! are unusable they are tried all the same: a request that might succeed is better than one that can't.
+//!
+//! Checks do not see an upstream that takes connections and fails requests, and such requests are not sent again. Without ejection
+//! one of two fails every second request, 20 of 40; with it as many as `health.eject_after`
+//! (`balancing::an_upstream_that_fails_is_ejected_after_as_many_failures_as_configured`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::{sync::Arc, time::Duration};
+use std::{cmp::Reverse, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
+use http::HeaderValue;
 use parking_lot::Mutex;
+use pingora::upstreams::peer::HttpPeer;
 
 use crate::addresses::{AddressRefused, AddressRules};
-use crate::domain::{HealthRules, Upstream, UpstreamLimits};
+use crate::domain::{Balance, HealthRules, Upstream, UpstreamLimits};
 use crate::gateway::in_flight::{WaitQueue, increment_below};
-use crate::gateway::upstreams::Attempt;
+
+/// The most upstreams of one group that are used: a request remembers in as many bits which it has tried.
+const UPSTREAMS_MAX: usize = u64::BITS as usize;
+
+/// How many requests may look for another connection at one time, however few are under way.
+const RETRIES_MIN: u64 = 3;
+
+/// Upstreams that requests are spread over.
+pub(crate) struct Upstreams {
+    pub(super) members: Vec<Member>,
+    balance: Balance,
+    /// Members by their turns: each has as many as its weight, spread out.
+    turns: Box<[u8]>,
+    next: AtomicUsize,
+    /// How many requests are looking for another connection.
+    retrying: AtomicU64,
+}
+
+/// A request that is looking for another connection.
+pub(crate) struct Retrying(Arc<Upstreams>);
+
+/// An upstream, and how it is connected to.
+pub(crate) struct Member {
+    pub(crate) state: Arc<UpstreamState>,
+    /// The share beside the others.
+    pub(super) weight: u8,
+    /// The peer, without the address.
+    pub(super) template: HttpPeer,
+    /// The value of `Host` where the upstream is to see its own name.
+    pub(super) host: HeaderValue,
+}
+
+impl Upstreams {
+    /// A group of at most [`UPSTREAMS_MAX`]; the configuration allows no more.
+    pub(super) fn new(mut members: Vec<Member>, balance: Balance) -> Self {
+        members.truncate(UPSTREAMS_MAX);
+        let turns = turns(&members);
+        Self { members, balance, turns, next: AtomicUsize::new(0), retrying: AtomicU64::new(0) }
+    }
+
+    /// Leave for one request to look for another connection: for at most a tenth of those under way, or a few.
+    pub(super) fn retry(self: &Arc<Self>) -> Option<Retrying> {
+        let live: u64 = self.members.iter().map(|member| member.state.in_flight()).sum();
+        let most = (live / 10).max(RETRIES_MIN);
+        let one_more = |retrying| (retrying < most).then_some(retrying + 1);
+        let counted = self.retrying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        counted.ok().map(|_| Retrying(Arc::clone(self)))
+    }
+
+    /// Where to go next: the next address of an upstream that could not be connected to, else the next upstream in turn
+    /// that can be used and was not tried, else one that was not tried.
+    pub(super) fn choose(&self, attempt: &mut Attempt, now: u64) -> Option<(&Member, SocketAddr)> {
+        if attempt.has_address_left()
+            && let Some(next) = self.next_address(attempt, now)
+        {
+            return Some(next);
+        }
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let count = self.turns.len().max(1);
+        let candidates = |from: usize| {
+            let turns = (0..count).filter_map(move |step| self.turns.get(from.wrapping_add(step) % count));
+            turns.filter_map(|at| self.members.get(usize::from(*at)).map(|member| (usize::from(*at), member)))
+        };
+        let open = |at: usize, member: &Member| !attempt.has_tried(at) && member.state.has_address();
+        let usable = |at: usize, member: &Member| open(at, member) && member.state.is_usable(now);
+        let ready = |at: usize, member: &Member| usable(at, member) && member.state.has_room();
+        let find = |from: usize, is: &dyn Fn(usize, &Member) -> bool| {
+            candidates(from).find(|(at, member)| is(*at, member))
+        };
+        let best = find(turn, &ready).map(|one| match self.balance {
+            Balance::RoundRobin => one,
+            Balance::LeastRequest => {
+                let apart = turn.wrapping_add(1 + mixed(turn) as usize % count.saturating_sub(1).max(1));
+                let other = find(apart, &ready).unwrap_or(one);
+                if other.1.is_less_busy_than(one.1) { other } else { one }
+            }
+        });
+        let (at, _) = best.or_else(|| find(turn, &usable)).or_else(|| find(turn, &open))?;
+        // Each upstream's addresses in turn, whatever their numbers.
+        attempt.try_one(at, turn / count);
+        self.next_address(attempt, now)
+    }
+
+    fn next_address(&self, attempt: &mut Attempt, now: u64) -> Option<(&Member, SocketAddr)> {
+        let member = self.current(*attempt)?;
+        let (mark, address, left) = member.state.next_address(attempt.turn, attempt.tried_addresses, now)?;
+        attempt.tried_addresses |= mark;
+        attempt.addresses_left = left;
+        Some((member, address))
+    }
+
+    /// The upstream that a request is at.
+    pub(super) fn current(&self, attempt: Attempt) -> Option<&Member> {
+        self.members.get(attempt.current?)
+    }
+
+    /// True if an upstream is left that was not tried.
+    pub(super) fn has_another(&self, attempt: Attempt) -> bool {
+        let mut members = self.members.iter().enumerate();
+        members.any(|(at, member)| !attempt.has_tried(at) && member.state.has_address())
+    }
+}
+
+impl Member {
+    /// True if it has less to do for its share than another.
+    fn is_less_busy_than(&self, other: &Self) -> bool {
+        let load = |member: &Self| member.state.in_flight().saturating_add(1);
+        load(self).saturating_mul(other.weight.into()) < load(other).saturating_mul(self.weight.into())
+    }
+}
+
+impl Drop for Retrying {
+    fn drop(&mut self) {
+        self.0.retrying.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The turns of a round: in each the member that lags most behind its share.
+fn turns(members: &[Member]) -> Box<[u8]> {
+    let weights = members.iter().map(|member| i64::from(member.weight));
+    let divisor = weights.clone().fold(0, greatest_divisor).max(1);
+    let weights: Vec<i64> = weights.map(|weight| weight / divisor).collect();
+    let total: i64 = weights.iter().sum();
+    let mut due = vec![0; weights.len()];
+    let next = |_| {
+        due.iter_mut().zip(&weights).for_each(|(due, weight)| *due += weight);
+        // The first of those that are most due.
+        let most = due.iter_mut().enumerate().max_by_key(|(at, due)| (**due, Reverse(*at)))?;
+        *most.1 -= total;
+        u8::try_from(most.0).ok()
+    };
+    (0..total).filter_map(next).collect()
+}
+
+const fn greatest_divisor(one: i64, other: i64) -> i64 {
+    let (mut one, mut other) = (one, other);
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
+/// The bits of a turn, mixed: neighbours have nothing in common (splitmix64).
+const fn mixed(turn: usize) -> u64 {
+    let bits = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// The upstreams that a request has tried.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Attempt {
+    /// A bit for each; without them those that were tried may be tried again.
+    pub(super) tried: u64,
+    pub(super) current: Option<usize>,
+    /// How many were tried, one that was tried again once more.
+    pub(super) tries: u32,
+    /// The turn of its upstream's addresses.
+    pub(super) turn: usize,
+    /// The marks of those that it has tried.
+    pub(super) tried_addresses: u32,
+    /// How many others its upstream has.
+    pub(super) addresses_left: usize,
+}
+
+impl Attempt {
+    /// True if the upstream that was tried last has another address.
+    pub(super) const fn has_address_left(self) -> bool {
+        self.addresses_left > 0
+    }
+
+    pub(super) const fn has_tried(self, at: usize) -> bool {
+        self.tried >> at & 1 == 1
+    }
+
+    pub(super) const fn try_one(&mut self, at: usize, turn: usize) {
+        self.tried |= 1 << at;
+        self.current = Some(at);
+        self.tries += 1;
+        self.turn = turn;
+        self.tried_addresses = 0;
+    }
+}
 
 /// How long connecting to an address may take while another one of its name is left, which could be reached.
 const HEAD_START: Duration = Duration::from_millis(500);
@@ -24,25 +216,25 @@ pub(crate) struct UpstreamState {
     /// As it was configured.
     pub(crate) upstream: Upstream,
     /// How it is watched.
-    pub(in crate::gateway) health: HealthRules,
+    pub(super) health: HealthRules,
     /// The addresses, all of which the rules allow; empty while the name is not resolved.
-    pub(in crate::gateway) addresses: ArcSwap<Vec<Arc<Address>>>,
+    pub(super) addresses: ArcSwap<Vec<Arc<Address>>>,
     /// The addresses that it may have.
-    pub(in crate::gateway) rules: AddressRules,
+    pub(super) rules: AddressRules,
     /// Why its last look-up gave no address, or not all.
     trouble: Mutex<Option<Trouble>>,
     /// How much it is given.
-    pub(in crate::gateway) limits: UpstreamLimits,
+    pub(super) limits: UpstreamLimits,
     /// When it is to be checked next under these rules.
-    pub(in crate::gateway) next_check: AtomicU64,
+    pub(super) next_check: AtomicU64,
     /// The part that outlives a reload of other rules.
-    pub(in crate::gateway) shared: Arc<SharedState>,
+    pub(super) shared: Arc<SharedState>,
 }
 
 /// One address of an upstream.
 #[derive(Debug)]
 pub(crate) struct Address {
-    pub(in crate::gateway) at: SocketAddr,
+    pub(super) at: SocketAddr,
     /// One bit, which stays its own when look-ups find other addresses or another order.
     mark: u32,
     /// Until when it is asked last because it could not be reached, in monotonic microseconds; 0: it could.
@@ -69,16 +261,16 @@ pub(crate) struct SharedState {
     /// Changes when a stream was silent for too long: connections of before get no more requests.
     generation: AtomicU64,
     /// When its name is to be looked up next.
-    pub(in crate::gateway) next_resolution: AtomicU64,
+    pub(super) next_resolution: AtomicU64,
     /// True if a check is under way.
-    pub(in crate::gateway) is_in_check: AtomicBool,
+    pub(super) is_in_check: AtomicBool,
     /// True if its name is being looked up.
-    pub(in crate::gateway) is_in_resolution: AtomicBool,
+    pub(super) is_in_resolution: AtomicBool,
 }
 
 /// Why a look-up gave no address, or not all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gateway) enum Trouble {
+pub(super) enum Trouble {
     /// There is none.
     NoAddress,
     /// There is none any more: for a while all answers have said so.
@@ -89,9 +281,9 @@ pub(in crate::gateway) enum Trouble {
 
 /// How many look-ups and checks of a tenant's upstreams are under way.
 #[derive(Debug, Default)]
-pub(in crate::gateway) struct Watched {
-    pub(in crate::gateway) look_ups: AtomicUsize,
-    pub(in crate::gateway) checks: AtomicUsize,
+pub(super) struct Watched {
+    pub(super) look_ups: AtomicUsize,
+    pub(super) checks: AtomicUsize,
 }
 
 /// The slot of one request at an upstream, given back when it is dropped.
@@ -101,7 +293,7 @@ pub(crate) struct UpstreamSlot(Arc<UpstreamState>);
 impl UpstreamState {
     /// An upstream under these rules. It is where and how it was if it was known, is else taken for healthy, and is checked
     /// at once. Of its addresses the allowed ones are used.
-    pub(in crate::gateway) fn new(
+    pub(super) fn new(
         upstream: Upstream,
         health: HealthRules,
         limits: UpstreamLimits,
@@ -124,18 +316,18 @@ impl UpstreamState {
     }
 
     /// Forgets the result of an earlier check: there are no checks any more.
-    pub(in crate::gateway) fn is_not_checked(&self) {
+    pub(super) fn is_not_checked(&self) {
         self.shared.is_failing.store(false, Ordering::Relaxed);
     }
 
     /// True if its address has to be looked up: it has a name, or an address that may become this machine's.
-    pub(in crate::gateway) fn is_looked_up(&self) -> bool {
+    pub(super) fn is_looked_up(&self) -> bool {
         self.upstream.host.parse::<IpAddr>().is_err() || self.rules.may_be_own(self.upstream.port)
     }
 
     /// Takes the addresses of its name, of which the allowed ones are used. Without any it keeps those that it has while the
     /// name can't be looked up, and for [`GONE_AFTER`] answers that there is no such name. Returns what is wrong, if that is new.
-    pub(in crate::gateway) fn resolved(&self, found: &[SocketAddr], is_gone: bool) -> Option<Trouble> {
+    pub(super) fn resolved(&self, found: &[SocketAddr], is_gone: bool) -> Option<Trouble> {
         let former = self.shared.gone_answers.load(Ordering::Relaxed);
         let answers = if is_gone { former.saturating_add(1) } else { 0 };
         self.shared.gone_answers.store(answers, Ordering::Relaxed);
@@ -170,12 +362,12 @@ impl UpstreamState {
     }
 
     /// Why its last look-up gave no address, or not all.
-    pub(in crate::gateway) fn trouble(&self) -> Option<Trouble> {
+    pub(super) fn trouble(&self) -> Option<Trouble> {
         *self.trouble.lock()
     }
 
     /// True if its checks and requests succeed, as far as is known.
-    pub(in crate::gateway) fn is_usable(&self, now: u64) -> bool {
+    pub(super) fn is_usable(&self, now: u64) -> bool {
         !self.shared.is_failing.load(Ordering::Relaxed)
             && now >= self.shared.ejected_until.load(Ordering::Relaxed)
     }
@@ -208,7 +400,7 @@ impl UpstreamState {
     }
 
     /// A slot for a request, which may have to wait for it; `None` if too many wait, or for too long.
-    pub(in crate::gateway) async fn acquire(self: &Arc<Self>, longest: Duration) -> Option<UpstreamSlot> {
+    pub(super) async fn acquire(self: &Arc<Self>, longest: Duration) -> Option<UpstreamSlot> {
         let take = || {
             let max = self.shared.in_flight_max.load(Ordering::SeqCst);
             increment_below(&self.shared.taken, max).then(|| UpstreamSlot(Arc::clone(self)))
@@ -223,12 +415,12 @@ impl UpstreamState {
     }
 
     /// The mark of the connections that requests may share.
-    pub(in crate::gateway) fn generation(&self) -> u64 {
+    pub(super) fn generation(&self) -> u64 {
         self.shared.generation.load(Ordering::Relaxed)
     }
 
     /// Gives no more requests to its connections of now.
-    pub(in crate::gateway) fn leave_connections(&self) {
+    pub(super) fn leave_connections(&self) {
         self.shared.generation.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -244,7 +436,7 @@ impl UpstreamState {
     }
 
     /// How long connecting to the address of an attempt may take: not for long while there is a better one.
-    pub(in crate::gateway) fn connect_time(&self, attempt: Attempt, longest: Duration) -> Duration {
+    pub(super) fn connect_time(&self, attempt: Attempt, longest: Duration) -> Duration {
         let is_better = |address: &Arc<Address>| {
             attempt.tried_addresses & address.mark == 0 && address.last_until.load(Ordering::Relaxed) == 0
         };
@@ -253,26 +445,26 @@ impl UpstreamState {
     }
 
     /// An address could be connected to or not. One that could not is asked last for as long as a sick upstream is left out.
-    pub(in crate::gateway) fn reached(&self, at: SocketAddr, is_reached: bool, now: u64) {
+    pub(super) fn reached(&self, at: SocketAddr, is_reached: bool, now: u64) {
         let until = if is_reached { 0 } else { now.saturating_add(micros(self.health.eject_for)) };
         for address in self.addresses.load().iter().filter(|address| address.at == at) {
             address.last_until.store(until, Ordering::Relaxed);
         }
     }
 
-    pub(in crate::gateway) fn has_address(&self) -> bool {
+    pub(super) fn has_address(&self) -> bool {
         !self.addresses.load().is_empty()
     }
 
     /// A request was answered by it.
-    pub(in crate::gateway) fn succeeded(&self) {
+    pub(super) fn succeeded(&self) {
         if self.shared.failures.load(Ordering::Relaxed) != 0 {
             self.shared.failures.store(0, Ordering::Relaxed);
         }
     }
 
     /// A request failed on it. True when it gets none from now on, for a while.
-    pub(in crate::gateway) fn failed(&self, now: u64) -> bool {
+    pub(super) fn failed(&self, now: u64) -> bool {
         let failures = self.shared.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let eject_after = self.health.eject_after;
         if eject_after == 0 || failures < eject_after {
@@ -284,7 +476,7 @@ impl UpstreamState {
     }
 
     /// A check has said how it is. True when that is new.
-    pub(in crate::gateway) fn checked(&self, is_healthy: bool) -> bool {
+    pub(super) fn checked(&self, is_healthy: bool) -> bool {
         let was_healthy = !self.shared.is_failing.swap(!is_healthy, Ordering::Relaxed);
         if is_healthy && !was_healthy {
             self.shared.ejected_until.store(0, Ordering::Relaxed);
@@ -315,6 +507,9 @@ impl Drop for UpstreamSlot {
 }
 
 /// A duration as the clock counts.
-pub(in crate::gateway) fn micros(duration: Duration) -> u64 {
+pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;
