@@ -12,8 +12,8 @@ use crate::gateway::held::{CheckedBody, HeldBytes};
 use crate::gateway::in_flight::{AtLimit, Caller, RequestSlot};
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::site::{Site, VisitorLimit};
-use crate::gateway::{Gateway, rule::Incoming, upstreams::Upstreams};
-use crate::http1::{Fields, Lines, name::Name};
+use crate::gateway::{Gateway, rule::Incoming};
+use crate::http1::{Fields, name::Name};
 use crate::message_signature::{
     BodyDigest, Candidates, Content, ERC_8128, ERC_8128_UNTAGGED, Message, OF_BOTS, Profile,
 };
@@ -23,22 +23,11 @@ use crate::record::RequestRecord;
 use crate::wire::client_ip::client_of;
 use crate::wire::credentials::{credential_of, origin_of};
 
-/// The tenant of a request, and the tenant's rule for it.
-pub(super) struct Route {
-    pub(super) site: Arc<Site>,
-    pub(super) decision: Decision,
-    /// True if the answer to its call of MCP lasts.
-    pub(super) is_stream: bool,
-}
-
-/// Proof that a request may go upstream. Made here alone.
+/// Proof that a request may go upstream, by the tenant and the rule that its context has. Made here alone.
 pub(super) struct Admitted {
     pub(super) grant: Grant,
-    pub(super) route: Route,
     /// The address that the request came from.
     pub(super) peer: IpAddr,
-    /// The body of a signed request, to be compared with its digest.
-    pub(super) body: Option<Box<CheckedBody>>,
     /// Held for as long as the request is under way here.
     _slot: Option<RequestSlot>,
 }
@@ -53,46 +42,26 @@ pub(super) enum Grant {
     Visitor(Arc<VisitorLimit>, Allowance, Option<Box<str>>),
 }
 
-impl Route {
-    /// The upstreams that the request would go to.
-    pub(super) fn upstreams(&self) -> &Arc<Upstreams> {
-        self.site.upstreams(self.decision.route)
-    }
-}
-
-impl Admitted {
-    /// Writes what is left of the grant's limit.
-    pub(super) fn write_quota(&self, lines: &mut impl Lines) {
-        match &self.grant {
-            Grant::Agent(permit, _) => {
-                self.route.site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
-            }
-            Grant::Visitor(limit, allowance, _) => limit.headers.write(allowance.remaining, lines),
-            Grant::Anyone => {}
-        }
-    }
-}
-
 impl Gateway {
-    /// Lets a routed request through, or refuses it. A request without a slot is not charged.
+    /// Lets a routed request through, or refuses it, by its tenant, the tenant's rule, and whether its answer lasts. Gives the body
+    /// of a signed request too, to be compared with its digest. A request without a slot is not charged.
     pub(super) async fn authorize<F: Fields + Sync>(
         &self,
         request: &Incoming<'_, F>,
-        route: Route,
+        (site, decision, is_stream): (&Site, Decision, bool),
         record: &mut RequestRecord,
-    ) -> Result<Admitted, Error> {
+    ) -> Result<(Admitted, Option<Box<CheckedBody>>), Error> {
         record.step("route", &self.clock);
-        if route.decision.access == RouteAccess::Deny {
-            return Err(route.site.denied(route.decision, request.path())); // 403, 405
+        if decision.access == RouteAccess::Deny {
+            return Err(site.denied(decision, request.path())); // 403, 405
         }
-        check_length(request.fields, &route.site)?; // 413
+        check_length(request.fields, site)?; // 413
         let client = client_of(request.peer, request.fields, &self.rules.client_proxies);
-        let (grant, slot, body) = if route.decision.access == RouteAccess::Public {
-            let slot = self.take_slot(request, &route.site, Caller::Client(client), None).await?; // 503
+        let (grant, slot, body) = if decision.access == RouteAccess::Public {
+            let slot = self.take_slot(request, site, Caller::Client(client), None).await?; // 503
             record.step("place", &self.clock);
-            let [limit, bots_limit] = route.site.visitor_limits(route.decision.route);
-            let bot =
-                bots_limit.and_then(|limit| Some((limit, self.bot(request, &route.site.tenant, client)?)));
+            let [limit, bots_limit] = site.visitor_limits(decision.route);
+            let bot = bots_limit.and_then(|limit| Some((limit, self.bot(request, &site.tenant, client)?)));
             let grant = match (bot, limit) {
                 (Some((limit, domain)), _) => {
                     let scope = RouteScope(format!("{} {domain}", limit.scope.0).into());
@@ -112,26 +81,26 @@ impl Gateway {
             record.decision = Some("public");
             (grant, slot, None)
         } else {
-            self.ask(request, &route, client, record).await? // 400, 401, 403, 404, 429, 500, 503
+            self.ask(request, (site, decision, is_stream), client, record).await? // 400, 401, 403, 404, 429, 500, 503
         };
-        Ok(Admitted { grant, route, peer: request.peer, body, _slot: slot })
+        Ok((Admitted { grant, peer: request.peer, _slot: slot }, body))
     }
 
     /// The very pipeline that the API asks.
     async fn ask<F: Fields + Sync>(
         &self,
         request: &Incoming<'_, F>,
-        route: &Route,
+        (site, decision, is_stream): (&Site, Decision, bool),
         client: ClientNet,
         record: &mut RequestRecord,
     ) -> Result<(Grant, Option<RequestSlot>, Option<Box<CheckedBody>>), Error> {
-        let (fields, site) = (request.fields, &route.site);
+        let fields = request.fields;
         let formats = (self.pipeline.key_format(), self.pipeline.signature_format());
         let accepted = site.tenant.credentials;
         let credential = credential_of(fields, formats, accepted, || self.signatures(request, &site.tenant))?;
         record.credential = Some(credential.kind());
         let origin = origin_of(fields)?;
-        let access = site.access(route.decision.min_tier);
+        let access = site.access(decision.min_tier);
         let ask = Ask { credential, client, origin, access };
         // A read of the chain may take seconds. Keys ask for no leave: a neighbour's flood would use it up, and refuse good ones.
         let asking =
@@ -147,7 +116,7 @@ impl Gateway {
         record.step("verify", &self.clock);
         let standing = standing.inspect_err(|refusal| self.observer.recorder.decided(Err(refusal)))?;
         let agent = standing.agent();
-        let is_stream = route.is_stream || asks_for_stream(fields, route.decision.upgrades);
+        let is_stream = is_stream || asks_for_stream(fields, decision.upgrades);
         let caller = if is_stream { Caller::Stream(agent) } else { Caller::Agent(agent) };
         let slot = self.take_slot(request, site, caller, Some(&standing)).await?;
         record.step("place", &self.clock);
@@ -173,7 +142,7 @@ impl Gateway {
     }
 
     /// The signatures over a request, by the profiles that its tenant takes.
-    pub(super) fn signatures<F: Fields>(
+    fn signatures<F: Fields>(
         &self,
         request: &Incoming<'_, F>,
         tenant: &Tenant,
@@ -187,7 +156,7 @@ impl Gateway {
     }
 
     /// The domain of the bot that has signed a request.
-    pub(super) fn bot<F: Fields>(
+    fn bot<F: Fields>(
         &self,
         request: &Incoming<'_, F>,
         tenant: &Tenant,

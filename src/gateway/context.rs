@@ -9,7 +9,7 @@ use crate::domain::{CorsRules, Decision};
 use crate::gateway::admission::{Admitted, Grant};
 use crate::gateway::held::{CheckedBody, HeldBytes};
 use crate::gateway::policy::{answers, requests};
-use crate::gateway::upstreams::{Attempt, Member, Retrying, UpstreamSlot};
+use crate::gateway::upstreams::{Attempt, Member, Retrying, UpstreamSlot, Upstreams};
 use crate::gateway::{site::Site, stall_timeout::StallTimeout};
 use crate::http1::{Fields, Lines, name::Name};
 use crate::mcp::{Filter, List};
@@ -103,20 +103,26 @@ impl Context {
         }
     }
 
-    /// The request may go upstream.
-    pub(super) fn set_admitted(&mut self, mut admitted: Admitted) {
-        self.checked_body = admitted.body.take();
-        self.admitted = Some(admitted);
-    }
-
     /// The upstream that it is at.
     pub(super) fn member(&self) -> Option<&Member> {
-        self.admitted.as_ref()?.route.upstreams().current(self.attempt)
+        self.upstreams()?.current(self.attempt)
+    }
+
+    /// The upstreams that an admitted request goes to.
+    pub(super) fn upstreams(&self) -> Option<&Arc<Upstreams>> {
+        let (site, decision) = self.forwarded()?;
+        Some(site.upstreams(decision.route))
+    }
+
+    /// The tenant of an admitted request, and the tenant's rule for it.
+    pub(super) fn forwarded(&self) -> Option<(&Arc<Site>, Decision)> {
+        self.admitted.as_ref()?;
+        self.site.as_ref().zip(self.decision)
     }
 
     /// Writes the headers that tell the upstream who calls, if an agent does or a bot that has proven its domain.
     pub(super) fn write_identity(&self, lines: &mut impl Lines) {
-        match self.admitted.as_ref().map(|admitted| &admitted.grant) {
+        match self.grant() {
             Some(Grant::Agent(permit, assertion)) => {
                 requests::write_identity(permit, assertion.as_deref(), lines)
             }
@@ -125,16 +131,26 @@ impl Context {
         }
     }
 
+    fn grant(&self) -> Option<&Grant> {
+        self.admitted.as_ref().map(|admitted| &admitted.grant)
+    }
+
     /// The domain that a bot has proven.
     pub(super) fn domain(&self) -> Option<&str> {
-        let Grant::Visitor(_, _, domain) = &self.admitted.as_ref()?.grant else { return None };
+        let Grant::Visitor(_, _, domain) = self.grant()? else { return None };
         domain.as_deref()
     }
 
     /// Writes the headers of an answer that are ours: the limit of an admitted caller, and the request's id.
     pub(super) fn write_answer_headers(&self, lines: &mut impl Lines) {
-        if let Some(admitted) = &self.admitted {
-            admitted.write_quota(lines);
+        match (self.grant(), &self.site) {
+            (Some(Grant::Agent(permit, _)), Some(site)) => {
+                site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
+            }
+            (Some(Grant::Visitor(limit, allowance, _)), _) => {
+                limit.headers.write(allowance.remaining, lines);
+            }
+            (Some(Grant::Agent(..) | Grant::Anyone) | None, _) => {}
         }
         self.write_common_headers(lines);
     }
@@ -177,7 +193,7 @@ impl Context {
 
     /// The permit, when an agent was admitted.
     pub(super) fn permit(&self) -> Option<&Permit> {
-        if let Grant::Agent(permit, _) = &self.admitted.as_ref()?.grant { Some(permit) } else { None }
+        if let Grant::Agent(permit, _) = self.grant()? { Some(permit) } else { None }
     }
 
     /// The tenant and the route that the request falls under.

@@ -38,7 +38,6 @@ use pingora::server::ShutdownWatch;
 use crate::bots::Bots;
 use crate::domain::{McpRules, RouteAccess};
 use crate::error::Error;
-use crate::gateway::admission::Route;
 use crate::gateway::policy::forwarded::{self, Arrival, Believed};
 use crate::gateway::relay::{Relay, incoming};
 use crate::gateway::rule::{Incoming, Message};
@@ -203,17 +202,20 @@ impl Gateway {
         if matches!(request.message, Message::Unread) {
             self.observer.recorder.begin_trace(request.fields, &mut ctx.record, Timer::now());
         }
-        let route = self.route(request, ctx)?; // 400, 403, 404, 405, 413, 431, 508
-        match self.authorize(request, route, &mut ctx.record).await {
-            Ok(admitted) => ctx.set_admitted(admitted),
+        let is_stream = self.route(request, ctx)?; // 400, 403, 404, 405, 413, 431, 508
+        let Context { site: Some(site), decision: Some(decision), record, .. } = &mut *ctx else {
+            return Err(Error::Internal.into());
+        };
+        match self.authorize(request, (site, *decision, is_stream), record).await {
+            Ok((admitted, body)) => (ctx.admitted, ctx.checked_body) = (Some(admitted), body),
             Err(cause) => return Err(self.challenge(cause, request, ctx)), // 400, 401, 403, 404, 413, 429, 500, 503
         }
         Ok(())
     }
 
-    /// The tenant of a request, which the context keeps, and the tenant's rule for it. Error: also the answer to a request that
-    /// needs no upstream.
-    fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<Route, End> {
+    /// Finds the tenant of a request and the tenant's rule for it, which the context keeps. True if the answer to its call of MCP
+    /// lasts. Error: also the answer to a request that needs no upstream.
+    fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<bool, End> {
         if request.fields.count() > FIELDS_MAX {
             return Err(Error::HeadTooLarge.into()); // 431, for HTTP/2; HTTP/1 has been counted before
         }
@@ -222,8 +224,7 @@ impl Gateway {
             Some(id) => table.named(id).ok_or(Error::NotFound)?, // 404
             None => request.authority.and_then(|host| table.find(host)).ok_or(Error::UnknownHost)?, // 404
         };
-        let site = Arc::clone(site);
-        ctx.site = Some(Arc::clone(&site));
+        ctx.site = Some(Arc::clone(site));
         if let Some(rules) = &site.tenant.cors {
             let origin = request.fields.only(Name::Origin).filter(|origin| rules.allows(origin));
             ctx.origin = origin.map(Into::into);
@@ -237,7 +238,7 @@ impl Gateway {
         if request.dialect.is_none() && self.via.has_passed(request.fields) {
             return Err(Error::Loop.into()); // 508
         }
-        let mcp = self.read_mcp(&site, request, ctx)?; // 400, 403, 404, 405, 413
+        let mcp = self.read_mcp(site, request, ctx)?; // 400, 403, 404, 405, 413
         let calls = mcp.as_ref().map(|mcp| &*mcp.calls);
         let (decision, checked) = site.rule(request, calls, self.pipeline.key_format())?; // 405
         ctx.decision = Some(decision);
@@ -245,11 +246,11 @@ impl Gateway {
         ctx.record.min_tier = has_min_tier.then(|| decision.min_tier.number());
         ctx.has_documents = request.dialect.is_none();
         if let Some(document) = checked? // 403, 404
-            && let Some(answer) = self.document(document, request, &site)
+            && let Some(answer) = self.document(document, request, site)
         {
             return Err(End::Document(Box::new(answer)));
         }
-        Ok(Route { site, decision, is_stream: mcp.is_some_and(|mcp| mcp.is_stream) })
+        Ok(mcp.is_some_and(|mcp| mcp.is_stream))
     }
 
     /// Writes the headers of a forwarded request that are ours: who calls, how the request came, and its id.

@@ -10,9 +10,9 @@ use crate::http1::REPEATED;
 impl Gateway {
     /// Chooses the next address of a request, and takes a slot at its upstream for the one that it had.
     pub(super) async fn next_address(&self, ctx: &mut Context) -> Result<SocketAddr, Failure> {
-        let route = &ctx.admitted.as_ref().ok_or(Failure::Internal)?.route;
+        let upstreams = ctx.upstreams().ok_or(Failure::Internal)?;
         let (mut attempt, former) = (ctx.attempt, ctx.attempt);
-        let chosen = route.upstreams().choose(&mut attempt, ctx.begun).map(|(_, address)| address);
+        let chosen = upstreams.choose(&mut attempt, ctx.begun).map(|(_, address)| address);
         ctx.attempt = attempt;
         let address = chosen.ok_or_else(|| {
             self.note_no_upstream(ctx);
@@ -50,8 +50,7 @@ impl Gateway {
     /// connection, as long as it may try.
     pub(super) fn may_repeat(&self, ctx: &mut Context) -> bool {
         ctx.attempt.addresses_left = 0;
-        if ctx.admitted.as_ref().is_some_and(|admitted| !admitted.route.upstreams().has_another(ctx.attempt))
-        {
+        if ctx.upstreams().is_some_and(|upstreams| !upstreams.has_another(ctx.attempt)) {
             ctx.attempt.tried = 0;
         }
         self.may_go_to_another(ctx, "unprocessed")
@@ -97,20 +96,19 @@ impl Gateway {
     }
 
     fn may_go_to_another(&self, ctx: &mut Context, reason: &str) -> bool {
-        let Some(route) = ctx.admitted.as_ref().map(|admitted| &admitted.route) else { return false };
-        let tries_max = u32::from(route.site.tenant.proxy.connect_retries);
-        let has_another = ctx.attempt.tries <= tries_max && route.upstreams().has_another(ctx.attempt);
+        let Some((site, upstreams)) = ctx.site.as_ref().zip(ctx.upstreams()) else { return false };
+        let tries_max = u32::from(site.tenant.proxy.connect_retries);
+        let has_another = ctx.attempt.tries <= tries_max && upstreams.has_another(ctx.attempt);
         if !has_another || self.is_overdue(ctx) {
             return false;
         }
         // It has leave to look for another connection until it has one.
         if ctx.retrying.is_none() {
-            ctx.retrying = route.upstreams().retry();
+            ctx.retrying = upstreams.retry();
         }
-        let may = ctx.retrying.is_some();
-        if may {
-            route.site.counters.retried(reason);
+        if let (Some(_), Some(site)) = (&ctx.retrying, &ctx.site) {
+            site.counters.retried(reason);
         }
-        may
+        ctx.retrying.is_some()
     }
 }

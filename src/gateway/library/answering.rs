@@ -15,8 +15,8 @@ use crate::gateway::library::faults::{DRAIN_TIME_MAX, invalid_answer};
 use crate::gateway::library::requests::{authority_of, is_tls};
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
 use crate::gateway::{
-    context::Context, failure::Failure, library::LibraryProxy, library::faults, policy::answers,
-    policy::forwarded::Arrival, policy::requests::Kept,
+    admission::Admitted, context::Context, failure::Failure, library::LibraryProxy, library::faults,
+    policy::answers, policy::forwarded::Arrival, policy::requests::Kept,
 };
 use crate::http1::{Options, name::Name};
 use crate::wire::{Answer, answers::contract_spelling, grpc};
@@ -74,11 +74,13 @@ impl LibraryProxy {
         request: &mut RequestHeader,
         ctx: &Context,
     ) -> pingora::Result<()> {
-        let admitted = faults::admitted(ctx)?;
+        let (site, _) = faults::admitted(ctx)?;
+        let Some(Admitted { peer, .. }) = ctx.admitted else {
+            return Err(faults::error_of(Failure::Internal));
+        };
         let downstream = session.req_header();
         let mut parts = request.as_owned_parts();
         let headers = &mut parts.headers;
-        let peer = admitted.peer;
         let believed = self.rules.believed.of(peer);
         let kept = Kept::of(&downstream.headers, self.pipeline.key_format(), believed);
         for name in names_that(headers, |id, name| ctx.replaces(id, name) || !kept.has(id, name)) {
@@ -94,7 +96,7 @@ impl LibraryProxy {
         let arrival = Arrival { peer: &peer_text, believed, is_tls: is_tls(session), version };
         let authority = authority_of(downstream).unwrap_or_default().as_bytes();
         self.write_ours(&downstream.headers, authority, ctx, &arrival, headers);
-        if admitted.route.site.tenant.proxy.host_header == HostHeader::Upstream
+        if site.tenant.proxy.host_header == HostHeader::Upstream
             && let Some(member) = ctx.member()
         {
             headers.insert(http::header::HOST, member.host.clone());

@@ -1,12 +1,12 @@
 //! Errors of the HTTP library, as failures of the gateway.
 
-use std::{error::Error as Cause, io, iter::successors, time::Duration};
+use std::{error::Error as Cause, io, iter::successors, sync::Arc, time::Duration};
 
 use pingora::{Error, ErrorSource, ErrorType};
 
 use crate::gateway::failure::{Failure, is_out_of_descriptors};
-use crate::gateway::{admission::Admitted, context::Context};
-use crate::http1::Problem;
+use crate::gateway::{context::Context, site::Site};
+use crate::{domain::Decision, http1::Problem};
 
 /// How long an unread rest of a body is waited for before the connection is given up.
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
@@ -31,9 +31,9 @@ pub(super) fn error_of(failure: Failure) -> Box<Error> {
     if matches!(failure, Failure::ClientSlow | Failure::OtherBody) { error.into_down() } else { error }
 }
 
-/// The proof that a request may go upstream. Without one nothing does.
-pub(super) fn admitted(ctx: &Context) -> Result<&Admitted, Box<Error>> {
-    ctx.admitted.as_ref().ok_or_else(|| error_of(Failure::Internal))
+/// The tenant of a request that may go upstream, and the tenant's rule for it. Without the proof nothing does.
+pub(super) fn admitted(ctx: &Context) -> Result<(&Arc<Site>, Decision), Box<Error>> {
+    ctx.forwarded().ok_or_else(|| error_of(Failure::Internal))
 }
 
 /// True if a connection could not be made for lack of descriptors or ports of ours.

@@ -265,10 +265,10 @@ impl ProxyHttp for LibraryProxy {
             answering::write(session, self.answer_to(end, ctx)).await?;
             return Ok(true);
         }
-        let route = &faults::admitted(ctx)?.route;
-        let read = route.site.tenant.proxy.timeouts.read;
+        let (site, decision) = faults::admitted(ctx)?;
+        let read = site.tenant.proxy.timeouts.read;
         // A WebSocket may be silent for as long as the tenant allows.
-        let is_upgrade = route.decision.upgrades && session.is_upgrade_req();
+        let is_upgrade = decision.upgrades && session.is_upgrade_req();
         let longest = if is_upgrade { read } else { BODY_READ_TIME_MAX.min(read) };
         session.set_read_timeout(Some(longest));
         self.hold(session, ctx, longest).await?;
@@ -287,10 +287,10 @@ impl ProxyHttp for LibraryProxy {
         let member = ctx.member().ok_or_else(|| faults::error_of(Failure::Internal))?;
         let mut peer = Box::new(member.template.clone());
         peer._address = address.into();
-        let route = &faults::admitted(ctx)?.route;
-        let longest = member.state.connect_time(ctx.attempt, route.site.tenant.proxy.timeouts.connect);
+        let (site, decision) = faults::admitted(ctx)?;
+        let longest = member.state.connect_time(ctx.attempt, site.tenant.proxy.timeouts.connect);
         peer.options.connection_timeout = Some(longest);
-        if route.decision.upgrades && session.is_upgrade_req() {
+        if decision.upgrades && session.is_upgrade_req() {
             peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::standard();
             peer.options.custom_l4 = Some(Arc::new(PatientConnector { longest }));
             // A connection for another kind of request is not taken, and this one is not given to any.
@@ -306,7 +306,7 @@ impl ProxyHttp for LibraryProxy {
         let is_long = ctx.held_body.as_ref().is_some_and(|whole| whole.len() as u64 > KEPT_BYTES_MAX);
         if may_be_http2 && (ctx.awaits_body || is_long) {
             // The library counts from the head on here, and not from the last byte that was sent.
-            let total = faults::admitted(ctx)?.route.site.tenant.proxy.timeouts.total;
+            let total = faults::admitted(ctx)?.0.tenant.proxy.timeouts.total;
             peer.options.read_timeout = Some(total.unwrap_or(faults::TRANSFER_TIME_MAX));
         }
         ctx.record.times.left.get_or_insert_with(Timer::now);
@@ -391,7 +391,7 @@ impl ProxyHttp for LibraryProxy {
             ctx.record.times.answered.get_or_insert_with(Timer::now);
             ctx.held_body = None;
         }
-        let may_switch = faults::admitted(ctx)?.route.decision.upgrades && session.is_upgrade_req();
+        let may_switch = faults::admitted(ctx)?.1.upgrades && session.is_upgrade_req();
         if is_switch && !may_switch {
             return Err(faults::invalid_answer("a switch of protocols that was not asked for"));
         }

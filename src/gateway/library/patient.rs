@@ -10,7 +10,7 @@
 //! `upgrades::an_upgrade_that_is_answered_at_once_is_not_cut_off` fails.
 
 use std::task::{Context, Poll};
-use std::{fmt, io, pin::Pin, time::Duration};
+use std::{io, pin::Pin, time::Duration};
 
 use async_trait::async_trait;
 use pingora::connectors::L4Connect;
@@ -45,15 +45,10 @@ impl L4Connect for PatientConnector {
 }
 
 /// A connection on which the first look for an answer after a write finds nothing yet.
+#[derive(Debug)]
 struct Patient {
     stream: TcpStream,
     has_written: bool,
-}
-
-impl fmt::Debug for Patient {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Patient").finish_non_exhaustive()
-    }
 }
 
 impl VirtualSocket for Patient {

@@ -24,6 +24,12 @@ use crate::record::{Ended, Ending};
 use crate::serve::{Timer, WRITE_TIME_MAX};
 use crate::{error::Error, http2, message_signature::Content};
 
+/// How much of a body the library keeps for another try, in bytes.
+pub(super) const KEPT_BYTES_MAX: u64 = 64 * 1024;
+
+/// The longest frame of HTTP/2 that clients may send, in bytes.
+const FRAME_BYTES_MAX: u64 = 16 * 1024;
+
 /// A request of the library's, as `Gateway::admit` reads it.
 pub(super) fn incoming(session: &mut Session) -> Option<Incoming<'_, HeaderMap>> {
     let content = if session.is_body_empty() { Content::Empty } else { Content::Follows };
@@ -134,12 +140,6 @@ pub(super) fn authority_of(request: &RequestHeader) -> Option<&str> {
     named.or_else(|| request.uri.authority().map(http::uri::Authority::as_str))
 }
 
-/// How much of a body the library keeps for another try, in bytes.
-pub(super) const KEPT_BYTES_MAX: u64 = 64 * 1024;
-
-/// The longest frame of HTTP/2 that clients may send, in bytes.
-const FRAME_BYTES_MAX: u64 = 16 * 1024;
-
 impl LibraryProxy {
     /// Reads a body that is held, unless it was read as a message, before an upstream is asked: none waits in silence for it. The library asks for it later if it
     /// has kept its end. So a body that announces no length is left to come then where its end might not be kept.
@@ -233,7 +233,7 @@ impl LibraryProxy {
             return Ok(());
         }
         session.as_mut().enable_retry_buffering();
-        let longest = BODY_READ_TIME_MAX.min(admitted(ctx)?.route.site.tenant.proxy.timeouts.read);
+        let longest = BODY_READ_TIME_MAX.min(admitted(ctx)?.0.tenant.proxy.timeouts.read);
         while !session.is_body_done() && next_piece(session, longest).await?.is_some() {
             self.check_overdue(ctx, false)?;
         }
@@ -257,7 +257,7 @@ pub(super) fn take_piece(
     if session.was_upgraded() {
         return Ok(());
     }
-    let longest = admitted(ctx)?.route.site.tenant.proxy.body_bytes_max;
+    let longest = admitted(ctx)?.0.tenant.proxy.body_bytes_max;
     if longest.is_some_and(|longest| ctx.record.received > longest) {
         return Err(error_of(Failure::TooLarge));
     }

@@ -16,6 +16,12 @@ pub(in crate::gateway) const PROOFS_AND_MESSAGES: &[u8] =
 /// The headers that tell bots apart, and `Origin`, which any answer may depend on.
 pub(in crate::gateway) const PROOFS_OF_BOTS: &[u8] = b"Origin, Signature, Signature-Agent, Signature-Input";
 
+/// The beginning of the names of headers about pages.
+const PREFIX: &[u8] = b"access-control-";
+
+/// The header that makes an OPTIONS request a preflight.
+const METHOD: &[u8] = b"access-control-request-method";
+
 /// True if a header of a message is for one hop only (RFC 9110, section 7.6.1). `Connection` names others; those that frame
 /// or route the message, or are for caches, stay even if it names them.
 pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &[u8]) -> bool {
@@ -54,13 +60,7 @@ pub(in crate::gateway) fn is_about_limits(name: &[u8]) -> bool {
     }
 }
 
-/// The beginning of the names of headers about pages.
-const PREFIX: &[u8] = b"access-control-";
-
-/// The header that makes an OPTIONS request a preflight.
-const METHOD: &[u8] = b"access-control-request-method";
-
-/// True if a header is one of those that are written here.
+/// True if a header is about pages of other origins.
 pub(in crate::gateway) fn is_about_pages(name: &[u8]) -> bool {
     name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
@@ -74,7 +74,7 @@ pub(in crate::gateway) fn preflight<'a>(method: &str, fields: &'a impl Fields) -
     std::str::from_utf8(asked).ok()
 }
 
-/// Writes the headers of every answer. `origin` is the page's, if it is allowed.
+/// Writes the headers about pages of every answer. `origin` is the page's, if it is allowed.
 pub(in crate::gateway) fn write_cors(rules: &CorsRules, origin: Option<&[u8]>, lines: &mut impl Lines) {
     if let Some(origin) = origin {
         let all: Option<&[u8]> = rules.origins.is_none().then_some(b"*");

@@ -11,7 +11,7 @@ use crate::gateway::held::{CheckedBody, HeldBytes};
 use crate::gateway::{failure::Failure, policy::answers::is_about_limits, policy::requests::is_trailer_kept};
 use crate::http1::head::{end_of_head, read_answer};
 use crate::http1::{
-    AnswerHead, Body, BrokenChunks, Decoder, Fields, Lines, Options, Piece, RequestHead, SpanFields, Spans,
+    AnswerHead, Body, Decoder, Fields, Lines, Options, Piece, RequestHead, SpanFields, Spans,
     chunked::write_size, name::Name, writing::write_decimal,
 };
 use crate::mcp::{Filter, Unreadable};
@@ -25,6 +25,9 @@ const INTERIMS_MAX: u32 = 32;
 
 /// How many bytes wait to be written before no more are taken.
 const ROOM_BYTES: usize = 64 * 1024;
+
+/// An upstream ended its connection before its answer.
+const CLOSED: Failure = Failure::Upstream("ConnectionClosed");
 
 /// The rules for an answer's headers.
 pub(super) trait AnswerRules {
@@ -235,12 +238,8 @@ impl Exchange {
             return Ok(());
         };
         if !download.is_over() && !buffers.incoming.is_empty() {
-            let taken = download.take(&buffers.incoming, &mut buffers.to_client.bytes);
-            let kind = |broken| match broken {
-                Broken::Chunks => Failure::Upstream("InvalidChunk"),
-                Broken::List => Failure::Upstream("UnreadableList"),
-            };
-            buffers.incoming.advance(taken.map_err(kind)?);
+            let taken = download.take(&buffers.incoming, &mut buffers.to_client.bytes)?;
+            buffers.incoming.advance(taken);
         }
         Ok(())
     }
@@ -248,10 +247,8 @@ impl Exchange {
     /// The upstream's connection has ended.
     pub(super) fn upstream_closed(&mut self, buffers: &mut Buffers) -> Result<(), Failure> {
         self.upstream_goes_on = false;
-        let Some(download) = &mut self.download else { return Err(Failure::Upstream("ConnectionClosed")) };
-        download
-            .source_closed(&mut buffers.to_client.bytes)
-            .map_err(|_| Failure::Upstream("ConnectionClosed"))
+        let Some(download) = &mut self.download else { return Err(CLOSED) };
+        download.source_closed(&mut buffers.to_client.bytes)
     }
 
     fn take_head(
@@ -375,29 +372,6 @@ enum Framing {
     Over,
 }
 
-/// A body that can't be read.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Broken {
-    Chunks,
-    List,
-}
-
-impl From<BrokenChunks> for Broken {
-    fn from(_: BrokenChunks) -> Self {
-        Self::Chunks
-    }
-}
-
-impl From<Unreadable> for Broken {
-    fn from(_: Unreadable) -> Self {
-        Self::List
-    }
-}
-
-/// The framing's connection ended in the middle of the body.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unfinished;
-
 impl Transfer {
     pub(super) fn new(body: Body, writes_chunks: bool, keeps_trailer: fn(Name, &[u8]) -> bool) -> Self {
         let framing = match body {
@@ -446,9 +420,10 @@ impl Transfer {
         }
     }
 
-    /// Takes what belongs to the body off the beginning of `bytes`, and says how much that is.
-    pub(super) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Broken> {
-        let Some(mut filter) = self.filter.take() else { return Ok(self.take_plain(bytes, out)?) };
+    /// Takes what belongs to the body off the beginning of `bytes`, and says how much that is. Error: an upstream's, if it is its
+    /// body.
+    pub(super) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Failure> {
+        let Some(mut filter) = self.filter.take() else { return self.take_plain(bytes, out) };
         let (mut data, in_chunks) = (Vec::new(), std::mem::take(&mut self.writes_chunks));
         let taken = self.take_plain(bytes, &mut data)?;
         self.write_filtered(&mut filter, &data, in_chunks, out)?;
@@ -462,15 +437,17 @@ impl Transfer {
         data: &[u8],
         in_chunks: bool,
         out: &mut Vec<u8>,
-    ) -> Result<(), Unreadable> {
-        write_data(&filter.push(data, self.is_over())?, in_chunks, out);
+    ) -> Result<(), Failure> {
+        let shown =
+            filter.push(data, self.is_over()).map_err(|_: Unreadable| Failure::Upstream("UnreadableList"))?;
+        write_data(&shown, in_chunks, out);
         if in_chunks && self.is_over() {
             write_end(std::iter::empty(), self.keeps_trailer, out);
         }
         Ok(())
     }
 
-    fn take_plain(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, BrokenChunks> {
+    fn take_plain(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Failure> {
         if let Some(most) = self.unframed() {
             let taken = bytes.get(..most).unwrap_or(bytes);
             out.extend_from_slice(taken);
@@ -480,7 +457,7 @@ impl Transfer {
         let mut rest = bytes;
         match &mut self.framing {
             Framing::Chunked(decoder) => loop {
-                match decoder.next(&mut rest)? {
+                match decoder.next(&mut rest).map_err(|_| Failure::Upstream("InvalidChunk"))? {
                     Piece::Data(data) => {
                         self.bytes = self.bytes.saturating_add(data.len() as u64);
                         if let Some(digest) = &mut self.digest {
@@ -509,13 +486,12 @@ impl Transfer {
     }
 
     /// The framing's connection has ended.
-    pub(super) fn source_closed(&mut self, out: &mut Vec<u8>) -> Result<(), Unfinished> {
+    fn source_closed(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
         match self.framing {
             Framing::ToClose => {
                 self.framing = Framing::Over;
                 if let Some(mut filter) = self.filter.take() {
-                    let written = self.write_filtered(&mut filter, b"", self.writes_chunks, out);
-                    return written.map_err(|_| Unfinished);
+                    return self.write_filtered(&mut filter, b"", self.writes_chunks, out);
                 }
                 if self.writes_chunks {
                     write_end(std::iter::empty(), self.keeps_trailer, out);
@@ -523,7 +499,7 @@ impl Transfer {
                 Ok(())
             }
             Framing::Over => Ok(()),
-            Framing::Length(_) | Framing::Chunked(_) => Err(Unfinished),
+            Framing::Length(_) | Framing::Chunked(_) => Err(CLOSED),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
 use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
-    BODY_READ_TIME_MAX, Gateway, admission::Admitted, context::Context, failure::Failure, mcp::ReadMessage,
+    BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, mcp::ReadMessage,
     policy::forwarded::Arrival, refusals::End, relay::pool::Pool, upstreams::Member,
 };
 use crate::http1::{Body, Decoder, Fields, Lines, Options, Piece, RequestHead, SpanFields, name::Name};
@@ -409,8 +409,9 @@ fn method_of<'a>(connection: &'a Connection, head: &RequestHead) -> &'a [u8] {
 /// the clear.
 pub(super) fn takes(ctx: &Context, head: &RequestHead) -> bool {
     let is_plain = |member: &Member| member.state.upstream.scheme == UpstreamScheme::Http;
-    ctx.admitted.as_ref().is_some_and(|Admitted { route, .. }| {
-        !(head.upgrades && route.decision.upgrades) && route.upstreams().members.iter().all(is_plain)
+    ctx.forwarded().is_some_and(|(site, decision)| {
+        let upstreams = site.upstreams(decision.route);
+        !(head.upgrades && decision.upgrades) && upstreams.members.iter().all(is_plain)
     })
 }
 
