@@ -87,8 +87,7 @@ async fn keys(store: &Arc<RedisStore>, agents: u64) -> Result<(), Failure> {
         async move {
             let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at };
             let (digest, terms) = (digest(agent), KeyTerms::default());
-            let key =
-                NewKey { digest, declared_endpoint: None, signer: Address::ZERO, terms, per_agent_max: 1 };
+            let key = NewKey { digest, origin: None, signer: Address::ZERO, terms, per_agent_max: 1 };
             let (done, _) = store.change_key(id(agent), claim, KeyChange::Rotate(key)).await?;
             if done == KeyChanged::Done { Ok(()) } else { Err("a key was not made".into()) }
         }
@@ -146,7 +145,7 @@ async fn admissions_per_second(
 /// The baseline: the least that a server can be asked for, over a connection of the same kind.
 async fn gets_per_second(url: &str, seconds: u64, in_flight: u64) -> Result<f64, Failure> {
     let url = RedisUrl::parse(url).map_err(|_| "not such a URL")?;
-    let RedisLayout::Single(host) = url.layout() else { return Err("one server can be measured".into()) };
+    let RedisLayout::Single(host) = &url.layout else { return Err("one server can be measured".into()) };
     let client = redis::Client::open(format!("redis://{host}"))?;
     let connection = client.get_multiplexed_async_connection().await?;
     per_second(seconds, in_flight, move || {

@@ -7,7 +7,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use alloy::primitives::{Address, U256, address};
 use sha2::{Digest, Sha256};
-use tiergate::domain::{AgentId, Binding, Endpoint, KeyDigest, KeyTerms, Nonce, NonceClaim, UnixSeconds};
+use tiergate::domain::{AgentId, Binding, KeyDigest, KeyTerms, Nonce, NonceClaim, UnixSeconds, WebOrigin};
 use tiergate::os::Os;
 use tiergate::ports::{Clock, KeyChange, KeyChanged, NewKey, Store};
 use tiergate::store::{EmbeddedStore, embedded::Options};
@@ -60,14 +60,9 @@ async fn main() -> ExitCode {
 async fn issue(store: &dyn Store, agent: u64, signer: Address, now_secs: u64) -> bool {
     // A script that asks with the keys can write them: the agent's number in as many digits as a key has.
     let digest = KeyDigest::from_bytes(Sha256::digest(format!("svc_live_v1_{agent:064x}")).into());
-    let declared_endpoint = Endpoint::parse(&format!("https://agent-{agent}.example/hook")).ok();
-    let change = KeyChange::Issue(NewKey {
-        digest,
-        declared_endpoint,
-        signer,
-        terms: KeyTerms::default(),
-        per_agent_max: 1,
-    });
+    let origin = WebOrigin::parse(&format!("https://agent-{agent}.example/hook")).ok();
+    let change =
+        KeyChange::Issue(NewKey { digest, origin, signer, terms: KeyTerms::default(), per_agent_max: 1 });
     let signed_at = UnixSeconds(now_secs + 1);
     let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at };
     let agent = AgentId::new(U256::from(agent));

@@ -16,8 +16,8 @@ use crate::http1::{Fields, name::Name};
 use crate::pipeline::{Signatory, permit::Permit};
 use crate::ports::Clock;
 use crate::telemetry::{FaultLog, Metrics, RouteSeries, Shown, Trace, Tracer};
+use crate::wire::client_ip::address_of;
 use crate::wire::trace::{remote_span, state_of};
-use crate::wire::{RequestId, client_ip::address_of};
 
 /// The tiers as labels, by their numbers.
 const TIERS: [&str; 5] = ["0", "1", "2", "3", "4"];
@@ -25,7 +25,7 @@ const TIERS: [&str; 5] = ["0", "1", "2", "3", "4"];
 /// One request. A field that is not known is absent from its line.
 pub(crate) struct RequestRecord {
     /// The id in logs, here and at the upstream.
-    pub(crate) request_id: Option<RequestId>,
+    pub(crate) request_id: Option<String>,
     /// The trace of a request that is sampled.
     pub(crate) trace: Option<Box<Trace>>,
     /// The kind of credential that was read.
@@ -150,7 +150,7 @@ impl RequestRecord {
     }
 
     pub(crate) fn id(&self) -> Option<&str> {
-        self.request_id.as_ref().map(RequestId::as_str)
+        self.request_id.as_deref()
     }
 
     /// A step is over.

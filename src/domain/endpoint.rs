@@ -16,38 +16,13 @@ pub const ENDPOINT_BYTES_MAX: usize = 2_048;
 #[error("it is not an absolute http(s) URL without user info, of at most {ENDPOINT_BYTES_MAX} bytes")]
 pub struct NotAnEndpoint;
 
-/// An absolute http(s) URL as it was declared, with its web origin.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
-    url: String,
-    origin: WebOrigin,
-}
-
-impl Endpoint {
-    /// Parses a URL.
-    /// Error: [`NotAnEndpoint`] when the text is too long, not absolute, of another scheme, or carries user info.
-    pub fn parse(text: &str) -> Result<Self, NotAnEndpoint> {
-        Ok(Self { origin: WebOrigin::parse(text)?, url: text.to_owned() })
-    }
-
-    /// The URL as it was given.
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// The part that is compared.
-    pub const fn origin(&self) -> &WebOrigin {
-        &self.origin
-    }
-}
-
 /// Scheme, host and effective port (RFC 6454, section 4), as one normal text: equal exactly when the origins are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebOrigin(Arc<str>);
 
 impl WebOrigin {
     /// Reads the web origin of a URL.
-    /// Error: as [`Endpoint::parse`].
+    /// Error: [`NotAnEndpoint`] when the text is too long, not absolute, of another scheme, or carries user info.
     pub fn parse(text: &str) -> Result<Self, NotAnEndpoint> {
         // Also of an empty user name, which the parser would pass over.
         let has_user_info = |authority: &str| authority.contains('@');

@@ -58,7 +58,7 @@ pub use console::ConsoleSettings;
 pub use cors::CorsRules;
 pub use denial::{About, Denial};
 pub use eip712::{Eip712Domain, KeyOperation, OwnType, SigningDomain};
-pub use endpoint::{Endpoint, WebOrigin};
+pub use endpoint::WebOrigin;
 pub use freshness::{Freshness, UnixSeconds};
 pub use held_key::{
     GRACE_SECS_MAX, HeldKey, KEYS_PER_AGENT_MAX, KeyDays, KeyName, KeyTerms, TenantList, VERSION_2,

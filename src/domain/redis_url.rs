@@ -72,11 +72,16 @@ pub enum RedisLayout {
 /// Where Redis is and how to log in. `Debug` and `Display` show scheme and hosts only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
-    layout: RedisLayout,
-    tls: bool,
-    user: Option<String>,
-    password: Option<Secret>,
-    database: u32,
+    /// How the servers are found.
+    pub layout: RedisLayout,
+    /// True if connections are encrypted.
+    pub tls: bool,
+    /// The user to log in as; nothing: the server's default one.
+    pub user: Option<String>,
+    /// The password to log in with.
+    pub password: Option<Secret>,
+    /// The number of the database.
+    pub database: u32,
 }
 
 impl RedisUrl {
@@ -105,31 +110,6 @@ impl RedisUrl {
         let (layout, database) = layout(scheme, hosts, path)?;
         let (tls, password) = (scheme.starts_with("rediss"), password.map(Secret::new));
         Some(Self { layout, tls, user, password, database })
-    }
-
-    /// How the servers are found.
-    pub const fn layout(&self) -> &RedisLayout {
-        &self.layout
-    }
-
-    /// Whether connections are encrypted.
-    pub const fn tls(&self) -> bool {
-        self.tls
-    }
-
-    /// The user to log in as; nothing: the server's default one.
-    pub fn user(&self) -> Option<&str> {
-        self.user.as_deref()
-    }
-
-    /// The password to log in with.
-    pub const fn password(&self) -> Option<&Secret> {
-        self.password.as_ref()
-    }
-
-    /// The number of the database.
-    pub const fn database(&self) -> u32 {
-        self.database
     }
 }
 

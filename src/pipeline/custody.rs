@@ -12,8 +12,8 @@ use alloy::primitives::Address;
 use async_trait::async_trait;
 
 use crate::domain::{
-    AgentId, Allowance, ApiKey, ClientNet, Denial, Endpoint, KeyName, KeyOperation, KeyTerms, Quota,
-    TenantList, Verdict,
+    AgentId, Allowance, ApiKey, ClientNet, Denial, KeyName, KeyOperation, KeyTerms, Quota, TenantList,
+    Verdict, WebOrigin,
 };
 use crate::error::Error;
 use crate::pipeline::owner::{HolderProof, Signatory, Signed};
@@ -48,11 +48,11 @@ pub struct KeyOrder<'a> {
     pub recorder: Option<&'a dyn Recorder>,
 }
 
-/// The endpoint and terms that are asked of a key that is to be made.
+/// The origin and terms that are asked of a key that is to be made.
 #[derive(Debug, Clone, Default)]
 pub struct KeyWish {
-    /// The application endpoint that it is for.
-    pub declared_endpoint: Option<Endpoint>,
+    /// The web origin of the application endpoint that it is for.
+    pub origin: Option<WebOrigin>,
     /// The other terms.
     pub terms: KeyTerms,
 }
@@ -99,14 +99,14 @@ impl Pipeline {
         &self,
         operation: KeyOperation,
         order: KeyOrder<'_>,
-        KeyWish { declared_endpoint, terms }: KeyWish,
+        KeyWish { origin, terms }: KeyWish,
         change: impl FnOnce(NewKey) -> KeyChange + Send,
     ) -> Result<IssuedKey, Error> {
         let tenants = terms.tenants.clone();
         let mint = |signer| {
             let key = self.mint_for(order.signed.agent).map_err(Error::Entropy)?;
             let (digest, per_agent_max) = (key.digest(), self.rules.keys_per_agent_max);
-            Ok((key, change(NewKey { digest, declared_endpoint, signer, terms, per_agent_max })))
+            Ok((key, change(NewKey { digest, origin, signer, terms, per_agent_max })))
         };
         let (key, made, allowance) = self.change_key(operation, &order, mint).await?;
         let made = made.unwrap_or(MadeKey { name: None, ends: None });

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, Either};
 
 use crate::domain::{
-    AgentId, ClientNet, Endpoint, HeldKey, KeyDigest, KeyName, KeyTerms, NonceClaim, Quota, RetryAfter,
-    TenantList, UnixSeconds, Verdict, WebOrigin,
+    AgentId, ClientNet, HeldKey, KeyDigest, KeyName, KeyTerms, NonceClaim, Quota, RetryAfter, TenantList,
+    UnixSeconds, Verdict, WebOrigin,
 };
 
 /// An answer that is there at once, or one to wait for. Memory answers without an allocation.
@@ -138,8 +138,8 @@ impl KeyOwner {
 pub struct NewKey {
     /// The digest of the key.
     pub digest: KeyDigest,
-    /// The endpoint that the owner declared.
-    pub declared_endpoint: Option<Endpoint>,
+    /// The web origin of the endpoint that the owner declared.
+    pub origin: Option<WebOrigin>,
     /// The account that signed for it.
     pub signer: Address,
     /// The terms that the owner asked for.

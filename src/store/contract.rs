@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::domain::{
-    AgentId, ClientNet, Endpoint, KeyDigest, KeyTerms, Nonce, NonceClaim, Quota, RetryAfter, UnixSeconds,
-    Verdict,
+    AgentId, ClientNet, KeyDigest, KeyTerms, Nonce, NonceClaim, Quota, RetryAfter, UnixSeconds, Verdict,
+    WebOrigin,
 };
 use crate::ports::{
     Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, NonceRefused, Proof,
@@ -137,7 +137,7 @@ pub(super) fn claim(nonce: u64, signed_at_secs: u64) -> NonceClaim {
 pub(super) fn key(number: u64) -> NewKey {
     NewKey {
         digest: digest(number),
-        declared_endpoint: None,
+        origin: None,
         signer: SIGNER,
         terms: KeyTerms::default(),
         per_agent_max: 1,
@@ -212,11 +212,11 @@ pub(super) async fn each_key_change_has_its_documented_effect(bench: Bench) {
             assert_eq!(admitted(bench.by_key(row, candidate + row, MANY).await), current, "row {row}");
         }
     }
-    let declared = Endpoint::parse("https://app.example/hook").unwrap();
-    let new_key = NewKey { declared_endpoint: Some(declared.clone()), ..key(7) };
+    let declared = WebOrigin::parse("https://app.example/hook").unwrap();
+    let new_key = NewKey { origin: Some(declared.clone()), ..key(7) };
     assert_eq!(bench.change(70, 1, KeyChange::Issue(new_key)).await, KeyChanged::Done);
-    let declared_origin = Some(declared.origin().clone());
-    let owner = KeyOwner { agent: agent(70), declared_origin, signer: Some(SIGNER), tenants: None };
+    let owner =
+        KeyOwner { agent: agent(70), declared_origin: Some(declared), signer: Some(SIGNER), tenants: None };
     assert_eq!(bench.store.find(&digest(7)).await.unwrap(), Some(owner));
 }
 

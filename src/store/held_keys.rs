@@ -1,6 +1,6 @@
 //! Changes of the keys that an agent holds, as both stores make them.
 
-use crate::domain::{Endpoint, HeldKey, KeyDays, KeyName};
+use crate::domain::{HeldKey, KeyDays, KeyName};
 use crate::ports::{KeyChange, KeyChanged, MadeKey, NewKey};
 
 /// How many replaced keys an agent has at most. Of more the oldest end at once.
@@ -76,12 +76,11 @@ fn has_room(keys: &[HeldKey], new: &NewKey, name: Option<&KeyName>) -> bool {
 }
 
 fn held(new: &NewKey, name: Option<KeyName>, now_secs: u64) -> HeldKey {
-    let origin = new.declared_endpoint.as_ref().map(Endpoint::origin).cloned();
     HeldKey {
         ends: new.terms.expires_in_secs.map(|secs| now_secs.saturating_add(secs)),
         name,
         tenants: new.terms.tenants.clone(),
         days: Some(KeyDays::made_at(now_secs)),
-        ..HeldKey::plain(new.digest, origin, Some(new.signer))
+        ..HeldKey::plain(new.digest, new.origin.clone(), Some(new.signer))
     }
 }

@@ -10,8 +10,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::domain::{
-    AgentId, ApiKeyFormat, Endpoint, GRACE_SECS_MAX, KeyDigest, KeyName, KeyTerms, Nonce, SignatureFormat,
-    TenantList, UnixSeconds, WebOrigin,
+    AgentId, ApiKeyFormat, GRACE_SECS_MAX, KeyDigest, KeyName, KeyTerms, Nonce, SignatureFormat, TenantList,
+    UnixSeconds, WebOrigin,
 };
 use crate::error::Error;
 use crate::pipeline::{KeyWish, ProfileRead, SignedRequest};
@@ -74,8 +74,7 @@ impl VerifyBody {
             .digest(api_key.text()?.as_bytes())
             .ok_or_else(|| api_key.invalid("is not an API key of this service"))?;
         let agent = Field::in_body("agentId", fields.agent_id).optional(Field::agent)?;
-        let origin = Field::in_body("origin", fields.origin);
-        let origin = origin.optional(|field| field.parsed(WebOrigin::parse, "is wrong"))?;
+        let origin = Field::in_body("origin", fields.origin).optional(Field::origin)?;
         Ok(Self { digest, agent, origin })
     }
 }
@@ -94,7 +93,7 @@ pub(crate) fn parse_key_wish(
     let fields = Fields::parse(body)?;
     let signed = fields.signed(format)?;
     let declared = Field::in_body("declaredEndpoint", fields.declared_endpoint);
-    let declared_endpoint = declared.optional(|field| field.parsed(Endpoint::parse, "is wrong"))?;
+    let origin = declared.optional(Field::origin)?;
     let seconds = |name, raw, range| Field::in_body(name, raw).optional(|field| field.seconds(&range));
     let terms = KeyTerms {
         name: fields.key_name()?,
@@ -103,7 +102,7 @@ pub(crate) fn parse_key_wish(
         grace_secs: seconds("graceSeconds", fields.grace_seconds.filter(|_| rotates), 0..=GRACE_SECS_MAX)?
             .unwrap_or(0),
     };
-    Ok((signed, KeyWish { declared_endpoint, terms }))
+    Ok((signed, KeyWish { origin, terms }))
 }
 
 /// Parses the body of `DELETE /keys`: with a name it is for that key alone.
@@ -235,6 +234,11 @@ impl<'a> Field<'a> {
 
     pub(super) fn agent(&self) -> Result<AgentId, Error> {
         self.parsed(AgentId::parse, NOT_NUMERIC)
+    }
+
+    /// The web origin of a URL.
+    pub(super) fn origin(&self) -> Result<WebOrigin, Error> {
+        self.parsed(WebOrigin::parse, "is wrong")
     }
 
     /// A whole number of seconds in this range.

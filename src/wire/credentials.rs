@@ -95,7 +95,7 @@ fn refused(refusal: MessageRefusal) -> Error {
 /// Error: 400 when it is not an origin, or there is more than one.
 pub(crate) fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Error> {
     let text = text_of("origin", fields, Name::Origin)?.filter(|text| *text != "null");
-    Field::in_header("origin", text).optional(|origin| origin.parsed(WebOrigin::parse, "is wrong"))
+    Field::in_header("origin", text).optional(Field::origin)
 }
 
 /// True if a header shows an API key of ours, well-formed or not. Such a header is never forwarded; what another service

@@ -24,6 +24,6 @@ pub(crate) use discovery::{
     Discovery, ERC8128_PATH, KEY_SET_PATH, LocalRules, METADATA_PATH, RULES_PATH, ServiceRules, TenantRules,
 };
 pub(crate) use ext_authz::{Asked, CHECK, CheckRequest, CheckResponse, HeaderList};
-pub(crate) use request_id::{RequestId, RequestIds};
+pub(crate) use request_id::RequestIds;
 pub(crate) use results::VerificationResults;
 pub(crate) use trace::TRACESTATE;

@@ -13,16 +13,6 @@ const ID_BYTES_MAX: usize = 128;
 /// Hex digits in a row that may be a key.
 const HEX_RUN_MIN: usize = 64;
 
-/// An id, safe to log and to send.
-#[derive(Debug, Clone)]
-pub(crate) struct RequestId(String);
-
-impl RequestId {
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 /// Makes ids: unique across processes by chance, and within one by counting. They are no secrets.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
@@ -39,19 +29,19 @@ impl RequestIds {
         Ok(Self { process: hex::encode(process), next: AtomicU64::new(0) })
     }
 
-    /// The request's own id, or a new one.
-    pub(crate) fn of(&self, fields: &impl Fields) -> RequestId {
+    /// The request's own id, or a new one; safe to log and to send.
+    pub(crate) fn of(&self, fields: &impl Fields) -> String {
         let own = fields.only(Name::RequestId).filter(|id| is_harmless(id));
         let text = own.and_then(|id| std::str::from_utf8(id).ok());
-        text.map_or_else(|| self.new_id(), |text| RequestId(text.to_owned()))
+        text.map_or_else(|| self.new_id(), str::to_owned)
     }
 
-    fn new_id(&self) -> RequestId {
+    fn new_id(&self) -> String {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut text = String::with_capacity(32);
         text.push_str(&self.process);
         text.push_str(hex::Buffer::<8>::new().format(&number.to_be_bytes()));
-        RequestId(text)
+        text
     }
 }
 
@@ -79,7 +69,7 @@ mod tests {
         for value in values {
             headers.append("x-request-id", HeaderValue::from_bytes(value).unwrap());
         }
-        ids.of(&headers).as_str().to_owned()
+        ids.of(&headers)
     }
 
     // threat: Keys in paths, and forged lines, in the log

@@ -75,9 +75,9 @@ settings! {
 /// Reports the keys that do not go together with the URL.
 fn check(reader: &mut Reader, url: &RedisUrl) {
     let passwords = reader.given_below("store.redis.password");
-    if url.password().is_some() && !passwords.is_empty() {
+    if url.password.is_some() && !passwords.is_empty() {
         reader.report(&passwords, "is a second password beside the one in url; write one of them");
-    } else if url.user().is_some() && url.password().is_none() && passwords.is_empty() {
+    } else if url.user.is_some() && url.password.is_none() && passwords.is_empty() {
         let phrase = format!(
             "is {url} with a user, and nothing has the password; set TIERGATE__STORE__REDIS__PASSWORD as the service has it, or \
              name a file that holds it in store.redis.password_file"
@@ -85,7 +85,7 @@ fn check(reader: &mut Reader, url: &RedisUrl) {
         reader.report(&[URL], phrase);
     }
     let of_sentinels = reader.given_below("store.redis.sentinel_");
-    if !matches!(url.layout(), RedisLayout::Sentinel { .. }) {
+    if !matches!(url.layout, RedisLayout::Sentinel { .. }) {
         for path in of_sentinels {
             let phrase = format!("{path} is for Sentinels, and url is {url}; leave it out");
             reader.report(&[path, URL], phrase);
@@ -96,7 +96,7 @@ fn check(reader: &mut Reader, url: &RedisUrl) {
         reader.report(&of_sentinels, phrase);
     }
     let of_tls = ["store.redis.ca", "store.redis.cert", "store.redis.key"];
-    if !url.tls() && of_tls.iter().any(|path| reader.is_given(path)) {
+    if !url.tls && of_tls.iter().any(|path| reader.is_given(path)) {
         let phrase = format!(
             "is {url}, which has no TLS; write rediss://, rediss-sentinel:// or rediss+cluster://, or no ca, cert and \
              key"

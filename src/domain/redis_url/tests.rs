@@ -28,12 +28,12 @@ fn each_scheme_names_its_layout() {
         ("rediss+cluster://b:2", RedisLayout::Cluster { seeds: vec![b] }, true, 0),
     ] {
         let url = RedisUrl::parse(text).unwrap();
-        assert_eq!((url.layout(), url.tls(), url.database()), (&layout, tls, database), "{text}");
+        assert_eq!((&url.layout, url.tls, url.database), (&layout, tls, database), "{text}");
     }
     let secured = RedisUrl::parse("rediss-sentinel://a,b/mymaster/4").unwrap();
     let plain = RedisUrl::parse("redis-sentinel://a,b/mymaster/4").unwrap();
-    assert_eq!((secured.layout(), secured.database()), (plain.layout(), 4));
-    assert!(secured.tls() && !plain.tls());
+    assert_eq!((&secured.layout, secured.database), (&plain.layout, 4));
+    assert!(secured.tls && !plain.tls);
 }
 
 #[test]
@@ -45,7 +45,11 @@ fn user_and_password_are_decoded() {
         ("redis://us%40er:p%3A%2fs@a", Some("us@er"), Some("p:/s")),
     ] {
         let url = RedisUrl::parse(text).unwrap();
-        assert_eq!((url.user(), url.password().map(Secret::reveal)), (user, password), "{text}");
+        assert_eq!(
+            (url.user.as_deref(), url.password.as_ref().map(Secret::reveal)),
+            (user, password),
+            "{text}"
+        );
     }
 }
 

@@ -20,9 +20,9 @@ use tempfile::TempDir;
 
 use self::scripted::{Counting, Reported, ScriptedChain, TamperedStore};
 use crate::domain::{
-    AgentId, Agents, ApiKeyFormat, Binding, ClientNet, Denial, Details, Eip712Domain, Endpoint, Freshness,
-    Holders, KeyDigest, KeyTerms, Nonce, NonceClaim, PerTier, Quota, SignatureBytes, SignatureFormat,
-    SigningDomain, Texts, Tier, TierSources, Tiers, TrustProfile, UnixSeconds, WebOrigin,
+    AgentId, Agents, ApiKeyFormat, Binding, ClientNet, Denial, Details, Eip712Domain, Freshness, Holders,
+    KeyDigest, KeyTerms, Nonce, NonceClaim, PerTier, Quota, SignatureBytes, SignatureFormat, SigningDomain,
+    Texts, Tier, TierSources, Tiers, TrustProfile, UnixSeconds, WebOrigin,
 };
 use crate::error::Error;
 use crate::pipeline::{Access, Pipeline, Ports, Rules, custody::KeyOrder, owner::Signatory, permit::Permit};
@@ -180,11 +180,11 @@ impl Scene {
     async fn key(&self, declared: Option<&str>) -> Credential {
         let nonce = Nonce::new(U256::from(self.nonces.fetch_add(1, Ordering::SeqCst)));
         let key = ApiKeyFormat::new("svc_live_v1_").mint(nonce.to_bytes());
-        let declared_endpoint = declared.map(|url| Endpoint::parse(url).unwrap());
+        let origin = declared.map(|url| WebOrigin::parse(url).unwrap());
         let signer = signer(1).address();
         let (terms, per_agent_max) = (KeyTerms::default(), 1);
         let digest = key.digest();
-        let new = NewKey { digest, declared_endpoint, signer, terms, per_agent_max };
+        let new = NewKey { digest, origin, signer, terms, per_agent_max };
         let change = KeyChange::Rotate(new);
         let claim = NonceClaim { nonce, signed_at: UnixSeconds(self.clock.unix_seconds()) };
         assert_eq!(self.store.inner.changed(agent(7), claim, change).await.unwrap(), KeyChanged::Done);

@@ -29,7 +29,9 @@ impl Login {
     /// The user and the password.
     fn credentials(self, options: &Options) -> (Option<&str>, Option<&Secret>) {
         match self {
-            Self::Server => (options.url.user(), options.password.as_ref().or(options.url.password())),
+            Self::Server => {
+                (options.url.user.as_deref(), options.password.as_ref().or(options.url.password.as_ref()))
+            }
             Self::Sentinel => (options.sentinel.user.as_deref(), options.sentinel.password.as_ref()),
         }
     }
@@ -64,7 +66,7 @@ impl Login {
         let (user, password) = self.credentials(options);
         let mut account = RedisConnectionInfo::default();
         if let Self::Server = self {
-            account = account.set_db(options.url.database().into());
+            account = account.set_db(options.url.database.into());
         }
         if let Some(user) = user {
             account = account.set_username(user);
@@ -92,7 +94,7 @@ pub(super) async fn connect(
 pub(super) fn client(shared: &Shared, host: &RedisHost, login: Login) -> Result<Client, RedisError> {
     let options = &shared.options;
     let RedisHost { host, port } = host.clone();
-    let address = if options.url.tls() {
+    let address = if options.url.tls {
         ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
     } else {
         ConnectionAddr::Tcp(host, port)
@@ -103,7 +105,7 @@ pub(super) fn client(shared: &Shared, host: &RedisHost, login: Login) -> Result<
     let info =
         address.into_connection_info()?.set_redis_settings(login.account(options)).set_tcp_settings(tcp);
     Ok(match &shared.certificates {
-        Some(certificates) if options.url.tls() => Client::build_with_tls(info, certificates.clone())?,
+        Some(certificates) if options.url.tls => Client::build_with_tls(info, certificates.clone())?,
         _ => Client::open(info)?,
     })
 }

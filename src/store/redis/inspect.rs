@@ -50,7 +50,7 @@ pub fn other_chain(
 async fn see(shared: &Arc<Shared>) -> Result<BTreeSet<Finding>, RedisError> {
     let options = &shared.options;
     let inspected = in_time(options.connect_timeout(), async {
-        let hosts = match options.url.layout().clone() {
+        let hosts = match options.url.layout.clone() {
             RedisLayout::Single(host) => HashSet::from([host]),
             RedisLayout::Sentinel { sentinels, service } => {
                 HashSet::from([Sentinels::new(sentinels, service).master(shared).await?])

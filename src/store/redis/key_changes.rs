@@ -10,7 +10,7 @@
 //! replicas know it, so it takes effect, and its owner gets a fault and may repeat it.
 
 use crate::domain::held_key::{self, day_of};
-use crate::domain::{AgentId, HeldKey, KeyDigest, NonceClaim};
+use crate::domain::{AgentId, HeldKey, KeyDigest, NonceClaim, WebOrigin};
 use crate::ports::{KeyChange, KeyChanged, MadeKey, NewKey};
 use crate::store::redis::answers::{Record, Written, record, written};
 use crate::store::redis::names::{self, Name, Shard};
@@ -115,7 +115,7 @@ fn record_of(keys: &[HeldKey]) -> Vec<u8> {
 /// The value of a digest's entry: the agent, then the declared origin, if there is one, and behind a blank the tenants, which makes
 /// an origin that former releases refuse.
 fn entry_of(agent: AgentId, new: &NewKey) -> Vec<u8> {
-    let origin = new.declared_endpoint.as_ref().map_or("", |endpoint| endpoint.origin().as_str());
+    let origin = new.origin.as_ref().map_or("", WebOrigin::as_str);
     let tenants = new.terms.tenants.as_ref().map(|tenants| format!(" {tenants}")).unwrap_or_default();
     [agent.to_bytes().as_slice(), origin.as_bytes(), tenants.as_bytes()].concat()
 }

@@ -82,7 +82,7 @@ pub(super) struct Shared {
 impl Shared {
     /// True where shards are spread over the nodes of a cluster.
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.options.url.layout(), RedisLayout::Cluster { .. })
+        matches!(self.options.url.layout, RedisLayout::Cluster { .. })
     }
 
     /// A command on one key.

@@ -53,7 +53,7 @@ struct Node {
 impl Servers {
     /// Begins to connect in the background.
     pub(super) fn begin(shared: Arc<Shared>, runtime: Handle) -> Arc<Self> {
-        let layout = shared.options.url.layout().clone();
+        let layout = shared.options.url.layout.clone();
         let servers = Arc::new(Self { shared, runtime, map: ArcSwap::default(), outdated: Notify::new() });
         let address = match layout {
             RedisLayout::Single(host) => Address::Fixed(host),

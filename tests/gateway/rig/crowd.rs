@@ -115,7 +115,7 @@ async fn issue(store: &dyn Store, agent: usize) {
     let digest = KeyDigest::from_bytes(Sha256::digest(key(agent)).into());
     let change = KeyChange::Issue(NewKey {
         digest,
-        declared_endpoint: None,
+        origin: None,
         signer: Address::ZERO,
         terms: KeyTerms::default(),
         per_agent_max: 1,

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, fs};
 
-use crate::domain::Endpoint;
+use crate::domain::WebOrigin;
 use crate::ports::{KeyChange, NewKey, Store};
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::embedded::tests::{START_SECS, by_nonce, clock, on, open, used_nonces};
@@ -18,9 +18,8 @@ async fn images() -> [(&'static str, Vec<u8>); 2] {
     let platter = Platter::with_store();
     let store = on(&platter, &clock());
     for number in 0..AGENTS {
-        let endpoint =
-            Endpoint::parse(&format!("https://agent-{number}.example/{}", "x".repeat(300))).unwrap();
-        let new_key = NewKey { declared_endpoint: Some(endpoint), ..key(number) };
+        let origin = WebOrigin::parse(&format!("https://agent-{number}.example")).unwrap();
+        let new_key = NewKey { origin: Some(origin), ..key(number) };
         store.changed(agent(number), claim(1, START_SECS), KeyChange::Issue(new_key)).await.unwrap();
         by_nonce(&store, number, 2).await;
     }

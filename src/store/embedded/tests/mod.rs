@@ -5,7 +5,7 @@ use std::{fs, path::Path, sync::Arc};
 use alloy::primitives::{Address, U256};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
-use crate::domain::{AgentId, Binding, Endpoint, HeldKey, Nonce, UnixSeconds, WebOrigin};
+use crate::domain::{AgentId, Binding, HeldKey, Nonce, UnixSeconds, WebOrigin};
 use crate::ports::{
     Admission, KeyChange, KeyChanged, NewKey, NonceRefused, Proof, Scope, Store, simulated::SimulatedClock,
 };
@@ -153,10 +153,10 @@ async fn rotate(store: &EmbeddedStore, agent_number: u64, nonce: u64, new: u64) 
 #[tokio::test]
 async fn keys_endpoints_and_nonces_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::parse("https://app.example:8443/hook?x=1").unwrap();
+    let origin = WebOrigin::parse("https://app.example:8443/hook?x=1").unwrap();
     let clock = clock();
     let store = open(folder.path(), &clock).unwrap();
-    let new_key = NewKey { declared_endpoint: Some(endpoint.clone()), ..key(1) };
+    let new_key = NewKey { origin: Some(origin.clone()), ..key(1) };
     store.changed(agent(1), claim(1, START_SECS), KeyChange::Issue(new_key)).await.unwrap();
     rotate(&store, 2, 1, 2).await;
     rotate(&store, 2, 2, 22).await;
@@ -167,7 +167,7 @@ async fn keys_endpoints_and_nonces_survive_a_restart() {
 
     let store = reopen(folder.path(), &clock).await;
     let owner = store.find(&digest(1)).await.unwrap().unwrap();
-    assert_eq!((owner.agent, owner.declared_origin.as_ref()), (agent(1), Some(endpoint.origin())));
+    assert_eq!((owner.agent, owner.declared_origin.as_ref()), (agent(1), Some(&origin)));
     assert_eq!(owner.signer, Some(SIGNER));
     assert!(matches!(by_key(&store, 2, 22).await, Admission::Admitted { .. }));
     for (agent_number, gone) in [(2, 2), (3, 3)] {
