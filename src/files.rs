@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
-use crate::domain::{AGENTS_MAX, Agents, Secret, SecretSource, agent_list};
+use crate::domain::{AGENTS_MAX, Agents, Secret, SecretSource, tiers::parse_list};
 
 /// The longest list of agents, in bytes.
 const AGENTS_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -140,7 +140,7 @@ pub(crate) fn secret(source: &SecretSource) -> Result<Secret, String> {
 pub(crate) fn agents(path: &Path) -> Result<Agents, String> {
     let read = || {
         let bytes = bytes(path, AGENTS_BYTES_MAX)?;
-        agent_list::parse(std::str::from_utf8(&bytes).map_err(|_| "is not UTF-8 text")?, AGENTS_MAX)
+        parse_list(std::str::from_utf8(&bytes).map_err(|_| "is not UTF-8 text")?, AGENTS_MAX)
     };
     read().map_err(|problem| format!("{}: {problem}", shown(path)))
 }

@@ -8,7 +8,7 @@ use crate::app::error::StartError;
 use crate::bots::Bots;
 use crate::chain::{ChainReader, Pool};
 use crate::config::Settings;
-use crate::domain::{RpcHeader, Secret, SecretSource, rpc_header::value};
+use crate::domain::{RpcHeader, Secret, SecretSource, rpc_url::header_value};
 use crate::files;
 use crate::ports::Clock;
 use crate::telemetry::Metrics;
@@ -69,7 +69,7 @@ fn headers(configured: &[RpcHeader<SecretSource>]) -> Result<Vec<RpcHeader<Secre
     let (mut headers, mut problems) = (Vec::new(), Vec::new());
     for RpcHeader { origin, name, value: source } in configured {
         let unfit = |why| format!("{name} for {origin} can't be sent: {why}");
-        match files::secret(source).and_then(|text| value(text.reveal()).map_err(unfit)) {
+        match files::secret(source).and_then(|text| header_value(text.reveal()).map_err(unfit)) {
             Ok(value) => headers.push(RpcHeader { origin: origin.clone(), name: name.clone(), value }),
             Err(problem) => problems.push(problem),
         }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use crate::config::{Content, NamedFile, Problem, Settings};
-use crate::domain::{KeyPair, Secret, SecretSource, UnixSeconds, rpc_header};
+use crate::domain::{KeyPair, Secret, SecretSource, UnixSeconds, rpc_url::header_value};
 use crate::files;
 use crate::gateway::TenantSecret;
 use crate::tls::FileLoader;
@@ -25,7 +25,7 @@ pub(crate) fn errors(named: &NamedFile, loader: &mut FileLoader<'_>) -> Vec<Prob
         Content::Secret(path) => secret(path).map(drop),
         Content::HeaderValue(path) => secret(path).and_then(|text| {
             let unfit = |why| vec![with_path(path, format!("can't be sent: {why}"))];
-            rpc_header::value(text.reveal()).map(drop).map_err(unfit)
+            header_value(text.reveal()).map(drop).map_err(unfit)
         }),
     };
     let phrases = read.err().unwrap_or_default();

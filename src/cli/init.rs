@@ -5,7 +5,7 @@ use std::{fs::File, path::PathBuf};
 
 use crate::cli::{Failure, complain, say};
 use crate::config::chain::contract;
-use crate::domain::chains::facts;
+use crate::domain::chain::facts;
 use crate::os::Os;
 use crate::ports::Entropy;
 

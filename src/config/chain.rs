@@ -8,7 +8,7 @@ use crate::config::written::{Shown, quoted, valid_url};
 use crate::config::{reader::Reader, rpc_headers};
 use crate::domain::{
     Lifetimes, PoolSettings, ReaderSettings, Registries, RegistrySet, RpcHeader, RpcUrl, SecretSource,
-    chains::facts,
+    chain::facts,
 };
 
 /// How many RPC URLs there may be.

@@ -6,7 +6,7 @@ use http::HeaderName;
 
 use crate::config::written::{Shown, quoted, valid, valid_url};
 use crate::config::{files::secret_or_file, notes::Content, reader::Reader};
-use crate::domain::{NotAHeaderValue, RpcHeader, RpcUrl, Secret, SecretSource, rpc_header::value};
+use crate::domain::{NotAHeaderValue, RpcHeader, RpcUrl, Secret, SecretSource, rpc_url::header_value};
 
 /// How many headers there may be.
 const HEADERS_MAX: usize = 64;
@@ -85,5 +85,5 @@ fn name(text: &str) -> Result<String, String> {
 
 /// What is wrong shows nothing of it.
 fn secret(text: &str) -> Result<Secret, String> {
-    value(text).map_err(|NotAHeaderValue| format!("can't be sent: {NotAHeaderValue}"))
+    header_value(text).map_err(|NotAHeaderValue| format!("can't be sent: {NotAHeaderValue}"))
 }

@@ -6,8 +6,8 @@ use alloy::primitives::{Address, U256};
 
 use crate::domain::eip712::{Eip712Domain, OwnType};
 use crate::domain::{
-    agent_id::AgentId, freshness::UnixSeconds, held_key::KeyName, nonce::Nonce, quota::RetryAfter,
-    signed_message::MessageRefusal, tier::Tier,
+    agent_id::AgentId, freshness::UnixSeconds, held_key::KeyName, nonce::Nonce,
+    signed_message::MessageRefusal, tier::Tier, window::RetryAfter,
 };
 
 /// What the request did wrong, with what the contract lists as details. Variants stand in the order of its table.

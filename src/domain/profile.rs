@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use alloy::primitives::{Address, I256, U256};
 
-use crate::domain::{holders::Holders, tier::Tier, uint256::decimal};
+use crate::domain::{tier::Tier, uint256::decimal};
 
 /// What the registries say about one agent, from one block.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +19,28 @@ pub struct TrustProfile {
     pub details: Option<Details>,
     /// Owner and stake as text.
     pub texts: Texts,
+}
+
+/// The accounts that may sign for an agent: its owner and, where its registry names one, the agent's own wallet (ERC-8004,
+/// `getAgentWallet`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Holders {
+    /// The owner of the agent's NFT.
+    pub owner: Address,
+    /// The agent's wallet, where one is set. It acts only where `signature.agent_wallet` says so.
+    pub wallet: Option<Address>,
+}
+
+impl Holders {
+    /// The owner alone.
+    pub const fn owned_by(owner: Address) -> Self {
+        Self { owner, wallet: None }
+    }
+
+    /// True if this account may act for the agent; its wallet may where wallets are heard.
+    pub fn may_act(&self, account: Address, hears_wallet: bool) -> bool {
+        account == self.owner || (hears_wallet && self.wallet == Some(account))
+    }
 }
 
 /// The fields of a profile besides holders and stake.

@@ -1,9 +1,11 @@
 //! Where the chain's JSON-RPC is answered. Providers put keys in paths, queries and user info, so such a URL is a secret
-//! of which only the origin may be shown.
+//! of which only the origin may be shown; so are the headers that go to them.
 
 use std::fmt;
 
 use url::Url;
+
+use crate::domain::secret::Secret;
 
 /// An absolute http(s) URL, user info and path allowed. `Debug` and `Display` show its origin only.
 #[derive(Clone, PartialEq, Eq)]
@@ -86,11 +88,37 @@ pub(super) fn authority(text: &str) -> Option<&str> {
     authority.filter(|_| !text.bytes().any(|byte| byte <= b' ' || byte == b'\\' || byte == 0x7f))
 }
 
+/// A header that goes with every call to the nodes of one origin, as it is configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RpcHeader<V> {
+    /// Scheme, host and port of the nodes that it goes to, as `RpcUrl::origin` writes them. It goes nowhere else.
+    pub origin: String,
+    /// Its name, in lower case.
+    pub name: String,
+    /// Its value, or where that is.
+    pub value: V,
+}
+
+/// The longest value, in bytes.
+pub const HEADER_BYTES_MAX: usize = 8 * 1024;
+
+/// Why a text is no header's value. Says nothing of the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is not 1 to {HEADER_BYTES_MAX} characters of printable ASCII without blanks around them")]
+pub struct NotAHeaderValue;
+
+/// A header's value that can be sent.
+pub fn header_value(text: &str) -> Result<Secret, NotAHeaderValue> {
+    let printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let acceptable = !text.is_empty() && text.len() <= HEADER_BYTES_MAX && text.trim() == text && printable;
+    if acceptable { Ok(Secret::new(text)) } else { Err(NotAHeaderValue) }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{any, prop_assert, proptest};
 
-    use super::{RpcUrl, public_part};
+    use super::{HEADER_BYTES_MAX, RpcUrl, header_value, public_part};
 
     #[test]
     fn debug_and_display_show_the_origin_only() {
@@ -168,6 +196,19 @@ mod tests {
                 let host = shown.split_once("://").map_or("", |(_, host)| host);
                 prop_assert!(!host.contains(['/', '@', '?', '#']));
             }
+        }
+    }
+
+    #[test]
+    fn a_headers_value_is_printable_and_has_no_blanks_around_it() {
+        for text in ["k", "Bearer abc.def", "~!\"#$%&'()*", &"k".repeat(HEADER_BYTES_MAX)] {
+            assert_eq!(header_value(text).unwrap().reveal(), text);
+        }
+        for text in
+            ["", " ", " k", "k ", "k\n", "a\r\nb: c", "\0", "k\t", "ü", &"k".repeat(HEADER_BYTES_MAX + 1)]
+        {
+            let why = header_value(text).unwrap_err();
+            assert!(!format!("{why} {why:?}").contains(&format!("{text:?}")), "{text:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 use super::{Verdict, Window};
-use crate::domain::quota::{MINUTE_MICROS, Quota};
+use crate::domain::window::{MINUTE_MICROS, Quota};
 
 mod exhaustive;
 pub(crate) mod model;

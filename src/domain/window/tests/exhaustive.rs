@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::domain::window::{Verdict, Window};
-use crate::domain::{quota::Quota, window::tests::model::Model};
+use crate::domain::{window::Quota, window::tests::model::Model};
 
 const WIDTH: u64 = 3;
 const LIMITS: [u32; 3] = [1, 2, 3];

@@ -2,7 +2,7 @@
 //!
 //! `Window` and the scripts in Redis are compared with it in every state that they can reach with small limits.
 
-use crate::domain::{quota::Quota, window::Verdict};
+use crate::domain::{window::Quota, window::Verdict};
 
 /// The state of a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
