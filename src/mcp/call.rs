@@ -98,9 +98,8 @@ impl<'a> McpRequest<'a> {
     }
 }
 
-/// Refuses a message in a coding that it is not read in. Some servers take UTF-7, in which any key has other bytes.
+/// Refuses a message that a server may read otherwise than as JSON in UTF-8: as a form, or as UTF-7, in which any key has other bytes.
 fn check_coding(fields: &impl Fields) -> Result<(), Problem> {
-    const CHARSET: &str = "charset";
     let mut content_types = 0;
     for (name, value) in fields.all() {
         if name.eq_ignore_ascii_case(b"content-encoding") && !value.eq_ignore_ascii_case(b"identity") {
@@ -108,16 +107,29 @@ fn check_coding(fields: &impl Fields) -> Result<(), Problem> {
         }
         if name.eq_ignore_ascii_case(b"content-type") {
             content_types += 1;
-            let value = String::from_utf8_lossy(value).to_ascii_lowercase();
-            let is_utf_8 = value
-                .split_once(CHARSET)
-                .is_none_or(|(_, charset)| matches!(charset.trim_end(), "=utf-8" | "=\"utf-8\""));
-            if !is_utf_8 || content_types > 1 {
-                return Err("its content type is not one that everybody reads as UTF-8");
+            if content_types > 1 || !is_json(value) {
+                return Err("its content type is not one that everybody reads as JSON in UTF-8");
             }
         }
     }
     Ok(())
+}
+
+/// True for the content type of JSON in UTF-8.
+fn is_json(value: &[u8]) -> bool {
+    const JSON: &[u8] = b"application/json";
+    let parts = value.split_at_checked(JSON.len());
+    let Some((_, parameters)) = parts.filter(|(media_type, _)| media_type.eq_ignore_ascii_case(JSON)) else {
+        return false;
+    };
+    if parameters.is_empty() {
+        return true;
+    }
+    let parameters = String::from_utf8_lossy(parameters).to_ascii_lowercase();
+    let is_utf_8 = parameters
+        .split_once("charset")
+        .is_none_or(|(_, charset)| matches!(charset.trim_end(), "=utf-8" | "=\"utf-8\""));
+    parameters.trim_start().starts_with(';') && is_utf_8
 }
 
 /// True if a request is of a revision whose endpoints take POST alone.
@@ -307,9 +319,12 @@ mod tests {
     fn a_message_in_another_coding_is_refused() {
         let body = r#"{"method":"ping","+AG0-ethod":"tools/call"}"#;
         let json = "application/json";
-        for value in
-            [json, "application/json; charset=utf-8", "Application/JSON;charset=\"UTF-8\"", "text/plain"]
-        {
+        for value in [
+            json,
+            "application/json ; charset=utf-8",
+            "Application/JSON;charset=\"UTF-8\"",
+            "application/json;a=b",
+        ] {
             assert!(calls(body, &headers(&[("content-type", value)])).is_some(), "{value}");
         }
         for value in [
@@ -324,6 +339,18 @@ mod tests {
         ] {
             let value = format!("application/json; charset={value}");
             assert!(calls(body, &headers(&[("content-type", &value)])).is_none(), "{value}");
+        }
+        for value in [
+            "application/x-www-form-urlencoded",
+            "application/form",
+            "multipart/form-data; boundary=application/json",
+            "text/plain",
+            "application/jsonl",
+            "application/json, text/plain",
+            "application/jso",
+            "",
+        ] {
+            assert!(calls(body, &headers(&[("content-type", value)])).is_none(), "{value}");
         }
         assert!(calls(body, &headers(&[("content-type", json), ("content-type", json)])).is_none());
         assert!(calls(body, &headers(&[("content-encoding", "gzip")])).is_none());

@@ -74,9 +74,11 @@ impl Visitor<'_> for Key<'_> {
     }
 
     fn visit_str<E: Error>(self, key: &str) -> Result<Option<usize>, E> {
-        let Some(at) = self.0.iter().position(|known| is_same(key, known)) else { return Ok(None) };
-        let is_own = self.0.get(at).is_some_and(|known| *known == key);
-        if is_own { Ok(Some(at)) } else { Err(E::custom("another spelling of a key")) }
+        let own = self.0.iter().position(|known| *known == key);
+        if own.is_none() && self.0.iter().any(|known| is_same(key, known)) {
+            return Err(E::custom("another spelling of a key"));
+        }
+        Ok(own)
     }
 }
 
@@ -86,7 +88,8 @@ fn is_same(key: &str, known: &str) -> bool {
         return key.eq_ignore_ascii_case(known);
     }
     let folded = key.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
-    folded.eq(known.chars().flat_map(char::to_lowercase))
+    // Letter by letter `İ` is an `i`, and as a text one with a dot above.
+    folded.filter(|letter| *letter != '\u{307}').eq(known.chars().flat_map(char::to_lowercase))
 }
 
 /// Reads an object's known keys, each once. `read` gets the place of the key.
@@ -324,6 +327,8 @@ mod tests {
             r#"{"method":"tools/call","params":{"name":"a","name":"b"}}"#,
             r#"{"method":"tools/call","params":{"name":"a","Name":"b"}}"#,
             r#"{"method":"resources/read","params":{"uri":"a","uri":"b"}}"#,
+            r#"{"method":"resources/read","params":{"uri":"a","urİ":"b"}}"#,
+            r#"{"method":"resources/read","params":{"uri":"a","ur\u0131":"b"}}"#,
             r#"{"method":"ping","params":{"_meta":{},"_meta":{}}}"#,
             r#"{"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1","io.modelcontextprotocol/protocolversion":"2"}}}"#,
             r#"[{"method":"ping","method":"tools/call"}]"#,
