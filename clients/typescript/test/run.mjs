@@ -45,7 +45,7 @@ try {
   // A test that fails may leave a server open.
   const options = ["--test", "--test-force-exit", "--test-reporter=spec", "--test-concurrency=4"];
   const args = [...options, ...tests.map((name) => join("test", name))];
-  ({ status } = spawnSync(process.execPath, args, { cwd: app, stdio: "inherit", timeout: 240_000 }));
+  ({ status } = spawnSync(process.execPath, args, { cwd: app, stdio: "inherit", timeout: 400_000 }));
 } finally {
   rmSync(folder, { recursive: true });
 }
@@ -60,7 +60,7 @@ function readme() {
 }
 
 function run(program, args, cwd) {
-  const { status, stdout, stderr, error } = spawnSync(program, args, { cwd, encoding: "utf8", timeout: 120_000 });
+  const { status, stdout, stderr, error } = spawnSync(program, args, { cwd, encoding: "utf8", timeout: 300_000 });
   if (status === 0) return stdout;
   throw new Error(`${program} ${args.join(" ")}: ${error ?? ""}\n${stdout}${stderr}`);
 }
