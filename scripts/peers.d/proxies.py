@@ -237,6 +237,18 @@ upstreams = ["127.0.0.1:{UPSTREAM}"]
 [[tenants.routes]]
 path = "/public/*"
 access = "public"
+[[tenants]]
+id = "mcp"
+hosts = ["mcp.example"]
+upstreams = ["127.0.0.1:{UPSTREAM}"]
+mcp = true
+[[tenants.routes]]
+path = "/private/small"
+tools = ["billing_*", "transfer"]
+min_tier = 3
+[[tenants.routes]]
+path = "/private/small"
+tools = ["search"]
 """)
     return [binary, "run", "--config", config]
 
