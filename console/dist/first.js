@@ -1,10 +1,12 @@
 import { errorOf } from "./client/index.js";
 import { byId, complain, countDown, describe, on, show, write } from "./dom.js";
 import { snippet } from "./elsewhere.js";
+import { listTools, messageIn, unwrapped, valueIn } from "./mcp.js";
 import { SERVICE, state, whenChanged } from "./state.js";
 import { duration, explain } from "./words.js";
 const VARIABLE = "TIERGATE_API_KEY";
 const BODY_CHARACTERS_MAX = 4_000;
+const ANSWER_MILLIS_MAX = 30_000;
 const HEADERS = ["content-type", "x-ratelimit-limit", "x-ratelimit-remaining", "retry-after", "x-request-id"];
 let shown = null;
 let stopWaiting = () => { };
@@ -14,7 +16,7 @@ export function startFirst() {
     write("first-words", gateway
         ? `Send the key in X-API-Key with each request to ${gateway.url}.`
         : "Services verify the agent by its key with one call. Behind a gateway, send the key in X-API-Key with each request.");
-    const texts = gateway ? throughGateway(gateway) : byVerification();
+    const texts = !gateway ? byVerification() : gateway.mcp ? forAssistants(gateway) : throughGateway(gateway);
     byId("snippets").replaceChildren(snippet("The key in a variable", `read -r -s ${VARIABLE} && export ${VARIABLE}`, "h3"), ...texts.map(([title, text]) => snippet(title, text, "h3")));
     on("try-form", tryIt);
     whenChanged(draw);
@@ -38,6 +40,10 @@ function throughGateway({ url, path }) {
         ["TypeScript", typescript(whole, `headers: { "X-API-Key": process.env[${quoted(VARIABLE)}] }`)],
         ["Python", python("os", `Request(${quoted(whole)})\nrequest.add_unredirected_header("X-API-Key", os.environ[${quoted(VARIABLE)}])`)],
     ];
+}
+function forAssistants({ url, path }) {
+    const server = { type: "http", url: url + path, headers: { "X-API-Key": `\${${VARIABLE}}` } };
+    return [["An assistant's configuration", JSON.stringify({ mcpServers: { [new URL(url).hostname]: server } }, null, 2)]];
 }
 function byVerification() {
     const url = `${SERVICE.href}verify`;
@@ -73,10 +79,19 @@ async function tryIt() {
     write("try-wait", "");
     clearAnswer();
     try {
-        const answer = await fetch(gateway.url + gateway.path, { headers: { "X-API-Key": key }, cache: "no-store", credentials: "omit", redirect: "error" });
-        const error = await errorOf(answer);
-        const text = await answer.text();
-        showAnswer(answer, text);
+        const ask = (init, headers = {}) => fetch(gateway.url + gateway.path, {
+            ...init,
+            headers: { "X-API-Key": key, ...headers },
+            cache: "no-store",
+            credentials: "omit",
+            redirect: "error",
+            signal: AbortSignal.timeout(ANSWER_MILLIS_MAX),
+        });
+        const answer = gateway.mcp ? await listTools(ask) : await ask({});
+        const text = gateway.mcp ? await messageIn(answer) : await answer.clone().text();
+        const isRefused = gateway.mcp && valueIn(text, "error", "code") !== undefined;
+        showAnswer(answer, text, answer.ok && !isRefused);
+        const error = await errorOf(gateway.mcp ? await unwrapped(answer) : answer);
         if (error)
             write("try-problem", explain(error, { agent: state.agent ?? "" }));
         const seconds = Number(answer.headers.get("retry-after"));
@@ -86,7 +101,7 @@ async function tryIt() {
             send.disabled = false;
     }
     catch {
-        write("try-problem", `The browser got no answer from ${gateway.url}. The gateway may be down, or the tenant does not allow this page's origin (CORS). The command for curl needs no such permission.`);
+        write("try-problem", `The browser got no answer from ${gateway.url}. The gateway may be down, or the tenant does not allow this page's origin (CORS).${gateway.mcp ? "" : " The command for curl needs no such permission."}`);
         send.disabled = false;
     }
 }
@@ -96,13 +111,13 @@ function clearAnswer() {
     byId("try-headers").replaceChildren();
     write("try-body", "");
 }
-function showAnswer(answer, text) {
+function showAnswer(answer, text, isGood) {
     show(true, "try-answer");
     const remaining = answer.headers.get("x-ratelimit-remaining");
     const limit = answer.headers.get("x-ratelimit-limit");
     const quota = remaining !== null && limit !== null ? ` ${remaining} of ${limit} requests are left this minute.` : "";
     write("try-status", `The answer is ${answer.status}${answer.statusText && ` ${answer.statusText}`}.${quota}`);
-    byId("try-status").className = `state ${answer.ok ? "good" : "bad"}`;
+    byId("try-status").className = `state ${isGood ? "good" : "bad"}`;
     describe("try-headers", HEADERS.map((name) => [name, answer.headers.get(name), "mono"]));
     const body = readable(text);
     byId("try-body").textContent = body.length > BODY_CHARACTERS_MAX ? `${body.slice(0, BODY_CHARACTERS_MAX)}…` : body;

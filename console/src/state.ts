@@ -8,8 +8,8 @@ export interface Settings {
   title: string;
   /** The chain of the signatures, for wallets; `null` if wallets are to be given none. */
   chain: ChainParameters | null;
-  /** The gateway, without a slash at its end, and a path for the first request. */
-  gateway: { url: string; path: string } | null;
+  /** The gateway, without a slash at its end, and a path for the first request: true if it is an endpoint of MCP. */
+  gateway: { url: string; path: string; mcp: boolean } | null;
   /** True if images of agents may be loaded from elsewhere. */
   images: boolean;
   /** A development node whose accounts sign for everybody. */

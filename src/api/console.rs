@@ -36,6 +36,7 @@ const FILES: &[(&str, &str)] = &[
     ("elsewhere.js", include_str!("../../console/dist/elsewhere.js")),
     ("first.js", include_str!("../../console/dist/first.js")),
     ("keys.js", include_str!("../../console/dist/keys.js")),
+    ("mcp.js", include_str!("../../console/dist/mcp.js")),
     ("registration.js", include_str!("../../console/dist/registration.js")),
     ("sign.js", include_str!("../../console/dist/sign.js")),
     ("state.js", include_str!("../../console/dist/state.js")),

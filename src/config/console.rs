@@ -35,6 +35,8 @@ impl ConsoleSettings {
             gateway_url: reader.text("console.gateway_url", "", url_without_query),
             /// A path there that takes keys.
             sample_path: reader.text("console.sample_path", "/", path),
+            /// true: it is an endpoint of MCP. The page asks it for its tools, and shows an assistant's configuration.
+            sample_mcp: reader.boolean("console.sample_mcp", false),
             /// true: the page shows an agent's image from the https URL that its registration (ERC-8004) names. Anybody may have written that
             /// URL, and who is behind it learns the address of each owner who looks.
             images: reader.boolean("console.images", false),

@@ -19,6 +19,8 @@ pub struct ConsoleSettings {
     pub gateway_url: Option<RpcUrl>,
     /// The path of a first request there.
     pub sample_path: String,
+    /// True if it is an endpoint of MCP.
+    pub sample_mcp: bool,
     /// True if the page loads an agent's image from wherever its registration names it.
     pub images: bool,
     /// A development node whose accounts sign for everybody.

@@ -37,7 +37,7 @@ pub(crate) fn settings(console: &ConsoleSettings, chain_id: u64) -> Vec<u8> {
     let settings = json!({
         "title": console.title,
         "chain": chain,
-        "gateway": gateway.map(|gateway| json!({ "url": gateway.base(), "path": console.sample_path })),
+        "gateway": gateway.map(|gateway| json!({ "url": gateway.base(), "path": console.sample_path, "mcp": console.sample_mcp })),
         "images": console.images,
         "developmentRpcUrl": console.development_rpc_url.as_ref().map(url),
     });

@@ -3,6 +3,7 @@ mod arriving;
 mod elsewhere;
 mod late;
 mod looks;
+mod mcp;
 mod owner;
 mod redirects;
 mod stage;

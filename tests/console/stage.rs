@@ -17,7 +17,7 @@ use crate::support::{chain::Chain, secrets, service::Service};
 pub(crate) struct Stage {
     pub(crate) browser: Browser,
     api: SocketAddr,
-    gateway: SocketAddr,
+    pub(crate) gateway: SocketAddr,
     pub(crate) chain: SocketAddr,
     log: PathBuf,
     /// The rest, which ends with this.

@@ -114,7 +114,7 @@ fn the_page_is_told_the_chain_the_gateway_and_that_images_may_be_loaded(world: &
             "rpcUrls": ["https://rpc.example/v2/public?x=1"],
             "nativeCurrency": { "name": "EXA", "symbol": "EXA", "decimals": 18 },
         },
-        "gateway": { "url": "https://gate.example:8443/below", "path": "/v1/forecast?days=3" },
+        "gateway": { "url": "https://gate.example:8443/below", "path": "/v1/forecast?days=3", "mcp": false },
         "images": true,
         "developmentRpcUrl": "http://127.0.0.1:8545/node",
     });
