@@ -246,8 +246,8 @@ fn issuer(
 }
 
 /// Reads certificates, keys and lists, and builds everything that these settings put in force. Of those of the start it has
-/// what counts until the end of the process. Whoever read the settings has looked into every file: one that can't be used is
-/// refused there, with all its problems, so that this stops at the first.
+/// what counts until the end of the process. Whoever read the settings has looked into every file of a new version: one that
+/// can't be used is refused there, with all its problems, so that this stops at the first.
 fn build(
     fixed: &Fixed,
     live: &Live,

@@ -87,9 +87,9 @@ impl ConfigReport {
         let (name, in_force) = (Arc::clone(&file.name), file.in_force.clone());
         let context = former.filter(|_| settings.is_none()).map_or(context, Settings::context);
         let (mut chosen, mut of_folder) = with(file, settings, context);
-        if let Some(former) = former.filter(|_| !chosen.claims_of_main.is_empty()) {
+        if let Some(former) = former.filter(|_| !chosen.problems_of_main.is_empty()) {
             // The folder was read under rules that do not come into force.
-            let problems = chosen.claims_of_main;
+            let problems = chosen.problems_of_main;
             let refused =
                 File { name, is_main: true, problems: problems.clone(), in_force, ..File::default() };
             (chosen, of_folder) = with(refused, None, former.context());
@@ -219,8 +219,8 @@ struct Chosen {
     refused: Vec<RefusedFile>,
     /// Problems of claims, which nobody has noted yet.
     claims: Vec<Problem>,
-    /// Those of the configuration file.
-    claims_of_main: Vec<Problem>,
+    /// Why a configuration file is refused in which nothing was wrong by itself.
+    problems_of_main: Vec<Problem>,
 }
 
 /// Chooses the version of each file that counts: the new one, the one in force, or neither. `settings` are those of the
@@ -246,7 +246,7 @@ fn choose(
         files.push(file);
     }
     judge(&mut files);
-    // A volume that is not mounted looks like an empty folder.
+    // A volume that is not mounted looks like an empty folder, and a file that a program has begun to write like one without tenants.
     let lost = |before: usize, place: &str, files: &[File]| {
         let of_place = files.iter().filter(|file| place != FOLDER || !file.is_main);
         let is_lost = before > 0 && !allow_empty && of_place.flat_map(File::serves).next().is_none();
@@ -267,7 +267,9 @@ fn choose(
     }
     let of_all = lost(former.map_or(0, |former| former.live.tenants.len()), "tenants", &files);
     if let Some((main, problem)) = files.first_mut().zip(of_all) {
-        main.problems.push(problem);
+        let causes = main.offered.iter().flatten().flat_map(|claimant| &claimant.problems).cloned();
+        let causes: Vec<Problem> = causes.collect();
+        main.problems.extend([vec![problem], causes].concat());
         judge(&mut files);
     }
     compose(settings, &files, of_folder, former)
@@ -297,7 +299,7 @@ fn compose(
                     chosen.refused.push(refused(&format!("tenants[{number}]"), &claimant.problems, false));
                 }
             }
-        } else if file.in_force.is_none() {
+        } else {
             unserved.extend(file.claims.keys().filter_map(Claim::host).cloned());
         }
         let problems: Vec<Problem> = file.problems.iter().chain(&file.contested).cloned().collect();
@@ -308,7 +310,9 @@ fn compose(
         if file.is_main {
             let of_folder = of_folder.as_slice().iter().map(std::slice::from_ref);
             chosen.refused.extend(of_folder.map(|problem| refused(FOLDER, problem, former.is_some())));
-            chosen.claims_of_main.clone_from(&file.contested);
+            if settings.is_some() && !file.is_used() {
+                chosen.problems_of_main.clone_from(&problems);
+            }
         }
         chosen.claims.extend(file.contested.iter().cloned());
     }
@@ -316,6 +320,13 @@ fn compose(
     chosen.settings = if is_main_used { settings } else { former.cloned() };
     if let Some(Settings { live: settings, .. }) = &mut chosen.settings {
         let taken: HashSet<&HostPattern> = served.iter().flat_map(|tenant| &tenant.hosts).collect();
+        if let Some(Settings { live: former, .. }) = former {
+            // What a wildcard has served goes on: a file that can't be used changes nothing.
+            let own: HashSet<&HostPattern> = former.tenants.iter().flat_map(|tenant| &tenant.hosts).collect();
+            unserved.retain(|host| own.contains(host));
+            let left_out = former.unserved_hosts.iter().filter(|_| !chosen.refused.is_empty());
+            unserved.extend(left_out.cloned());
+        }
         let unserved: BTreeSet<_> = unserved.into_iter().filter(|host| !taken.contains(host)).collect();
         settings.unserved_hosts = unserved.into_iter().collect();
         settings.tenants = served;
@@ -533,6 +544,7 @@ mod tests {
             assert_eq!(versions(files), expected, "{files:?}");
         }
     }
+
     proptest! {
         // threat: A half-applied reload, a broken next start
         #[test]

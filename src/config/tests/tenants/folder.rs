@@ -191,7 +191,7 @@ pub(super) fn over(home: &Home, former: Option<&Settings>) -> (Settings, Vec<(St
     over_with(home, former, &mut no_probe)
 }
 
-fn over_with(
+pub(super) fn over_with(
     home: &Home,
     former: Option<&Settings>,
     probe: &mut FileProbe<'_>,
@@ -249,7 +249,12 @@ fn each_file_is_used_or_refused_by_itself_and_its_former_version_stays() {
     assert_eq!(over(&home, Some(&settings)).1, refused(&[("tenants.d", true)]));
 }
 
-fn no_certificate(named: &NamedFile) -> Vec<Problem> {
+/// The hosts that nobody has.
+fn unserved(settings: &Settings) -> Vec<String> {
+    settings.live.unserved_hosts.iter().map(ToString::to_string).collect()
+}
+
+pub(super) fn no_certificate(named: &NamedFile) -> Vec<Problem> {
     named.problem(0, "holds no certificate").into_iter().collect()
 }
 
@@ -288,23 +293,58 @@ fn the_last_tenant_stays_where_no_newcomer_can_be_served() {
     let mut of_tenant =
         |named: &NamedFile| if named.is_of_tenant() { no_certificate(named) } else { Vec::new() };
     let (settings, refused) = over_with(&home, Some(&former), &mut of_tenant);
-    assert_eq!((settings.live.tenants, refused), (former.live.tenants, vec![("main.toml".to_owned(), true)]));
+    assert_eq!(
+        (settings.live.tenants, refused),
+        (former.live.tenants.clone(), vec![("main.toml".to_owned(), true)])
+    );
+    let report = ConfigReport::over(&home.main(), std::iter::empty(), 0, Some(&former), &mut of_tenant);
+    let told = report.loaded.unwrap().refused.remove(0).problems;
+    assert!(told.iter().any(|line| line.contains("allow_empty")), "{told:?}");
+    assert!(told.iter().any(|line| line.contains("tls.cert")), "what kept it from being served: {told:?}");
 }
 
 #[test]
-fn a_file_with_any_mistake_claims_its_hosts_at_a_start_too() {
+fn a_file_with_any_mistake_keeps_its_hosts_from_wildcards_that_have_not_served_them() {
     let home = Home::with("", &[("b.toml", &tenant("b").replace("b.example", "*.example"))]);
+    let (served, _) = over(&home, None);
+    let main = fs::read_to_string(home.main()).unwrap();
     for wrong in ["wrong = 1", "min_tier = 9", "min_tier = 'x'"] {
         fs::write(home.folder().join("a.toml"), format!("{wrong}\n{}", tenant("a"))).unwrap();
-        let (settings, _) = over(&home, None);
-        let hosts: Vec<String> = settings.live.unserved_hosts.iter().map(ToString::to_string).collect();
-        assert_eq!((hosts, settings.live.tenants.len()), (vec!["a.example".to_owned()], 1), "{wrong}");
+        let (started, _) = over(&home, None);
+        assert_eq!(unserved(&started), ["a.example"], "{wrong}");
+        // Whatever else is wrong by then.
+        fs::write(home.main(), "x").unwrap();
+        assert_eq!(unserved(&over(&home, Some(&started)).0), ["a.example"], "{wrong}");
+        fs::write(home.main(), &main).unwrap();
+        assert_eq!(unserved(&over(&home, Some(&served)).0), [""; 0], "the wildcard goes on: {wrong}");
     }
     // Whoever claims the same does not get it.
     fs::write(home.folder().join("c.toml"), tenant("c").replace("c.example", "a.example")).unwrap();
     let (settings, found) = over(&home, None);
     let all = [("a.toml".to_owned(), false), ("c.toml".to_owned(), false)];
     assert_eq!((settings.live.tenants.len(), found), (1, all.to_vec()));
+    // Without a mistake anywhere it is the wildcard's.
+    ["a.toml", "c.toml"].map(|name| fs::remove_file(home.folder().join(name)).unwrap());
+    assert_eq!(unserved(&over(&home, Some(&settings)).0), [""; 0]);
+}
+
+// threat: A half-applied reload, a broken next start
+#[test]
+fn what_the_configuration_file_gives_up_to_several_is_no_wildcards() {
+    let home = Home::with(&format!("[[tenants]]\n{}", tenant("a")), &[]);
+    let put = |id: &str, hosts: &str| {
+        let text = tenant(id).replace(&format!("\"{id}.example\""), hosts);
+        fs::write(home.folder().join(format!("{id}.toml")), text).unwrap();
+    };
+    put("w", "\"*.example\"");
+    ["b", "c"].map(|id| put(id, &format!("\"{id}.example\"")));
+    let (former, _) = over(&home, None);
+    assert_eq!(former.live.tenants.len(), 4);
+    fs::write(home.main(), MINIMAL).unwrap();
+    ["b", "c"].map(|id| put(id, &format!("\"{id}.example\", \"a.example\"")));
+    let (settings, found) = over(&home, Some(&former));
+    assert_eq!(found, ["b", "c"].map(|id| (format!("{id}.toml"), true)));
+    assert_eq!((unserved(&settings), settings.live.tenants.len()), (vec!["a.example".to_owned()], 3));
 }
 
 #[test]

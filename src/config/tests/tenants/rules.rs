@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::super::{load, problems};
-use super::folder::{Home, over, tenant};
+use super::folder::{Home, no_certificate, over, over_with, tenant};
 
 /// Rules for files that begin with `a-`, and for all others but `c`.
 const RULES: &str = "
@@ -219,6 +219,22 @@ fn rules_that_do_not_come_into_force_let_nobody_in() {
     let (settings, found) = over(&home, Some(&settings));
     assert_eq!((settings.live.tenants.len(), found), (2, vec![("a-1.toml".to_owned(), true)]));
     assert_eq!(settings.live.tenants[0].hosts[0].to_string(), "victim.example");
+}
+
+#[test]
+fn rules_of_a_file_of_which_no_tenant_can_be_served_let_nobody_in() {
+    let (for_a, for_b) = RULES.split_at(RULES.rfind("[[tenants_rules]]").unwrap());
+    let old = format!("{for_b}[[tenants]]\n{}", of("g", "g.example", "up:1"));
+    let home = Home::with(&old, &[("a-1.toml", &of("a-1", "a.example", "v1.a.internal:80"))]);
+    let (former, found) = over(&home, None);
+    assert_eq!((former.live.tenants.len(), &found), (1, &vec![("a-1.toml".to_owned(), false)]));
+    let main = fs::read_to_string(home.main()).unwrap();
+    let tenant = format!("{}upstream_tls.ca = \"ca\"\n", of("n", "a.example", "https://up:2"));
+    let new = format!("{for_a}{for_b}[[tenants]]\n{tenant}");
+    fs::write(home.main(), main.replace(old.trim(), &new)).unwrap();
+    let (settings, found) = over_with(&home, Some(&former), &mut no_certificate);
+    assert_eq!(settings.live.tenants, former.live.tenants);
+    assert_eq!(found, [("main.toml".to_owned(), true), ("a-1.toml".to_owned(), false)]);
 }
 
 #[test]
