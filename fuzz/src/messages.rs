@@ -1,7 +1,7 @@
 //! Messages of MCP: a call is the one that a reader with a tree finds, headers of the same call change nothing, and a list comes out the
 //! same however its answer is cut.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -31,6 +31,7 @@ pub fn check(input: &[u8]) {
 
 fn check_call(body: &[u8], name: Option<&[u8]>) {
     let mut headers = HeaderMap::new();
+    headers.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(name) = name.and_then(|name| HeaderValue::from_bytes(name).ok()) {
         headers.append(HeaderName::from_static("mcp-name"), name);
     }

@@ -252,7 +252,7 @@ pub struct UpstreamTls {
     pub server_name: Option<Box<str>>,
 }
 
-/// The rules for such pages. Lists are as header values have them.
+/// The rules for pages of other origins (Fetch standard). Lists are as header values have them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CorsRules {
     /// The origins that may, as browsers write them; nothing: all.

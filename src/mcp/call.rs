@@ -98,19 +98,18 @@ impl<'a> McpRequest<'a> {
     }
 }
 
-/// Refuses a message that a server may read otherwise than as JSON in UTF-8: as a form, or as UTF-7, in which any key has other bytes.
+/// Refuses a message that a server may read otherwise than as JSON in UTF-8: as a form, which some take one without a content type for, or
+/// as UTF-7, in which any key has other bytes.
 fn check_coding(fields: &impl Fields) -> Result<(), Problem> {
-    let mut content_types = 0;
-    for (name, value) in fields.all() {
-        if name.eq_ignore_ascii_case(b"content-encoding") && !value.eq_ignore_ascii_case(b"identity") {
-            return Err("its content has a coding");
-        }
-        if name.eq_ignore_ascii_case(b"content-type") {
-            content_types += 1;
-            if content_types > 1 || !is_json(value) {
-                return Err("its content type is not one that everybody reads as JSON in UTF-8");
-            }
-        }
+    let values = |of: &'static [u8]| {
+        fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(of)).map(|(_, value)| value)
+    };
+    if values(b"content-encoding").any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+        return Err("its content has a coding");
+    }
+    let mut content_types = values(b"content-type");
+    if !content_types.next().is_some_and(is_json) || content_types.next().is_some() {
+        return Err("its content type is not the one that everybody reads as JSON in UTF-8");
     }
     Ok(())
 }
@@ -204,7 +203,7 @@ mod tests {
     use http::HeaderMap;
 
     use super::{McpRequest, takes_post_alone};
-    use crate::mcp::{headers::tests::headers, listing::List};
+    use crate::mcp::{headers::tests::headers as bare, listing::List};
 
     const NEW: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
     const CALL: (&str, &str) = ("mcp-method", "tools/call");
@@ -212,6 +211,13 @@ mod tests {
     fn call(name: &str, version: &str) -> String {
         let meta = format!(r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}"}}"#);
         format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"{name}",{meta}}}}}"#)
+    }
+
+    /// These headers, and the content type that clients send where they name none.
+    fn headers(lines: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = bare(lines);
+        headers.entry("content-type").or_insert_with(|| "application/json".parse().unwrap());
+        headers
     }
 
     /// Each call as its method and name.
@@ -353,6 +359,7 @@ mod tests {
             assert!(calls(body, &headers(&[("content-type", value)])).is_none(), "{value}");
         }
         assert!(calls(body, &headers(&[("content-type", json), ("content-type", json)])).is_none());
+        assert!(calls(body, &bare(&[])).is_none(), "some servers take it for a form");
         assert!(calls(body, &headers(&[("content-encoding", "gzip")])).is_none());
         assert!(calls(body, &headers(&[("content-encoding", "identity")])).is_some());
     }

@@ -140,7 +140,7 @@ fn a_call_is_held_to_the_rule_of_its_tool_in_whatever_form_it_comes(stage: &Stag
         wire.send(&post(&site, &[]).body(search.as_bytes()).bytes());
         assert_eq!(wire.answer().status, 200);
         // A public tool needs no key, and no other path is read.
-        let stranger = Request::new("POST", HOST, "/mcp");
+        let stranger = Request::new("POST", HOST, "/mcp").with("Content-Type", "application/json");
         assert_eq!(site.gateway.ask(&stranger.clone().body(call("help").as_bytes())).status, 200);
         assert_eq!(site.gateway.ask(&stranger.body(search.as_bytes())).status, 401);
         let other = Request::new("POST", HOST, "/files").key(site.key()).body(b"no JSON");
@@ -175,7 +175,7 @@ fn a_refusal_is_an_error_of_json_rpc_with_the_id_of_its_request(stage: &Stage) {
             site.gateway
                 .ask(&request.body(call("search").replace("\"id\":7", &format!("\"id\":{id}")).as_bytes()))
         };
-        let stranger = || Request::new("POST", HOST, "/mcp");
+        let stranger = || Request::new("POST", HOST, "/mcp").with("Content-Type", "application/json");
         let answer = ask(stranger(), "\"a\\u0041\"");
         assert!(answer.header("www-authenticate").is_some());
         assert_eq!(error(&answer, 401, 401, &json!("aA"))["errorType"], json!("INVALID_API_KEY"));

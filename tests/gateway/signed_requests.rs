@@ -383,16 +383,19 @@ fn a_message_of_mcp_that_lies_reaches_no_upstream_over_http_2(stage: &Stage) {
     let message = |tool: &str| {
         json!({ "id": 1, "method": "tools/call", "params": { "name": tool } }).to_string().into_bytes()
     };
+    let signed = |tool: &str| {
+        let signing = get(stage, &agent, &agents_path()).post(&message(tool));
+        Signing { content_type: Some("application/json".into()), ..signing }
+    };
     for site in [&to_http2, &to_http1] {
-        let signing = get(stage, &agent, &agents_path()).post(&message("search"));
+        let signing = signed("search");
         assert_eq!(post_over_http_2(&site.gateway, &signing).status, 200);
         let is_whole = upstream.seen().iter().any(|seen| seen.body == message("search"));
         assert!(is_whole, "the first goes to the upstream of HTTP/2");
         if std::ptr::eq(site, &to_http1) {
             assert_eq!(to_http1.upstream.whole(&signing.target).body, message("search"));
         }
-        let lie = get(stage, &agent, &agents_path()).post(&message("search"));
-        let lie = Signing { body: Some(message("delete")), ..lie };
+        let lie = Signing { body: Some(message("delete")), ..signed("search") };
         let answer = post_over_http_2(&site.gateway, &lie);
         let body: Value = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!((answer.status, &body["error"]["data"]["reason"]), (401, &json!("bad_content_digest")));
