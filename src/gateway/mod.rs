@@ -216,6 +216,7 @@ impl Gateway {
     /// Finds the tenant of a request and the tenant's rule for it, which the context keeps. True if the answer to its call of MCP
     /// lasts. Error: also the answer to a request that needs no upstream.
     fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<bool, End> {
+        debug_assert!(ctx.admitted.is_none(), "what is forwarded is what was judged");
         if request.fields.count() > FIELDS_MAX {
             return Err(Error::HeadTooLarge.into()); // 431, for HTTP/2; HTTP/1 has been counted before
         }

@@ -150,7 +150,7 @@ pub(super) fn path_of(target: &[u8]) -> &[u8] {
     target.split(|byte| *byte == b'?').next().unwrap_or_default()
 }
 
-/// A dialect.
+/// A dialect in which another gateway asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// `X-Forwarded-*`, and any 2xx lets the request pass: Traefik, Caddy, APISIX, HAProxy.

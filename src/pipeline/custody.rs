@@ -247,7 +247,7 @@ impl Pipeline {
             KeyChanged::Done => Ok((minted, made, allowance)),
             KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),
             KeyChanged::NoSuchKey => Err(Denial::NoSuchKey { agent, name }.into()),
-            KeyChanged::NonceRefused(refused) => Err(nonce_denial(refused, agent, nonce).into()),
+            KeyChanged::NonceRefused(refused) => Err(nonce_denial(agent, nonce, refused).into()),
         }
     }
 }

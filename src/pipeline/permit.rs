@@ -72,7 +72,7 @@ impl Pipeline {
                 Err(Denial::InvalidApiKey { agent: ask.credential.named_agent() }.into())
             }
             Admission::NonceRefused(refused) => Err(match &ask.credential {
-                Credential::Signature(signed) => nonce_denial(refused, agent, signed.nonce),
+                Credential::Signature(signed) => nonce_denial(agent, signed.nonce, refused),
                 Credential::Messages(_) => principal::message_nonce_denial(agent, refused),
                 // A store that refuses a nonce where none was claimed is not believed to have admitted anybody.
                 Credential::Key { named, .. } => Denial::InvalidApiKey { agent: *named },
@@ -95,7 +95,7 @@ impl Pipeline {
 }
 
 /// The denial of a request whose nonce can't be used.
-pub(super) const fn nonce_denial(refused: NonceRefused, agent: AgentId, nonce: Nonce) -> Denial {
+pub(super) const fn nonce_denial(agent: AgentId, nonce: Nonce, refused: NonceRefused) -> Denial {
     match refused {
         NonceRefused::Used => Denial::ReplayDetected { agent, nonce },
         NonceRefused::Forgotten { accepted_from, retry_after } => {

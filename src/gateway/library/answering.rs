@@ -74,7 +74,7 @@ impl LibraryProxy {
         request: &mut RequestHeader,
         ctx: &Context,
     ) -> pingora::Result<()> {
-        let (site, _) = faults::admitted(ctx)?;
+        let (site, _) = faults::forwarded(ctx)?;
         let Some(Admitted { peer, .. }) = ctx.admitted else {
             return Err(faults::error_of(Failure::Internal));
         };

@@ -32,7 +32,7 @@ pub(super) fn error_of(failure: Failure) -> Box<Error> {
 }
 
 /// The tenant of a request that may go upstream, and the tenant's rule for it. Without the proof nothing does.
-pub(super) fn admitted(ctx: &Context) -> Result<(&Arc<Site>, Decision), Box<Error>> {
+pub(super) fn forwarded(ctx: &Context) -> Result<(&Arc<Site>, Decision), Box<Error>> {
     ctx.forwarded().ok_or_else(|| error_of(Failure::Internal))
 }
 

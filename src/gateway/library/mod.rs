@@ -265,7 +265,7 @@ impl ProxyHttp for LibraryProxy {
             answering::write(session, self.answer_to(end, ctx)).await?;
             return Ok(true);
         }
-        let (site, decision) = faults::admitted(ctx)?;
+        let (site, decision) = faults::forwarded(ctx)?;
         let read = site.tenant.proxy.timeouts.read;
         // A WebSocket may be silent for as long as the tenant allows.
         let is_upgrade = decision.upgrades && session.is_upgrade_req();
@@ -287,7 +287,7 @@ impl ProxyHttp for LibraryProxy {
         let member = ctx.member().ok_or_else(|| faults::error_of(Failure::Internal))?;
         let mut peer = Box::new(member.template.clone());
         peer._address = address.into();
-        let (site, decision) = faults::admitted(ctx)?;
+        let (site, decision) = faults::forwarded(ctx)?;
         let longest = member.state.connect_time(ctx.attempt, site.tenant.proxy.timeouts.connect);
         peer.options.connection_timeout = Some(longest);
         if decision.upgrades && session.is_upgrade_req() {
@@ -306,7 +306,7 @@ impl ProxyHttp for LibraryProxy {
         let is_long = ctx.held_body.as_ref().is_some_and(|whole| whole.len() as u64 > KEPT_BYTES_MAX);
         if may_be_http2 && (ctx.awaits_body || is_long) {
             // The library counts from the head on here, and not from the last byte that was sent.
-            let total = faults::admitted(ctx)?.0.tenant.proxy.timeouts.total;
+            let total = faults::forwarded(ctx)?.0.tenant.proxy.timeouts.total;
             peer.options.read_timeout = Some(total.unwrap_or(faults::TRANSFER_TIME_MAX));
         }
         ctx.record.times.left.get_or_insert_with(Timer::now);
@@ -391,7 +391,7 @@ impl ProxyHttp for LibraryProxy {
             ctx.record.times.answered.get_or_insert_with(Timer::now);
             ctx.held_body = None;
         }
-        let may_switch = faults::admitted(ctx)?.1.upgrades && session.is_upgrade_req();
+        let may_switch = faults::forwarded(ctx)?.1.upgrades && session.is_upgrade_req();
         if is_switch && !may_switch {
             return Err(faults::invalid_answer("a switch of protocols that was not asked for"));
         }

@@ -1,8 +1,8 @@
 //! The library's requests, as admission and the log read them, and their bodies: counted and bounded, compared with their digest,
 //! and held as a whole where nothing may go before that.
 //!
-//! Requests toward upstreams of HTTP/2, whose times the library counts from their heads on. It is given small bodies whole;
-//! others have a stall timeout to the end of their answer.
+//! Toward upstreams of HTTP/2 the library counts times from a request's head on. So it is given small bodies whole, and a request with
+//! a larger one has a stall timeout to the end of its answer.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 use tokio::time::timeout;
 
-use crate::gateway::library::faults::{admitted, error_of};
+use crate::gateway::library::faults::{error_of, forwarded};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     BODY_READ_TIME_MAX, Gateway, admission::announced, context::Context, failure::Failure,
@@ -141,8 +141,8 @@ pub(super) fn authority_of(request: &RequestHeader) -> Option<&str> {
 }
 
 impl LibraryProxy {
-    /// Reads a body that is held, unless it was read as a message, before an upstream is asked: none waits in silence for it. The library asks for it later if it
-    /// has kept its end. So a body that announces no length is left to come then where its end might not be kept.
+    /// Reads a body that is held, unless it was read as a message, before an upstream is asked: none waits in silence for it. The
+    /// library asks for it later if it has kept its end. So a body that announces no length is left to come then where its end might not be kept.
     pub(super) async fn hold(
         &self,
         session: &mut Session,
@@ -233,7 +233,7 @@ impl LibraryProxy {
             return Ok(());
         }
         session.as_mut().enable_retry_buffering();
-        let longest = BODY_READ_TIME_MAX.min(admitted(ctx)?.0.tenant.proxy.timeouts.read);
+        let longest = BODY_READ_TIME_MAX.min(forwarded(ctx)?.0.tenant.proxy.timeouts.read);
         while !session.is_body_done() && next_piece(session, longest).await?.is_some() {
             self.check_overdue(ctx, false)?;
         }
@@ -257,7 +257,7 @@ pub(super) fn take_piece(
     if session.was_upgraded() {
         return Ok(());
     }
-    let longest = admitted(ctx)?.0.tenant.proxy.body_bytes_max;
+    let longest = forwarded(ctx)?.0.tenant.proxy.body_bytes_max;
     if longest.is_some_and(|longest| ctx.record.received > longest) {
         return Err(error_of(Failure::TooLarge));
     }

@@ -98,20 +98,13 @@ pub(in crate::gateway) fn asks_for_stream(fields: &impl Fields, upgrades: bool) 
 /// The beginning of our headers' names, in normal form.
 const OURS: &[u8] = b"x-agent-";
 
-/// Headers that no upstream sees by these names: other spellings of those that we set or read; those by which some servers
-/// take another path than the one that was judged; and `Proxy`, which CGI turns into `HTTP_PROXY`.
-const STRIPPED: [&[u8]; 10] = [
-    b"forwarded",
-    b"proxy",
-    b"x-api-key",
-    b"x-forwarded-for",
-    b"x-forwarded-host",
-    b"x-forwarded-proto",
-    b"x-original-uri",
-    b"x-original-url",
-    b"x-request-id",
-    b"x-rewrite-url",
-];
+/// Headers that no upstream sees by these names: other spellings of those that we set or read.
+const STRIPPED: [&str; 6] =
+    ["forwarded", "x-api-key", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-request-id"];
+
+/// Headers that no upstream sees from a client, whoever forwards: those by which some servers take another path than the one that was
+/// judged, and `Proxy`, which CGI turns into `HTTP_PROXY`.
+const OVERRIDES: [&str; 4] = ["proxy", "x-original-uri", "x-original-url", "x-rewrite-url"];
 
 /// The class of a header by its name, however that is spelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,9 +155,6 @@ const OF_AGENTS: [&str; 12] = [
     "x-agent-timestamp",
     "x-api-key",
 ];
-
-/// The names of headers by which some servers take another path than the one that was judged, and `Proxy`.
-const OVERRIDES: [&str; 4] = ["proxy", "x-original-uri", "x-original-url", "x-rewrite-url"];
 
 /// [`OF_AGENTS`] and [`OVERRIDES`], and their spellings with `_` for one `-` or more.
 static SPELLINGS: LazyLock<Vec<Bytes>> = LazyLock::new(|| {
@@ -225,15 +215,14 @@ pub(in crate::gateway) fn is_respelled(fields: &impl Fields) -> bool {
 
 /// The standing of a name that is none of those that rules know by an id.
 fn header_class(name: &[u8]) -> HeaderClass {
-    // Most names begin with none of these letters.
+    // Most names begin with none of these letters, which are those of the lists.
     if !matches!(name.first(), Some(b'c' | b'C' | b'f' | b'F' | b'p' | b'P' | b't' | b'T' | b'x' | b'X')) {
         return HeaderClass::Free;
     }
-    let is_one = |one: &[u8]| one.len() == name.len() && begins(name, one);
-    if begins(name, OURS) || STRIPPED.iter().any(|one| is_one(one)) {
+    let is_one = |one: &&str| one.len() == name.len() && begins(name, one.as_bytes());
+    if begins(name, OURS) || STRIPPED.iter().chain(&OVERRIDES).any(is_one) {
         HeaderClass::Stripped
-    } else if begins(name, FORWARDED_PREFIX.as_bytes()) || OF_PROXIES.iter().any(|one| is_one(one.as_bytes()))
-    {
+    } else if begins(name, FORWARDED_PREFIX.as_bytes()) || OF_PROXIES.iter().any(is_one) {
         HeaderClass::OfProxies
     } else {
         HeaderClass::Free
@@ -255,7 +244,10 @@ mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
     use proptest::prelude::{prop_assert, proptest};
 
-    use super::{ApiKeyFormat, Kept, Name, Options, TrustedHeaders, asks_for_stream, is_of_one_hop};
+    use super::{
+        ApiKeyFormat, HeaderClass, Kept, Name, OF_AGENTS, OF_PROXIES, OVERRIDES, Options, STRIPPED,
+        TrustedHeaders, asks_for_stream, header_class, is_of_one_hop,
+    };
 
     fn map(lines: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -290,6 +282,8 @@ mod tests {
             left(&["Authorization", "X-API-Key", "X_Forwarded_For", "x_api_key", "X.Request.Id"]).is_empty()
         );
         assert!(left(&["x-forwarded-for", "Forwarded", "x-request-id", "via"]).is_empty(), "ours are set");
+        let listed = STRIPPED.iter().chain(&OVERRIDES).chain(&OF_AGENTS);
+        assert!(listed.chain(&OF_PROXIES).all(|name| header_class(name.as_bytes()) != HeaderClass::Free));
         let kept = [
             "x-agent",
             "xagent-id",
