@@ -7,12 +7,14 @@ use crate::rig::case::{Case, cases};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::{scripts, stage::Stage, tenants::Tenant, upstream::Then};
 use crate::support::client::Answer;
+use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     a_call_is_held_to_the_rule_of_its_tool_in_whatever_form_it_comes,
     a_refusal_is_an_error_of_json_rpc_with_the_id_of_its_request,
     a_list_shows_what_its_agent_may_call,
+    a_listen_takes_the_place_of_a_stream_and_a_call_does_not,
     a_message_is_read_within_bounds_before_anybody_is_asked,
     pages_of_others_and_methods_that_no_revision_has_are_refused_for_nothing,
     another_gateway_is_judged_by_headers_and_an_operator_is_told_the_route,
@@ -237,6 +239,28 @@ fn a_list_shows_what_its_agent_may_call(stage: &Stage) {
         site.upstream.on("/mcp", scripts::bytes(scripts::answer("200 OK", &coded, b"x"), Then::Goes));
         error(&ask(post(&site, &[]), "tools/list"), 502, 502, &json!(7));
     }
+}
+
+// threat: One client or tenant takes all places
+fn a_listen_takes_the_place_of_a_stream_and_a_call_does_not(stage: &Stage) {
+    let site = server(stage).tenant(|tenant| tenant.set("limits.max_streams_per_agent", 1)).start();
+    let params = json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": NEW[0].1 } });
+    let message = json!({ "id": 7, "method": "subscriptions/listen", "params": params }).to_string();
+    // By this `Accept` alone it would be no stream.
+    let headers =
+        [NEW[0], ("Mcp-Method", "subscriptions/listen"), ("Accept", "application/json, text/event-stream")];
+    let listen = post(&site, &headers).body(message.as_bytes());
+    site.upstream.on("/mcp", scripts::hang(b"HTTP/1.1 200 OK\r\n\r\n".as_slice()));
+    let mut held = site.gateway.connect();
+    held.send(&listen.bytes());
+    assert_eq!(held.head().unwrap().status, 200);
+    site.upstream.on("/mcp", scripts::echo());
+    let data = error(&site.gateway.ask(&listen), 429, 429, &json!(7));
+    assert_eq!(data["errorType"], json!("RATE_LIMITED"));
+    assert!(data["error"].as_str().unwrap().contains("has 1 requests under way"), "{data}");
+    assert_eq!(site.gateway.ask(&post(&site, &[]).body(call("search").as_bytes())).status, 200);
+    drop(held);
+    until("the place is free", SOON, || (site.gateway.ask(&listen).status == 200).then_some(()));
 }
 
 // threat: Huge or costly heads and bodies
