@@ -139,6 +139,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("http2", ONCE, http2::CASES),
     ("discovery", ONCE, discovery::CASES),
     ("mcp", ONCE, mcp::CASES),
+    ("mcp", &[Kind::Redis], mcp::OF_REDIS),
     ("mcp_calls", ONCE, mcp_calls::CASES),
     ("routing", ONCE, routing::CASES),
     ("paths", ONCE, paths::CASES),

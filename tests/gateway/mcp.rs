@@ -1,4 +1,5 @@
-//! The official SDKs of MCP: their servers at their defaults behind the shipped example, and their clients that look for a login.
+//! The official SDKs of MCP: their servers at their defaults behind the shipped example, their clients that look for a login, and each client
+//! before each server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,13 +12,14 @@ use crate::rig::case::{Case, cases};
 use crate::rig::{behind::installed, site::Site, stage::Stage, tenants::Tenant};
 use crate::support::process::{Process, free_port};
 use crate::support::time::{SOON, until};
-use crate::support::{agents::unknown_key, skip::skip, wire::Request};
+use crate::support::{agents::unknown_key, redis::Redis, skip::skip, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     the_shipped_example_serves_the_servers_of_both_sdks_at_their_defaults,
     clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none,
-    users_of_both_sdks_see_their_tools_and_read_why_one_is_refused,
 ];
+
+pub(crate) const OF_REDIS: &[Case] = cases![users_of_both_sdks_use_their_tools_and_read_why_one_is_refused];
 
 /// How users get a key.
 const PAGE: &str = "Ask the agent's owner for a key: https://keys.example/";
@@ -26,93 +28,254 @@ const PAGE: &str = "Ask the agent's owner for a key: https://keys.example/";
 const LOGINS: [&str; 2] = ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 
 const PYTHON_SERVER: &str = r#"
+import asyncio
+import collections
 import sys
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 
 server = MCPServer("weather")
+stopped = collections.defaultdict(asyncio.Event)
 
 
 @server.tool()
-def search(text: str) -> str: return "found " + text
+def search(text: str) -> str: return "found rain"
 
 
 @server.tool()
-def billing_pay() -> str: return "paid"
+def billing_pay(text: str) -> str: return "paid"
+
+
+@server.tool()
+async def count(text: str, ctx: Context) -> str:
+    await ctx.report_progress(1, 2)
+    await ctx.report_progress(2, 2)
+    return "counted"
+
+
+@server.tool()
+async def hang(text: str, ctx: Context) -> str:
+    try:
+        await ctx.report_progress(1, 2)
+        await asyncio.Event().wait()
+    finally:
+        stopped[text].set()
+
+
+@server.tool()
+async def stops(text: str) -> str:
+    await stopped[text].wait()
+    return "by the server too"
+
+
+@server.tool()
+async def change(text: str, ctx: Context) -> str:
+    await ctx.notify_tools_changed()
+    await ctx.session.send_tool_list_changed()
+    return "changed"
 
 
 server.run(transport="streamable-http", port=int(sys.argv[1]))
 "#;
 
+/// At every path.
 const NODE_SERVER: &str = r#"
+import { randomUUID } from "node:crypto";
 import { createMcpExpressApp } from "@modelcontextprotocol/sdk/server/express.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 
-const app = createMcpExpressApp();
-app.post("/mcp", async (request, response) => {
-  const transport = new StreamableHTTPServerTransport({ sessionIdGenerator: undefined });
+const says = (text) => ({ content: [{ type: "text", text }] });
+
+async function progress(extra, progress) {
+  const { progressToken } = extra._meta;
+  await extra.sendNotification({ method: "notifications/progress", params: { progressToken, progress, total: 2 } });
+}
+
+function create() {
   const server = new McpServer({ name: "weather", version: "1.0.0" });
-  server.registerTool("search", { description: "Searches" }, async () => ({ content: [{ type: "text", text: "found rain" }] }));
-  server.registerTool("billing_pay", { description: "Pays" }, async () => ({ content: [{ type: "text", text: "paid" }] }));
-  await server.connect(transport);
+  let stop;
+  const stopped = new Promise((resolve) => (stop = resolve));
+  server.registerTool("search", {}, async () => says("found rain"));
+  server.registerTool("billing_pay", {}, async () => says("paid"));
+  server.registerTool("count", {}, async (extra) => {
+    await progress(extra, 1);
+    await progress(extra, 2);
+    return says("counted");
+  });
+  server.registerTool("hang", {}, async (extra) => {
+    extra.signal.addEventListener("abort", stop);
+    await progress(extra, 1);
+    await new Promise(() => {});
+  });
+  server.registerTool("stops", {}, async () => {
+    await stopped;
+    return says("by the server too");
+  });
+  server.registerTool("change", {}, async () => {
+    server.sendToolListChanged();
+    return says("changed");
+  });
+  return server;
+}
+
+const app = createMcpExpressApp();
+const sessions = new Map();
+app.use(async (request, response) => {
+  let transport = sessions.get(request.headers["mcp-session-id"]);
+  if (!transport) {
+    const onsessioninitialized = (id) => void sessions.set(id, transport);
+    transport = new StreamableHTTPServerTransport({ sessionIdGenerator: randomUUID, onsessioninitialized });
+    await create().connect(transport);
+  }
   await transport.handleRequest(request, response, request.body);
 });
 app.listen(Number(process.argv.at(-1)), "127.0.0.1");
 "#;
 
-/// They say what they list, and what becomes of two calls, and of one until it is refused.
+/// It says line by line what the user of each server reads, and calls a tool once more at each signal.
 const NODE_CALLS: &str = r#"
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 
-const [url, key] = process.argv.slice(-2);
-const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { "X-API-Key": key } } });
-const client = new Client({ name: "agent", version: "1.0.0" });
-try {
-  await client.connect(transport);
-  const { tools } = await client.listTools();
-  console.log("tools:", ...tools.map((tool) => tool.name).sort());
-  const found = await client.callTool({ name: "search", arguments: { text: "rain" } });
-  console.log("search:", found.content[0].text);
-  await client.callTool({ name: "billing_pay" }).catch((error) => console.log("pay:", error.message));
-  for (;;) await client.callTool({ name: "search", arguments: { text: "rain" } });
-} catch (error) {
-  console.log("error:", error.message);
+const [wrong, good, ...urls] = process.argv.slice(-4);
+const say = (who, what, text) => console.log(`${who} ${what}: ${text}`);
+
+async function connect(url, headers) {
+  const client = new Client({ name: "agent", version: "1.0.0" });
+  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }));
+  return client;
 }
-process.exit();
+
+async function calls(who, client, tool, what = tool) {
+  const answer = client.callTool({ name: tool, arguments: { text: who } });
+  say(who, what, await answer.then(({ content }) => content[0].text, (error) => error.message));
+}
+
+async function uses(url) {
+  const who = new URL(url).pathname;
+  const read = (headers) => connect(url, headers).then(() => "connected", (error) => error.message);
+  say(who, "wrong key", await read({ "X-API-Key": wrong }));
+  say(who, "no key", await read({}));
+  const client = await connect(url, { "X-API-Key": good });
+  sessions.push([who, client]);
+  say(who, "tools", (await client.listTools()).tools.map((tool) => tool.name).sort().join(" "));
+  await calls(who, client, "search");
+  const call = (name, options) => client.callTool({ name, arguments: { text: who } }, undefined, options);
+  const parts = [];
+  await call("count", { onprogress: ({ progress }) => parts.push(progress) });
+  say(who, "progress", parts.join(" "));
+  const leaves = new AbortController();
+  await call("hang", { signal: leaves.signal, onprogress: () => leaves.abort() }).catch(() => {});
+  await calls(who, client, "stops");
+  let hear;
+  const heard = new Promise((resolve) => (hear = resolve));
+  client.setNotificationHandler(ToolListChangedNotificationSchema, () => hear(true));
+  // Its stream may begin later than the first call.
+  do await call("change");
+  while (!(await Promise.race([heard, new Promise((resolve) => setTimeout(resolve, 300))])));
+  say(who, "heard", "a change");
+  await calls(who, client, "billing_pay");
+}
+
+const sessions = [];
+let signals = 0;
+process.on("SIGUSR2", () => {
+  signals += 1;
+  for (const [who, client] of sessions) calls(who, client, "search", `signal ${signals}`);
+});
+await Promise.all(urls.map(uses));
 "#;
 
 const PYTHON_CALLS: &str = r#"
 import asyncio
+import contextlib
+import itertools
+import signal
 import sys
+from urllib.parse import urlsplit
 
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ToolListChangedNotification
 
 
-async def main(mode, url, key):
-    async with httpx2.AsyncClient(headers={"X-API-Key": key}) as http:
-        async with Client(streamable_http_client(url, http_client=http), mode=mode) as client:
-            print("revision:", client.protocol_version)
-            print("tools:", *sorted(tool.name for tool in (await client.list_tools()).tools))
-            print("search:", (await client.call_tool("search", {"text": "rain"})).content[0].text, flush=True)
-            try:
-                await client.call_tool("billing_pay", {})
-            except Exception as error:
-                print("pay:", error)
-            while True:
-                await client.call_tool("search", {"text": "rain"})
+def say(who, what, *text): print(f"{who} {what}:", *text, flush=True)
 
 
 def leaves(error):
     return [leaf for one in error.exceptions for leaf in leaves(one)] if isinstance(error, BaseExceptionGroup) else [error]
 
 
-try:
-    asyncio.run(main(*sys.argv[1:]))
-except BaseException as error:
-    print("error:", *leaves(error))
+@contextlib.asynccontextmanager
+async def connect(url, mode, headers, hear=None):
+    async with httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(30, read=300)) as http:
+        async with Client(streamable_http_client(url, http_client=http), mode=mode, message_handler=hear) as client:
+            yield client
+
+
+async def calls(who, client, tool, what=None):
+    try:
+        answer = (await client.call_tool(tool, {"text": who})).content[0].text
+    except Exception as error:
+        answer = error
+    say(who, what or tool, answer)
+
+
+async def uses(url, mode, wrong, good, signals):
+    who = f"{urlsplit(url).path} {mode}"
+    for what, headers in [("wrong key", {"X-API-Key": wrong}), ("no key", {})]:
+        try:
+            async with connect(url, mode, headers):
+                say(who, what, "connected")
+        except BaseException as error:
+            say(who, what, *leaves(error))
+    heard, parts = asyncio.Event(), asyncio.Queue()
+
+    async def hear(message):
+        if isinstance(message, ToolListChangedNotification):
+            heard.set()
+
+    async def progress(part, *_): parts.put_nowait(int(part))
+
+    async with connect(url, mode, {"X-API-Key": good}, hear) as client:
+        call = lambda tool, **options: client.call_tool(tool, {"text": who}, **options)
+        say(who, "revision", client.protocol_version)
+        say(who, "tools", *sorted(tool.name for tool in (await client.list_tools()).tools))
+        await calls(who, client, "search")
+        await call("count", progress_callback=progress)
+        say(who, "progress", await parts.get(), await parts.get())
+        hangs = asyncio.create_task(call("hang", progress_callback=progress))
+        await parts.get()
+        hangs.cancel()
+        await calls(who, client, "stops")
+        if client.protocol_version >= "2026-07-28":
+            async with client.listen(tools_list_changed=True) as events:
+                await call("change")
+                async for _ in events:
+                    break
+        else:
+            # Its stream may begin later than the first call.
+            while not heard.is_set():
+                await call("change")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(heard.wait(), 0.3)
+        say(who, "heard", "a change")
+        await calls(who, client, "billing_pay")
+        for number in itertools.count(1):
+            await signals.get()
+            await calls(who, client, "search", f"signal {number}")
+
+
+async def main(wrong, good, *urls):
+    sessions = [(url, mode, asyncio.Queue()) for url in urls for mode in ("auto", "legacy")]
+    signalled = lambda: [signals.put_nowait(None) for _, _, signals in sessions]
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, signalled)
+    await asyncio.gather(*(uses(url, mode, wrong, good, signals) for url, mode, signals in sessions))
+
+
+asyncio.run(main(*sys.argv[1:]))
 "#;
 
 /// It has a key that nobody knows, and would go through OAuth.
@@ -205,32 +368,39 @@ fn program(is_python: bool, text: &str) -> Option<(PathBuf, Vec<String>)> {
     Some(("sh".into(), ["-c", script, "sh", tools, text].map(str::to_owned).to_vec()))
 }
 
-/// A server, and where it listens.
-struct Server {
-    address: SocketAddr,
-    _process: Process,
+/// A program of an SDK, and where it writes.
+struct Program {
+    process: Process,
     _folder: TempDir,
 }
 
-impl Server {
-    fn start(is_python: bool) -> Option<Self> {
-        let (file, mut arguments) = program(is_python, if is_python { PYTHON_SERVER } else { NODE_SERVER })?;
-        let (folder, address) = (tempfile::tempdir().unwrap(), free_port(Ipv4Addr::LOCALHOST.into()));
-        arguments.push(address.port().to_string());
+impl Program {
+    fn start(is_python: bool, text: &str, further: &[&str]) -> Option<Self> {
+        let (file, mut arguments) = program(is_python, text)?;
+        arguments.extend(further.iter().map(|&argument| argument.to_owned()));
+        let folder = tempfile::tempdir().unwrap();
         let process = Process::start(&file, &arguments, &folder.path().join("log"), "");
+        Some(Self { process, _folder: folder })
+    }
+
+    /// A server, and where it listens.
+    fn server(is_python: bool) -> Option<(SocketAddr, Self)> {
+        let address = free_port(Ipv4Addr::LOCALHOST.into());
+        let text = if is_python { PYTHON_SERVER } else { NODE_SERVER };
+        let server = Self::start(is_python, text, &[&address.port().to_string()])?;
         until("the server of MCP listens", SOON, || {
-            assert_eq!(process.exit_code(), None, "{}", process.log());
+            assert_eq!(server.process.exit_code(), None, "{}", server.process.log());
             std::net::TcpStream::connect(address).ok()
         });
-        Some(Self { address, _process: process, _folder: folder })
+        Some((address, server))
     }
 }
 
 fn the_shipped_example_serves_the_servers_of_both_sdks_at_their_defaults(stage: &Stage) {
     let text = include_str!("../../conf/mcp-server.toml");
     for is_python in [true, false] {
-        let Some(server) = Server::start(is_python) else { continue };
-        let tenant = Tenant::first_of(text).set("upstreams", vec![server.address.to_string()]);
+        let Some((address, _server)) = Program::server(is_python) else { continue };
+        let tenant = Tenant::first_of(text).set("upstreams", vec![address.to_string()]);
         let site = Site::of(stage).only(vec![tenant]).agent(1).start();
         let params = json!({
             "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "a", "version": "1" },
@@ -251,7 +421,8 @@ fn clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none(stage: &Sta
     let site = Site::of(stage).set("keys.public_url", "https://keys.example").start();
     // The metadata is had at a host that is named.
     let host = site.gateway.address.ip().to_string();
-    site.gateway.put("mcp.toml", &Tenant::new("mcp", &host, site.upstream.address).text());
+    let tenant = Tenant::new("mcp", &host, site.upstream.address).set("mcp", true);
+    site.gateway.put("mcp.toml", &tenant.text());
     site.gateway.reread("applied");
     let url = format!("http://{}/mcp", site.gateway.address);
     let unknown = unknown_key(63);
@@ -275,64 +446,113 @@ fn clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none(stage: &Sta
             let looked: Vec<&str> =
                 seen.lines().filter(|line| LOGINS.iter().any(|at| line.contains(at))).collect();
             assert!(!looked.is_empty() && looked.iter().all(|line| line.ends_with(" 404")), "{about}");
+            // With a key, that for TypeScript shows it to the address for clients that register too.
+            let refused = seen.lines().filter(|line| line.ends_with(" 401")).count();
+            assert_eq!(refused, if is_python || key == "-" { 1 } else { 2 }, "{about}");
+            assert!(message.contains(PAGE), "{about}");
             if key == "-" {
                 assert!(seen.contains("POST /register 404"), "{about}");
                 assert!(message.contains("There is no OAuth here; give the client its"), "{about}");
-                assert!(message.contains(PAGE), "{about}");
             }
         }
     }
 }
 
+/// Words that users read, by what their clients have done.
+const READ: [(&str, &str); 8] = [
+    (
+        "wrong key",
+        "The API key is unknown, revoked or another agent's. Ask the agent's owner for a key: https://keys.example/docs",
+    ),
+    (
+        "no key",
+        "An agent's credential is required. Ask the agent's owner for a key: https://keys.example/docs",
+    ),
+    ("tools", "change count hang search stops"),
+    ("search", "found rain"),
+    ("progress", "1 2"),
+    ("stops", "by the server too"),
+    ("heard", "a change"),
+    ("billing_pay", "The agent's stake does not give it the tier that is required"),
+];
+
+/// Waits until each session of a program has said what came of this, and checks that its user reads these words. That for
+/// TypeScript shows the body of a refusal whole.
+fn reads(program: &Program, sessions: usize, what: &str, words: &str) {
+    let log = until(&format!("{what}: {words}"), SOON, || {
+        let log = program.process.log();
+        assert_eq!(program.process.exit_code(), None, "{log}");
+        (log.matches(&format!(" {what}: ")).count() == sessions).then_some(log)
+    });
+    for line in log.lines().filter(|line| line.contains(&format!(" {what}: "))) {
+        let is_read =
+            line.contains(&format!(" {what}: {words}")) || line.contains(&format!("\"message\":\"{words}"));
+        assert!(is_read, "{words}\n{line}\n{log}");
+    }
+}
+
 /// Each server before each client, of whichever revision they speak.
-fn users_of_both_sdks_see_their_tools_and_read_why_one_is_refused(stage: &Stage) {
-    for is_python_server in [true, false] {
-        let Some(server) = Server::start(is_python_server) else { continue };
-        let site = Site::of(stage).set("tiers.requests_per_minute", vec![16; 4]);
-        let site = site.set("keys.public_url", "https://keys.example").start();
-        // The host that clients ask for.
-        let host = site.gateway.address.ip().to_string();
-        let tenant =
-            Tenant::new("mcp", &host, server.address).set("host_header", "upstream").set("mcp", true);
-        site.gateway.put("mcp.toml", &tenant.route("/mcp", "tools = ['billing_*']\nmin_tier = 2").text());
+fn users_of_both_sdks_use_their_tools_and_read_why_one_is_refused(stage: &Stage) {
+    let (Some((python, _python)), Some((node, _node))) = (Program::server(true), Program::server(false))
+    else {
+        return;
+    };
+    let redis = Redis::start(&[]);
+    let site = Site::of(stage).unlimited().agent(1).set("keys.public_url", "https://keys.example");
+    let site = site.set("store.redis.url", redis.database()).set("store.redis.timeout", "2s").start();
+    // The host that clients ask for.
+    let host = site.gateway.address.ip().to_string();
+    let tenant = Tenant::new("mcp", &host, python).set("host_header", "upstream").set("mcp", true);
+    let to_node = format!("upstreams = ['{node}']");
+    let tenant = tenant
+        .set("requests_per_minute", vec![1_000_000; 4])
+        .route("/mcp", "tools = ['billing_*']\nmin_tier = 2")
+        .route("/node", &format!("tools = ['billing_*']\nmin_tier = 2\n{to_node}"))
+        .route("/node", &to_node);
+    let becomes = |tenant: &Tenant| {
+        site.gateway.put("mcp.toml", &tenant.text());
         site.gateway.reread("applied");
-        let url = format!("http://{}/mcp", site.gateway.address);
-        for client in ["auto", "legacy", "node"] {
-            let is_node = client == "node";
-            let Some((file, mut arguments)) =
-                program(!is_node, if is_node { NODE_CALLS } else { PYTHON_CALLS })
-            else {
-                continue;
-            };
-            arguments.extend((!is_node).then(|| client.to_owned()));
-            let say = |key: &str| {
-                let run =
-                    Command::new("timeout").arg("60").arg(&file).args(&arguments).args([&*url, key]).output();
-                let Output { stdout, stderr, .. } = run.unwrap();
-                format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr))
-            };
-            let key = stage.world().agent(1).generate(&site.gateway.service);
-            let said = say(&key);
-            // That for TypeScript shows the body whole.
-            let expected = [
-                "tools: search\n",
-                "search: found rain\n",
-                "pay: The agent's stake does not give it the tier that is required",
-                "error: The rate limit is reached; try again in",
-            ];
-            for words in expected {
-                let (begin, message) = words.split_once(' ').unwrap();
-                let line = said.lines().find(|line| line.starts_with(begin));
-                let is_read = line
-                    .is_some_and(|line| line.contains(message.trim_end()) && (is_node || line.len() < 100));
-                assert!(is_read, "{is_python_server} {client}: {words}\n{said}");
-            }
-            let said = say(&unknown_key(64));
-            let why = "The API key is unknown, revoked or another agent's";
-            assert!(
-                said.contains(why) && said.contains(PAGE) && !said.contains("tools:"),
-                "{is_python_server} {client}\n{said}"
-            );
+    };
+    becomes(&tenant);
+    let urls = ["mcp", "node"].map(|path| format!("http://{}/{path}", site.gateway.address));
+    let arguments = [&*unknown_key(64), site.key(), &*urls[0], &*urls[1]];
+    let clients = [(true, PYTHON_CALLS, 4), (false, NODE_CALLS, 2)]
+        .map(|(is_python, text, sessions)| (Program::start(is_python, text, &arguments).unwrap(), sessions));
+    for (program, sessions) in &clients {
+        READ.iter().for_each(|(what, words)| reads(program, *sessions, what, words));
+    }
+    let said = clients[0].0.process.log();
+    assert!(said.contains("/mcp auto revision: 2026-07-28"), "{said}");
+    let full = tenant.clone().set("limits.max_in_flight", 1).set("limits.max_queued", 0);
+    let ends: [(&dyn Fn(), &str); 6] = [
+        (
+            &|| becomes(&tenant.clone().set("requests_per_minute", vec![1; 4])),
+            "The rate limit is reached; try again in",
+        ),
+        // The streams that older clients listen to have more places than that.
+        (&|| becomes(&full), "The gateway has no room for the request at the moment; try again later"),
+        (&|| becomes(&tenant), "found rain"),
+        (&|| redis.freeze(true), "The service failed to process the request; try again later"),
+        (
+            &|| {
+                redis.freeze(false);
+                until("the store is read again", SOON, || {
+                    let request = Request::get(&host, "/other").key(site.key());
+                    (site.gateway.ask(&request).status != 500).then_some(())
+                });
+            },
+            "found rain",
+        ),
+        (&|| drop(site.gateway.service.revoke(&site.agent().signed()).success(200)), READ[0].1),
+    ];
+    for (number, (happens, words)) in (1..).zip(ends) {
+        happens();
+        for (program, _) in &clients {
+            let signal = Command::new("kill").args(["-USR2", &program.process.pid.to_string()]).status();
+            assert!(signal.unwrap().success());
+        }
+        for (program, sessions) in &clients {
+            reads(program, *sessions, &format!("signal {number}"), words);
         }
     }
 }
