@@ -303,47 +303,26 @@ fn through(url: &Url, clock: &dyn Clock) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::{listed, objects};
-    use crate::config::Settings;
+    use serde_json::json;
 
-    const TEXT: &str = "\
-[chain.contracts]
-identity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"
-stake_vault = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"
-[listen]
-api = \"nowhere\"  # of no use
-gateway = [\"127.0.0.1:8000\", \"[::1]:x\"]
-[store]
-kid = \"redis\"
-[chain]
-chain_id = 8004
-development = true
-";
-
-    const LINES: &str = "\
-tiergate.toml:5:7: error: listen.api: is \"nowhere\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
-tiergate.toml:6:30: error: listen.gateway: item 2 is \"[::1]:x\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
-tiergate.toml:3:15: warning: chain.contracts.stake_vault: is the address of chain.contracts.identity; registries are contracts of their own
-tiergate.toml:8:1: error: store.kid: is not a known key; did you mean store.kind?
-error: TIERGATE__KEYS: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing";
+    use super::{Position, Problem, Problems, listed, objects};
 
     #[test]
     fn each_problem_is_listed_with_its_place() {
-        let environment = [("TIERGATE__KEYS".to_owned(), "x".to_owned())];
-        let problems = Settings::parse(TEXT, environment.into_iter()).unwrap_err();
-        assert_eq!(listed(&problems), LINES);
-        let objects = objects(&problems, &[]);
-        let first = serde_json::json!({
-            "severity": "error",
-            "place": "listen.api",
-            "message": "is \"nowhere\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"",
-            "file": "tiergate.toml",
-            "line": 5,
-            "column": 7,
-        });
-        assert_eq!(
-            (&objects[0], &objects[2]["severity"], &objects[4]["line"]),
-            (&first, &"warning".into(), &().into())
-        );
+        let problem = Problem::new("listen.api", "is \"x\"");
+        let position = Position { file: "a.toml".into(), line: 5, column: 7 };
+        let warning = Problem { is_warning: true, position: Some(position), ..problem.clone() };
+        let problems = Problems(vec![warning, problem]);
+        let lines = "a.toml:5:7: warning: listen.api: is \"x\"\nerror: listen.api: is \"x\"";
+        assert_eq!(listed(&problems), lines);
+        let object = |severity, file: Option<&str>, line: Option<u8>, column: Option<u8>| {
+            json!({
+                "severity": severity, "place": "listen.api", "message": "is \"x\"",
+                "file": file, "line": line, "column": column,
+            })
+        };
+        let expected =
+            [object("warning", Some("a.toml"), Some(5), Some(7)), object("error", None, None, None)];
+        assert_eq!(objects(&problems, &[]), json!(expected));
     }
 }

@@ -213,7 +213,7 @@ mod tests {
         format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"{name}",{meta}}}}}"#)
     }
 
-    /// These headers, and the content type that clients send where they name none.
+    /// Headers with these lines, and with the content type that clients send where the lines name none.
     fn headers(lines: &[(&str, &str)]) -> HeaderMap {
         let mut headers = bare(lines);
         headers.entry("content-type").or_insert_with(|| "application/json".parse().unwrap());

@@ -4,9 +4,9 @@ use std::io::Write;
 
 use proptest::prelude::{ProptestConfig as Config, any, proptest};
 
-use super::{MINIMAL, ROUTE, TENANT, load, minimal_with, parse, problems};
+use super::{MINIMAL, ROUTE, TENANT, load, minimal_with, parse, problems, variable};
 use crate::config::problem::{Position, Problem};
-use crate::config::{ConfigReport, no_probe, tree::CONFIG_BYTES_MAX};
+use crate::config::{ConfigReport, tree::CONFIG_BYTES_MAX};
 
 #[test]
 fn nothing_but_the_chain_and_the_required_contracts_is_required() {
@@ -17,14 +17,6 @@ fn nothing_but_the_chain_and_the_required_contracts_is_required() {
             "chain.contracts.identity: is required",
             "chain.contracts.stake_vault: is required"
         ]
-    );
-}
-
-#[test]
-fn an_agents_wallet_signs_only_where_registries_have_wallets() {
-    assert_eq!(
-        problems(&minimal_with(&[("signature.agent_wallet", "true")]), &[]),
-        ["signature.agent_wallet: is true, and agents of these registries have no wallets; leave it out"]
     );
 }
 
@@ -61,6 +53,11 @@ fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
         let route = if written.contains("routes") { &[ROUTE][..] } else { &[] };
         let found = problems(&minimal_with(&[base, route, &[(written, "1")]].concat()), &[]);
         assert_eq!(found, [format!("{written}: is not a known key{suggestion}")]);
+    }
+    for key in ["hosts", "timeouts"] {
+        let found = problems(&minimal_with(&[(key, "1")]), &[]);
+        let hint = "it belongs to a tenant: write it below [[tenants]]";
+        assert_eq!(found, [format!("{key}: is not a known key; {hint}")]);
     }
     let found = problems(&format!("\"listen.api\" = 1\n{MINIMAL}"), &[]);
     assert_eq!(found, ["\"listen.api\": is not a known key"], "a point in quotes parts no sections");
@@ -175,107 +172,27 @@ upstreams = ["b:80"]
 }
 
 #[test]
-fn a_key_of_a_tenant_in_the_main_table_is_told_where_it_belongs() {
-    for (written, hint) in [
-        ("routes", "; write [[tenants.routes]] below the [[tenants]] that it is of"),
-        ("hosts", "; it belongs to a tenant: write it below [[tenants]]"),
-        ("timeouts", "; it belongs to a tenant: write it below [[tenants]]"),
-        ("surprise", ""),
-    ] {
-        let found = problems(&minimal_with(&[(written, "1")]), &[]);
-        assert_eq!(found, [format!("{written}: is not a known key{hint}")]);
-    }
-}
-
-/// The minimal file for a development chain, which has no warnings, with further keys.
-fn quiet_with(keys: &[(&str, &str)]) -> String {
-    minimal_with(&[&[("chain.development", "true")], keys].concat())
-}
-
-#[test]
-fn what_works_and_is_probably_not_meant_is_a_warning() {
-    let same = [("chain.contracts.stake_vault", "\"0x5FbDB2315678afecb367f032d93F642f64180aa3\"")];
-    let one = [("listen.max_connections_per_network", "1")];
-    let reached = [&TENANT[..], &[("listen.gateway", "[\"127.0.0.1:8000\"]")]].concat();
-    let public = [("tenants[1].routes[1].path", "\"/a\""), ("tenants[1].routes[1].access", "\"public\"")];
-    let crowded = [&reached[..], &public, &[("tenants[1].limits.max_in_flight", "512")]].concat();
-    let of = |file: &str| {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tiergate.toml");
-        std::fs::write(&path, file).unwrap();
-        let survey = ConfigReport::over(&path, std::iter::empty(), 0, None, &mut no_probe);
-        assert!(survey.loaded.is_some() && survey.problems.0.iter().all(|problem| problem.is_warning));
-        survey.problems.0.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
-    for (file, expected) in [
-        (
-            quiet_with(&TENANT),
-            "listen.gateway: is empty, and nobody reaches the tenants, 1 in all; write an address",
-        ),
-        (
-            minimal_with(&[]),
-            "signature.domain_name: is every service's default: a signature that one of them receives and does not spend is good at all that trust the same registry; write a name of this service's own",
-        ),
-        (
-            quiet_with(&same),
-            "chain.contracts.stake_vault: is the address of chain.contracts.identity; registries are contracts of their own",
-        ),
-        (
-            quiet_with(&one),
-            "listen.max_connections_per_network: is 1: a client that opens its next connection while its last one is being closed is turned away; write more",
-        ),
-        (
-            quiet_with(&crowded),
-            "tenants[1].limits.max_in_flight_public: is 512 and limits.max_in_flight 512: strangers on public routes may hold every place; write less",
-        ),
-    ] {
-        assert_eq!(of(&file), [expected]);
-    }
-    let all = |most| ("tenants[1].limits.max_in_flight", most);
-    for keys in [
-        [&reached[..], &[all("2")]].concat(),
-        [&reached[..], &public, &[all("513")]].concat(),
-        [&reached[..], &public, &[all("1")]].concat(),
-        vec![("listen.max_connections_per_network", "2")],
-    ] {
-        assert_eq!(of(&quiet_with(&keys)), [""; 0], "agents have places that no stranger takes");
-    }
-}
-
-#[test]
 fn every_value_is_listed_with_its_origin_and_without_a_secret() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tiergate.toml");
     let text = format!(
         "[store]\nkind = \"redis\"\n[store.redis]\nurl = \"redis://:SECRET@redis.example/1\"\n[listen]\ngateway = [\"127.0.0.1:8000\"]\n\
          [[tenants]]\nid = \"acme\"\nhosts = [\"a.example\"]\nupstreams = [\"a:1\"]\n[tenants.upstream_tls]\nca = \"a\"\n{MINIMAL}"
     );
-    std::fs::write(&path, text).unwrap();
-    let environment = [
-        ("TIERGATE__KEYS__PREFIX", "own_"),
-        ("TIERGATE__CHAIN__RPC_URLS", "https://u:SECRET@n.example:8545/SECRET"),
-    ];
-    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let survey = ConfigReport::over(&path, environment.into_iter(), usize::MAX, None, &mut no_probe);
-    let loaded = survey.loaded.as_ref().unwrap();
-    let listed: Vec<String> = loaded
-        .values
-        .iter()
-        .map(|value| format!("{} = {} # {}", value.key, value.value, value.origin))
-        .collect();
-    let path = path.display();
+    let urls = ("TIERGATE__CHAIN__RPC_URLS".to_owned(), "https://u:SECRET@n.example:8545/SECRET".to_owned());
+    let report = ConfigReport::of_text(&text, std::iter::once(urls), usize::MAX);
+    let values = report.loaded.as_ref().unwrap().values.iter();
+    let listed = values.map(|value| format!("{} = {} # {}", value.key, value.value, value.origin));
+    let listed: Vec<String> = listed.collect();
     for expected in [
-        "listen.api = \"127.0.0.1:8080\" # default".to_owned(),
-        format!("listen.gateway = [\"127.0.0.1:8000\"] # {path}:6:11"),
-        "keys.prefix = \"own_\" # TIERGATE__KEYS__PREFIX".to_owned(),
-        "chain.rpc_urls = \"https://n.example:8545\" # TIERGATE__CHAIN__RPC_URLS".to_owned(),
-        format!("store.redis.url = \"redis://redis.example:6379\" # {path}:4:7"),
-        format!("tenants[1].hosts = [\"a.example\"] # {path}:9:9"),
-        "tenants[1].timeouts.read = \"60s\" # default".to_owned(),
+        "listen.api = \"127.0.0.1:8080\" # default",
+        "listen.gateway = [\"127.0.0.1:8000\"] # tiergate.toml:6:11",
+        "chain.rpc_urls = \"https://n.example:8545\" # TIERGATE__CHAIN__RPC_URLS",
+        "store.redis.url = \"redis://redis.example:6379\" # tiergate.toml:4:7",
+        "tenants[1].hosts = [\"a.example\"] # tiergate.toml:9:9",
+        "tenants[1].timeouts.read = \"60s\" # default",
     ] {
-        assert!(listed.contains(&expected), "{expected}\n{listed:#?}");
+        assert!(listed.iter().any(|line| line == expected), "{expected}\n{listed:#?}");
     }
-    assert!(!listed.concat().contains("SECRET") && !format!("{survey:?}").contains("SECRET"), "{listed:#?}");
+    assert!(!listed.concat().contains("SECRET") && !format!("{report:?}").contains("SECRET"), "{listed:#?}");
     assert!(!listed.iter().any(|line| line.starts_with("store.embedded.")), "of the other kind: {listed:#?}");
 }
 
@@ -316,7 +233,7 @@ proptest! {
     #[test]
     fn no_text_panics(text in any::<String>(), value in any::<String>()) {
         for path in ["listen.trusted_proxies", "chain.rpc_urls", "signature.max_age", "tiers.stake", "keys.prefix"] {
-            let variable = format!("TIERGATE__{}", path.to_uppercase().replace('.', "__"));
+            let variable = variable(path);
             let _ = parse(MINIMAL, &[(&variable, &value)]);
             let _ = parse(MINIMAL, &[(&variable, &format!("[{value}]"))]);
             let _ = parse(&format!("{path} = {value}\n{text}"), &[]);

@@ -1,6 +1,5 @@
 //! What a configuration file and the environment may say, from outside: text in, settings or problems out.
 
-mod authz;
 mod bounds;
 mod declared;
 mod environment;
@@ -10,12 +9,10 @@ mod restart;
 mod rpc_headers;
 mod secrets;
 mod shipped;
-mod signature;
 mod store;
 mod tenants;
 mod tier_sources;
-mod tiers;
-mod web_bot_auth;
+mod together;
 
 use std::path::Path;
 
@@ -64,6 +61,58 @@ const TENANT: [(&str, &str); 5] = [
 
 /// What a route has to have.
 const ROUTE: (&str, &str) = ("tenants[1].routes[1].path", "\"/v1\"");
+
+fn variable(path: &str) -> String {
+    format!("TIERGATE__{}", path.to_uppercase().replace('.', "__"))
+}
+
+/// Files, each as its keys and variables (`$`) and then all that is said of it: errors (`!`) and warnings (`?`), of which `…` stands
+/// for an end, or `ok`. `base` are lines of all of them. The chain is one for development, which nothing is said of; where a key
+/// leads into a tenant or a route, all that it has to have is there, and a listener.
+#[track_caller]
+fn says(base: &str, transcript: &str) {
+    let is_said = |line: &&str| line.starts_with(['!', '?']) || *line == "ok";
+    let mut lines = transcript.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    while lines.peek().is_some() {
+        let given: Vec<&str> = std::iter::from_fn(|| lines.next_if(|line| !is_said(line))).collect();
+        let said: Vec<&str> = std::iter::from_fn(|| lines.next_if(is_said)).collect();
+        assert!(!given.is_empty() && !said.is_empty(), "{given:?} {said:?}");
+        let mut keys = vec![("chain.development", "true")];
+        let mut variables = Vec::new();
+        let all = base.lines().chain(given.iter().copied()).filter_map(|line| line.trim().split_once(" = "));
+        if all.clone().any(|(name, _)| name.starts_with("tenants[1].")) {
+            keys.extend(TENANT);
+            keys.push(("listen.gateway", "['127.0.0.1:8000']"));
+        }
+        if all.clone().any(|(name, _)| name.starts_with("tenants[1].routes[1].")) {
+            keys.push(ROUTE);
+        }
+        for (name, value) in all {
+            match name.strip_prefix('$') {
+                Some(name) => variables.push((name.to_owned(), value.to_owned())),
+                None => keys.push((name, value)),
+            }
+        }
+        let found = ConfigReport::of_text(&minimal_with(&keys), variables.into_iter(), 0).problems;
+        let found = found.0.iter().map(|problem| (if problem.is_warning { '?' } else { '!' }, problem));
+        let found: Vec<String> = found.map(|(mark, problem)| format!("{mark} {problem}")).collect();
+        let said: Vec<&str> = said.into_iter().filter(|line| *line != "ok").collect();
+        let is_same = |(found, said): (&String, &&str)| match said.strip_suffix('…') {
+            Some(start) => found.starts_with(start),
+            None => found == said,
+        };
+        let is_right = found.len() == said.len() && found.iter().zip(&said).all(is_same);
+        assert!(is_right, "{given:#?} has {found:#?} and not {said:#?}");
+    }
+}
+
+/// The warnings of a file for development with these keys, which can be used.
+fn warnings(keys: &[&[(&str, &str)]]) -> Vec<String> {
+    let keys = [&[("chain.development", "true")], &keys.concat()[..]].concat();
+    let report = ConfigReport::of_text(&minimal_with(&keys), std::iter::empty(), 0);
+    assert!(report.loaded.is_some(), "{}", report.problems);
+    report.problems.0.iter().map(ToString::to_string).collect()
+}
 
 /// The minimal file with further keys, each a path and its value as TOML writes it.
 fn minimal_with(keys: &[(&str, &str)]) -> String {

@@ -2,7 +2,7 @@
 
 use alloy::primitives::{Address, address};
 
-use super::{MINIMAL, parse, problems};
+use super::{MINIMAL, parse};
 use crate::domain::{Registries, RegistrySet};
 
 const VAULT: &str = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512";
@@ -31,23 +31,6 @@ fn erc8004s_registries_are_where_they_are_known_to_be_on_the_chain() {
     let found = registries(&on_chain(1, &own));
     let vault: Address = VAULT.parse().unwrap();
     assert_eq!((found.identity, found.reputation, found.validation), (vault, Some(main), Some(test)));
-}
-
-#[test]
-fn erc8004_on_an_unknown_chain_or_without_a_source_of_tiers_or_with_organizations_is_refused() {
-    let vault = format!("stake_vault = \"{VAULT}\"\n");
-    for (text, key, reason) in [
-        (on_chain(31_337, &vault), "chain.contracts.identity", "no ERC-8004 registry is known on this chain"),
-        (on_chain(1, ""), "chain.contracts.stake_vault", "ERC-8004 has no stake"),
-        (
-            on_chain(1, &format!("{vault}organization = \"{VAULT}\"\n")),
-            "chain.contracts.organization",
-            "no registry of organizations",
-        ),
-    ] {
-        let found = problems(&text, &[]);
-        assert!(found.iter().any(|it| it.contains(key) && it.contains(reason)), "{key}: {found:?}");
-    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{file_of, problems, read, route_with, set, tenant_with};
+use super::{read, route_with, tenant_with};
 use crate::domain::{
     Balance, Call, CallPatterns, CorsRules, DigestCheck, HealthRules, HostHeader, InFlight, KeyPair,
     OnMismatch, PathPattern, PerTier, ProxyRules, Quota, Route, RouteAccess, Tier, Timeouts, Upstream,
@@ -115,33 +115,6 @@ fn pages_may_send_and_read_what_signed_requests_need_where_a_tenant_takes_them()
     assert!(signed.headers.ends_with("X-Agent-Timestamp, Content-Digest, Signature, Signature-Input"));
     assert!(signed.exposed.ends_with("X-Request-Id, Accept-Signature"));
     assert!(usual.headers.ends_with("X-Agent-Timestamp") && usual.exposed.ends_with("X-Request-Id"));
-}
-
-// threat: A key of assertions is exchanged, broken or written down
-#[test]
-fn upstreams_get_no_assertions_unless_the_tenant_asks_and_somebody_signs() {
-    assert!(!read(tenant_with(&[])).assertion);
-    let asking = [("assertion", "true")];
-    let needed =
-        "tenants[1].assertion: needs [assertion] with issuer and key_file; without them nobody signs";
-    let issuer = [("assertion.issuer", "\"https://gate.example\""), ("assertion.key_file", "\"k.pem\"")];
-    let with = |keys: &[(&str, &str)]| {
-        let mut file: toml::Table = file_of(vec![tenant_with(&asking)]).parse().unwrap();
-        keys.iter().for_each(|(path, literal)| set(&mut file, path, literal.parse().unwrap()));
-        problems(&file.to_string(), &[])
-    };
-    assert_eq!(with(&[]), [needed]);
-    assert_eq!(with(&issuer), [""; 0]);
-    let together = "issuer and key_file go together; write both or neither";
-    assert_eq!(with(&issuer[..1]), [format!("assertion.key_file: {together}")]);
-    assert_eq!(with(&issuer[1..]), [format!("assertion.issuer: {together}")]);
-    for name in ["gate", "urn:example:gate", "https://gate.example/x"] {
-        assert_eq!(with(&[("assertion.issuer", &format!("\"{name}\"")), issuer[1]]), [""; 0], "{name}");
-    }
-    for name in ["", "a b", ":gate", "https://", "g\u{e4}te", &"x".repeat(257)] {
-        let found = with(&[("assertion.issuer", &format!("\"{name}\"")), issuer[1]]);
-        assert!(found.len() == 1 && found[0].starts_with("assertion.issuer: is "), "{found:?}");
-    }
 }
 
 #[test]

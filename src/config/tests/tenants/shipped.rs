@@ -1,6 +1,6 @@
 //! The examples that are shipped: the tenant in the file of all keys, and the files for common cases.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use toml::Table;
 
@@ -40,6 +40,12 @@ fn load(path: &str) -> Settings {
     super::super::load(&path).unwrap_or_else(|found| panic!("{}\n{found}", path.display()))
 }
 
+/// The settings of a shipped file with the lines that begin with `#-`.
+fn with_marked(path: &str) -> Settings {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    parse(&text.replace("\n#-", "\n"), &[]).unwrap_or_else(|found| panic!("{path}\n{found}"))
+}
+
 /// The route that a path would take, and who may pass.
 fn access(tenant: &Tenant, method: &str, path: &str) -> Option<RouteAccess> {
     let takes = |methods: &[Box<str>]| methods.is_empty() || methods.iter().any(|taken| &**taken == method);
@@ -73,13 +79,7 @@ fn several_tenants_have_limits_and_routes_of_their_own() {
         trading.requests_per_minute.is_some() && trading.routes.iter().any(|route| route.min_tier.is_some())
     );
     assert!(!settings.fixed.listen.tls);
-}
-
-#[test]
-fn several_tenants_load_with_their_certificates_too() {
-    let text = include_str!("../../../../conf/several-tenants.toml");
-    let text: Vec<&str> = text.lines().map(|line| line.strip_prefix("#-").unwrap_or(line)).collect();
-    let settings = parse(&text.join("\n"), &[]).unwrap();
+    let settings = with_marked("conf/several-tenants.toml");
     assert!(settings.fixed.listen.tls);
     assert_eq!(settings.live.tenants.iter().filter(|tenant| tenant.tls.is_some()).count(), 1);
 }
@@ -91,9 +91,7 @@ fn a_tenant_of_another_gateway_has_neither_hosts_nor_upstreams() {
     assert_eq!((&*tenant.id, tenant.hosts.len(), tenant.upstreams.len()), ("weather", 0, 0));
     assert!(settings.fixed.authz.secret_file.is_some() && settings.fixed.listen.gateway.is_empty());
     assert_eq!(access(tenant, "GET", "/public/x"), Some(RouteAccess::Public));
-    let text = include_str!("../../../../conf/behind/tiergate.toml");
-    let text: Vec<&str> = text.lines().map(|line| line.strip_prefix("#-").unwrap_or(line)).collect();
-    assert!(parse(&text.join("\n"), &[]).unwrap().fixed.authz.client_ca.is_some());
+    assert!(with_marked("conf/behind/tiergate.toml").fixed.authz.client_ca.is_some());
 }
 
 #[test]
@@ -108,9 +106,7 @@ fn an_mcp_server_streams_for_agents_and_its_tools_have_tiers() {
     assert!(tenant.discovery && tenant.mcp);
     assert!(tenant.proxy.timeouts.read.as_secs() >= 3_600 && tenant.proxy.timeouts.total.is_none());
     assert_eq!(tenant.proxy.host_header, HostHeader::Upstream, "the SDKs' servers take local hosts alone");
-    let text = include_str!("../../../../conf/mcp-server.toml");
-    let text: Vec<&str> = text.lines().map(|line| line.strip_prefix("#-").unwrap_or(line)).collect();
-    let settings = parse(&text.join("\n"), &[]).unwrap();
+    let settings = with_marked("conf/mcp-server.toml");
     let cors = settings.live.tenants[0].cors.as_ref().unwrap();
     for name in ["Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID"] {
         for list in [&cors.headers, &cors.exposed] {

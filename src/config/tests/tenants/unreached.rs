@@ -87,22 +87,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-fn a_route_that_is_never_reached_says_which_routes_shadow_it() {
-    let get = Value::from(vec!["GET"]);
-    let put = Value::from(vec!["PUT"]);
-    let both = Value::from(vec!["PUT", "GET"]);
-    for (routes, shadows) in [
-        ([("/b", &put), ("/a/*", &get), ("/a/x", &get)], "routes[2]"),
-        ([("/a", &get), ("/a/*", &put), ("/a/x", &both)], "routes[1] and routes[2]"),
-    ] {
-        let route = |(path, methods): (&str, &Value)| {
-            Table::from_iter([("path".to_owned(), path.into()), ("methods".to_owned(), methods.clone())])
-        };
-        let mut tenant = tenant_with(&[]);
-        tenant.insert("routes".to_owned(), routes.map(route).to_vec().into());
-        let phrase = format!("is never reached; {shadows} before it take all of its paths and methods");
-        assert_eq!(problems(&file_of(vec![tenant]), &[]), [format!("tenants[1].routes[3]: {phrase}")]);
-    }
-}
