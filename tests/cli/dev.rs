@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::started::Started;
-use super::{PROGRAM, REGISTRY, command, command_of, failure, free_address, tiergate};
+use super::{PROGRAM, REGISTRY, command_of, failure, free_address, tiergate};
 
 const DEVELOPMENT: &str = env!("CARGO_BIN_EXE_tiergate-dev");
 
@@ -162,39 +162,17 @@ fn sample_agents_of_erc_8004_stand_for_every_tier_and_verify() {
 
 #[test]
 fn sign_prints_the_body_that_the_signed_endpoints_take() {
-    let dev = Dev::shared();
-    let key_file = dev.key_file(3);
-    let body = |extra: &[&str]| -> Value {
-        let output =
-            tiergate(&[&["sign", "--agent-id", "03", "--owner-key-file", &key_file], extra].concat());
+    let key_file = Dev::shared().key_file(3);
+    let body = |further: &[&str]| -> Value {
+        let sign = ["sign", "--agent-id", "03", "--owner-key-file", &key_file, "--registry", REGISTRY];
+        let output = tiergate(&[&sign, further].concat());
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    let registry = ["--registry", REGISTRY];
-    let fixed = [&registry[..], &["--nonce", "7", "--timestamp", "1700000000"]].concat();
-    assert_eq!(body(&fixed), body(&fixed), "a given nonce and timestamp sign the same");
-    assert_eq!((&body(&fixed)["agentId"], &body(&fixed)["nonce"]), (&"3".into(), &"7".into()));
-    assert_ne!(body(&registry)["nonce"], body(&registry)["nonce"], "nonces are random");
-    assert_eq!(body(&fixed)["signature"].as_str().unwrap().len(), 132);
-    let config = dev.config();
-    let by_config = body(&["--config", &config, "--nonce", "7", "--timestamp", "1700000000"]);
-    assert_eq!(
-        by_config["signature"],
-        body(&fixed)["signature"],
-        "the configuration names the same registry"
-    );
-}
-
-#[test]
-fn private_keys_come_from_a_file_or_the_environment_and_never_from_an_argument() {
-    let help = String::from_utf8(tiergate(&["sign", "--help"]).stdout).unwrap();
-    assert!(help.contains("--owner-key-file") && !help.contains("--key "), "{help}");
-    let dev = Dev::shared();
-    let key = fs::read_to_string(dev.key_file(3)).unwrap();
-    let config = dev.config();
-    let mut from_environment = command(&["sign", "--agent-id", "3", "--config", &config]);
-    let output = from_environment.env("TIERGATE_OWNER_KEY", key).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    let fixed = body(&["--nonce", "7", "--timestamp", "1700000000"]);
+    assert_eq!((&fixed["agentId"], &fixed["nonce"]), (&"3".into(), &"7".into()));
+    assert_eq!(fixed["signature"].as_str().unwrap().len(), 132);
+    assert_ne!(body(&[])["nonce"], body(&[])["nonce"], "nonces are random");
 }
 
 #[test]
@@ -273,18 +251,8 @@ fn a_page_of_the_api_may_make_the_first_request_and_read_the_limits() {
     assert!(head.contains(&format!("connect-src 'self' {gateway} {node};")), "{head}");
     let sample = format!("{gateway}{}", settings["gateway"]["path"].as_str().unwrap());
 
-    let arguments = [
-        "generate",
-        "-o",
-        "json",
-        "--url",
-        &dev.url(),
-        "--agent-id",
-        "2",
-        "--owner-key-file",
-        &dev.key_file(2),
-    ];
-    let issued = tiergate(&[&["keys"], &arguments[..]].concat());
+    let signed = ["--url", &dev.url(), "--agent-id", "2", "--owner-key-file", &dev.key_file(2)];
+    let issued = tiergate(&[&["keys", "generate", "-o", "json"], &signed[..]].concat());
     let issued: Value = serde_json::from_slice(&issued.stdout).unwrap();
     let key = format!("X-API-Key: {}", issued["apiKey"].as_str().unwrap());
     let local = dev.url().replace("127.0.0.1", "localhost");

@@ -4,13 +4,9 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Output};
 
 use serde_json::Value;
 
-use super::keystore::{KEY, keystore};
+use super::keystore::{KEY, SIGN, keystore};
 use super::terminal::typed_in_secret;
-use super::{REGISTRY, command, failure, piped, tiergate};
-
-/// Signs one and the same request without a network.
-const SIGN: [&str; 9] =
-    ["sign", "--agent-id", "4", "--registry", REGISTRY, "--nonce", "7", "--timestamp", "1700000000"];
+use super::{command, failure, piped, tiergate};
 
 fn sign(arguments: &[&str], input: &str) -> Output {
     piped(command(&[&SIGN, arguments].concat()), input)

@@ -12,7 +12,7 @@ const PASSWORD: &str = "correct horse";
 pub(crate) const KEY: &str = "4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318";
 
 /// Signs one and the same request without a network.
-const SIGN: [&str; 9] =
+pub(super) const SIGN: [&str; 9] =
     ["sign", "--agent-id", "4", "--registry", REGISTRY, "--nonce", "7", "--timestamp", "1700000000"];
 
 pub(super) fn keystore(kind: &str) -> String {
@@ -57,7 +57,8 @@ fn a_keystore_signs_like_its_key_with_a_password_from_a_file_or_a_variable() {
         "{said}"
     );
     let help = String::from_utf8(command(&["sign", "--help"]).output().unwrap().stdout).unwrap();
-    assert!(help.contains("--password-file") && !help.contains("--password "), "{help}");
+    assert!(help.contains("--password-file") && help.contains("--owner-key-file"), "{help}");
+    assert!(!help.contains("--password ") && !help.contains("--key "), "{help}");
 }
 
 #[test]

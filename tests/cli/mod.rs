@@ -79,39 +79,40 @@ fn free_address() -> String {
 }
 
 #[test]
-fn what_goes_wrong_is_one_plain_sentence_and_a_non_zero_exit_code() {
+fn what_goes_wrong_is_one_plain_sentence_and_each_exit_code_is_the_one_that_the_help_lists() {
+    let help = String::from_utf8(tiergate(&["--help"]).stdout).unwrap();
+    let listed = help.split("Exit codes:\n").nth(1).unwrap();
+    let listed: Vec<&str> = listed.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(listed, ["0", "1", "2", "3", "101"]);
+    for (args, code) in
+        [(&["version"][..], 0), (&["--help"], 0), (&[], 2), (&["surprise"], 2), (&["run", "--surprise"], 2)]
+    {
+        assert_eq!(tiergate(args).status.code(), Some(code), "{args:?}");
+    }
     let nowhere = format!("http://{}", free_address());
     let folder = tempfile::tempdir().unwrap();
-    let not_a_key = folder.path().join("not-a-key");
-    std::fs::write(&not_a_key, "0x12").unwrap();
-    let not_a_key = not_a_key.display().to_string();
-    let a_key = folder.path().join("key");
-    std::fs::write(&a_key, "1".repeat(64)).unwrap();
-    let a_key = a_key.display().to_string();
-    for args in [
-        &["run", "--config", "/nonexistent/tiergate.toml"][..],
-        &["keys", "status", "--url", &nowhere, "--agent-id", "1"],
-        &["sign", "--url", &nowhere, "--agent-id", "1", "--owner-key-file", &a_key],
-        &[
-            "keys",
-            "revoke",
-            "--url",
-            &nowhere,
-            "--registry",
-            REGISTRY,
-            "--agent-id",
-            "1",
-            "--owner-key-file",
-            &a_key,
-        ],
-        &["sign", "--agent-id", "1"],
-        &["sign", "--agent-id", "1", "--owner-key-file", "/nonexistent/key"],
-        &["sign", "--agent-id", "1", "--owner-key-file", &not_a_key],
-        &["verify", "--url", &nowhere],
+    let [key, not_a_key] = [("key", "1".repeat(64)), ("not-a-key", "0x12".to_owned())].map(|(name, text)| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    });
+    let sign = ["sign", "--agent-id", "1", "--owner-key-file"];
+    let revoke = ["keys", "revoke", "--registry", REGISTRY, "--agent-id", "1", "--owner-key-file"];
+    for (args, code) in [
+        (&["keys", "status", "--url", &nowhere, "--agent-id", "1"][..], 1),
+        (&["init", "/nowhere/tiergate.toml"], 1),
+        (&["health", "--config", "/nonexistent"], 2),
+        (&["check", "--config", "/nonexistent"], 2),
+        // It may still be mounted.
+        (&["run", "--config", "/nonexistent/tiergate.toml"], 1),
+        (&[&sign[..], &[&key, "--url", &nowhere]].concat(), 1),
+        (&[&revoke[..], &[&key, "--url", &nowhere]].concat(), 1),
+        (&sign[..3], 1),
+        (&[&sign[..], &["/nonexistent/key"]].concat(), 1),
+        (&[&sign[..], &[&not_a_key]].concat(), 1),
+        (&["verify", "--url", &nowhere], 1),
     ] {
-        let output = tiergate(args);
-        assert!(!output.status.success(), "{args:?}");
-        let text = failure(&output, output.status.code().unwrap());
+        let text = failure(&tiergate(args), code);
         assert!(text.lines().filter(|line| !line.is_empty()).count() <= 2, "{args:?}: {text}");
     }
 }
@@ -128,30 +129,6 @@ fn an_argument_that_is_no_number_is_named_and_the_exit_code_is_2() {
         let output = tiergate(args);
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && text.contains(name), "{args:?}: {text}");
-    }
-}
-
-#[test]
-fn each_exit_code_is_the_one_that_the_help_lists() {
-    let help = String::from_utf8(tiergate(&["--help"]).stdout).unwrap();
-    let listed = help.split("Exit codes:\n").nth(1).unwrap();
-    let listed: Vec<&str> = listed.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
-    assert_eq!(listed, ["0", "1", "2", "3", "101"]);
-    let nowhere = format!("http://{}", free_address());
-    for (args, code) in [
-        (&["version"][..], 0),
-        (&["--help"], 0),
-        (&["keys", "status", "--url", &nowhere, "--agent-id", "1"], 1),
-        (&["init", "/nowhere/tiergate.toml"], 1),
-        (&[], 2),
-        (&["surprise"], 2),
-        (&["run", "--surprise"], 2),
-        (&["health", "--config", "/nonexistent"], 2),
-        (&["check", "--config", "/nonexistent"], 2),
-        // It may still be mounted.
-        (&["run", "--config", "/nonexistent"], 1),
-    ] {
-        assert_eq!(tiergate(args).status.code(), Some(code), "{args:?}");
     }
 }
 
@@ -340,33 +317,28 @@ fn check_reads_every_file_of_the_store_and_names_the_key_of_each_that_is_wrong()
 
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA";
     for (name, instead, problem) in [
-        ("ca", None, "store.redis.ca: ca: can't be read: No such file"),
-        ("ca", Some(&*key), "store.redis.ca: ca: holds no certificate"),
-        ("ca", Some(broken), "store.redis.ca: ca: is not well-formed PEM"),
-        ("cert", None, "store.redis.cert: cert: can't be read: "),
-        ("cert", Some(&key), "store.redis.cert: cert: holds no certificate"),
-        ("key", None, "store.redis.key: key: can't be read: "),
-        ("key", Some(&cert), "store.redis.key: key: holds no private key"),
-        ("key", Some(&other_key), "store.redis.key: key: does not belong to the certificate in cert"),
-        ("word", None, "store.redis.password_file: can't be read: "),
-        ("word", Some("\n"), "store.redis.password_file: word: holds no secret"),
-        ("other-word", None, "store.redis.sentinel_password_file: can't be read: "),
-        ("other-word", Some(""), "store.redis.sentinel_password_file: other-word: holds no secret"),
+        ("ca", &*key, "store.redis.ca: ca: holds no certificate"),
+        ("ca", broken, "store.redis.ca: ca: is not well-formed PEM"),
+        ("cert", &key, "store.redis.cert: cert: holds no certificate"),
+        ("key", &cert, "store.redis.key: key: holds no private key"),
+        ("key", &other_key, "store.redis.key: key: does not belong to the certificate in cert"),
+        ("word", "\n", "store.redis.password_file: word: holds no secret"),
+        ("other-word", "", "store.redis.sentinel_password_file: other-word: holds no secret"),
     ] {
         let mut files: Vec<(&str, &str)> = sound.into_iter().filter(|(other, _)| *other != name).collect();
-        files.extend(instead.map(|text| (name, text)));
+        files.push((name, instead));
         let said = failure(&check_store(&files, all, ""), 2);
         assert!(said.contains("used: 1 problem\n\n"), "{problem}: {said}");
         assert!(said.contains(&format!(": error: {problem}")) && said.contains("\ntiergate.toml:"), "{said}");
     }
 
     // All of them, and what is wrong elsewhere, at once; with or without it.
-    let places = ["ca", "cert", "key", "password_file", "sentinel_password_file"];
+    let places = ["ca: ca", "cert: cert", "key: key", "password_file", "sentinel_password_file"];
     for (rest, elsewhere) in [("", 0), ("[listen]\napi = \"x\"\n[surprise]", 2)] {
         let said = failure(&check_store(&[], all, rest), 2);
         assert!(said.contains(&format!("used: {} problems", places.len() + elsewhere)), "{said}");
         for place in places {
-            assert!(said.contains(&format!(": error: store.redis.{place}: ")), "{place}: {said}");
+            assert!(said.contains(&format!(": error: store.redis.{place}: can't be read: ")), "{said}");
         }
     }
 }

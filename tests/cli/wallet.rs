@@ -120,14 +120,7 @@ fn each_line_for_foundry_on_the_page_and_in_the_manual_signs_what_the_first_step
 #[test]
 fn every_signed_command_has_the_two_steps_and_takes_the_signature_from_standard_input() {
     let service = Elsewhere::start();
-    quiet(&service.ask(&[
-        "keys",
-        "generate",
-        "--agent-id",
-        "4",
-        "--owner-key-file",
-        &Dev::shared().key_file(4),
-    ]));
+    quiet(&service.ask_signed(&["keys", "generate"]));
     for verb in [&["keys", "rotate"][..], &["keys", "revoke"], &["verify", "--by-signature"], &["sign"]] {
         prepare(&service, verb);
         let arguments =

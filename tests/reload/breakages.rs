@@ -124,22 +124,14 @@ impl Service {
             at("agents"),
         );
         let public = "[[routes]]\npath = \"/*\"\naccess = \"public\"\n";
-        let tls = ["ca", "cert", "key"].map(|key| {
-            format!(
-                "{key} = {:?}\n",
-                at(&format!(
-                    "{}.{}",
-                    if key == "ca" { "ca" } else { "client" },
-                    if key == "key" { "key" } else { "crt" }
-                ))
-            )
-        });
+        let [ca, cert, key] = ["ca.crt", "client.crt", "client.key"].map(at);
+        let tls = format!("[upstream_tls]\nca = {ca:?}\ncert = {cert:?}\nkey = {key:?}\n");
         let tenant = |id: &str, rest: &str| {
             let text =
                 format!("id = \"{id}\"\nhosts = [\"{id}.test\"]\nupstreams = [\"{upstream}\"]\n{rest}");
             fs::write(at(&format!("tenants.d/{id}.toml")), text).unwrap();
         };
-        tenant("shown", &format!("[upstream_tls]\n{}{public}", tls.concat()));
+        tenant("shown", &format!("{tls}{public}"));
         tenant("guarded", "");
         Self(Program::start(folder, &sections, WITHOUT_PRIVILEGES))
     }
