@@ -319,11 +319,11 @@ fn what_the_configuration_file_gives_up_to_several_is_no_wildcards() {
         fs::write(home.folder().join(format!("{id}.toml")), text).unwrap();
     };
     put("w", "\"*.example\"");
-    ["b", "c"].map(|id| put(id, &format!("\"{id}.example\"")));
+    ["b", "c"].into_iter().for_each(|id| put(id, &format!("\"{id}.example\"")));
     let (former, _) = over(&home, None);
     assert_eq!(former.live.tenants.len(), 4);
     fs::write(home.main(), MINIMAL).unwrap();
-    ["b", "c"].map(|id| put(id, &format!("\"{id}.example\", \"a.example\"")));
+    ["b", "c"].into_iter().for_each(|id| put(id, &format!("\"{id}.example\", \"a.example\"")));
     let (settings, found) = over(&home, Some(&former));
     assert_eq!(found, ["b", "c"].map(|id| (format!("{id}.toml"), true)));
     assert_eq!((unserved(&settings), settings.live.tenants.len()), (vec!["a.example".to_owned()], 3));
