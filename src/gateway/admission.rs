@@ -118,7 +118,10 @@ impl Gateway {
         let agent = standing.agent();
         let is_stream = is_stream || asks_for_stream(fields, decision.upgrades);
         let caller = if is_stream { Caller::Stream(agent) } else { Caller::Agent(agent) };
-        let slot = self.take_slot(request, site, caller, Some(&standing)).await?;
+        let slot = match self.take_slot(request, site, caller, Some(&standing)).await {
+            Ok(slot) => slot,
+            Err(refusal) => return Err(self.pipeline.refuse(standing, &ask, refusal).await),
+        };
         record.step("place", &self.clock);
         let mut body = None;
         if request.content == Content::Follows

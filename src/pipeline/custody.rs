@@ -127,8 +127,9 @@ impl Pipeline {
             allowance(quota, Some(agent), read)?; // 429
         }
         let limit = self.rules.key_management.limit;
+        let seen = self.ports.store.status(client, agent, self.rules.key_management).await;
         let KeySeen { has_key, left: remaining } =
-            self.ports.store.status(client, agent, self.rules.key_management).await?; // 500
+            seen.inspect_err(|_| self.status_reads.give_back(&client))?; // 500
         Ok(KeyStatus { has_key, allowance: Allowance { limit, remaining } })
     }
 
@@ -184,7 +185,7 @@ impl Pipeline {
         };
         self.failures.note(client, reserved, &outcome);
         match outcome {
-            Err(Error::Denied(_)) if !is_proven => {
+            Err(Error::Denied(_)) if !is_proven && !self.is_of_lost_nonces(&outcome) => {
                 let counted =
                     self.unproven.hit(&(client, signed.agent), self.rules.key_management, self.now());
                 allowance(self.rules.key_management, Some(signed.agent), counted)?; // 429
@@ -192,6 +193,12 @@ impl Pipeline {
             }
             outcome => outcome,
         }
+    }
+
+    /// True if all signatures are refused, because the store may have lost nonces: the owner who tries again is to pass then.
+    fn is_of_lost_nonces<T>(&self, outcome: &Result<T, Error>) -> bool {
+        matches!(outcome, Err(Error::Denied(Denial::NonceForgotten { .. })))
+            && self.ports.store.signatures_accepted_from().is_some()
     }
 
     /// Lets a revocation of a client over budget pass if the agent's owner signed it. Each costs a read, which those for

@@ -12,7 +12,7 @@ mod principal;
 mod readiness;
 pub mod standing;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
@@ -269,6 +269,19 @@ impl Pipeline {
         let outcome = self.meter(standing, ask).await; // 401 revoked, 400 nonce, 429
         self.failures.note(ask.client, reserved, &outcome);
         outcome
+    }
+
+    /// Ends a request that stands and gets no further, and counts against nobody but where its key was revoked meanwhile.
+    pub async fn refuse(&self, mut standing: Standing, ask: &Ask<'_>, refusal: Error) -> Error {
+        let reserved = standing.reserved.take();
+        let refusal = match refusal {
+            Error::TooManyInFlight { .. } => self.unless_revoked(&standing.principal, ask, refusal).await,
+            refusal => refusal,
+        };
+        let outcome = Err::<Infallible, _>(refusal);
+        self.failures.note(ask.client, reserved, &outcome);
+        let Err(refusal) = outcome;
+        refusal
     }
 
     /// A key that was replaced through another process may still have been found here. Its holder is told only that the key

@@ -274,8 +274,17 @@ impl Pipeline {
         let agent = proof.agent();
         let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, self.now()))?;
         let signers = (Some(proof.by.signer), None);
-        let profile = self.profile_of(agent, signers, (Parts::Whole, read_time)).await?; // 404, 401, 503
-        let keys = self.ports.store.keys(agent).await?; // 500
+        let profile = self.profile_of(agent, signers, (Parts::Whole, read_time)).await; // 404, 401, 503
+        let read = match profile {
+            Ok(profile) => {
+                self.ports.store.keys(agent).await.map(|keys| (profile, keys)).map_err(Error::from)
+            } // 500
+            Err(refusal) => Err(refusal),
+        };
+        if matches!(&read, Err(fault) if !matches!(fault, Error::Denied(_))) {
+            self.profile_reads.give_back(&reader);
+        }
+        let (profile, keys) = read?;
         let grade = tiers.grade(agent, &profile);
         Ok(OwnerProfile { agent, profile, grade, keys, allowance })
     }

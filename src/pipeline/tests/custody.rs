@@ -339,6 +339,11 @@ async fn keys_are_made_until_one_fits_the_store() {
 async fn a_client_that_waits_as_long_as_told_may_ask_for_the_state_of_keys_again() {
     let scene = Scene::with(SignatureFormat::Keys, Some(Quota::per_minute(2)));
     let ask = async |from| scene.pipeline.key_status(client(from), agent(7)).await;
+    *scene.store.broken.lock() = Some("status");
+    for _ in 0..10 {
+        assert_eq!(verdict(&ask(1).await), "500 store", "a fault uses nothing up");
+    }
+    *scene.store.broken.lock() = None;
     for _ in 0..2 {
         ask(1).await.unwrap();
         scene.clock.advance_secs(10);

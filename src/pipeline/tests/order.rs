@@ -14,6 +14,7 @@ use super::{
 };
 use crate::domain::{Denial, PASSING_TIERS, Quota, SignatureBytes, SignatureFormat, Tier, UnixSeconds};
 use crate::error::Error;
+use crate::pipeline::Ask;
 use crate::pipeline::{Credential, SignedRequest, custody::KeyWish, owner::ReadTime, readiness::Readiness};
 use crate::ports::Store;
 
@@ -69,6 +70,22 @@ async fn a_key_that_another_replica_revoked_is_401_whatever_else_is_wrong() {
     assert_eq!(scene.verdict(&key).await, "401 key");
     *scene.chain.profile.lock() = Reported::Down;
     assert_eq!(scene.verdict(&key).await, "401 key");
+}
+
+// threat: A revoked key opens again
+#[tokio::test]
+async fn a_key_that_is_revoked_between_look_up_and_a_full_place_is_401() {
+    let scene = Scene::new();
+    let credential = scene.key(None).await;
+    let ask = Ask { credential, client: client(1), origin: None, access: &scene.access };
+    let refused = async || {
+        let standing = scene.pipeline.verify(&ask).await.unwrap();
+        let (agent, tier, limit) = (standing.agent(), standing.tier(), standing.quota().limit);
+        scene.pipeline.refuse(standing, &ask, Error::TooManyInFlight { agent, tier, limit, max: 1 }).await
+    };
+    assert!(matches!(refused().await, Error::TooManyInFlight { .. }));
+    scene.store.revoked_elsewhere.store(true, Ordering::SeqCst);
+    assert!(matches!(refused().await, Error::Denied(Denial::InvalidApiKey { .. })));
 }
 
 #[tokio::test]
@@ -347,7 +364,9 @@ async fn key_management_says_the_same_and_changes_nothing() {
     let order = || scene.order(scene.signed());
     assert_eq!(retry_after(scene.pipeline.rotate_key(order(), KeyWish::default()).await), 60);
     assert_eq!(retry_after(scene.pipeline.generate_key(order(), KeyWish::default()).await), 60);
-    assert_eq!(retry_after(scene.pipeline.revoke_key(order(), None).await), 60);
+    for _ in 0..20 {
+        assert_eq!(retry_after(scene.pipeline.revoke_key(order(), None).await), 60, "however often");
+    }
     assert_eq!(scene.verdict(&key).await, "admitted");
     scene.clock.advance_secs(60);
     assert_eq!(verdict(&scene.pipeline.rotate_key(order(), KeyWish::default()).await), "admitted");

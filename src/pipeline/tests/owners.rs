@@ -451,6 +451,11 @@ async fn sixty_reads_a_minute_for_each_client_and_agent_and_then_no_call() {
     for _ in 0..100 {
         assert_eq!(verdict(&ask(&scene, 2).await), "401 signature", "strangers use nothing up");
     }
+    *scene.store.broken.lock() = Some("status");
+    for _ in 0..100 {
+        assert_eq!(verdict(&ask(&scene, 1).await), "500 store", "nor do faults");
+    }
+    *scene.store.broken.lock() = None;
     for left in (0..READS.limit).rev() {
         let allowance = ask(&scene, 1).await.unwrap().allowance;
         assert_eq!((allowance.limit, allowance.remaining), (60, left));
