@@ -22,6 +22,10 @@ use crate::wire::{Answer, client_ip::client_of, credentials::shows_credential};
 /// How long a client may keep a list, in milliseconds: its agent's tier may be another then.
 const LIST_TIME_MAX_MILLIS: u64 = 60_000;
 
+/// Why a list can't be shown, as the log says it. Its upstream is well.
+pub(super) const CODED_LIST: &str = "CodedList";
+pub(super) const UNREADABLE_LIST: &str = "UnreadableList";
+
 /// A message that was read, with or without the frames of its body.
 pub(super) enum ReadMessage {
     /// The first bytes of those that are ahead.
@@ -151,7 +155,7 @@ impl Context {
             fields.all().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
         };
         if value(b"content-encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
-            return Err(Failure::Upstream("CodedList"));
+            return Err(Failure::Upstream(CODED_LIST));
         }
         let allowed = Allowed {
             site: Arc::clone(site),

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use crate::domain::Upstream;
+use crate::gateway::mcp::{CODED_LIST, UNREADABLE_LIST};
 use crate::gateway::{Gateway, context::Context, failure::Failure};
 use crate::http1::REPEATED;
 
@@ -79,7 +80,8 @@ impl Gateway {
         site.counters
             .faults(&self.clock)
             .note(format_args!("a request of tenant {tenant} failed at {upstream}: {kind} ({request_id})"));
-        if !REPEATED.contains(&kind) && member.state.failed(self.clock.monotonic_micros()) {
+        let is_well = REPEATED.contains(&kind) || [CODED_LIST, UNREADABLE_LIST].contains(&kind);
+        if !is_well && member.state.failed(self.clock.monotonic_micros()) {
             site.counters.ejected();
             tracing::warn!(tenant = &**tenant, %upstream, "takes no requests for a while: too many failed in a row");
         }

@@ -286,6 +286,8 @@ impl Check {
         }
         let mut peer = self.peer.clone();
         peer._address = address.into();
+        // A connection of its own for each check: one that is kept may be dead when new ones are not, or the reverse.
+        peer.options.max_h2_streams = 1;
         let (mut session, _) = connector.get_http_session(&peer).await?;
         let Some(path) = path else { return Ok(None) };
         let mut request = RequestHeader::build("GET", path.as_bytes(), Some(2))?;

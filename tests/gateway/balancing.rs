@@ -22,6 +22,7 @@ use crate::support::wire::{Request, Wire};
 pub(crate) const CASES: &[Case] = cases![
     a_check_takes_a_sick_upstream_out_and_brings_it_back_and_no_request_fails,
     a_check_without_a_path_finds_a_closed_port,
+    a_check_over_http_2_has_a_connection_of_its_own,
     requests_are_spread_evenly,
     routes_with_upstreams_of_their_own_use_those_alone,
     an_upstream_that_fails_is_ejected_after_as_many_failures_as_configured,
@@ -219,6 +220,14 @@ fn a_check_takes_a_sick_upstream_out_and_brings_it_back_and_no_request_fails(sta
     });
     let log = site.gateway.service.await_log(&["answers its checks again"]);
     assert!(log.contains("fails its checks"), "{log}");
+}
+
+fn a_check_over_http_2_has_a_connection_of_its_own(stage: &Stage) {
+    let upstream = H2Upstream::that_first_says(Vec::new());
+    let site = checked(stage, 1).h2c(&upstream).tenant(|tenant| tenant.set("health.timeout", "200ms"));
+    let site = site.start();
+    site.gateway.service.await_log(&["fails its checks"]);
+    site.gateway.service.await_log(&["answers its checks again"]);
 }
 
 fn a_check_without_a_path_finds_a_closed_port(stage: &Stage) {

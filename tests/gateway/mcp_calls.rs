@@ -205,7 +205,8 @@ fn a_list_shows_what_its_agent_may_call(stage: &Stage) {
     let events = format!(": ping\n\nevent: message\ndata: {list}\n\n");
     let coded = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")];
     for way in ["relay", "library"] {
-        let site = server(stage).way(way).start();
+        let ejecting = |tenant: Tenant| tenant.set("health.eject_after", 1).set("health.eject_for", "1h");
+        let site = server(stage).way(way).tenant(ejecting).start();
         let ask = |request: Request, method: &str| {
             let body = json!({ "id": 7, "method": method }).to_string();
             site.gateway.ask(&request.with("Accept-Encoding", "gzip").body(body.as_bytes()))
@@ -238,6 +239,9 @@ fn a_list_shows_what_its_agent_may_call(stage: &Stage) {
         assert_eq!(site.upstream.seen().last().unwrap().header("accept-encoding"), Some("gzip"));
         site.upstream.on("/mcp", scripts::bytes(scripts::answer("200 OK", &coded, b"x"), Then::Goes));
         error(&ask(post(&site, &[]), "tools/list"), 502, 502, &json!(7));
+        // The server is well.
+        let log = site.gateway.service.await_log(&["CodedList"]);
+        assert!(!log.contains("takes no requests for a while"), "{way}");
     }
 }
 

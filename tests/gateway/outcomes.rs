@@ -2,6 +2,7 @@
 //! lines.
 
 use crate::rig::case::{Case, cases};
+use crate::rig::h2c::H2Upstream;
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path, unique};
 use crate::rig::{gateway::Gateway, refusals::is_upstream_error, tenants::Tenant, upstream::Upstream};
@@ -10,6 +11,7 @@ use crate::support::{metrics::Samples, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     clients_that_leave_do_not_take_an_upstream_out,
+    a_client_that_leaves_breaks_no_row_of_failures_of_an_upstream_that_has_not_answered,
     a_flood_of_failures_is_a_few_lines_counted_in_full_and_hides_no_other_tenant,
 ];
 
@@ -64,6 +66,26 @@ fn clients_that_leave_do_not_take_an_upstream_out(stage: &Stage) {
     let served = |upstream: &Upstream| upstream.count(|seen| seen.target.contains("/public/counted"));
     let [one, other] = upstreams;
     assert_eq!([served(one), served(other)], [10, 10], "both are in");
+}
+
+fn a_client_that_leaves_breaks_no_row_of_failures_of_an_upstream_that_has_not_answered(stage: &Stage) {
+    let upstream = H2Upstream::silent();
+    let site = site(stage, 1)
+        .h2c(&upstream)
+        .tenant(|tenant| tenant.set("health.eject_after", 2).set("timeouts.read", "2s"));
+    let site = site.start();
+    let request = Request::get(ACME, &public_path());
+    assert_eq!(site.gateway.ask(&request).status, 504);
+    let mut wire = site.gateway.connect();
+    wire.send(&request.bytes());
+    until("it is under way", SOON, || {
+        let samples = Samples::parse(&site.gateway.service.metrics());
+        (samples.sum("tiergate_gateway_requests_in_flight", &[]) == 1.0).then_some(())
+    });
+    drop(wire);
+    until_counted(&site.gateway, [0.0, 0.0, 1.0, 1.0]);
+    assert_eq!(site.gateway.ask(&request).status, 504);
+    site.gateway.service.await_log(&["takes no requests for a while"]);
 }
 
 // threat: A tenant takes what is another's or shared

@@ -29,6 +29,7 @@ use crate::gateway::library::requests::{
     KEPT_BYTES_MAX, check_values, ended, give_leave, incoming, note_when_dropped, peer_of, restart_timeout,
     rewritten, take_piece, until_empty_end,
 };
+use crate::gateway::mcp::{CODED_LIST, UNREADABLE_LIST};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End,
@@ -412,7 +413,7 @@ impl ProxyHttp for LibraryProxy {
         restart_timeout(session, ctx);
         if ctx.mcp.is_some() {
             let filter = ctx.list_filter(response.status.as_u16(), &response.headers);
-            ctx.filter = filter.map_err(|_| faults::invalid_answer("its list is coded"))?;
+            ctx.filter = filter.map_err(|_| faults::invalid_answer(CODED_LIST))?;
         }
         if ctx.filter.is_some() && response.remove_header(&http::header::CONTENT_LENGTH).is_some() {
             let is_http_1_1 = !session.is_http2() && session.req_header().version != Version::HTTP_10;
@@ -443,7 +444,7 @@ impl ProxyHttp for LibraryProxy {
         self.check_overdue(ctx, end_of_stream)?;
         if let Some(filter) = &mut ctx.filter {
             let shown = filter.push(&body.take().unwrap_or_default(), end_of_stream);
-            let shown = shown.map_err(|_| faults::invalid_answer("its list can't be read"))?;
+            let shown = shown.map_err(|_| faults::invalid_answer(UNREADABLE_LIST))?;
             *body = Some(shown.into());
         }
         restart_timeout(session, ctx);
@@ -510,12 +511,15 @@ impl ProxyHttp for LibraryProxy {
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
         ctx.on_drop = None;
         let source = error.map(Error::esource);
-        // A request that ended without a fault of its upstream breaks a row of failures.
-        if let (None | Some(ErrorSource::Downstream), Some(member), Some(_)) =
-            (source, ctx.member(), ctx.record.times.asked)
-        {
-            member.state.succeeded();
-        }
+        // A request that ended without a fault of its upstream breaks a row of failures; a client that left says nothing of an upstream
+        // that had not answered.
+        let times = &ctx.record.times;
+        let has_answered = match source {
+            None => times.asked.is_some(),
+            Some(ErrorSource::Downstream) => times.answered.is_some(),
+            Some(_) => false,
+        };
+        ctx.member().filter(|_| has_answered).iter().for_each(|member| member.state.succeeded());
         let request = session.req_header();
         if let Some(error) = error.filter(|error| *error.esource() == ErrorSource::Internal) {
             tracing::warn!(kind = error.etype().as_str(), "a request failed inside the gateway");
@@ -529,7 +533,7 @@ impl ProxyHttp for LibraryProxy {
         };
         let answer = (status, session.body_bytes_sent() as u64);
         self.finished(&ended(request, peer_of(session), answer, ending), ctx);
-        ctx.admitted = None;
+        (ctx.admitted, ctx.slot, ctx.retrying) = (None, None, None);
         answering::linger(session.as_mut(), ctx.breaks_off).await;
     }
 

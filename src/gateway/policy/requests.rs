@@ -77,10 +77,21 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// True if a trailer of the client's request goes upstream: not one that routes, frames, proves or names anybody (RFC 9110,
-/// section 6.5.1).
+/// True if a trailer of the client's request goes upstream: not one that routes, frames, proves, names anybody, or says what the body is
+/// (RFC 9110, section 6.5.1).
 pub(in crate::gateway) fn is_trailer_kept(id: Name, name: &[u8]) -> bool {
-    id == Name::Other && header_class(name) == HeaderClass::Free
+    const OF_HEADS: [&[u8]; 8] = [
+        b"accept-signature",
+        b"content-encoding",
+        b"content-language",
+        b"content-range",
+        b"content-type",
+        b"range",
+        b"signature",
+        b"signature-input",
+    ];
+    let is_of_head = OF_HEADS.iter().any(|one| one.len() == name.len() && begins(name, one));
+    id == Name::Other && !is_of_head && header_class(name) == HeaderClass::Free
 }
 
 /// True if a request asks for an answer that lasts: another protocol where its route allows that, or server-sent events and

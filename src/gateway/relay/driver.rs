@@ -233,7 +233,12 @@ impl<R: AnswerRules> Driver<'_, R> {
             (self.uploaded + limits.client_read, Failure::ClientSlow)
         };
         match limits.end {
-            Some(end) if end < next && failure.upstream_kind().is_none() => (end, Failure::Overdue),
+            // One that has begun to answer is not to blame for its tenant's bound on the whole.
+            Some(end)
+                if end < next && (failure.upstream_kind().is_none() || self.exchange.download.is_some()) =>
+            {
+                (end, Failure::Overdue)
+            }
             Some(end) => (next.min(end), failure),
             None => (next, failure),
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 
 use crate::gateway::held::{CheckedBody, HeldBytes};
+use crate::gateway::mcp::UNREADABLE_LIST;
 use crate::gateway::{failure::Failure, policy::answers::is_about_limits, policy::requests::is_trailer_kept};
 use crate::http1::head::{end_of_head, read_answer};
 use crate::http1::{
@@ -439,7 +440,7 @@ impl Transfer {
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         let shown =
-            filter.push(data, self.is_over()).map_err(|_: Unreadable| Failure::Upstream("UnreadableList"))?;
+            filter.push(data, self.is_over()).map_err(|_: Unreadable| Failure::Upstream(UNREADABLE_LIST))?;
         write_data(&shown, in_chunks, out);
         if in_chunks && self.is_over() {
             write_end(std::iter::empty(), self.keeps_trailer, out);

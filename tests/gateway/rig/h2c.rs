@@ -136,10 +136,13 @@ pub(crate) struct H2Upstream {
 impl H2Upstream {
     /// Answers every request, once it has come whole, with what `answer` makes of it.
     pub(crate) fn start(answer: fn(&Message) -> Message) -> Self {
-        Self::listen(answer, None)
+        Self::listen(answer, std::iter::empty())
     }
 
-    fn listen(answer: fn(&Message) -> Message, mut first: Option<Vec<u8>>) -> Self {
+    fn listen(
+        answer: fn(&Message) -> Message,
+        mut said: impl Iterator<Item = Vec<u8>> + Send + 'static,
+    ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind((own_ip(), 0))).unwrap();
@@ -148,7 +151,7 @@ impl H2Upstream {
         let shared = Arc::clone(&seen);
         runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                match first.take() {
+                match said.next() {
                     Some(frames) => drop(tokio::spawn(say(stream, frames))),
                     None => drop(tokio::spawn(converse(stream, answer, Arc::clone(&shared)))),
                 }
@@ -159,7 +162,12 @@ impl H2Upstream {
 
     /// Says this to its first client, at the client's first request, and nothing else to it; answers others 200.
     pub(crate) fn that_first_says(frames: Vec<u8>) -> Self {
-        Self::listen(Self::ok, Some(frames))
+        Self::listen(Self::ok, std::iter::once(frames))
+    }
+
+    /// Takes connections, and says nothing to any.
+    pub(crate) fn silent() -> Self {
+        Self::listen(Self::ok, std::iter::repeat(Vec::new()))
     }
 
     /// The plainest of answers.

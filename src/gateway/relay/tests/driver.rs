@@ -200,6 +200,14 @@ async fn a_silent_upstream_is_to_blame_also_where_the_total_ends_first() {
 }
 
 #[tokio::test]
+async fn an_upstream_that_is_answering_is_not_to_blame_for_the_total() {
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx";
+    let (outcome, waited, _) = run(Flushes::AtOnce, GET, false, answer, Some(SECOND)).await;
+    assert_eq!(outcome, Err(Failure::Overdue));
+    assert!(waited < 2 * SECOND, "{waited:?}");
+}
+
+#[tokio::test]
 async fn a_body_that_never_has_to_wait_gives_others_their_turn() {
     let body = vec![b'x'; BUFFER_BYTES];
     let answer =
