@@ -148,9 +148,12 @@ impl Bots {
             Reach::Below => &self.reads_below,
             Reach::Public | Reach::Anywhere => &self.reads,
         };
-        let (Ok(place), Verdict::Admitted { .. }) =
-            (Arc::clone(places).try_acquire_owned(), self.readers.hit(&client, READS_OF_CLIENT, now))
-        else {
+        // Who finds no place has spent nothing of what it may cause.
+        let place = Arc::clone(places)
+            .try_acquire_owned()
+            .ok()
+            .filter(|_| matches!(self.readers.hit(&client, READS_OF_CLIENT, now), Verdict::Admitted { .. }));
+        let Some(place) = place else {
             self.metrics.bot_directory_reads.with_label_values(&["full"]).inc();
             return;
         };

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::app::{
     Finding, descriptors::Descriptors, named_files, online, source::ConfigSource, store, tenants::emptiness,
 };
-use crate::cli::client::{address, exchange, wait_for};
+use crate::cli::client::{TIME_MAX, address, exchange, wait_for};
 use crate::cli::{ConfigFile, Failure, complain, output::Output, say};
 use crate::config::{
     ConfigReport, Loaded, NamedFile, Position, Problem, RefusedFile, Value, problem::Problems, schema,
@@ -281,7 +281,12 @@ fn through(url: &Url, clock: &dyn Clock) -> Finding {
     headers.extend(
         HeaderValue::from_str(&control).ok().map(|value| (http::HeaderName::from_static(CONTROL), value)),
     );
-    let answer = exchange(ClientBuilder::new().default_headers(headers), Method::GET, url.as_str(), None);
+    let answer = exchange(
+        ClientBuilder::new().timeout(TIME_MAX).default_headers(headers),
+        Method::GET,
+        url.as_str(),
+        None,
+    );
     let state = answer.map_err(|(cause, _)| cause).and_then(|(status, text)| {
         let body: Json = serde_json::from_str(&text).unwrap_or_default();
         if text.contains(&made_up) {

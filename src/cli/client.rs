@@ -15,7 +15,7 @@ use crate::files::{self, PEM_BYTES_MAX};
 use crate::tls::pem::handshake_failure;
 
 /// How long a request may take.
-const TIME_MAX: Duration = Duration::from_secs(30);
+pub(super) const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// After how long a terminal shows what the program waits for.
 const SILENCE_MAX: Duration = Duration::from_secs(2);

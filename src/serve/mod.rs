@@ -27,7 +27,6 @@ use pingora::protocols::http::date::get_cached_date;
 use pingora::server::ShutdownWatch;
 use prometheus::IntCounter;
 use rustls::ServerConfig;
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -246,7 +245,7 @@ impl<H: Handler> Listener<H> {
                 Ok(head) => {
                     if let Some(problem) = unreadable(&head, &connection.head) {
                         let is_to_head = connection.head.get(head.method) == Some(b"HEAD".as_slice());
-                        self.refuse(connection.stream, peer, &NoHead::Malformed(problem), is_to_head).await;
+                        Box::pin(self.refuse(connection, &NoHead::Malformed(problem), is_to_head)).await;
                         return None;
                     }
                     // In a box, so that an idle connection does not hold the memory of a request.
@@ -255,7 +254,7 @@ impl<H: Handler> Listener<H> {
                     idle = self.limits.idle;
                 }
                 Err(why) => {
-                    self.refuse(connection.stream, peer, &why, false).await;
+                    Box::pin(self.refuse(connection, &why, false)).await;
                     return None;
                 }
             }
@@ -278,7 +277,7 @@ impl<H: Handler> Listener<H> {
     }
 
     /// Answers a client that sent something, but no request that can be read.
-    async fn refuse(&self, mut stream: ClientStream, client: SocketAddr, why: &NoHead, is_to_head: bool) {
+    async fn refuse(&self, mut connection: Box<Connection>, why: &NoHead, is_to_head: bool) {
         let cause = match why {
             NoHead::Gone => return,
             NoHead::TooSlow => Error::TooSlow,
@@ -289,14 +288,10 @@ impl<H: Handler> Listener<H> {
         let (error_type, answer) = cause.answer(self.clock.unix_millis());
         let answer = H::refused(answer);
         let sent = if is_to_head { 0 } else { answer.body().len() as u64 };
-        self.limits.log_refused(client, None, (answer.status().as_u16(), Some(error_type), sent));
-        let text = as_text(&answer, is_to_head, true);
-        let write = async {
-            stream.write_all(&text).await?;
-            AsyncWriteExt::shutdown(&mut stream).await
-        };
-        if !matches!(timeout(WRITE_TIME_MAX, write).await, Ok(Ok(()))) {
-            tracing::debug!("a refused client did not take its answer");
+        self.limits.log_refused(connection.peer, None, (answer.status().as_u16(), Some(error_type), sent));
+        match connection.answer(&answer, is_to_head, true).await {
+            Ok(()) => connection.close().await,
+            Err(_) => tracing::debug!("a refused client did not take its answer"),
         }
     }
 }

@@ -122,7 +122,11 @@ async fn accept<H: Handler>(queue: TcpListener, listener: Arc<Listener<H>>, shut
         let (stream, peer) = match queue.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(_) => continue,
+            // Without descriptors clients wait: the end of shutdown.grace bounds it.
+            Err(_) => {
+                sleep(PAUSE).await;
+                continue;
+            }
         };
         if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
             serve(stream, peer);

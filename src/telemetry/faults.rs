@@ -1,4 +1,4 @@
-//! The log of faults: the first of its kind at once, then one line a second that says how many more there were.
+//! The log of faults: the first of its kind at once, then at most one line a second, each with how many had none since the last.
 //!
 //! A dead node or disk fails every request alike; a line for each would bury the one that explains it.
 

@@ -71,6 +71,13 @@ fn what_ends_a_connection_is_answered_once_and_closed_without_harm(world: &World
         assert_eq!(said.matches("\r\nDate: ").count(), 1, "{request:.99?}: {said}");
     }
     service.get("/livez").success(200);
+    // Whoever is still sending a body gets the answer, not a reset.
+    let mut connection = service.connect();
+    connection.write(post("Content-Length: 1\r\nContent-Length: 2\r\n\r\n").as_bytes()).unwrap();
+    assert!(connection.rest().starts_with(b"HTTP/1.1 400 "));
+    for _ in 0..2 {
+        connection.write(b"x").unwrap();
+    }
 }
 
 fn whatever_is_refused_keeps_the_connection_for_the_next_request(world: &World) {
