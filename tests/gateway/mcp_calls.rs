@@ -317,8 +317,10 @@ fn pages_of_others_and_methods_that_no_revision_has_are_refused_for_nothing(stag
     let status = |method: &str, headers: &[(&str, &str)]| {
         let request = Request::new(method, HOST, "/mcp").key(site.key());
         let request = headers.iter().fold(request, |request, (name, value)| request.with(name, value));
-        let request = if method == "POST" { request.body(call("search").as_bytes()) } else { request };
-        let answer = site.gateway.ask(&request);
+        let answer = site.gateway.ask(&match method {
+            "POST" => request.with("Content-Type", "application/json").body(call("search").as_bytes()),
+            _ => request,
+        });
         (answer.status, answer.header("allow").map(str::to_owned))
     };
     for (origin, expected) in [
