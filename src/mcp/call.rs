@@ -175,19 +175,20 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Holds headers to the message: those of its revision have to be there, and none may say otherwise.
+/// Holds headers to the message: those of its revision have to be there, and none may say otherwise. The revision leaves open which a
+/// notification has: some servers take one without its method, and some clients send it so.
 fn check(mirror: &Mirror<'_>, message: &Message<'_>) -> Result<(), Problem> {
     let version = message.params.version.as_ref();
     let is_new = mirror.version.iter().chain(version).any(|version| has_headers(version));
-    let pairs = [
-        (&mirror.version, version),
-        (&mirror.method, message.method.as_ref()),
-        (&mirror.name, message.name()),
+    let triples = [
+        (&mirror.version, version, is_new),
+        (&mirror.method, message.method.as_ref(), is_new && (message.asks() || message.id.is_some())),
+        (&mirror.name, message.name(), is_new),
     ];
-    for (header, value) in pairs {
+    for (header, value, is_needed) in triples {
         match (header, value) {
             (Some(header), Some(value)) if header != value => return Err(DIFFERS),
-            (None, Some(_)) if is_new => return Err(MISSING),
+            (None, Some(_)) if is_needed => return Err(MISSING),
             (_, _) => {}
         }
     }
@@ -260,6 +261,25 @@ mod tests {
         let unsaid = r#"{"method":"ping","params":{}}"#;
         assert!(calls(unsaid, &headers(&[NEW, ("mcp-method", "ping")])).is_some());
         assert!(calls(unsaid, &headers(&[NEW])).is_none());
+    }
+
+    // threat: MCP: headers that say another call than the message
+    #[test]
+    fn headers_of_a_notification_may_lack_its_method_and_say_no_other() {
+        let meta = r#""params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
+        let notification = format!(r#"{{"method":"notifications/cancelled",{meta}}}"#);
+        let method = ("mcp-method", "notifications/cancelled");
+        for right in [&[NEW][..], &[NEW, method]] {
+            let read = calls(&notification, &headers(right));
+            assert_eq!(read, Some(vec![("notifications/cancelled".to_owned(), None)]), "{right:?}");
+        }
+        for wrong in [&[][..], &[method], &[NEW, CALL], &[NEW, method, method]] {
+            assert_eq!(calls(&notification, &headers(wrong)), None, "{wrong:?}");
+        }
+        // What has an id, or calls without one, is none.
+        for other in [r#""id":1,"method":"notifications/cancelled""#, r#""method":"tools/list""#] {
+            assert_eq!(calls(&format!("{{{other},{meta}}}"), &headers(&[NEW])), None, "{other}");
+        }
     }
 
     #[test]
