@@ -132,36 +132,107 @@ app.use(async (request, response) => {
 app.listen(Number(process.argv.at(-1)), "127.0.0.1");
 "#;
 
-/// It says line by line what the user of each server reads, and calls a tool once more at each signal.
+/// Of the second generation, with sessions for older clients.
+const SECOND_NODE_SERVER: &str = r#"
+import { randomUUID } from "node:crypto";
+import { serve } from "@hono/node-server";
+import * as mcp from "@modelcontextprotocol/server";
+
+const says = (text) => ({ content: [{ type: "text", text }] });
+const stopped = new Map();
+
+async function progress({ mcpReq }, progress) {
+  const { progressToken } = mcpReq._meta;
+  await mcpReq.notify({ method: "notifications/progress", params: { progressToken, progress, total: 2 } });
+}
+
+function create() {
+  const server = new mcp.McpServer({ name: "weather", version: "1.0.0" });
+  const register = (name, tool) => server.registerTool(name, { inputSchema: mcp.fromJsonSchema({ type: "object" }) }, tool);
+  register("search", async () => says("found rain"));
+  register("billing_pay", async () => says("paid"));
+  register("count", async (_, context) => {
+    await progress(context, 1);
+    await progress(context, 2);
+    return says("counted");
+  });
+  register("hang", async ({ text }, context) => {
+    const { signal } = context.mcpReq;
+    stopped.set(text, new Promise((resolve) => signal.addEventListener("abort", resolve)));
+    await progress(context, 1);
+    await new Promise(() => {});
+  });
+  register("stops", async ({ text }) => {
+    await stopped.get(text);
+    return says("by the server too");
+  });
+  register("change", async () => {
+    handler.notify.toolsChanged();
+    server.sendToolListChanged();
+    return says("changed");
+  });
+  return server;
+}
+
+const handler = mcp.createMcpHandler(create, { legacy: "reject" });
+const sessions = new Map();
+async function fetch(request) {
+  if (!(await mcp.isLegacyRequest(request))) return handler.fetch(request);
+  let transport = sessions.get(request.headers.get("mcp-session-id"));
+  if (!transport) {
+    const onsessioninitialized = (id) => void sessions.set(id, transport);
+    transport = new mcp.WebStandardStreamableHTTPServerTransport({ sessionIdGenerator: randomUUID, onsessioninitialized });
+    await create().connect(transport);
+  }
+  return transport.handleRequest(request);
+}
+serve({ fetch, port: Number(process.argv.at(-1)), hostname: "127.0.0.1" });
+"#;
+
+/// It says line by line what the user of each server reads with the client of either generation, and calls a tool once more at each
+/// signal.
 const NODE_CALLS: &str = r#"
+import * as second from "@modelcontextprotocol/client";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 
-const [wrong, good, ...urls] = process.argv.slice(-4);
+const [wrong, good, ...urls] = process.argv.slice(-5);
 const say = (who, what, text) => console.log(`${who} ${what}: ${text}`);
+const listChanged = "notifications/tools/list_changed";
 
-async function connect(url, headers) {
-  const client = new Client({ name: "agent", version: "1.0.0" });
-  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }));
+// That of the second generation is an older client at its defaults.
+const KINDS = [
+  { of: { Client, StreamableHTTPClientTransport }, changed: ToolListChangedNotificationSchema, schema: [undefined] },
+  { name: "second legacy", of: second, changed: listChanged, schema: [] },
+  { name: "second auto", of: second, options: { versionNegotiation: { mode: "auto" } }, changed: listChanged, schema: [] },
+];
+
+async function connect(url, { of, options }, headers) {
+  const client = new of.Client({ name: "agent", version: "1.0.0" }, options);
+  await client.connect(new of.StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }));
   return client;
 }
 
+// The second generation has the body here, whatever the message says.
+const read = ({ message, data }) => `${message} ${data?.text}`;
+
 async function calls(who, client, tool, what = tool) {
   const answer = client.callTool({ name: tool, arguments: { text: who } });
-  say(who, what, await answer.then(({ content }) => content[0].text, (error) => error.message));
+  say(who, what, await answer.then(({ content }) => content[0].text, read));
 }
 
-async function uses(url) {
-  const who = new URL(url).pathname;
-  const read = (headers) => connect(url, headers).then(() => "connected", (error) => error.message);
-  say(who, "wrong key", await read({ "X-API-Key": wrong }));
-  say(who, "no key", await read({}));
-  const client = await connect(url, { "X-API-Key": good });
+async function uses(url, kind) {
+  const who = [new URL(url).pathname, kind.name ?? "first"].join(" ");
+  const refused = (headers) => connect(url, kind, headers).then(() => "connected", read);
+  say(who, "wrong key", await refused({ "X-API-Key": wrong }));
+  say(who, "no key", await refused({}));
+  const client = await connect(url, kind, { "X-API-Key": good });
   sessions.push([who, client]);
+  say(who, "revision", client.getNegotiatedProtocolVersion?.());
   say(who, "tools", (await client.listTools()).tools.map((tool) => tool.name).sort().join(" "));
   await calls(who, client, "search");
-  const call = (name, options) => client.callTool({ name, arguments: { text: who } }, undefined, options);
+  const call = (name, options) => client.callTool({ name, arguments: { text: who } }, ...kind.schema, options);
   const parts = [];
   await call("count", { onprogress: ({ progress }) => parts.push(progress) });
   say(who, "progress", parts.join(" "));
@@ -170,11 +241,17 @@ async function uses(url) {
   await calls(who, client, "stops");
   let hear;
   const heard = new Promise((resolve) => (hear = resolve));
-  client.setNotificationHandler(ToolListChangedNotificationSchema, () => hear(true));
-  // Its stream may begin later than the first call.
+  client.setNotificationHandler(kind.changed, () => hear(true));
+  const isNew = client.getNegotiatedProtocolVersion?.() >= "2026-07-28";
+  const stream = isNew ? await client.listen({ toolsListChanged: true }) : undefined;
+  // The stream of an older one may begin later than the first call.
   do await call("change");
   while (!(await Promise.race([heard, new Promise((resolve) => setTimeout(resolve, 300))])));
   say(who, "heard", "a change");
+  const trouble = [];
+  client.onerror = (error) => trouble.push(read(error));
+  await stream?.close();
+  say(who, "closed", trouble.join(" ") || "without trouble");
   await calls(who, client, "billing_pay");
 }
 
@@ -184,7 +261,7 @@ process.on("SIGUSR2", () => {
   signals += 1;
   for (const [who, client] of sessions) calls(who, client, "search", `signal ${signals}`);
 });
-await Promise.all(urls.map(uses));
+await Promise.all(urls.flatMap((url) => KINDS.map((kind) => uses(url, kind))));
 "#;
 
 const PYTHON_CALLS: &str = r#"
@@ -278,18 +355,22 @@ async def main(wrong, good, *urls):
 asyncio.run(main(*sys.argv[1:]))
 "#;
 
+/// Where each generation has a client and its transport.
+const GENERATIONS: [&str; 2] = [
+    "@modelcontextprotocol/sdk/client/index.js @modelcontextprotocol/sdk/client/streamableHttp.js",
+    "@modelcontextprotocol/client @modelcontextprotocol/client",
+];
+
 /// It has a key that nobody knows, and would go through OAuth.
 const NODE_CLIENT: &str = r#"
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-
 const authProvider = {
   redirectUrl: "http://localhost/callback",
   clientMetadata: { redirect_uris: ["http://localhost/callback"], client_name: "agent" },
   clientInformation() {}, saveClientInformation() {}, tokens() {}, saveTokens() {},
   redirectToAuthorization() {}, saveCodeVerifier() {}, codeVerifier() { return ""; },
 };
-const [url, key] = process.argv.slice(-2);
+const [packages, url, key] = process.argv.slice(-3);
+const [{ Client }, { StreamableHTTPClientTransport }] = await Promise.all(packages.split(" ").map((name) => import(name)));
 const seen = [];
 const asks = async (target, init) => {
   const answer = await fetch(target, init);
@@ -298,7 +379,8 @@ const asks = async (target, init) => {
 };
 const headers = key === "-" ? {} : { "X-API-Key": key };
 const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider, fetch: asks, requestInit: { headers } });
-const error = await new Client({ name: "agent", version: "1.0.0" }).connect(transport).catch((error) => error);
+const options = { versionNegotiation: { mode: "auto" } };
+const error = await new Client({ name: "agent", version: "1.0.0" }, options).connect(transport).catch((error) => error);
 console.log(seen.join("\n"));
 console.log("message:", error?.message);
 process.exit();
@@ -329,7 +411,7 @@ async def saw(response):
     print(response.request.method, response.request.url.path, response.status_code)
 
 
-async def main(url, key):
+async def main(_, url, key):
     metadata = OAuthClientMetadata(redirect_uris=["http://localhost/callback"], client_name="agent")
     auth = OAuthClientProvider(url, metadata, Storage(), nothing, nothing)
     headers = {} if key == "-" else {"X-API-Key": key}
@@ -358,7 +440,9 @@ fn program(is_python: bool, text: &str) -> Option<(PathBuf, Vec<String>)> {
         };
         return Some((python, vec!["-c".to_owned(), text.to_owned()]));
     }
-    if !tools.join("node_modules/@modelcontextprotocol/sdk").exists() {
+    let packages =
+        ["sdk", "client", "server"].map(|name| tools.join("node_modules/@modelcontextprotocol").join(name));
+    if !packages.iter().all(|package| package.exists()) {
         skip("MCP's SDK for TypeScript");
         return None;
     }
@@ -367,6 +451,9 @@ fn program(is_python: bool, text: &str) -> Option<(PathBuf, Vec<String>)> {
     let tools = tools.to_str().unwrap();
     Some(("sh".into(), ["-c", script, "sh", tools, text].map(str::to_owned).to_vec()))
 }
+
+/// Servers of Python's SDK and of both generations of that for TypeScript.
+const SERVERS: [(bool, &str); 3] = [(true, PYTHON_SERVER), (false, NODE_SERVER), (false, SECOND_NODE_SERVER)];
 
 /// A program of an SDK, and where it writes.
 struct Program {
@@ -384,9 +471,8 @@ impl Program {
     }
 
     /// A server, and where it listens.
-    fn server(is_python: bool) -> Option<(SocketAddr, Self)> {
+    fn server((is_python, text): (bool, &str)) -> Option<(SocketAddr, Self)> {
         let address = free_port(Ipv4Addr::LOCALHOST.into());
-        let text = if is_python { PYTHON_SERVER } else { NODE_SERVER };
         let server = Self::start(is_python, text, &[&address.port().to_string()])?;
         until("the server of MCP listens", SOON, || {
             assert_eq!(server.process.exit_code(), None, "{}", server.process.log());
@@ -398,8 +484,8 @@ impl Program {
 
 fn the_shipped_example_serves_the_servers_of_both_sdks_at_their_defaults(stage: &Stage) {
     let text = include_str!("../../conf/mcp-server.toml");
-    for is_python in [true, false] {
-        let Some((address, _server)) = Program::server(is_python) else { continue };
+    for server in SERVERS {
+        let Some((address, _server)) = Program::server(server) else { continue };
         let tenant = Tenant::first_of(text).set("upstreams", vec![address.to_string()]);
         let site = Site::of(stage).only(vec![tenant]).agent(1).start();
         let params = json!({
@@ -412,8 +498,8 @@ fn the_shipped_example_serves_the_servers_of_both_sdks_at_their_defaults(stage: 
             .with("Accept", "application/json, text/event-stream")
             .body(message.to_string().as_bytes());
         let answer = site.gateway.ask(&request);
-        assert_eq!(answer.status, 200, "{is_python}: {}", answer.text());
-        assert!(answer.text().contains("\"serverInfo\""), "{is_python}: {}", answer.text());
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(answer.text().contains("\"serverInfo\""), "{}", answer.text());
     }
 }
 
@@ -426,7 +512,8 @@ fn clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none(stage: &Sta
     site.gateway.reread("applied");
     let url = format!("http://{}/mcp", site.gateway.address);
     let unknown = unknown_key(63);
-    for is_python in [true, false] {
+    for packages in ["", GENERATIONS[0], GENERATIONS[1]] {
+        let is_python = packages.is_empty();
         for key in ["-", &*unknown] {
             let Some((file, arguments)) =
                 program(is_python, if is_python { PYTHON_CLIENT } else { NODE_CLIENT })
@@ -437,7 +524,7 @@ fn clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none(stage: &Sta
                 .arg("60")
                 .arg(file)
                 .args(arguments)
-                .args([&*url, key])
+                .args([packages, &*url, key])
                 .output()
                 .unwrap();
             let said = String::from_utf8_lossy(&stdout);
@@ -493,7 +580,8 @@ fn reads(program: &Program, sessions: usize, what: &str, words: &str) {
 
 /// Each server before each client, of whichever revision they speak.
 fn users_of_both_sdks_use_their_tools_and_read_why_one_is_refused(stage: &Stage) {
-    let (Some((python, _python)), Some((node, _node))) = (Program::server(true), Program::server(false))
+    let [Some((python, _python)), Some((node, _node)), Some((second, _second))] =
+        SERVERS.map(Program::server)
     else {
         return;
     };
@@ -503,26 +591,40 @@ fn users_of_both_sdks_use_their_tools_and_read_why_one_is_refused(stage: &Stage)
     // The host that clients ask for.
     let host = site.gateway.address.ip().to_string();
     let tenant = Tenant::new("mcp", &host, python).set("host_header", "upstream").set("mcp", true);
-    let to_node = format!("upstreams = ['{node}']");
-    let tenant = tenant
+    let mut tenant = tenant
         .set("requests_per_minute", vec![1_000_000; 4])
-        .route("/mcp", "tools = ['billing_*']\nmin_tier = 2")
-        .route("/node", &format!("tools = ['billing_*']\nmin_tier = 2\n{to_node}"))
-        .route("/node", &to_node);
+        .route("/mcp", "tools = ['billing_*']\nmin_tier = 2");
+    for (path, server) in [("/node", node), ("/second", second)] {
+        let to_it = format!("upstreams = ['{server}']");
+        tenant =
+            tenant.route(path, &format!("tools = ['billing_*']\nmin_tier = 2\n{to_it}")).route(path, &to_it);
+    }
     let becomes = |tenant: &Tenant| {
         site.gateway.put("mcp.toml", &tenant.text());
         site.gateway.reread("applied");
     };
     becomes(&tenant);
-    let urls = ["mcp", "node"].map(|path| format!("http://{}/{path}", site.gateway.address));
-    let arguments = [&*unknown_key(64), site.key(), &*urls[0], &*urls[1]];
-    let clients = [(true, PYTHON_CALLS, 4), (false, NODE_CALLS, 2)]
+    let urls = ["mcp", "node", "second"].map(|path| format!("http://{}/{path}", site.gateway.address));
+    let arguments = [&*unknown_key(64), site.key(), &*urls[0], &*urls[1], &*urls[2]];
+    let clients = [(true, PYTHON_CALLS, 6), (false, NODE_CALLS, 9)]
         .map(|(is_python, text, sessions)| (Program::start(is_python, text, &arguments).unwrap(), sessions));
     for (program, sessions) in &clients {
         READ.iter().for_each(|(what, words)| reads(program, *sessions, what, words));
     }
     let said = clients[0].0.process.log();
     assert!(said.contains("/mcp auto revision: 2026-07-28"), "{said}");
+    reads(&clients[1].0, clients[1].1, "closed", "without trouble");
+    let said = clients[1].0.process.log();
+    for (path, revision) in [("/mcp", "2026-07-28"), ("/node", "2025-11-25"), ("/second", "2026-07-28")] {
+        for line in [
+            format!("{path} second auto revision: {revision}"),
+            format!(
+                "{path} second auto wrong key: Version negotiation failed: the server requires authorization (HTTP 401)"
+            ),
+        ] {
+            assert!(said.contains(&line), "{line}\n{said}");
+        }
+    }
     let full = tenant.clone().set("limits.max_in_flight", 1).set("limits.max_queued", 0);
     let ends: [(&dyn Fn(), &str); 6] = [
         (
