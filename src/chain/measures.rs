@@ -201,9 +201,9 @@ pub(super) fn feedback_code(reputation: Address, of: &Feedback, agents: &[AgentI
 pub(super) fn sums(results: &[Result3]) -> Result<Vec<Sum>, ReadError> {
     let (version, agents) = results.split_first().ok_or(TOO_FEW)?;
     is_version_2("chain.contracts.reputation", version)?;
-    let read = agents.iter().take_while(|result| result.success);
-    let sums: Option<Vec<Sum>> = read.map(|result| Sum::abi_decode(&result.returnData).ok()).collect();
-    sums.filter(|sums| !sums.is_empty()).ok_or(UNREAD)
+    let sum = |result: &Result3| result.success.then(|| Sum::abi_decode(&result.returnData).ok()).flatten();
+    let sums: Vec<Sum> = agents.iter().map_while(sum).collect();
+    Some(sums).filter(|sums| !sums.is_empty()).ok_or(UNREAD)
 }
 
 /// The sum, or the average where enough clients count; 0 where that is less.

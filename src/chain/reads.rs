@@ -213,27 +213,43 @@ impl Agents {
             let minted = minted.filter(|(_, profile)| matches!(profile, Ok(Some(_))));
             let minted: Vec<AgentId> = minted.map(|(agent, _)| *agent).collect();
             let sums = self.sums((measure.contract, of), &minted, (At::Dated(answer.at.date), until)).await?;
-            for (profile, sum) in profiles.iter_mut().flatten().flatten().zip(&sums) {
-                let tier = measure.tier_of(score(sum, of.average_over));
-                profile.measured = higher(profile.measured, (tier, place));
+            let read = profiles.iter_mut().filter(|read| matches!(read, Ok(Some(_))));
+            for (read, sum) in read.zip(sums) {
+                match (sum, read) {
+                    (Ok(sum), Ok(Some(profile))) => {
+                        let tier = measure.tier_of(score(&sum, of.average_over));
+                        profile.measured = higher(profile.measured, (tier, place));
+                    }
+                    (Ok(_), _) => {}
+                    (Err(fault), read) => *read = Err(fault),
+                }
             }
         }
         Ok((answer.at, profiles))
     }
 
-    /// The sums of feedback of all these agents, or none: in as many calls as their gas takes.
+    /// The sums of feedback of all these agents, each with what went wrong with it alone: in as many calls as their gas takes.
     async fn sums(
         &self,
         (reputation, of): (Address, &Feedback),
         agents: &[AgentId],
-        at: (At, u64),
-    ) -> Result<Vec<Sum>, ReadFault> {
+        (at, until): (At, u64),
+    ) -> Result<Vec<Result<Sum, ReadFault>>, ReadFault> {
         let (mut all, mut most) = (Vec::new(), agents.len());
         while let Some(rest @ [_, ..]) = agents.get(all.len()..) {
             let some = rest.get(..most).unwrap_or(rest);
-            match self.state.create(at, &feedback_code(reputation, of, some), 0).await {
-                Ok(answer) => all.extend(sums(&answer.results).map_err(|error| answer.fault(error))?),
+            match self.state.create((at, until), &feedback_code(reputation, of, some), 0).await {
+                Ok(answer) => match sums(&answer.results) {
+                    Ok(sums) => all.extend(sums.into_iter().map(Ok)),
+                    // It had all the gas.
+                    Err(error @ ReadError::Reverted(_)) => all.push(Err(answer.fault(error))),
+                    Err(error) => return Err(answer.fault(error)),
+                },
                 Err(fault) if some.len() > 1 && fault.error.is_too_much() => most = some.len() / 2,
+                // Those that were read need not be late too.
+                Err(fault) if !all.is_empty() && self.now() >= until => {
+                    all.resize(agents.len(), Err(fault));
+                }
                 Err(fault) => return Err(fault),
             }
         }
