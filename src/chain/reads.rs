@@ -53,6 +53,12 @@ const ROUNDS_MAX: usize = 3;
 /// Where no node gives logs of long ago they are asked for again after this time, in microseconds.
 const HISTORY_RETRY_MICROS: u64 = 600_000_000;
 
+/// A time-out counts against all nodes where so much time was left for the logs, in microseconds.
+const HISTORY_TIME_MICROS: u64 = 1_000_000;
+
+/// An agent that there is not, and so without logs.
+const NOBODY: AgentId = AgentId::new(U256::MAX);
+
 /// The most gas that a wallet may burn that is asked by a call of its own, its 4 KiB of signature included. See
 /// `contracts/HolderSignatures.sol`.
 const WALLET_GAS_MAX: u64 = 2_100_000;
@@ -342,19 +348,31 @@ impl Agents {
         let due = self.registries.validation.filter(|_| self.now() >= *retry_micros);
         let Some(validation) = due else { return Ok(details) };
         let number = json!(U64::from(date.number));
-        let filter = response_filter(validation, agent, latest, number.clone());
-        let calls = [block_call(number), Call { method: "eth_getLogs", params: json!([filter]) }];
-        let read = |answers: &mut Answers<'_>| {
-            // A node that is behind may lack the last log.
-            is_of(answers, date)?;
-            answers.next::<Vec<Response>>()
+        let ask = async |agent| {
+            let filter = response_filter(validation, agent, latest, number.clone());
+            let calls = [block_call(number.clone()), Call { method: "eth_getLogs", params: json!([filter]) }];
+            let read = |answers: &mut Answers<'_>| {
+                // A node that is behind may lack the last log.
+                is_of(answers, date)?;
+                answers.next::<Vec<Response>>()
+            };
+            self.state.pool.ask(until, (&calls, Input::Strangers), read).await
         };
-        match self.state.pool.ask(until, (&calls, Input::Strangers), read).await {
-            Ok(logs) => found.evidence = evidence(latest, &logs).unwrap_or_default(),
+        let has_time = until.saturating_sub(self.now()) >= HISTORY_TIME_MICROS;
+        let is_for_all = match ask(agent).await {
+            Ok(logs) => {
+                found.evidence = evidence(latest, &logs).unwrap_or_default();
+                false
+            }
             Err(fault) if matches!(*fault.error, ReadError::OtherBlock(_)) => return Err(fault),
             // Of one agent there may be too many.
-            Err(fault) if matches!(*fault.error, ReadError::TooLong(_)) => {}
-            Err(_) => *retry_micros = self.now() + HISTORY_RETRY_MICROS,
+            Err(fault) if fault.error.is_refusal() => {
+                ask(NOBODY).await.is_err_and(|fault| fault.error.is_refusal())
+            }
+            Err(fault) => has_time && matches!(*fault.error, ReadError::Timeout(_)),
+        };
+        if is_for_all {
+            *retry_micros = self.now() + HISTORY_RETRY_MICROS;
         }
         Ok(details)
     }

@@ -16,6 +16,7 @@ use crate::dev::{accounts::SAMPLE_ACCOUNTS, erc8004_rig::Erc8004};
 use crate::domain::{AgentId, Details, Holders, Registries, RegistrySet, TrustProfile};
 use crate::ports::{Asker, Chain, Parts};
 
+mod evidence;
 mod feedback;
 mod parts;
 
