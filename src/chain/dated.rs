@@ -344,10 +344,11 @@ impl StateReader {
         calls: &[Call3],
     ) -> Result<Answer, ReadFault> {
         let followed = if let At::Latest(Some(block)) = at { block.number } else { 0 };
-        if !self.lacks_multicall.load(Relaxed) {
-            let data = dated_call(calls.to_vec(), Some(self.multicall), followed);
-            let to = (Some(self.multicall), true, calls.len());
-            match self.ask(deadline, (at, input), &data, to).await {
+        let through = (!self.lacks_multicall.load(Relaxed))
+            .then(|| dated_call(calls.to_vec(), Some(self.multicall), followed));
+        let to = |absent| (Some((self.multicall, absent)), true, calls.len());
+        if let Some(data) = &through {
+            match self.ask(deadline, (at, input), data, to(MULTICALL)).await {
                 Err(fault) if *fault.error == MULTICALL => {}
                 answered => return answered,
             }
@@ -355,7 +356,17 @@ impl StateReader {
         // No proof: a node of another chain, or one that syncs, says the same. The creation's answer is dated, and looks too.
         let look = call(self.multicall, &getChainIdCall {});
         let data = dated_call(calls.iter().cloned().chain([look]).collect(), None, followed);
-        let mut answer = self.ask(deadline, (at, input), &data, (None, true, calls.len() + 1)).await?;
+        let mut answer = match self.ask(deadline, (at, input), &data, (None, true, calls.len() + 1)).await {
+            // Then only a node that has it can answer, and that may be another one.
+            Err(fault)
+                if is_refused(&fault)
+                    && let Some(data) = &through =>
+            {
+                let others = self.ask(deadline, (at, input), data, to(ReadError::NoCreation)).await;
+                return others.map_err(|_| fault);
+            }
+            answered => answered?,
+        };
         let is_absent = answer.results.pop().is_some_and(|look| look.success && look.returnData.is_empty());
         if !self.lacks_multicall.swap(is_absent, Relaxed) && is_absent {
             tracing::info!("there is no contract at chain.multicall: profiles are read without it");
@@ -409,13 +420,14 @@ impl StateReader {
         if self.pool.now() < until_micros { wanted.min(taken) } else { wanted }
     }
 
-    /// The answer that counts, with as much gas as nodes take: so many results at least.
+    /// The answer that counts, with as much gas as nodes take: so many results at least. An address has the error of a node that has
+    /// no code there.
     async fn ask(
         &self,
         deadline: u64,
         (at, input): (At, Input),
         data: &Bytes,
-        (to, has_hashes, least): (Option<Address>, bool, usize),
+        (to, has_hashes, least): (Option<(Address, ReadError)>, bool, usize),
     ) -> Result<Answer, ReadFault> {
         let (newest, chain) = (self.floor.newest(), self.pool.chain_id);
         let block = match at {
@@ -425,7 +437,7 @@ impl StateReader {
         let named = self.gas(input);
         let mut gas = named;
         loop {
-            let request = [eth_call(to, data, gas, &block)];
+            let request = [eth_call(to.as_ref().map(|(to, _)| *to), data, gas, &block)];
             let read = |answers: &mut Answers<'_>| {
                 let data = match returned(answers, to.is_none()) {
                     Err(ReadError::NodeError { message, .. }) if gas > 0 && is_of_gas(&message) => {
@@ -433,8 +445,8 @@ impl StateReader {
                     }
                     data => data?,
                 };
-                if data.is_empty() && to.is_some() {
-                    return Err(MULTICALL);
+                if let (true, Some((_, absent))) = (data.is_empty(), &to) {
+                    return Err(absent.clone());
                 }
                 let (dated, results) = read_dated(&data, has_hashes)?;
                 let (reported, date) = (dated.chain_id, dated.date);
@@ -485,7 +497,8 @@ pub(super) fn is_refused(fault: &ReadFault) -> bool {
 /// True if a node's error says that a call names too much gas, and not that it had too little.
 fn is_of_gas(message: &str) -> bool {
     let text = message.to_ascii_lowercase();
-    text.contains("gas") && !["out of gas", "too low", "required"].iter().any(|little| text.contains(little))
+    text.contains("gas")
+        && !["out of gas", "outofgas", "too low", "required"].iter().any(|little| text.contains(little))
 }
 
 /// The data that a call returned. A creation reverts with what is longer than a contract's code may be. Nodes that run none

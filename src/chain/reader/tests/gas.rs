@@ -63,7 +63,9 @@ async fn what_a_node_refuses_of_the_gas_is_not_named_to_it_again_for_ten_minutes
 
 #[tokio::test]
 async fn a_call_that_had_too_little_gas_is_not_sent_with_less() {
-    for text in ["out of gas", "intrinsic gas too low", "gas required exceeds allowance"] {
+    for text in
+        ["out of gas", "EVM error: OutOfGas", "intrinsic gas too low", "gas required exceeds allowance"]
+    {
         let node = taking(0, -32_000, text).await;
         let bench = bench(&[node.url()], ALL, PATIENT);
         let fault = bench.reader.holders(agent(1), Asker::Vouched).await.unwrap_err();

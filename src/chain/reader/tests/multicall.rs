@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::chain::fixture::{ALL, Bench, CHAIN_ID, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench};
+use crate::chain::fixture::{
+    ALL, Bench, CHAIN_ID, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, kind_of,
+};
 use crate::chain::tests::results::{aggregate_of, hex, results, returned, word};
 use crate::domain::Holders;
 use crate::ports::{Asker, Chain};
@@ -79,6 +81,22 @@ async fn a_node_without_multicall_that_was_away_at_the_start_answers_the_first_r
     is_away.store(false, Ordering::SeqCst);
     bench.clock.advance(Duration::from_secs(3));
     owner(&bench).await;
+}
+
+/// On a chain whose nodes run no creation.
+// threat: A sick node
+#[tokio::test]
+async fn where_no_creation_is_run_the_next_node_answers_for_one_that_has_no_state() {
+    let empty = TestNode::answering(|_| Reply::Result(json!("0x"))).await;
+    let good = TestNode::answering(|request| match is_through_multicall(request) {
+        true => reply(request, CHAIN_ID, true),
+        false => Reply::Error(-32_602, "missing to".to_owned(), None),
+    })
+    .await;
+    owner(&bench(&[empty.url(), good.url()], ALL, PATIENT)).await;
+    let alone = bench(&[empty.url()], ALL, PATIENT);
+    let fault = alone.reader.holders(agent(1), Asker::Stranger).await.unwrap_err();
+    assert_eq!(kind_of(&fault.cause), "no_creation");
 }
 
 #[tokio::test]
