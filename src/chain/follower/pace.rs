@@ -19,8 +19,8 @@ pub(super) struct PollSchedule {
     interval_millis: u64,
     /// The longest pause.
     idle_millis: u64,
-    /// The latest heads: number, time, and how long after that it was seen, in milliseconds.
-    heads: VecDeque<(u64, u64, u64)>,
+    /// The latest heads: number, time, and how long after that it was seen by our clock, which may be behind, in milliseconds.
+    heads: VecDeque<(u64, u64, i64)>,
 }
 
 impl PollSchedule {
@@ -37,7 +37,7 @@ impl PollSchedule {
             return;
         }
         let made = head.timestamp.saturating_mul(1_000);
-        self.heads.push_back((head.number, made, unix_millis.saturating_sub(made)));
+        self.heads.push_back((head.number, made, unix_millis.wrapping_sub(made).cast_signed()));
         if self.heads.len() > BLOCKS {
             self.heads.pop_front();
         }
@@ -67,9 +67,9 @@ impl PollSchedule {
         }
         // Blocks come that long after their own time at least.
         let lag = self.heads.iter().map(|(.., lag)| *lag).min()?;
-        let due = self.heads.back()?.1 + block_millis + lag;
-        // One that is late may come at any time.
-        due.checked_sub(unix_millis)
+        let due = (self.heads.back()?.1 + block_millis).saturating_add_signed(lag);
+        // One that is late may come at any time. After a step of our clock it seems to be further away than it is.
+        due.checked_sub(unix_millis).map(|until_due| until_due.min(block_millis))
     }
 }
 
@@ -83,8 +83,13 @@ mod tests {
     use crate::chain::block::Block;
 
     /// How many polls there are in ten minutes of a chain whose blocks are seen some time after they were made, and how
-    /// late a block is seen at most, in milliseconds.
-    fn run(block_secs: u64, interval_millis: u64, delay: impl Fn(u64) -> u64) -> (u64, u64) {
+    /// late a block is seen at most, in milliseconds, where our clock is so far behind theirs.
+    fn run(
+        block_secs: u64,
+        interval_millis: u64,
+        behind_millis: u64,
+        delay: impl Fn(u64) -> u64,
+    ) -> (u64, u64) {
         let staleness = Duration::from_secs(5).max(Duration::from_millis(2 * interval_millis));
         let mut pace = PollSchedule::new(Duration::from_millis(interval_millis), staleness);
         let (begin, end) = (1_000_000_000_u64, 1_000_600_000_u64);
@@ -98,27 +103,41 @@ mod tests {
             }
             seen = number;
             let timestamp = (begin + number * block_secs * 1_000) / 1_000;
-            pace.saw(&Block { number, hash: B256::ZERO, parent: B256::ZERO, timestamp }, now);
-            now += u64::try_from(pace.pause(now).as_millis()).unwrap();
+            pace.saw(&Block { number, hash: B256::ZERO, parent: B256::ZERO, timestamp }, now - behind_millis);
+            now += u64::try_from(pace.pause(now - behind_millis).as_millis()).unwrap();
         }
         (polls, latest)
     }
 
     #[test]
     fn a_chain_of_12_s_is_polled_at_most_25_times_a_minute_and_each_block_is_seen_within_an_interval() {
-        for jitter in [0, 300, 700] {
-            let (polls, latest) = run(12, 1_000, |number| 800 + number * 7_919 % (jitter + 1));
-            assert!(polls <= 250, "{polls} in ten minutes, jitter {jitter}");
-            assert!(latest <= 1_000 + jitter, "{latest} ms late, jitter {jitter}");
+        for (jitter, behind) in
+            [(0, 0), (300, 0), (700, 0), (0, 1_000), (300, 3_000), (700, 13_000), (700, 29_000)]
+        {
+            let (polls, latest) = run(12, 1_000, behind, |number| 800 + number * 7_919 % (jitter + 1));
+            assert!(polls <= 250, "{polls} in ten minutes, jitter {jitter}, {behind} ms behind");
+            assert!(latest <= 1_000 + jitter, "{latest} ms late, jitter {jitter}, {behind} ms behind");
         }
     }
 
     #[test]
     fn a_quick_chain_and_one_that_is_hardly_slower_than_the_interval_are_polled_each_interval() {
         for (block_secs, interval_millis) in [(1, 1_000), (1, 250), (2, 3_000)] {
-            let (polls, _) = run(block_secs, interval_millis, |_| 100);
+            let (polls, _) = run(block_secs, interval_millis, 0, |_| 100);
             assert_eq!(polls, 600_000 / interval_millis, "{block_secs}");
         }
+    }
+
+    #[test]
+    fn after_a_step_back_of_our_clock_a_poll_is_no_later_than_the_next_block() {
+        let mut pace = PollSchedule::new(Duration::from_secs(1), Duration::from_secs(600));
+        let mut now = 1_000_000_000;
+        for number in 0..5 {
+            now += 12_000;
+            let block = Block { number, hash: B256::ZERO, parent: B256::ZERO, timestamp: now / 1_000 };
+            pace.saw(&block, now);
+        }
+        assert_eq!(pace.pause(now - 60_000), Duration::from_secs(12));
     }
 
     #[test]
