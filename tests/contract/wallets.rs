@@ -96,8 +96,8 @@ fn a_wallet_verifies_and_manages_keys_with_65_bytes_or_more_each_signature_once(
 
 // threat: A contract wallet lies, burns gas, or is replayed
 fn while_wallets_burn_gas_others_are_served(world: &World) {
-    // Half of what they may burn: a node on a slow machine answers others in time then, whatever runs beside it.
-    let service = &Service::start(asking(world).set("chain.gas_cap", 2_000_000));
+    // A quarter of what they may burn: a node on a slow machine answers others in time then, whatever runs beside it.
+    let service = &Service::start(asking(world).set("chain.gas_cap", 1_000_000));
     let address = world.chain().deploy("LyingWallet");
     let burning = &blocked(world, Account { address, key: BOB.key });
     let (agent, wallet) = (world.agent(4), of_a_wallet(world));
@@ -107,12 +107,15 @@ fn while_wallets_burn_gas_others_are_served(world: &World) {
     std::thread::scope(|scope| {
         let flood = |mode: u8, status: u16| {
             let (mut connection, body) = (service.connect(), in_mode(burning, mode));
-            let mut ask = || connection.post("/verify/signature", &body).unwrap().status;
-            let first = ask();
+            // On a slow machine the node has no time for all of the flood.
+            let mut ask = || {
+                let answered = connection.post("/verify/signature", &body).unwrap().status;
+                assert!([status, 503].contains(&answered), "{answered} for {status}");
+            };
+            ask();
             begun.wait();
-            assert_eq!(first, status);
             while !stop.is_set() {
-                assert_eq!(ask(), status);
+                ask();
             }
         };
         for number in 0..FLOODS {
