@@ -274,9 +274,11 @@ impl Pipeline {
     /// Ends a request that stands and gets no further, and counts against nobody but where its key was revoked meanwhile.
     pub async fn refuse(&self, mut standing: Standing, ask: &Ask<'_>, refusal: Error) -> Error {
         let reserved = standing.reserved.take();
-        let refusal = match refusal {
-            Error::TooManyInFlight { .. } => self.unless_revoked(&standing.principal, ask, refusal).await,
-            refusal => refusal,
+        let tells_of_agent = matches!(refusal, Error::TooManyInFlight { .. });
+        let refusal = if tells_of_agent {
+            self.unless_revoked(&standing.principal, ask, refusal).await
+        } else {
+            refusal
         };
         let outcome = Err::<Infallible, _>(refusal);
         self.failures.note(ask.client, reserved, &outcome);
