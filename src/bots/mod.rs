@@ -148,7 +148,7 @@ impl Bots {
             Reach::Below => &self.reads_below,
             Reach::Public | Reach::Anywhere => &self.reads,
         };
-        // Who finds no place has spent nothing of what it may cause.
+        // A client that finds no place has spent none of its reads.
         let place = Arc::clone(places)
             .try_acquire_owned()
             .ok()

@@ -321,7 +321,7 @@ fn compose(
     if let Some(Settings { live: settings, .. }) = &mut chosen.settings {
         let taken: HashSet<&HostPattern> = served.iter().flat_map(|tenant| &tenant.hosts).collect();
         if let Some(Settings { live: former, .. }) = former {
-            // What a wildcard has served goes on: a file that can't be used changes nothing.
+            // A wildcard keeps the hosts that it has served: a file that can't be used changes nothing.
             let own: HashSet<&HostPattern> = former.tenants.iter().flat_map(|tenant| &tenant.hosts).collect();
             unserved.retain(|host| own.contains(host));
             let left_out = former.unserved_hosts.iter().filter(|_| !chosen.refused.is_empty());
@@ -335,7 +335,7 @@ fn compose(
     chosen
 }
 
-/// Who has a claim in force, and the files that make it, by their places in the list.
+/// The file that has a claim in force, and those that make it, by their places in the list.
 #[derive(Default)]
 struct Parties {
     owner: Option<usize>,
@@ -363,7 +363,7 @@ fn judge(files: &mut [File]) {
         let Some(Parties { owner, makers }) = all.remove(claim) else { continue };
         let is_main = |at: usize| files.get(at).is_some_and(|file| file.is_main);
         let keeper = owner.or_else(|| makers.iter().copied().find(|at| makers.len() == 1 || is_main(*at)));
-        // Whatever others want, the configuration file may give up what it has: its other changes count.
+        // The configuration file may give up what it has, whoever claims that: its other changes count.
         let gives_up = owner.filter(|at| !makers.is_empty() && !makers.contains(at) && !is_main(*at));
         for at in makers.iter().copied().filter(|at| keeper != Some(*at)).chain(gives_up) {
             let (Some(file), Some(problems)) = (files.get(at), contested.get_mut(at)) else { continue };

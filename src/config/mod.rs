@@ -305,7 +305,7 @@ impl Settings {
         (settings.filter(|_| tenants.is_some()), context, tenants.unwrap_or_default())
     }
 
-    /// What tenants depend on.
+    /// The parts of other sections that tenants depend on.
     fn context(&self) -> Context {
         Context::new(&self.fixed.parts(), &self.live.parts())
     }

@@ -26,7 +26,7 @@ pub(super) struct Notes {
     pub(super) claims: Claims,
 }
 
-/// What the tenants of one file claim, each by the first that does.
+/// The claims of one file's tenants, each by the first that makes it.
 pub(super) type Claims = BTreeMap<Claim, Claimed>;
 
 /// Something that one tenant alone may have.

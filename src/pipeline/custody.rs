@@ -119,7 +119,8 @@ impl Pipeline {
         self.change_key(KeyOperation::Revoke, &order, revoke).await.map(|((), _, allowance)| allowance)
     }
 
-    /// Tells if the agent has a key. Public; a client may ask as often as it may send refused credentials.
+    /// Tells if the agent has a key. Public; a client may ask as often as it may send refused credentials, and no more often while the
+    /// store fails: strangers would keep it from recovering.
     /// Error: [`Denial::RateLimited`], or a fault of the store.
     pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Error> {
         if let Some(quota) = self.rules.failures {
@@ -127,9 +128,8 @@ impl Pipeline {
             allowance(quota, Some(agent), read)?; // 429
         }
         let limit = self.rules.key_management.limit;
-        let seen = self.ports.store.status(client, agent, self.rules.key_management).await;
         let KeySeen { has_key, left: remaining } =
-            seen.inspect_err(|_| self.status_reads.give_back(&client))?; // 500
+            self.ports.store.status(client, agent, self.rules.key_management).await?; // 500
         Ok(KeyStatus { has_key, allowance: Allowance { limit, remaining } })
     }
 

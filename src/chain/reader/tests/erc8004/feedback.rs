@@ -10,7 +10,7 @@ use crate::chain::{cache::CachedProfile, fault::ReadFault, reader::tests::togeth
 use crate::domain::{AgentId, Feedback, Measure, Question};
 use crate::ports::Parts;
 
-/// What calls may burn in these tests: enough for a few entries of feedback.
+/// The gas of a call in these tests: enough for a few entries of feedback.
 const GAS: u64 = 900_000;
 
 /// So many entries are more than that is enough for.
@@ -54,7 +54,7 @@ async fn an_agent_whose_feedback_can_not_be_read_costs_those_who_are_read_with_i
         let expected = if heavy.contains(&place) { Err("reverted") } else { Ok(1) };
         assert_eq!(shown(read), expected, "{place}");
     }
-    // What decides; 0 alone; 1 and 2; 3; 4; the rest.
+    // One call reads what decides, and five the feedback: of agent 0, of 1 and 2, of 3, of 4, and of the rest.
     assert_eq!(scene.dev.node.calls("eth_call") - before, 6);
 }
 
