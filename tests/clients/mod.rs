@@ -15,9 +15,9 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const BRONZE: u128 = 1_000_000_000_000_000_000_000;
 const DIAMOND: u128 = 500_000_000_000_000_000_000_000;
 
-/// Bound for the tests of one client, on a machine that is busy with other things. scripts/time-limit ends the whole binary a little
-/// later, and shows nothing of what they wrote.
-const SUITE_SECONDS: f64 = 580.0;
+/// Bound for the tests of one client: ten times what they take alone, on a machine that is busy with other things. scripts/time-limit
+/// ends the whole binary a little later, and shows nothing of what they wrote.
+const SUITE_SECONDS: f64 = 1_200.0;
 
 /// Agents of each kind: eight for each of five files of tests.
 const AGENTS: usize = 40;
@@ -141,7 +141,7 @@ fn wide(
             "id = \"wide\"\nhosts = [\"{}\"]\nupstreams = [\"{plain}\"]\nassertion = true\n",
             listener.ip()
         ),
-        "[timeouts]\nread = \"1s\"\n[[routes]]\npath = \"/denied\"\naccess = \"deny\"\n".to_owned(),
+        "[timeouts]\nread = \"5s\"\n[[routes]]\npath = \"/denied\"\naccess = \"deny\"\n".to_owned(),
         route("/one", one),
         route("/two", two),
         route("/asserted", asserted),

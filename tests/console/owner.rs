@@ -210,6 +210,8 @@ fn sample_accounts_sign_without_a_wallet_and_the_owner_of_the_agent_is_chosen() 
         "(() => { const accounts = document.getElementById('wallet-accounts'); accounts.selectedIndex = 1; \
          accounts.dispatchEvent(new Event('change')); return true; })()",
     );
+    // Until its agents are listed, what stands below moves.
+    stage.browser.until("document.getElementById('own-agents').innerText.trim().endsWith('1')");
     stage.ask("#rotate");
     stage.is_refused("is not the owner of agent 2");
     stage.cancel();

@@ -81,6 +81,7 @@ impl Stage {
     /// Presses a button that opens the dialog, and waits until the request is there.
     pub(crate) fn ask(&mut self, button: &str) {
         self.browser.click(button);
+        self.browser.until("document.getElementById('sign').open");
         self.text("sign-facts", "Good until");
     }
 

@@ -142,7 +142,7 @@ def test_the_gateways_refusals_are_typed(service: Tiergate, fresh: Fresh, upstre
 
     def narrow(owned: Owned) -> httpx.Response:
         auth = GatewayAuth(FACTS["narrow"], by_signature(owned.id, owned.owner, domain), retries=0)
-        return httpx.get(FACTS["narrow"], auth=auth)
+        return httpx.get(FACTS["narrow"], auth=auth, timeout=60)
 
     upstream.answers = [OK]
     upstream.go.clear()
@@ -154,7 +154,7 @@ def test_the_gateways_refusals_are_typed(service: Tiergate, fresh: Fresh, upstre
         with pytest.raises(errors.Overloaded):
             raise_for_error(narrow(other))
         with pytest.raises(errors.UpstreamTimeout):
-            raise_for_error(httpx.get(GATEWAY, auth=auth))
+            raise_for_error(httpx.get(GATEWAY, auth=auth, timeout=60))
         upstream.go.set()
         raise_for_error(first.result())
 
