@@ -67,8 +67,9 @@ pub(crate) fn run_listener(
     name: &'static str,
     address: SocketAddr,
     service: impl BufferedService,
+    early: EarlySignals,
 ) -> Result<Result<(), RunError>, StartError> {
-    let lifecycle = Lifecycle::new(SHUTDOWN, None, Handover::default(), EarlySignals::default());
+    let lifecycle = Lifecycle::new(SHUTDOWN, None, Handover::default(), early);
     let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, SILENT_TIME_MAX, lifecycle);
     process.open_whole(service, Listening::plain(name, &[address], CONNECTIONS_MAX))?;
     Ok(process.run())

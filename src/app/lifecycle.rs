@@ -7,8 +7,8 @@ use futures_util::FutureExt;
 use futures_util::future::select_all;
 use parking_lot::Mutex;
 use sd_notify::{NotifyState, notify};
-use signal_hook::consts::{SIGHUP, SIGUSR2};
-use signal_hook::flag::register;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2};
+use signal_hook::flag::{register, register_conditional_shutdown};
 use socket2::Socket;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -30,18 +30,24 @@ const TRY_EVERY: Duration = Duration::from_millis(50);
 /// Why there is no upgrade yet.
 const NOT_SERVING: &str = "this process does not serve yet";
 
-/// Remembers signals that come before anybody waits for them, and keeps them from ending the process.
+/// Signals that come before anybody waits for them. Those that say to end are followed at once, also by the first process of a
+/// container, to which Linux gives no signal without a handler. The others are remembered, and end nothing.
 #[derive(Clone, Default)]
 pub(crate) struct EarlySignals {
     /// True if SIGHUP came.
     pub(super) hangup: Arc<AtomicBool>,
     upgrade: Arc<AtomicBool>,
+    /// True until somebody waits for signals.
+    is_early: Arc<AtomicBool>,
 }
 
 impl EarlySignals {
     /// To be made before anything else.
     pub(crate) fn listen() -> io::Result<Self> {
-        let early = Self::default();
+        let early = Self { is_early: Arc::new(AtomicBool::new(true)), ..Self::default() };
+        for signal in [SIGINT, SIGQUIT, SIGTERM] {
+            register_conditional_shutdown(signal, 0, Arc::clone(&early.is_early))?;
+        }
         register(SIGHUP, Arc::clone(&early.hangup))?;
         register(SIGUSR2, Arc::clone(&early.upgrade))?;
         Ok(early)
@@ -120,6 +126,7 @@ impl Lifecycle {
         let signals = Signals::listen();
         let mut signals =
             signals.map_err(|cause| RunError::Failed(format!("cannot wait for signals: {cause}")))?;
+        self.early.is_early.store(false, Ordering::Relaxed);
         if self.early.upgrade.load(Ordering::Relaxed) {
             ignore_upgrade(NOT_SERVING);
         }

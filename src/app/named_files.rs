@@ -32,8 +32,8 @@ pub(crate) fn errors(named: &NamedFile, loader: &mut FileLoader<'_>) -> Vec<Prob
     phrases.iter().filter_map(|phrase| named.problem(key_of(&named.content, phrase), phrase)).collect()
 }
 
-/// Everything about certificates that works and is probably not meant.
-pub(crate) fn warnings(named: &NamedFile, now: UnixSeconds, loader: &mut FileLoader<'_>) -> Vec<Problem> {
+/// Everything about certificates that were read that works and is probably not meant.
+pub(crate) fn warnings(named: &NamedFile, now: UnixSeconds, loader: &FileLoader<'_>) -> Vec<Problem> {
     let (pair, hosts) = match &named.content {
         Content::Pair(pair) => (pair, None),
         Content::Shown(pair, hosts) => (pair, Some(hosts)),
@@ -43,8 +43,8 @@ pub(crate) fn warnings(named: &NamedFile, now: UnixSeconds, loader: &mut FileLoa
         | Content::Secret(_)
         | Content::HeaderValue(_) => return Vec::new(),
     };
-    // A pair that can't be used has other problems.
-    let Ok(identity) = loader.identity(pair) else { return Vec::new() };
+    // Others are not read, or have other problems.
+    let Some(identity) = loader.read_identity(pair) else { return Vec::new() };
     let untimely = identity.untimely(now).filter(|_| hosts.is_none()).map(str::to_owned);
     let others = hosts.into_iter().flatten().filter(|host| !identity.is_for(host));
     let phrases = untimely.into_iter().chain(others.map(|host| format!("is not for the host {host}")));

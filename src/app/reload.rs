@@ -12,7 +12,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::app::{lifecycle::EarlySignals, overview::Overview, source::Fingerprint, tenants::Tenants};
-use crate::config::RefusedFile;
+use crate::config::{RefusedFile, problem::LINES_MAX};
 use crate::telemetry::{Audit, Metrics, log};
 
 /// How often the files are looked at.
@@ -20,9 +20,6 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// After how long it is said that files can't be read in time.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// How many problems one reload may write into the log.
-const LINES_MAX: usize = 100;
 
 /// The reason of a reload that nobody asked for.
 const RETRY: &str = "a refused file is tried again";

@@ -1,8 +1,9 @@
 //! The tenants in force, and their certificates: loaded, checked and built beside those in force, then put in their
 //! place in one step.
 
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -41,6 +42,8 @@ pub(crate) struct Tenants {
 struct InForce {
     settings: Settings,
     files: LoadedFiles,
+    /// Warnings of the last reload, which the log has told.
+    warned: HashSet<String>,
 }
 
 /// A reload that is in force.
@@ -87,7 +90,7 @@ impl Tenants {
         metrics: &Metrics,
     ) -> Result<Self, StartError> {
         let empty = LoadedFiles::default();
-        let mut loader = FileLoader::new(&empty, UnixSeconds(clock.unix_seconds()));
+        let mut loader = FileLoader::new(&empty);
         let Settings { fixed, live } = settings;
         let (chain_id, registry) = (fixed.chain.pool.chain_id, fixed.chain.reading.registries.identity);
         let facts = Facts { chain_id, registry, clock: Arc::clone(clock), entropy };
@@ -105,7 +108,7 @@ impl Tenants {
             metrics: metrics.clone(),
             table: Arc::new(LiveTable::from_pointee(table)),
             facts,
-            in_force: Mutex::new(InForce { settings: settings.clone(), files }),
+            in_force: Mutex::new(InForce { settings: settings.clone(), files, warned: HashSet::new() }),
             certificate_files: Mutex::new(seen.into_files()),
         })
     }
@@ -132,10 +135,13 @@ impl Tenants {
     pub(super) fn load_and_replace(&self) -> (Result<Applied, String>, [Fingerprint; 2]) {
         let configuration = self.source.now();
         let mut in_force = self.in_force.lock();
-        let InForce { settings: former, files } = &mut *in_force;
-        let mut loader = FileLoader::new(files, self.now());
-        let report = self.source.over(Some(former), &mut |named| named_files::errors(named, &mut loader));
-        report.problems.log_warnings();
+        let InForce { settings: former, files, warned } = &mut *in_force;
+        let mut loader = FileLoader::new(files);
+        let mut report = self.source.over(Some(former), &mut |named| named_files::errors(named, &mut loader));
+        let of_files =
+            report.files.iter().flat_map(|named| named_files::warnings(named, self.now(), &loader));
+        report.problems.0.extend(of_files);
+        report.problems.log_warnings(warned);
         let loaded = report.loaded.ok_or_else(|| report.problems.to_string());
         let applied = loaded.and_then(|loaded| self.replace(loaded, &former.live, &mut loader));
         let (new, seen) = loader.finish();
@@ -173,7 +179,7 @@ impl Tenants {
     }
 
     pub(super) fn certificates_in_force(&self) -> Vec<Certificate> {
-        let InForce { settings, files } = &*self.in_force.lock();
+        let InForce { settings, files, .. } = &*self.in_force.lock();
         certificates_of(&settings.live, files)
     }
 

@@ -12,7 +12,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::{Value, json};
 
 use super::{Facts, Issuer, KEPT_MAX, Subject};
-use crate::domain::{AgentId, Tier, UnixSeconds};
+use crate::domain::{AgentId, Tier};
 use crate::ports::{Entropy, NoEntropy, simulated::SimulatedClock};
 use crate::tls::{FileLoader, LoadedFiles, SigningKeys};
 
@@ -75,7 +75,7 @@ fn keys(count: usize) -> Arc<SigningKeys> {
     let path = folder.path().join("keys.pem");
     let pems: String = (0..count).map(|_| KeyPair::generate().unwrap().serialize_pem()).collect();
     std::fs::write(&path, pems).unwrap();
-    FileLoader::new(&LoadedFiles::default(), UnixSeconds(NOW)).signing_keys(&path).ok().unwrap()
+    FileLoader::new(&LoadedFiles::default()).signing_keys(&path).ok().unwrap()
 }
 
 /// Header and claims, if a published key has signed them.

@@ -49,7 +49,7 @@ impl Check {
         let config = &self.file.config;
         let (survey, mut problems) = survey(&ConfigSource::at(config));
         let loaded = survey.loaded.as_ref();
-        let descriptors = loaded.map(|loaded| Descriptors::planned(&loaded.settings)).transpose();
+        let descriptors = loaded.map(|loaded| Descriptors::planned(&loaded.settings, 0)).transpose();
         if let Err(too_few) = &descriptors {
             problems.0.push(Problem::new("file descriptors", too_few.as_str()).as_warning());
         }
@@ -151,7 +151,7 @@ impl Config {
 /// mend or still have to write all but the keys of the configuration file, so that only these end a process for good.
 pub(super) fn load_to_serve(source: &ConfigSource) -> Result<(Loaded, Problems), Failure> {
     let (former, now) = (LoadedFiles::default(), UnixSeconds(Os::new().unix_seconds()));
-    let mut loader = FileLoader::new(&former, now);
+    let mut loader = FileLoader::new(&former);
     let mut look = |named: &NamedFile| named_files::errors(named, &mut loader);
     let ConfigReport { loaded, mut problems, files, is_read } = source.over(None, &mut look);
     let Some(loaded) = loaded else {
@@ -167,6 +167,7 @@ pub(super) fn load_to_serve(source: &ConfigSource) -> Result<(Loaded, Problems),
     if !of_files.is_empty() {
         return Err(unusable(&source.path, &Problems(of_files)).with_code(1));
     }
+    problems.0.extend(files.iter().flat_map(|named| named_files::warnings(named, now, &loader)));
     let Loaded { settings, refused, .. } = &loaded;
     problems.0.extend(named_files::unused_secret(settings).map(Problem::as_warning));
     let is_folder_lost = refused.iter().any(RefusedFile::is_folder);
@@ -188,10 +189,10 @@ pub(super) fn load_to_serve(source: &ConfigSource) -> Result<(Loaded, Problems),
 fn survey(source: &ConfigSource) -> (ConfigReport, Problems) {
     let survey = source.survey(0);
     let (former, now) = (LoadedFiles::default(), UnixSeconds(Os::new().unix_seconds()));
-    let mut loader = FileLoader::new(&former, now);
+    let mut loader = FileLoader::new(&former);
     let of_files = survey.files.iter().flat_map(|named| {
         let errors = named_files::errors(named, &mut loader);
-        errors.into_iter().chain(named_files::warnings(named, now, &mut loader))
+        errors.into_iter().chain(named_files::warnings(named, now, &loader))
     });
     let all = survey.problems.0.iter().cloned().chain(unreadable_override()).chain(of_files);
     let all = Problems(all.collect());

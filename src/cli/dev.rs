@@ -1,7 +1,7 @@
 //! `tiergate-dev`: a chain with sample agents, the store, the API, a gateway with sample tenants and the API behind them
 //! in one process, and what to paste next.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::{fs, io, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc};
 
@@ -72,13 +72,17 @@ impl Dev {
         let early = EarlySignals::listen()?;
         let _log = log::start(LogRules::default(), false).map_err(Failure::unusable)?;
         if self.only_upstream {
-            return ended(run_listener("upstream", self.upstream, SampleUpstream).map_err(not_started)?);
+            return ended(
+                run_listener("upstream", self.upstream, SampleUpstream, early).map_err(not_started)?,
+            );
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
         let deployment = self.deploy(&chain)?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)))?;
-            return ended(run_listener("chain", self.chain, DevChainService(chain)).map_err(not_started)?);
+            return ended(
+                run_listener("chain", self.chain, DevChainService(chain), early).map_err(not_started)?,
+            );
         }
         self.check_addresses()?;
         warn_of_overrides();
@@ -88,7 +92,7 @@ impl Dev {
         write_files(folder.path(), &deployment, &values)?;
         let source = ConfigSource::alone(&folder.path().join("tiergate.toml"));
         let survey = source.survey(VALUES_SHOWN_MAX);
-        survey.problems.log_warnings();
+        survey.problems.log_warnings(&mut HashSet::new());
         let loaded = survey.whole()?;
         let mut app = App::new(&loaded, source, early, Handover::default()).map_err(not_started)?;
         app.add_listener("chain", self.chain, DevChainService(chain)).map_err(not_started)?;

@@ -3,7 +3,10 @@
 //!
 //! Must not hold a secret: phrases show values through `written::quoted` only.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
+
+/// How many problems of the configuration one reload may write into the log.
+pub const LINES_MAX: usize = 100;
 
 /// A place in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,11 +75,23 @@ impl fmt::Display for Problem {
 pub struct Problems(pub Vec<Problem>);
 
 impl Problems {
-    /// Writes the warnings into the log.
-    pub fn log_warnings(&self) {
-        for warning in self.0.iter().filter(|problem| problem.is_warning) {
-            tracing::warn!("configuration warning: {}", warning.on_one_line());
+    /// Writes a bounded number of the warnings into the log that were not among those of before, whose place they take.
+    pub fn log_warnings(&self, before: &mut HashSet<String>) {
+        let new = self.new_warnings(before);
+        for warning in new.iter().take(LINES_MAX) {
+            tracing::warn!("configuration warning: {warning}");
         }
+        let rest = new.len().saturating_sub(LINES_MAX);
+        if rest > 0 {
+            tracing::warn!(rest, "more warnings of the configuration: `tiergate check` lists all");
+        }
+    }
+
+    fn new_warnings(&self, before: &mut HashSet<String>) -> Vec<String> {
+        let warnings = || self.0.iter().filter(|problem| problem.is_warning);
+        // On another line it is the same.
+        let told = std::mem::replace(before, warnings().map(Problem::to_string).collect());
+        warnings().filter(|warning| !told.contains(&warning.to_string())).map(Problem::on_one_line).collect()
     }
 
     /// True if one of them is more than a warning.
@@ -156,5 +171,21 @@ impl Location {
     /// A problem of the table as a whole.
     pub(super) fn problem(&self, phrase: impl Into<String>) -> Problem {
         Problem::new(self.of_table(), phrase).at(self.position.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HashSet, Problem, Problems};
+
+    #[test]
+    fn a_warning_is_told_again_only_when_it_was_gone_meanwhile() {
+        let mut told = HashSet::new();
+        for (warnings, new) in [("ab", "ab"), ("ab", ""), ("bc", "c"), ("", ""), ("ab", "ab")] {
+            let warnings = warnings.chars().map(|place| Problem::new(place, "x").as_warning());
+            let problems = Problems(warnings.chain([Problem::new("error", "x")]).collect());
+            let lines: Vec<String> = new.chars().map(|place| format!("{place}: x")).collect();
+            assert_eq!(problems.new_warnings(&mut told), lines);
+        }
     }
 }

@@ -32,9 +32,6 @@ impl Certificates {
         for tenant in tenants {
             // A tenant without a certificate stands in the table too: another one's wildcard must not take its hosts.
             let identity = loader.identity(tenant.tls.as_ref().unwrap_or(default))?;
-            for host in tenant.hosts.iter().filter(|host| !identity.is_for(host)) {
-                tracing::warn!(tenant = %tenant.id, "the certificate is not for the host {host}");
-            }
             hosts.extend(tenant.hosts.iter().map(|host| (host.clone(), Arc::clone(&identity.certified))));
         }
         let by_host = HostMap::new(hosts).map_err(|twice| vec![twice.to_string()])?;
@@ -82,14 +79,14 @@ mod tests {
 
     use super::{Certificates, found_by};
     use crate::domain::{KeyPair, Tenant};
-    use crate::tls::fixture::{Folder, NOW, SelfSigned, shown, tenant};
+    use crate::tls::fixture::{Folder, SelfSigned, shown, tenant};
     use crate::tls::loaded_files::{FileLoader, LoadedFiles};
 
     fn load<'a>(
         default: &KeyPair,
         tenants: impl IntoIterator<Item = &'a Tenant>,
     ) -> Result<Certificates, Vec<String>> {
-        Certificates::load(default, tenants, &[], &mut FileLoader::new(&LoadedFiles::default(), NOW))
+        Certificates::load(default, tenants, &[], &mut FileLoader::new(&LoadedFiles::default()))
     }
 
     /// The certificate that a client gets which asks for a name, or for none.

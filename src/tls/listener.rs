@@ -58,7 +58,7 @@ mod tests {
 
     use super::server_config;
     use crate::tls::certificates::{Certificates, found_by};
-    use crate::tls::fixture::{Folder, NOW, SelfSigned, client, handshake, tenant};
+    use crate::tls::fixture::{Folder, SelfSigned, client, handshake, tenant};
     use crate::tls::loaded_files::{FileLoader, LoadedFiles};
 
     /// A client that shows its last session to every server, whatever the name.
@@ -108,7 +108,7 @@ mod tests {
         let pair = folder.pair_of("a", &own.cert_pem, &own.key_pem);
         let tenants = ["a.example", "b.example"].map(|host| tenant(host, Some(pair.clone())));
         let files = LoadedFiles::default();
-        let table = Certificates::load(&pair, &tenants, &[], &mut FileLoader::new(&files, NOW)).unwrap();
+        let table = Certificates::load(&pair, &tenants, &[], &mut FileLoader::new(&files)).unwrap();
         let shown = found_by(move |name| Some(table.find(name)));
         (folder, server_config(shown, &[b"http/1.1"], None).unwrap())
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::{hash::Hash, sync::Arc};
 
-use crate::domain::{Agents, KeyPair, UnixSeconds};
+use crate::domain::{Agents, KeyPair};
 use crate::files::{self, Fingerprints};
 use crate::tls::pem::{self, Authorities, Identity};
 use crate::tls::signing::{self, SigningKeys};
@@ -26,7 +26,6 @@ pub(crate) struct LoadedFiles {
 /// Reads files, each once, and takes from those that were loaded before what can't be used now and could be before.
 pub(crate) struct FileLoader<'a> {
     former: &'a LoadedFiles,
-    now: UnixSeconds,
     read: LoadedFiles,
     /// The problems of files whose former content is in use, by the file that stands for them.
     pub(crate) kept: BTreeMap<String, Vec<String>>,
@@ -49,10 +48,10 @@ impl LoadedFiles {
 }
 
 impl<'a> FileLoader<'a> {
-    /// Begins at a time. A certificate that is not valid then is a warning in the log.
-    pub(crate) fn new(former: &'a LoadedFiles, now: UnixSeconds) -> Self {
+    /// Begins with those that are in use.
+    pub(crate) fn new(former: &'a LoadedFiles) -> Self {
         let (read, kept, seen) = Default::default();
-        Self { former, now, read, kept, seen }
+        Self { former, read, kept, seen }
     }
 
     /// The files that were asked for, and how each was before it was read.
@@ -62,9 +61,14 @@ impl<'a> FileLoader<'a> {
 
     /// A certificate with its key.
     pub(crate) fn identity(&mut self, pair: &KeyPair) -> Result<Arc<Identity>, Vec<String>> {
-        let Self { former, now, read, kept, seen } = self;
-        let load = || pem::identity(pair, *now).map(Arc::new);
+        let Self { former, read, kept, seen } = self;
+        let load = || pem::identity(pair).map(Arc::new);
         once(&mut read.pairs, &former.pairs, pair, &[&pair.cert, &pair.key], (kept, seen), load)
+    }
+
+    /// A certificate with its key that was asked for before, if it can be used.
+    pub(crate) fn read_identity(&self, pair: &KeyPair) -> Option<&Identity> {
+        self.read.pairs.get(pair)?.as_deref().ok()
     }
 
     /// Keys that sign.
@@ -116,7 +120,7 @@ fn once<K: Clone + Eq + Hash, V: Clone>(
 #[cfg(test)]
 mod tests {
     use super::{FileLoader, LoadedFiles};
-    use crate::tls::fixture::{Folder, NOT_AFTER, NOW, SelfSigned};
+    use crate::tls::fixture::{Folder, NOT_AFTER, SelfSigned};
 
     #[test]
     fn each_file_is_used_as_it_was_when_it_could_last_be() {
@@ -125,7 +129,7 @@ mod tests {
         let ca = folder.write("ca.crt", &old.cert_pem);
         let list = folder.write("agents", "1 3\n2 1\n");
         let empty = LoadedFiles::default();
-        let mut loader = FileLoader::new(&empty, NOW);
+        let mut loader = FileLoader::new(&empty);
         for pair in &pairs {
             loader.identity(pair).unwrap();
         }
@@ -143,7 +147,7 @@ mod tests {
         folder.write("agents", "1 3\n2");
         let mut is_replaced = false;
         for _ in 0..2 {
-            let mut loader = FileLoader::new(&files, NOW);
+            let mut loader = FileLoader::new(&files);
             let shown = pairs.each_ref().map(|pair| loader.identity(pair).unwrap().certified.cert[0].clone());
             assert_eq!(shown, [old.cert_der.clone(), new.cert_der.clone()]);
             assert_eq!(loader.authorities(&ca).unwrap().certificates[0], old.cert_der);
@@ -160,8 +164,8 @@ mod tests {
             (files, is_replaced) = (now, true);
             assert_eq!(pairs.each_ref().map(|pair| files.expiry(pair)), [i64::try_from(NOT_AFTER).ok(); 2]);
         }
-        let forgotten = FileLoader::new(&files, NOW).finish().0;
-        let mut loader = FileLoader::new(&forgotten, NOW);
+        let forgotten = FileLoader::new(&files).finish().0;
+        let mut loader = FileLoader::new(&forgotten);
         assert!(loader.identity(&pairs[0]).err().unwrap()[0].contains("a.crt: holds no certificate"));
     }
 }

@@ -63,16 +63,12 @@ impl Identity {
     }
 }
 
-/// Reads a certificate chain and its key, or says everything that is wrong with the files. A certificate that is not valid at this
-/// time is a warning in the log.
-pub(super) fn identity(pair: &KeyPair, now: UnixSeconds) -> Result<Identity, Vec<String>> {
+/// Reads a certificate chain and its key, or says everything that is wrong with the files.
+pub(super) fn identity(pair: &KeyPair) -> Result<Identity, Vec<String>> {
     let (chain, key) = match (certificates(&pair.cert), private_key(&pair.key)) {
         (Ok(chain), Ok(key)) => (chain, key),
         (chain, key) => return Err([chain.err(), key.err()].into_iter().flatten().collect()),
     };
-    if let Some(untimely) = chain.first().and_then(|leaf| time_problem(leaf, now)) {
-        tracing::warn!(file = files::shown(&pair.cert), "the certificate {untimely}");
-    }
     // The framework tells the kind of a key from its bytes, and panics when it can't.
     let is_told = PrivateKeyDer::try_from(key.secret_der()).is_ok();
     let Some(signer) = any_supported_type(&key).ok().filter(|_| is_told) else {
@@ -195,7 +191,7 @@ mod tests {
             (Folder::new(), SelfSigned::new("a.example"), SelfSigned::new("b.example"));
         let both = format!("{}{}{}", leaf.cert_pem, other.cert_pem, leaf.key_pem);
         let pair = folder.pair_of("both", &format!("A comment.\r\n{both}"), &both);
-        let identity = identity(&pair, NOW).ok().unwrap();
+        let identity = identity(&pair).ok().unwrap();
         assert_eq!(identity.certified.cert, [leaf.cert_der, other.cert_der]);
     }
 
@@ -218,7 +214,7 @@ mod tests {
             (&long, &own.key_pem, &["x.crt: is longer than 4194304 bytes"]),
         ] {
             let pair = folder.pair_of("x", cert, key);
-            let problems = identity(&pair, NOW).err().unwrap();
+            let problems = identity(&pair).err().unwrap();
             assert_eq!(problems.len(), expected.len(), "{problems:?}");
             let root = format!("{}/", folder.path().display());
             for (problem, expected) in problems.iter().zip(expected) {
@@ -239,7 +235,7 @@ mod tests {
             (u64::MAX, Some("has expired")),
         ] {
             assert_eq!(time_problem(&own.cert_der, UnixSeconds(now)), phrase, "{now}");
-            assert!(identity(&pair, UnixSeconds(now)).is_ok());
+            assert!(identity(&pair).is_ok());
         }
     }
 
@@ -251,7 +247,7 @@ mod tests {
             ("*.a.example", "x.a.example *.a.example", "a.example x.y.a.example"),
         ] {
             let own = SelfSigned::new(name);
-            let identity = identity(&folder.pair_of("x", &own.cert_pem, &own.key_pem), NOW).ok().unwrap();
+            let identity = identity(&folder.pair_of("x", &own.cert_pem, &own.key_pem)).ok().unwrap();
             for (hosts, is_for) in [(covered, true), (others, false)] {
                 for host in hosts.split(' ') {
                     assert_eq!(identity.is_for(&HostPattern::parse(host).unwrap()), is_for, "{name} {host}");

@@ -68,12 +68,12 @@ mod tests {
 
     use super::UpstreamIdentity;
     use crate::domain::{KeyPair, UpstreamTls};
-    use crate::tls::fixture::{Folder, NOW, SelfSigned, upstream};
+    use crate::tls::fixture::{Folder, SelfSigned, upstream};
     use crate::tls::loaded_files::{FileLoader, LoadedFiles};
     use crate::tls::pem::unsupported_signature;
 
     fn load(rules: &UpstreamTls) -> Result<UpstreamIdentity, Vec<String>> {
-        UpstreamIdentity::load(rules, &mut FileLoader::new(&LoadedFiles::default(), NOW))
+        UpstreamIdentity::load(rules, &mut FileLoader::new(&LoadedFiles::default()))
     }
 
     fn rules(ca: Option<PathBuf>, client: Option<KeyPair>) -> UpstreamTls {

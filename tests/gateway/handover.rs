@@ -25,6 +25,7 @@ pub(crate) const CASES: &[Case] = cases![
     upgrades_under_load_lose_no_request_and_no_stream,
     a_new_process_that_can_not_serve_leaves_the_old_one_serving,
     an_order_to_end_ends_a_new_process_that_does_not_serve_yet,
+    an_order_to_end_before_the_process_serves_ends_it_without_a_failure,
     an_order_to_upgrade_before_the_process_serves_is_ignored_and_does_not_end_it,
     orders_to_upgrade_during_an_upgrade_are_ignored_and_start_no_third_process,
     a_new_process_that_fails_while_the_old_one_drains_ends_the_old_one_with_a_failure,
@@ -240,8 +241,22 @@ fn handles(process: u32, number: u32) -> bool {
     u64::from_str_radix(caught.trim(), 16).unwrap() >> (number - 1) & 1 == 1
 }
 
+/// The number of the first signal that the program handles.
+const HANGUP: u32 = 1;
+
+/// Without a handler Linux gives no signal to the first process of a container.
+fn an_order_to_end_before_the_process_serves_ends_it_without_a_failure(stage: &Stage) {
+    let site = loaded(stage).start();
+    end(&site.gateway);
+    for order in ["TERM", "QUIT", "INT"] {
+        let started = start_behind(&site.gateway, "");
+        until("it handles signals", SOON, || handles(started.pid, HANGUP).then_some(()));
+        signal(started.pid, order);
+        assert_eq!(until("it ends", SOON, || started.exit_code()), 0, "{order}");
+    }
+}
+
 fn an_order_to_upgrade_before_the_process_serves_is_ignored_and_does_not_end_it(stage: &Stage) {
-    const HANGUP: u32 = 1;
     let site = loaded(stage).start();
     let gateway = &site.gateway;
     end(gateway);

@@ -112,6 +112,9 @@ fn a_client_is_shown_the_certificate_of_the_host_that_it_names(stage: &Stage) {
     ] {
         assert_eq!(secure.shown_to(name).certificate, wanted.der, "{name}");
     }
+    site.gateway
+        .service
+        .await_log(&["warning", "own.crt: the certificate is not for the host plain.wide.test"]);
     // A tenant without a certificate, a stranger's name, and no name at all get the listener's: what is expected there
     // is not what is shown.
     for name in ["plain.wide.test", "stranger.test", "wide.test"] {
@@ -197,6 +200,8 @@ fn a_certificate_that_comes_after_its_tenant_is_found(stage: &Stage) {
         let greeting = Greeting::new(&secure.authority, "late.test", HTTP_1);
         greeting.meet(secure.address).is_ok_and(|shown| shown.certificate == late.der).then_some(())
     });
+    secure.files.put_pair("late", &secure.authority.issue("other.test"));
+    site.gateway.service.await_log(&["warning", "late.crt: the certificate is not for the host late.test"]);
 }
 
 // threat: A change that waits for a restart

@@ -15,7 +15,7 @@ use crate::domain::{AgentId, Holders, Texts, Tier, TrustProfile};
 use crate::os::Os;
 use crate::ports::Clock;
 use crate::telemetry::Metrics;
-use crate::tls::fixture::{Folder, NOW, SelfSigned, shown};
+use crate::tls::fixture::{Folder, SelfSigned, shown};
 use crate::tls::{FileLoader, LoadedFiles};
 
 #[path = "../../../tests/support/whole.rs"]
@@ -143,7 +143,7 @@ fn certificates_keys_agents_and_tenants_change_in_one_step() {
     let signers: HashMap<String, usize> = (0..generations)
         .map(|number| {
             let key = folder.pair(&number.to_string()).key;
-            let keys = FileLoader::new(&LoadedFiles::default(), NOW).signing_keys(&key).unwrap();
+            let keys = FileLoader::new(&LoadedFiles::default()).signing_keys(&key).unwrap();
             (keys.published[0].kid.clone(), number)
         })
         .collect();
