@@ -12,8 +12,8 @@ use pingora::protocols::ALPN;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
 use crate::domain::{
-    Agents, Call, Decision, DuplicateHost, HostMap, HostPattern, OnMismatch, PASSING_TIERS, PerTier, Quota,
-    Route, Tenant, Tier, Tiers, Upstream, UpstreamScheme, routing,
+    Agents, Call, Decision, DuplicateHost, HealthRules, HostMap, HostPattern, OnMismatch, PASSING_TIERS,
+    PerTier, Quota, Route, Tenant, Tier, Tiers, Upstream, UpstreamScheme, routing,
 };
 use crate::gateway::counters::{Routes, SiteCounters};
 use crate::gateway::upstreams::{Member, UpstreamState, Upstreams, Watched};
@@ -94,7 +94,8 @@ impl Site {
         former: Option<&Self>,
     ) -> Self {
         let networks = tenant.networks.clone();
-        let mut states = States::of(former, AddressRules { networks, ..builder.addresses.clone() });
+        let addresses = AddressRules { networks, ..builder.addresses.clone() };
+        let mut states = States::of(former, addresses, health_rules(&tenant));
         let mut group = |list: &[Upstream]| {
             let members = list.iter().map(|upstream| member(upstream, &tenant, identity, &mut states));
             Arc::new(Upstreams::new(members.collect(), tenant.proxy.balance))
@@ -114,7 +115,7 @@ impl Site {
         let watched = former.map(|former| Arc::clone(&former.watched)).unwrap_or_default();
         let shown = Shown::of(&tenant);
         let has_calls = tenant.routes.iter().any(|route| !route.calls.is_empty());
-        let site = Self {
+        Self {
             has_mcp: tenant.mcp || tenant.routes.iter().any(|route| route.mcp),
             has_calls,
             shown,
@@ -129,11 +130,7 @@ impl Site {
             upstreams,
             route_upstreams,
             visitor_limits,
-        };
-        if !site.is_watched() || site.tenant.proxy.health.interval.is_none() {
-            site.members().for_each(|member| member.state.is_not_checked());
         }
-        site
     }
 
     /// True if one who has no key may be told how to get one: a key would do, and everybody may know.
@@ -194,13 +191,6 @@ impl Site {
         let mut seen = HashSet::new();
         self.members().filter(|member| seen.insert(Arc::as_ptr(&member.state))).collect()
     }
-
-    /// True if its upstreams are checked: when the tenant asks for it, or when there is a choice.
-    pub(super) fn is_watched(&self) -> bool {
-        let first = self.members().next().map(|member| &member.state);
-        let is_other = |member: &Member| first.is_some_and(|first| !Arc::ptr_eq(first, &member.state));
-        self.tenant.proxy.health.path.is_some() || self.members().any(is_other)
-    }
 }
 
 /// The rules for agents of a tenant where this is the lowest tier. `quotas` are those of the service.
@@ -239,26 +229,43 @@ const fn for_tier<T>([bronze, silver, gold, diamond]: &[T; PASSING_TIERS.len()],
     }
 }
 
+/// True if a tenant's upstreams are checked: when it asks for that, or when there is a choice.
+fn is_watched(tenant: &Tenant) -> bool {
+    fn place(upstream: &Upstream) -> (UpstreamScheme, &str, u16) {
+        (upstream.scheme, &upstream.host, upstream.port)
+    }
+    let of_routes = tenant.routes.iter().flat_map(|route| &route.upstreams);
+    let mut all = tenant.upstreams.iter().chain(of_routes).map(place);
+    let first = all.next();
+    tenant.proxy.health.path.is_some() || all.any(|other| Some(other) != first)
+}
+
+/// How a tenant's upstreams are watched.
+pub(super) fn health_rules(tenant: &Tenant) -> HealthRules {
+    let health = tenant.proxy.health.clone();
+    HealthRules { interval: health.interval.filter(|_| is_watched(tenant)), ..health }
+}
+
 /// The states of a tenant's upstreams: one for each, whichever routes go there.
 struct States {
     former: HashMap<Upstream, Arc<UpstreamState>>,
     known: HashMap<Upstream, Arc<UpstreamState>>,
     addresses: AddressRules,
+    health: HealthRules,
 }
 
 impl States {
     /// With everything that a former site knew, whose addresses are those of the rules of now.
-    fn of(former: Option<&Site>, addresses: AddressRules) -> Self {
+    fn of(former: Option<&Site>, addresses: AddressRules, health: HealthRules) -> Self {
         let former = former.into_iter().flat_map(Site::members).map(|member| &member.state);
         let former = former.map(|state| (state.upstream.clone(), Arc::clone(state)));
-        Self { former: former.collect(), known: HashMap::new(), addresses }
+        Self { former: former.collect(), known: HashMap::new(), addresses, health }
     }
 
     /// The state under the tenant's rules of now.
     fn get(&mut self, upstream: &Upstream, tenant: &Tenant) -> Arc<UpstreamState> {
-        let Self { former, known, addresses } = self;
-        let (upstream, health, limits) =
-            (upstream.alone(), &tenant.proxy.health, tenant.proxy.upstream_limits);
+        let Self { former, known, addresses, health } = self;
+        let (upstream, limits) = (upstream.alone(), tenant.proxy.upstream_limits);
         let former = former.get(&upstream);
         let is_same = |state: &&Arc<UpstreamState>| {
             state.health == *health && state.limits == limits && state.rules == *addresses
@@ -401,7 +408,7 @@ impl Table {
         let gauges = [&families.gateway_in_flight, &families.upstreams, &families.upstreams_healthy];
         gauges.iter().for_each(|gauge| gauge.reset());
         let is_shown =
-            |site: &&Arc<Site>| site.is_watched() || site.requests() > 0 || site.in_flight.taken() > 0;
+            |site: &&Arc<Site>| is_watched(&site.tenant) || site.requests() > 0 || site.in_flight.taken() > 0;
         for site in self.sites.iter().filter(is_shown) {
             let states = site.own_upstreams();
             let healthy = states.iter().filter(|own| own.state.is_usable(now) && own.state.has_address());

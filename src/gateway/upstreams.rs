@@ -20,6 +20,10 @@ use crate::addresses::{AddressRefused, AddressRules};
 use crate::domain::{Balance, HealthRules, Upstream, UpstreamLimits};
 use crate::gateway::in_flight::{WaitQueue, increment_below};
 
+/// How many marks of connections take turns. The library keeps one whose request was dropped open for as long as nobody asks for its
+/// mark: with a new mark for each of them, an upstream that is often silent would take all descriptors.
+const GENERATIONS: u64 = 4;
+
 /// The most upstreams of one group that are used: a request remembers in as many bits which it has tried.
 const UPSTREAMS_MAX: usize = u64::BITS as usize;
 
@@ -260,6 +264,8 @@ pub(crate) struct SharedState {
     gone_answers: AtomicU32,
     /// Changes when a stream was silent for too long: connections of before get no more requests.
     generation: AtomicU64,
+    /// True once the library asks it over HTTP/1, because it has broken a stream off.
+    is_downgraded: AtomicBool,
     /// When its name is to be looked up next.
     pub(super) next_resolution: AtomicU64,
     /// True if a check is under way.
@@ -304,6 +310,9 @@ impl UpstreamState {
         shared.in_flight_max.store(limits.in_flight_max, Ordering::SeqCst);
         // There may be room now for those that wait.
         shared.queue.freed();
+        if former.is_some_and(|former| former.health.interval.is_none()) {
+            shared.is_failing.store(false, Ordering::Relaxed);
+        }
         let mut addresses = match (upstream.host.parse(), former) {
             (Ok(ip), _) => vec![Address::new(SocketAddr::new(ip, upstream.port), 1)],
             (Err(_), Some(former)) => former.addresses.load().to_vec(),
@@ -315,9 +324,9 @@ impl UpstreamState {
         Self { upstream, health, addresses, rules, trouble, limits, next_check, shared }
     }
 
-    /// Forgets the result of an earlier check: there are no checks any more.
-    pub(super) fn is_not_checked(&self) {
-        self.shared.is_failing.store(false, Ordering::Relaxed);
+    /// True if its last check failed. Without checks none has a say, also one that a former table began and that ends later.
+    fn is_failing(&self) -> bool {
+        self.health.interval.is_some() && self.shared.is_failing.load(Ordering::Relaxed)
     }
 
     /// True if its address has to be looked up: it has a name, or an address that may become this machine's.
@@ -368,8 +377,7 @@ impl UpstreamState {
 
     /// True if its checks and requests succeed, as far as is known.
     pub(super) fn is_usable(&self, now: u64) -> bool {
-        !self.shared.is_failing.load(Ordering::Relaxed)
-            && now >= self.shared.ejected_until.load(Ordering::Relaxed)
+        !self.is_failing() && now >= self.shared.ejected_until.load(Ordering::Relaxed)
     }
 
     /// The state, for people.
@@ -379,7 +387,7 @@ impl UpstreamState {
                 Some(Trouble::Refused(..)) => "address not allowed",
                 Some(Trouble::NoAddress | Trouble::Gone) | None => "no address",
             }
-        } else if self.shared.is_failing.load(Ordering::Relaxed) {
+        } else if self.is_failing() {
             "fails its checks"
         } else if self.is_usable(now) {
             "healthy"
@@ -416,7 +424,17 @@ impl UpstreamState {
 
     /// The mark of the connections that requests may share.
     pub(super) fn generation(&self) -> u64 {
-        self.shared.generation.load(Ordering::Relaxed)
+        self.shared.generation.load(Ordering::Relaxed) % GENERATIONS
+    }
+
+    /// The library asks it over HTTP/1 from now on, though it speaks HTTP/2.
+    pub(super) fn note_downgrade(&self) {
+        self.shared.is_downgraded.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the library asks it over HTTP/1, though it speaks HTTP/2.
+    pub(super) fn is_downgraded(&self) -> bool {
+        self.shared.is_downgraded.load(Ordering::Relaxed)
     }
 
     /// Gives no more requests to its connections of now.

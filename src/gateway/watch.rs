@@ -69,8 +69,8 @@ struct Kind {
     waits: AtomicBool,
     /// Told when a task has ended.
     ended: Arc<Notify>,
-    /// How often it is due, and whether its tenant's upstreams are checked.
-    every: fn(&UpstreamState, bool) -> Option<Duration>,
+    /// How often it is due, if it is.
+    every: fn(&UpstreamState) -> Option<Duration>,
     next: fn(&UpstreamState) -> &AtomicU64,
     is_under_way: fn(&UpstreamState) -> &AtomicBool,
 }
@@ -113,7 +113,7 @@ impl Watch {
             of_tenant: |watched| &watched.look_ups,
             waits: AtomicBool::new(false),
             ended: Arc::default(),
-            every: |state, _| state.is_looked_up().then_some(RESOLVE_EVERY),
+            every: |state| state.is_looked_up().then_some(RESOLVE_EVERY),
             next: |state| &state.shared.next_resolution,
             is_under_way: |state| &state.shared.is_in_resolution,
         };
@@ -124,7 +124,7 @@ impl Watch {
             of_tenant: |watched| &watched.checks,
             waits: AtomicBool::new(false),
             ended: Arc::default(),
-            every: |state, is_watched| state.health.interval.filter(|_| is_watched),
+            every: |state| state.health.interval,
             next: |state| &state.next_check,
             is_under_way: |state| &state.shared.is_in_check,
         };
@@ -179,9 +179,8 @@ impl Watch {
         let (table, began) = (self.table.load_full(), self.clock.monotonic_micros());
         let (mut late, mut rest) = (0, u64::MAX);
         for site in &table.sites {
-            let is_watched = site.is_watched();
             for member in site.members() {
-                let (state, Some(every)) = (&member.state, (kind.every)(&member.state, is_watched)) else {
+                let (state, Some(every)) = (&member.state, (kind.every)(&member.state)) else {
                     continue;
                 };
                 let (due, now) = ((kind.next)(state).load(Ordering::Relaxed), self.clock.monotonic_micros());

@@ -22,6 +22,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_request_that_an_http_2_upstream_has_not_processed_is_sent_again,
     a_request_that_an_http_2_upstream_may_have_processed_is_not_sent_again,
     a_silent_upstream_of_http_2_ends_a_request_after_read_and_its_connection_gets_no_more,
+    an_upstream_of_http_2_that_is_silent_again_and_again_takes_no_more_descriptors,
 ];
 
 /// A site with an upstream of HTTP/2 whose first connection says this at its first request.
@@ -104,6 +105,29 @@ fn a_silent_upstream_of_http_2_ends_a_request_after_read_and_its_connection_gets
             assert_eq!(answer.status, 200, "{}", answer.text());
         }
     }
+}
+
+// threat: All connections or descriptors taken
+fn an_upstream_of_http_2_that_is_silent_again_and_again_takes_no_more_descriptors(stage: &Stage) {
+    let upstream = H2Upstream::silent();
+    let site = Site::of(stage).set("listen.workers", 1).h2c(&upstream).tenant(|tenant| {
+        tenant.set("timeouts.read", "200ms").set("health.interval", "0s").set("health.eject_after", 0)
+    });
+    let site = site.start();
+    let open = || {
+        let pid = site.gateway.service.process.as_ref().unwrap().pid;
+        std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+    };
+    let fails = || {
+        let mut wire = site.gateway.connect();
+        wire.send(&Request::new("POST", ACME, &public_path()).with("Transfer-Encoding", "chunked").bytes());
+        wire.send(b"5\r\nhello\r\n0\r\n\r\n");
+        until("it is ended", SOON, || (listen_for_a_pause(&wire) != Heard::Nothing).then_some(()));
+    };
+    (0..4).for_each(|_| fails());
+    let before = open();
+    (0..8).for_each(|_| fails());
+    until("there are no more", SOON, || (open() <= before).then_some(()));
 }
 
 fn a_connection_is_used_again_for_a_second_less_than_its_upstream_keeps_it(stage: &Stage) {

@@ -5,11 +5,12 @@ use serde_json::json;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::certificates::{Authority, Files, Issued};
+use crate::rig::frames::{GOAWAY, RST_STREAM, frame};
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::refusals::{is_upstream_error, is_upstream_timeout};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::{tenants::Tenant, tunnels::Terminator, upstream::Upstream};
+use crate::rig::{scripts, tenants::Tenant, tunnels::Terminator, upstream::Then, upstream::Upstream};
 use crate::support::time::{SOON, until};
 use crate::support::{process::own_ip, wire::Request};
 use crate::upgrades::{open_socket, talks, websocket_echo};
@@ -20,6 +21,9 @@ pub(crate) const CASES: &[Case] = cases![
     an_upstream_that_wants_a_certificate_is_shown_the_tenants_own,
     a_tenant_is_not_given_a_connection_with_anothers_certificate,
     http_2_is_spoken_where_the_upstream_does,
+    grpc_stays_on_http_2_when_its_upstream_has_broken_a_stream_off,
+    a_client_of_http_1_0_gets_no_chunks_of_an_upstream_that_speaks_http_2_too,
+    an_upstream_that_does_not_speak_the_version_that_a_client_needs_is_not_taken_out,
     a_websocket_opens_over_tls_to_the_upstream,
     changed_files_count_from_the_next_connection,
 ];
@@ -249,6 +253,53 @@ fn http_2_is_spoken_where_the_upstream_does(stage: &Stage) {
         let met = terminator.met();
         assert!(!met.is_empty() && met.iter().all(|met| met.protocol.as_deref() == protocol), "{met:?}");
     }
+}
+
+fn grpc_stays_on_http_2_when_its_upstream_has_broken_a_stream_off(stage: &Stage) {
+    const HTTP_1_1_REQUIRED: [u8; 4] = 13_u32.to_be_bytes();
+    let trust = Trust::new();
+    let goes = frame(GOAWAY, 0, 0, &[[0, 0, 0, 1], [0; 4]].concat());
+    let h2 = H2Upstream::that_first_says([frame(RST_STREAM, 0, 1, &HTTP_1_1_REQUIRED), goes].concat());
+    let terminator = Terminator::start(h2.address, &trust.authority.issue(UP), None, &["h2", "http/1.1"]);
+    let site = Site::of(stage).only(vec![trust.tenant("two", "two.test", &terminator)]).start();
+    let statuses = [(); 3].map(|()| {
+        let call = Message::request(Method::POST, "two.test", &public_path());
+        let answer = h2c::ask(site.gateway.address, &call.with("content-type", "application/grpc"));
+        answer.map(|answer| answer.header("grpc-status").map(str::to_owned)).unwrap()
+    });
+    assert_eq!(statuses, [Some("14".to_owned()), None, None]);
+    assert!(terminator.met().iter().all(|met| met.protocol.as_deref() == Some("h2")));
+}
+
+fn a_client_of_http_1_0_gets_no_chunks_of_an_upstream_that_speaks_http_2_too(stage: &Stage) {
+    let (trust, site) = (Trust::new(), Site::of(stage));
+    let own = trust.authority.issue(UP);
+    let both = Terminator::start(site.upstream().address, &own, None, &["h2", "http/1.1"]);
+    let site = site.only(vec![trust.tenant("both", ACME, &both)]).start();
+    let path = public_path();
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+    site.upstream.on(&path, scripts::bytes(chunked.to_owned(), Then::Closes));
+    let mut wire = site.gateway.connect();
+    wire.send(format!("GET {path} HTTP/1.0\r\nHost: {ACME}\r\n\r\n").as_bytes());
+    let text = String::from_utf8(wire.rest()).unwrap();
+    assert!(text.contains(" 200 ") && text.ends_with("\r\n\r\nok"), "{text}");
+    assert!(!text.to_lowercase().contains("transfer-encoding"), "{text}");
+}
+
+// threat: A sick upstream keeps its share
+fn an_upstream_that_does_not_speak_the_version_that_a_client_needs_is_not_taken_out(stage: &Stage) {
+    let trust = Trust::new();
+    let h2 = H2Upstream::start(H2Upstream::ok);
+    let terminator = Terminator::start(h2.address, &trust.authority.issue(UP), None, &["h2"]);
+    let tenant = trust.tenant("two", "two.test", &terminator).set("health.eject_after", 1);
+    let site = Site::of(stage).only(vec![tenant]).start();
+    for _ in 0..2 {
+        let mut wire = site.gateway.connect();
+        wire.send(format!("GET {} HTTP/1.0\r\nHost: two.test\r\n\r\n", public_path()).as_bytes());
+        assert_eq!(wire.answer().status, 502);
+        assert_eq!(site.gateway.ask(&Request::get("two.test", &public_path())).text(), "ok");
+    }
+    assert!(!site.gateway.service.log().contains("takes no requests for a while"));
 }
 
 // threat: Impostor upstreams, shared connections

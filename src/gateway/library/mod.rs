@@ -22,7 +22,7 @@ use pingora::protocols::{ALPN, Digest, Stream, http::ServerSession};
 use pingora::proxy::{FailToProxy, HttpProxy, ProxyHttp, ProxyWarnLogContext, Session, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
-use pingora::{Error, ErrorSource, server::ShutdownWatch};
+use pingora::{Error, ErrorSource, ErrorType, server::ShutdownWatch};
 
 use crate::gateway::library::patient::PatientConnector;
 use crate::gateway::library::requests::{
@@ -33,7 +33,7 @@ use crate::gateway::mcp::{CODED_LIST, UNREADABLE_LIST};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End,
-    stall_timeout::StallTimeout,
+    stall_timeout::StallTimeout, upstreams::Member,
 };
 use crate::http1::{Fields, RequestHead, head::check_framing};
 use crate::serve::{Slot, Timer, WRITE_TIME_MAX, connection::Connection, fair_scheduler::FairShare};
@@ -42,6 +42,9 @@ use crate::{error, record::Ending, wire::grpc};
 
 /// Sets the connections of requests that may be upgraded apart from all others.
 const UPGRADES: u64 = 0x7570_6772_6164_6573;
+
+/// The same for requests of gRPC, which is spoken over HTTP/2 alone, to an upstream that the library asks over HTTP/1.
+const GRPC: u64 = 0x6752_5043;
 
 /// The most streams of one HTTP/2 connection at a time.
 const STREAMS_MAX: u32 = 128;
@@ -297,6 +300,12 @@ impl ProxyHttp for LibraryProxy {
             // A connection for another kind of request is not taken, and this one is not given to any.
             peer.group_key ^= UPGRADES;
             peer.options.alpn = ALPN::H1;
+        } else if session.req_header().version == Version::HTTP_10 && peer.options.alpn == ALPN::H2H1 {
+            // The library writes chunks where an answer over HTTP/2 has no length.
+            peer.options.alpn = ALPN::H1;
+        } else if ctx.speaks_grpc && member.state.is_downgraded() {
+            peer.group_key ^= GRPC;
+            peer.options.alpn = ALPN::H2;
         }
         let may_be_http2 = peer.options.alpn != ALPN::H1;
         if may_be_http2 {
@@ -463,6 +472,12 @@ impl ProxyHttp for LibraryProxy {
             ctx.site.iter().for_each(|site| site.counters.overloaded("descriptors"));
             return faults::error_of(Failure::Overloaded);
         }
+        let forced = |member: &Member| member.template.options.alpn != peer.options.alpn;
+        if *error.etype() == ErrorType::TLSHandshakeFailure && ctx.member().is_some_and(forced) {
+            // It may speak another version of HTTP only: what a client writes takes no upstream out.
+            error.set_retry(false);
+            return error;
+        }
         self.note_reached(ctx, peer._address.as_inet(), false);
         if !ctx.attempt.has_address_left() {
             let why = unsupported_signature(&error.to_string());
@@ -482,6 +497,9 @@ impl ProxyHttp for LibraryProxy {
         ctx: &mut Context,
         _client_reused: bool,
     ) -> Box<Error> {
+        if matches!(error.etype(), ErrorType::H2Downgrade | ErrorType::InvalidH2) {
+            ctx.member().iter().for_each(|member| member.state.note_downgrade());
+        }
         let is_whole = !answering::has_begun(session) && !session.as_ref().retry_buffer_truncated();
         if is_whole && faults::is_unprocessed(&error) && self.may_repeat(ctx) {
             ctx.record.received = ctx.held_body.as_ref().map_or(0, |whole| whole.len() as u64);

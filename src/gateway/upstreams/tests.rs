@@ -7,7 +7,8 @@ use pingora::upstreams::peer::HttpPeer;
 
 use super::{Arc, Attempt, Balance, GONE_AFTER, Member, RETRIES_MIN, Trouble, UpstreamState, Upstreams};
 use crate::addresses::AddressRules;
-use crate::domain::{HealthRules, Upstream, UpstreamLimits};
+use crate::domain::{HealthRules, Upstream, UpstreamLimits, fixture};
+use crate::gateway::site::health_rules;
 use crate::serve::Timer;
 
 const EJECT_MICROS: u64 = 10_000_000;
@@ -17,7 +18,7 @@ fn group_of(weights: &[u8], balance: Balance) -> Upstreams {
         let upstream = Upstream::parse(&format!("127.0.0.1:{}", 9_000 + at)).unwrap();
         let health = HealthRules {
             path: None,
-            interval: None,
+            interval: Some(Duration::from_secs(1)),
             timeout: Duration::from_secs(1),
             eject_after: 3,
             eject_for: Duration::from_micros(EJECT_MICROS),
@@ -267,20 +268,43 @@ async fn requests_under_way_count_under_other_rules_and_those_that_wait_get_the_
     assert!(before.failed(1) || before.failed(1) || before.failed(1), "it is ejected");
     before.checked(false);
     let limits = |in_flight_max| UpstreamLimits { in_flight_max, pending_max: 0 };
-    let with = |state: &UpstreamState, limits| {
-        let (upstream, health, rules) = (state.upstream.clone(), state.health.clone(), state.rules.clone());
-        UpstreamState::new(upstream, health, limits, rules, Some(state))
+    let with = |state: &UpstreamState, health, limits| {
+        UpstreamState::new(state.upstream.clone(), health, limits, state.rules.clone(), Some(state))
     };
-    let fewer = Arc::new(with(&before, limits(10)));
+    let fewer = Arc::new(with(&before, before.health.clone(), limits(10)));
     assert_eq!((fewer.in_flight(), fewer.is_usable(2), fewer.has_room()), (50, false, false));
-    let more = Arc::new(with(&fewer, limits(52)));
+    let more = Arc::new(with(&fewer, before.health.clone(), limits(52)));
     slots.push(waiting.await.unwrap().unwrap());
     slots.push(more.acquire(Duration::ZERO).await.unwrap());
     assert!(more.acquire(Duration::ZERO).await.is_none());
     drop(slots);
     assert_eq!((before.in_flight(), more.in_flight(), more.is_usable(EJECT_MICROS)), (0, 0, false));
-    more.is_not_checked();
-    assert!(more.is_usable(2 * EJECT_MICROS), "nobody would find out that it is healthy again");
+    let unchecked = HealthRules { interval: None, ..before.health.clone() };
+    let without_checks = with(&more, unchecked, limits(52));
+    assert!(without_checks.is_usable(2 * EJECT_MICROS), "nobody would find out that it is healthy again");
+    assert!(!before.is_usable(2 * EJECT_MICROS), "the rules in force have checks until the new ones are");
+    before.checked(false);
+    assert!(without_checks.is_usable(2 * EJECT_MICROS), "a check that began before ends after");
+    let again = with(&without_checks, before.health.clone(), limits(52));
+    assert!(again.is_usable(2 * EJECT_MICROS), "it has not been checked again");
+    again.checked(false);
+    assert!(!again.is_usable(2 * EJECT_MICROS));
+}
+
+#[test]
+fn upstreams_are_checked_where_the_tenant_asks_for_it_or_there_is_a_choice() {
+    for (upstreams, path, is_checked) in [
+        ("a:80", None, false),
+        ("a:80,a:80 weight=2", None, false),
+        ("a:80,b:80", None, true),
+        ("a:80", Some("/health"), true),
+    ] {
+        let mut tenant = fixture::tenant();
+        tenant.upstreams = upstreams.split(',').map(|name| Upstream::parse(name).unwrap()).collect();
+        tenant.proxy.health.path = path.map(Into::into);
+        let expected = tenant.proxy.health.interval.filter(|_| is_checked);
+        assert_eq!(health_rules(&tenant).interval, expected, "{upstreams} {path:?}");
+    }
 }
 
 // threat: A buried upstream, a storm of retries
