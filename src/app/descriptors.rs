@@ -7,8 +7,10 @@ use std::{fmt, net::SocketAddr};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+use crate::bots::READS_MAX;
 use crate::chain::{IDLE_MAX, PLACES_MAX};
 use crate::config::{Settings, store::StoreSettings};
+use crate::domain::BotDomains;
 use crate::gateway::watch;
 
 /// Connections of the admin listener.
@@ -35,6 +37,9 @@ const REDIS_SERVERS: usize = 16;
 /// Look-ups of names and checks of upstreams under way, those of a reload included. A look-up asks two servers: half of
 /// this is for the background.
 const CHECKS: usize = 4 * watch::TASKS_MAX;
+
+/// Reads of bots' directories under way. Each asks for a name, and then connects.
+const BOTS: usize = 4 * READS_MAX;
 
 /// The least for clients and upstreams.
 const CLIENTS_MIN: usize = 64;
@@ -72,30 +77,33 @@ const fn clients_min(settings: &Settings, workers: usize) -> usize {
     CLIENTS_MIN + OF_A_GATEWAY_WORKER * of_gateway
 }
 
-/// Descriptors that no client may take.
-fn reserve(settings: &Settings, workers: usize) -> usize {
+/// Descriptors that no client may take, of a process that was handed so many sockets.
+fn reserve(settings: &Settings, workers: usize, handed_over: usize) -> usize {
     let runtimes = workers + BACKGROUND_RUNTIMES;
     let listen = &settings.fixed.listen;
     let listeners = 1 + listen.gateway.len() + listen.owners.len() + listen.authz.len();
-    // One for the worker, and one for a successor.
-    let sockets = 2 * (workers * listeners + 1);
+    // One for the worker, and one for a successor. A predecessor may have had more workers.
+    let sockets = 2 * (handed_over.max(workers * listeners) + 1);
     let store = match settings.fixed.store {
         StoreSettings::Redis(_) => REDIS + REDIS_SERVERS * runtimes,
         StoreSettings::Embedded { .. } => EMBEDDED_STORE,
     };
     let nodes = PLACES_MAX + IDLE_MAX * settings.fixed.chain.pool.urls.len();
-    FILES + OF_A_RUNTIME * runtimes + sockets + ADMIN_CONNECTIONS + store + nodes + CHECKS
+    let BotDomains { public, private } = &settings.fixed.web_bot_auth;
+    let bots = if public.is_empty() && private.is_empty() { 0 } else { BOTS };
+    FILES + OF_A_RUNTIME * runtimes + sockets + ADMIN_CONNECTIONS + store + nodes + CHECKS + bots
 }
 
 impl Descriptors {
-    /// Raises the process's limit as far as it may, and divides it for these settings. Says if it is too low to serve anybody.
-    pub(crate) fn planned(settings: &Settings) -> Result<Self, String> {
-        Self::of(raised_limit(), settings, workers(settings))
+    /// Raises the process's limit as far as it may, and divides it for these settings and so many sockets that were handed over. Says
+    /// if it is too low to serve anybody.
+    pub(crate) fn planned(settings: &Settings, handed_over: usize) -> Result<Self, String> {
+        Self::of(raised_limit(), settings, workers(settings), handed_over)
     }
 
     /// The caps under this limit of the process.
-    fn of(limit: usize, settings: &Settings, workers: usize) -> Result<Self, String> {
-        let (reserved, least) = (reserve(settings, workers), clients_min(settings, workers));
+    fn of(limit: usize, settings: &Settings, workers: usize, handed_over: usize) -> Result<Self, String> {
+        let (reserved, least) = (reserve(settings, workers, handed_over), clients_min(settings, workers));
         let rest = limit.saturating_sub(reserved);
         if rest < least {
             let needed = reserved + least;
@@ -152,7 +160,7 @@ fn raised_limit() -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Descriptors, POOLS, clients_min, reserve};
+    use super::{BOTS, Descriptors, POOLS, clients_min, reserve};
     use crate::config::Settings;
 
     /// A configuration with so many listeners of each kind, and so many nodes.
@@ -181,13 +189,14 @@ mod tests {
             connections_max in 1..=1_000_000_u32,
             in_flight_max in proptest::option::of(1..=1_000_000_u32),
             limit in 0..=2_000_000_usize,
+            handed_over in 0..=1_000_usize,
         ) {
             let mut settings = settings(gateways, [owners, authz], nodes, uses_redis);
             settings.fixed.listen.max_connections = connections_max;
             settings.fixed.gateway.in_flight_max = in_flight_max;
-            let (reserve, least) = (reserve(&settings, workers), clients_min(&settings, workers));
+            let (reserve, least) = (reserve(&settings, workers, handed_over), clients_min(&settings, workers));
             let connections_max = connections_max as usize;
-            let Ok(caps) = Descriptors::of(limit, &settings, workers) else {
+            let Ok(caps) = Descriptors::of(limit, &settings, workers, handed_over) else {
                 prop_assert!(limit < reserve + least);
                 return Ok(());
             };
@@ -208,7 +217,7 @@ mod tests {
         let page = include_str!("../../docs/operations.md");
         for (workers, uses_redis, least) in [(2, false, "738 for two"), (64, true, "3,682 for 64")] {
             let settings = settings(1, [0, 0], 1, uses_redis);
-            let number = reserve(&settings, workers) + clients_min(&settings, workers);
+            let number = reserve(&settings, workers, 0) + clients_min(&settings, workers);
             assert!(least.replace(',', "").starts_with(&format!("{number} for ")), "{number}");
             assert!(page.contains(least), "{least}");
         }
@@ -219,7 +228,17 @@ mod tests {
     fn with_enough_descriptors_no_cap_is_cut() {
         let mut settings = settings(1, [1, 0], 2, true);
         settings.fixed.listen.max_connections = 4_096;
-        let caps = Descriptors::of(65_536, &settings, 4).unwrap();
+        let caps = Descriptors::of(65_536, &settings, 4, 0).unwrap();
         assert_eq!((caps.api, caps.owners, caps.gateway, caps.idle), (4_096, 4_096, 4_096, 1_024));
+    }
+
+    #[test]
+    fn directories_of_bots_and_sockets_of_a_predecessor_with_more_workers_have_descriptors_of_their_own() {
+        let mut settings = settings(1, [0, 0], 1, false);
+        let plain = reserve(&settings, 2, 0);
+        // As many as this process would open, and then four more, each once more for a successor.
+        assert_eq!([reserve(&settings, 2, 4), reserve(&settings, 2, 8)], [plain, plain + 8]);
+        settings.fixed.web_bot_auth.private = vec!["bot.example".into()];
+        assert_eq!(reserve(&settings, 2, 0), plain + BOTS);
     }
 }

@@ -61,6 +61,11 @@ impl Handover {
         Self { had_sockets: !sockets.is_empty(), sockets, predecessor }
     }
 
+    /// How many no listener has taken.
+    pub(super) const fn count(&self) -> usize {
+        self.sockets.len()
+    }
+
     /// The address of a socket with this port that no listener has taken.
     pub(super) fn at_port(&self, port: u16) -> Option<SocketAddr> {
         self.sockets.iter().filter_map(local_address).find(|address| address.port() == port)

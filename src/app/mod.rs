@@ -84,7 +84,7 @@ impl App {
         if let Some(why) = emptiness(loaded, &source.path) {
             return Err(why.to_string().into());
         }
-        let descriptors = Descriptors::planned(settings)?;
+        let descriptors = Descriptors::planned(settings, handover.count())?;
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
         let (audit, audit_guard) = audit(&settings.fixed.log, Arc::clone(&clock))?.unzip();

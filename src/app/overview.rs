@@ -1,7 +1,7 @@
 //! Facts for the operator's page: tenants and upstreams as they are now, certificates and configuration as they are in
 //! force, and the last reload. Secrets are blanked in what it is given.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::{cmp::Reverse, sync::Arc};
 
 use parking_lot::Mutex;
@@ -44,8 +44,8 @@ impl Overview {
     /// Begins with the configuration of the start.
     pub(super) fn new(tenants: Arc<Tenants>, loaded: &Loaded, clock: Arc<dyn Clock>) -> Self {
         let certificates = shown_certificates(&tenants.certificates_in_force());
-        let values = loaded.values.clone();
-        let is_cut = values.len() >= VALUES_SHOWN_MAX;
+        let values = in_force_now(&[], loaded.values.clone(), &loaded.refused);
+        let is_cut = loaded.values.len() >= VALUES_SHOWN_MAX;
         let last_reload = if loaded.refused.is_empty() {
             Json::Null
         } else {
@@ -93,18 +93,20 @@ fn problems(refused: &[RefusedFile]) -> Json {
     if refused.is_empty() { Json::Null } else { shown(refused.iter().flat_map(|refused| &refused.problems)) }
 }
 
-/// The values that were read, and those of files whose former version stays in force.
+/// The values that were read, without those of files and tenants that are left out, and those of files whose former version stays in
+/// force.
 fn in_force_now(former: &[Value], read: Vec<Value>, refused: &[RefusedFile]) -> Vec<Value> {
-    let kept: HashSet<&str> =
-        refused.iter().filter(|refused| refused.is_kept).map(|refused| &*refused.place).collect();
+    let places: HashMap<&str, bool> = refused.iter().map(|file| (&*file.place, file.is_kept)).collect();
+    let is_kept = |of: fn(&RefusedFile) -> bool| refused.iter().any(|file| file.is_kept && of(file));
+    let (main, folder) = (is_kept(|file| file.is_main), is_kept(RefusedFile::is_folder));
     // The configuration file's keys have no file in front.
-    let has_kept_main = refused.iter().any(|refused| refused.is_kept && refused.is_main);
-    let is_kept = |value: &Value| match value.key.split_once(": ") {
-        Some((file, _)) => kept.contains(file),
-        None => has_kept_main,
+    let keeps = |value: &Value| match value.key.split_once(": ") {
+        Some((file, _)) => places.get(file).copied().or(folder.then_some(true)),
+        None if main => Some(true),
+        None => value.key.split('.').next().and_then(|tenant| places.get(tenant).copied()),
     };
-    let former = former.iter().filter(|value| is_kept(value)).cloned();
-    let values = former.chain(read.into_iter().filter(|value| !is_kept(value)));
+    let former = former.iter().filter(|value| keeps(value) == Some(true)).cloned();
+    let values = former.chain(read.into_iter().filter(|value| keeps(value).is_none()));
     values.take(VALUES_SHOWN_MAX).collect()
 }
 
@@ -185,7 +187,7 @@ fn shown_certificates(certificates: &[Certificate]) -> Json {
 mod tests {
     use serde_json::json;
 
-    use super::changes;
+    use super::{RefusedFile, changes, in_force_now};
     use crate::config::{DEFAULT, Value};
 
     fn values(pairs: &[(&str, &str)]) -> Vec<Value> {
@@ -196,6 +198,29 @@ mod tests {
             is_live: *key == "log.level",
         };
         pairs.iter().map(value).collect()
+    }
+
+    #[test]
+    fn values_of_what_is_left_out_are_not_shown_and_those_of_what_is_kept_are_the_former_ones() {
+        let keys =
+            ["log.level", "tenants[1].id", "tenants[2].id", "tenants.d/a.toml: id", "tenants.d/b.toml: id"];
+        let [former, read] = ["former", "read"].map(|text| values(&keys.map(|key| (key, text))));
+        let refused =
+            |place, is_kept, is_main| RefusedFile { is_main, ..RefusedFile::new(place, ["x"], is_kept) };
+        for (refusal, [read_shown, former_shown]) in [
+            (refused("tenants[1]", false, false), [[0, 2, 3, 4].as_slice(), &[]]),
+            (refused("tenants.d/a.toml", false, false), [&[0, 1, 2, 4], &[]]),
+            (refused("tenants.d/a.toml", true, false), [&[0, 1, 2, 4], &[3]]),
+            (refused("tenants.d", true, false), [&[0, 1, 2], &[3, 4]]),
+            (refused("tiergate.toml", true, true), [&[3, 4], &[0, 1, 2]]),
+        ] {
+            let shown = in_force_now(&former, read.clone(), &[refusal]);
+            let of = |text| {
+                shown.iter().filter(|value| value.value == text).map(|value| &*value.key).collect::<Vec<_>>()
+            };
+            let at = |places: &[usize]| places.iter().map(|at| keys[*at]).collect::<Vec<_>>();
+            assert_eq!([of("read"), of("former")], [at(read_shown), at(former_shown)]);
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ const FOUND_MICROS: u64 = 10 * MINUTE_MICROS;
 const MISSED_MICROS: u64 = MINUTE_MICROS;
 
 /// How many directories of listed domains are read at once, and as many below a `*`.
-const READS_MAX: usize = 16;
+pub(crate) const READS_MAX: usize = 16;
 
 /// How many reads a client network may cause.
 const READS_OF_CLIENT: Quota = Quota::per_minute(10);

@@ -10,7 +10,7 @@ use reqwest::{ClientBuilder, Method};
 use crate::addresses::reached;
 use crate::app::source::environment;
 use crate::cli::{ConfigFile, Failure, client::exchange, say};
-use crate::config::{Settings, listen::Listen};
+use crate::config::{Settings, listen::Listen, listen::Listener};
 
 /// How long the answer may take; `/readyz` takes 2 s when something does not answer.
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ impl Health {
                 "[listen] of {file} can't be read; `tiergate check` says what is wrong"
             ))
         })?;
-        let url = format!("{}{}", api_url(&listen), if self.ready { "/readyz" } else { "/livez" });
+        let url = format!("{}{}", asked(&listen), if self.ready { "/readyz" } else { "/livez" });
         // It asks its own machine and says nothing secret; the certificate is for the names that clients use.
         let client = ClientBuilder::new().danger_accept_invalid_certs(true).no_proxy().timeout(TIME_MAX);
         let (status, body) = exchange(client, Method::GET, &url, None)
@@ -45,22 +45,24 @@ impl Health {
     }
 }
 
-/// The API's address as this machine reaches it.
-fn api_url(listen: &Listen) -> String {
-    let scheme = if listen.tls { "https" } else { "http" };
-    format!("{scheme}://{}", SocketAddr::new(reached(listen.api.ip()), listen.api.port()))
+/// The API's URL as this machine reaches it, or the admin listener's where the API takes connections from proxies alone.
+fn asked(listen: &Listen) -> String {
+    let is_for_proxies = listen.proxy_protocol.contains(&Listener::Api);
+    let address = if is_for_proxies { listen.admin } else { listen.api };
+    let scheme = if listen.tls && !is_for_proxies { "https" } else { "http" };
+    format!("{scheme}://{}", SocketAddr::new(reached(address.ip()), address.port()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Settings, api_url};
+    use super::Settings;
 
     fn asked(listen: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
         std::fs::write(&path, format!("[listen]\n{listen}\n[chain]\nsurprise = true\nbroken = [1, 2\n"))
             .unwrap();
-        api_url(&Settings::load_listen(&path, std::iter::empty()).unwrap())
+        super::asked(&Settings::load_listen(&path, std::iter::empty()).unwrap())
     }
 
     #[test]
@@ -72,6 +74,10 @@ mod tests {
             ("api = \"[::]:81\"", "http://[::1]:81"),
             ("api = \"192.0.2.1:81\"", "http://192.0.2.1:81"),
             (tls, "https://127.0.0.1:8080"),
+            (
+                &format!("trusted_proxies = [\"10.0.0.0/8\"]\nproxy_protocol = [\"api\"]\n{tls}"),
+                "http://127.0.0.1:8082",
+            ),
         ] {
             assert_eq!(asked(listen), expected);
         }
