@@ -13,7 +13,8 @@ const TYPING_ERRORS_MAX: usize = 2;
 const NAME_BYTES_MAX: usize = 64;
 
 /// Variables of the command line, which override no key.
-const OTHER_VARIABLES: [&str; 5] = [
+const OTHER_VARIABLES: [&str; 6] = [
+    "TIERGATE_ALLOW_HTTP",
     "TIERGATE_API_KEY",
     "TIERGATE_CONFIG",
     "TIERGATE_KEYSTORE_PASSWORD",

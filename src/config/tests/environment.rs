@@ -75,3 +75,21 @@ fn a_variable_of_ours_that_means_nothing_is_refused_and_those_of_kubernetes_are_
         assert_eq!(problems(MINIMAL, &[(name, value)]), said.as_slice(), "{name}");
     }
 }
+
+#[test]
+fn the_variables_of_the_command_line_are_known() {
+    let mut found = 0;
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli")).unwrap() {
+        let path = file.unwrap().path();
+        let source = if path.is_file() { std::fs::read_to_string(path).unwrap() } else { String::new() };
+        let texts = source.split('"').filter(|text| {
+            let letters = text.strip_prefix("TIERGATE_").unwrap_or_default();
+            letters.ends_with(|last: char| last.is_ascii_uppercase()) && !letters.contains(' ')
+        });
+        for name in texts {
+            found += 1;
+            assert_eq!(problems(MINIMAL, &[(name, "x")]), [""; 0], "{name}");
+        }
+    }
+    assert!(found >= 6, "{found}");
+}
