@@ -9,9 +9,8 @@ use std::{collections::HashMap, hint::black_box, sync::Arc, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use tiergate::domain::{
-    AcceptedCredentials, Balance, CallPatterns, DigestCheck, HealthRules, HostHeader, HostMap, HostPattern,
-    InFlight, OnMismatch, PathPattern, ProxyRules, Route, RouteAccess, Tenant, Tier, Timeouts, Upstream,
-    UpstreamLimits, UpstreamTls, routing::decide,
+    AcceptedCredentials, CallPatterns, HealthRules, HostMap, HostPattern, InFlight, PathPattern, ProxyRules,
+    Route, RouteAccess, Tenant, Tier, Timeouts, Upstream, UpstreamLimits, UpstreamTls, routing::decide,
 };
 
 const TENANTS: [usize; 4] = [10, 1_000, 10_000, 100_000];
@@ -85,9 +84,9 @@ fn tenant(number: usize) -> Arc<Tenant> {
             erc8128: false,
             erc8128_untagged: false,
         },
-        digest: DigestCheck::Stream,
+        holds_bodies: false,
         requests_per_minute: None,
-        on_endpoint_mismatch: OnMismatch::Allow,
+        denies_endpoint_mismatch: false,
         routes: (0..ROUTES).map(route).collect(),
         tls: None,
         proxy: proxy_rules(),
@@ -121,11 +120,11 @@ fn route(number: usize) -> Route {
 fn proxy_rules() -> ProxyRules {
     let second = Duration::from_secs(1);
     ProxyRules {
-        host_header: HostHeader::Client,
+        shows_own_host: false,
         connect_retries: 0,
         body_bytes_max: None,
         timeouts: Timeouts { connect: second, read: second, write: second, idle: second, total: None },
-        balance: Balance::RoundRobin,
+        by_load: false,
         upstream_limits: UpstreamLimits { in_flight_max: 1, pending_max: 0 },
         health: HealthRules {
             path: None,

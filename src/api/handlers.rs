@@ -7,27 +7,25 @@ use crate::api::{Api, ApiRequest, ApiRules, routes::Endpoint};
 use crate::assertion::NO_KEYS;
 use crate::domain::{RpcUrl, UnixSeconds, WebOrigin};
 use crate::error::Error;
-use crate::pipeline::{Ask, Credential, KeyOrder, KeyWish, Recorder, SignedRequest};
-use crate::record::RequestRecord;
+use crate::pipeline::{Ask, Credential, KeyOrder, Recorder, SignedRequest};
 use crate::wire::bodies::{
-    parse_key_wish, parse_profile_read, parse_revocation, parse_signed, parse_status_query,
+    parse_key_wish, parse_profile_read, parse_revocation, parse_signed, parse_status_query, parse_verify,
 };
-use crate::wire::{Answer, LocalRules, VerifyBody, answers, discovery::key_set, results::owner_profile};
+use crate::wire::{Answer, LocalRules, answers, discovery::key_set, results::owner_profile};
 
 impl Api {
     pub(super) async fn handle(
         &self,
         endpoint: Endpoint,
-        request: &ApiRequest<'_>,
-        record: &mut RequestRecord,
+        request: &mut ApiRequest<'_>,
     ) -> Result<Answer, Error> {
         match endpoint {
-            Endpoint::Verify => self.verify(request, record).await,
-            Endpoint::VerifySignature => self.verify_signature(request, record).await,
-            Endpoint::ReadProfile => self.read_profile(request, record).await,
-            Endpoint::GenerateKey => self.generate_key(request, record).await,
-            Endpoint::RotateKey => self.rotate_key(request, record).await,
-            Endpoint::RevokeKey => self.revoke_key(request, record).await,
+            Endpoint::Verify => self.verify(request).await,
+            Endpoint::VerifySignature => self.verify_signature(request).await,
+            Endpoint::ReadProfile => self.read_profile(request).await,
+            Endpoint::GenerateKey => self.make_key(request, false).await,
+            Endpoint::RotateKey => self.make_key(request, true).await,
+            Endpoint::RevokeKey => self.revoke_key(request).await,
             Endpoint::KeyStatus => self.key_status(request).await,
             Endpoint::Livez => Ok(answers::alive()),
             Endpoint::Readyz => Ok(answers::readiness(&self.readiness.first_report().await, request.query)),
@@ -49,20 +47,15 @@ impl Api {
         }
     }
 
-    async fn verify(&self, request: &ApiRequest<'_>, record: &mut RequestRecord) -> Result<Answer, Error> {
-        let body = VerifyBody::parse(request.body, self.pipeline.key_format())?;
-        let credential = Credential::Key { digest: body.digest, named: body.agent };
-        self.admit(credential, body.origin, request, record).await
+    async fn verify(&self, request: &mut ApiRequest<'_>) -> Result<Answer, Error> {
+        let (credential, origin) = parse_verify(request.body, &self.pipeline.rules().key_format)?;
+        self.admit(credential, origin, request).await
     }
 
-    async fn verify_signature(
-        &self,
-        request: &ApiRequest<'_>,
-        record: &mut RequestRecord,
-    ) -> Result<Answer, Error> {
-        let signed = parse_signed(request.body, self.pipeline.signature_format())?;
-        record.agent = Some(signed.agent);
-        self.admit(Credential::Signature(signed), None, request, record).await
+    async fn verify_signature(&self, request: &mut ApiRequest<'_>) -> Result<Answer, Error> {
+        let signed = parse_signed(request.body, self.pipeline.rules().signature_format)?;
+        request.record.agent = Some(signed.agent);
+        self.admit(Credential::Signature(signed), None, request).await
     }
 
     /// Asks the pipeline, and answers with what it says.
@@ -70,70 +63,49 @@ impl Api {
         &self,
         credential: Credential,
         origin: Option<WebOrigin>,
-        request: &ApiRequest<'_>,
-        record: &mut RequestRecord,
+        request: &mut ApiRequest<'_>,
     ) -> Result<Answer, Error> {
         let ask = Ask { credential, client: request.client, origin, access: &self.rules.access };
         let outcome = self.pipeline.admit(&ask).await;
         self.recorder.decided(outcome.as_ref());
         let permit = outcome?;
-        record.admitted(&permit);
+        request.record.admitted(&permit);
         Ok(self.results.answer(&permit, UnixSeconds(self.clock.unix_seconds())))
     }
 
-    async fn read_profile(
-        &self,
-        request: &ApiRequest<'_>,
-        record: &mut RequestRecord,
-    ) -> Result<Answer, Error> {
-        let read = parse_profile_read(request.body, self.pipeline.signature_format())?;
-        record.agent = Some(read.agent);
+    async fn read_profile(&self, request: &mut ApiRequest<'_>) -> Result<Answer, Error> {
+        let read = parse_profile_read(request.body, self.pipeline.rules().signature_format)?;
+        request.record.agent = Some(read.agent);
         let profile = self.pipeline.owner_profile(request.client, &read, &self.rules.access.tiers).await?;
-        record.tier = Some(profile.grade.tier);
-        record.allowance = Some(profile.allowance);
+        request.record.tier = Some(profile.grade.tier);
+        request.record.allowance = Some(profile.allowance);
         Ok(owner_profile(&profile, UnixSeconds(self.clock.unix_seconds())))
     }
 
-    async fn generate_key(
-        &self,
-        request: &ApiRequest<'_>,
-        record: &mut RequestRecord,
-    ) -> Result<Answer, Error> {
-        let (signed, wish) = self.key_wish(request, false)?;
-        record.key.clone_from(&wish.terms.name);
-        let issued = self.pipeline.generate_key(order(request, signed, record), wish).await?;
-        tracing::info!(agent = %issued.agent, "API key generated");
-        Ok(answers::key_shown(&issued, None))
+    /// Generates a key, or rotates one.
+    async fn make_key(&self, request: &mut ApiRequest<'_>, rotates: bool) -> Result<Answer, Error> {
+        let rules = self.pipeline.rules();
+        let bounds = (rules.key_expires_secs_max, rotates);
+        let (signed, wish) = parse_key_wish(request.body, rules.signature_format, bounds)?;
+        let grace_secs = rotates.then_some(wish.terms.grace_secs);
+        request.record.key.clone_from(&wish.terms.name);
+        let order = order(request, signed);
+        let issued = if rotates {
+            self.pipeline.rotate_key(order, wish).await?
+        } else {
+            self.pipeline.generate_key(order, wish).await?
+        };
+        request.record.key.clone_from(&issued.made.name);
+        let done = if rotates { "rotated" } else { "generated" };
+        tracing::info!(agent = %issued.agent, "API key {done}");
+        Ok(answers::key_shown(&issued, grace_secs))
     }
 
-    async fn rotate_key(
-        &self,
-        request: &ApiRequest<'_>,
-        record: &mut RequestRecord,
-    ) -> Result<Answer, Error> {
-        let (signed, wish) = self.key_wish(request, true)?;
-        let grace_secs = wish.terms.grace_secs;
-        record.key.clone_from(&wish.terms.name);
-        let issued = self.pipeline.rotate_key(order(request, signed, record), wish).await?;
-        record.key.clone_from(&issued.made.name);
-        tracing::info!(agent = %issued.agent, "API key rotated");
-        Ok(answers::key_shown(&issued, Some(grace_secs)))
-    }
-
-    fn key_wish(&self, request: &ApiRequest<'_>, rotates: bool) -> Result<(SignedRequest, KeyWish), Error> {
-        let bounds = (self.pipeline.key_expires_secs_max(), rotates);
-        parse_key_wish(request.body, self.pipeline.signature_format(), bounds)
-    }
-
-    async fn revoke_key(
-        &self,
-        request: &ApiRequest<'_>,
-        record: &mut RequestRecord,
-    ) -> Result<Answer, Error> {
-        let (signed, name) = parse_revocation(request.body, self.pipeline.signature_format())?;
+    async fn revoke_key(&self, request: &mut ApiRequest<'_>) -> Result<Answer, Error> {
+        let (signed, name) = parse_revocation(request.body, self.pipeline.rules().signature_format)?;
         let agent = signed.agent;
-        record.key.clone_from(&name);
-        let allowance = self.pipeline.revoke_key(order(request, signed, record), name).await?;
+        request.record.key.clone_from(&name);
+        let allowance = self.pipeline.revoke_key(order(request, signed), name).await?;
         tracing::info!(%agent, "API key revoked");
         Ok(answers::key_revoked(agent, allowance))
     }
@@ -146,12 +118,8 @@ impl Api {
 }
 
 /// A request to change a key, by which its signer is noted.
-fn order<'a>(
-    request: &'a ApiRequest<'_>,
-    signed: SignedRequest,
-    record: &'a mut RequestRecord,
-) -> KeyOrder<'a> {
-    record.agent = Some(signed.agent);
+fn order<'a>(request: &'a mut ApiRequest<'_>, signed: SignedRequest) -> KeyOrder<'a> {
+    request.record.agent = Some(signed.agent);
     let recorder = request.audit.as_ref().map(|entry| entry as &dyn Recorder);
-    KeyOrder { client: request.client, signed, by: &record.by, recorder }
+    KeyOrder { client: request.client, signed, by: &request.record.by, recorder }
 }

@@ -76,6 +76,8 @@ pub(crate) struct ApiRequest<'a> {
     body: &'a [u8],
     /// Where an operation must be recorded before it is done.
     audit: Option<Entry<'a>>,
+    /// Takes what becomes known of the request.
+    record: &'a mut RequestRecord,
 }
 
 impl Api {
@@ -137,8 +139,9 @@ impl BufferedService for Api {
         let _under_way = self.observer.begin();
         let client = client_of(request.peer, &request.fields, &self.rules.trusted_proxies);
         let audit = self.entry(endpoint, request, record).filter(Entry::is_required);
-        let request = ApiRequest { client, path: request.path, query: request.query, body, audit };
-        self.handle(endpoint, &request, record).await
+        let mut request =
+            ApiRequest { client, path: request.path, query: request.query, body, audit, record };
+        self.handle(endpoint, &mut request).await
     }
 
     fn note(

@@ -8,7 +8,7 @@ use crate::admin::Admin;
 use crate::api::{Api, ApiRules, routes::Audience};
 use crate::app::descriptors::{ADMIN_CONNECTIONS, workers};
 use crate::app::process::Listening;
-use crate::app::{App, error::StartError, named_files::tenant_secrets, overview::Overview, signing_domain};
+use crate::app::{App, error::StartError, named_files::tenant_secrets, overview::Overview, rules};
 use crate::config::{Listener, Settings};
 use crate::domain::{Registries, RpcUrl, Tier};
 use crate::gateway::relay::pool::{self, Pool};
@@ -221,20 +221,12 @@ pub(crate) fn discovery(settings: &Settings) -> Discovery {
     ];
     let contracts = contracts.into_iter().filter_map(|(name, address)| Some((name, address?)));
     Discovery::new(&ServiceRules {
-        domain: &signing_domain(settings),
-        key_service: settings.key_service(),
-        window: settings.fixed.signature.freshness,
-        contract_max_age_secs: settings.contract_max_age_secs(),
+        rules: &rules(settings),
         tiers: &settings.fixed.tiers.sources,
         token: settings.fixed.tiers.token,
         token_decimals: settings.fixed.tiers.token_decimals,
-        contract_signatures: settings.fixed.signature.format.has_contracts(),
-        agent_wallet: settings.fixed.signature.agent_wallet,
         chain_id: settings.fixed.chain.pool.chain_id,
         contracts: &contracts.collect::<Vec<_>>(),
-        key_format: &settings.fixed.keys.format,
-        keys_per_agent_max: settings.fixed.keys.per_agent_max,
-        key_expires_secs_max: settings.fixed.keys.expires_max.as_secs(),
         keys_url: settings.fixed.keys.public_url.as_ref().map(RpcUrl::base),
         has_console: settings.fixed.console.enabled,
     })

@@ -21,7 +21,10 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 /// After how long it is said that files can't be read in time.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The reason of a reload that nobody asked for.
+/// The reason of a reload after a change.
+const CHANGED: &str = "a file has changed";
+
+/// The reason of a reload that nobody asked for: an error of reading may have passed without a trace at the file.
 const RETRY: &str = "a refused file is tried again";
 
 /// How the files were, and whether all of them could be used.
@@ -175,8 +178,7 @@ impl Reloader {
                     let tenants = Arc::clone(&self.tenants);
                     let fingerprint = tokio::task::spawn_blocking(move || tenants.fingerprint());
                     read = match timer.poll(self.in_time(fingerprint).await.ok()) {
-                        Some(Due::Changed) => Some(self.reload("a file has changed").await),
-                        Some(Due::Retry) => Some(self.reload(RETRY).await),
+                        Some(why) => Some(self.reload(why).await),
                         None => None,
                     };
                 }
@@ -204,43 +206,34 @@ pub(super) struct RereadTimer<T> {
     retry_in: u32,
 }
 
-/// Why the files are to be read again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Due {
-    /// They have changed.
-    Changed,
-    /// One was refused before. An error of reading may have passed without a trace at the file.
-    Retry,
-}
-
 impl<T: Copy + PartialEq> RereadTimer<T> {
     /// The files were read when they looked like this; `is_refused`: one of them could not be used.
     pub(super) fn after_read(loaded: T, is_refused: bool) -> Self {
         Self { loaded, last: loaded, unsettled: 0, retry_in: if is_refused { RETRY_POLLS } else { 0 } }
     }
 
-    /// A poll. Whoever writes several files is given the time to finish, but not for ever.
-    pub(super) fn poll(&mut self, now: T) -> Option<Due> {
+    /// A poll, and why the files are to be read again. Whoever writes several files is given the time to finish, but not for ever.
+    pub(super) fn poll(&mut self, now: T) -> Option<&'static str> {
         let is_still = std::mem::replace(&mut self.last, now) == now;
         if now != self.loaded {
             self.unsettled += 1;
-            return (is_still || self.unsettled >= UNSETTLED_POLLS_MAX).then_some(Due::Changed);
+            return (is_still || self.unsettled >= UNSETTLED_POLLS_MAX).then_some(CHANGED);
         }
         self.unsettled = 0;
         let is_refused = self.retry_in > 0;
         self.retry_in = self.retry_in.saturating_sub(1);
-        (is_refused && self.retry_in == 0).then_some(Due::Retry)
+        (is_refused && self.retry_in == 0).then_some(RETRY)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Due, RETRY_POLLS, RereadTimer, UNSETTLED_POLLS_MAX};
+    use super::{CHANGED, RETRY, RETRY_POLLS, RereadTimer, UNSETTLED_POLLS_MAX};
 
     #[test]
     fn files_that_are_still_for_a_look_are_read_and_those_that_are_as_they_were_are_not() {
         let mut timer = RereadTimer::after_read(0, false);
-        assert_eq!([0, 1, 1].map(|now| timer.poll(now)), [None, None, Some(Due::Changed)]);
+        assert_eq!([0, 1, 1].map(|now| timer.poll(now)), [None, None, Some(CHANGED)]);
         timer = RereadTimer::after_read(1, false);
         assert_eq!([1, 2, 1, 1].map(|now| timer.poll(now)), [None; 4], "they are as they were read");
     }
@@ -253,7 +246,7 @@ mod tests {
             for poll in 1..=UNSETTLED_POLLS_MAX {
                 now += 1;
                 let due = timer.poll(now);
-                assert_eq!(due, (poll == UNSETTLED_POLLS_MAX).then_some(Due::Changed), "{poll}");
+                assert_eq!(due, (poll == UNSETTLED_POLLS_MAX).then_some(CHANGED), "{poll}");
             }
             timer = RereadTimer::after_read(now, false);
         }
@@ -264,15 +257,11 @@ mod tests {
         for _ in 0..3 {
             let mut timer = RereadTimer::after_read(0, true);
             for poll in 1..=RETRY_POLLS {
-                assert_eq!(timer.poll(0), (poll == RETRY_POLLS).then_some(Due::Retry), "{poll}");
+                assert_eq!(timer.poll(0), (poll == RETRY_POLLS).then_some(RETRY), "{poll}");
             }
         }
         let mut timer = RereadTimer::after_read(0, true);
-        assert_eq!(
-            [1, 1].map(|now| timer.poll(now)),
-            [None, Some(Due::Changed)],
-            "a change is not waited for"
-        );
+        assert_eq!([1, 1].map(|now| timer.poll(now)), [None, Some(CHANGED)], "a change is not waited for");
         let mut timer = RereadTimer::after_read(1, false);
         assert!((0..=RETRY_POLLS).all(|_| timer.poll(1).is_none()));
     }

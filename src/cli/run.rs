@@ -6,7 +6,6 @@ use crate::app::{
     App, TAKE_OVER, error::RunError, handover::Handover, lifecycle::EarlySignals, source::ConfigSource,
 };
 use crate::cli::{ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION, check::load_to_serve};
-use crate::config::LogFormat;
 use crate::telemetry::log;
 
 /// Serve, as the configuration file says.
@@ -28,7 +27,7 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     let source = ConfigSource::at(config);
     let (loaded, warnings) = load_to_serve(&source)?;
     let settings = &loaded.settings;
-    let (rules, is_json) = (settings.live.log.clone(), settings.fixed.log.format == LogFormat::Json);
+    let (rules, is_json) = (settings.live.log.clone(), settings.fixed.log.is_json);
     let _log = log::start(rules, is_json).map_err(Failure::unusable)?;
     warnings.log_warnings(&mut HashSet::new());
     let app = App::new(&loaded, source, early, handover)?;

@@ -8,13 +8,11 @@ use crate::domain::LogRules;
 /// The words for levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-const FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
-
 settings! {
     /// The settings of the log.
     LogSettings(reader) {
         /// "text" for people, or "json": an object for each line.
-        format: LogFormat = reader.word("log.format", "text", &FORMATS),
+        is_json: bool = reader.word("log.format", "text", &[("text", false), ("json", true)]),
         /// The audit log of key operations: "stdout", or a file, which is opened again after SIGHUP. Empty: there is none.
         audit: Option<AuditPlace> = reader.text("log.audit", "", audit_place),
         /// true: a key operation that the agent's owner has signed needs a line there before it is done: without one it is refused (500).
@@ -24,15 +22,6 @@ settings! {
             reader.report(&["log.audit_required", "log.audit"], "is true, and log.audit names no place");
         }
     }
-}
-
-/// The format of lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// An object of JSON.
-    Json,
 }
 
 /// The place of the audit log.

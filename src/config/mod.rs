@@ -266,14 +266,6 @@ impl Settings {
         signature.service_name.as_deref().or(public_url).filter(|_| signature.has_own_types)
     }
 
-    /// How old a contract's signature for a change of keys may be, in seconds, where it may be older than others.
-    pub(crate) fn contract_max_age_secs(&self) -> Option<u64> {
-        let signature = &self.fixed.signature;
-        let has_them = signature.format.has_contracts() && signature.has_own_types;
-        let secs = signature.contract_max_age.as_secs();
-        (has_them && secs > signature.freshness.max_age_secs).then_some(secs)
-    }
-
     /// True if a key is good only while the account that signed for it may act for the agent: by default where registries
     /// have wallets.
     pub fn keys_end_with_signer(&self) -> bool {
@@ -372,5 +364,5 @@ impl Live {
 mod tests;
 
 pub use listen::Listener;
-pub use log::{AuditPlace, LogFormat};
+pub use log::AuditPlace;
 pub use problem::{Position, Problem};

@@ -30,7 +30,7 @@ pub(super) struct Reader {
     pub(super) declared: Option<Vec<Declared>>,
     /// The prose of those that are asked for next, and how many were.
     about: (&'static str, usize),
-    notes: Notes,
+    pub(super) notes: Notes,
 }
 
 /// The table that is being read.
@@ -210,16 +210,6 @@ impl Reader {
     pub(super) fn note_file(&mut self, paths: &[&'static str], content: Content) {
         let places = paths.iter().map(|path| self.place(path, None)).collect();
         self.notes.files.push(NamedFile { content, is_live: self.is_live, places });
-    }
-
-    /// How many files are noted.
-    pub(super) const fn files_noted(&self) -> usize {
-        self.notes.files.len()
-    }
-
-    /// The files that were noted after so many.
-    pub(super) fn files_since(&self, noted: usize) -> Vec<NamedFile> {
-        self.notes.files.iter().skip(noted).cloned().collect()
     }
 
     fn place_of(&self, paths: &[&'static str]) -> ValueLocation {
@@ -420,31 +410,21 @@ impl Reader {
         self.check(path, counted(nodes.len(), &(0..=most)))?;
         let mut items = Vec::with_capacity(nodes.len());
         for (node, number) in nodes.into_iter().zip(1_usize..) {
-            items.push(self.table(path, number, node, &header, &mut read));
+            let location = self.scope.location.item(path, number, node.key.clone());
+            let Item::Table(table) = node.item else {
+                let phrase =
+                    format!("is {}; write a table that begins with {header}", type_of(&node.value()));
+                self.notes.problems.push(location.problem(phrase));
+                items.push(None);
+                continue;
+            };
+            let inner = Scope { location, table, ..Scope::default() };
+            let outer = std::mem::replace(&mut self.scope, inner);
+            items.push(read(self));
+            let inner = std::mem::replace(&mut self.scope, outer);
+            self.notes.problems.extend(inner.unknown(&[]));
         }
         items.into_iter().collect()
-    }
-
-    fn table<T>(
-        &mut self,
-        path: &str,
-        number: usize,
-        node: Node,
-        header: &str,
-        read: impl FnOnce(&mut Self) -> Option<T>,
-    ) -> Option<T> {
-        let location = self.scope.location.item(path, number, node.key.clone());
-        let Item::Table(table) = node.item else {
-            let phrase = format!("is {}; write a table that begins with {header}", type_of(&node.value()));
-            self.notes.problems.push(location.problem(phrase));
-            return None;
-        };
-        let inner = Scope { location, table, ..Scope::default() };
-        let outer = std::mem::replace(&mut self.scope, inner);
-        let item = read(self);
-        let inner = std::mem::replace(&mut self.scope, outer);
-        self.notes.problems.extend(inner.unknown(&[]));
-        item
     }
 }
 

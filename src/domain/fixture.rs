@@ -6,8 +6,7 @@ use alloy::primitives::{Address, Bytes};
 use alloy::sol_types::SolValue;
 
 use crate::domain::tenant::{
-    AcceptedCredentials, Balance, DigestCheck, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules,
-    Tenant, Timeouts, UpstreamLimits, UpstreamTls,
+    AcceptedCredentials, HealthRules, InFlight, ProxyRules, Tenant, Timeouts, UpstreamLimits, UpstreamTls,
 };
 use crate::domain::tier::Tier;
 
@@ -33,17 +32,17 @@ pub(crate) fn tenant() -> Tenant {
             erc8128: false,
             erc8128_untagged: false,
         },
-        digest: DigestCheck::Stream,
+        holds_bodies: false,
         requests_per_minute: None,
-        on_endpoint_mismatch: OnMismatch::Allow,
+        denies_endpoint_mismatch: false,
         routes: Vec::new(),
         tls: None,
         proxy: ProxyRules {
-            host_header: HostHeader::Client,
+            shows_own_host: false,
             connect_retries: 0,
             body_bytes_max: None,
             timeouts: Timeouts { connect: second, read: second, write: second, idle: second, total: None },
-            balance: Balance::RoundRobin,
+            by_load: false,
             upstream_limits: UpstreamLimits { in_flight_max: 1, pending_max: 0 },
             health: HealthRules {
                 path: None,

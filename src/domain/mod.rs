@@ -65,9 +65,8 @@ pub use signature::{SignatureBytes, SignatureFormat};
 pub use signed_message::{MessageRefusal, SignedMessage};
 pub(crate) use signed_message::{SKEW_SECS, VALIDITY_SECS_MIN};
 pub use tenant::{
-    AcceptedCredentials, Balance, CorsRules, DigestCheck, HealthRules, HostHeader, InFlight, KeyPair,
-    OnMismatch, ProxyRules, Route, RouteAccess, Tenant, Timeouts, Upstream, UpstreamLimits, UpstreamScheme,
-    UpstreamTls,
+    AcceptedCredentials, CorsRules, HealthRules, InFlight, KeyPair, ProxyRules, Route, RouteAccess, Tenant,
+    Timeouts, Upstream, UpstreamLimits, UpstreamScheme, UpstreamTls,
 };
 pub use tier::{PASSING_TIERS, PerTier, TIERS, Tier};
 pub use tiers::{AGENTS_MAX, AgentList, Agents, Feedback, Grade, Measure, Question, TierSources, Tiers};

@@ -30,12 +30,14 @@ pub struct Tenant {
     pub min_tier: Tier,
     /// What it takes as proof.
     pub credentials: AcceptedCredentials,
-    /// When bodies of signed requests are compared with their digests.
-    pub digest: DigestCheck,
+    /// True if the body of a request that is signed itself is compared with its digest before any of it goes upstream, and
+    /// not while it passes: then the upstream gets all of another body but its end.
+    pub holds_bodies: bool,
     /// Its own limits; nothing: those of the service.
     pub requests_per_minute: Option<PerTier<Quota>>,
-    /// What becomes of an agent whose `Origin` is not the one declared for its key.
-    pub on_endpoint_mismatch: OnMismatch,
+    /// True if an agent is refused whose `Origin` is not the one declared for its key. Otherwise it passes, and the upstream
+    /// is told.
+    pub denies_endpoint_mismatch: bool,
     /// Rules for parts of it; the first that matches counts, and without one the tenant's own policy.
     pub routes: Vec<Route>,
     /// The certificate that clients of its hosts are shown; nothing: the listener's.
@@ -136,24 +138,6 @@ impl AcceptedCredentials {
     }
 }
 
-/// When the body of a request that is signed itself is compared with its digest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DigestCheck {
-    /// While it passes: the upstream gets all of another body but its end.
-    Stream,
-    /// Before any of it goes upstream.
-    Before,
-}
-
-/// What becomes of an agent whose `Origin` is not the one declared for its key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnMismatch {
-    /// It passes, and the upstream is told.
-    Allow,
-    /// It is refused.
-    Deny,
-}
-
 /// A certificate chain and its private key, as PEM files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeyPair {
@@ -166,31 +150,22 @@ pub struct KeyPair {
 /// How a tenant's requests are forwarded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyRules {
-    /// What the upstream sees as `Host`.
-    pub host_header: HostHeader,
+    /// True if the upstream sees its own name as `Host`, and not what the client sent.
+    pub shows_own_host: bool,
     /// How many further upstreams are tried when one can't be connected to.
     pub connect_retries: u8,
     /// The longest request body, in bytes; nothing: no limit.
     pub body_bytes_max: Option<u64>,
     /// Time limits.
     pub timeouts: Timeouts,
-    /// How upstreams are chosen.
-    pub balance: Balance,
+    /// True if the less busy one of two upstreams is chosen, and not each in turn.
+    pub by_load: bool,
     /// How much an upstream is given.
     pub upstream_limits: UpstreamLimits,
     /// How upstreams are watched.
     pub health: HealthRules,
     /// Certificates toward upstreams that speak TLS.
     pub upstream_tls: UpstreamTls,
-}
-
-/// How upstreams are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Balance {
-    /// In turn.
-    RoundRobin,
-    /// The less busy one of two.
-    LeastRequest,
 }
 
 /// How much each upstream is given.
@@ -200,15 +175,6 @@ pub struct UpstreamLimits {
     pub in_flight_max: u32,
     /// How many may wait for that.
     pub pending_max: u32,
-}
-
-/// What the upstream sees as `Host`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HostHeader {
-    /// What the client sent.
-    Client,
-    /// The upstream's own name.
-    Upstream,
 }
 
 /// How long a tenant's requests may take.

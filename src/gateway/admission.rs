@@ -4,9 +4,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use crate::domain::{
-    Allowance, ClientNet, Decision, DigestCheck, MessageRefusal, RouteAccess, Tenant, UnixSeconds,
-};
+use crate::domain::{Allowance, ClientNet, Decision, MessageRefusal, RouteAccess, Tenant, UnixSeconds};
 use crate::error::Error;
 use crate::gateway::held::{CheckedBody, HeldBytes};
 use crate::gateway::in_flight::{AtLimit, Caller, RequestSlot};
@@ -95,7 +93,7 @@ impl Gateway {
         record: &mut RequestRecord,
     ) -> Result<(Grant, Option<RequestSlot>, Option<Box<CheckedBody>>), Error> {
         let fields = request.fields;
-        let formats = (self.pipeline.key_format(), self.pipeline.signature_format());
+        let formats = (&self.pipeline.rules().key_format, self.pipeline.rules().signature_format);
         let accepted = site.tenant.credentials;
         let credential = credential_of(fields, formats, accepted, || self.signatures(request, &site.tenant))?;
         record.credential = Some(credential.kind());
@@ -130,7 +128,7 @@ impl Gateway {
         {
             let held =
                 || HeldBytes::new(&self.memory, Caller::Agent(agent), &site.counters, announced(fields));
-            let held = (site.tenant.digest == DigestCheck::Before).then(held).transpose();
+            let held = site.tenant.holds_bodies.then(held).transpose();
             let held = held.map_err(|_| Error::Overloaded)?; // 503
             body = Some(Box::new(CheckedBody::new(digest, held)));
         }

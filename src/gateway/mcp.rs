@@ -65,7 +65,7 @@ impl Gateway {
         }
         if is_message {
             let decision = site.decide(MCP_METHOD, path);
-            let shows = || shows_credential(fields, self.pipeline.key_format());
+            let shows = || shows_credential(fields, &self.pipeline.rules().key_format);
             check_login(tenant, decision, (MCP_METHOD, path), shows)?; // 404
         }
         if is_message || asks_for_stream(fields, false) {

@@ -241,7 +241,7 @@ impl Gateway {
         }
         let mcp = self.read_mcp(site, request, ctx)?; // 400, 403, 404, 405, 413
         let calls = mcp.as_ref().map(|mcp| &*mcp.calls);
-        let (decision, checked) = site.rule(request, calls, self.pipeline.key_format())?; // 405
+        let (decision, checked) = site.rule(request, calls, &self.pipeline.rules().key_format)?; // 405
         ctx.decision = Some(decision);
         let has_min_tier = decision.access == RouteAccess::Agents;
         ctx.record.min_tier = has_min_tier.then(|| decision.min_tier.number());

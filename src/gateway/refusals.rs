@@ -164,7 +164,7 @@ impl Gateway {
 
     /// The accounts that may sign, as ERC-8128 names them.
     fn account_kinds(&self) -> &'static str {
-        if self.pipeline.signature_format().has_contracts() { "universal" } else { "eoa-only" }
+        if self.pipeline.rules().signature_format.has_contracts() { "universal" } else { "eoa-only" }
     }
 
     /// How one who has no key gets one, where that may be said.

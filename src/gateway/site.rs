@@ -12,8 +12,8 @@ use pingora::protocols::ALPN;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
 use crate::domain::{
-    Agents, Call, Decision, DuplicateHost, HealthRules, HostMap, HostPattern, OnMismatch, PASSING_TIERS,
-    PerTier, Quota, Route, Tenant, Tier, Tiers, Upstream, UpstreamScheme, routing,
+    Agents, Call, Decision, DuplicateHost, HealthRules, HostMap, HostPattern, PASSING_TIERS, PerTier, Quota,
+    Route, Tenant, Tier, Tiers, Upstream, UpstreamScheme, routing,
 };
 use crate::gateway::counters::{Routes, SiteCounters};
 use crate::gateway::upstreams::{Member, UpstreamState, Upstreams, Watched};
@@ -98,7 +98,7 @@ impl Site {
         let mut states = States::of(former, addresses, health_rules(&tenant));
         let mut group = |list: &[Upstream]| {
             let members = list.iter().map(|upstream| member(upstream, &tenant, identity, &mut states));
-            Arc::new(Upstreams::new(members.collect(), tenant.proxy.balance))
+            Arc::new(Upstreams::new(members.collect(), tenant.proxy.by_load))
         };
         let upstreams = group(&tenant.upstreams);
         let mut own = |list: &[Upstream]| (!list.is_empty()).then(|| group(list));
@@ -200,7 +200,7 @@ fn access(tenant: &Tenant, quotas: PerTier<Quota>, tiers: &Tiers, min_tier: Tier
         scope: Scope::Tenant(Arc::clone(&tenant.id)),
         min_tier,
         quotas: tenant.requests_per_minute.unwrap_or(quotas),
-        denies_endpoint_mismatch: tenant.on_endpoint_mismatch == OnMismatch::Deny,
+        denies_endpoint_mismatch: tenant.denies_endpoint_mismatch,
         parts: Parts::Gate,
     }
 }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use pingora::upstreams::peer::HttpPeer;
 
 use crate::addresses::{AddressRefused, AddressRules};
-use crate::domain::{Balance, HealthRules, Upstream, UpstreamLimits};
+use crate::domain::{HealthRules, Upstream, UpstreamLimits};
 use crate::gateway::in_flight::{WaitQueue, increment_below};
 
 /// How many marks of connections take turns. The library keeps one whose request was dropped open for as long as nobody asks for its
@@ -33,7 +33,8 @@ const RETRIES_MIN: u64 = 3;
 /// Upstreams that requests are spread over.
 pub(crate) struct Upstreams {
     pub(super) members: Vec<Member>,
-    balance: Balance,
+    /// True if the less busy one of two is chosen, and not each in turn.
+    by_load: bool,
     /// Members by their turns: each has as many as its weight, spread out.
     turns: Box<[u8]>,
     next: AtomicUsize,
@@ -57,10 +58,10 @@ pub(crate) struct Member {
 
 impl Upstreams {
     /// A group of at most [`UPSTREAMS_MAX`]; the configuration allows no more.
-    pub(super) fn new(mut members: Vec<Member>, balance: Balance) -> Self {
+    pub(super) fn new(mut members: Vec<Member>, by_load: bool) -> Self {
         members.truncate(UPSTREAMS_MAX);
         let turns = turns(&members);
-        Self { members, balance, turns, next: AtomicUsize::new(0), retrying: AtomicU64::new(0) }
+        Self { members, by_load, turns, next: AtomicUsize::new(0), retrying: AtomicU64::new(0) }
     }
 
     /// Leave for one request to look for another connection: for at most a tenth of those under way, or a few.
@@ -92,13 +93,13 @@ impl Upstreams {
         let find = |from: usize, is: &dyn Fn(usize, &Member) -> bool| {
             candidates(from).find(|(at, member)| is(*at, member))
         };
-        let best = find(turn, &ready).map(|one| match self.balance {
-            Balance::RoundRobin => one,
-            Balance::LeastRequest => {
-                let apart = turn.wrapping_add(1 + mixed(turn) as usize % count.saturating_sub(1).max(1));
-                let other = find(apart, &ready).unwrap_or(one);
-                if other.1.is_less_busy_than(one.1) { other } else { one }
+        let best = find(turn, &ready).map(|one| {
+            if !self.by_load {
+                return one;
             }
+            let apart = turn.wrapping_add(1 + mixed(turn) as usize % count.saturating_sub(1).max(1));
+            let other = find(apart, &ready).unwrap_or(one);
+            if other.1.is_less_busy_than(one.1) { other } else { one }
         });
         let (at, _) = best.or_else(|| find(turn, &usable)).or_else(|| find(turn, &open))?;
         // Each upstream's addresses in turn, whatever their numbers.

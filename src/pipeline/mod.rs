@@ -18,9 +18,9 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::domain::{
-    AgentId, ApiKeyFormat, ClientNet, Denial, Eip712Domain, Freshness, KeyDigest, MessageRefusal, Nonce,
-    NonceClaim, PerTier, Quota, SignatureBytes, SignatureFormat, SignedMessage, SigningDomain, Tier, Tiers,
-    UnixSeconds, WebOrigin,
+    AgentId, ApiKeyFormat, ClientNet, Denial, Freshness, KeyDigest, MessageRefusal, Nonce, NonceClaim,
+    PerTier, Quota, SignatureBytes, SignatureFormat, SignedMessage, SigningDomain, Tier, Tiers, UnixSeconds,
+    WebOrigin,
 };
 use crate::error::Error;
 use crate::pipeline::failures::{CLIENTS_MAX, FailureBudget, ReservedFailure};
@@ -319,24 +319,9 @@ impl Pipeline {
         self.failures.clients.len()
     }
 
-    /// The domain of signatures, and the window of their timestamps.
-    pub fn signing(&self) -> (&Eip712Domain, Freshness) {
-        (self.rules.signing_domain.domain(), self.rules.freshness)
-    }
-
-    /// The form of API keys.
-    pub fn key_format(&self) -> &ApiKeyFormat {
-        &self.rules.key_format
-    }
-
-    /// How many seconds the life of a key may have that has an end.
-    pub const fn key_expires_secs_max(&self) -> u64 {
-        self.rules.key_expires_secs_max
-    }
-
-    /// The form of owners' signatures.
-    pub const fn signature_format(&self) -> SignatureFormat {
-        self.rules.signature_format
+    /// The rules of the whole service.
+    pub const fn rules(&self) -> &Rules {
+        &self.rules
     }
 }
 

@@ -10,11 +10,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::domain::{
-    AgentId, ApiKeyFormat, GRACE_SECS_MAX, KeyDigest, KeyName, KeyTerms, Nonce, SignatureFormat, TenantList,
+    AgentId, ApiKeyFormat, GRACE_SECS_MAX, KeyName, KeyTerms, Nonce, SignatureFormat, TenantList,
     UnixSeconds, WebOrigin,
 };
 use crate::error::Error;
-use crate::pipeline::{KeyWish, ProfileRead, SignedRequest};
+use crate::pipeline::{Credential, KeyWish, ProfileRead, SignedRequest};
 use crate::wire::received::{echo, echo_text};
 
 /// The longest body, in bytes; a longer one is 413.
@@ -25,17 +25,6 @@ const NOT_NUMERIC: &str = "is not a numeric string";
 
 /// Beyond 2^53 a JSON number is no longer exact; so far ahead it is outside any window anyway.
 const EXACT_NUMBER_MAX: f64 = 9_007_199_254_740_992.0;
-
-/// `POST /verify`.
-#[derive(Debug)]
-pub(crate) struct VerifyBody {
-    /// The digest of the key that was sent.
-    pub(crate) digest: KeyDigest,
-    /// The agent that was named.
-    pub(crate) agent: Option<AgentId>,
-    /// The application's origin.
-    pub(crate) origin: Option<WebOrigin>,
-}
 
 /// The fields that endpoints know, as they came.
 #[derive(Deserialize)]
@@ -65,18 +54,19 @@ struct Fields<'a> {
     grace_seconds: Option<&'a RawValue>,
 }
 
-impl VerifyBody {
-    /// Parses the body of `POST /verify`.
-    pub(crate) fn parse(body: &[u8], format: &ApiKeyFormat) -> Result<Self, Error> {
-        let fields = Fields::parse(body)?;
-        let api_key = Field::in_body("apiKey", fields.api_key);
-        let digest = format
-            .digest(api_key.text()?.as_bytes())
-            .ok_or_else(|| api_key.invalid("is not an API key of this service"))?;
-        let agent = Field::in_body("agentId", fields.agent_id).optional(Field::agent)?;
-        let origin = Field::in_body("origin", fields.origin).optional(Field::origin)?;
-        Ok(Self { digest, agent, origin })
-    }
+/// Parses the body of `POST /verify`, with the application's origin if it is given.
+pub(crate) fn parse_verify(
+    body: &[u8],
+    format: &ApiKeyFormat,
+) -> Result<(Credential, Option<WebOrigin>), Error> {
+    let fields = Fields::parse(body)?;
+    let api_key = Field::in_body("apiKey", fields.api_key);
+    let digest = format
+        .digest(api_key.text()?.as_bytes())
+        .ok_or_else(|| api_key.invalid("is not an API key of this service"))?;
+    let named = Field::in_body("agentId", fields.agent_id).optional(Field::agent)?;
+    let origin = Field::in_body("origin", fields.origin).optional(Field::origin)?;
+    Ok((Credential::Key { digest, named }, origin))
 }
 
 /// Parses the body of `POST /verify/signature`.

@@ -7,9 +7,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::domain::{
-    AcceptedCredentials, ApiKeyFormat, Eip712Domain, Freshness, KeyOperation, Measure, PerTier, Quota, TIERS,
-    Tier, TierSources,
+    AcceptedCredentials, Eip712Domain, KeyOperation, Measure, PerTier, Quota, TIERS, Tier, TierSources,
 };
+use crate::pipeline::Rules;
 use crate::wire::answers::{Answer, json_text, typed_data, types_of};
 use crate::wire::credentials::{KEY_HEADERS, SIGNATURE_HEADERS};
 
@@ -36,31 +36,16 @@ const PRIVATE_FIVE_MINUTES: HeaderValue = HeaderValue::from_static("private, max
 
 #[derive(Debug)]
 pub(crate) struct ServiceRules<'a> {
-    pub(crate) domain: &'a Eip712Domain,
-    /// The service's name in the types of changes of keys, where they have types of their own.
-    pub(crate) key_service: Option<&'a str>,
-    /// The window of their timestamps.
-    pub(crate) window: Freshness,
-    /// How old a contract's signature for a change of keys may be, in seconds; `None`: as old as any other.
-    pub(crate) contract_max_age_secs: Option<u64>,
+    pub(crate) rules: &'a Rules,
     /// The sources of tiers.
     pub(crate) tiers: &'a TierSources,
     /// The staked token, where it is known.
     pub(crate) token: Option<Address>,
     pub(crate) token_decimals: u8,
-    /// True if an owner that is a contract may sign (ERC-1271).
-    pub(crate) contract_signatures: bool,
-    /// True if the agent's wallet may sign as its owner does.
-    pub(crate) agent_wallet: bool,
     /// The chain of the registries.
     pub(crate) chain_id: u64,
     /// The registries by their names.
     pub(crate) contracts: &'a [(&'static str, Address)],
-    pub(crate) key_format: &'a ApiKeyFormat,
-    /// How many keys an agent may have.
-    pub(crate) keys_per_agent_max: u32,
-    /// The longest life that an owner may ask for a key, in seconds.
-    pub(crate) key_expires_secs_max: u64,
     /// Where owners manage keys, without a slash at its end.
     pub(crate) keys_url: Option<&'a str>,
     /// True if the owner's page is there too.
@@ -101,40 +86,46 @@ pub(crate) struct TenantRules {
 
 impl Discovery {
     /// The documents of a service with these rules.
-    pub(crate) fn new(rules: &ServiceRules<'_>) -> Self {
+    pub(crate) fn new(service: &ServiceRules<'_>) -> Self {
+        let ServiceRules { rules, tiers, contracts, keys_url, .. } = *service;
+        let domain = rules.signing_domain.domain();
+        let own_type = rules.signing_domain.own_type(KeyOperation::Generate);
+        let has_contracts = rules.signature_format.has_contracts();
+        // Contracts' signatures may be older than others where changes of keys have types of their own.
+        let contract_max_age_secs = Some(rules.contract_max_age_secs)
+            .filter(|secs| has_contracts && own_type.is_some() && *secs > rules.freshness.max_age_secs);
         let contracts: Value =
-            rules.contracts.iter().map(|(name, address)| ((*name).to_owned(), checksum(*address))).collect();
-        let console = rules.keys_url.filter(|_| rules.has_console).map(|url| format!("{url}/console"));
-        let all = (!rules.tiers.are_stakes_alone()).then(|| ("tierSources".to_owned(), sources(rules.tiers)));
+            contracts.iter().map(|(name, address)| ((*name).to_owned(), checksum(*address))).collect();
+        let console = keys_url.filter(|_| service.has_console).map(|url| format!("{url}/console"));
+        let all = (!tiers.are_stakes_alone()).then(|| ("tierSources".to_owned(), sources(tiers)));
         let further = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "profile": {
                 "types": types_of("ProfileRead", None, &["agentId", "timestamp"]),
                 "primaryType": "ProfileRead",
             },
-            "keyOperations": rules.key_service.map(|service| key_operations(rules.domain, service)),
-            "timestampMaxAge": rules.window.max_age_secs,
-            "timestampMaxAhead": rules.window.max_ahead_secs,
-            "contractMaxAgeSeconds": rules.contract_max_age_secs,
+            "keyOperations": own_type.map(|own| key_operations(domain, &own.service)),
+            "timestampMaxAge": rules.freshness.max_age_secs,
+            "timestampMaxAhead": rules.freshness.max_ahead_secs,
+            "contractMaxAgeSeconds": contract_max_age_secs,
             "keysPerAgentMax": rules.keys_per_agent_max,
             "keyExpiresMaxSeconds": rules.key_expires_secs_max,
-            "tierSource": rules.tiers.named().next().map(|(name, _)| name),
-            "tokenDecimals": rules.token_decimals,
-            "contractSignatures": rules.contract_signatures,
+            "tierSource": tiers.named().next().map(|(name, _)| name),
+            "tokenDecimals": service.token_decimals,
+            "contractSignatures": has_contracts,
             "agentWallet": rules.agent_wallet,
-            "chainId": rules.chain_id,
+            "chainId": service.chain_id,
             "contracts": contracts,
-            "token": rules.token.map(checksum),
-            "keysUrl": rules.keys_url,
+            "token": service.token.map(checksum),
+            "keysUrl": keys_url,
             "consoleUrl": console,
         });
-        let common =
-            [typed_data(rules.domain, None), further].into_iter().flat_map(fields).chain(all).collect();
-        let help_url = console.or_else(|| Some(format!("{}/docs", rules.keys_url?)));
+        let common = [typed_data(domain, None), further].into_iter().flat_map(fields).chain(all).collect();
+        let help_url = console.or_else(|| Some(format!("{}/docs", keys_url?)));
         let at = help_url.as_deref().map(|url| format!(": {url}"));
         Self {
             common,
-            stakes: TIERS.map(|tier| rules.tiers.stake_of(tier)),
+            stakes: TIERS.map(|tier| tiers.stake_of(tier)),
             key_prefix: rules.key_format.prefix().to_owned(),
             key_advice: format!("Ask the agent's owner for a key{}", at.unwrap_or_default()),
             help_url,

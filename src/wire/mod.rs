@@ -18,7 +18,7 @@ pub(crate) mod results;
 pub(crate) mod trace;
 
 pub(crate) use answers::{Answer, JSON, NO_STORE, OF_AGENT, OF_CLIENT, QuotaHeaders};
-pub(crate) use bodies::{BODY_BYTES_MAX, VerifyBody};
+pub(crate) use bodies::BODY_BYTES_MAX;
 pub(crate) use credentials::SIGNATURE_HEADERS;
 pub(crate) use discovery::{
     Discovery, ERC8128_PATH, KEY_SET_PATH, LocalRules, METADATA_PATH, RULES_PATH, ServiceRules, TenantRules,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use alloy::primitives::Address;
 use http::{HeaderMap, StatusCode};
 use quick_cache::sync::Cache;
 use serde::Serialize;
@@ -109,7 +108,7 @@ struct ValidationPart<'a> {
     count: u64,
     latest_passed: Option<bool>,
     latest_evidence: Option<&'a str>,
-    latest_validator: Option<Checksummed>,
+    latest_validator: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     bounded: bool,
 }
@@ -120,15 +119,6 @@ struct OrganizationPart<'a> {
     org_id: String,
     name: &'a str,
     verified: bool,
-}
-
-/// An address in the mixed case of EIP-55.
-struct Checksummed(Address);
-
-impl Serialize for Checksummed {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.to_checksum_buffer(None).as_str())
-    }
 }
 
 impl VerificationResults {
@@ -220,7 +210,7 @@ fn validation(validation: &Validation) -> ValidationPart<'_> {
         count: validation.count,
         latest_passed: latest.map(|latest| latest.passed),
         latest_evidence: latest.map(|latest| latest.evidence.as_str()),
-        latest_validator: latest.map(|latest| Checksummed(latest.validator)),
+        latest_validator: latest.map(|latest| latest.validator.to_checksum(None)),
         bounded: validation.is_bounded,
     }
 }

@@ -3,15 +3,7 @@
 use crate::config::files::{key_pair, noted_file};
 use crate::config::written::{Bounds, unless_zero, valid};
 use crate::config::{notes::Content, reader::Reader};
-use crate::domain::{
-    Balance, HealthRules, HostHeader, HostPattern, ProxyRules, Timeouts, UpstreamLimits, UpstreamTls,
-};
-
-const HOST_HEADER: [(&str, HostHeader); 2] =
-    [("client", HostHeader::Client), ("upstream", HostHeader::Upstream)];
-
-const BALANCE: [(&str, Balance); 2] =
-    [("round_robin", Balance::RoundRobin), ("least_request", Balance::LeastRequest)];
+use crate::domain::{HealthRules, HostPattern, ProxyRules, Timeouts, UpstreamLimits, UpstreamTls};
 
 const UP_TO_A_DAY: Bounds = ["1ns", "24h"];
 
@@ -21,14 +13,14 @@ const HEALTH_PATH_BYTES_MAX: usize = 1_024;
 pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
     read_all!(reader: ProxyRules {
         /// The Host that the upstream sees: the one of the "client", or the "upstream"'s own name.
-        host_header: reader.word("host_header", "client", &HOST_HEADER),
+        shows_own_host: reader.word("host_header", "client", &[("client", false), ("upstream", true)]),
         /// How many more upstreams are tried when one can't be connected to at any address of its name, 0 to 8.
         connect_retries: reader.integer("connect_retries", 2, &(0..=8)),
         /// The longest request body, in bytes; 0 = no limit.
         body_bytes_max: reader.integer("max_body_bytes", 0, &(0..=i64::MAX)).map(unless_zero),
         timeouts: timeouts(reader),
         /// How upstreams are chosen: in turn ("round_robin"), or the less busy one of two ("least_request").
-        balance: reader.word("balance", "round_robin", &BALANCE),
+        by_load: reader.word("balance", "round_robin", &[("round_robin", false), ("least_request", true)]),
         upstream_limits: upstream_limits(reader),
         health: health(reader),
         upstream_tls: upstream_tls(reader),

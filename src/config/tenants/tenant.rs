@@ -12,8 +12,8 @@ use crate::config::{
     tenants::rules::host, tier_sources::TIERS,
 };
 use crate::domain::{
-    AcceptedCredentials, DigestCheck, HostPattern, OnMismatch, PASSING_TIERS, PerTier, ProxyRules, Quota,
-    Route, RouteAccess, Tenant, held_key::is_tenant_id, tier::passing_tier,
+    AcceptedCredentials, HostPattern, PASSING_TIERS, PerTier, ProxyRules, Quota, Route, RouteAccess, Tenant,
+    held_key::is_tenant_id, tier::passing_tier,
 };
 
 /// How many hosts a tenant may have.
@@ -27,12 +27,8 @@ const CREDENTIALS: [&str; 4] = ["api_key", "signature", "erc8128", "erc8128_unta
 /// What a tenant takes that does not say.
 const USUAL_CREDENTIALS: [&str; 2] = ["api_key", "signature"];
 
-const DIGEST: [(&str, DigestCheck); 2] = [("stream", DigestCheck::Stream), ("before", DigestCheck::Before)];
-
 /// The longest body that is held until its digest is checked, in bytes.
 const HELD_BYTES_MAX: u64 = 8 * 1024 * 1024;
-
-const ON_MISMATCH: [(&str, OnMismatch); 2] = [("allow", OnMismatch::Allow), ("deny", OnMismatch::Deny)];
 
 /// A tenant as it stands in a file.
 pub(in crate::config) struct Claimant {
@@ -56,7 +52,7 @@ fn id(text: &str) -> Result<Arc<str>, String> {
 pub(super) fn read(reader: &mut Reader, context: &Context) -> Option<Claimant> {
     // A tenant that other gateways alone ask for.
     let is_asked_for = context.has_authz && !["hosts", "upstreams"].iter().any(|path| reader.is_given(path));
-    let (mut taken, noted) = (Taken::default(), reader.files_noted());
+    let (mut taken, noted) = (Taken::default(), reader.notes.files.len());
     let tenant = read_all!(reader: Tenant {
         /// The tenant's name in limits, logs and metrics: 1 to 64 characters of A-Z, a-z, 0-9, -, _ and . that no other has.
         /// Example: "acme"
@@ -90,12 +86,13 @@ pub(super) fn read(reader: &mut Reader, context: &Context) -> Option<Claimant> {
         requests_per_minute: requests_per_minute(reader),
         /// The fate of an agent whose Origin is not the endpoint declared for its key: "allow", and the upstream is told, or
         /// "deny". A signature declares no endpoint and always passes.
-        on_endpoint_mismatch: reader.word("on_endpoint_mismatch", "allow", &ON_MISMATCH),
+        denies_endpoint_mismatch: reader
+            .word("on_endpoint_mismatch", "allow", &[("allow", false), ("deny", true)]),
         proxy: proxy::read(reader),
         /// When the body of a request that is signed itself is compared with its digest: as it passes ("stream"), so that the
         /// upstream gets another body without its end, or "before" any of it passes. That holds bodies in memory, and needs
         /// max_body_bytes of 8388608 at most.
-        digest: reader.word("digest", "stream", &DIGEST),
+        holds_bodies: reader.word("digest", "stream", &[("stream", false), ("before", true)]),
         cors: cors::read(reader, credentials),
         in_flight: in_flight::read(reader),
         /// true: the gateway itself answers /.well-known/tiergate, /.well-known/erc8128 where requests are signed, and
@@ -116,12 +113,12 @@ pub(super) fn read(reader: &mut Reader, context: &Context) -> Option<Claimant> {
             .tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken, context)),
     } then {
         let takes_no_key = credentials.is_some_and(|accepted: AcceptedCredentials| !accepted.api_key);
-        if on_endpoint_mismatch == Some(OnMismatch::Deny) && takes_no_key {
+        if denies_endpoint_mismatch == Some(true) && takes_no_key {
             let phrase =
                 "has no meaning for signatures, which declare no endpoint; remove it, or accept \"api_key\"";
             reader.report(&["on_endpoint_mismatch"], phrase);
         }
-        if digest == Some(DigestCheck::Before) {
+        if holds_bodies == Some(true) {
             check_held(reader, proxy.as_ref().map(|proxy: &ProxyRules| proxy.body_bytes_max), credentials);
         }
         let takes_bots = |route: &Route| route.bot_requests_per_minute.is_some() && !context.lacks_bots;
@@ -148,7 +145,8 @@ pub(super) fn read(reader: &mut Reader, context: &Context) -> Option<Claimant> {
         context.check_tls(reader, shown, hosts);
         context.check_files(reader, shown, proxy.as_ref().map(|proxy| &proxy.upstream_tls));
     });
-    Some(Claimant { tenant: Arc::new(tenant?), files: reader.files_since(noted), problems: Vec::new() })
+    let files = reader.notes.files.iter().skip(noted).cloned().collect();
+    Some(Claimant { tenant: Arc::new(tenant?), files, problems: Vec::new() })
 }
 
 fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {

@@ -124,7 +124,7 @@ impl Authz {
         let mut set = Vec::<&str>::new();
         ctx.write_identity(&mut set);
         let believed = &self.gateway.rules.believed.headers;
-        requests::to_strip(fields, self.gateway.pipeline.key_format(), believed, &set)
+        requests::to_strip(fields, &self.gateway.pipeline.rules().key_format, believed, &set)
     }
 
     /// The answer to a call that asks about no request that could be judged.

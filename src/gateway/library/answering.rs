@@ -19,8 +19,8 @@ use crate::gateway::{
     policy::answers, policy::forwarded::Arrival, policy::requests::Kept,
 };
 use crate::http1::{Options, name::Name};
+use crate::serve::LINGER_BYTES_MAX;
 use crate::wire::{Answer, answers::contract_spelling, grpc};
-use crate::{domain::HostHeader, serve::LINGER_BYTES_MAX};
 
 /// How long the part of an answer that breaks off may take to leave.
 const LEAVE_TIME_MAX: Duration = Duration::from_millis(100);
@@ -82,7 +82,7 @@ impl LibraryProxy {
         let mut parts = request.as_owned_parts();
         let headers = &mut parts.headers;
         let believed = self.rules.believed.of(peer);
-        let kept = Kept::of(&downstream.headers, self.pipeline.key_format(), believed);
+        let kept = Kept::of(&downstream.headers, &self.pipeline.rules().key_format, believed);
         for name in names_that(headers, |id, name| ctx.replaces(id, name) || !kept.has(id, name)) {
             headers.remove(&name);
         }
@@ -96,7 +96,7 @@ impl LibraryProxy {
         let arrival = Arrival { peer: &peer_text, believed, is_tls: is_tls(session), version };
         let authority = authority_of(downstream).unwrap_or_default().as_bytes();
         self.write_ours(&downstream.headers, authority, ctx, &arrival, headers);
-        if site.tenant.proxy.host_header == HostHeader::Upstream
+        if site.tenant.proxy.shows_own_host
             && let Some(member) = ctx.member()
         {
             headers.insert(http::header::HOST, member.host.clone());

@@ -10,7 +10,7 @@ use std::{ops::Range, sync::Arc};
 
 use pingora::protocols::http::date::get_cached_date;
 
-use crate::domain::{HostHeader, UpstreamScheme};
+use crate::domain::UpstreamScheme;
 use crate::gateway::policy::answers::{self, is_about_limits};
 use crate::gateway::policy::requests::{Kept, is_of_one_hop};
 use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
@@ -314,14 +314,14 @@ impl Relay {
         let fields = connection.fields();
         let text = |range: &Range<usize>| fields.head.get(range.clone()).unwrap_or_default();
         let site = ctx.site.as_ref().ok_or(Failure::Internal)?;
-        let host = ctx.member().filter(|_| site.tenant.proxy.host_header == HostHeader::Upstream);
+        let host = ctx.member().filter(|_| site.tenant.proxy.shows_own_host);
         out.extend_from_slice(text(&head.method));
         out.push(b' ');
         out.extend_from_slice(text(&head.target));
         out.extend_from_slice(b" HTTP/1.1\r\n");
         let options = Options::of(&fields).map_err(|_| Failure::Malformed)?;
         let believed = self.gateway.rules.believed.of(connection.peer.ip());
-        let kept = Kept::of(&fields, self.gateway.pipeline.key_format(), believed);
+        let kept = Kept::of(&fields, &self.gateway.pipeline.rules().key_format, believed);
         for span in &**fields.spans {
             let name = text(&span.name);
             let is_own_host = span.id == Name::Host && host.is_some();

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use http::HeaderValue;
 use pingora::upstreams::peer::HttpPeer;
 
-use super::{Arc, Attempt, Balance, GONE_AFTER, Member, RETRIES_MIN, Trouble, UpstreamState, Upstreams};
+use super::{Arc, Attempt, GONE_AFTER, Member, RETRIES_MIN, Trouble, UpstreamState, Upstreams};
 use crate::addresses::AddressRules;
 use crate::domain::{HealthRules, Upstream, UpstreamLimits, fixture};
 use crate::gateway::site::health_rules;
@@ -13,7 +13,7 @@ use crate::serve::Timer;
 
 const EJECT_MICROS: u64 = 10_000_000;
 
-fn group_of(weights: &[u8], balance: Balance) -> Upstreams {
+fn group_of(weights: &[u8], by_load: bool) -> Upstreams {
     let member = |at: usize, weight: u8| {
         let upstream = Upstream::parse(&format!("127.0.0.1:{}", 9_000 + at)).unwrap();
         let health = HealthRules {
@@ -32,11 +32,11 @@ fn group_of(weights: &[u8], balance: Balance) -> Upstreams {
         }
     };
     let members = weights.iter().enumerate().map(|(at, weight)| member(at, *weight));
-    Upstreams::new(members.collect(), balance)
+    Upstreams::new(members.collect(), by_load)
 }
 
 fn group(count: usize) -> Upstreams {
-    group_of(&vec![1; count], Balance::RoundRobin)
+    group_of(&vec![1; count], false)
 }
 
 /// How often each port is chosen by new requests.
@@ -199,7 +199,7 @@ fn an_upstream_whose_checks_fail_gets_nothing_unless_all_do() {
 // threat: A buried upstream, a storm of retries
 #[test]
 fn weights_are_kept_exactly_and_turns_are_spread_out() {
-    let upstreams = group_of(&[2, 6, 4], Balance::RoundRobin);
+    let upstreams = group_of(&[2, 6, 4], false);
     assert_eq!(*upstreams.turns, [1, 2, 0, 1, 2, 1]);
     assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_000, 50), (9_001, 150), (9_002, 100)]));
     upstreams.members[1].state.checked(false);
@@ -211,7 +211,7 @@ fn weights_are_kept_exactly_and_turns_are_spread_out() {
 // threat: A buried upstream, a storm of retries
 #[tokio::test]
 async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
-    let upstreams = group_of(&[1, 1], Balance::LeastRequest);
+    let upstreams = group_of(&[1, 1], true);
     let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members[at].state));
     let mut slots = vec![one.acquire(Duration::ZERO).await.unwrap()];
     assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_001, 300)]));
@@ -219,7 +219,7 @@ async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
         slots.push(other.acquire(Duration::ZERO).await.unwrap());
     }
     assert!(other.acquire(Duration::ZERO).await.is_none(), "it is full");
-    let in_turn = group_of(&[1, 1], Balance::RoundRobin);
+    let in_turn = group_of(&[1, 1], false);
     let full = Arc::clone(&in_turn.members[1].state);
     for _ in 0..50 {
         slots.push(full.acquire(Duration::ZERO).await.unwrap());

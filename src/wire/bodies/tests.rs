@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{VerifyBody, parse_key_wish, parse_profile_read, parse_revocation, parse_signed};
+use super::{parse_key_wish, parse_profile_read, parse_revocation, parse_signed, parse_verify};
 use crate::domain::{ApiKeyFormat, KeyName, KeyTerms, SignatureFormat::Keys, TenantList, UnixSeconds};
 use crate::error::Error;
 
 type Parse = fn(&[u8]) -> Result<(), Error>;
 
-const VERIFY: Parse = |body| VerifyBody::parse(body, &ApiKeyFormat::new("svc_live_v1_")).map(drop);
+const VERIFY: Parse = |body| parse_verify(body, &ApiKeyFormat::new("svc_live_v1_")).map(drop);
 /// A year, and a rotation.
 const BOUNDS: (u64, bool) = (31_536_000, true);
 const DECLARED: Parse = |body| parse_key_wish(body, Keys, BOUNDS).map(drop);

@@ -4,9 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use super::{read, route_with, tenant_with};
 use crate::domain::{
-    Balance, Call, CallPatterns, CorsRules, DigestCheck, HealthRules, HostHeader, InFlight, KeyPair,
-    OnMismatch, PathPattern, PerTier, ProxyRules, Quota, Route, RouteAccess, Tier, Timeouts, Upstream,
-    UpstreamLimits, UpstreamTls,
+    Call, CallPatterns, CorsRules, HealthRules, InFlight, KeyPair, PathPattern, PerTier, ProxyRules, Quota,
+    Route, RouteAccess, Tier, Timeouts, Upstream, UpstreamLimits, UpstreamTls,
 };
 
 /// The headers of answers that pages may read everywhere.
@@ -66,15 +65,15 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
     assert_eq!(tenant.min_tier, Tier::Gold);
     assert!(tenant.credentials.erc8128_untagged && !tenant.credentials.signature);
     assert_eq!(tenant.requests_per_minute, Some(PerTier([2, 2, 3, 4].map(Quota::per_minute))));
-    assert_eq!(tenant.on_endpoint_mismatch, OnMismatch::Deny);
+    assert!(tenant.denies_endpoint_mismatch);
     assert_eq!(tenant.tls, Some(pair("a.crt", "../a.key")));
     let [connect, read, write, idle, timeout, eject_for] = [1, 2, 3, 4, 5, 6].map(Duration::from_secs);
     let proxy = ProxyRules {
-        host_header: HostHeader::Upstream,
+        shows_own_host: true,
         connect_retries: 0,
         body_bytes_max: Some(i64::MAX as u64),
         timeouts: Timeouts { connect, read, write, idle, total: None },
-        balance: Balance::LeastRequest,
+        by_load: true,
         upstream_limits: UpstreamLimits { in_flight_max: 9, pending_max: 0 },
         health: HealthRules {
             path: Some("/healthz?deep=1".into()),
@@ -203,10 +202,9 @@ fn signatures_count_for_hosts_that_are_listed_or_those_of_the_tenant_that_are_na
 #[test]
 fn signed_requests_are_taken_by_those_who_ask_for_them_and_their_bodies_streamed_unless_told_otherwise() {
     let usual = read(tenant_with(&[]));
-    assert!(!usual.credentials.has_messages());
-    assert_eq!(usual.digest, DigestCheck::Stream);
+    assert!(!usual.credentials.has_messages() && !usual.holds_bodies);
     let keys = [("credentials", "[\"erc8128\"]"), ("max_body_bytes", "8388608"), ("digest", "\"before\"")];
     let held = read(tenant_with(&keys));
     assert!(held.credentials.erc8128 && !held.credentials.erc8128_untagged && !held.credentials.signature);
-    assert_eq!(held.digest, DigestCheck::Before);
+    assert!(held.holds_bodies);
 }

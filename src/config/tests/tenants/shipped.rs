@@ -7,7 +7,7 @@ use toml::Table;
 use super::super::parse;
 use super::super::shipped::TEXT;
 use crate::config::Settings;
-use crate::domain::{Call, HostHeader, HostPattern, RouteAccess, Tenant, Tier, routing::decide_calls};
+use crate::domain::{Call, HostPattern, RouteAccess, Tenant, Tier, routing::decide_calls};
 
 /// The file of all keys, with what it shows in comments: with keys that do not go together.
 fn uncommented() -> Table {
@@ -105,7 +105,7 @@ fn an_mcp_server_streams_for_agents_and_its_tools_have_tiers() {
     assert_eq!(decide_calls(tenant, b"/mcp", &[pay]).min_tier, Tier::Silver);
     assert!(tenant.discovery && tenant.mcp);
     assert!(tenant.proxy.timeouts.read.as_secs() >= 3_600 && tenant.proxy.timeouts.total.is_none());
-    assert_eq!(tenant.proxy.host_header, HostHeader::Upstream, "the SDKs' servers take local hosts alone");
+    assert!(tenant.proxy.shows_own_host, "the SDKs' servers take local hosts alone");
     let settings = with_marked("conf/mcp-server.toml");
     let cors = settings.live.tenants[0].cors.as_ref().unwrap();
     for name in ["Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID"] {
