@@ -14,7 +14,7 @@ use crate::domain::{About, AgentId, Allowance, Denial, KeyName, Tier};
 use crate::error::Error;
 use crate::http1::{Fields, name::Name};
 use crate::pipeline::{Signatory, permit::Permit};
-use crate::ports::Clock;
+use crate::ports::{Clock, micros};
 use crate::telemetry::{FaultLog, Metrics, RouteSeries, Shown, Trace, Tracer};
 use crate::wire::client_ip::address_of;
 use crate::wire::trace::{remote_span, state_of};
@@ -389,10 +389,6 @@ impl Recorder {
         let outcome = (ended.status, record.error_type, is_broken);
         trace.end((ended.method, destination.route), outcome, attributes, self.clock.monotonic_micros());
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -36,13 +36,7 @@ pub(crate) fn open(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Metric
             if is_new {
                 tracing::info!(path = %path.display(), "made an empty store: no key is known");
             }
-            metrics.count_entries("agents", &store, EmbeddedStore::agents);
-            metrics.count_entries("key_managers", &store, EmbeddedStore::key_managers);
-            metrics.count_entries("visitors", &store, EmbeddedStore::visitors);
-            metrics.at_scrape_from(&store, |families, store| {
-                let size = i64::try_from(store.size()).unwrap_or(i64::MAX);
-                families.store_size.with_label_values::<&str>(&[]).set(size);
-            });
+            store.show(metrics);
             let writer_ended = store.writer_ended.clone();
             (store, Some(writer_ended))
         }

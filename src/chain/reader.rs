@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::chain::cache::{CachedProfile, ProfileCache, micros};
+use crate::chain::cache::{CachedProfile, ProfileCache};
 use crate::chain::dated::{Floor, SharedFloor, StateReader};
 use crate::chain::follower::{Follower, FollowerStatus, Mode};
 use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
@@ -19,7 +19,7 @@ use crate::chain::reads::{Agents, HoldersQuestion, Read};
 use crate::chain::single_flight::{Bounds, SingleFlight};
 use crate::chain::{contracts::Contracts, fault::ReadFault, measures::Measures};
 use crate::domain::{AgentId, Holders, Measure, ReaderSettings, TrustProfile};
-use crate::ports::{AskedHolders, Asker, Chain, ChainFault, ChainRead, Clock, Parts};
+use crate::ports::{AskedHolders, Asker, Chain, ChainFault, ChainRead, Clock, Parts, micros};
 use crate::telemetry::Metrics;
 
 /// Calls for profiles, of agents that proved who they are. After a reorganization all active agents are read anew: thousands

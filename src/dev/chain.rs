@@ -54,16 +54,6 @@ impl DevChain {
         output(result.clone()).map(|_| result)
     }
 
-    /// Calls a contract at the newest block.
-    #[cfg(test)]
-    pub(crate) fn call(&self, to: Address, data: Bytes) -> Result<Bytes, ExecutionError> {
-        let from = Address::ZERO;
-        let message =
-            Message { from, to: Some(to), value: U256::ZERO, data, gas_limit: GAS_MAX, nonce: None };
-        let ledger = self.ledger.lock();
-        output(ledger.call((ledger.head(), &ledger.state), &message)?)
-    }
-
     /// Puts code at an address, as of the newest block. There is no new block.
     pub(crate) fn set_code(&self, address: Address, code: Bytes) {
         self.ledger.lock().set_code(address, code);
@@ -123,17 +113,6 @@ impl MinedTransaction {
     pub(super) fn logs(&self) -> &[Log] {
         if self.result.is_success() { self.result.logs() } else { &[] }
     }
-}
-
-/// Why there is no state to read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NoState {
-    /// No such block.
-    #[error("unknown block")]
-    UnknownBlock,
-    /// The block is too old.
-    #[error("the state of block {0} is gone: only that of the last {STATE_BLOCKS_KEPT} blocks is kept")]
-    Gone(u64),
 }
 
 impl Ledger {
@@ -200,19 +179,25 @@ impl Ledger {
         }
     }
 
-    /// The block whose state a request wants to read, and that state.
-    pub(super) fn readable(&self, id: BlockId) -> Result<(&Block, &InMemoryDB), NoState> {
+    /// The block whose state a request wants to read, and that state, or why there is none.
+    pub(super) fn readable(&self, id: BlockId) -> Result<(&Block, &InMemoryDB), String> {
         let block = match id {
             BlockId::Hash(hash) => self.block_by_hash(hash.block_hash),
             BlockId::Number(number) => self.block(self.number_of(number)),
         };
-        let block = block.ok_or(NoState::UnknownBlock)?;
+        let block = block.ok_or("unknown block")?;
         let age = usize::try_from(self.head().number - block.number).unwrap_or(usize::MAX);
         let state = match age.checked_sub(1) {
             None => Some(&self.state),
             Some(before) => self.earlier.iter().rev().nth(before),
         };
-        Ok((block, state.ok_or(NoState::Gone(block.number))?))
+        let gone = || {
+            let number = block.number;
+            format!(
+                "the state of block {number} is gone: only that of the last {STATE_BLOCKS_KEPT} blocks is kept"
+            )
+        };
+        Ok((block, state.ok_or_else(gone)?))
     }
 
     pub(super) fn set_code(&mut self, address: Address, code: Bytes) {
@@ -233,8 +218,7 @@ impl Ledger {
         message: &Message,
     ) -> Result<ExecutionResult, ExecutionError> {
         let Block { number, timestamp, .. } = *block;
-        let setting = Setting { chain_id: self.chain_id, number, timestamp };
-        run(state, setting, message, true).map(|outcome| outcome.result)
+        run(state, (self.chain_id, number, timestamp), message, true).map(|outcome| outcome.result)
     }
 
     /// Makes a block of a transaction, one that fails included: its hash, and how it ended. An error means that there is no
@@ -244,12 +228,11 @@ impl Ledger {
         now: u64,
         message: Message,
     ) -> Result<(B256, ExecutionResult), ExecutionError> {
-        let head = self.head().number;
         let timestamp = self.head().timestamp.max(now);
         let nonce = message.nonce.unwrap_or(account(&self.state, message.from).nonce);
         let message = Message { nonce: Some(nonce), ..message };
-        let setting = Setting { chain_id: self.chain_id, number: head + 1, timestamp };
-        let Outcome { result, state } = run(&self.state, setting, &message, false)?;
+        let block = (self.chain_id, self.head().number + 1, timestamp);
+        let ExecResultAndState { result, state } = run(&self.state, block, &message, false)?;
         let from = message.from;
         let envelope = envelope(self.chain_id, nonce, message);
         let hash = *envelope.tx_hash();
@@ -320,18 +303,6 @@ pub(super) struct Message {
     pub(super) nonce: Option<u64>,
 }
 
-/// The block a message runs in.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Setting {
-    pub(super) chain_id: u64,
-    pub(super) number: u64,
-    /// Seconds since the Unix epoch.
-    pub(super) timestamp: u64,
-}
-
-/// The outcome of a message, whether it succeeded, and what it changed.
-pub(super) type Outcome = ExecResultAndState<ExecutionResult, EvmState>;
-
 /// Why a message came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExecutionError {
@@ -366,23 +337,23 @@ pub(super) fn output(result: ExecutionResult) -> Result<Bytes, ExecutionError> {
     }
 }
 
-/// Runs a message. The sender of a transaction must have the value, and the right nonce if the message names one; anybody
-/// can send a call, a contract or someone poor included.
+/// Runs a message in the block of this number and timestamp. The sender of a transaction must have the value, and the right
+/// nonce if the message names one; anybody can send a call, a contract or someone poor included.
 pub(super) fn run(
     state: &InMemoryDB,
-    setting: Setting,
+    (chain_id, number, timestamp): (u64, u64, u64),
     message: &Message,
     is_call: bool,
-) -> Result<Outcome, ExecutionError> {
-    let mut cfg = CfgEnv::new_with_spec(SpecId::OSAKA).with_chain_id(setting.chain_id);
+) -> Result<ExecResultAndState<ExecutionResult, EvmState>, ExecutionError> {
+    let mut cfg = CfgEnv::new_with_spec(SpecId::OSAKA).with_chain_id(chain_id);
     cfg.tx_gas_limit_cap = Some(GAS_MAX);
     cfg.disable_base_fee = true;
     cfg.disable_nonce_check = is_call || message.nonce.is_none();
     cfg.disable_balance_check = is_call;
     cfg.disable_eip3607 = true;
     let block = BlockEnv {
-        number: U256::from(setting.number),
-        timestamp: U256::from(setting.timestamp),
+        number: U256::from(number),
+        timestamp: U256::from(timestamp),
         gas_limit: GAS_MAX,
         basefee: 0,
         ..BlockEnv::default()
@@ -395,7 +366,7 @@ pub(super) fn run(
         gas_limit: message.gas_limit.min(GAS_MAX),
         gas_price: 0,
         nonce: message.nonce.unwrap_or_default(),
-        chain_id: Some(setting.chain_id),
+        chain_id: Some(chain_id),
         ..TxEnv::default()
     };
     let mut evm =

@@ -53,8 +53,8 @@ pub(super) fn call(dev: &DevChain, method: &str, params: &Params<'_>) -> Answer 
             let Ok(slot) = params.block(2, &ledger)?.1.storage_ref(params.required(0)?, params.required(1)?);
             json(&B256::from(slot))
         }
-        "eth_call" => eth_call(&ledger, params),
-        "eth_estimateGas" => estimate_gas(&ledger, params),
+        "eth_call" => eth_call(&ledger, params, false),
+        "eth_estimateGas" => eth_call(&ledger, params, true),
         "eth_gasPrice" | "eth_maxPriorityFeePerGas" => json(&U64::ZERO),
         "eth_feeHistory" => fee_history(&ledger, params),
         "eth_signTypedData_v4" => sign(params.required(0)?, &params.required(1)?),
@@ -132,18 +132,12 @@ fn fee_history(ledger: &Ledger, params: &Params<'_>) -> Answer {
     })
 }
 
-fn eth_call(ledger: &Ledger, params: &Params<'_>) -> Answer {
+/// Runs a call. The estimate is as much as it may use: gas costs nothing.
+fn eth_call(ledger: &Ledger, params: &Params<'_>, is_estimate: bool) -> Answer {
     params.none_from(2)?;
     let message = params.required::<CallRequest>(0)?.into_message(ledger)?;
-    json(&chain::output(ledger.call(params.block(1, ledger)?, &message)?)?)
-}
-
-/// As much as the call may use: gas costs nothing.
-fn estimate_gas(ledger: &Ledger, params: &Params<'_>) -> Answer {
-    params.none_from(2)?;
-    let message = params.required::<CallRequest>(0)?.into_message(ledger)?;
-    chain::output(ledger.call(params.block(1, ledger)?, &message)?)?;
-    json(&U64::from(message.gas_limit))
+    let output = chain::output(ledger.call(params.block(1, ledger)?, &message)?)?;
+    if is_estimate { json(&U64::from(message.gas_limit)) } else { json(&output) }
 }
 
 fn send_transaction(ledger: &mut Ledger, now: u64, params: &Params<'_>) -> Answer {

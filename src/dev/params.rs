@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::dev::chain::{Block, ExecutionError, GAS_MAX, Ledger, MinedTransaction, NoState};
+use crate::dev::chain::{Block, ExecutionError, GAS_MAX, Ledger, MinedTransaction};
 
 /// A method's result, as JSON.
 pub(super) type Answer = Result<Box<RawValue>, Fault>;
@@ -58,7 +58,7 @@ impl<'a> Params<'a> {
         index: usize,
         ledger: &'l Ledger,
     ) -> Result<(&'l Block, &'l InMemoryDB), Fault> {
-        Ok(ledger.readable(self.optional(index)?.unwrap_or(BlockId::latest()))?)
+        ledger.readable(self.optional(index)?.unwrap_or(BlockId::latest())).map_err(Fault::refused)
     }
 }
 
@@ -86,12 +86,6 @@ impl Fault {
 
     pub(super) fn refused(why: impl ToString) -> Self {
         Self::new(-32_000, why)
-    }
-}
-
-impl From<NoState> for Fault {
-    fn from(error: NoState) -> Self {
-        Self::refused(error)
     }
 }
 

@@ -36,18 +36,7 @@ pub(super) enum Failure {
 impl Failure {
     /// The kind of fault for the log, if the upstream that was tried is to blame.
     pub(super) const fn upstream_kind(self) -> Option<&'static str> {
-        match self {
-            Self::Upstream(kind) | Self::UpstreamSlow(kind) => Some(kind),
-            Self::ClientGone
-            | Self::ClientSlow
-            | Self::Malformed
-            | Self::TooLarge
-            | Self::OtherBody
-            | Self::Overdue
-            | Self::NoUpstream
-            | Self::Overloaded
-            | Self::Internal => None,
-        }
+        if let Self::Upstream(kind) | Self::UpstreamSlow(kind) = self { Some(kind) } else { None }
     }
 
     /// The reason why we close a WebSocket, for the log.

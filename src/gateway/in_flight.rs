@@ -21,9 +21,9 @@ use crate::sharded::{Counted, Counts, SHARE};
 /// The slots of the process.
 pub(crate) struct InFlightLimits {
     max: u32,
-    taken: AtomicU32,
+    taken: Arc<AtomicU32>,
     /// Requests with a signature that is being looked at. They have no slot yet.
-    verifying: AtomicU32,
+    verifying: Arc<AtomicU32>,
     owners: Arc<Counts<Owner>>,
 }
 
@@ -49,14 +49,14 @@ pub(super) enum Caller {
 
 /// Leave for a request to wait for what a node says of its signature.
 pub(super) struct VerificationSlot {
-    limits: Arc<InFlightLimits>,
+    _place: Place,
     _owner: Counted<Owner>,
 }
 
 /// A slot for one request, given back when it is dropped.
 pub(super) struct RequestSlot {
     // Dropped in this order: a request that waits for the tenant's slot finds the process's free.
-    _process: ProcessSlot,
+    _process: Place,
     _owner: Counted<Owner>,
     _tenant: TenantSlot,
 }
@@ -86,7 +86,8 @@ struct Owner {
     caller: Caller,
 }
 
-struct ProcessSlot(Arc<InFlightLimits>);
+/// One that is counted until it is dropped.
+struct Place(Arc<AtomicU32>);
 
 struct TenantSlot {
     tenant: Arc<TenantInFlight>,
@@ -100,28 +101,23 @@ const CLIENT: u64 = (1 << 32) | AGENT;
 impl InFlightLimits {
     /// Limits of a process with so many slots.
     pub(crate) fn new(max: u32) -> Self {
-        Self { max, taken: AtomicU32::new(0), verifying: AtomicU32::new(0), owners: Arc::default() }
+        Self { max, taken: Arc::default(), verifying: Arc::default(), owners: Arc::default() }
     }
 
     /// Leave for a request of this network to wait until its signature has been looked at. As many may wait as there are
     /// slots, by the same law.
-    pub(super) fn begin_verification(
-        self: &Arc<Self>,
-        network: ClientNet,
-    ) -> Result<VerificationSlot, AtLimit> {
+    pub(super) fn begin_verification(&self, network: ClientNet) -> Result<VerificationSlot, AtLimit> {
         let free = self.max.saturating_sub(self.verifying.load(SeqCst));
         // No tenant's: nothing is at this address.
         let owner = Owner { tenant: 0, caller: Caller::Client(network) };
         let owner = self.owners.take(owner, share_of(free)).ok_or(AtLimit::Share)?;
-        if !increment_below(&self.verifying, self.max) {
-            return Err(AtLimit::Process);
-        }
-        Ok(VerificationSlot { limits: Arc::clone(self), _owner: owner })
+        let place = Place::take(&self.verifying, self.max).ok_or(AtLimit::Process)?;
+        Ok(VerificationSlot { _place: place, _owner: owner })
     }
 
     /// A slot for a request of this caller at a tenant, with its limits.
     pub(super) async fn acquire(
-        self: &Arc<Self>,
+        &self,
         tenant: &Arc<TenantInFlight>,
         limits: &InFlight,
         caller: Caller,
@@ -137,10 +133,11 @@ impl InFlightLimits {
         let tenant_taken = tenant.taken();
         let free = self.max.saturating_sub(self.taken.load(SeqCst));
         // The tenant's own slot is counted already.
-        if tenant_taken > share_of(free) || !increment_below(&self.taken, self.max) {
+        if tenant_taken > share_of(free) {
             return Err(AtLimit::Process);
         }
-        Ok(RequestSlot { _process: ProcessSlot(Arc::clone(self)), _tenant: tenant_slot, _owner: owner })
+        let process = Place::take(&self.taken, self.max).ok_or(AtLimit::Process)?;
+        Ok(RequestSlot { _process: process, _tenant: tenant_slot, _owner: owner })
     }
 
     /// Counts one more request of its owner.
@@ -199,15 +196,16 @@ impl TenantInFlight {
     }
 }
 
-impl Drop for VerificationSlot {
-    fn drop(&mut self) {
-        self.limits.verifying.fetch_sub(1, SeqCst);
+impl Place {
+    /// One more of this count, unless there are `max`.
+    fn take(count: &Arc<AtomicU32>, max: u32) -> Option<Self> {
+        increment_below(count, max).then(|| Self(Arc::clone(count)))
     }
 }
 
-impl Drop for ProcessSlot {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, SeqCst);
+        self.0.fetch_sub(1, SeqCst);
     }
 }
 
@@ -234,13 +232,10 @@ const fn share_of(free: u32) -> u32 {
 /// A queue for slots that are counted elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
-    waiting: AtomicU32,
+    waiting: Arc<AtomicU32>,
     first: Mutex<()>,
     freed: Notify,
 }
-
-/// One that waits, until it is dropped.
-struct Waiting<'a>(&'a AtomicU32);
 
 impl WaitQueue {
     pub(super) fn is_empty(&self) -> bool {
@@ -262,10 +257,7 @@ impl WaitQueue {
         longest: Duration,
         take: impl Fn() -> Option<T>,
     ) -> Option<T> {
-        if !increment_below(&self.waiting, most) {
-            return None;
-        }
-        let _waiting = Waiting(&self.waiting);
+        let _waiting = Place::take(&self.waiting, most)?;
         let slot = async {
             let _first = self.first.lock().await;
             loop {
@@ -276,12 +268,6 @@ impl WaitQueue {
             }
         };
         timeout(longest, slot).await.ok()
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
     }
 }
 

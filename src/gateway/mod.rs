@@ -44,12 +44,11 @@ use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     context::Context, counters::Observer, held::Memory, in_flight::InFlightLimits, library::LibraryHandler,
     policy::answers, policy::forwarded::Via, refusals::End, relay::pool::Pool, rule::Dialect,
-    upstreams::micros,
 };
 use crate::http1::{FIELDS_MAX, Fields, Lines, RequestHead, name::Name};
 use crate::message_signature::Terms;
 use crate::pipeline::Pipeline;
-use crate::ports::{Clock, Entropy, NoEntropy};
+use crate::ports::{Clock, Entropy, NoEntropy, micros};
 use crate::record::{Destination, Ended, Ending};
 use crate::serve::{Handler, Slot, Timer, connection::Connection, fair_scheduler::FairShare};
 use crate::telemetry::{Metrics, Tracer};

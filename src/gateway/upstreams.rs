@@ -19,6 +19,7 @@ use pingora::upstreams::peer::HttpPeer;
 use crate::addresses::{AddressRefused, AddressRules};
 use crate::domain::{HealthRules, Upstream, UpstreamLimits};
 use crate::gateway::in_flight::{WaitQueue, increment_below};
+use crate::ports::micros;
 
 /// How many marks of connections take turns. The library keeps one whose request was dropped open for as long as nobody asks for its
 /// mark: with a new mark for each of them, an upstream that is often silent would take all descriptors.
@@ -523,11 +524,6 @@ impl Drop for UpstreamSlot {
         self.0.shared.taken.fetch_sub(1, Ordering::SeqCst);
         self.0.shared.queue.freed();
     }
-}
-
-/// A duration as the clock counts.
-pub(super) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

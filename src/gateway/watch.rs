@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::gateway::site::{LiveTable, Table};
-use crate::gateway::upstreams::{Member, Trouble, UpstreamState, Watched, micros};
+use crate::gateway::upstreams::{Member, Trouble, UpstreamState, Watched};
 use crate::gateway::{library::faults::is_without_descriptors, site::Site};
-use crate::ports::Clock;
+use crate::ports::{Clock, micros};
 use crate::tls::pem::unsupported_signature;
 
 /// How often it is looked what is due, at least.

@@ -2,6 +2,8 @@
 //!
 //! Must not know how either is obtained; `os.rs` is the one file that does.
 
+use std::time::Duration;
+
 /// Where the product gets its time from.
 pub trait Clock: Send + Sync {
     /// Wall-clock time in milliseconds since the Unix epoch. May step in either direction.
@@ -14,6 +16,12 @@ pub trait Clock: Send + Sync {
     fn unix_seconds(&self) -> u64 {
         self.unix_millis() / 1_000
     }
+}
+
+/// A duration as [`Clock::monotonic_micros`] counts.
+#[must_use]
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Where the product gets its randomness from.

@@ -37,11 +37,11 @@ pub const OVERLOAD_LIMITS: [&str; 9] =
 /// The label `tenant` of what has none.
 pub const NO_TENANT: &str = "(none)";
 
-/// Makes [`Metrics`] of rows: a metric's HELP, field, type, name and labels, and the values of its label that are shown
-/// before anything is counted.
+/// Makes [`Metrics`] of rows: a metric's HELP, field, type, constructor, name and labels, the buckets of a histogram, and the
+/// values of its label that are shown before anything is counted.
 macro_rules! metrics {
     ($($(#[doc = $help:literal])+ $field:ident: $type:ty =
-        $make:ident($name:literal $(, $shape:expr)*) $(from [$($first:literal),+])?;)+) => {
+        $make:ident($name:literal $(, $labels:expr)?) $(in $buckets:ident)? $(from [$($first:literal),+])?;)+) => {
         /// The counters, gauges and histograms.
         #[derive(Debug)]
         pub struct Families {
@@ -53,7 +53,9 @@ macro_rules! metrics {
             fn unregistered() -> Result<Self, prometheus::Error> {
                 $(
                     let help = concat!($($help),+).trim_start();
-                    let $field = $make(Opts::new(name_of($name), help) $(, $shape)*)?;
+                    let opts = Opts::new(name_of($name), help);
+                    $(let opts = HistogramOpts::from(opts).buckets($buckets.to_vec());)?
+                    let $field = <$type>::$make(opts $(, $labels)?)?;
                     $($($field.with_label_values(&[$first]);)+)?
                 )+
                 Ok(Self { registry: Registry::new(), $($field),+ })
@@ -68,111 +70,110 @@ macro_rules! metrics {
 
 metrics! {
     /// Time from a request's last header byte to its answer at the API, to the answer's end at the gateway.
-    http_requests: HistogramVec = histogram(
+    http_requests: HistogramVec = new(
         "http_server_request_duration_seconds",
         // The library tells series apart by the joined values: in this order no two are joined to the same.
-        &["tenant", "http_request_method", "http_response_status_code", "http_route"],
-        HTTP_BUCKETS
-    );
+        &["tenant", "http_request_method", "http_response_status_code", "http_route"]
+    ) in HTTP_BUCKETS;
     /// Requests answered.
-    requests: IntCounterVec = counter("requests_total", &["listener", "endpoint", "status"]);
+    requests: IntCounterVec = new("requests_total", &["listener", "endpoint", "status"]);
     /// Time from a request's last header byte until it turns to its upstream.
-    overhead: Histogram = one_histogram("gateway_overhead_seconds", OVERHEAD_BUCKETS);
+    overhead: Histogram = with_opts("gateway_overhead_seconds") in OVERHEAD_BUCKETS;
     /// Time from the last part of a request to the first byte of its upstream's answer.
-    upstream_first_byte: HistogramVec = histogram("upstream_first_byte_seconds", &["tenant"], UPSTREAM_BUCKETS);
+    upstream_first_byte: HistogramVec = new("upstream_first_byte_seconds", &["tenant"]) in UPSTREAM_BUCKETS;
     /// Further tries of requests, by the reason why the one before failed.
-    upstream_retries: IntCounterVec = counter("upstream_retries_total", &["tenant", "reason"]);
+    upstream_retries: IntCounterVec = new("upstream_retries_total", &["tenant", "reason"]);
     /// Times an upstream was left out after failures in a row.
-    upstream_ejections: IntCounterVec = counter("upstream_ejections_total", &["tenant"]);
+    upstream_ejections: IntCounterVec = new("upstream_ejections_total", &["tenant"]);
     /// Upstreams.
-    upstreams: IntGaugeVec = gauge("upstreams", &["tenant"]);
+    upstreams: IntGaugeVec = new("upstreams", &["tenant"]);
     /// Upstreams that get requests.
-    upstreams_healthy: IntGaugeVec = gauge("upstreams_healthy", &["tenant"]);
+    upstreams_healthy: IntGaugeVec = new("upstreams_healthy", &["tenant"]);
     /// Bodies forwarded.
-    body_bytes: IntCounterVec = counter("gateway_body_bytes_total", &["tenant", "direction"]);
+    body_bytes: IntCounterVec = new("gateway_body_bytes_total", &["tenant", "direction"]);
     /// Requests to the gateway that are under way.
-    gateway_in_flight: IntGaugeVec = gauge("gateway_requests_in_flight", &["tenant"]);
+    gateway_in_flight: IntGaugeVec = new("gateway_requests_in_flight", &["tenant"]);
     /// Requests to the API that are being answered.
-    api_in_flight: IntGauge = single("api_requests_in_flight");
+    api_in_flight: IntGauge = with_opts("api_requests_in_flight");
     /// Open connections of clients.
-    connections: IntGaugeVec = gauge("connections", &["listener"]);
+    connections: IntGaugeVec = new("connections", &["listener"]);
     /// Requests about keys.
-    key_operations: IntCounterVec = counter("key_operations_total", &["operation", "outcome"]);
+    key_operations: IntCounterVec = new("key_operations_total", &["operation", "outcome"]);
     /// Error answers by errorType.
-    denials: IntCounterVec = counter("denials_total", &["listener", "error_type"]);
+    denials: IntCounterVec = new("denials_total", &["listener", "error_type"]);
     /// Requests that bots have signed, on routes that know bots.
-    bot_proofs: IntCounterVec = counter("bot_proofs_total", &["result"]) from ["proven", "unknown", "refused"];
+    bot_proofs: IntCounterVec = new("bot_proofs_total", &["result"]) from ["proven", "unknown", "refused"];
     /// Reads of key directories of bots.
-    bot_directory_reads: IntCounterVec = counter("bot_directory_reads_total", &["result"]) from ["taken", "failed", "full"];
+    bot_directory_reads: IntCounterVec = new("bot_directory_reads_total", &["result"]) from ["taken", "failed", "full"];
     /// Decisions of the tier gate and the limiter.
-    limiter_decisions: IntCounterVec = counter("limiter_decisions_total", &["tier", "decision"]);
+    limiter_decisions: IntCounterVec = new("limiter_decisions_total", &["tier", "decision"]);
     /// JSON-RPC calls sent.
-    rpc_calls: IntCounterVec = counter("rpc_calls_total", &["method"]);
+    rpc_calls: IntCounterVec = new("rpc_calls_total", &["method"]);
     /// JSON-RPC calls without a usable answer.
-    rpc_errors: IntCounterVec = counter("rpc_errors_total", &["method", "kind"]);
+    rpc_errors: IntCounterVec = new("rpc_errors_total", &["method", "kind"]);
     /// Duration of JSON-RPC calls.
-    rpc_duration: HistogramVec = histogram("rpc_duration_seconds", &["method"], REQUEST_BUCKETS);
+    rpc_duration: HistogramVec = new("rpc_duration_seconds", &["method"]) in REQUEST_BUCKETS;
     /// 1 when the JSON-RPC node is healthy.
-    rpc_node_healthy: IntGaugeVec = gauge("rpc_node_healthy", &["endpoint"]);
+    rpc_node_healthy: IntGaugeVec = new("rpc_node_healthy", &["endpoint"]);
     /// Profile look-ups.
-    profile_cache: IntCounterVec = counter("profile_cache_total", &["result"]);
+    profile_cache: IntCounterVec = new("profile_cache_total", &["result"]);
     /// Cached profiles that were dropped, by cause.
-    profile_drops: IntCounterVec = counter("profile_drops_total", &["kind"]);
+    profile_drops: IntCounterVec = new("profile_drops_total", &["kind"]);
     /// Polls for new blocks and logs.
-    follower_polls: IntCounterVec = counter("follower_polls_total", &["result"]);
+    follower_polls: IntCounterVec = new("follower_polls_total", &["result"]);
     /// Follower state; exactly one state is 1.
-    follower_mode: IntGaugeVec = gauge("follower_mode", &["state"]);
+    follower_mode: IntGaugeVec = new("follower_mode", &["state"]);
     /// Tries to send a batch of spans to the collector of traces.
-    trace_exports: IntCounterVec = counter("trace_exports_total", &["result"]) from ["taken", "failed"];
+    trace_exports: IntCounterVec = new("trace_exports_total", &["result"]) from ["taken", "failed"];
     /// Background tasks begun anew.
-    task_restarts: IntCounterVec = counter("task_restarts_total", &["task"]);
+    task_restarts: IntCounterVec = new("task_restarts_total", &["task"]);
     /// The block up to which everything is accounted for.
-    follower_block: IntGauge = single("follower_block");
+    follower_block: IntGauge = with_opts("follower_block");
     /// Time of the latest block.
-    follower_block_time: IntGauge = single("follower_block_timestamp_seconds");
+    follower_block_time: IntGauge = with_opts("follower_block_timestamp_seconds");
     /// Store operations.
-    store_operations: IntCounterVec = counter("store_operations_total", &["verb", "outcome"]);
+    store_operations: IntCounterVec = new("store_operations_total", &["verb", "outcome"]);
     /// Duration of store operations.
-    store_duration: HistogramVec = histogram("store_operation_duration_seconds", &["verb"], STORE_BUCKETS);
+    store_duration: HistogramVec = new("store_operation_duration_seconds", &["verb"]) in STORE_BUCKETS;
     /// Servers of the store by the state of their breaker.
-    store_breakers: IntGaugeVec = gauge("store_breakers", &["state"]);
+    store_breakers: IntGaugeVec = new("store_breakers", &["state"]);
     /// Tries to connect to a server of the store.
-    store_connects: IntCounterVec = counter("store_connects_total", &["result"]);
+    store_connects: IntCounterVec = new("store_connects_total", &["result"]);
     /// Size of the embedded store's file.
-    store_size: IntGaugeVec = gauge("store_size_bytes", &[]);
+    store_size: IntGaugeVec = new("store_size_bytes", &[]);
     /// Redis' clock minus this machine's.
-    store_clock_offset: GaugeVec = float("store_clock_offset_seconds", &[]);
+    store_clock_offset: GaugeVec = new("store_clock_offset_seconds", &[]);
     /// Replicas that Redis lacks of those that must acknowledge changes of keys.
-    store_replicas_missing: IntGaugeVec = gauge("store_replicas_missing", &[]);
+    store_replicas_missing: IntGaugeVec = new("store_replicas_missing", &[]);
     /// Entries held in memory.
-    entries: IntGaugeVec = gauge("entries", &["kind"]);
+    entries: IntGaugeVec = new("entries", &["kind"]);
     /// 1 when the last check succeeded.
-    ready: IntGaugeVec = gauge("ready", &["check"]);
+    ready: IntGaugeVec = new("ready", &["check"]);
     /// Connections closed at once.
-    connections_turned_away: IntCounterVec = counter("connections_turned_away_total", &["listener", "reason"]);
+    connections_turned_away: IntCounterVec = new("connections_turned_away_total", &["listener", "reason"]);
     /// Requests that came to the gateway.
-    gateway_requests: IntCounterVec = counter("gateway_requests_total", &["tenant", "outcome"]);
+    gateway_requests: IntCounterVec = new("gateway_requests_total", &["tenant", "outcome"]);
     /// Requests that the gateway had no room for.
-    overload: IntCounterVec = counter("overload_total", &["tenant", "limit"]);
+    overload: IntCounterVec = new("overload_total", &["tenant", "limit"]);
     /// Times the tenants were read again.
     config_reloads: IntCounterVec =
-        counter("config_reloads_total", &["result"]) from ["applied", "refused"];
+        new("config_reloads_total", &["result"]) from ["applied", "refused"];
     /// 1 when the last reading of the configuration was applied whole.
-    config_last_successful: IntGauge = single("config_last_reload_successful");
+    config_last_successful: IntGauge = with_opts("config_last_reload_successful");
     /// Time of the last reading that was applied whole.
-    config_last_time: IntGauge = single("config_last_reload_success_timestamp_seconds");
+    config_last_time: IntGauge = with_opts("config_last_reload_success_timestamp_seconds");
     /// Files that are not used as they are.
-    config_refused_files: IntGauge = single("config_refused_files");
+    config_refused_files: IntGauge = with_opts("config_refused_files");
     /// 1 when a section has changed that needs a restart.
-    config_restart_required: IntGauge = single("config_restart_required");
+    config_restart_required: IntGauge = with_opts("config_restart_required");
     /// Requests refused for their head.
-    malformed: IntCounterVec = counter("malformed_requests_total", &["listener"]);
+    malformed: IntCounterVec = new("malformed_requests_total", &["listener"]);
     /// Connections that ended before TLS was agreed on.
-    tls_failures: IntCounterVec = counter("tls_handshake_failures_total", &["listener"]);
+    tls_failures: IntCounterVec = new("tls_handshake_failures_total", &["listener"]);
     /// Time at which the first certificate of a chain expires.
-    certificate_expiry: IntGaugeVec = gauge("certificate_expiry_timestamp_seconds", &["kind", "tenant"]);
+    certificate_expiry: IntGaugeVec = new("certificate_expiry_timestamp_seconds", &["kind", "tenant"]);
     /// Log lines dropped because the queue was full, or lost because they could not be written.
-    log_lines_dropped: IntCounter = one_counter("log_lines_dropped_total");
+    log_lines_dropped: IntCounter = with_opts("log_lines_dropped_total");
 }
 
 /// The metrics of one process.
@@ -213,7 +214,7 @@ impl Metrics {
         }
         let what =
             Opts::new("tiergate_build_info", "The running version, its commit and its cargo features.");
-        let build = gauge(what, &["version", "commit", "features"])?;
+        let build = IntGaugeVec::new(what, &["version", "commit", "features"])?;
         let values = [env!("CARGO_PKG_VERSION"), env!("BUILD_REVISION"), env!("BUILD_FEATURES")];
         build.with_label_values(&values).set(1);
         registry.register(Box::new(build))?;
@@ -293,34 +294,6 @@ impl Metrics {
 /// The whole name of a metric. OpenTelemetry's keep theirs.
 fn name_of(name: &str) -> String {
     if name.starts_with("http_") { name.to_owned() } else { format!("tiergate_{name}") }
-}
-
-fn counter(opts: Opts, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
-    IntCounterVec::new(opts, labels)
-}
-
-fn gauge(opts: Opts, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {
-    IntGaugeVec::new(opts, labels)
-}
-
-fn single(opts: Opts) -> Result<IntGauge, prometheus::Error> {
-    IntGauge::with_opts(opts)
-}
-
-fn float(opts: Opts, labels: &[&str]) -> Result<GaugeVec, prometheus::Error> {
-    GaugeVec::new(opts, labels)
-}
-
-fn one_counter(opts: Opts) -> Result<IntCounter, prometheus::Error> {
-    IntCounter::with_opts(opts)
-}
-
-fn one_histogram(opts: Opts, buckets: &[f64]) -> Result<Histogram, prometheus::Error> {
-    Histogram::with_opts(HistogramOpts::from(opts).buckets(buckets.to_vec()))
-}
-
-fn histogram(opts: Opts, labels: &[&str], buckets: &[f64]) -> Result<HistogramVec, prometheus::Error> {
-    HistogramVec::new(HistogramOpts::from(opts).buckets(buckets.to_vec()), labels)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 
 mod entries;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use alloy::primitives::B256;
 use arc_swap::ArcSwap;
@@ -20,7 +20,7 @@ use crate::chain::block::{Block, Date, ReadAt};
 use crate::chain::cache::entries::{Entries, Group};
 use crate::chain::{fault::ReadFault, registries::logs::Drops, spread};
 use crate::domain::{AgentId, Holders, Lifetimes, TrustProfile};
-use crate::ports::Parts;
+use crate::ports::{Parts, micros};
 
 /// A profile. Without details that were asked for, why they can't be read.
 pub(super) type CachedProfile = (Arc<TrustProfile>, Option<Arc<ReadFault>>);
@@ -365,11 +365,6 @@ impl Status {
         let (Entry::Read { block, epoch, .. } | Entry::Dropped { floor: block, epoch, .. }) = *entry;
         (epoch == self.epoch).then_some(block)
     }
-}
-
-/// In microseconds.
-pub(in crate::chain) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -18,13 +18,14 @@ use strum::VariantArray;
 use tokio::time::{sleep, timeout};
 
 use crate::chain::block::{Block, Log, block_call, logs_call};
-use crate::chain::cache::{Shown, micros};
+use crate::chain::cache::Shown;
 use crate::chain::fault::{ReadError, ReadFault};
 use crate::chain::follower::window::{PIECES_MAX, Piece, Position, Window};
 use crate::chain::pool::{Answers, Call, Input};
 use crate::chain::registries::logs::{Cause, Drops};
 use crate::chain::{contracts::Contracts, follower::pace::PollSchedule, reads::Agents};
 use crate::domain::Lifetimes;
+use crate::ports::micros;
 use crate::telemetry::Metrics;
 
 /// Where no logs are to be had they are asked for again after this time.

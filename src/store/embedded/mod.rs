@@ -36,6 +36,7 @@ use crate::ports::{
 use crate::store::embedded::file::{Disk, Folder, OpenError};
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::writer::{Answer, Queued, Step, Writer};
+use crate::telemetry::Metrics;
 
 mod book;
 pub mod file;
@@ -100,28 +101,15 @@ impl EmbeddedStore {
         Self::on(Box::new(Folder::take(&options.path, &options.binding, from)?), options, clock)
     }
 
-    /// How many agents have a key or a window.
-    #[must_use]
-    pub fn agents(&self) -> usize {
-        self.shared.book.len()
-    }
-
-    /// How many budgets of clients for agents' keys are counted.
-    #[must_use]
-    pub fn key_managers(&self) -> usize {
-        self.shared.meters.len()
-    }
-
-    /// How many pairs of client and public route are counted.
-    #[must_use]
-    pub fn visitors(&self) -> usize {
-        self.shared.visitors.len()
-    }
-
-    /// The size of the file in bytes, at most a second ago.
-    #[must_use]
-    pub fn size(&self) -> u64 {
-        self.shared.size.load(Ordering::Relaxed)
+    /// Shows how many entries are held, and the size of the file, at most a second ago.
+    pub fn show(self: &Arc<Self>, metrics: &Metrics) {
+        metrics.count_entries("agents", self, |store| store.shared.book.len());
+        metrics.count_entries("key_managers", self, |store| store.shared.meters.len());
+        metrics.count_entries("visitors", self, |store| store.shared.visitors.len());
+        metrics.at_scrape_from(self, |families, store| {
+            let size = i64::try_from(store.shared.size.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+            families.store_size.with_label_values::<&str>(&[]).set(size);
+        });
     }
 
     fn on(disk: Box<dyn Disk>, options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {

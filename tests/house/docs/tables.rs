@@ -47,7 +47,7 @@ pub(super) fn metrics() -> Vec<Metric> {
         let mut texts = quoted(call).map(str::to_owned);
         let name = texts.next()?;
         let name = if name.starts_with("http_") { name } else { format!("tiergate_{name}") };
-        Some(Metric { name, labels: texts.collect(), is_histogram: call.contains("histogram(") })
+        Some(Metric { name, labels: texts.collect(), is_histogram: call.contains("_BUCKETS") })
     });
     let (name, labels) =
         ("tiergate_build_info".to_owned(), ["version", "commit", "features"].map(str::to_owned).to_vec());

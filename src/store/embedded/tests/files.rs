@@ -1,6 +1,7 @@
 //! The folder, the file and the lock.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+use std::sync::{Arc, atomic::Ordering};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use redb::{Database, TableDefinition};
 
@@ -34,7 +35,7 @@ async fn the_size_of_the_file_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), &clock()).unwrap();
     let bytes = fs::metadata(folder.path().join("tiergate.redb")).unwrap().len();
-    until("it is known", async || (store.size() == bytes).then_some(())).await;
+    until("it is known", async || (store.shared.size.load(Ordering::Relaxed) == bytes).then_some(())).await;
 }
 
 #[tokio::test]
