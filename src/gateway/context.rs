@@ -47,6 +47,8 @@ pub(crate) struct Context {
     pub(super) awaits_body: bool,
     /// True if its client speaks gRPC.
     pub(super) speaks_grpc: bool,
+    /// The number of the upstream's connections on one of which it was sent.
+    pub(super) generation: u64,
     /// The upstreams that were tried.
     pub(super) attempt: Attempt,
     /// The slot at the upstream.
@@ -93,6 +95,7 @@ impl Context {
             filter: None,
             awaits_body: false,
             speaks_grpc: false,
+            generation: 0,
             attempt: Attempt::default(),
             slot: None,
             retrying: None,

@@ -23,7 +23,7 @@ use crate::ports::micros;
 
 /// How many marks of connections take turns. The library keeps one whose request was dropped open for as long as nobody asks for its
 /// mark: with a new mark for each of them, an upstream that is often silent would take all descriptors.
-const GENERATIONS: u64 = 4;
+pub(super) const GENERATIONS: u64 = 4;
 
 /// The most upstreams of one group that are used: a request remembers in as many bits which it has tried.
 const UPSTREAMS_MAX: usize = u64::BITS as usize;
@@ -424,9 +424,9 @@ impl UpstreamState {
         Box::pin(self.shared.queue.wait(self.limits.pending_max, longest, take)).await
     }
 
-    /// The mark of the connections that requests may share.
+    /// The number of the connections that requests may share, whose mark it is but for multiples of [`GENERATIONS`].
     pub(super) fn generation(&self) -> u64 {
-        self.shared.generation.load(Ordering::Relaxed) % GENERATIONS
+        self.shared.generation.load(Ordering::Relaxed)
     }
 
     /// The library asks it over HTTP/1 from now on, though it speaks HTTP/2.
@@ -439,9 +439,11 @@ impl UpstreamState {
         self.shared.is_downgraded.load(Ordering::Relaxed)
     }
 
-    /// Gives no more requests to its connections of now.
-    pub(super) fn leave_connections(&self) {
-        self.shared.generation.fetch_add(1, Ordering::Relaxed);
+    /// Gives no more requests to the connections of this number, however many requests were silent on them.
+    pub(super) fn leave_connections(&self, of: u64) {
+        let generation = &self.shared.generation;
+        // Another request has done it.
+        let _ = generation.compare_exchange(of, of.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// The next address in turn that was not tried, with its mark and how many are left. Those that could not be reached come

@@ -300,6 +300,18 @@ fn an_upstream_that_does_not_speak_the_version_that_a_client_needs_is_not_taken_
         assert_eq!(site.gateway.ask(&Request::get("two.test", &public_path())).text(), "ok");
     }
     assert!(!site.gateway.service.log().contains("takes no requests for a while"));
+    // Whoever speaks no TLS at all is out.
+    let clear = Upstream::start();
+    clear.greet(Some(drop));
+    let broken = strange_tenant("clear", "clear.test", &terminator).set("health.eject_after", 1);
+    site.gateway
+        .put("clear.toml", &broken.set("upstreams", vec![format!("https://{}", clear.address)]).text());
+    until("an upstream that breaks off is taken out", SOON, || {
+        let mut wire = site.gateway.connect();
+        wire.send(format!("GET {} HTTP/1.0\r\nHost: clear.test\r\n\r\n", public_path()).as_bytes());
+        wire.answer();
+        site.gateway.service.log().contains("takes no requests for a while").then_some(())
+    });
 }
 
 // threat: Impostor upstreams, shared connections

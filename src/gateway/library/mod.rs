@@ -33,7 +33,7 @@ use crate::gateway::mcp::{CODED_LIST, UNREADABLE_LIST};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End,
-    stall_timeout::StallTimeout, upstreams::Member,
+    stall_timeout::StallTimeout, upstreams::GENERATIONS, upstreams::Member,
 };
 use crate::http1::{Fields, RequestHead, head::check_framing};
 use crate::serve::{Slot, Timer, WRITE_TIME_MAX, connection::Connection, fair_scheduler::FairShare};
@@ -45,6 +45,9 @@ const UPGRADES: u64 = 0x7570_6772_6164_6573;
 
 /// The same for requests of gRPC, which is spoken over HTTP/2 alone, to an upstream that the library asks over HTTP/1.
 const GRPC: u64 = 0x6752_5043;
+
+/// What rustls says of the alert with which a server refuses all versions of HTTP that it is offered (RFC 7301, section 3.2).
+const NO_VERSION_IN_COMMON: &str = "NoApplicationProtocol";
 
 /// The most streams of one HTTP/2 connection at a time.
 const STREAMS_MAX: u32 = 128;
@@ -309,7 +312,8 @@ impl ProxyHttp for LibraryProxy {
         }
         let may_be_http2 = peer.options.alpn != ALPN::H1;
         if may_be_http2 {
-            peer.group_key ^= member.state.generation();
+            ctx.generation = member.state.generation();
+            peer.group_key ^= ctx.generation % GENERATIONS;
             self.take_small_body(session, ctx).await?;
         }
         ctx.awaits_body = !session.is_body_done();
@@ -473,8 +477,8 @@ impl ProxyHttp for LibraryProxy {
             return faults::error_of(Failure::Overloaded);
         }
         let forced = |member: &Member| member.template.options.alpn != peer.options.alpn;
-        if *error.etype() == ErrorType::TLSHandshakeFailure && ctx.member().is_some_and(forced) {
-            // It may speak another version of HTTP only: what a client writes takes no upstream out.
+        if error.to_string().contains(NO_VERSION_IN_COMMON) && ctx.member().is_some_and(forced) {
+            // What a client writes takes no upstream out that speaks another version of HTTP.
             error.set_retry(false);
             return error;
         }

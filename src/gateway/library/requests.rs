@@ -277,7 +277,7 @@ pub(super) fn note_when_dropped(gateway: &Arc<Gateway>, session: &Session, ctx: 
         let read = ctx.site.as_ref().map(|site| site.tenant.proxy.timeouts.read);
         let is_silent = asked.zip(read).is_some_and(|(asked, read)| asked + read <= Timer::now());
         if let Some(member) = ctx.member().filter(|_| is_silent) {
-            member.state.leave_connections();
+            member.state.leave_connections(ctx.generation);
             gateway.note_upstream_failure(ctx, "ReadTimedout");
         }
         let ending = if is_silent { Ending::Failed } else { Ending::ClientLeft };

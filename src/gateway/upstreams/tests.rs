@@ -292,6 +292,16 @@ async fn requests_under_way_count_under_other_rules_and_those_that_wait_get_the_
 }
 
 #[test]
+fn requests_that_are_silent_on_the_same_connections_leave_these_once() {
+    let state = Arc::clone(&group(1).members[0].state);
+    let of = state.generation();
+    (0..4).for_each(|_| state.leave_connections(of));
+    assert_eq!(state.generation(), of + 1);
+    state.leave_connections(of + 1);
+    assert_eq!(state.generation(), of + 2);
+}
+
+#[test]
 fn upstreams_are_checked_where_the_tenant_asks_for_it_or_there_is_a_choice() {
     for (upstreams, path, is_checked) in [
         ("a:80", None, false),
