@@ -46,7 +46,7 @@ const UPGRADES: u64 = 0x7570_6772_6164_6573;
 /// The same for requests of gRPC, which is spoken over HTTP/2 alone, to an upstream that the library asks over HTTP/1.
 const GRPC: u64 = 0x6752_5043;
 
-/// What rustls says of the alert with which a server refuses all versions of HTTP that it is offered (RFC 7301, section 3.2).
+/// The alert with which a server refuses all versions of HTTP that it is offered (RFC 7301, section 3.2), as rustls names it.
 const NO_VERSION_IN_COMMON: &str = "NoApplicationProtocol";
 
 /// The most streams of one HTTP/2 connection at a time.
