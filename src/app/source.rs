@@ -1,9 +1,14 @@
 //! Where the configuration comes from, and whether it has changed since it was read.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::path::{Path, PathBuf};
 
-use crate::config::{ConfigReport, FileProbe, Settings, VALUES_SHOWN_MAX, no_probe, tenants::watched_files};
+use parking_lot::Mutex;
+
+use crate::config::{
+    ConfigReport, FileProbe, Settings, VALUES_SHOWN_MAX, no_probe, problem::Problems, tenants::watched_files,
+};
 use crate::files::Fingerprints;
 
 /// A configuration file with the environment over it.
@@ -14,6 +19,8 @@ pub(crate) struct ConfigSource {
     overrides: Vec<(String, String)>,
     /// As the files were before they were first read.
     pub(super) first: Fingerprint,
+    /// Warnings that were there when it was last read, which the log has told.
+    warned: Mutex<HashSet<String>>,
 }
 
 /// What files looked like: equal when none of them has been written, exchanged or removed.
@@ -29,7 +36,7 @@ impl ConfigSource {
     /// The same without the environment.
     pub(crate) fn alone(path: &Path) -> Self {
         let first = Fingerprint::of_configuration(path);
-        Self { path: path.to_owned(), overrides: Vec::new(), first }
+        Self { path: path.to_owned(), overrides: Vec::new(), first, warned: Mutex::default() }
     }
 
     /// Reads the file, the folder of tenants beside it, and the environment, where `former` is in force, or nothing.
@@ -40,6 +47,11 @@ impl ConfigSource {
     /// Reads them where nothing is in force, and notes so many values.
     pub(crate) fn survey(&self, values_max: usize) -> ConfigReport {
         ConfigReport::over(&self.path, self.overrides.iter().cloned(), values_max, None, &mut no_probe)
+    }
+
+    /// Writes warnings into the log that were not there when it was read before.
+    pub(crate) fn log_warnings(&self, problems: &Problems) {
+        problems.log_warnings(&mut self.warned.lock());
     }
 
     pub(super) fn now(&self) -> Fingerprint {

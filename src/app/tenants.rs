@@ -1,9 +1,8 @@
 //! The tenants in force, and their certificates: loaded, checked and built beside those in force, then put in their
 //! place in one step.
 
-use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -42,8 +41,6 @@ pub(crate) struct Tenants {
 struct InForce {
     settings: Settings,
     files: LoadedFiles,
-    /// Warnings of the last reload, which the log has told.
-    warned: HashSet<String>,
 }
 
 /// A reload that is in force.
@@ -108,7 +105,7 @@ impl Tenants {
             metrics: metrics.clone(),
             table: Arc::new(LiveTable::from_pointee(table)),
             facts,
-            in_force: Mutex::new(InForce { settings: settings.clone(), files, warned: HashSet::new() }),
+            in_force: Mutex::new(InForce { settings: settings.clone(), files }),
             certificate_files: Mutex::new(seen.into_files()),
         })
     }
@@ -135,13 +132,15 @@ impl Tenants {
     pub(super) fn load_and_replace(&self) -> (Result<Applied, String>, [Fingerprint; 2]) {
         let configuration = self.source.now();
         let mut in_force = self.in_force.lock();
-        let InForce { settings: former, files, warned } = &mut *in_force;
+        let InForce { settings: former, files } = &mut *in_force;
         let mut loader = FileLoader::new(files);
         let mut report = self.source.over(Some(former), &mut |named| named_files::errors(named, &mut loader));
         let of_files =
             report.files.iter().flat_map(|named| named_files::warnings(named, self.now(), &loader));
         report.problems.0.extend(of_files);
-        report.problems.log_warnings(warned);
+        if report.is_read {
+            self.source.log_warnings(&report.problems);
+        }
         let loaded = report.loaded.ok_or_else(|| report.problems.to_string());
         let applied = loaded.and_then(|loaded| self.replace(loaded, &former.live, &mut loader));
         let (new, seen) = loader.finish();
@@ -179,7 +178,7 @@ impl Tenants {
     }
 
     pub(super) fn certificates_in_force(&self) -> Vec<Certificate> {
-        let InForce { settings, files, .. } = &*self.in_force.lock();
+        let InForce { settings, files } = &*self.in_force.lock();
         certificates_of(&settings.live, files)
     }
 

@@ -1,7 +1,7 @@
 //! `tiergate-dev`: a chain with sample agents, the store, the API, a gateway with sample tenants and the API behind them
 //! in one process, and what to paste next.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::{fs, io, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc};
 
@@ -92,7 +92,7 @@ impl Dev {
         write_files(folder.path(), &deployment, &values)?;
         let source = ConfigSource::alone(&folder.path().join("tiergate.toml"));
         let survey = source.survey(VALUES_SHOWN_MAX);
-        survey.problems.log_warnings(&mut HashSet::new());
+        source.log_warnings(&survey.problems);
         let loaded = survey.whole()?;
         let mut app = App::new(&loaded, source, early, Handover::default()).map_err(not_started)?;
         app.add_listener("chain", self.chain, DevChainService(chain)).map_err(not_started)?;

@@ -1,6 +1,6 @@
 //! `tiergate run`: serve until a signal says to stop.
 
-use std::{collections::HashSet, net::SocketAddr};
+use std::net::SocketAddr;
 
 use crate::app::{
     App, TAKE_OVER, error::RunError, handover::Handover, lifecycle::EarlySignals, source::ConfigSource,
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     let settings = &loaded.settings;
     let (rules, is_json) = (settings.live.log.clone(), settings.fixed.log.is_json);
     let _log = log::start(rules, is_json).map_err(Failure::unusable)?;
-    warnings.log_warnings(&mut HashSet::new());
+    source.log_warnings(&warnings);
     let app = App::new(&loaded, source, early, handover)?;
     tracing::info!(
         version = VERSION,

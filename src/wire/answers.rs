@@ -52,10 +52,18 @@ pub(crate) fn contract_spelling(name: &HeaderName) -> Option<&'static str> {
     }
 }
 
+/// A number as a header's value. Digits are always valid. With the header library's own conversion `/verify` takes 1,200 instructions more
+/// in the program that `make instructions` counts.
+fn number(number: u64) -> HeaderValue {
+    let mut digits = Vec::new();
+    write_decimal(number, &mut digits);
+    HeaderValue::try_from(digits).unwrap_or(HeaderValue::from_static(""))
+}
+
 /// Writes the headers of a success.
 pub(crate) fn write_allowance(headers: &mut HeaderMap, allowance: Allowance) {
-    headers.insert(RATE_LIMIT, allowance.limit.into());
-    headers.insert(RATE_REMAINING, allowance.remaining.into());
+    headers.insert(RATE_LIMIT, number(allowance.limit.into()));
+    headers.insert(RATE_REMAINING, number(allowance.remaining.into()));
 }
 
 /// Writes the IETF's fields of a limit that is used up, beside the contract's.
@@ -268,7 +276,7 @@ pub(crate) fn json_text(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -
 pub(crate) fn text(status: StatusCode, mut headers: HeaderMap, kind: HeaderValue, body: Vec<u8>) -> Answer {
     headers.insert(http::header::CONTENT_TYPE, kind);
     headers.insert(http::header::CACHE_CONTROL, NO_STORE);
-    headers.insert(http::header::CONTENT_LENGTH, body.len().into());
+    headers.insert(http::header::CONTENT_LENGTH, number(body.len() as u64));
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;

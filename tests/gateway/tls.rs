@@ -115,6 +115,9 @@ fn a_client_is_shown_the_certificate_of_the_host_that_it_names(stage: &Stage) {
     site.gateway
         .service
         .await_log(&["warning", "own.crt: the certificate is not for the host plain.wide.test"]);
+    site.gateway.hang_up();
+    let log = site.gateway.service.await_log(&["the tenants were read again"]);
+    assert_eq!(log.matches("is not for the host plain.wide.test").count(), 1, "{log}");
     // A tenant without a certificate, a stranger's name, and no name at all get the listener's: what is expected there
     // is not what is shown.
     for name in ["plain.wide.test", "stranger.test", "wide.test"] {

@@ -300,7 +300,7 @@ fn an_upstream_that_does_not_speak_the_version_that_a_client_needs_is_not_taken_
         assert_eq!(site.gateway.ask(&Request::get("two.test", &public_path())).text(), "ok");
     }
     assert!(!site.gateway.service.log().contains("takes no requests for a while"));
-    // Whoever speaks no TLS at all is out.
+    // An upstream that breaks handshakes off is ejected by the same requests.
     let clear = Upstream::start();
     clear.greet(Some(drop));
     let broken = strange_tenant("clear", "clear.test", &terminator).set("health.eject_after", 1);

@@ -477,8 +477,8 @@ impl ProxyHttp for LibraryProxy {
             return faults::error_of(Failure::Overloaded);
         }
         let forced = |member: &Member| member.template.options.alpn != peer.options.alpn;
-        if error.to_string().contains(NO_VERSION_IN_COMMON) && ctx.member().is_some_and(forced) {
-            // What a client writes takes no upstream out that speaks another version of HTTP.
+        if ctx.member().is_some_and(forced) && error.to_string().contains(NO_VERSION_IN_COMMON) {
+            // The upstream is well. It speaks other versions of HTTP than the one that this request needs.
             error.set_retry(false);
             return error;
         }
