@@ -162,10 +162,16 @@ impl Reloader {
             tracing::error!("SIGHUP can't be listened to");
             return;
         };
+        let mut timer = RereadTimer::after_read(Some(self.tenants.first_fingerprint), false);
         let is_refused = !self.refused.lock().is_empty();
-        let mut timer = RereadTimer::after_read(Some(self.tenants.first_fingerprint), is_refused);
-        let mut read =
-            if self.early.hangup.swap(false, Ordering::Relaxed) { Some(self.hang_up().await) } else { None };
+        let mut read = if self.early.hangup.swap(false, Ordering::Relaxed) {
+            Some(self.hang_up().await)
+        } else if is_refused {
+            // The files of tenants that the start left out are watched once they have been read here.
+            Some(self.reload(RETRY).await)
+        } else {
+            None
+        };
         let mut polls = interval(POLL_EVERY);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -152,9 +152,10 @@ fn at_a_start_a_tenant_that_cannot_be_served_is_left_out_and_its_host_is_nobodys
         (&page["lastReload"]["why"], &page["lastReload"]["applied"]),
         (&"start".into(), &false.into())
     );
-    // Another tool writes the certificate, and nobody has to do more.
+    // Another tool writes the certificate, and nobody has to do more. A file that was never there is watched as well.
     site.tls().files.put_pair("late", &issued);
     gateway.until_status("late.test", 200);
+    assert_eq!(self::page(gateway)["lastReload"]["why"], "a file has changed");
     gateway.remove("two.toml");
     gateway.until_status("both.test", 200);
     gateway.remove("broken.toml");
