@@ -112,7 +112,7 @@ impl Gateway {
             None => self.pipeline.verify(&ask).await,
         };
         record.step("verify", &self.clock);
-        let standing = standing.inspect_err(|refusal| self.observer.recorder.decided(Err(refusal)))?;
+        let standing = standing.inspect_err(|refusal| self.recorder.decided(Err(refusal)))?;
         let agent = standing.agent();
         let is_stream = is_stream || asks_for_stream(fields, decision.upgrades);
         let caller = if is_stream { Caller::Stream(agent) } else { Caller::Agent(agent) };
@@ -136,7 +136,7 @@ impl Gateway {
         record.step("charge", &self.clock);
         let outcome =
             outcome.and_then(|permit| Ok((site.assertion(&permit).map_err(Error::Entropy)?, permit)));
-        self.observer.recorder.decided(outcome.as_ref().map(|(_, permit)| permit));
+        self.recorder.decided(outcome.as_ref().map(|(_, permit)| permit));
         let (assertion, permit) = outcome?;
         record.admitted(&permit);
         Ok((Grant::Agent(permit, assertion), slot, body))

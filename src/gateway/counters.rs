@@ -7,11 +7,9 @@ use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounter, IntCounterVec};
 
 use crate::domain::Tenant;
-use crate::gateway::GatewayRules;
-use crate::http1::Fields;
 use crate::ports::Clock;
-use crate::record::{Destination, Ended, Ending, Recorder, RequestRecord};
-use crate::telemetry::{FaultLog, Metrics, NO_TENANT, OVERLOAD_LIMITS, RouteSeries, TenantSeries};
+use crate::record::{Ending, RequestRecord};
+use crate::telemetry::{FaultLog, Metrics, OVERLOAD_LIMITS, RouteSeries, TenantSeries};
 
 /// The counters of one tenant, made at its first request: most of many tenants get none. They outlive reloads.
 pub(super) struct SiteCounters {
@@ -61,9 +59,27 @@ impl SiteCounters {
         })
     }
 
-    /// `None`: the tenant is gone, and had no request before.
-    fn series(&self) -> Option<&Series> {
-        self.series.get().or_else(|| self.begin(&self.series, || self.new_series()))
+    /// Counts a request that is over.
+    pub(super) fn count(&self, record: &RequestRecord, sent: u64, ending: Ending) {
+        if let Some(own) = record.times.own() {
+            self.metrics.overhead.observe(own.as_secs_f64());
+        }
+        let series = self.series.get().or_else(|| self.begin(&self.series, || self.new_series()));
+        // Else the tenant is gone, and had no request before.
+        let Some(series) = series else { return };
+        if let Some(upstreams) = record.times.upstreams() {
+            series.first_byte.observe(upstreams.as_secs_f64());
+        }
+        series.received.inc_by(record.received);
+        series.sent.inc_by(sent);
+        let counter = match (record.error_type, ending) {
+            (Some("INTERNAL_ERROR" | "RPC_ERROR" | "UPSTREAM_ERROR" | "UPSTREAM_TIMEOUT"), _) => &series.failed,
+            (Some(_), _) => &series.refused,
+            (None, Ending::Whole) => &series.forwarded,
+            (None, Ending::ClientLeft) => &series.abandoned,
+            (None, Ending::Failed) => &series.failed,
+        };
+        counter.inc();
     }
 
     /// There was no room for a request under this limit.
@@ -120,25 +136,6 @@ impl SiteCounters {
     }
 }
 
-impl Series {
-    /// Counts a request that is over.
-    fn count(&self, record: &RequestRecord, sent: u64, ending: Ending) {
-        if let Some(upstreams) = record.times.upstreams() {
-            self.first_byte.observe(upstreams.as_secs_f64());
-        }
-        self.received.inc_by(record.received);
-        self.sent.inc_by(sent);
-        let counter = match (record.error_type, ending) {
-            (Some("INTERNAL_ERROR" | "RPC_ERROR" | "UPSTREAM_ERROR" | "UPSTREAM_TIMEOUT"), _) => &self.failed,
-            (Some(_), _) => &self.refused,
-            (None, Ending::Whole) => &self.forwarded,
-            (None, Ending::ClientLeft) => &self.abandoned,
-            (None, Ending::Failed) => &self.failed,
-        };
-        counter.inc();
-    }
-}
-
 /// The series of a tenant's routes. Routes of one template share theirs, which outlive reloads.
 pub(super) struct Routes {
     /// In the order of the routes.
@@ -183,48 +180,6 @@ impl Routes {
 
     fn all(&self) -> impl Iterator<Item = &Arc<RouteSeries>> {
         self.routes.iter().chain([&self.rest])
-    }
-}
-
-/// Counts and logs for the gateway.
-pub(super) struct Observer {
-    pub(super) recorder: Recorder,
-    overhead: Histogram,
-    /// Of requests without a tenant.
-    without_tenant: SiteCounters,
-    /// Of requests without a tenant, which have no route either.
-    without_route: RouteSeries,
-}
-
-impl Observer {
-    pub(super) fn new(rules: &GatewayRules, metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
-        let no_tenant = NO_TENANT.into();
-        let names = (rules.listener, rules.listener);
-        let proxies = rules.client_proxies.clone();
-        Self {
-            recorder: Recorder::new(names, proxies, rules.tracer.clone(), metrics, clock),
-            overhead: metrics.overhead.clone(),
-            without_tenant: SiteCounters::new(metrics, &no_tenant),
-            without_route: RouteSeries::new(metrics, &no_tenant, "", None),
-        }
-    }
-
-    /// Counts a request that is over, and writes its record. `own` are the series of its tenant and route.
-    pub(super) fn finished<F: Fields>(
-        &self,
-        record: &RequestRecord,
-        ended: &Ended<'_, F>,
-        destination: &Destination<'_>,
-        own: Option<(&SiteCounters, &RouteSeries)>,
-    ) {
-        let (counters, route) = own.unwrap_or((&self.without_tenant, &self.without_route));
-        if let Some(own) = record.times.own() {
-            self.overhead.observe(own.as_secs_f64());
-        }
-        if let Some(series) = counters.series() {
-            series.count(record, ended.sent, ended.ending);
-        }
-        self.recorder.end(record, ended, destination, route);
     }
 }
 

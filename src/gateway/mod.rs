@@ -42,16 +42,16 @@ use crate::gateway::policy::forwarded::{self, Arrival, Believed};
 use crate::gateway::relay::{Relay, incoming};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
-    context::Context, counters::Observer, held::Memory, in_flight::InFlightLimits, library::LibraryHandler,
+    context::Context, counters::SiteCounters, held::Memory, in_flight::InFlightLimits, library::LibraryHandler,
     policy::answers, policy::forwarded::Via, refusals::End, relay::pool::Pool, rule::Dialect,
 };
 use crate::http1::{FIELDS_MAX, Fields, Lines, RequestHead, name::Name};
 use crate::message_signature::Terms;
 use crate::pipeline::Pipeline;
 use crate::ports::{Clock, Entropy, NoEntropy, micros};
-use crate::record::{Destination, Ended, Ending};
+use crate::record::{Destination, Ended, Ending, Recorder};
 use crate::serve::{Handler, Slot, Timer, connection::Connection, fair_scheduler::FairShare};
-use crate::telemetry::{Metrics, Tracer};
+use crate::telemetry::{Metrics, NO_TENANT, RouteSeries, Tracer};
 use crate::wire::{Discovery, RequestIds, TRACESTATE, client_ip::is_trusted};
 
 /// How long a client may pause in its body.
@@ -162,7 +162,11 @@ pub(crate) struct Gateway {
     clock: Arc<dyn Clock>,
     request_ids: RequestIds,
     via: Via,
-    observer: Observer,
+    recorder: Recorder,
+    /// The counters of requests without a tenant.
+    without_tenant: SiteCounters,
+    /// The series of requests without a tenant, which have no route either.
+    without_route: RouteSeries,
     in_flight: Arc<InFlightLimits>,
     /// Memory for bodies that are held.
     memory: Arc<Memory>,
@@ -179,7 +183,9 @@ impl Gateway {
         metrics: &Metrics,
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
-        let observer = Observer::new(&rules, metrics, &clock);
+        let (names, proxies) = ((rules.listener, rules.listener), rules.client_proxies.clone());
+        let recorder = Recorder::new(names, proxies, rules.tracer.clone(), metrics, &clock);
+        let no_tenant = NO_TENANT.into();
         let via = Via::new(rules.via.clone(), &request_ids);
         let in_flight = Arc::new(InFlightLimits::new(rules.in_flight_max));
         Ok(Self {
@@ -189,7 +195,9 @@ impl Gateway {
             clock,
             request_ids,
             via,
-            observer,
+            recorder,
+            without_tenant: SiteCounters::new(metrics, &no_tenant),
+            without_route: RouteSeries::new(metrics, &no_tenant, "", None),
             in_flight,
             memory: Arc::default(),
         })
@@ -199,7 +207,7 @@ impl Gateway {
     /// found of a request that is refused, too.
     async fn admit<F: Fields + Sync>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<(), End> {
         if matches!(request.message, Message::Unread) {
-            self.observer.recorder.begin_trace(request.fields, &mut ctx.record, Timer::now());
+            self.recorder.begin_trace(request.fields, &mut ctx.record, Timer::now());
         }
         let is_stream = self.route(request, ctx)?; // 400, 403, 404, 405, 413, 431, 508
         let Context { site: Some(site), decision: Some(decision), record, .. } = &mut *ctx else {
@@ -281,9 +289,11 @@ impl Gateway {
     fn finished<F: Fields>(&self, ended: &Ended<'_, F>, ctx: &Context) {
         let route = ctx.decision.and_then(|decision| decision.route);
         let own = ctx.site.as_ref().map(|site| (&*site.counters, site.routes.of(route)));
+        let (counters, series) = own.unwrap_or((&self.without_tenant, &self.without_route));
+        counters.count(&ctx.record, ended.sent, ended.ending);
         let upstream = ctx.member().map(|member| &member.state.upstream as &dyn Display);
         let destination = Destination { domain: ctx.domain(), upstream, ..ctx.destination() };
-        self.observer.finished(&ctx.record, ended, &destination, own);
+        self.recorder.end(&ctx.record, ended, &destination, series);
     }
 
     /// True if a request has taken longer than its tenant allows.

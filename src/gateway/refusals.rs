@@ -126,7 +126,7 @@ impl Gateway {
             self.write_challenge(cause.message_refusal(), ctx, answer.headers_mut());
         }
         let Context { site, decision, record, .. } = ctx;
-        self.observer.recorder.refused(
+        self.recorder.refused(
             cause,
             error_type,
             record,
