@@ -9,10 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::gateway::failure::Failure;
-use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange, Outgoing};
-use crate::record::Times;
-use crate::serve::{Timer, connection::Connection};
+use crate::gateway::relay::exchange::{Buffers, Exchange, Outgoing};
+use crate::gateway::{context, failure::Failure};
+use crate::serve::{Timer, WRITE_TIME_MAX, connection::Connection};
 
 /// How much is read at once, in bytes.
 pub(super) const READ_BYTES: usize = 16 * 1024;
@@ -31,8 +30,6 @@ const AHEAD_BYTES_MIN: usize = 64;
 pub(super) struct Limits {
     /// A pause of the client in its body.
     pub(super) client_read: Duration,
-    /// A client that takes no bytes of its answer.
-    pub(super) client_write: Duration,
     /// Silence of an upstream.
     pub(super) upstream_read: Duration,
     /// An upstream that takes no bytes of the request.
@@ -42,14 +39,13 @@ pub(super) struct Limits {
 }
 
 /// The two sides of an exchange, while it lasts.
-pub(super) struct Driver<'a, R> {
+pub(super) struct Driver<'a> {
     pub(super) client: &'a mut Connection,
     pub(super) upstream: &'a mut TcpStream,
     pub(super) exchange: &'a mut Exchange,
     pub(super) buffers: &'a mut Buffers,
-    pub(super) rules: &'a R,
+    pub(super) ctx: &'a mut context::Context,
     pub(super) limits: Limits,
-    pub(super) times: &'a mut Times,
     /// The last moment at which the request moved on.
     pub(super) uploaded: Instant,
     /// The last moment at which the answer moved on.
@@ -64,7 +60,7 @@ pub(super) struct Driver<'a, R> {
     pub(super) needs_flush: bool,
 }
 
-impl<R: AnswerRules> Driver<'_, R> {
+impl Driver<'_> {
     /// Runs the exchange until the whole answer was written to the client.
     pub(super) async fn run(&mut self) -> Result<(), Failure> {
         poll_fn(|context| self.poll(context)).await
@@ -87,7 +83,7 @@ impl<R: AnswerRules> Driver<'_, R> {
         if has_uploaded || has_downloaded {
             let now = Timer::now();
             if has_uploaded {
-                self.times.sent(now);
+                self.ctx.record.times.sent(now);
             }
             // The upstream's time begins when it has the whole request.
             self.downloaded = now;
@@ -160,10 +156,10 @@ impl<R: AnswerRules> Driver<'_, R> {
         let mut has_moved = false;
         if self.buffers.to_client.is_empty() && !self.needs_flush && !self.exchange.is_answered() {
             has_moved = self.read_upstream(context)?;
-            self.exchange.take_answer(self.buffers, self.rules)?;
+            self.exchange.take_answer(self.buffers, self.ctx)?;
             if self.exchange.status == 0 && self.buffers.incoming.is_empty() {
                 // All that came is interim.
-                self.times.answered = None;
+                self.ctx.record.times.answered = None;
             }
         }
         if !self.buffers.to_client.is_empty() {
@@ -204,13 +200,13 @@ impl<R: AnswerRules> Driver<'_, R> {
         match read {
             Ok(count) => {
                 self.read_bytes = next_size(self.read_bytes, count);
-                if count > 0 && self.times.answered.is_none() {
-                    self.times.answered = Some(Timer::now());
+                if count > 0 && self.ctx.record.times.answered.is_none() {
+                    self.ctx.record.times.answered = Some(Timer::now());
                 }
                 Ok(count > 0)
             }
             Err(end) if end.kind() == io::ErrorKind::UnexpectedEof && !self.is_reset => {
-                self.exchange.take_answer(self.buffers, self.rules)?;
+                self.exchange.take_answer(self.buffers, self.ctx)?;
                 self.exchange.upstream_closed(self.buffers).map(|()| true)
             }
             Err(_) => Err(Failure::Upstream("ReadError")),
@@ -221,7 +217,7 @@ impl<R: AnswerRules> Driver<'_, R> {
     fn deadline(&self) -> (Instant, Failure) {
         let limits = &self.limits;
         let (next, failure) = if !self.buffers.to_client.is_empty() || self.needs_flush {
-            (self.downloaded + limits.client_write, Failure::ClientGone)
+            (self.downloaded + WRITE_TIME_MAX, Failure::ClientGone)
         } else if !self.buffers.to_upstream.is_empty() {
             (self.uploaded + limits.upstream_write, Failure::UpstreamSlow("WriteTimedout"))
         } else if self.exchange.upload.is_over() {

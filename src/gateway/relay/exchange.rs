@@ -6,14 +6,15 @@
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use pingora::protocols::http::date::get_cached_date;
 
 use crate::gateway::held::{CheckedBody, HeldBytes};
-use crate::gateway::mcp::UNREADABLE_LIST;
-use crate::gateway::{failure::Failure, policy::answers::is_about_limits, policy::requests::is_trailer_kept};
+use crate::gateway::policy::answers::{self, is_about_limits};
+use crate::gateway::{context::Context, failure::Failure, mcp::UNREADABLE_LIST, policy::requests::is_trailer_kept};
 use crate::http1::head::{end_of_head, read_answer};
 use crate::http1::{
     AnswerHead, Body, Decoder, Fields, Lines, Options, Piece, RequestHead, SpanFields, Spans,
-    chunked::write_size, name::Name, writing::write_decimal,
+    chunked::write_size, fields::Span, name::Name, writing::write_decimal,
 };
 use crate::mcp::{Filter, Unreadable};
 use crate::message_signature::BodyDigest;
@@ -29,26 +30,6 @@ const ROOM_BYTES: usize = 64 * 1024;
 
 /// An upstream ended its connection before its answer.
 const CLOSED: Failure = Failure::Upstream("ConnectionClosed");
-
-/// The rules for an answer's headers.
-pub(super) trait AnswerRules {
-    /// Writes the lines of the upstream's answer that the client sees; never `Transfer-Encoding` or `Connection`.
-    /// `keeps_length`: the body is written as long as it comes.
-    fn write_kept(
-        &self,
-        status: u16,
-        keeps_length: bool,
-        fields: &SpanFields<'_>,
-        options: &Options<'_>,
-        out: &mut Vec<u8>,
-    );
-
-    /// The filter of an answer that holds a list of what may be called.
-    fn list_filter(&self, status: u16, fields: &SpanFields<'_>) -> Result<Option<Box<Filter>>, Failure>;
-
-    /// Writes our own lines into a final answer.
-    fn write_ours(&self, fields: &SpanFields<'_>, out: &mut Vec<u8>);
-}
 
 /// The buffers of an exchange. They are used again by the next.
 #[derive(Default)]
@@ -162,6 +143,11 @@ impl Exchange {
         }
     }
 
+    /// How much of the answer's body was taken, in bytes.
+    pub(super) fn sent(&self) -> u64 {
+        self.download.as_ref().map_or(0, |download| download.bytes)
+    }
+
     /// Has the request's body compared with its digest.
     pub(super) fn check_body(&mut self, checked: CheckedBody, buffers: &mut Buffers) {
         self.upload.digest = Some(Box::new(checked.digest));
@@ -224,7 +210,7 @@ impl Exchange {
     pub(super) fn take_answer(
         &mut self,
         buffers: &mut Buffers,
-        rules: &impl AnswerRules,
+        ctx: &Context,
     ) -> Result<(), Failure> {
         self.has_answer |= !buffers.incoming.is_empty();
         while self.download.is_none() {
@@ -233,7 +219,7 @@ impl Exchange {
                 let is_too_long = buffers.incoming.len() > HEAD_BYTES_MAX;
                 return if is_too_long { Err(Failure::Upstream("InvalidHTTPHeader")) } else { Ok(()) };
             };
-            self.take_head(end, buffers, rules)?;
+            self.take_head(end, buffers, ctx)?;
         }
         let (Some(download), true) = (&mut self.download, buffers.to_client.bytes.len() < ROOM_BYTES) else {
             return Ok(());
@@ -252,12 +238,7 @@ impl Exchange {
         download.source_closed(&mut buffers.to_client.bytes)
     }
 
-    fn take_head(
-        &mut self,
-        end: usize,
-        buffers: &mut Buffers,
-        rules: &impl AnswerRules,
-    ) -> Result<(), Failure> {
+    fn take_head(&mut self, end: usize, buffers: &mut Buffers, ctx: &Context) -> Result<(), Failure> {
         const INVALID: Failure = Failure::Upstream("InvalidHTTPHeader");
         let Buffers { to_client, incoming, spans, .. } = buffers;
         let bytes = incoming.get(..end).filter(|head| head.len() <= HEAD_BYTES_MAX).ok_or(INVALID)?;
@@ -277,11 +258,11 @@ impl Exchange {
             // HTTP/1.0 has no interim answers (RFC 9110, section 15.2).
             if !self.is_http_1_0 {
                 write_status(&head, bytes, &mut to_client.bytes);
-                rules.write_kept(head.status, true, &fields, &options, &mut to_client.bytes);
+                write_kept(ctx, head.status, true, &fields, &options, &mut to_client.bytes);
                 to_client.bytes.extend_from_slice(b"\r\n");
             }
         } else {
-            self.begin_answer(&head, &fields, &options, rules, &mut to_client.bytes)?;
+            self.begin_answer(&head, &fields, &options, ctx, &mut to_client.bytes)?;
         }
         incoming.advance(end);
         self.searched = 0;
@@ -294,10 +275,10 @@ impl Exchange {
         head: &AnswerHead,
         fields: &SpanFields<'_>,
         options: &Options<'_>,
-        rules: &impl AnswerRules,
+        ctx: &Context,
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
-        let filter = rules.list_filter(head.status, fields)?.filter(|_| head.body != Body::Length(0));
+        let filter = ctx.list_filter(head.status, fields)?.filter(|_| head.body != Body::Length(0));
         self.status = head.status;
         // An upstream that announces a body where none may come may send it all the same, later: it is nobody's answer.
         let has_body_anyway = head.body == Body::Length(0) && announces_body(fields);
@@ -308,11 +289,14 @@ impl Exchange {
         let has_length = matches!(head.body, Body::Length(_)) && filter.is_none();
         let in_chunks = !has_length && !self.is_http_1_0;
         write_status(head, fields.head, out);
-        rules.write_kept(head.status, filter.is_none(), fields, options, out);
+        write_kept(ctx, head.status, filter.is_none(), fields, options, out);
         if in_chunks {
             out.set("Transfer-Encoding", b"chunked");
         }
-        rules.write_ours(fields, out);
+        if !fields.has(Name::Date) {
+            out.set("Date", get_cached_date().as_bytes());
+        }
+        ctx.write_forwarded_answer_headers(fields, out);
         if !self.client_goes_on {
             out.set("Connection", b"close");
         }
@@ -323,6 +307,36 @@ impl Exchange {
         self.download = Some(download);
         Ok(())
     }
+}
+
+/// Writes the lines of the upstream's answer that the client sees; never `Transfer-Encoding` or `Connection`. `keeps_length`: the
+/// body is written as long as it comes.
+fn write_kept(
+    ctx: &Context,
+    status: u16,
+    keeps_length: bool,
+    fields: &SpanFields<'_>,
+    options: &Options<'_>,
+    out: &mut Vec<u8>,
+) {
+    for span in &**fields.spans {
+        let name = fields.head.get(span.name.clone()).unwrap_or_default();
+        let is_framing = matches!(span.id, Name::Connection | Name::TransferEncoding);
+        // Neither has a body, whatever it says of its length (RFC 9110, section 8.6).
+        let is_no_length = span.id == Name::ContentLength && (!keeps_length || status < 200 || status == 204);
+        let is_replaced = span.id == Name::RequestId && status >= 200;
+        let is_about_pages = ctx.cors().is_some() && answers::is_about_pages(name);
+        let ends_here = is_framing || is_no_length || is_replaced || is_about_pages || is_about_limits(name);
+        if !ends_here && !answers::is_of_one_hop(options, span.id, name) {
+            copy_line(fields, span, out);
+        }
+    }
+}
+
+/// Copies a header line as it was written, without the blanks behind its value.
+pub(super) fn copy_line(fields: &SpanFields<'_>, line: &Span, out: &mut Vec<u8>) {
+    out.extend_from_slice(fields.head.get(line.name.start..line.value.end).unwrap_or_default());
+    out.extend_from_slice(b"\r\n");
 }
 
 /// The seconds of `timeout=5, max=100` (RFC 2068, section 19.7.1.1), less one: a request takes a while to arrive.

@@ -8,13 +8,10 @@ pub(crate) mod pool;
 
 use std::{ops::Range, sync::Arc};
 
-use pingora::protocols::http::date::get_cached_date;
-
 use crate::domain::UpstreamScheme;
-use crate::gateway::policy::answers::{self, is_about_limits};
 use crate::gateway::policy::requests::{Kept, is_of_one_hop};
 use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
-use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange};
+use crate::gateway::relay::exchange::{Buffers, Exchange, copy_line};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, mcp::ReadMessage,
@@ -22,8 +19,8 @@ use crate::gateway::{
 };
 use crate::http1::{Body, Decoder, Fields, Lines, Options, Piece, RequestHead, SpanFields, name::Name};
 use crate::record::{Ended, Ending};
-use crate::serve::{Timer, WRITE_TIME_MAX, connection::Connection};
-use crate::{mcp::Filter, message_signature::Content, wire::Answer};
+use crate::serve::{Timer, connection::Connection};
+use crate::{message_signature::Content, wire::Answer};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -66,7 +63,7 @@ impl Relay {
         if let Some(member) = ctx.member() {
             member.state.succeeded();
         }
-        self.note_end(&connection, head, ctx, &exchange, Ending::Whole);
+        self.note(&connection, head, ctx, exchange.status, exchange.sent(), Ending::Whole);
         if exchange.client_goes_on() {
             return Some(connection);
         }
@@ -157,15 +154,13 @@ impl Relay {
             let held = bytes.len();
             self.write_request(connection, head, ctx, bytes)?;
             bytes.rotate_left(held);
-            let mut times = ctx.record.times;
             let mut driver = Driver {
                 client: connection,
                 upstream: &mut upstream.stream,
                 exchange,
                 buffers,
-                rules: &*ctx,
+                ctx,
                 limits,
-                times: &mut times,
                 uploaded: upstream.since,
                 downloaded: upstream.since,
                 read_bytes: READ_BYTES,
@@ -173,9 +168,7 @@ impl Relay {
                 is_reset: false,
                 needs_flush: false,
             };
-            let outcome = driver.run().await;
-            ctx.record.times = times;
-            match outcome {
+            match driver.run().await {
                 Ok(()) => {
                     self.keep(upstream, exchange, buffers, ctx);
                     return Ok(());
@@ -238,7 +231,7 @@ impl Relay {
                 Failure::ClientGone | Failure::ClientSlow | Failure::Malformed | Failure::OtherBody
             );
             let ending = if is_clients { Ending::ClientLeft } else { Ending::Failed };
-            self.note_end(&connection, head, ctx, exchange, ending);
+            self.note(&connection, head, ctx, exchange.status, exchange.sent(), ending);
             return None;
         };
         if self.answer_alone(&mut connection, head, ctx, &answer, true).await {
@@ -263,18 +256,6 @@ impl Relay {
         let ending = if is_taken { Ending::Whole } else { Ending::ClientLeft };
         self.note(connection, head, ctx, answer.status().as_u16(), sent, ending);
         is_taken
-    }
-
-    fn note_end(
-        &self,
-        connection: &Connection,
-        head: &RequestHead,
-        ctx: &Context,
-        exchange: &Exchange,
-        ending: Ending,
-    ) {
-        let sent = exchange.download.as_ref().map_or(0, |download| download.bytes);
-        self.note(connection, head, ctx, exchange.status, sent, ending);
     }
 
     /// Counts and logs a request that is over.
@@ -335,7 +316,7 @@ impl Relay {
             {
                 continue;
             }
-            copy_line(&fields, span.name.start..span.value.end, out);
+            copy_line(&fields, span, out);
         }
         if let Some(member) = host {
             out.set("Host", member.host.as_bytes());
@@ -394,7 +375,6 @@ fn limits(ctx: &Context) -> Result<Limits, Failure> {
     let timeouts = ctx.site.as_ref().ok_or(Failure::Internal)?.tenant.proxy.timeouts;
     Ok(Limits {
         client_read: BODY_READ_TIME_MAX.min(timeouts.read),
-        client_write: WRITE_TIME_MAX,
         upstream_read: timeouts.read,
         upstream_write: timeouts.write,
         end: timeouts.total.map(|total| ctx.record.times.begun + total),
@@ -413,43 +393,6 @@ pub(super) fn takes(ctx: &Context, head: &RequestHead) -> bool {
         let upstreams = site.upstreams(decision.route);
         !(head.upgrades && decision.upgrades) && upstreams.members.iter().all(is_plain)
     })
-}
-
-impl AnswerRules for Context {
-    fn list_filter(&self, status: u16, fields: &SpanFields<'_>) -> Result<Option<Box<Filter>>, Failure> {
-        if self.mcp.is_none() { Ok(None) } else { Self::list_filter(self, status, fields) }
-    }
-
-    fn write_kept(
-        &self,
-        status: u16,
-        keeps_length: bool,
-        fields: &SpanFields<'_>,
-        options: &Options<'_>,
-        out: &mut Vec<u8>,
-    ) {
-        for span in &**fields.spans {
-            let name = fields.head.get(span.name.clone()).unwrap_or_default();
-            let is_framing = matches!(span.id, Name::Connection | Name::TransferEncoding);
-            // Neither has a body, whatever it says of its length (RFC 9110, section 8.6).
-            let is_no_length =
-                span.id == Name::ContentLength && (!keeps_length || status < 200 || status == 204);
-            let is_replaced = span.id == Name::RequestId && status >= 200;
-            let is_about_pages = self.cors().is_some() && answers::is_about_pages(name);
-            let ends_here =
-                is_framing || is_no_length || is_replaced || is_about_pages || is_about_limits(name);
-            if !ends_here && !answers::is_of_one_hop(options, span.id, name) {
-                copy_line(fields, span.name.start..span.value.end, out);
-            }
-        }
-    }
-
-    fn write_ours(&self, fields: &SpanFields<'_>, out: &mut Vec<u8>) {
-        if !fields.has(Name::Date) {
-            out.set("Date", get_cached_date().as_bytes());
-        }
-        self.write_forwarded_answer_headers(fields, out);
-    }
 }
 
 /// A request as `Gateway::admit` reads it.
@@ -471,12 +414,6 @@ pub(in crate::gateway) fn incoming<'a>(
         message: Message::Unread,
         tenant: None,
     })
-}
-
-/// Copies a header line as it was written, without the blanks behind its value.
-fn copy_line(fields: &SpanFields<'_>, line: Range<usize>, out: &mut Vec<u8>) {
-    out.extend_from_slice(fields.head.get(line).unwrap_or_default());
-    out.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]

@@ -20,9 +20,8 @@ use tokio::sync::watch;
 
 use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
-use crate::gateway::{failure::Failure, relay::tests::exchange::Rules};
+use crate::gateway::{failure::Failure, relay::tests::exchange::context};
 use crate::http1::{Spans, head::read_request};
-use crate::record::RequestRecord;
 use crate::serve::Timer;
 use crate::serve::connection::{ClientStream, Connection};
 
@@ -133,21 +132,18 @@ async fn run(
     let mut client = Connection::new(client, BytesMut::new(), peer, &shutdown);
     let request = read_request(head.as_bytes(), &mut Spans::default()).unwrap();
     let begun = Timer::now();
-    let mut times = RequestRecord::new(begun).times;
     let mut driver = Driver {
         client: &mut client,
         upstream: &mut upstream,
         exchange: &mut Exchange::new(&request, false, expects, true, None),
         buffers: &mut Buffers::default(),
-        rules: &Rules,
+        ctx: &mut context(),
         limits: Limits {
             client_read: SECOND,
-            client_write: MINUTE,
             upstream_read: 2 * SECOND,
             upstream_write: SECOND,
             end: total.map(|total| begun + total),
         },
-        times: &mut times,
         uploaded: begun,
         downloaded: begun,
         read_bytes: READ_BYTES,

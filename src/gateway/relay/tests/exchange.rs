@@ -9,33 +9,17 @@ use proptest::prelude::{
 };
 use proptest::sample::Index;
 
-use crate::gateway::failure::Failure;
 use crate::gateway::held::{CheckedBody, HeldBytes};
-use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange};
-use crate::http1::{Options, SpanFields, Spans, head::read_request, name::Name};
-use crate::mcp::Filter;
+use crate::gateway::relay::exchange::{Buffers, Exchange};
+use crate::gateway::{context::Context, failure::Failure};
+use crate::http1::{Spans, head::read_request};
 use crate::message_signature::BodyDigest;
 
-/// Keeps every line that frames nothing, and adds one.
-pub(super) struct Rules;
-
-impl AnswerRules for Rules {
-    fn list_filter(&self, _: u16, _: &SpanFields<'_>) -> Result<Option<Box<Filter>>, Failure> {
-        Ok(None)
-    }
-
-    fn write_kept(&self, _: u16, _: bool, fields: &SpanFields<'_>, _: &Options<'_>, out: &mut Vec<u8>) {
-        for span in &**fields.spans {
-            if !matches!(span.id, Name::Connection | Name::TransferEncoding) {
-                out.extend_from_slice(&fields.head[span.name.start..span.value.end]);
-                out.extend_from_slice(b"\r\n");
-            }
-        }
-    }
-
-    fn write_ours(&self, _: &SpanFields<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"Ours: 1\r\n");
-    }
+/// A request whose answer gets one line of ours.
+pub(super) fn context() -> Context {
+    let mut ctx = Context::new(0);
+    ctx.record.request_id = Some("1".to_owned());
+    ctx
 }
 
 /// The outcome of an exchange.
@@ -75,7 +59,7 @@ fn run(
     let mut spans = Spans::default();
     let request = read_request(head.as_bytes(), &mut spans).unwrap();
     let mut exchange = Exchange::new(&request, method == "HEAD", false, true, None);
-    let (mut buffers, mut ahead) = (Buffers::default(), BytesMut::new());
+    let (mut buffers, mut ahead, ctx) = (Buffers::default(), BytesMut::new(), context());
     let (mut upstream, mut client) = (Vec::new(), Vec::new());
     let mut steps = || {
         for piece in cut(body, &cuts[0]) {
@@ -89,7 +73,7 @@ fn run(
                 continue;
             }
             buffers.incoming.extend_from_slice(piece);
-            exchange.take_answer(&mut buffers, &Rules)?;
+            exchange.take_answer(&mut buffers, &ctx)?;
             client.append(&mut buffers.to_client.bytes);
         }
         if closes && !exchange.is_answered() { exchange.upstream_closed(&mut buffers) } else { Ok(()) }
@@ -157,7 +141,7 @@ fn read_back(bytes: &[u8], in_chunks: bool) -> Option<(String, String)> {
 
 /// The heads of what a client got, and its body.
 fn apart(client: &[u8]) -> (String, Vec<u8>) {
-    let ours = client.windows(8).position(|window| window == b"Ours: 1\r").unwrap();
+    let ours = client.windows(12).position(|window| window == b"X-Request-Id").unwrap();
     let end = ours + client[ours..].windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
     (text(&client[..end]), client[end..].to_vec())
 }
@@ -201,7 +185,7 @@ proptest! {
         let behind = if is_forged && !is_to_close { "HTTP/1.1 200 Forged\r\n\r\n" } else { "" };
         let head = format!("{method} / HTTP/1.{}\r\nHost: a\r\n{framing}\r\n", u8::from(!is_old));
         let hints = "HTTP/1.1 103 Hints\r\nLink: x\r\n\r\n";
-        let answer = format!("{}HTTP/1.1 {status} So\r\nX: y\r\n{answer_framing}\r\n", hints.repeat(interims));
+        let answer = format!("{}HTTP/1.1 {status} So\r\nDate: y\r\n{answer_framing}\r\n", hints.repeat(interims));
         let answer = [answer.as_bytes(), &answer_sent, behind.as_bytes()].concat();
 
         let got = run(method, &head, &sent, &answer, is_to_close, &cuts);
@@ -214,12 +198,12 @@ proptest! {
             kept(&answer_framing, &answer_sent)
         };
         prop_assert_eq!(read_back(&body, out_in_chunks), Some((text(&answer_data), trailers)));
-        let length = if answer_framing.starts_with('C') { &answer_framing } else { "" };
+        let length = if answer_framing.starts_with('C') && status != 204 { &answer_framing } else { "" };
         let lines = [
             hints.repeat(if is_old { 0 } else { interims }),
-            format!("HTTP/1.1 {status} So\r\nX: y\r\n{length}"),
+            format!("HTTP/1.1 {status} So\r\nDate: y\r\n{length}"),
             (if out_in_chunks { "Transfer-Encoding: chunked\r\n" } else { "" }).to_owned(),
-            "Ours: 1\r\n".to_owned(),
+            "X-Request-Id: 1\r\n".to_owned(),
             (if is_old { "Connection: close\r\n\r\n" } else { "\r\n" }).to_owned(),
         ];
         prop_assert_eq!(heads, lines.concat());
