@@ -9,12 +9,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::{cmp::Reverse, sync::Arc, time::Duration};
+use std::sync::{Arc, OnceLock};
+use std::{cmp::Reverse, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use parking_lot::Mutex;
 use pingora::upstreams::peer::HttpPeer;
+use tokio::sync::Semaphore;
 
 use crate::addresses::{AddressRefused, AddressRules};
 use crate::domain::{HealthRules, Upstream, UpstreamLimits};
@@ -47,6 +49,7 @@ pub(crate) struct Upstreams {
 pub(crate) struct Retrying(Arc<Upstreams>);
 
 /// An upstream, and how it is connected to.
+#[derive(Clone)]
 pub(crate) struct Member {
     pub(crate) state: Arc<UpstreamState>,
     /// The share beside the others.
@@ -270,9 +273,9 @@ pub(crate) struct SharedState {
     is_downgraded: AtomicBool,
     /// When its name is to be looked up next.
     pub(super) next_resolution: AtomicU64,
-    /// True if a check is under way.
+    /// True if a check waits for its turn or is under way.
     pub(super) is_in_check: AtomicBool,
-    /// True if its name is being looked up.
+    /// True if a look-up of its name does.
     pub(super) is_in_resolution: AtomicBool,
 }
 
@@ -287,11 +290,11 @@ pub(super) enum Trouble {
     Refused(SocketAddr, AddressRefused),
 }
 
-/// How many look-ups and checks of a tenant's upstreams are under way.
+/// The places for look-ups and checks of a tenant's upstreams.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    pub(super) look_ups: AtomicUsize,
-    pub(super) checks: AtomicUsize,
+    pub(super) look_ups: OnceLock<Semaphore>,
+    pub(super) checks: OnceLock<Semaphore>,
 }
 
 /// The slot of one request at an upstream, given back when it is dropped.

@@ -1,21 +1,19 @@
 //! Looks after upstreams in the background: where their names lead, and whether they answer.
 //!
 //! No request ever waits for a name or a check. Names and checks have places of their own, so that neither waits for the
-//! other. Each has rounds: whatever is due is begun in turn, as soon as there is a place, and nothing twice before all else.
+//! other. Whatever is due waits in turn for a place, and nothing gets two before all else has one.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::{net::SocketAddr, time::Duration};
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, FutureExt, join_all};
 use http::StatusCode;
 use pingora::connectors::http::Connector;
 use pingora::http::RequestHeader;
-use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, OrErr};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
 use crate::gateway::site::{LiveTable, Table};
 use crate::gateway::upstreams::{Member, Trouble, UpstreamState, Watched};
@@ -54,52 +52,31 @@ const NEW_NAMES_TIME_MAX: Duration = Duration::from_secs(3);
 pub(crate) struct Watch {
     table: Arc<LiveTable>,
     clock: Arc<dyn Clock>,
-    look_ups: Kind,
-    checks: Kind,
+    look_ups: Arc<Kind>,
+    checks: Arc<Kind>,
 }
 
-/// A kind of task. An upstream has one of them under way at most.
+/// A kind of task. An upstream has one of them waiting or under way at most.
 struct Kind {
     name: &'static str,
-    places: Arc<Semaphore>,
+    places: Semaphore,
     /// How many of the places the upstreams of one tenant may take: those that hang hold up no other tenant's.
     share: usize,
-    of_tenant: fn(&Watched) -> &AtomicUsize,
-    /// True if an upstream is due whose tenant has its share.
-    waits: AtomicBool,
-    /// Told when a task has ended.
-    ended: Arc<Notify>,
+    of_tenant: fn(&Watched) -> &OnceLock<Semaphore>,
+    /// The most that one has begun later than its interval since that was last looked at, in microseconds.
+    late: AtomicU64,
     /// How often it is due, if it is.
     every: fn(&UpstreamState) -> Option<Duration>,
     next: fn(&UpstreamState) -> &AtomicU64,
-    is_under_way: fn(&UpstreamState) -> &AtomicBool,
+    is_begun: fn(&UpstreamState) -> &AtomicBool,
 }
 
-/// The inputs of a check, detached from the table.
-struct Check {
-    state: Arc<UpstreamState>,
-    tenant: Arc<str>,
-    peer: HttpPeer,
-    host: http::HeaderValue,
-    /// True to speak TLS where a connection alone would do.
-    shakes_hands: bool,
-}
+/// A look-up or check that has begun until this is dropped, even by a panic.
+struct Begun<'a>(&'a AtomicBool);
 
-/// A look-up or check that is under way until this is dropped, even by a panic.
-struct UnderWay {
-    state: Arc<UpstreamState>,
-    flag: fn(&UpstreamState) -> &AtomicBool,
-    watched: Arc<Watched>,
-    of_tenant: fn(&Watched) -> &AtomicUsize,
-    ended: Arc<Notify>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Drop for UnderWay {
+impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        (self.flag)(&self.state).store(false, Ordering::Release);
-        (self.of_tenant)(&self.watched).fetch_sub(1, Ordering::Release);
-        self.ended.notify_one();
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -108,197 +85,157 @@ impl Watch {
     pub(crate) fn new(table: Arc<LiveTable>, clock: Arc<dyn Clock>) -> Self {
         let look_ups = Kind {
             name: "look-ups",
-            places: Arc::new(Semaphore::new(TASKS_MAX / 2)),
+            places: Semaphore::new(TASKS_MAX / 2),
             share: TASKS_MAX / 2 / TENANTS_MIN,
             of_tenant: |watched| &watched.look_ups,
-            waits: AtomicBool::new(false),
-            ended: Arc::default(),
+            late: AtomicU64::new(0),
             every: |state| state.is_looked_up().then_some(RESOLVE_EVERY),
             next: |state| &state.shared.next_resolution,
-            is_under_way: |state| &state.shared.is_in_resolution,
+            is_begun: |state| &state.shared.is_in_resolution,
         };
         let checks = Kind {
             name: "checks",
-            places: Arc::new(Semaphore::new(TASKS_MAX)),
+            places: Semaphore::new(TASKS_MAX),
             share: TASKS_MAX / TENANTS_MIN,
             of_tenant: |watched| &watched.checks,
-            waits: AtomicBool::new(false),
-            ended: Arc::default(),
+            late: AtomicU64::new(0),
             every: |state| state.health.interval,
             next: |state| &state.next_check,
-            is_under_way: |state| &state.shared.is_in_check,
+            is_begun: |state| &state.shared.is_in_check,
         };
-        Self { table, clock, look_ups, checks }
+        Self { table, clock, look_ups: Arc::new(look_ups), checks: Arc::new(checks) }
     }
 
     /// Looks after them for as long as it is polled.
     pub(crate) async fn run(self: Arc<Self>) {
         let connector = Arc::new(Connector::new(None));
-        let look_up = |site: &Site, member: &Member, under_way| {
+        let look_ups = |site: &Site, member: &Member| {
             let (state, tenant) = (Arc::clone(&member.state), Arc::clone(&site.tenant.id));
-            tokio::spawn(async move {
-                resolve(&state, &tenant).await;
-                drop(under_way);
-            });
+            move || async move { resolve(&state, &tenant).await }.boxed()
         };
-        let check = |site: &Site, member: &Member, under_way| {
-            let check = Check::of(site, member, false);
+        let checks = |site: &Site, member: &Member| {
+            let (member, tenant) = (member.clone(), Arc::clone(&site.tenant.id));
             let connector = Arc::clone(&connector);
-            tokio::spawn(async move {
-                check.run(&connector).await;
-                drop(under_way);
-            });
+            move || async move { check(&member, &tenant, &connector).await }.boxed()
         };
-        tokio::join!(self.keep(&self.look_ups, look_up), self.keep(&self.checks, check));
+        tokio::join!(self.keep(&self.look_ups, look_ups), self.keep(&self.checks, checks));
     }
 
-    /// Begins round after round, and says if what is due waits for more than its interval.
-    async fn keep(&self, kind: &Kind, begin: impl Fn(&Site, &Member, UnderWay)) {
+    /// Begins round after round, and says if what was due has waited for more than its interval.
+    async fn keep<T>(&self, kind: &Arc<Kind>, task: impl Fn(&Site, &Member) -> T)
+    where
+        T: FnOnce() -> BoxFuture<'static, ()> + Send + 'static,
+    {
         let mut quiet_until = 0;
         loop {
-            let (late, rest) = self.round(kind, &begin).await;
+            let rest = self.round(kind, &task);
+            let late = Duration::from_micros(kind.late.swap(0, Ordering::Relaxed));
             let now = self.clock.monotonic_micros();
             if late > TICK && now >= quiet_until {
                 quiet_until = now.saturating_add(micros(SAY_EVERY));
                 tracing::warn!(tasks = kind.name, ?late, "upstreams are watched later than they should be");
             }
-            tokio::time::sleep(PAUSE).await;
-            let rest = rest.clamp(PAUSE, TICK) - PAUSE;
-            if kind.waits.swap(false, Ordering::Relaxed) {
-                // It may go on when a task of its tenant has ended.
-                let _ = timeout(rest, kind.ended.notified()).await;
-            } else {
-                tokio::time::sleep(rest).await;
-            }
+            tokio::time::sleep(rest.clamp(PAUSE, TICK)).await;
         }
     }
 
-    /// Begins whatever is due of a kind, each when there is a place. Gives the most that one came later than its interval,
-    /// and how long nothing else is due.
-    async fn round(&self, kind: &Kind, begin: &impl Fn(&Site, &Member, UnderWay)) -> (Duration, Duration) {
-        let (table, began) = (self.table.load_full(), self.clock.monotonic_micros());
-        let (mut late, mut rest) = (0, u64::MAX);
-        for site in &table.sites {
-            for member in site.members() {
-                let (state, Some(every)) = (&member.state, (kind.every)(&member.state)) else {
-                    continue;
-                };
-                let (due, now) = ((kind.next)(state).load(Ordering::Relaxed), self.clock.monotonic_micros());
-                if now < due {
-                    rest = rest.min(due - now);
-                    continue;
-                }
-                if (kind.is_under_way)(state).load(Ordering::Acquire) {
-                    continue;
-                }
-                if (kind.of_tenant)(&site.watched).load(Ordering::Acquire) >= kind.share {
-                    kind.waits.store(true, Ordering::Relaxed);
-                    continue;
-                }
-                let Ok(place) = Arc::clone(&kind.places).acquire_owned().await else { continue };
-                if !Arc::ptr_eq(&table, &self.table.load()) {
-                    // The tables were swapped meanwhile: the next round has the upstreams that count.
-                    return (Duration::from_micros(late), Duration::ZERO);
-                }
-                let now = self.clock.monotonic_micros();
-                // One that is new is due since this round.
-                let since = if due == 0 { began } else { due };
-                late = late.max(now.saturating_sub(since).saturating_sub(micros(every)));
-                rest = rest.min(micros(every));
-                (kind.next)(state).store(now.saturating_add(micros(every)), Ordering::Relaxed);
-                (kind.is_under_way)(state).store(true, Ordering::Release);
-                (kind.of_tenant)(&site.watched).fetch_add(1, Ordering::Release);
-                begin(site, member, kind.under_way(site, state, place));
+    /// Begins whatever is due of a kind: each waits in turn for a place. Gives how long nothing else is due.
+    fn round<T>(&self, kind: &Arc<Kind>, task: &impl Fn(&Site, &Member) -> T) -> Duration
+    where
+        T: FnOnce() -> BoxFuture<'static, ()> + Send + 'static,
+    {
+        let (table, round) = (self.table.load_full(), self.clock.monotonic_micros());
+        let mut rest = u64::MAX;
+        let all = table.sites.iter().flat_map(|site| site.members().map(move |member| (site, member)));
+        for (site, member) in all {
+            let Some(every) = (kind.every)(&member.state).map(micros) else { continue };
+            let due = (kind.next)(&member.state).load(Ordering::Relaxed);
+            if round < due {
+                rest = rest.min(due - round);
+                continue;
             }
+            if (kind.is_begun)(&member.state).swap(true, Ordering::AcqRel) {
+                continue;
+            }
+            rest = rest.min(every);
+            // One that is new is due since this round.
+            let since = if due == 0 { round } else { due };
+            let (kind, clock, task) = (Arc::clone(kind), Arc::clone(&self.clock), task(site, member));
+            let (state, watched) = (Arc::clone(&member.state), Arc::clone(&site.watched));
+            tokio::spawn(async move {
+                let _begun = Begun((kind.is_begun)(&state));
+                let own = (kind.of_tenant)(&watched).get_or_init(|| Semaphore::new(kind.share));
+                let _places = (own.acquire().await, kind.places.acquire().await);
+                let now = clock.monotonic_micros();
+                kind.late.fetch_max(now.saturating_sub(since).saturating_sub(every), Ordering::Relaxed);
+                (kind.next)(&state).store(now.saturating_add(every), Ordering::Relaxed);
+                task().await;
+            });
         }
-        (Duration::from_micros(late), Duration::from_micros(rest))
+        Duration::from_micros(rest)
     }
 }
 
-impl Kind {
-    fn under_way(&self, site: &Site, state: &Arc<UpstreamState>, place: OwnedSemaphorePermit) -> UnderWay {
-        UnderWay {
-            state: Arc::clone(state),
-            flag: self.is_under_way,
-            watched: Arc::clone(&site.watched),
-            of_tenant: self.of_tenant,
-            ended: Arc::clone(&self.ended),
-            _place: place,
+/// Checks an upstream, and says if that has changed how it is.
+async fn check(member: &Member, tenant: &str, connector: &Connector) {
+    // A check that can't be made, for lack of an address or of descriptors, says nothing about the upstream.
+    let Some(outcome) = ask(member, false, connector).await else { return };
+    let is_healthy = outcome.is_ok();
+    if member.state.checked(is_healthy) {
+        let upstream = &member.state.upstream;
+        if is_healthy {
+            tracing::info!(tenant, %upstream, "answers its checks again");
+        } else {
+            tracing::warn!(tenant, %upstream, "fails its checks: it gets no requests while another can");
         }
     }
 }
 
-impl Check {
-    fn of(site: &Site, member: &Member, shakes_hands: bool) -> Self {
-        Self {
-            state: Arc::clone(&member.state),
-            tenant: Arc::clone(&site.tenant.id),
-            peer: member.template.clone(),
-            host: member.host.clone(),
-            shakes_hands,
-        }
+/// Succeeds if an address of the upstream is healthy; one is enough. Else it says why not. `None` if it can't be asked. Where a
+/// connection alone would do, `shakes_hands` has TLS spoken too.
+async fn ask(member: &Member, shakes_hands: bool, connector: &Connector) -> Option<Result<(), String>> {
+    let (state, mut outcome) = (&member.state, None);
+    for address in state.addresses.load_full().iter().take(ADDRESSES_MAX) {
+        let asked = ask_at(address.at, member, shakes_hands, connector);
+        outcome = match timeout(state.health.timeout, asked).await {
+            Ok(Ok(None)) => return Some(Ok(())),
+            Ok(Ok(Some(status))) if status.is_success() || status.is_redirection() => return Some(Ok(())),
+            Ok(Ok(Some(status))) => Some(Err(format!("its check is answered with {status}"))),
+            Ok(Err(error)) if is_without_descriptors(&error) => return None,
+            Ok(Err(error)) => Some(Err(reason(&error))),
+            Err(_) => Some(Err(format!("no answer within {:?}", state.health.timeout))),
+        };
     }
+    outcome
+}
 
-    async fn run(&self, connector: &Connector) {
-        // A check that can't be made, for lack of an address or of descriptors, says nothing about the upstream.
-        let Some(outcome) = self.ask(connector).await else { return };
-        let is_healthy = outcome.is_ok();
-        if self.state.checked(is_healthy) {
-            let (tenant, upstream) = (&*self.tenant, &self.state.upstream);
-            if is_healthy {
-                tracing::info!(tenant, %upstream, "answers its checks again");
-            } else {
-                tracing::warn!(tenant, %upstream, "fails its checks: it gets no requests while another can");
-            }
-        }
+/// The status that a GET is answered with; `None` without a path for it: then a connection is made.
+async fn ask_at(
+    address: SocketAddr,
+    member: &Member,
+    shakes_hands: bool,
+    connector: &Connector,
+) -> pingora::Result<Option<StatusCode>> {
+    let path = member.state.health.path.as_deref();
+    if path.is_none() && !shakes_hands {
+        let connected = TcpStream::connect(address).await;
+        return connected.map(|_| None).or_err(ErrorType::ConnectError, "no connection");
     }
-
-    /// Succeeds if an address of the upstream is healthy; one is enough. Else it says why not. `None` if it can't be asked.
-    async fn ask(&self, connector: &Connector) -> Option<Result<(), String>> {
-        let mut outcome = None;
-        for address in self.state.addresses.load_full().iter().take(ADDRESSES_MAX) {
-            let asked = timeout(self.state.health.timeout, self.ask_at(address.at, connector)).await;
-            outcome = match asked {
-                Ok(Ok(None)) => return Some(Ok(())),
-                Ok(Ok(Some(status))) if status.is_success() || status.is_redirection() => {
-                    return Some(Ok(()));
-                }
-                Ok(Ok(Some(status))) => Some(Err(format!("its check is answered with {status}"))),
-                Ok(Err(error)) if is_without_descriptors(&error) => return None,
-                Ok(Err(error)) => Some(Err(reason(&error))),
-                Err(_) => Some(Err(format!("no answer within {:?}", self.state.health.timeout))),
-            };
-        }
-        outcome
-    }
-
-    /// The status that a GET is answered with; `None` without a path for it: then a connection is made.
-    async fn ask_at(
-        &self,
-        address: SocketAddr,
-        connector: &Connector,
-    ) -> pingora::Result<Option<StatusCode>> {
-        let path = self.state.health.path.as_deref();
-        if path.is_none() && !self.shakes_hands {
-            let connected = TcpStream::connect(address).await;
-            return connected.map(|_| None).or_err(ErrorType::ConnectError, "no connection");
-        }
-        let mut peer = self.peer.clone();
-        peer._address = address.into();
-        // A connection of its own for each check: one that is kept may be dead when new ones are not, or the reverse.
-        peer.options.max_h2_streams = 1;
-        let (mut session, _) = connector.get_http_session(&peer).await?;
-        let Some(path) = path else { return Ok(None) };
-        let mut request = RequestHeader::build("GET", path.as_bytes(), Some(2))?;
-        request.insert_header("Host", &self.host)?;
-        request.insert_header("User-Agent", "tiergate-health")?;
-        session.write_request_header(Box::new(request)).await?;
-        session.finish_request_body().await?;
-        session.read_response_header().await?;
-        let status = session.response_header().map(|head| head.status);
-        session.shutdown().await;
-        status.map(Some).ok_or_else(|| Error::explain(ErrorType::ReadError, "no status"))
-    }
+    let mut peer = member.template.clone();
+    peer._address = address.into();
+    // A connection of its own for each check: one that is kept may be dead when new ones are not, or the reverse.
+    peer.options.max_h2_streams = 1;
+    let (mut session, _) = connector.get_http_session(&peer).await?;
+    let Some(path) = path else { return Ok(None) };
+    let mut request = RequestHeader::build("GET", path.as_bytes(), Some(2))?;
+    request.insert_header("Host", &member.host)?;
+    request.insert_header("User-Agent", "tiergate-health")?;
+    session.write_request_header(Box::new(request)).await?;
+    session.finish_request_body().await?;
+    session.read_response_header().await?;
+    let status = session.response_header().map(|head| head.status);
+    session.shutdown().await;
+    status.map(Some).ok_or_else(|| Error::explain(ErrorType::ReadError, "no status"))
 }
 
 /// The kind of an error and its innermost cause. A local address is no cause.
@@ -320,22 +257,22 @@ pub(crate) async fn check_all(table: &Table, limit: Duration) -> Vec<(String, Re
     let mut checks = Vec::new();
     for site in &table.sites {
         for member in site.own_upstreams() {
-            let (check, connector, tasks) = (Check::of(site, member, true), &connector, &tasks);
+            let (state, connector, tasks) = (&member.state, &connector, &tasks);
             checks.push(async move {
                 let asked = timeout(limit, async {
                     let _place = tasks.acquire().await;
-                    check.ask(connector).await
+                    ask(member, true, connector).await
                 });
-                let healthy = if check.state.health.path.is_some() { "is healthy" } else { "connects" };
+                let healthy = if state.health.path.is_some() { "is healthy" } else { "connects" };
                 let outcome = match asked.await {
-                    _ if let Some(Trouble::Refused(address, why)) = check.state.trouble() => {
+                    _ if let Some(Trouble::Refused(address, why)) = state.trouble() => {
                         Err(format!("its name leads to {address}, {why}"))
                     }
                     Ok(Some(outcome)) => outcome.map(|()| healthy.to_owned()),
                     Ok(None) => Err("its name can't be looked up, or no descriptor is left".to_owned()),
                     Err(_) => Err("there was no time to ask it".to_owned()),
                 };
-                (format!("tenant {} upstream {}", check.tenant, check.state.upstream), outcome)
+                (format!("tenant {} upstream {}", site.tenant.id, state.upstream), outcome)
             });
         }
     }
@@ -378,19 +315,13 @@ pub(crate) async fn resolve_new_names(table: &Table) {
     let mut new: Vec<_> = table.sites.iter().flat_map(|site| of_site(site)).collect();
     // The first one of each tenant before the second one of any: names that hang hold up few others.
     new.sort_by_key(|(at, ..)| *at);
-    let tasks = Arc::new(Semaphore::new(TASKS_MAX));
-    let mut lookups = JoinSet::new();
-    for (_, site, member) in new {
-        let (state, tenant) = (Arc::clone(&member.state), Arc::clone(&site.tenant.id));
-        let tasks = Arc::clone(&tasks);
-        lookups.spawn(async move {
-            let _place = tasks.acquire().await;
-            resolve(&state, &tenant).await;
-        });
-    }
-    let all = async { while lookups.join_next().await.is_some() {} };
-    // The rest is given up with the set, and due again at once.
-    let _ = timeout(NEW_NAMES_TIME_MAX, all).await;
+    let tasks = Semaphore::new(TASKS_MAX);
+    let look_ups = new.into_iter().map(async |(_, site, member)| {
+        let _place = tasks.acquire().await;
+        resolve(&member.state, &site.tenant.id).await;
+    });
+    // The rest is given up with these, and due again at once.
+    let _ = timeout(NEW_NAMES_TIME_MAX, join_all(look_ups)).await;
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! Rounds over more upstreams than there are places, in simulated time.
 
-use std::{cell::RefCell, collections::BTreeMap, future::pending, sync::Arc, time::Duration};
+use std::sync::{Arc, atomic::Ordering};
+use std::{collections::BTreeMap, future::pending, time::Duration};
 
+use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::{Kind, RESOLVE_EVERY, TASKS_MAX, UnderWay, Watch, says_gone};
+use super::{Kind, RESOLVE_EVERY, TASKS_MAX, Watch, says_gone};
 use crate::addresses::AddressRules;
 use crate::domain::{Agents, PerTier, Quota, Tenant, TierSources, Tiers, Upstream, fixture};
 use crate::gateway::site::{LiveTable, Table};
@@ -69,22 +72,21 @@ fn watch_of(upstreams: &[usize]) -> Watch {
 /// When the tasks of each tenant began within `time`. Each takes as long as `takes` says of its tenant's number.
 async fn begun(
     watch: &Watch,
-    kind: &Kind,
+    kind: &Arc<Kind>,
     time: Duration,
     takes: impl Fn(usize) -> Duration,
 ) -> BTreeMap<usize, Vec<Duration>> {
-    let (start, begun) = (Timer::now(), RefCell::new(BTreeMap::<usize, Vec<Duration>>::new()));
-    let begin = |site: &Site, _: &Member, under_way: UnderWay| {
-        let number = site.tenant.id.parse().unwrap();
-        begun.borrow_mut().entry(number).or_default().push(start.elapsed());
+    let (start, begun) = (Timer::now(), Arc::new(Mutex::new(BTreeMap::<usize, Vec<Duration>>::new())));
+    let task = |site: &Site, _: &Member| {
+        let (number, begun) = (site.tenant.id.parse().unwrap(), Arc::clone(&begun));
         let takes = takes(number);
-        tokio::spawn(async move {
-            pass(takes).await;
-            drop(under_way);
-        });
+        move || {
+            begun.lock().entry(number).or_default().push(start.elapsed());
+            pass(takes).boxed()
+        }
     };
-    timeout(time, watch.keep(kind, begin)).await.unwrap_err();
-    begun.into_inner()
+    timeout(time, watch.keep(kind, task)).await.unwrap_err();
+    std::mem::take(&mut *begun.lock())
 }
 
 /// The longest time that a task was not begun, from the start on.
@@ -162,18 +164,11 @@ async fn a_round_tells_how_late_it_is_and_nothing_is_late_that_has_a_place_in_ti
     for (watch, hang, is_late) in
         [(fast, Duration::from_millis(100), false), (slow, Duration::from_secs(4), true)]
     {
-        let begin = |_: &Site, _: &Member, under_way: UnderWay| {
-            tokio::spawn(async move {
-                pass(hang).await;
-                drop(under_way);
-            });
-        };
-        let mut latest = Duration::ZERO;
         for _ in 0..10 {
-            let (late, rest) = watch.round(&watch.checks, &begin).await;
-            latest = latest.max(late);
+            let rest = watch.round(&watch.checks, &|_: &Site, _: &Member| move || pass(hang).boxed());
             pass(rest.min(EVERY)).await;
         }
+        let latest = Duration::from_micros(watch.checks.late.load(Ordering::Relaxed));
         assert_eq!(latest > super::TICK, is_late, "{latest:?}");
     }
 }
@@ -181,17 +176,17 @@ async fn a_round_tells_how_late_it_is_and_nothing_is_late_that_has_a_place_in_ti
 #[tokio::test(start_paused = true)]
 async fn a_check_that_panics_leaves_its_place_to_the_next_one() {
     let watch = watch(1);
-    let checks = std::cell::Cell::new(0);
-    let begin = |_: &Site, _: &Member, under_way: UnderWay| {
-        checks.set(checks.get() + 1);
-        assert_eq!(watch.checks.places.available_permits(), TASKS_MAX - 1, "one at a time");
-        tokio::spawn(async move {
-            let _under_way = under_way;
-            panic!("a check")
-        });
+    let free = Arc::new(Mutex::new(Vec::new()));
+    let task = |_: &Site, _: &Member| {
+        let (free, kind) = (Arc::clone(&free), Arc::clone(&watch.checks));
+        move || {
+            free.lock().push(kind.places.available_permits());
+            async { panic!("a check") }.boxed()
+        }
     };
-    timeout(10 * EVERY, watch.keep(&watch.checks, begin)).await.unwrap_err();
-    assert!(checks.get() >= 9, "{}", checks.get());
+    timeout(10 * EVERY, watch.keep(&watch.checks, task)).await.unwrap_err();
+    let free = free.lock();
+    assert!(free.len() >= 9 && free.iter().all(|places| *places == TASKS_MAX - 1), "one at a time: {free:?}");
 }
 
 // threat: Another server at an address that a name has left gets agents' requests
