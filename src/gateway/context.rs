@@ -10,7 +10,7 @@ use crate::gateway::admission::{Admitted, Grant};
 use crate::gateway::held::{CheckedBody, HeldBytes};
 use crate::gateway::policy::{answers, requests};
 use crate::gateway::upstreams::{Attempt, Member, Retrying, UpstreamSlot, Upstreams};
-use crate::gateway::{site::Site, stall_timeout::StallTimeout};
+use crate::gateway::site::Site;
 use crate::http1::{Fields, Lines, name::Name};
 use crate::mcp::{Filter, List};
 use crate::record::{Destination, RequestRecord};
@@ -57,8 +57,8 @@ pub(crate) struct Context {
     pub(super) retrying: Option<Retrying>,
     /// True if its answer breaks off behind a head that was written.
     pub(super) breaks_off: bool,
-    /// The time limit of its bodies, where the library sets no limit.
-    pub(super) stall_timeout: Option<StallTimeout>,
+    /// True if its bodies have a time limit of ours: the library sets none.
+    pub(super) may_stall: bool,
     /// Notes the end of a request that is dropped half-way.
     pub(super) on_drop: Option<OnDrop>,
     /// The proof that the request may go upstream: without one nothing does. It goes when the request is over, so that the
@@ -100,7 +100,7 @@ impl Context {
             slot: None,
             retrying: None,
             breaks_off: false,
-            stall_timeout: None,
+            may_stall: false,
             on_drop: None,
             admitted: None,
         }

@@ -18,48 +18,32 @@ tokio::task_local! {
     static DUE: Cell<Option<Instant>>;
 }
 
-/// Moves the deadline of the request that this task serves.
-#[derive(Debug)]
-pub(super) struct StallTimeout(());
-
-impl StallTimeout {
-    /// The time limit of the request that this task serves; `None` where it has none.
-    pub(super) fn current() -> Option<Self> {
-        DUE.try_with(|_| Self(())).ok()
-    }
-
-    /// Serves a request, and drops it if it stalls.
-    pub(super) async fn enforce<T>(request: impl Future<Output = Option<T>>) -> Option<T> {
-        let (mut request, mut alarm, mut due) = (pin!(request), pin!(None::<Sleep>), None);
-        poll_fn(|context| {
-            let poll = || (request.as_mut().poll(context), DUE.with(Cell::get));
-            let (polled, next) = DUE.sync_scope(Cell::new(due), poll);
-            due = next;
-            let Some(due) = due.filter(|_| polled.is_pending()) else { return polled };
-            loop {
-                if let Some(mut alarm) = alarm.as_mut().as_pin_mut()
-                    && alarm.deadline() <= due
-                {
-                    ready!(alarm.as_mut().poll(context));
-                    if alarm.deadline() == due {
-                        return Poll::Ready(None);
-                    }
+/// Serves a request, and drops it if it stalls.
+pub(super) async fn enforce<T>(request: impl Future<Output = Option<T>>) -> Option<T> {
+    let (mut request, mut alarm, mut due) = (pin!(request), pin!(None::<Sleep>), None);
+    poll_fn(|context| {
+        let poll = || (request.as_mut().poll(context), DUE.with(Cell::get));
+        let (polled, next) = DUE.sync_scope(Cell::new(due), poll);
+        due = next;
+        let Some(due) = due.filter(|_| polled.is_pending()) else { return polled };
+        loop {
+            if let Some(mut alarm) = alarm.as_mut().as_pin_mut()
+                && alarm.deadline() <= due
+            {
+                ready!(alarm.as_mut().poll(context));
+                if alarm.deadline() == due {
+                    return Poll::Ready(None);
                 }
-                alarm.set(Some(sleep_until(due)));
             }
-        })
-        .await
-    }
+            alarm.set(Some(sleep_until(due)));
+        }
+    })
+    .await
+}
 
-    /// A piece has arrived. The next one must arrive within `longest`.
-    pub(super) fn restart(&self, longest: Duration) {
-        let _ = DUE.try_with(|due| due.set(Some(Timer::now() + longest)));
-    }
-
-    /// There is no deadline any more.
-    pub(super) fn stop(&self) {
-        let _ = DUE.try_with(|due| due.set(None));
-    }
+/// Gives the request that this task serves so long until its next piece of a body; `None`: any time.
+pub(super) fn restart(longest: Option<Duration>) {
+    let _ = DUE.try_with(|due| due.set(longest.map(|longest| Timer::now() + longest)));
 }
 
 #[cfg(test)]
@@ -68,7 +52,7 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::{StallTimeout, Timer};
+    use super::{Timer, enforce, restart};
 
     const LIMIT: Duration = Duration::from_secs(5);
 
@@ -77,21 +61,20 @@ mod tests {
         let begun = Timer::now();
         let pass = async |time| _ = timeout(time, pending::<()>()).await;
         let request = async |pieces: u32, rest: Duration| {
-            let timeout = StallTimeout::current().unwrap();
             for _ in 0..pieces {
-                timeout.restart(LIMIT);
+                restart(Some(LIMIT));
                 pass(LIMIT - Duration::from_millis(2)).await;
             }
-            timeout.stop();
+            restart(None);
             pass(10 * LIMIT).await;
-            timeout.restart(LIMIT);
+            restart(Some(LIMIT));
             pass(rest).await;
             Some(())
         };
-        assert_eq!(StallTimeout::enforce(request(10, Duration::ZERO)).await, Some(()));
+        assert_eq!(enforce(request(10, Duration::ZERO)).await, Some(()));
         assert!(Timer::now() - begun > 19 * LIMIT);
         let begun = Timer::now();
-        assert_eq!(StallTimeout::enforce(request(0, 10 * LIMIT)).await, None);
+        assert_eq!(enforce(request(0, 10 * LIMIT)).await, None);
         assert_eq!(Timer::now() - begun, 11 * LIMIT);
     }
 }

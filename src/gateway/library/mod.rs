@@ -33,7 +33,7 @@ use crate::gateway::mcp::{CODED_LIST, UNREADABLE_LIST};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End,
-    stall_timeout::StallTimeout, upstreams::GENERATIONS, upstreams::Member,
+    stall_timeout, upstreams::GENERATIONS, upstreams::Member,
 };
 use crate::http1::{Fields, RequestHead, head::check_framing};
 use crate::serve::{Slot, Timer, WRITE_TIME_MAX, connection::Connection, fair_scheduler::FairShare};
@@ -92,7 +92,7 @@ impl HttpServerApp for Streams {
     ) -> Option<ReusedHttpStream> {
         // A stream that is dropped is reset, toward its client and its upstream.
         self.share
-            .run(async { StallTimeout::enforce(self.proxy.process_new_http(session, shutdown)).await })
+            .run(async { stall_timeout::enforce(self.proxy.process_new_http(session, shutdown)).await })
             .await
     }
 
@@ -134,7 +134,7 @@ impl LibraryHandler {
         let (mut http, rest) = connection.lend(&head);
         // The library hands it to `on_connection_reuse`.
         http.set_connection_user_context(Some(Box::new(ctx)));
-        let served = StallTimeout::enforce(self.proxy.process_new_http(http, &rest.stop.shutdown)).await;
+        let served = stall_timeout::enforce(self.proxy.process_new_http(http, &rest.stop.shutdown)).await;
         let (stream, _settings) = served?.consume();
         rest.take_back(stream)
     }
@@ -220,9 +220,7 @@ impl ProxyHttp for LibraryProxy {
     type CTX = Context;
 
     fn new_ctx(&self) -> Context {
-        let mut ctx = Context::new(self.clock.monotonic_micros());
-        ctx.stall_timeout = StallTimeout::current();
-        ctx
+        Context::new(self.clock.monotonic_micros())
     }
 
     /// Takes the context of a request of HTTP/1, which was admitted before the library had it.
@@ -234,7 +232,6 @@ impl ProxyHttp for LibraryProxy {
     ) {
         if let Ok(admitted) = admitted.downcast::<Context>() {
             *ctx = *admitted;
-            ctx.stall_timeout = StallTimeout::current();
         }
     }
 
@@ -289,7 +286,7 @@ impl ProxyHttp for LibraryProxy {
     ) -> pingora::Result<Box<HttpPeer>> {
         // An earlier upstream's time is over.
         ctx.record.times.asked = None;
-        ctx.stall_timeout.iter().for_each(StallTimeout::stop);
+        stall_timeout::restart(None);
         let address = self.next_address(ctx).await.map_err(faults::error_of)?;
         let member = ctx.member().ok_or_else(|| faults::error_of(Failure::Internal))?;
         let mut peer = Box::new(member.template.clone());
@@ -342,12 +339,8 @@ impl ProxyHttp for LibraryProxy {
             notes.held = None;
         }
         self.note_reached(ctx, peer._address.as_inet().filter(|_| !reused), true);
-        if !ctx.awaits_body || peer.options.alpn == ALPN::H1 {
-            // It may have begun toward another upstream.
-            if let Some(timeout) = ctx.stall_timeout.take() {
-                timeout.stop();
-            }
-        } else if ctx.stall_timeout.is_some() {
+        ctx.may_stall = ctx.awaits_body && peer.options.alpn != ALPN::H1;
+        if ctx.may_stall {
             note_when_dropped(&self.0, session, ctx);
             restart_timeout(session, ctx);
         }
@@ -523,9 +516,8 @@ impl ProxyHttp for LibraryProxy {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
-        if let Some(timeout) = ctx.stall_timeout.take() {
-            timeout.stop();
-        }
+        ctx.may_stall = false;
+        stall_timeout::restart(None);
         let status = self.answer_failure(session, ctx, faults::failure_of(error)).await;
         FailToProxy { error_code: status, can_reuse_downstream: false }
     }

@@ -17,7 +17,7 @@ use crate::gateway::library::faults::{error_of, forwarded};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     BODY_READ_TIME_MAX, Gateway, admission::announced, context::Context, failure::Failure,
-    library::LibraryProxy, mcp::ReadMessage,
+    library::LibraryProxy, mcp::ReadMessage, stall_timeout,
 };
 use crate::http1::{Fields, Problem, name::Name};
 use crate::record::{Ended, Ending};
@@ -287,15 +287,15 @@ pub(super) fn note_when_dropped(gateway: &Arc<Gateway>, session: &Session, ctx: 
 
 /// Restarts the time limit of a request's bodies: a piece of one has moved.
 pub(super) fn restart_timeout(session: &Session, ctx: &Context) {
-    let (Some(timeout), Some(site)) = (&ctx.stall_timeout, &ctx.site) else { return };
+    let Some(site) = ctx.site.as_ref().filter(|_| ctx.may_stall) else { return };
     let read = site.tenant.proxy.timeouts.read;
-    match session.response_written() {
+    stall_timeout::restart(match session.response_written() {
         // The library bounds reads of a client of HTTP/1.
-        _ if ctx.awaits_body && !session.is_http2() => timeout.stop(),
-        None => timeout.restart(read),
+        _ if ctx.awaits_body && !session.is_http2() => None,
+        None => Some(read),
         // A client may take so long for a piece of its answer.
-        Some(_) => timeout.restart(read.max(WRITE_TIME_MAX)),
-    }
+        Some(_) => Some(read.max(WRITE_TIME_MAX)),
+    });
 }
 
 #[cfg(test)]
