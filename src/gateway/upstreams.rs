@@ -269,8 +269,6 @@ pub(crate) struct SharedState {
     gone_answers: AtomicU32,
     /// Changes when a stream was silent for too long: connections of before get no more requests.
     generation: AtomicU64,
-    /// True once the library asks it over HTTP/1, because it has broken a stream off.
-    is_downgraded: AtomicBool,
     /// When its name is to be looked up next.
     pub(super) next_resolution: AtomicU64,
     /// True if a check waits for its turn or is under way.
@@ -430,16 +428,6 @@ impl UpstreamState {
     /// The number of the connections that requests may share, whose mark it is but for multiples of [`GENERATIONS`].
     pub(super) fn generation(&self) -> u64 {
         self.shared.generation.load(Ordering::Relaxed)
-    }
-
-    /// The library asks it over HTTP/1 from now on, though it speaks HTTP/2.
-    pub(super) fn note_downgrade(&self) {
-        self.shared.is_downgraded.store(true, Ordering::Relaxed);
-    }
-
-    /// True if the library asks it over HTTP/1, though it speaks HTTP/2.
-    pub(super) fn is_downgraded(&self) -> bool {
-        self.shared.is_downgraded.load(Ordering::Relaxed)
     }
 
     /// Gives no more requests to the connections of this number, however many requests were silent on them.

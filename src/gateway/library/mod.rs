@@ -22,7 +22,7 @@ use pingora::protocols::{ALPN, Digest, Stream, http::ServerSession};
 use pingora::proxy::{FailToProxy, HttpProxy, ProxyHttp, ProxyWarnLogContext, Session, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
-use pingora::{Error, ErrorSource, ErrorType, server::ShutdownWatch};
+use pingora::{Error, ErrorSource, server::ShutdownWatch};
 
 use crate::gateway::library::patient::PatientConnector;
 use crate::gateway::library::requests::{
@@ -43,7 +43,8 @@ use crate::{error, record::Ending, wire::grpc};
 /// Sets the connections of requests that may be upgraded apart from all others.
 const UPGRADES: u64 = 0x7570_6772_6164_6573;
 
-/// The same for requests of gRPC, which is spoken over HTTP/2 alone, to an upstream that the library asks over HTTP/1.
+/// The same for requests of gRPC, which is spoken over HTTP/2 alone: the library asks an upstream over HTTP/1 from then on that has
+/// broken a stream off.
 const GRPC: u64 = 0x6752_5043;
 
 /// The alert with which a server refuses all versions of HTTP that it is offered (RFC 7301, section 3.2), as rustls names it.
@@ -303,7 +304,7 @@ impl ProxyHttp for LibraryProxy {
         } else if session.req_header().version == Version::HTTP_10 && peer.options.alpn == ALPN::H2H1 {
             // The library writes chunks where an answer over HTTP/2 has no length.
             peer.options.alpn = ALPN::H1;
-        } else if ctx.speaks_grpc && member.state.is_downgraded() {
+        } else if ctx.speaks_grpc && peer.options.alpn == ALPN::H2H1 {
             peer.group_key ^= GRPC;
             peer.options.alpn = ALPN::H2;
         }
@@ -494,9 +495,6 @@ impl ProxyHttp for LibraryProxy {
         ctx: &mut Context,
         _client_reused: bool,
     ) -> Box<Error> {
-        if matches!(error.etype(), ErrorType::H2Downgrade | ErrorType::InvalidH2) {
-            ctx.member().iter().for_each(|member| member.state.note_downgrade());
-        }
         let is_whole = !answering::has_begun(session) && !session.as_ref().retry_buffer_truncated();
         if is_whole && faults::is_unprocessed(&error) && self.may_repeat(ctx) {
             ctx.record.received = ctx.held_body.as_ref().map_or(0, |whole| whole.len() as u64);
