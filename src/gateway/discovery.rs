@@ -67,23 +67,10 @@ pub(super) fn is_named(tenant: &Tenant, host: &str) -> bool {
     tenant.hosts.iter().any(|pattern| matches!(pattern, HostPattern::Exact(name) if **name == *host))
 }
 
-/// The documents that the gateway has for a tenant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shown {
-    pub(super) rules: bool,
-    pub(super) metadata: bool,
-}
-
-impl Shown {
-    /// The documents of this tenant.
-    pub(super) fn of(tenant: &Tenant) -> Self {
-        let has = |path: &str| {
-            let path = path.as_bytes();
-            let access = routing::decide(tenant, "GET", path).access;
-            document_at(tenant, access, "GET", path).is_some()
-        };
-        Self { rules: has(RULES_PATH), metadata: has(METADATA_PATH) }
-    }
+/// True if the gateway has a document for everybody at this path of the tenant's.
+pub(super) fn is_shown(tenant: &Tenant, path: &str) -> bool {
+    let access = routing::decide(tenant, "GET", path.as_bytes()).access;
+    document_at(tenant, access, "GET", path.as_bytes()).is_some()
 }
 
 /// The path of a resource as it stands in its address, if every server reads it the same and it needs no escape there.

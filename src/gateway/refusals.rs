@@ -80,7 +80,7 @@ impl Gateway {
             ctx.asked_for = HeaderValue::try_from(asked_for).ok();
         }
         if ctx.has_documents
-            && site.shown.metadata
+            && site.shows_metadata
             && let Some(origin) = self.origin(request, site)
         {
             let path = resource(request.path()).unwrap_or_default();
@@ -142,7 +142,7 @@ impl Gateway {
             headers.insert(WWW_AUTHENTICATE, challenge);
         }
         let Some(site) = &ctx.site else { return };
-        if ctx.has_documents && site.shown.rules {
+        if ctx.has_documents && site.shows_rules {
             headers.insert(LINK, HELP);
         }
         if !site.tenant.credentials.has_messages() {

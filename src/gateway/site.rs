@@ -17,12 +17,12 @@ use crate::domain::{
 };
 use crate::gateway::counters::{Routes, SiteCounters};
 use crate::gateway::upstreams::{Member, UpstreamState, Upstreams, Watched};
-use crate::gateway::{discovery::Shown, in_flight::TenantInFlight};
+use crate::gateway::{discovery::is_shown, in_flight::TenantInFlight};
 use crate::pipeline::{Access, permit::Permit};
 use crate::ports::{NoEntropy, Parts, RouteScope, Scope};
 use crate::telemetry::{Metrics, metrics::Families};
 use crate::tls::{Certificates, UpstreamIdentity};
-use crate::wire::{OF_AGENT, OF_CLIENT, QuotaHeaders};
+use crate::wire::{METADATA_PATH, OF_AGENT, OF_CLIENT, QuotaHeaders, RULES_PATH};
 use crate::{addresses::AddressRules, assertion::Issuer};
 
 /// How many streams share one connection to an upstream that speaks HTTP/2.
@@ -44,8 +44,10 @@ pub(crate) struct Site {
     pub(super) routes: Routes,
     pub(super) in_flight: Arc<TenantInFlight>,
     pub(super) watched: Arc<Watched>,
-    /// The documents that the gateway has for it.
-    pub(super) shown: Shown,
+    /// True if the gateway has the document with its rules.
+    pub(super) shows_rules: bool,
+    /// True if the gateway has the metadata of its resources.
+    pub(super) shows_metadata: bool,
     /// The issuer of its assertions; `None`: it asks for none.
     pub(crate) issuer: Option<Arc<Issuer>>,
     /// True if it has endpoints of MCP.
@@ -113,12 +115,12 @@ impl Site {
         let visitor_limits = tenant.routes.iter().map(|route| visitor_limits(&tenant, route)).collect();
         let in_flight = former.map(|former| Arc::clone(&former.in_flight)).unwrap_or_default();
         let watched = former.map(|former| Arc::clone(&former.watched)).unwrap_or_default();
-        let shown = Shown::of(&tenant);
         let has_calls = tenant.routes.iter().any(|route| !route.calls.is_empty());
         Self {
             has_mcp: tenant.mcp || tenant.routes.iter().any(|route| route.mcp),
             has_calls,
-            shown,
+            shows_rules: is_shown(&tenant, RULES_PATH),
+            shows_metadata: is_shown(&tenant, METADATA_PATH),
             issuer: builder.issuer.clone().filter(|_| tenant.assertion),
             tenant,
             counters,
@@ -135,7 +137,7 @@ impl Site {
 
     /// True if one who has no key may be told how to get one: a key would do, and everybody may know.
     pub(crate) fn may_advise_keys(&self) -> bool {
-        self.shown.rules && self.tenant.credentials.api_key
+        self.shows_rules && self.tenant.credentials.api_key
     }
 
     /// The decision of the tenant's rules about a request of MCP with these calls.
