@@ -97,21 +97,50 @@ impl Site {
     ) -> Self {
         let networks = tenant.networks.clone();
         let addresses = AddressRules { networks, ..builder.addresses.clone() };
-        let mut states = States::of(former, addresses, health_rules(&tenant));
+        let (health, limits) = (health_rules(&tenant), tenant.proxy.upstream_limits);
+        let former_states = former.into_iter().flat_map(Self::members).map(|member| &member.state);
+        let former_states: HashMap<_, _> = former_states.map(|state| (&state.upstream, state)).collect();
+        // One for each upstream, whichever routes go there.
+        let mut states: HashMap<Upstream, Arc<UpstreamState>> = HashMap::new();
+        let mut member = |upstream: &Upstream| {
+            let alone = upstream.alone();
+            let former = former_states.get(&alone).copied();
+            let is_same = |state: &&Arc<UpstreamState>| {
+                state.health == health && state.limits == limits && state.rules == addresses
+            };
+            let state = states.entry(alone.clone()).or_insert_with(|| match former.filter(is_same) {
+                Some(state) => Arc::clone(state),
+                None => {
+                    let former = former.map(|former| &**former);
+                    Arc::new(UpstreamState::new(alone, health.clone(), limits, addresses.clone(), former))
+                }
+            });
+            Member {
+                state: Arc::clone(state),
+                weight: upstream.weight,
+                template: template(upstream, &tenant, identity),
+                host: HeaderValue::from_str(&authority(upstream)).unwrap_or(HeaderValue::from_static("")),
+            }
+        };
         let mut group = |list: &[Upstream]| {
-            let members = list.iter().map(|upstream| member(upstream, &tenant, identity, &mut states));
-            Arc::new(Upstreams::new(members.collect(), tenant.proxy.by_load))
+            Arc::new(Upstreams::new(list.iter().map(&mut member).collect(), tenant.proxy.by_load))
         };
         let upstreams = group(&tenant.upstreams);
         let mut own = |list: &[Upstream]| (!list.is_empty()).then(|| group(list));
         let route_upstreams = tenant.routes.iter().map(|route| own(&route.upstreams)).collect();
         let quotas = tenant.requests_per_minute.unwrap_or(builder.quotas);
-        let limits = quotas.0.map(|quota| quota.limit);
-        let accesses = PASSING_TIERS.map(|min_tier| access(&tenant, builder.quotas, builder.tiers, min_tier));
+        let accesses = PASSING_TIERS.map(|min_tier| Access {
+            tiers: builder.tiers.clone(),
+            scope: Scope::Tenant(Arc::clone(&tenant.id)),
+            min_tier,
+            quotas,
+            denies_endpoint_mismatch: tenant.denies_endpoint_mismatch,
+            parts: Parts::Gate,
+        });
         let counters = former.map(|former| Arc::clone(&former.counters));
         let counters = counters.unwrap_or_else(|| Arc::new(SiteCounters::new(builder.metrics, &tenant.id)));
         let routes = Routes::new(builder.metrics, &tenant, former.map(|former| &former.routes));
-        let quota_headers = limits.map(|limit| QuotaHeaders::new(OF_AGENT, limit));
+        let quota_headers = quotas.0.map(|quota| QuotaHeaders::new(OF_AGENT, quota.limit));
         let visitor_limits = tenant.routes.iter().map(|route| visitor_limits(&tenant, route)).collect();
         let in_flight = former.map(|former| Arc::clone(&former.in_flight)).unwrap_or_default();
         let watched = former.map(|former| Arc::clone(&former.watched)).unwrap_or_default();
@@ -195,18 +224,6 @@ impl Site {
     }
 }
 
-/// The rules for agents of a tenant where this is the lowest tier. `quotas` are those of the service.
-fn access(tenant: &Tenant, quotas: PerTier<Quota>, tiers: &Tiers, min_tier: Tier) -> Access {
-    Access {
-        tiers: tiers.clone(),
-        scope: Scope::Tenant(Arc::clone(&tenant.id)),
-        min_tier,
-        quotas: tenant.requests_per_minute.unwrap_or(quotas),
-        denies_endpoint_mismatch: tenant.denies_endpoint_mismatch,
-        parts: Parts::Gate,
-    }
-}
-
 /// A route is known by what it takes, however that is written: whatever else a reload changes, its clients' budgets stay.
 fn visitor_limits(tenant: &Tenant, route: &Route) -> [Option<Arc<VisitorLimit>>; 2] {
     let calls: Vec<String> = route.calls.written().collect();
@@ -248,51 +265,6 @@ pub(super) fn health_rules(tenant: &Tenant) -> HealthRules {
     HealthRules { interval: health.interval.filter(|_| is_watched(tenant)), ..health }
 }
 
-/// The states of a tenant's upstreams: one for each, whichever routes go there.
-struct States {
-    former: HashMap<Upstream, Arc<UpstreamState>>,
-    known: HashMap<Upstream, Arc<UpstreamState>>,
-    addresses: AddressRules,
-    health: HealthRules,
-}
-
-impl States {
-    /// With everything that a former site knew, whose addresses are those of the rules of now.
-    fn of(former: Option<&Site>, addresses: AddressRules, health: HealthRules) -> Self {
-        let former = former.into_iter().flat_map(Site::members).map(|member| &member.state);
-        let former = former.map(|state| (state.upstream.clone(), Arc::clone(state)));
-        Self { former: former.collect(), known: HashMap::new(), addresses, health }
-    }
-
-    /// The state under the tenant's rules of now.
-    fn get(&mut self, upstream: &Upstream, tenant: &Tenant) -> Arc<UpstreamState> {
-        let Self { former, known, addresses, health } = self;
-        let (upstream, limits) = (upstream.alone(), tenant.proxy.upstream_limits);
-        let former = former.get(&upstream);
-        let is_same = |state: &&Arc<UpstreamState>| {
-            state.health == *health && state.limits == limits && state.rules == *addresses
-        };
-        let state = || match former.filter(is_same) {
-            Some(state) => Arc::clone(state),
-            None => {
-                let (upstream, former) = (upstream.clone(), former.map(|former| &**former));
-                Arc::new(UpstreamState::new(upstream, health.clone(), limits, addresses.clone(), former))
-            }
-        };
-        Arc::clone(known.entry(upstream.clone()).or_insert_with(state))
-    }
-}
-
-/// One upstream of a tenant, with what is known of it.
-fn member(upstream: &Upstream, tenant: &Tenant, identity: &UpstreamIdentity, states: &mut States) -> Member {
-    Member {
-        state: states.get(upstream, tenant),
-        weight: upstream.weight,
-        template: template(upstream, tenant, identity),
-        host: HeaderValue::from_str(&authority(upstream)).unwrap_or(HeaderValue::from_static("")),
-    }
-}
-
 /// How an upstream is connected to, but for its address.
 fn template(upstream: &Upstream, tenant: &Tenant, identity: &UpstreamIdentity) -> HttpPeer {
     let is_tls = upstream.scheme == UpstreamScheme::Https;
@@ -309,8 +281,9 @@ fn template(upstream: &Upstream, tenant: &Tenant, identity: &UpstreamIdentity) -
     };
     options.connection_timeout = Some(rules.timeouts.connect);
     options.total_connection_timeout = Some(rules.timeouts.connect);
-    options.read_timeout = Some(least(rules.timeouts.read, rules.timeouts.total));
-    options.write_timeout = Some(least(rules.timeouts.write, rules.timeouts.total));
+    let at_most = |time: Duration| rules.timeouts.total.map_or(time, |total| time.min(total));
+    options.read_timeout = Some(at_most(rules.timeouts.read));
+    options.write_timeout = Some(at_most(rules.timeouts.write));
     options.idle_timeout = Some(rules.timeouts.idle);
     options.max_h2_streams = H2_STREAMS_MAX;
     options.h2_ping_interval = Some(H2_PING_EVERY);
@@ -323,10 +296,6 @@ fn template(upstream: &Upstream, tenant: &Tenant, identity: &UpstreamIdentity) -
         peer.group_key = identity.pool;
     }
     peer
-}
-
-fn least(one: Duration, other: Option<Duration>) -> Duration {
-    other.map_or(one, |other| one.min(other))
 }
 
 /// The value of `Host` for an upstream; the port is left out where it is the scheme's own.
