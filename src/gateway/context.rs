@@ -9,8 +9,8 @@ use crate::domain::{CorsRules, Decision};
 use crate::gateway::admission::{Admitted, Grant};
 use crate::gateway::held::{CheckedBody, HeldBytes};
 use crate::gateway::policy::{answers, requests};
-use crate::gateway::upstreams::{Attempt, Member, Retrying, UpstreamSlot, Upstreams};
-use crate::gateway::site::Site;
+use crate::gateway::upstreams::{Attempt, Member, UpstreamSlot, Upstreams};
+use crate::gateway::{in_flight::Place, site::Site};
 use crate::http1::{Fields, Lines, name::Name};
 use crate::mcp::{Filter, List};
 use crate::record::{Destination, RequestRecord};
@@ -54,7 +54,7 @@ pub(crate) struct Context {
     /// The slot at the upstream.
     pub(super) slot: Option<UpstreamSlot>,
     /// Leave to look for another connection.
-    pub(super) retrying: Option<Retrying>,
+    pub(super) retrying: Option<Place>,
     /// True if its answer breaks off behind a head that was written.
     pub(super) breaks_off: bool,
     /// True if its bodies have a time limit of ours: the library sets none.

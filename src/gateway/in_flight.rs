@@ -47,12 +47,6 @@ pub(super) enum Caller {
     Client(ClientNet),
 }
 
-/// Leave for a request to wait for what a node says of its signature.
-pub(super) struct VerificationSlot {
-    _place: Place,
-    _owner: Counted<Owner>,
-}
-
 /// A slot for one request, given back when it is dropped.
 pub(super) struct RequestSlot {
     // Dropped in this order: a request that waits for the tenant's slot finds the process's free.
@@ -81,13 +75,13 @@ pub(super) enum AtLimit {
 
 /// A caller of one tenant. The address of its counts tells tenants apart: a slot keeps it in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Owner {
+pub(super) struct Owner {
     tenant: usize,
     caller: Caller,
 }
 
 /// One that is counted until it is dropped.
-struct Place(Arc<AtomicU32>);
+pub(crate) struct Place(Arc<AtomicU32>);
 
 struct TenantSlot {
     tenant: Arc<TenantInFlight>,
@@ -104,15 +98,18 @@ impl InFlightLimits {
         Self { max, taken: Arc::default(), verifying: Arc::default(), owners: Arc::default() }
     }
 
-    /// Leave for a request of this network to wait until its signature has been looked at. As many may wait as there are
-    /// slots, by the same law.
-    pub(super) fn begin_verification(&self, network: ClientNet) -> Result<VerificationSlot, AtLimit> {
+    /// Leave for a request of this network to wait for what a node says of its signature. As many may wait as there are slots, by
+    /// the same law.
+    pub(super) fn begin_verification(
+        &self,
+        network: ClientNet,
+    ) -> Result<(Place, Counted<Owner>), AtLimit> {
         let free = self.max.saturating_sub(self.verifying.load(SeqCst));
         // No tenant's: nothing is at this address.
         let owner = Owner { tenant: 0, caller: Caller::Client(network) };
         let owner = self.owners.take(owner, share_of(free)).ok_or(AtLimit::Share)?;
         let place = Place::take(&self.verifying, self.max).ok_or(AtLimit::Process)?;
-        Ok(VerificationSlot { _place: place, _owner: owner })
+        Ok((place, owner))
     }
 
     /// A slot for a request of this caller at a tenant, with its limits.
@@ -198,7 +195,7 @@ impl TenantInFlight {
 
 impl Place {
     /// One more of this count, unless there are `max`.
-    fn take(count: &Arc<AtomicU32>, max: u32) -> Option<Self> {
+    pub(super) fn take(count: &Arc<AtomicU32>, max: u32) -> Option<Self> {
         increment_below(count, max).then(|| Self(Arc::clone(count)))
     }
 }

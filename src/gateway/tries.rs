@@ -13,12 +13,17 @@ impl Gateway {
     pub(super) async fn next_address(&self, ctx: &mut Context) -> Result<SocketAddr, Failure> {
         let upstreams = ctx.upstreams().ok_or(Failure::Internal)?;
         let (mut attempt, former) = (ctx.attempt, ctx.attempt);
-        let chosen = upstreams.choose(&mut attempt, ctx.begun).map(|(_, address)| address);
+        let chosen = upstreams.choose(&mut attempt, ctx.begun);
         ctx.attempt = attempt;
-        let address = chosen.ok_or_else(|| {
-            self.note_no_upstream(ctx);
-            Failure::NoUpstream
-        })?;
+        let Some(address) = chosen else {
+            if let Some(site) = &ctx.site {
+                let tenant = &site.tenant.id;
+                site.counters.faults(&self.clock).note(format_args!(
+                    "no upstream of tenant {tenant} has an address: its names can't be looked up, or lead where they may not"
+                ));
+            }
+            return Err(Failure::NoUpstream);
+        };
         // Another address of its upstream takes no other slot.
         if attempt.current != former.current {
             ctx.slot = None;
@@ -59,7 +64,7 @@ impl Gateway {
 
     /// True if a request that could not connect goes to another address, which is no retry, or to another upstream.
     pub(super) fn may_try_another(&self, ctx: &mut Context) -> bool {
-        if ctx.attempt.has_address_left() {
+        if ctx.attempt.addresses_left > 0 {
             return !self.is_overdue(ctx);
         }
         self.may_go_to_another(ctx, "unreachable")
@@ -84,16 +89,6 @@ impl Gateway {
         if !is_well && member.state.failed(self.clock.monotonic_micros()) {
             site.counters.ejected();
             tracing::warn!(tenant = &**tenant, %upstream, "takes no requests for a while: too many failed in a row");
-        }
-    }
-
-    /// Logs that no upstream of a tenant has an address.
-    fn note_no_upstream(&self, ctx: &Context) {
-        if let Some(site) = &ctx.site {
-            let tenant = &site.tenant.id;
-            site.counters.faults(&self.clock).note(format_args!(
-                "no upstream of tenant {tenant} has an address: its names can't be looked up, or lead where they may not"
-            ));
         }
     }
 

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 use crate::addresses::{AddressRefused, AddressRules};
 use crate::domain::{HealthRules, Upstream, UpstreamLimits};
-use crate::gateway::in_flight::{WaitQueue, increment_below};
+use crate::gateway::in_flight::{Place, WaitQueue, increment_below};
 use crate::ports::micros;
 
 /// How many marks of connections take turns. The library keeps one whose request was dropped open for as long as nobody asks for its
@@ -31,7 +31,7 @@ pub(super) const GENERATIONS: u64 = 4;
 const UPSTREAMS_MAX: usize = u64::BITS as usize;
 
 /// How many requests may look for another connection at one time, however few are under way.
-const RETRIES_MIN: u64 = 3;
+const RETRIES_MIN: u32 = 3;
 
 /// Upstreams that requests are spread over.
 pub(crate) struct Upstreams {
@@ -42,11 +42,8 @@ pub(crate) struct Upstreams {
     turns: Box<[u8]>,
     next: AtomicUsize,
     /// How many requests are looking for another connection.
-    retrying: AtomicU64,
+    retrying: Arc<AtomicU32>,
 }
-
-/// A request that is looking for another connection.
-pub(crate) struct Retrying(Arc<Upstreams>);
 
 /// An upstream, and how it is connected to.
 #[derive(Clone)]
@@ -65,22 +62,19 @@ impl Upstreams {
     pub(super) fn new(mut members: Vec<Member>, by_load: bool) -> Self {
         members.truncate(UPSTREAMS_MAX);
         let turns = turns(&members);
-        Self { members, by_load, turns, next: AtomicUsize::new(0), retrying: AtomicU64::new(0) }
+        Self { members, by_load, turns, next: AtomicUsize::new(0), retrying: Arc::default() }
     }
 
     /// Leave for one request to look for another connection: for at most a tenth of those under way, or a few.
-    pub(super) fn retry(self: &Arc<Self>) -> Option<Retrying> {
-        let live: u64 = self.members.iter().map(|member| member.state.in_flight()).sum();
-        let most = (live / 10).max(RETRIES_MIN);
-        let one_more = |retrying| (retrying < most).then_some(retrying + 1);
-        let counted = self.retrying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        counted.ok().map(|_| Retrying(Arc::clone(self)))
+    pub(super) fn retry(&self) -> Option<Place> {
+        let live = self.members.iter().map(|member| member.state.in_flight()).fold(0, u32::saturating_add);
+        Place::take(&self.retrying, (live / 10).max(RETRIES_MIN))
     }
 
     /// Where to go next: the next address of an upstream that could not be connected to, else the next upstream in turn
     /// that can be used and was not tried, else one that was not tried.
-    pub(super) fn choose(&self, attempt: &mut Attempt, now: u64) -> Option<(&Member, SocketAddr)> {
-        if attempt.has_address_left()
+    pub(super) fn choose(&self, attempt: &mut Attempt, now: u64) -> Option<SocketAddr> {
+        if attempt.addresses_left > 0
             && let Some(next) = self.next_address(attempt, now)
         {
             return Some(next);
@@ -106,17 +100,20 @@ impl Upstreams {
             if other.1.is_less_busy_than(one.1) { other } else { one }
         });
         let (at, _) = best.or_else(|| find(turn, &usable)).or_else(|| find(turn, &open))?;
+        attempt.tried |= 1 << at;
+        attempt.current = Some(at);
+        attempt.tries += 1;
         // Each upstream's addresses in turn, whatever their numbers.
-        attempt.try_one(at, turn / count);
+        (attempt.turn, attempt.tried_addresses) = (turn / count, 0);
         self.next_address(attempt, now)
     }
 
-    fn next_address(&self, attempt: &mut Attempt, now: u64) -> Option<(&Member, SocketAddr)> {
-        let member = self.current(*attempt)?;
-        let (mark, address, left) = member.state.next_address(attempt.turn, attempt.tried_addresses, now)?;
+    fn next_address(&self, attempt: &mut Attempt, now: u64) -> Option<SocketAddr> {
+        let state = &self.current(*attempt)?.state;
+        let (mark, address, left) = state.next_address(attempt.turn, attempt.tried_addresses, now)?;
         attempt.tried_addresses |= mark;
         attempt.addresses_left = left;
-        Some((member, address))
+        Some(address)
     }
 
     /// The upstream that a request is at.
@@ -136,12 +133,6 @@ impl Member {
     fn is_less_busy_than(&self, other: &Self) -> bool {
         let load = |member: &Self| member.state.in_flight().saturating_add(1);
         load(self).saturating_mul(other.weight.into()) < load(other).saturating_mul(self.weight.into())
-    }
-}
-
-impl Drop for Retrying {
-    fn drop(&mut self) {
-        self.0.retrying.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -190,26 +181,13 @@ pub(crate) struct Attempt {
     pub(super) turn: usize,
     /// The marks of those that it has tried.
     pub(super) tried_addresses: u32,
-    /// How many others its upstream has.
+    /// How many others the upstream that was tried last has.
     pub(super) addresses_left: usize,
 }
 
 impl Attempt {
-    /// True if the upstream that was tried last has another address.
-    pub(super) const fn has_address_left(self) -> bool {
-        self.addresses_left > 0
-    }
-
     pub(super) const fn has_tried(self, at: usize) -> bool {
         self.tried >> at & 1 == 1
-    }
-
-    pub(super) const fn try_one(&mut self, at: usize, turn: usize) {
-        self.tried |= 1 << at;
-        self.current = Some(at);
-        self.tries += 1;
-        self.turn = turn;
-        self.tried_addresses = 0;
     }
 }
 
@@ -406,8 +384,8 @@ impl UpstreamState {
     }
 
     /// How many requests are under way at it.
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.shared.taken.load(Ordering::Relaxed).into()
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.shared.taken.load(Ordering::Relaxed)
     }
 
     /// A slot for a request, which may have to wait for it; `None` if too many wait, or for too long.
@@ -453,7 +431,7 @@ impl UpstreamState {
         let is_better = |address: &Arc<Address>| {
             attempt.tried_addresses & address.mark == 0 && address.last_until.load(Ordering::Relaxed) == 0
         };
-        let has_better = attempt.has_address_left() && self.addresses.load().iter().any(is_better);
+        let has_better = attempt.addresses_left > 0 && self.addresses.load().iter().any(is_better);
         if has_better { longest.min(HEAD_START) } else { longest }
     }
 

@@ -477,7 +477,7 @@ impl ProxyHttp for LibraryProxy {
             return error;
         }
         self.note_reached(ctx, peer._address.as_inet(), false);
-        if !ctx.attempt.has_address_left() {
+        if ctx.attempt.addresses_left == 0 {
             let why = unsupported_signature(&error.to_string());
             self.note_upstream_failure(ctx, why.unwrap_or(error.etype().as_str()));
         }

@@ -228,7 +228,7 @@ impl Relay {
                     return Ok(upstream);
                 }
                 Err(failure) => {
-                    if let Some(kind) = failure.upstream_kind().filter(|_| !ctx.attempt.has_address_left()) {
+                    if let Some(kind) = failure.upstream_kind().filter(|_| ctx.attempt.addresses_left == 0) {
                         self.gateway.note_upstream_failure(ctx, kind);
                     }
                     if failure == Failure::Overloaded || !self.gateway.may_try_another(ctx) {
