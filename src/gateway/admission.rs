@@ -53,7 +53,11 @@ impl Gateway {
         if decision.access == RouteAccess::Deny {
             return Err(site.denied(decision, request.path())); // 403, 405
         }
-        check_length(request.fields, site)?; // 413
+        if let Some(bytes_max) = site.tenant.proxy.body_bytes_max
+            && announced(request.fields).is_some_and(|bytes| bytes > bytes_max)
+        {
+            return Err(Error::UploadTooLarge { bytes_max }); // 413
+        }
         let client = client_of(request.peer, request.fields, &self.rules.client_proxies);
         let (grant, slot, body) = if decision.access == RouteAccess::Public {
             let slot = self.take_slot(request, site, Caller::Client(client), None).await?; // 503
@@ -222,13 +226,4 @@ fn overloaded(site: &Site, at_limit: AtLimit) -> Error {
 /// The length that a body announces.
 pub(super) fn announced(fields: &impl Fields) -> Option<u64> {
     std::str::from_utf8(fields.values(Name::ContentLength).next()?).ok()?.parse().ok()
-}
-
-/// Refuses a body that is announced to be longer than the tenant takes.
-fn check_length(fields: &impl Fields, site: &Site) -> Result<(), Error> {
-    let Some(bytes_max) = site.tenant.proxy.body_bytes_max else { return Ok(()) };
-    match announced(fields) {
-        Some(bytes) if bytes > bytes_max => Err(Error::UploadTooLarge { bytes_max }),
-        Some(_) | None => Ok(()),
-    }
 }

@@ -144,7 +144,7 @@ impl Context {
         domain.as_deref()
     }
 
-    /// Writes the headers of an answer that are ours: the limit of an admitted caller, and the request's id.
+    /// Writes the headers of an answer that are ours: the limit of an admitted caller, the request's id, and what lets a page read it.
     pub(super) fn write_answer_headers(&self, lines: &mut impl Lines) {
         match (self.grant(), &self.site) {
             (Some(Grant::Agent(permit, _)), Some(site)) => {
@@ -155,7 +155,12 @@ impl Context {
             }
             (Some(Grant::Agent(..) | Grant::Anyone) | None, _) => {}
         }
-        self.write_common_headers(lines);
+        if let Some(id) = &self.record.request_id {
+            lines.set("X-Request-Id", id.as_str().as_bytes());
+        }
+        if let Some(rules) = self.cors() {
+            answers::write_cors(rules, self.origin.as_deref(), lines);
+        }
     }
 
     /// Writes those of an upstream's answer, and what keeps it from others if it is an agent's or a bot's.
@@ -172,21 +177,12 @@ impl Context {
         answers::write_sharing(fields, proofs, lines);
     }
 
-    /// Writes the headers of every answer: the request's id, and what lets a page read it.
-    pub(super) fn write_common_headers(&self, lines: &mut impl Lines) {
-        if let Some(id) = &self.record.request_id {
-            lines.set("X-Request-Id", id.as_str().as_bytes());
-        }
-        if let Some(rules) = self.cors() {
-            answers::write_cors(rules, self.origin.as_deref(), lines);
-        }
-    }
-
     /// True if a header of the client's request stays here: it carries a trace, and ours takes its place, or asks for a coding of a
     /// list that has to be read.
     pub(super) fn replaces(&self, id: Name, name: &[u8]) -> bool {
         (self.record.trace.is_some() && carries_trace(id, name))
-            || (self.mcp.is_some() && self.asks_for_list() && name.eq_ignore_ascii_case(b"accept-encoding"))
+            || (self.mcp.as_ref().is_some_and(|notes| notes.list.is_some())
+                && name.eq_ignore_ascii_case(b"accept-encoding"))
     }
 
     /// The rules for pages of other origins, where the tenant has any.
@@ -197,11 +193,6 @@ impl Context {
     /// The permit, when an agent was admitted.
     pub(super) fn permit(&self) -> Option<&Permit> {
         if let Grant::Agent(permit, _) = self.grant()? { Some(permit) } else { None }
-    }
-
-    /// The tenant and the route that the request falls under.
-    pub(super) fn destination(&self) -> Destination<'_> {
-        destination_of(self.site.as_deref(), self.decision)
     }
 }
 

@@ -136,11 +136,6 @@ impl Context {
         }
     }
 
-    /// True if the answer may hold a list that is not for everybody.
-    pub(super) fn asks_for_list(&self) -> bool {
-        self.mcp.as_ref().is_some_and(|notes| notes.list.is_some())
-    }
-
     /// The filter of an answer with a list. Error: it is coded, so that it can't be read.
     pub(super) fn list_filter(
         &self,

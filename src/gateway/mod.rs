@@ -42,7 +42,7 @@ use crate::gateway::policy::forwarded::{self, Arrival, Believed};
 use crate::gateway::relay::{Relay, incoming};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
-    context::Context, counters::SiteCounters, held::Memory, in_flight::InFlightLimits, library::LibraryHandler,
+    context::Context, context::destination_of, counters::SiteCounters, held::Memory, in_flight::InFlightLimits, library::LibraryHandler,
     policy::answers, policy::forwarded::Via, refusals::End, relay::pool::Pool, rule::Dialect,
 };
 use crate::http1::{FIELDS_MAX, Fields, Lines, RequestHead, name::Name};
@@ -59,7 +59,6 @@ const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The gateway's listener, of one worker.
 pub(crate) struct GatewayHandler {
-    gateway: Arc<Gateway>,
     relay: Relay,
     library: LibraryHandler,
 }
@@ -72,8 +71,9 @@ impl Handler for GatewayHandler {
         mut connection: Box<Connection>,
         head: RequestHead,
     ) -> Option<Box<Connection>> {
-        let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
-        ctx.record.request_id = Some(self.gateway.request_ids.of(&connection.fields()));
+        let gateway = &self.relay.gateway;
+        let mut ctx = Context::new(gateway.clock.monotonic_micros());
+        ctx.record.request_id = Some(gateway.request_ids.of(&connection.fields()));
         let mut admitted = self.admit(&connection, &head, Message::Unread, &mut ctx).await;
         if matches!(admitted, Err(End::NeedsMessage)) {
             // In a box, as below.
@@ -101,7 +101,7 @@ impl Handler for GatewayHandler {
 
     async fn serve_http2(&self, stream: Stream, share: FairShare, slot: Slot, shutdown: &ShutdownWatch) {
         let peer = stream.get_socket_digest().and_then(|digest| digest.peer_addr()?.as_inet().copied());
-        let is_shared = peer.is_some_and(|peer| is_trusted(peer.ip(), &self.gateway.rules.believed.proxies));
+        let is_shared = peer.is_some_and(|peer| is_trusted(peer.ip(), &self.relay.gateway.rules.believed.proxies));
         self.library.serve_http2(stream, share, slot, is_shared, shutdown).await;
     }
 }
@@ -115,14 +115,14 @@ impl GatewayHandler {
         ctx: &mut Context,
     ) -> Result<(), End> {
         let fields = connection.fields();
-        let request = incoming(connection, head, &fields)
+        let request = incoming(connection, head, &fields, message)
             .ok_or(Error::Malformed { problem: "its method is no text" })?;
-        self.gateway.admit(&Incoming { message, ..request }, ctx).await
+        self.relay.gateway.admit(&request, ctx).await
     }
 
     /// The handler of one worker.
     pub(crate) fn new(gateway: Arc<Gateway>, library: LibraryHandler, pool: Arc<Pool>) -> Self {
-        Self { relay: Relay { gateway: Arc::clone(&gateway), pool }, gateway, library }
+        Self { relay: Relay { gateway, pool }, library }
     }
 }
 
@@ -292,7 +292,7 @@ impl Gateway {
         let (counters, series) = own.unwrap_or((&self.without_tenant, &self.without_route));
         counters.count(&ctx.record, ended.sent, ended.ending);
         let upstream = ctx.member().map(|member| &member.state.upstream as &dyn Display);
-        let destination = Destination { domain: ctx.domain(), upstream, ..ctx.destination() };
+        let destination = Destination { domain: ctx.domain(), upstream, ..destination_of(ctx.site.as_deref(), ctx.decision) };
         self.recorder.end(&ctx.record, ended, &destination, series);
     }
 

@@ -65,7 +65,7 @@ impl<'a, F> Incoming<'a, F> {
 
     /// The path, without the query.
     pub(crate) fn path(&self) -> &'a [u8] {
-        path_of(self.target)
+        self.target.split(|byte| *byte == b'?').next().unwrap_or_default()
     }
 }
 
@@ -143,11 +143,6 @@ impl Site {
         }
         Error::MethodNotAllowed { allow: Vec::from_iter(methods).join(", ").into() }
     }
-}
-
-/// The path of a request target, without the query.
-pub(super) fn path_of(target: &[u8]) -> &[u8] {
-    target.split(|byte| *byte == b'?').next().unwrap_or_default()
 }
 
 /// A dialect in which another gateway asks.

@@ -66,29 +66,25 @@ pub(super) fn is_upstreams(error: &Error) -> bool {
 
 /// The failure that an error of the library's is.
 pub(super) fn failure_of(error: &Error) -> Failure {
+    use ErrorType::{
+        ConnectTimedout, ConnectionClosed, H2Error, ReadError, ReadTimedout, TLSHandshakeTimedout,
+        WriteError, WriteTimedout,
+    };
     let kind = error.etype();
     if let Some((_, failure)) = OURS.into_iter().find(|(known, _)| known == kind) {
         return failure;
     }
+    let is_late = matches!(kind, ConnectTimedout | TLSHandshakeTimedout | ReadTimedout | WriteTimedout);
+    // A part of the answer may have gone where a write took too long.
+    let is_gone = matches!(kind, WriteTimedout | WriteError | ReadError | ConnectionClosed | H2Error);
     match error.esource() {
-        ErrorSource::Upstream if is_timeout(kind) => Failure::UpstreamSlow("timeout"),
+        ErrorSource::Upstream if is_late => Failure::UpstreamSlow("timeout"),
         ErrorSource::Upstream => Failure::Upstream("fault"),
-        ErrorSource::Downstream if *kind == ErrorType::ReadTimedout => Failure::ClientSlow,
-        ErrorSource::Downstream if is_gone(kind) => Failure::ClientGone,
+        ErrorSource::Downstream if *kind == ReadTimedout => Failure::ClientSlow,
+        ErrorSource::Downstream if is_gone => Failure::ClientGone,
         ErrorSource::Downstream => Failure::Malformed,
         ErrorSource::Internal | ErrorSource::Unset => Failure::Internal,
     }
-}
-
-fn is_timeout(kind: &ErrorType) -> bool {
-    use ErrorType::{ConnectTimedout, ReadTimedout, TLSHandshakeTimedout, WriteTimedout};
-    [ConnectTimedout, TLSHandshakeTimedout, ReadTimedout, WriteTimedout].contains(kind)
-}
-
-/// A part of the answer may have gone where a write took too long.
-fn is_gone(kind: &ErrorType) -> bool {
-    use ErrorType::{ConnectionClosed, H2Error, ReadError, WriteError, WriteTimedout};
-    [WriteTimedout, WriteError, ReadError, ConnectionClosed, H2Error].contains(kind)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use crate::gateway::library::requests::{
     rewritten, take_piece, until_empty_end,
 };
 use crate::gateway::mcp::{CODED_LIST, UNREADABLE_LIST};
-use crate::gateway::rule::{Incoming, Message};
+use crate::gateway::rule::Message;
 use crate::gateway::{
     BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End,
     stall_timeout, upstreams::GENERATIONS, upstreams::Member,
@@ -206,8 +206,7 @@ impl LibraryProxy {
         message: Message<'_>,
         ctx: &mut Context,
     ) -> Result<(), End> {
-        let request = incoming(session).ok_or(error::Error::Internal)?;
-        self.admit(&Incoming { message, ..request }, ctx).await
+        self.admit(&incoming(session, message).ok_or(error::Error::Internal)?, ctx).await
     }
 
     /// Ends a transfer that takes too long, unless this is its end anyway.

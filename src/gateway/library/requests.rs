@@ -31,13 +31,16 @@ pub(super) const KEPT_BYTES_MAX: u64 = 64 * 1024;
 const FRAME_BYTES_MAX: u64 = 16 * 1024;
 
 /// A request of the library's, as `Gateway::admit` reads it.
-pub(super) fn incoming(session: &mut Session) -> Option<Incoming<'_, HeaderMap>> {
+pub(super) fn incoming<'a>(
+    session: &'a mut Session,
+    message: Message<'a>,
+) -> Option<Incoming<'a, HeaderMap>> {
     let content = if session.is_body_empty() { Content::Empty } else { Content::Follows };
     let session = &*session;
     let request = session.req_header();
     Some(Incoming {
         dialect: None,
-        message: Message::Unread,
+        message,
         tenant: None,
         content,
         method: request.method.as_str(),

@@ -400,6 +400,7 @@ pub(in crate::gateway) fn incoming<'a>(
     connection: &'a Connection,
     head: &RequestHead,
     fields: &'a SpanFields<'a>,
+    message: Message<'a>,
 ) -> Option<Incoming<'a, SpanFields<'a>>> {
     let authority = fields.values(Name::Host).next();
     Some(Incoming {
@@ -411,7 +412,7 @@ pub(in crate::gateway) fn incoming<'a>(
         is_tls: connection.stream.is_tls(),
         content: if head.body == Body::Length(0) { Content::Empty } else { Content::Follows },
         dialect: None,
-        message: Message::Unread,
+        message,
         tenant: None,
     })
 }

@@ -249,7 +249,8 @@ impl Relay {
                 site.counters.overloaded("descriptors");
                 return Failure::Overloaded;
             }
-            Failure::Upstream(kind_of(&error))
+            let is_refused = error.kind() == ErrorKind::ConnectionRefused;
+            Failure::Upstream(if is_refused { "ConnectRefused" } else { "ConnectError" })
         })?;
         // Without it small requests may wait for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
@@ -264,11 +265,6 @@ impl Relay {
         let idle = exchange.upstream_idle.map_or(idle, |theirs| theirs.min(idle));
         self.pool.put(&site.tenant.id, address, stream, Timer::now(), idle);
     }
-}
-
-/// The log's word for a connection that could not be made.
-fn kind_of(error: &std::io::Error) -> &'static str {
-    if error.kind() == ErrorKind::ConnectionRefused { "ConnectRefused" } else { "ConnectError" }
 }
 
 #[cfg(test)]
