@@ -127,11 +127,11 @@ fn flat(fields: Texts<'_>) -> Vec<Vec<u8>> {
 }
 
 /// How a body ends, as a word.
-fn end_of(body: http1::head::Body) -> Vec<u8> {
+fn end_of(body: http1::Body) -> Vec<u8> {
     match body {
-        http1::head::Body::Length(length) => length.to_string().into_bytes(),
-        http1::head::Body::Chunked => b"chunked".to_vec(),
-        http1::head::Body::ToClose => b"close".to_vec(),
+        http1::Body::Length(length) => length.to_string().into_bytes(),
+        http1::Body::Chunked => b"chunked".to_vec(),
+        http1::Body::ToClose => b"close".to_vec(),
     }
 }
 

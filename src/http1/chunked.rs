@@ -25,10 +25,13 @@ pub(crate) enum Piece<'a> {
 }
 
 /// The next part of the body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Next {
-    /// A chunk's size; whether a digit has come.
-    Size(bool),
+    /// The first digit of a chunk's size.
+    #[default]
+    FirstDigit,
+    /// The rest of a chunk's size.
+    Size,
     /// A chunk's extensions. They are read and dropped.
     Extension,
     /// The line feed behind a chunk's size.
@@ -50,7 +53,7 @@ enum Next {
 }
 
 /// Reads a body in chunks, piece by piece.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Decoder {
     next: Next,
     size: u64,
@@ -58,12 +61,6 @@ pub(crate) struct Decoder {
     trailer_bytes: usize,
     /// The trailers as they came, with a line feed behind each.
     trailers: Vec<u8>,
-}
-
-impl Default for Decoder {
-    fn default() -> Self {
-        Self { next: Next::Size(false), size: 0, line_bytes: 0, trailer_bytes: 0, trailers: Vec::new() }
-    }
 }
 
 impl Decoder {
@@ -102,17 +99,14 @@ impl Decoder {
 
     fn step(&mut self, byte: u8) -> Result<(), BrokenChunks> {
         self.next = match (self.next, byte) {
-            (Next::Size(_), digit) if digit.is_ascii_hexdigit() => {
-                self.add_digit(digit)?;
-                Next::Size(true)
-            }
-            (Next::Size(true), b';') => Next::Extension,
-            (Next::Size(true) | Next::Extension, b'\r') => Next::SizeEnd,
+            (Next::FirstDigit | Next::Size, digit) if digit.is_ascii_hexdigit() => self.add_digit(digit)?,
+            (Next::Size, b';') => Next::Extension,
+            (Next::Size | Next::Extension, b'\r') => Next::SizeEnd,
             (Next::Extension, byte) if is_text(byte) => self.in_line(Next::Extension)?,
             (Next::SizeEnd, b'\n') if self.size == 0 => self.begin_line(Next::LineStart),
             (Next::SizeEnd, b'\n') => Next::Data(std::mem::take(&mut self.size)),
             (Next::DataCr, b'\r') => Next::DataLf,
-            (Next::DataLf, b'\n') => self.begin_line(Next::Size(false)),
+            (Next::DataLf, b'\n') => self.begin_line(Next::FirstDigit),
             (Next::LineStart, b'\r') => Next::LastLf,
             (Next::LineStart | Next::Trailer(false), byte) if is_token(byte) => {
                 self.in_trailer(byte, Next::Trailer(false))?
@@ -130,12 +124,12 @@ impl Decoder {
         Ok(())
     }
 
-    fn add_digit(&mut self, digit: u8) -> Result<(), BrokenChunks> {
+    fn add_digit(&mut self, digit: u8) -> Result<Next, BrokenChunks> {
         let value = char::from(digit).to_digit(16).ok_or(BrokenChunks)?;
         let larger = self.size.checked_mul(16).and_then(|size| size.checked_add(u64::from(value)));
         // Beyond 63 bits other readers may count differently.
         self.size = larger.filter(|size| *size <= i64::MAX as u64).ok_or(BrokenChunks)?;
-        self.in_line(Next::Size(true)).map(drop)
+        self.in_line(Next::Size)
     }
 
     const fn begin_line(&mut self, next: Next) -> Next {

@@ -3,36 +3,8 @@
 use std::ops::Range;
 
 use crate::http1::fields::{Fields, Options, Problem, Spans, is_websocket};
-use crate::http1::lines::{Lines, is_token};
+use crate::http1::lines::{Body, Lines, RequestHead, is_token};
 use crate::http1::name::Name;
-
-/// How the end of a body is told (RFC 9112, section 6.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Body {
-    /// By its length in bytes; 0: there is none.
-    Length(u64),
-    Chunked,
-    /// By the end of the connection. Answers only.
-    ToClose,
-}
-
-/// A request's head that means one thing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RequestHead {
-    pub(crate) method: Range<usize>,
-    /// The span of the request target.
-    pub(crate) target: Range<usize>,
-    /// True if it is HTTP/1.0.
-    pub(crate) is_http_1_0: bool,
-    /// How its body ends.
-    pub(crate) body: Body,
-    /// True if `Connection` holds `close`, or the version is HTTP/1.0: no request follows on the connection.
-    pub(crate) closes: bool,
-    /// True if the client asks to go on with a WebSocket on this connection.
-    pub(crate) upgrades: bool,
-    /// True if the target has bytes that no URL has: libraries differ in what they make of them.
-    pub(crate) has_odd_target: bool,
-}
 
 /// An answer's head that means one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,17 +34,16 @@ const PROTECTED: [Name; 4] = [Name::Host, Name::ForwardedFor, Name::ForwardedHos
 
 /// Reads a whole request head, from the request line to the empty line; writes its fields into `fields`, which is cleared
 /// before.
-pub(crate) fn read_request(head: &[u8], fields: &mut Spans) -> Result<RequestHead, Problem> {
+pub(crate) fn read_request(text: &[u8], fields: &mut Spans) -> Result<RequestHead, Problem> {
     fields.clear();
-    let mut lines = Lines::of(head)?;
-    let line = lines.request_line()?;
+    let mut lines = Lines::of(text)?;
+    let mut head = lines.request_line()?;
     let (mut framing, mut hosts, mut options) = (Framing::default(), 0, Options::default());
-    let mut upgrades = false;
     while let Some((name, value)) = lines.field(fields)? {
         if name == Name::Other {
             continue;
         }
-        framing.read(name, value, line.is_http_1_0)?;
+        framing.read(name, value, head.is_http_1_0)?;
         if name == Name::Host {
             hosts += 1;
             if value.contains(&b'@') {
@@ -81,23 +52,17 @@ pub(crate) fn read_request(head: &[u8], fields: &mut Spans) -> Result<RequestHea
         } else if name == Name::Connection {
             options.add(value)?;
         }
-        upgrades |= name == Name::Upgrade && is_websocket(value);
+        head.upgrades |= name == Name::Upgrade && is_websocket(value);
     }
     if hosts > 1 {
         return Err("there is more than one Host header");
     }
-    if hosts == 0 && !line.is_http_1_0 {
+    if hosts == 0 && !head.is_http_1_0 {
         return Err("there is no Host header");
     }
-    Ok(RequestHead {
-        method: line.method,
-        target: line.target,
-        is_http_1_0: line.is_http_1_0,
-        body: framing.body()?.unwrap_or(Body::Length(0)),
-        closes: check_options(&options)? || line.is_http_1_0,
-        upgrades,
-        has_odd_target: line.has_odd_target,
-    })
+    head.body = framing.body()?.unwrap_or(head.body);
+    head.closes |= check_options(&options)?;
+    Ok(head)
 }
 
 /// Reads a head that somebody else gives part by part as one that came whole, and gives its text too. `spans` are those of its
@@ -132,19 +97,19 @@ pub(crate) fn head_from_parts<'a>(
 pub(crate) fn read_answer(head: &[u8], is_to_head: bool, fields: &mut Spans) -> Result<AnswerHead, Problem> {
     fields.clear();
     let mut lines = Lines::of(head)?;
-    let line = lines.status_line()?;
+    let (status, reason, is_http_1_0) = lines.status_line()?;
     let (mut framing, mut options) = (Framing::default(), Options::default());
     while let Some((name, value)) = lines.field(fields)? {
-        framing.read(name, value, line.is_http_1_0)?;
+        framing.read(name, value, is_http_1_0)?;
         if name == Name::Connection {
             options.add(value)?;
         }
     }
-    let closes = line.is_http_1_0 || options.name(CLOSE);
     let body = framing.body()?.unwrap_or(Body::ToClose);
-    let has_no_body = is_to_head || matches!(line.status, 100..=199 | 204 | 304);
+    let has_no_body = is_to_head || matches!(status, 100..=199 | 204 | 304);
     let body = if has_no_body { Body::Length(0) } else { body };
-    Ok(AnswerHead { status: line.status, reason: line.reason, body, closes: closes || body == Body::ToClose })
+    let closes = is_http_1_0 || options.name(CLOSE) || body == Body::ToClose;
+    Ok(AnswerHead { status, reason, body, closes })
 }
 
 /// Checks the fields that tell where a message's body ends, of a head that another reader has read.

@@ -8,17 +8,32 @@ use crate::http1::name::Name;
 const VERSION: Problem = "the version is neither HTTP/1.1 nor HTTP/1.0";
 const CONTROL: Problem = "there is a control character, or a bare CR";
 
-pub(super) struct RequestLine {
-    pub(super) method: Range<usize>,
-    pub(super) target: Range<usize>,
-    pub(super) is_http_1_0: bool,
-    pub(super) has_odd_target: bool,
+/// How the end of a body is told (RFC 9112, section 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// By its length in bytes; 0: there is none.
+    Length(u64),
+    Chunked,
+    /// By the end of the connection. Answers only.
+    ToClose,
 }
 
-pub(super) struct StatusLine {
-    pub(super) status: u16,
-    pub(super) reason: Range<usize>,
-    pub(super) is_http_1_0: bool,
+/// A request's head that means one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestHead {
+    pub(crate) method: Range<usize>,
+    /// The span of the request target.
+    pub(crate) target: Range<usize>,
+    /// True if it is HTTP/1.0.
+    pub(crate) is_http_1_0: bool,
+    /// How its body ends.
+    pub(crate) body: Body,
+    /// True if `Connection` holds `close`, or the version is HTTP/1.0: no request follows on the connection.
+    pub(crate) closes: bool,
+    /// True if the client asks to go on with a WebSocket on this connection.
+    pub(crate) upgrades: bool,
+    /// True if the target has bytes that no URL has: libraries differ in what they make of them.
+    pub(crate) has_odd_target: bool,
 }
 
 /// The bytes of a request target: those of URLs (RFC 3986, section 2), those of no URL, and those that end it.
@@ -124,7 +139,8 @@ impl<'a> Lines<'a> {
         Ok(Self { head, rest: head })
     }
 
-    pub(super) fn request_line(&mut self) -> Result<RequestLine, Problem> {
+    /// Begins a request's head, as if no field said more.
+    pub(super) fn request_line(&mut self) -> Result<RequestHead, Problem> {
         const PARTS: Problem = "the request line does not have three parts";
         let behind_method = after_token(self.head);
         let method = self.range(self.head, behind_method);
@@ -152,10 +168,12 @@ impl<'a> Lines<'a> {
         }
         let (is_http_1_0, rest) = version(rest)?;
         self.rest = end_line(rest, if rest.starts_with(b" ") { PARTS } else { VERSION })?;
-        Ok(RequestLine { method, target, is_http_1_0, has_odd_target: seen & ODD != 0 })
+        let (body, closes, has_odd_target) = (Body::Length(0), is_http_1_0, seen & ODD != 0);
+        Ok(RequestHead { method, target, is_http_1_0, body, closes, upgrades: false, has_odd_target })
     }
 
-    pub(super) fn status_line(&mut self) -> Result<StatusLine, Problem> {
+    /// The status, the span of the reason phrase, and whether it is HTTP/1.0.
+    pub(super) fn status_line(&mut self) -> Result<(u16, Range<usize>, bool), Problem> {
         const STATUS: Problem = "the status is not a number of three digits";
         let (is_http_1_0, rest) = version(self.head)?;
         let [b' ', hundreds @ b'1'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9', rest @ ..] = rest else {
@@ -166,7 +184,7 @@ impl<'a> Lines<'a> {
         let begin = rest.strip_prefix(b" ").unwrap_or(rest);
         let end = if begin.len() < rest.len() { after_text(begin) } else { rest };
         self.rest = end_line(end, STATUS)?;
-        Ok(StatusLine { status, reason: self.range(begin, end), is_http_1_0 })
+        Ok((status, self.range(begin, end), is_http_1_0))
     }
 
     /// Adds the next field, and says its name and value; `None` at the empty line.

@@ -14,6 +14,6 @@ mod tests;
 
 pub(crate) use chunked::{BrokenChunks, Decoder, Piece};
 pub(crate) use fields::{FIELDS_MAX, Fields, Options, Problem, SpanFields, Spans, TOO_MANY_FIELDS};
-pub(crate) use head::{AnswerHead, Body, REPEATED, RequestHead};
-pub(crate) use lines::TARGET_PROBLEMS;
+pub(crate) use head::{AnswerHead, REPEATED};
+pub(crate) use lines::{Body, RequestHead, TARGET_PROBLEMS};
 pub(crate) use writing::Lines;

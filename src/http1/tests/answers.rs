@@ -3,8 +3,8 @@
 use http::HeaderMap;
 
 use crate::http1::fields::{FIELDS_MAX, Problem, Spans, TOO_MANY_FIELDS};
-use crate::http1::head::{AnswerHead, Body, check_framing, read_answer};
-use crate::http1::tests::heads;
+use crate::http1::head::{AnswerHead, check_framing, read_answer};
+use crate::http1::{Body, tests::heads};
 
 fn read(head: &str) -> Result<(AnswerHead, Spans), Problem> {
     let mut fields = Spans::default();

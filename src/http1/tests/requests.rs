@@ -3,8 +3,8 @@
 use proptest::prelude::{any, proptest};
 
 use crate::http1::fields::{FIELDS_MAX, Problem, Spans, TOO_MANY_FIELDS};
-use crate::http1::head::{Body, RequestHead, end_of_head, read_answer, read_request};
-use crate::http1::{name::Name, tests::heads};
+use crate::http1::head::{end_of_head, read_answer, read_request};
+use crate::http1::{Body, RequestHead, name::Name, tests::heads};
 
 fn read(head: &str) -> Result<(RequestHead, Spans), Problem> {
     let mut fields = Spans::default();
