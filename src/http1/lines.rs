@@ -36,30 +36,24 @@ pub(crate) struct RequestHead {
     pub(crate) has_odd_target: bool,
 }
 
-/// The bytes of a request target: those of URLs (RFC 3986, section 2), those of no URL, and those that end it.
-const URL: u8 = 0;
-const ODD: u8 = 1;
-const NO_TARGET: u8 = 2;
+/// The classes of bytes: those of tokens, those of URLs (RFC 3986, section 2), and those that end a request target.
+const OF_TOKENS: u8 = 1;
+const OF_URLS: u8 = 2;
+const ENDS_TARGET: u8 = 4;
 
-static TARGET: [u8; 256] = {
-    let mut table = [ODD; 256];
+static CLASSES: [u8; 256] = {
+    let mut table = [0; 256];
     let (mut rest, mut byte) = (table.as_mut_slice(), 0_u8);
-    while let [class, others @ ..] = rest {
-        if byte.is_ascii_alphanumeric() || is_one_of(b"-._~!$&'()*+,;=:@/?%", byte) {
-            *class = URL;
-        } else if byte <= b' ' || is_one_of(b"#\x7f", byte) {
-            *class = NO_TARGET;
+    while let [classes, others @ ..] = rest {
+        if byte.is_ascii_alphanumeric() || is_one_of(b"!#$%&'*+-.^_`|~", byte) {
+            *classes |= OF_TOKENS;
         }
-        (rest, byte) = (others, byte.wrapping_add(1));
-    }
-    table
-};
-
-static TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
-    let (mut rest, mut byte) = (table.as_mut_slice(), 0_u8);
-    while let [is_token, others @ ..] = rest {
-        *is_token = byte.is_ascii_alphanumeric() || is_one_of(b"!#$%&'*+-.^_`|~", byte);
+        if byte.is_ascii_alphanumeric() || is_one_of(b"-._~!$&'()*+,;=:@/?%", byte) {
+            *classes |= OF_URLS;
+        }
+        if byte <= b' ' || is_one_of(b"#\x7f", byte) {
+            *classes |= ENDS_TARGET;
+        }
         (rest, byte) = (others, byte.wrapping_add(1));
     }
     table
@@ -109,14 +103,18 @@ pub(crate) fn target_problem(target: &[u8]) -> Option<Problem> {
     byte.or_else(|| std::str::from_utf8(target).is_err().then_some(NO_TEXT))
 }
 
+fn classes(byte: u8) -> u8 {
+    CLASSES.get(usize::from(byte)).copied().unwrap_or_default()
+}
+
 /// True if a byte may stand in a URL (RFC 3986, section 2), brackets apart.
 pub(crate) fn is_of_urls(byte: u8) -> bool {
-    TARGET.get(usize::from(byte)) == Some(&URL)
+    classes(byte) & OF_URLS != 0
 }
 
 /// True if a byte may stand in a token (RFC 9110, section 5.6.2).
 pub(crate) fn is_token(byte: u8) -> bool {
-    TOKEN.get(usize::from(byte)).copied().unwrap_or_default()
+    classes(byte) & OF_TOKENS != 0
 }
 
 /// True if a byte may stand in a field's value (RFC 9110, section 5.5).
@@ -148,13 +146,11 @@ impl<'a> Lines<'a> {
             [b' ', rest @ ..] if !method.is_empty() => rest,
             _ => return Err(problem(behind_method, PARTS, "the method is not a token")),
         };
-        let (mut behind_target, mut seen) = (path, URL);
-        while let [byte, rest @ ..] = behind_target {
-            let class = TARGET.get(usize::from(*byte)).copied().unwrap_or(NO_TARGET);
-            if class == NO_TARGET {
-                break;
-            }
-            (behind_target, seen) = (rest, seen | class);
+        let (mut behind_target, mut shared) = (path, OF_URLS);
+        while let [byte, rest @ ..] = behind_target
+            && classes(*byte) & ENDS_TARGET == 0
+        {
+            (behind_target, shared) = (rest, shared & classes(*byte));
         }
         let target = self.range(path, behind_target);
         let rest = match behind_target {
@@ -168,7 +164,7 @@ impl<'a> Lines<'a> {
         }
         let (is_http_1_0, rest) = version(rest)?;
         self.rest = end_line(rest, if rest.starts_with(b" ") { PARTS } else { VERSION })?;
-        let (body, closes, has_odd_target) = (Body::Length(0), is_http_1_0, seen & ODD != 0);
+        let (body, closes, has_odd_target) = (Body::Length(0), is_http_1_0, shared == 0);
         Ok(RequestHead { method, target, is_http_1_0, body, closes, upgrades: false, has_odd_target })
     }
 

@@ -91,8 +91,12 @@ pub(super) async fn next_piece(session: &mut Session, longest: Duration) -> ping
 
 /// Gives a client that waits for it leave to send its body, in place of an upstream.
 pub(super) async fn give_leave(session: &mut Session) -> pingora::Result<()> {
+    let waits = session.req_header().headers.expects_continue();
+    if waits {
+        session.req_header_mut().remove_header(&EXPECT);
+    }
     // HTTP/1.0 has no interim answers (RFC 9110, section 10.1.1).
-    if session.req_header().version == Version::HTTP_10 {
+    if !waits || session.req_header().version == Version::HTTP_10 {
         return Ok(());
     }
     session.as_mut().write_continue_response().await.map_err(|error| error.into_down())
@@ -163,10 +167,7 @@ impl LibraryProxy {
             return Ok(());
         }
         let length = announced(&session.req_header().headers);
-        if session.req_header().headers.expects_continue() {
-            session.req_header_mut().remove_header(&EXPECT);
-            give_leave(session).await?;
-        }
+        give_leave(session).await?;
         while !session.as_ref().retry_buffer_truncated() {
             // The library knows the end of a stream with its last frame, and would never ask for one that it could not keep.
             if length.is_none()
@@ -205,10 +206,7 @@ impl LibraryProxy {
         let peer = peer_of(session).ok_or_else(|| error_of(Failure::Internal))?;
         let held = self.reserve_message(peer, &session.req_header().headers, ctx);
         let mut held = held.map_err(error_of)?;
-        if session.req_header().headers.expects_continue() {
-            session.req_header_mut().remove_header(&EXPECT);
-            give_leave(session).await?;
-        }
+        give_leave(session).await?;
         session.as_mut().enable_retry_buffering();
         let mut body = Vec::new();
         let read = async {

@@ -127,7 +127,10 @@ impl Via {
         let hops = fields.values(Name::Via).flat_map(|line| line.split(|byte| *byte == b','));
         // Behind a protocol and a blank.
         let mut hops = hops.filter(|hop| hop.len() > name.len() + 1);
-        hops.any(|hop| received_by(hop).is_some_and(|other| other.eq_ignore_ascii_case(name)))
+        hops.any(|hop| {
+            let mut words = hop.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            words.nth(1).is_some_and(|other| other.eq_ignore_ascii_case(name))
+        })
     }
 
     /// Adds this gateway to those that a request of this version of HTTP has passed.
@@ -140,11 +143,6 @@ impl Via {
             [version, " ", &self.0].into_iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
         });
     }
-}
-
-/// The name in one element: what follows the protocol.
-fn received_by(hop: &[u8]) -> Option<&[u8]> {
-    hop.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).nth(1)
 }
 
 #[cfg(test)]

@@ -2,15 +2,16 @@
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
-use std::{future::poll_fn, io, time::Duration};
+use std::{future::poll_fn, io};
 
 use bytes::BufMut;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use crate::domain::Timeouts;
 use crate::gateway::relay::exchange::{Buffers, Exchange, Outgoing};
-use crate::gateway::{context, failure::Failure};
+use crate::gateway::{BODY_READ_TIME_MAX, context, failure::Failure};
 use crate::serve::{Timer, WRITE_TIME_MAX, connection::Connection};
 
 /// How much is read at once, in bytes.
@@ -25,19 +26,6 @@ const AHEAD_BYTES_MAX: usize = 1_024;
 /// How much room there is for them at least.
 const AHEAD_BYTES_MIN: usize = 64;
 
-/// How long each side may take.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
-    /// A pause of the client in its body.
-    pub(super) client_read: Duration,
-    /// Silence of an upstream.
-    pub(super) upstream_read: Duration,
-    /// An upstream that takes no bytes of the request.
-    pub(super) upstream_write: Duration,
-    /// When the whole exchange has to be over.
-    pub(super) end: Option<Instant>,
-}
-
 /// The two sides of an exchange, while it lasts.
 pub(super) struct Driver<'a> {
     pub(super) client: &'a mut Connection,
@@ -45,7 +33,7 @@ pub(super) struct Driver<'a> {
     pub(super) exchange: &'a mut Exchange,
     pub(super) buffers: &'a mut Buffers,
     pub(super) ctx: &'a mut context::Context,
-    pub(super) limits: Limits,
+    pub(super) timeouts: Timeouts,
     /// The last moment at which the request moved on.
     pub(super) uploaded: Instant,
     /// The last moment at which the answer moved on.
@@ -215,20 +203,20 @@ impl Driver<'_> {
 
     /// The next moment at which somebody has taken too long, and who that is.
     fn deadline(&self) -> (Instant, Failure) {
-        let limits = &self.limits;
+        let Timeouts { read, write, total, .. } = self.timeouts;
         let (next, failure) = if !self.buffers.to_client.is_empty() || self.needs_flush {
             (self.downloaded + WRITE_TIME_MAX, Failure::ClientGone)
         } else if !self.buffers.to_upstream.is_empty() {
-            (self.uploaded + limits.upstream_write, Failure::UpstreamSlow("WriteTimedout"))
+            (self.uploaded + write, Failure::UpstreamSlow("WriteTimedout"))
         } else if self.exchange.upload.is_over() {
-            (self.downloaded + limits.upstream_read, Failure::UpstreamSlow("ReadTimedout"))
+            (self.downloaded + read, Failure::UpstreamSlow("ReadTimedout"))
         } else if self.exchange.awaits_continue {
             // The client may wait for the upstream's word, and is not to blame an upstream by it.
-            (self.downloaded + limits.upstream_read, Failure::ClientSlow)
+            (self.downloaded + read, Failure::ClientSlow)
         } else {
-            (self.uploaded + limits.client_read, Failure::ClientSlow)
+            (self.uploaded + BODY_READ_TIME_MAX.min(read), Failure::ClientSlow)
         };
-        match limits.end {
+        match total.map(|total| self.ctx.record.times.begun + total) {
             // One that has begun to answer is not to blame for its tenant's bound on the whole.
             Some(end)
                 if end < next && (failure.upstream_kind().is_none() || self.exchange.download.is_some()) =>

@@ -410,12 +410,8 @@ impl Transfer {
 
     /// How many bytes may be read straight into the destination's buffer; `None` if they need another framing.
     pub(super) fn straight(&self) -> Option<usize> {
-        if self.filter.is_none() { self.unframed() } else { None }
-    }
-
-    /// How many bytes of the framing are the body's as they come.
-    fn unframed(&self) -> Option<usize> {
         match self.framing {
+            _ if self.filter.is_some() => None,
             Framing::Length(left) => Some(usize::try_from(left).unwrap_or(usize::MAX)),
             Framing::ToClose if !self.writes_chunks => Some(usize::MAX),
             Framing::ToClose | Framing::Chunked(_) | Framing::Over => None,
@@ -463,7 +459,7 @@ impl Transfer {
     }
 
     fn take_plain(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Failure> {
-        if let Some(most) = self.unframed() {
+        if let Some(most) = self.straight() {
             let taken = bytes.get(..most).unwrap_or(bytes);
             out.extend_from_slice(taken);
             self.took(taken);

@@ -6,11 +6,13 @@ mod driver;
 mod exchange;
 pub(crate) mod pool;
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
 
 use crate::domain::UpstreamScheme;
 use crate::gateway::policy::requests::{Kept, is_of_one_hop};
-use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
+use crate::gateway::relay::driver::{Driver, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange, copy_line};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
@@ -137,12 +139,13 @@ impl Relay {
         exchange: &mut Exchange,
         buffers: &mut Buffers,
     ) -> Result<(), Failure> {
-        let limits = limits(ctx)?;
+        let timeouts = ctx.site.as_ref().ok_or(Failure::Internal)?.tenant.proxy.timeouts;
         let is_repeatable = head.body == Body::Length(0)
             && matches!(method_of(connection, head), b"GET" | b"HEAD" | b"OPTIONS");
         let mut now = ctx.record.times.begun;
         if buffers.to_upstream.held.is_some() {
-            Box::pin(hold(connection, exchange, buffers, &limits)).await?;
+            let end = timeouts.total.map(|total| now + total);
+            Box::pin(hold(connection, exchange, buffers, timeouts.read, end)).await?;
             now = Timer::now();
         }
         let mut upstream = self.connect(ctx, now, None).await?;
@@ -160,7 +163,7 @@ impl Relay {
                 exchange,
                 buffers,
                 ctx,
-                limits,
+                timeouts,
                 uploaded: upstream.since,
                 downloaded: upstream.since,
                 read_bytes: READ_BYTES,
@@ -342,7 +345,8 @@ async fn hold(
     connection: &mut Connection,
     exchange: &mut Exchange,
     buffers: &mut Buffers,
-    limits: &Limits,
+    read: Duration,
+    end: Option<Instant>,
 ) -> Result<(), Failure> {
     if std::mem::take(&mut exchange.awaits_continue) {
         let written = connection.write(CONTINUE).await;
@@ -352,8 +356,8 @@ async fn hold(
         if exchange.take_upload(&mut connection.ahead, buffers)? {
             continue;
         }
-        let pause_end = Timer::now() + limits.client_read;
-        let deadline = limits.end.map_or(pause_end, |end| end.min(pause_end));
+        let pause_end = Timer::now() + BODY_READ_TIME_MAX.min(read);
+        let deadline = end.map_or(pause_end, |end| end.min(pause_end));
         match connection.read_body(deadline).await {
             Some(Ok(1..)) => {}
             Some(_) => return Err(Failure::ClientGone),
@@ -369,16 +373,6 @@ fn expects_continue(fields: &impl Fields, head: &RequestHead) -> bool {
     fields.expects_continue()
         && !head.is_http_1_0
         && !Options::of(fields).is_ok_and(|options| options.name(b"expect"))
-}
-
-fn limits(ctx: &Context) -> Result<Limits, Failure> {
-    let timeouts = ctx.site.as_ref().ok_or(Failure::Internal)?.tenant.proxy.timeouts;
-    Ok(Limits {
-        client_read: BODY_READ_TIME_MAX.min(timeouts.read),
-        upstream_read: timeouts.read,
-        upstream_write: timeouts.write,
-        end: timeouts.total.map(|total| ctx.record.times.begun + total),
-    })
 }
 
 fn method_of<'a>(connection: &'a Connection, head: &RequestHead) -> &'a [u8] {

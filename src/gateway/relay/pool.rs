@@ -125,7 +125,7 @@ impl Idle {
     ) -> Option<Unused> {
         let mut closed = None;
         if self.count >= most {
-            closed = self.oldest_but_for(tenant, address, most);
+            closed = self.oldest_but_for(tenant, most);
             if closed.is_none() {
                 return Some(unused);
             }
@@ -143,27 +143,22 @@ impl Idle {
     }
 
     /// Takes out the connection that goes for another one of this tenant.
-    fn oldest_but_for(&mut self, tenant: &str, address: SocketAddr, most: usize) -> Option<Unused> {
+    fn oldest_but_for(&mut self, tenant: &str, most: usize) -> Option<Unused> {
         let share = most / self.tenants.len().max(1);
         if let Some(own) = self.tenants.get_mut(tenant).filter(|own| own.count > 0 && own.count >= share) {
-            return own.oldest(Some(address));
+            return own.oldest();
         }
-        self.tenants.values_mut().max_by_key(|of_tenant| of_tenant.count)?.oldest(None)
+        self.tenants.values_mut().max_by_key(|of_tenant| of_tenant.count)?.oldest()
     }
 }
 
 impl OfTenant {
-    /// Takes out the connection that came first, of those to this address if there are any.
-    fn oldest(&mut self, address: Option<SocketAddr>) -> Option<Unused> {
+    /// Takes out the connection that came first.
+    fn oldest(&mut self) -> Option<Unused> {
         let first_of = |list: &VecDeque<Unused>| list.front().map(|unused| unused.until);
-        let preferred =
-            address.filter(|address| self.connections.get(address).is_some_and(|list| !list.is_empty()));
-        let by_age = || {
-            let fronts =
-                self.connections.iter().filter_map(|(address, list)| Some((first_of(list)?, *address)));
-            fronts.min().map(|(_, address)| address)
-        };
-        let oldest = self.connections.get_mut(&preferred.or_else(by_age)?)?.pop_front()?;
+        let fronts = self.connections.iter().filter_map(|(address, list)| Some((first_of(list)?, *address)));
+        let (_, address) = fronts.min()?;
+        let oldest = self.connections.get_mut(&address)?.pop_front()?;
         self.count -= 1;
         Some(oldest)
     }

@@ -18,7 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::gateway::relay::driver::{Driver, Limits, READ_BYTES};
+use crate::domain::Timeouts;
+use crate::gateway::relay::driver::{Driver, READ_BYTES};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::{failure::Failure, relay::tests::exchange::context};
 use crate::http1::{Spans, head::read_request};
@@ -109,7 +110,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const BUFFER_BYTES: usize = 200 * 1024;
 
 /// Runs an exchange with a client that reads so and an upstream that sends this, and falls silent; gives the outcome, the
-/// time that it took, and how often it was polled. Each side may take a second, but the client a minute to take its answer.
+/// time that it took, and how often it was polled. The upstream may take two seconds to answer, and the client a minute to take that.
 async fn run(
     flushes: Flushes,
     head: &str,
@@ -138,12 +139,7 @@ async fn run(
         exchange: &mut Exchange::new(&request, false, expects, true, None),
         buffers: &mut Buffers::default(),
         ctx: &mut context(),
-        limits: Limits {
-            client_read: SECOND,
-            upstream_read: 2 * SECOND,
-            upstream_write: SECOND,
-            end: total.map(|total| begun + total),
-        },
+        timeouts: Timeouts { connect: SECOND, read: 2 * SECOND, write: SECOND, idle: SECOND, total },
         uploaded: begun,
         downloaded: begun,
         read_bytes: READ_BYTES,
