@@ -73,7 +73,9 @@ impl SiteCounters {
         series.received.inc_by(record.received);
         series.sent.inc_by(sent);
         let counter = match (record.error_type, ending) {
-            (Some("INTERNAL_ERROR" | "RPC_ERROR" | "UPSTREAM_ERROR" | "UPSTREAM_TIMEOUT"), _) => &series.failed,
+            (Some("INTERNAL_ERROR" | "RPC_ERROR" | "UPSTREAM_ERROR" | "UPSTREAM_TIMEOUT"), _) => {
+                &series.failed
+            }
             (Some(_), _) => &series.refused,
             (None, Ending::Whole) => &series.forwarded,
             (None, Ending::ClientLeft) => &series.abandoned,

@@ -100,10 +100,7 @@ impl InFlightLimits {
 
     /// Leave for a request of this network to wait for what a node says of its signature. As many may wait as there are slots, by
     /// the same law.
-    pub(super) fn begin_verification(
-        &self,
-        network: ClientNet,
-    ) -> Result<(Place, Counted<Owner>), AtLimit> {
+    pub(super) fn begin_verification(&self, network: ClientNet) -> Result<(Place, Counted<Owner>), AtLimit> {
         let free = self.max.saturating_sub(self.verifying.load(SeqCst));
         // No tenant's: nothing is at this address.
         let owner = Owner { tenant: 0, caller: Caller::Client(network) };

@@ -88,16 +88,17 @@ impl Gateway {
         }
         let notes = ctx.mcp.get_or_insert_default();
         let McpRules { body_bytes_max, large_bodies } = self.rules.mcp;
+        let by_headers = || McpRequest::by_headers(fields).map_err(|problem| (None, problem));
         let read = match (request.message, request.dialect) {
             // They show no message, and of older clients nothing that says the call.
             (_, Some(_)) if !site.has_calls => return Ok(None),
-            (_, Some(_)) => McpRequest::by_headers(fields).map_err(|problem| (None, problem)),
+            (_, Some(_)) => by_headers(),
             (Message::Unread, None) => return Err(End::NeedsMessage),
             (Message::Whole(body), None) => McpRequest::read(body, fields),
             (Message::TooLong, None)
                 if large_bodies == LargeBodies::Headers && announced(fields).is_some() =>
             {
-                McpRequest::by_headers(fields).map_err(|problem| (None, problem))
+                by_headers()
             }
             (Message::TooLong, None) => {
                 return Err(Error::UploadTooLarge { bytes_max: body_bytes_max as u64 }.into()); // 413

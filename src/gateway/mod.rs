@@ -42,8 +42,9 @@ use crate::gateway::policy::forwarded::{self, Arrival, Believed};
 use crate::gateway::relay::{Relay, incoming};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
-    context::Context, context::destination_of, counters::SiteCounters, held::Memory, in_flight::InFlightLimits, library::LibraryHandler,
-    policy::answers, policy::forwarded::Via, refusals::End, relay::pool::Pool, rule::Dialect,
+    context::Context, context::destination_of, counters::SiteCounters, held::Memory,
+    in_flight::InFlightLimits, library::LibraryHandler, policy::answers, policy::forwarded::Via,
+    refusals::End, relay::pool::Pool, rule::Dialect,
 };
 use crate::http1::{FIELDS_MAX, Fields, Lines, RequestHead, name::Name};
 use crate::message_signature::Terms;
@@ -101,7 +102,8 @@ impl Handler for GatewayHandler {
 
     async fn serve_http2(&self, stream: Stream, share: FairShare, slot: Slot, shutdown: &ShutdownWatch) {
         let peer = stream.get_socket_digest().and_then(|digest| digest.peer_addr()?.as_inet().copied());
-        let is_shared = peer.is_some_and(|peer| is_trusted(peer.ip(), &self.relay.gateway.rules.believed.proxies));
+        let is_shared =
+            peer.is_some_and(|peer| is_trusted(peer.ip(), &self.relay.gateway.rules.believed.proxies));
         self.library.serve_http2(stream, share, slot, is_shared, shutdown).await;
     }
 }
@@ -292,7 +294,11 @@ impl Gateway {
         let (counters, series) = own.unwrap_or((&self.without_tenant, &self.without_route));
         counters.count(&ctx.record, ended.sent, ended.ending);
         let upstream = ctx.member().map(|member| &member.state.upstream as &dyn Display);
-        let destination = Destination { domain: ctx.domain(), upstream, ..destination_of(ctx.site.as_deref(), ctx.decision) };
+        let destination = Destination {
+            domain: ctx.domain(),
+            upstream,
+            ..destination_of(ctx.site.as_deref(), ctx.decision)
+        };
         self.recorder.end(&ctx.record, ended, &destination, series);
     }
 

@@ -126,12 +126,7 @@ impl Gateway {
             self.write_challenge(cause.message_refusal(), ctx, answer.headers_mut());
         }
         let Context { site, decision, record, .. } = ctx;
-        self.recorder.refused(
-            cause,
-            error_type,
-            record,
-            &destination_of(site.as_deref(), *decision),
-        );
+        self.recorder.refused(cause, error_type, record, &destination_of(site.as_deref(), *decision));
         ctx.speak_mcp(&mut answer, key_advice.filter(|_| cause.is_unauthenticated()));
         answer
     }

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Buf, BufMut, Bytes};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::http::ResponseHeader;
@@ -139,20 +139,13 @@ async fn read(stream: &mut HttpSession) -> Result<Bytes, Error> {
         body.extend_from_slice(&piece);
     }
     let mut body = Bytes::from(body);
-    let message = body.split_off(PREFIX_BYTES.min(body.len()));
-    match *body {
-        [0, ref length @ ..]
-            if u32::try_from(message.len()).is_ok_and(|bytes| bytes.to_be_bytes() == *length) =>
-        {
-            Ok(message)
-        }
-        _ => Err(MALFORMED),
-    }
+    let is_whole = body.len() >= PREFIX_BYTES && body.get_u8() == 0 && body.get_u32() as usize == body.len();
+    if is_whole { Ok(body) } else { Err(MALFORMED) }
 }
 
 async fn write(stream: &mut HttpSession, response: &CheckResponse) -> pingora::Result<()> {
     let mut body = vec![0];
-    body.extend_from_slice(&u32::try_from(response.encoded_len()).unwrap_or(u32::MAX).to_be_bytes());
+    body.put_u32(u32::try_from(response.encoded_len()).unwrap_or(u32::MAX));
     // A vector has room for every message.
     let _ = response.encode(&mut body);
     let mut head = ResponseHeader::build(StatusCode::OK, Some(1))?;

@@ -142,7 +142,14 @@ impl Authz {
         let refuse = |cause| self.refuse(cause, method, call.path, fields, call.peer);
         let asked = asked_at(call.path).ok_or(Error::NotFound);
         let (dialect, tenant, target) = asked.map_err(refuse)?;
-        let judged = match self.original(dialect, tenant, target, call) {
+        let original = if !self.knows(fields, call.peer, Some(tenant)) {
+            Err(Error::Overloaded) // 503: it is no fault of the client's
+        } else if dialect.strips_by_names() && requests::is_respelled(fields) {
+            Err(RESPELLED)
+        } else {
+            Original::from_call(dialect, call, target)
+        };
+        let judged = match original {
             Ok(original) => self.judge(dialect, tenant, &original, fields).await,
             Err(cause) => Err(refuse(cause)),
         };
@@ -150,23 +157,6 @@ impl Authz {
         let ctx = judged.map_err(|answer| if is_nginx { for_nginx(answer) } else { answer })?;
         let stripped = (dialect == Dialect::Envoy).then(|| self.to_strip(fields, &ctx));
         Ok(admitted(&ctx, stripped.as_deref()))
-    }
-
-    /// The request that a call asks about, or why it can't be judged.
-    fn original(
-        &self,
-        dialect: Dialect,
-        tenant: &str,
-        target: &str,
-        call: &Request<'_>,
-    ) -> Result<Original, Error> {
-        if !self.knows(&call.fields, call.peer, Some(tenant)) {
-            return Err(Error::Overloaded); // 503: it is no fault of the client's
-        }
-        if dialect.strips_by_names() && requests::is_respelled(&call.fields) {
-            return Err(RESPELLED);
-        }
-        Original::from_call(dialect, call, target)
     }
 }
 

@@ -32,8 +32,8 @@ use crate::gateway::library::requests::{
 use crate::gateway::mcp::{CODED_LIST, UNREADABLE_LIST};
 use crate::gateway::rule::Message;
 use crate::gateway::{
-    BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End,
-    stall_timeout, upstreams::GENERATIONS, upstreams::Member,
+    BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End, stall_timeout,
+    upstreams::GENERATIONS, upstreams::Member,
 };
 use crate::http1::{Fields, RequestHead, head::check_framing};
 use crate::serve::{Slot, Timer, WRITE_TIME_MAX, connection::Connection, fair_scheduler::FairShare};

@@ -10,7 +10,9 @@ use pingora::protocols::http::date::get_cached_date;
 
 use crate::gateway::held::{CheckedBody, HeldBytes};
 use crate::gateway::policy::answers::{self, is_about_limits};
-use crate::gateway::{context::Context, failure::Failure, mcp::UNREADABLE_LIST, policy::requests::is_trailer_kept};
+use crate::gateway::{
+    context::Context, failure::Failure, mcp::UNREADABLE_LIST, policy::requests::is_trailer_kept,
+};
 use crate::http1::head::{end_of_head, read_answer};
 use crate::http1::{
     AnswerHead, Body, Decoder, Fields, Lines, Options, Piece, RequestHead, SpanFields, Spans,
@@ -207,11 +209,7 @@ impl Exchange {
     }
 
     /// Takes the upstream's bytes as far as there is held.
-    pub(super) fn take_answer(
-        &mut self,
-        buffers: &mut Buffers,
-        ctx: &Context,
-    ) -> Result<(), Failure> {
+    pub(super) fn take_answer(&mut self, buffers: &mut Buffers, ctx: &Context) -> Result<(), Failure> {
         self.has_answer |= !buffers.incoming.is_empty();
         while self.download.is_none() {
             let Some(end) = end_of_head(&buffers.incoming, self.searched) else {

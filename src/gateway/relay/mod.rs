@@ -114,15 +114,8 @@ impl Relay {
                 }
                 Body::ToClose => return Err(Failure::Malformed),
             }
-            if std::mem::take(&mut awaits_continue) {
-                let written = connection.write(CONTINUE).await;
-                written.map_err(|_| Failure::ClientGone)?;
-            }
-            match connection.read_body(deadline).await {
-                Some(Ok(1..)) => held.grow_to((connection.ahead.len() + body.len()) as u64)?,
-                Some(_) => return Err(Failure::ClientGone),
-                None => return Err(Failure::ClientSlow),
-            }
+            read_on(connection, &mut awaits_continue, deadline).await?;
+            held.grow_to((connection.ahead.len() + body.len()) as u64)?;
         };
         if let Some(notes) = &mut ctx.mcp {
             notes.held = Some(held);
@@ -348,24 +341,33 @@ async fn hold(
     read: Duration,
     end: Option<Instant>,
 ) -> Result<(), Failure> {
-    if std::mem::take(&mut exchange.awaits_continue) {
-        let written = connection.write(CONTINUE).await;
-        written.map_err(|_| Failure::ClientGone)?;
-    }
     while !exchange.upload.is_over() {
         if exchange.take_upload(&mut connection.ahead, buffers)? {
             continue;
         }
         let pause_end = Timer::now() + BODY_READ_TIME_MAX.min(read);
         let deadline = end.map_or(pause_end, |end| end.min(pause_end));
-        match connection.read_body(deadline).await {
-            Some(Ok(1..)) => {}
-            Some(_) => return Err(Failure::ClientGone),
-            None if deadline < pause_end => return Err(Failure::Overdue),
-            None => return Err(Failure::ClientSlow),
-        }
+        let is_read = read_on(connection, &mut exchange.awaits_continue, deadline).await;
+        let is_overdue = is_read == Err(Failure::ClientSlow) && deadline < pause_end;
+        if is_overdue { Err(Failure::Overdue) } else { is_read }?;
     }
     Ok(())
+}
+
+/// Reads more of a request's body by this moment. A client that waits for leave to send it gets that.
+async fn read_on(
+    connection: &mut Connection,
+    awaits_continue: &mut bool,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    if std::mem::take(awaits_continue) {
+        connection.write(CONTINUE).await.map_err(|_| Failure::ClientGone)?;
+    }
+    match connection.read_body(deadline).await {
+        Some(Ok(1..)) => Ok(()),
+        Some(_) => Err(Failure::ClientGone),
+        None => Err(Failure::ClientSlow),
+    }
 }
 
 /// True if a client may wait for an interim answer before it sends its body.

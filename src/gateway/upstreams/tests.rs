@@ -74,8 +74,7 @@ fn every_address_of_every_upstream_has_its_turn_and_is_tried_before_the_next_ups
     }
     assert_eq!(first.values().collect::<Vec<_>>(), [&25; 4], "{first:?}");
     let mut attempt = Attempt::default();
-    let tried: Vec<_> =
-        std::iter::from_fn(|| upstreams.choose(&mut attempt, 0).map(|to| to.ip())).collect();
+    let tried: Vec<_> = std::iter::from_fn(|| upstreams.choose(&mut attempt, 0).map(|to| to.ip())).collect();
     let distinct: std::collections::BTreeSet<_> = tried.iter().collect();
     assert_eq!((tried.len(), distinct.len(), attempt.tries), (4, 4, 2), "{tried:?}");
 }
