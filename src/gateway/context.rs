@@ -59,15 +59,12 @@ pub(crate) struct Context {
     pub(super) breaks_off: bool,
     /// True if its bodies have a time limit of ours: the library sets none.
     pub(super) may_stall: bool,
-    /// Notes the end of a request that is dropped half-way.
-    pub(super) on_drop: Option<OnDrop>,
+    /// Runs when the context goes: notes the end of a request that is dropped half-way.
+    pub(super) on_drop: Option<Box<dyn FnOnce(&Self) + Send + Sync>>,
     /// The proof that the request may go upstream: without one nothing does. It goes when the request is over, so that the
     /// place is free, though the connection may linger.
     pub(super) admitted: Option<Admitted>,
 }
-
-/// Runs when the context goes.
-type OnDrop = Box<dyn FnOnce(&Context) + Send + Sync>;
 
 impl Drop for Context {
     fn drop(&mut self) {

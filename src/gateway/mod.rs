@@ -21,7 +21,6 @@ mod failure;
 mod held;
 mod mcp;
 mod refusals;
-mod stall_timeout;
 mod tries;
 mod upstreams;
 

@@ -75,7 +75,7 @@ impl Upstreams {
     /// that can be used and was not tried, else one that was not tried.
     pub(super) fn choose(&self, attempt: &mut Attempt, now: u64) -> Option<SocketAddr> {
         if attempt.addresses_left > 0
-            && let Some(next) = self.next_address(attempt, now)
+            && let Some(next) = self.current(*attempt)?.state.next_address(attempt, now)
         {
             return Some(next);
         }
@@ -105,15 +105,7 @@ impl Upstreams {
         attempt.tries += 1;
         // Each upstream's addresses in turn, whatever their numbers.
         (attempt.turn, attempt.tried_addresses) = (turn / count, 0);
-        self.next_address(attempt, now)
-    }
-
-    fn next_address(&self, attempt: &mut Attempt, now: u64) -> Option<SocketAddr> {
-        let state = &self.current(*attempt)?.state;
-        let (mark, address, left) = state.next_address(attempt.turn, attempt.tried_addresses, now)?;
-        attempt.tried_addresses |= mark;
-        attempt.addresses_left = left;
-        Some(address)
+        self.current(*attempt)?.state.next_address(attempt, now)
     }
 
     /// The upstream that a request is at.
@@ -415,15 +407,17 @@ impl UpstreamState {
         let _ = generation.compare_exchange(of, of.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The next address in turn that was not tried, with its mark and how many are left. Those that could not be reached come
-    /// last; when their time is over one request tries again.
-    pub(super) fn next_address(&self, turn: usize, tried: u32, now: u64) -> Option<(u32, SocketAddr, usize)> {
-        let addresses = self.addresses.load();
+    /// The next address in turn that was not tried. Those that could not be reached come last; when their time is over one request
+    /// tries again.
+    fn next_address(&self, attempt: &mut Attempt, now: u64) -> Option<SocketAddr> {
+        let (addresses, turn, tried) = (self.addresses.load(), attempt.turn, attempt.tried_addresses);
         let places = (0..addresses.len()).map(|step| turn.wrapping_add(step) % addresses.len());
         let mut all = places.filter_map(|at| addresses.get(at)).filter(|address| tried & address.mark == 0);
         let (again, until) = (all.clone(), now.saturating_add(micros(self.health.eject_for)));
-        let first = all.find(|address| address.has_its_turn(now, until)).or_else(|| again.clone().next());
-        first.map(|address| (address.mark, address.at, again.count() - 1))
+        let first = all.find(|address| address.has_its_turn(now, until)).or_else(|| again.clone().next())?;
+        attempt.tried_addresses |= first.mark;
+        attempt.addresses_left = again.count() - 1;
+        Some(first.at)
     }
 
     /// How long connecting to the address of an attempt may take: not for long while there is a better one.

@@ -202,13 +202,6 @@ pub(super) fn rewrite(response: &mut ResponseHeader, ctx: &Context) -> Result<()
     Ok(())
 }
 
-/// Strips an upstream's limits out of its trailers, and what comes too late there for a cache.
-pub(super) fn strip_limits(trailers: &mut HeaderMap) {
-    for name in names_that(trailers, |id, name| id == Name::CacheControl || is_about_limits(name)) {
-        trailers.remove(&name);
-    }
-}
-
 /// The names of which this holds.
 pub(super) fn names_that(headers: &HeaderMap, holds: impl Fn(Name, &[u8]) -> bool) -> Vec<HeaderName> {
     let text = |name: &HeaderName| holds(Name::of(name.as_str().as_bytes()), name.as_str().as_bytes());

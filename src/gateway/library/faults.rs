@@ -53,12 +53,6 @@ pub(super) fn is_silence(error: &Error) -> bool {
     is_upstreams(error) && *error.etype() == ErrorType::ReadTimedout
 }
 
-/// True if an HTTP/2 upstream says that it has not processed a request: it has refused the stream, or says goodbye (RFC 9113,
-/// section 8.7). The library has looked at which of them it was.
-pub(super) fn is_unprocessed(error: &Error) -> bool {
-    is_upstreams(error) && *error.etype() == ErrorType::H2Error && error.retry()
-}
-
 /// True if an upstream is to blame.
 pub(super) fn is_upstreams(error: &Error) -> bool {
     *error.esource() == ErrorSource::Upstream

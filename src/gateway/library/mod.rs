@@ -22,20 +22,22 @@ use pingora::protocols::{ALPN, Digest, Stream, http::ServerSession};
 use pingora::proxy::{FailToProxy, HttpProxy, ProxyHttp, ProxyWarnLogContext, Session, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
-use pingora::{Error, ErrorSource, server::ShutdownWatch};
+use pingora::{Error, ErrorSource, ErrorType, server::ShutdownWatch};
 
+use crate::gateway::library::answering::names_that;
 use crate::gateway::library::patient::PatientConnector;
 use crate::gateway::library::requests::{
-    KEPT_BYTES_MAX, check_values, ended, give_leave, incoming, note_when_dropped, peer_of, restart_timeout,
-    rewritten, take_piece, until_empty_end,
+    KEPT_BYTES_MAX, check_values, drop_if_stalled, ended, give_leave, incoming, note_when_dropped, peer_of,
+    restart_timeout, rewritten, set_deadline, take_piece, until_empty_end,
 };
 use crate::gateway::mcp::{CODED_LIST, UNREADABLE_LIST};
+use crate::gateway::policy::answers::is_about_limits;
 use crate::gateway::rule::Message;
 use crate::gateway::{
-    BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End, stall_timeout,
+    BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End,
     upstreams::GENERATIONS, upstreams::Member,
 };
-use crate::http1::{Fields, RequestHead, head::check_framing};
+use crate::http1::{Fields, RequestHead, head::check_framing, name::Name};
 use crate::serve::{Slot, Timer, WRITE_TIME_MAX, connection::Connection, fair_scheduler::FairShare};
 use crate::tls::pem::unsupported_signature;
 use crate::{error, record::Ending, wire::grpc};
@@ -92,9 +94,7 @@ impl HttpServerApp for Streams {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         // A stream that is dropped is reset, toward its client and its upstream.
-        self.share
-            .run(async { stall_timeout::enforce(self.proxy.process_new_http(session, shutdown)).await })
-            .await
+        self.share.run(async { drop_if_stalled(self.proxy.process_new_http(session, shutdown)).await }).await
     }
 
     fn h2_options(&self) -> Option<H2Options> {
@@ -135,7 +135,7 @@ impl LibraryHandler {
         let (mut http, rest) = connection.lend(&head);
         // The library hands it to `on_connection_reuse`.
         http.set_connection_user_context(Some(Box::new(ctx)));
-        let served = stall_timeout::enforce(self.proxy.process_new_http(http, &rest.stop.shutdown)).await;
+        let served = drop_if_stalled(self.proxy.process_new_http(http, &rest.stop.shutdown)).await;
         let (stream, _settings) = served?.consume();
         rest.take_back(stream)
     }
@@ -286,7 +286,7 @@ impl ProxyHttp for LibraryProxy {
     ) -> pingora::Result<Box<HttpPeer>> {
         // An earlier upstream's time is over.
         ctx.record.times.asked = None;
-        stall_timeout::restart(None);
+        set_deadline(None);
         let address = self.next_address(ctx).await.map_err(faults::error_of)?;
         let member = ctx.member().ok_or_else(|| faults::error_of(Failure::Internal))?;
         let mut peer = Box::new(member.template.clone());
@@ -430,13 +430,16 @@ impl ProxyHttp for LibraryProxy {
         answering::rewrite(response, ctx)
     }
 
+    /// No limits of the upstream's own, and nothing that comes too late there for a cache.
     fn upstream_response_trailer_filter(
         &self,
         _session: &mut Session,
         trailers: &mut HeaderMap,
         _ctx: &mut Context,
     ) -> pingora::Result<()> {
-        answering::strip_limits(trailers);
+        for name in names_that(trailers, |id, name| id == Name::CacheControl || is_about_limits(name)) {
+            trailers.remove(&name);
+        }
         Ok(())
     }
 
@@ -495,7 +498,10 @@ impl ProxyHttp for LibraryProxy {
         _client_reused: bool,
     ) -> Box<Error> {
         let is_whole = !answering::has_begun(session) && !session.as_ref().retry_buffer_truncated();
-        if is_whole && faults::is_unprocessed(&error) && self.may_repeat(ctx) {
+        // An HTTP/2 upstream has refused the stream, or says goodbye (RFC 9113, section 8.7). The library has looked at which it was.
+        let is_unprocessed =
+            faults::is_upstreams(&error) && *error.etype() == ErrorType::H2Error && error.retry();
+        if is_whole && is_unprocessed && self.may_repeat(ctx) {
             ctx.record.received = ctx.held_body.as_ref().map_or(0, |whole| whole.len() as u64);
             if let Some(checked) = &mut ctx.checked_body {
                 checked.restart();
@@ -514,7 +520,7 @@ impl ProxyHttp for LibraryProxy {
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
         ctx.may_stall = false;
-        stall_timeout::restart(None);
+        set_deadline(None);
         let status = self.answer_failure(session, ctx, faults::failure_of(error)).await;
         FailToProxy { error_code: status, can_reuse_downstream: false }
     }

@@ -4,20 +4,21 @@
 //! Toward upstreams of HTTP/2 the library counts times from a request's head on. So it is given small bodies whole, and a request with
 //! a larger one has a stall timeout to the end of its answer.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::task::{Poll, ready};
+use std::{cell::Cell, future::poll_fn, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Version, header::EXPECT};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::gateway::library::faults::{error_of, forwarded};
 use crate::gateway::rule::{Incoming, Message};
 use crate::gateway::{
     BODY_READ_TIME_MAX, Gateway, admission::announced, context::Context, failure::Failure,
-    library::LibraryProxy, mcp::ReadMessage, stall_timeout,
+    library::LibraryProxy, mcp::ReadMessage,
 };
 use crate::http1::{Fields, Problem, name::Name};
 use crate::record::{Ended, Ending};
@@ -290,13 +291,50 @@ pub(super) fn note_when_dropped(gateway: &Arc<Gateway>, session: &Session, ctx: 
 pub(super) fn restart_timeout(session: &Session, ctx: &Context) {
     let Some(site) = ctx.site.as_ref().filter(|_| ctx.may_stall) else { return };
     let read = site.tenant.proxy.timeouts.read;
-    stall_timeout::restart(match session.response_written() {
+    set_deadline(match session.response_written() {
         // The library bounds reads of a client of HTTP/1.
         _ if ctx.awaits_body && !session.is_http2() => None,
         None => Some(read),
         // A client may take so long for a piece of its answer.
         Some(_) => Some(read.max(WRITE_TIME_MAX)),
     });
+}
+
+tokio::task_local! {
+    /// The deadline of the request that a task serves.
+    static DUE: Cell<Option<Instant>>;
+}
+
+/// Serves a request, and drops it if no piece of a body moves it before its deadline.
+///
+/// Toward upstreams of HTTP/2 Pingora 0.9.1, the newest release, counts `read_timeout` from the request's head on. With that limit alone
+/// an upload that takes longer is ended, and without one a body that stalls is not: `slow::a_body_of_http_2_that_goes_on_moving_is_not_ended`
+/// and `slow::a_body_of_http_2_that_stalls_is_ended_after_read_toward_any_upstream` fail.
+pub(super) async fn drop_if_stalled<T>(request: impl Future<Output = Option<T>>) -> Option<T> {
+    let (mut request, mut alarm, mut due) = (pin!(request), pin!(None::<Sleep>), None);
+    poll_fn(|context| {
+        let poll = || (request.as_mut().poll(context), DUE.with(Cell::get));
+        let (polled, next) = DUE.sync_scope(Cell::new(due), poll);
+        due = next;
+        let Some(due) = due.filter(|_| polled.is_pending()) else { return polled };
+        loop {
+            if let Some(mut alarm) = alarm.as_mut().as_pin_mut()
+                && alarm.deadline() <= due
+            {
+                ready!(alarm.as_mut().poll(context));
+                if alarm.deadline() == due {
+                    return Poll::Ready(None);
+                }
+            }
+            alarm.set(Some(sleep_until(due)));
+        }
+    })
+    .await
+}
+
+/// Gives the request that this task serves so long until its next piece of a body; `None`: any time.
+pub(super) fn set_deadline(longest: Option<Duration>) {
+    let _ = DUE.try_with(|due| due.set(longest.map(|longest| Timer::now() + longest)));
 }
 
 #[cfg(test)]
@@ -311,7 +349,8 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::{
-        BODY_READ_TIME_MAX, Ending, RequestHeader, ServerSession, Version, ended, timeout, until_empty_end,
+        BODY_READ_TIME_MAX, Ending, RequestHeader, ServerSession, Version, drop_if_stalled, ended,
+        set_deadline, timeout, until_empty_end,
     };
     use crate::serve::Timer;
 
@@ -353,5 +392,29 @@ mod tests {
         assert!(until_empty_end(&mut ServerSession::new_http2(session)).await.is_err());
         let late = Timer::now() - begun - BODY_READ_TIME_MAX;
         assert!(late < Duration::from_millis(10), "{late:?}");
+    }
+
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_moves_is_served_and_one_that_stalls_is_dropped_after_its_limit() {
+        let begun = Timer::now();
+        let pass = async |time| _ = timeout(time, pending::<()>()).await;
+        let request = async |pieces: u32, rest: Duration| {
+            for _ in 0..pieces {
+                set_deadline(Some(LIMIT));
+                pass(LIMIT - Duration::from_millis(2)).await;
+            }
+            set_deadline(None);
+            pass(10 * LIMIT).await;
+            set_deadline(Some(LIMIT));
+            pass(rest).await;
+            Some(())
+        };
+        assert_eq!(drop_if_stalled(request(10, Duration::ZERO)).await, Some(()));
+        assert!(Timer::now() - begun > 19 * LIMIT);
+        let begun = Timer::now();
+        assert_eq!(drop_if_stalled(request(0, 10 * LIMIT)).await, None);
+        assert_eq!(Timer::now() - begun, 11 * LIMIT);
     }
 }

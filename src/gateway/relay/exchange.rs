@@ -435,25 +435,13 @@ impl Transfer {
         let Some(mut filter) = self.filter.take() else { return self.take_plain(bytes, out) };
         let (mut data, in_chunks) = (Vec::new(), std::mem::take(&mut self.writes_chunks));
         let taken = self.take_plain(bytes, &mut data)?;
-        self.write_filtered(&mut filter, &data, in_chunks, out)?;
-        (self.filter, self.writes_chunks) = (Some(filter), in_chunks);
-        Ok(taken)
-    }
-
-    fn write_filtered(
-        &self,
-        filter: &mut Filter,
-        data: &[u8],
-        in_chunks: bool,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Failure> {
-        let shown =
-            filter.push(data, self.is_over()).map_err(|_: Unreadable| Failure::Upstream(UNREADABLE_LIST))?;
-        write_data(&shown, in_chunks, out);
+        let shown = filter.push(&data, self.is_over());
+        write_data(&shown.map_err(|_: Unreadable| Failure::Upstream(UNREADABLE_LIST))?, in_chunks, out);
         if in_chunks && self.is_over() {
             write_end(std::iter::empty(), self.keeps_trailer, out);
         }
-        Ok(())
+        (self.filter, self.writes_chunks) = (Some(filter), in_chunks);
+        Ok(taken)
     }
 
     fn take_plain(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Failure> {
@@ -499,8 +487,8 @@ impl Transfer {
         match self.framing {
             Framing::ToClose => {
                 self.framing = Framing::Over;
-                if let Some(mut filter) = self.filter.take() {
-                    return self.write_filtered(&mut filter, b"", self.writes_chunks, out);
+                if self.filter.is_some() {
+                    return self.take(b"", out).map(drop);
                 }
                 if self.writes_chunks {
                     write_end(std::iter::empty(), self.keeps_trailer, out);
