@@ -118,12 +118,12 @@ impl InFlightLimits {
     ) -> Result<RequestSlot, AtLimit> {
         let owner = self.count(tenant, limits, caller)?;
         let is_public = matches!(caller, Caller::Client(_));
-        let is_first = tenant.queue(is_public).is_empty();
-        let tenant_slot = match is_first.then(|| tenant.take_any(limits, is_public)).flatten() {
-            Some(slot) => slot,
-            // Boxed: a request that finds a slot carries none for the wait along.
-            None => Box::pin(tenant.wait(limits, is_public)).await?,
-        };
+        let queue = if is_public { &tenant.clients } else { &tenant.agents };
+        let take = || tenant.take_any(limits, is_public);
+        let tenant_slot = queue.take(limits.queue_max, limits.queue_time, take).await.ok_or_else(|| {
+            let (_, public) = halves(tenant.taken.load(SeqCst));
+            if is_public && public >= limits.public { AtLimit::Public } else { AtLimit::Tenant }
+        })?;
         let tenant_taken = tenant.taken();
         let free = self.max.saturating_sub(self.taken.load(SeqCst));
         // The tenant's own slot is counted already.
@@ -164,10 +164,6 @@ impl TenantInFlight {
         halves(self.taken.load(SeqCst)).0
     }
 
-    fn queue(&self, is_public: bool) -> &WaitQueue {
-        if is_public { &self.clients } else { &self.agents }
-    }
-
     /// A slot, if there is one.
     fn take_any(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Option<TenantSlot> {
         let part = if is_public { CLIENT } else { AGENT };
@@ -178,15 +174,6 @@ impl TenantInFlight {
         };
         self.taken.fetch_update(SeqCst, SeqCst, with_one_more).ok()?;
         Some(TenantSlot { tenant: Arc::clone(self), part })
-    }
-
-    /// The slot that comes free when it is this request's turn.
-    async fn wait(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Result<TenantSlot, AtLimit> {
-        let queue = self.queue(is_public);
-        let (_, public) = halves(self.taken.load(SeqCst));
-        let at_limit = if is_public && public >= limits.public { AtLimit::Public } else { AtLimit::Tenant };
-        let slot = queue.wait(limits.queue_max, limits.queue_time, || self.take_any(limits, is_public));
-        slot.await.ok_or(at_limit)
     }
 }
 
@@ -243,14 +230,25 @@ impl WaitQueue {
         }
     }
 
-    /// The slot that comes free when it is this request's turn; `None` if `most` wait already, or after so long. `take`
-    /// must leave everything as it was when it finds no slot: it runs once for each slot that comes free.
-    pub(super) async fn wait<T>(
+    /// A slot: at once if there is one and nobody waits, else the one that comes free when it is this request's turn; `None` if `most`
+    /// wait already, or after so long. `take` must leave everything as it was when it finds no slot.
+    pub(super) async fn take<T>(
         &self,
         most: u32,
         longest: Duration,
         take: impl Fn() -> Option<T>,
     ) -> Option<T> {
+        if self.is_empty()
+            && let Some(slot) = take()
+        {
+            return Some(slot);
+        }
+        // Boxed: a request that finds a slot carries none for the wait along.
+        Box::pin(self.wait(most, longest, take)).await
+    }
+
+    /// `take` runs once for each slot that comes free.
+    async fn wait<T>(&self, most: u32, longest: Duration, take: impl Fn() -> Option<T>) -> Option<T> {
         let _waiting = Place::take(&self.waiting, most)?;
         let slot = async {
             let _first = self.first.lock().await;

@@ -386,13 +386,7 @@ impl UpstreamState {
             let max = self.shared.in_flight_max.load(Ordering::SeqCst);
             increment_below(&self.shared.taken, max).then(|| UpstreamSlot(Arc::clone(self)))
         };
-        if self.shared.queue.is_empty()
-            && let Some(slot) = take()
-        {
-            return Some(slot);
-        }
-        // Boxed: a request that finds a slot carries none for the wait along.
-        Box::pin(self.shared.queue.wait(self.limits.pending_max, longest, take)).await
+        self.shared.queue.take(self.limits.pending_max, longest, take).await
     }
 
     /// The number of the connections that requests may share, whose mark it is but for multiples of [`GENERATIONS`].

@@ -34,8 +34,8 @@ use crate::gateway::mcp::{CODED_LIST, UNREADABLE_LIST};
 use crate::gateway::policy::answers::is_about_limits;
 use crate::gateway::rule::Message;
 use crate::gateway::{
-    BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End,
-    upstreams::GENERATIONS, upstreams::Member,
+    BODY_READ_TIME_MAX, Gateway, context::Context, failure::Failure, refusals::End, upstreams::GENERATIONS,
+    upstreams::Member,
 };
 use crate::http1::{Fields, RequestHead, head::check_framing, name::Name};
 use crate::serve::{Slot, Timer, WRITE_TIME_MAX, connection::Connection, fair_scheduler::FairShare};
