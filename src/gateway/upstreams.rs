@@ -95,9 +95,12 @@ impl Upstreams {
             if !self.by_load {
                 return one;
             }
-            let apart = turn.wrapping_add(1 + mixed(turn) as usize % count.saturating_sub(1).max(1));
-            let other = find(apart, &ready).unwrap_or(one);
-            if other.1.is_less_busy_than(one.1) { other } else { one }
+            // Each round compares those that are another distance apart.
+            let apart = 1 + turn / count % count.saturating_sub(1).max(1);
+            let other = find(turn.wrapping_add(apart), &ready).unwrap_or(one);
+            let load = |member: &Member| member.state.in_flight().saturating_add(1);
+            let of_share = |member, of: &Member| load(member).saturating_mul(of.weight.into());
+            if of_share(other.1, one.1) < of_share(one.1, other.1) { other } else { one }
         });
         let (at, _) = best.or_else(|| find(turn, &usable)).or_else(|| find(turn, &open))?;
         attempt.tried |= 1 << at;
@@ -117,14 +120,6 @@ impl Upstreams {
     pub(super) fn has_another(&self, attempt: Attempt) -> bool {
         let mut members = self.members.iter().enumerate();
         members.any(|(at, member)| !attempt.has_tried(at) && member.state.has_address())
-    }
-}
-
-impl Member {
-    /// True if it has less to do for its share than another.
-    fn is_less_busy_than(&self, other: &Self) -> bool {
-        let load = |member: &Self| member.state.in_flight().saturating_add(1);
-        load(self).saturating_mul(other.weight.into()) < load(other).saturating_mul(self.weight.into())
     }
 }
 
@@ -151,14 +146,6 @@ const fn greatest_divisor(one: i64, other: i64) -> i64 {
         (one, other) = (other, one % other);
     }
     one
-}
-
-/// The bits of a turn, mixed: neighbours have nothing in common (splitmix64).
-const fn mixed(turn: usize) -> u64 {
-    let bits = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 /// The upstreams that a request has tried.

@@ -34,7 +34,6 @@ impl Original {
         let fields = &call.fields;
         let only = |name| optional(fields, name)?.ok_or(UNTOLD);
         let scheme = || Ok(optional(fields, "x-forwarded-proto")?.unwrap_or(b"http"));
-        let of_envoy = || [target, call.query.map_or("", |_| "?"), call.query.unwrap_or_default()].concat();
         let whole;
         let parts = match dialect {
             Dialect::Forward => {
@@ -52,7 +51,7 @@ impl Original {
                 }
             }
             Dialect::Envoy | Dialect::Grpc => {
-                whole = of_envoy();
+                whole = [target, call.query.map_or("", |_| "?"), call.query.unwrap_or_default()].concat();
                 [Ok(call.method.as_bytes()), Ok(whole.as_bytes()), only("host"), scheme()]
             }
         };
