@@ -18,8 +18,6 @@ use crate::{pipeline::permit::Permit, serve::Timer, telemetry::NO_TENANT, wire::
 
 /// The state of one request.
 pub(crate) struct Context {
-    /// When its head had been read, in monotonic microseconds.
-    pub(super) begun: u64,
     pub(super) record: RequestRecord,
     /// The tenant; `None` until it is routed, or when its host is unknown.
     pub(super) site: Option<Arc<Site>>,
@@ -75,9 +73,8 @@ impl Drop for Context {
 }
 
 impl Context {
-    pub(super) fn new(begun: u64) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            begun,
             record: RequestRecord { credential: Some("none"), ..RequestRecord::new(Timer::now()) },
             site: None,
             decision: None,
@@ -112,6 +109,12 @@ impl Context {
     pub(super) fn upstreams(&self) -> Option<&Arc<Upstreams>> {
         let (site, decision) = self.forwarded()?;
         Some(site.upstreams(decision.route))
+    }
+
+    /// True if it has taken longer than its tenant allows.
+    pub(super) fn is_overdue(&self) -> bool {
+        let total = self.site.as_ref().and_then(|site| site.tenant.proxy.timeouts.total);
+        total.is_some_and(|total| self.record.times.begun + total < Timer::now())
     }
 
     /// The tenant of an admitted request, and the tenant's rule for it.

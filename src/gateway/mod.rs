@@ -48,7 +48,7 @@ use crate::gateway::{
 use crate::http1::{FIELDS_MAX, Fields, Lines, RequestHead, name::Name};
 use crate::message_signature::Terms;
 use crate::pipeline::Pipeline;
-use crate::ports::{Clock, Entropy, NoEntropy, micros};
+use crate::ports::{Clock, Entropy, NoEntropy};
 use crate::record::{Destination, Ended, Ending, Recorder};
 use crate::serve::{Handler, Slot, Timer, connection::Connection, fair_scheduler::FairShare};
 use crate::telemetry::{Metrics, NO_TENANT, RouteSeries, Tracer};
@@ -72,7 +72,7 @@ impl Handler for GatewayHandler {
         head: RequestHead,
     ) -> Option<Box<Connection>> {
         let gateway = &self.relay.gateway;
-        let mut ctx = Context::new(gateway.clock.monotonic_micros());
+        let mut ctx = Context::new();
         ctx.record.request_id = Some(gateway.request_ids.of(&connection.fields()));
         let mut admitted = self.admit(&connection, &head, Message::Unread, &mut ctx).await;
         if matches!(admitted, Err(End::NeedsMessage)) {
@@ -299,11 +299,5 @@ impl Gateway {
             ..destination_of(ctx.site.as_deref(), ctx.decision)
         };
         self.recorder.end(&ctx.record, ended, &destination, series);
-    }
-
-    /// True if a request has taken longer than its tenant allows.
-    fn is_overdue(&self, ctx: &Context) -> bool {
-        let total = ctx.site.as_ref().and_then(|site| site.tenant.proxy.timeouts.total);
-        total.is_some_and(|total| self.clock.monotonic_micros().saturating_sub(ctx.begun) > micros(total))
     }
 }

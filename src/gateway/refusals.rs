@@ -116,7 +116,8 @@ impl Gateway {
     }
 
     fn error(&self, cause: &Error, ctx: &mut Context) -> Answer {
-        let key_advice = self.key_advice(ctx);
+        let advised = ctx.site.as_ref().filter(|site| site.may_advise_keys());
+        let key_advice = advised.map(|_| self.rules.discovery.key_advice());
         let (error_type, mut answer) = if ctx.speaks_grpc {
             cause.grpc_answer()
         } else {
@@ -160,12 +161,6 @@ impl Gateway {
     /// The accounts that may sign, as ERC-8128 names them.
     fn account_kinds(&self) -> &'static str {
         if self.pipeline.rules().signature_format.has_contracts() { "universal" } else { "eoa-only" }
-    }
-
-    /// How one who has no key gets one, where that may be said.
-    fn key_advice(&self, ctx: &Context) -> Option<&str> {
-        let may_advise = ctx.site.as_ref().is_some_and(|site| site.may_advise_keys());
-        may_advise.then(|| self.rules.discovery.key_advice())
     }
 }
 

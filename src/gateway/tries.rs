@@ -13,7 +13,7 @@ impl Gateway {
     pub(super) async fn next_address(&self, ctx: &mut Context) -> Result<SocketAddr, Failure> {
         let upstreams = ctx.upstreams().ok_or(Failure::Internal)?;
         let (mut attempt, former) = (ctx.attempt, ctx.attempt);
-        let chosen = upstreams.choose(&mut attempt, ctx.begun);
+        let chosen = upstreams.choose(&mut attempt, self.clock.monotonic_micros());
         ctx.attempt = attempt;
         let Some(address) = chosen else {
             if let Some(site) = &ctx.site {
@@ -65,7 +65,7 @@ impl Gateway {
     /// True if a request that could not connect goes to another address, which is no retry, or to another upstream.
     pub(super) fn may_try_another(&self, ctx: &mut Context) -> bool {
         if ctx.attempt.addresses_left > 0 {
-            return !self.is_overdue(ctx);
+            return !ctx.is_overdue();
         }
         self.may_go_to_another(ctx, "unreachable")
     }
@@ -96,7 +96,7 @@ impl Gateway {
         let Some((site, upstreams)) = ctx.site.as_ref().zip(ctx.upstreams()) else { return false };
         let tries_max = u32::from(site.tenant.proxy.connect_retries);
         let has_another = ctx.attempt.tries <= tries_max && upstreams.has_another(ctx.attempt);
-        if !has_another || self.is_overdue(ctx) {
+        if !has_another || ctx.is_overdue() {
             return false;
         }
         // It has leave to look for another connection until it has one.

@@ -82,7 +82,7 @@ impl Authz {
         original: &Original,
         fields: &F,
     ) -> Result<Context, Answer> {
-        let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
+        let mut ctx = Context::new();
         ctx.record.request_id = Some(self.gateway.request_ids.of(fields));
         // Their answers are 200, which is leave elsewhere.
         ctx.speaks_grpc = dialect.takes_success() && is_spoken(fields);
@@ -129,7 +129,7 @@ impl Authz {
 
     /// The answer to a call that asks about no request that could be judged.
     fn refuse<F: Fields>(&self, cause: Error, method: &[u8], path: &str, fields: &F, peer: IpAddr) -> Answer {
-        let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
+        let mut ctx = Context::new();
         ctx.record.request_id = Some(self.gateway.request_ids.of(fields));
         let answer = self.gateway.answer_to(cause.into(), &mut ctx);
         self.note((method, path.as_bytes(), "", peer), fields, Some(&answer), &ctx);

@@ -211,7 +211,7 @@ impl LibraryProxy {
 
     /// Ends a transfer that takes too long, unless this is its end anyway.
     fn check_overdue(&self, ctx: &Context, is_last: bool) -> pingora::Result<()> {
-        if !is_last && self.is_overdue(ctx) { Err(faults::error_of(Failure::Overdue)) } else { Ok(()) }
+        if !is_last && ctx.is_overdue() { Err(faults::error_of(Failure::Overdue)) } else { Ok(()) }
     }
 }
 
@@ -220,7 +220,7 @@ impl ProxyHttp for LibraryProxy {
     type CTX = Context;
 
     fn new_ctx(&self) -> Context {
-        Context::new(self.clock.monotonic_micros())
+        Context::new()
     }
 
     /// Takes the context of a request of HTTP/1, which was admitted before the library had it.

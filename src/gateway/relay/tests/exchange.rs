@@ -17,7 +17,7 @@ use crate::message_signature::BodyDigest;
 
 /// A request whose answer gets one line of ours.
 pub(super) fn context() -> Context {
-    let mut ctx = Context::new(0);
+    let mut ctx = Context::new();
     ctx.record.request_id = Some("1".to_owned());
     ctx
 }
