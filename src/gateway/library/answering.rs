@@ -18,7 +18,7 @@ use crate::gateway::{
     admission::Admitted, context::Context, failure::Failure, library::LibraryProxy, library::faults,
     policy::answers, policy::forwarded::Arrival, policy::requests::Kept,
 };
-use crate::http1::{Options, name::Name};
+use crate::http1::{Fields, Options, name::Name};
 use crate::serve::LINGER_BYTES_MAX;
 use crate::wire::{Answer, answers::contract_spelling, grpc};
 
@@ -221,10 +221,8 @@ fn head_of(parts: &http::response::Parts) -> pingora::Result<ResponseHeader> {
 }
 
 fn takes_trailers(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(http::header::TE).iter();
-    values
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    let mut codings = Fields::values(headers, Name::Te).flat_map(|value| value.split(|byte| *byte == b','));
+    codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
 /// HTTP/2 may send one cookie header in pieces, which HTTP/1 servers don't expect (RFC 9113, section 8.2.3).

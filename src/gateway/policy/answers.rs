@@ -16,12 +16,6 @@ pub(in crate::gateway) const PROOFS_AND_MESSAGES: &[u8] =
 /// The headers that tell bots apart, and `Origin`, which any answer may depend on.
 pub(in crate::gateway) const PROOFS_OF_BOTS: &[u8] = b"Origin, Signature, Signature-Agent, Signature-Input";
 
-/// The beginning of the names of headers about pages.
-const PREFIX: &[u8] = b"access-control-";
-
-/// The header that makes an OPTIONS request a preflight.
-const METHOD: &[u8] = b"access-control-request-method";
-
 /// True if a header of a message is for one hop only (RFC 9110, section 7.6.1). `Connection` names others; those that frame
 /// or route the message, or are for caches, stay even if it names them.
 pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &[u8]) -> bool {
@@ -52,17 +46,20 @@ pub(in crate::gateway) fn write_sharing(fields: &impl Fields, proofs: &[u8], lin
 
 /// True if a header says something about limits, by any of the names in use.
 pub(in crate::gateway) fn is_about_limits(name: &[u8]) -> bool {
-    let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|name| name.eq_ignore_ascii_case(with));
     match name.first() {
-        Some(b'x' | b'X') => begins(b"x-ratelimit-") || begins(b"x-rate-limit-"),
-        Some(b'r' | b'R') => begins(b"ratelimit"),
+        Some(b'x' | b'X') => begins(name, b"x-ratelimit-") || begins(name, b"x-rate-limit-"),
+        Some(b'r' | b'R') => begins(name, b"ratelimit"),
         _ => false,
     }
 }
 
 /// True if a header is about pages of other origins.
 pub(in crate::gateway) fn is_about_pages(name: &[u8]) -> bool {
-    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+    begins(name, b"access-control-")
+}
+
+fn begins(name: &[u8], with: &[u8]) -> bool {
+    name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with))
 }
 
 /// The method that a preflight asks about; `None` if the request is none.
@@ -70,7 +67,8 @@ pub(in crate::gateway) fn preflight<'a>(method: &str, fields: &'a impl Fields) -
     if method != "OPTIONS" || !fields.has(Name::Origin) {
         return None;
     }
-    let (_, asked) = fields.all().find(|(name, _)| name.eq_ignore_ascii_case(METHOD))?;
+    let is_method = |name: &[u8]| name.eq_ignore_ascii_case(b"access-control-request-method");
+    let (_, asked) = fields.all().find(|(name, _)| is_method(name))?;
     std::str::from_utf8(asked).ok()
 }
 
