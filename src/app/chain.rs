@@ -4,7 +4,7 @@ use std::{error::Error, iter::successors, sync::Arc};
 
 use tokio::runtime::{Builder, Handle};
 
-use crate::app::error::StartError;
+use crate::app::StartError;
 use crate::bots::Bots;
 use crate::chain::{ChainReader, Pool};
 use crate::config::Settings;

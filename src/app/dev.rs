@@ -5,11 +5,10 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::app::error::{RunError, StartError};
 use crate::app::lifecycle::{EarlySignals, Lifecycle};
 use crate::app::process::{Listening, Process};
-use crate::app::{App, handover::Handover};
-use crate::config::shutdown::ShutdownSettings;
+use crate::app::{App, RunError, StartError, handover::Handover};
+use crate::config::listen::ShutdownSettings;
 use crate::os::Os;
 use crate::serve::{BufferedService, SILENT_TIME_MAX};
 use crate::telemetry::Metrics;

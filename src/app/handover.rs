@@ -2,11 +2,17 @@
 //! them. They are never closed in between, so no client is refused.
 //!
 //! A socket is used for the listener whose configured address it has.
+//!
+//! For an upgrade the program is started again, gets the listening sockets, and serves beside this process until this one ends. If
+//! the new process ends before it can serve, this one goes on as if nothing had happened. If it fails later, while this one drains,
+//! nobody serves: a supervisor has to start the program again.
 
+use std::ffi::OsString;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::{MaybeUninit, take};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::{net::SocketAddr, os::unix::net::UnixStream, time::Duration};
+use std::process::{Child, Command, Stdio};
+use std::{future::pending, net::SocketAddr, os::unix::net::UnixStream, time::Duration};
 
 use listenfd::ListenFd;
 use rustix::cmsg_space;
@@ -16,7 +22,7 @@ use rustix::net::{
 };
 use socket2::Socket;
 use tokio::io::AsyncReadExt;
-use tokio::net;
+use tokio::{net, time::timeout};
 
 /// How many sockets one message holds. The kernel takes 253.
 const SOCKETS_MAX: usize = 64;
@@ -31,7 +37,8 @@ const LAST: [u8; 1] = *b".";
 /// The sockets that a process was given.
 #[derive(Default)]
 pub(crate) struct Handover {
-    sockets: Vec<Socket>,
+    /// Those that no listener has taken.
+    pub(super) sockets: Vec<Socket>,
     /// True if there were any: clients may already be waiting at them.
     pub(super) had_sockets: bool,
     /// The process that this one replaces.
@@ -59,11 +66,6 @@ impl Handover {
 
     fn of(sockets: Vec<Socket>, predecessor: Option<UnixStream>) -> Self {
         Self { had_sockets: !sockets.is_empty(), sockets, predecessor }
-    }
-
-    /// How many no listener has taken.
-    pub(super) const fn count(&self) -> usize {
-        self.sockets.len()
     }
 
     /// The address of a socket with this port that no listener has taken.
@@ -113,7 +115,7 @@ pub(super) fn local_address(socket: &Socket) -> Option<SocketAddr> {
 }
 
 /// Sends sockets to another process.
-pub(super) fn send(stream: impl AsFd, sockets: &[Socket]) -> io::Result<()> {
+fn send(stream: impl AsFd, sockets: &[Socket]) -> io::Result<()> {
     for sockets in sockets.chunks(SOCKETS_MAX) {
         let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];
@@ -143,6 +145,73 @@ fn receive(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
             MORE => {}
             LAST => return Ok(received),
             _ => return Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+/// The argument of `run` that makes a process a successor.
+pub(crate) const TAKE_OVER: &str = "take-over";
+
+/// How long a successor may take until it serves.
+const SERVES_WITHIN: Duration = Duration::from_secs(60);
+
+/// A process that is to replace this one. It is killed when this is dropped before it serves.
+pub(super) struct Successor {
+    process: Child,
+    /// It holds the other end for as long as it lives.
+    stream: net::UnixStream,
+    serves: bool,
+}
+
+impl Successor {
+    /// Starts the program at the path that this process was started with, with the same arguments.
+    pub(super) fn start(sockets: &[Socket]) -> io::Result<Self> {
+        let (ours, theirs) = net::UnixStream::pair()?;
+        let theirs = OwnedFd::from(theirs.into_std()?);
+        let mut words = std::env::args_os();
+        let program = words.next().unwrap_or_default();
+        let flag = OsString::from(format!("--{TAKE_OVER}"));
+        let process = Command::new(program)
+            .args(words.filter(|word| *word != flag))
+            .arg(&flag)
+            .stdin(Stdio::from(theirs))
+            .spawn()?;
+        tracing::info!(process = process.id(), "the program is started again to replace this process");
+        let successor = Self { process, stream: ours, serves: false };
+        send(&successor.stream, sockets)?;
+        Ok(successor)
+    }
+
+    /// Waits until the new process serves, or says why it can't.
+    pub(super) async fn serves(&mut self) -> Result<(), String> {
+        match timeout(SERVES_WITHIN, self.stream.read_u8()).await {
+            Ok(Ok(_)) => self.serves = true,
+            Ok(Err(_)) => return Err("the new process ended before it could serve".to_owned()),
+            Err(_) => return Err(format!("the new process could not serve within {SERVES_WITHIN:?}")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Returns when it has ended otherwise than in order, and says how.
+    pub(super) async fn failure(mut self) -> String {
+        while self.stream.read_u8().await.is_ok() {}
+        match self.process.wait() {
+            Ok(status) if status.success() => pending().await,
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if !self.serves {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
         }
     }
 }

@@ -14,10 +14,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::app::handover::{Handover, local_address};
+use crate::app::RunError;
+use crate::app::handover::{Handover, Successor, local_address};
 use crate::app::threads::{ThreadEnd, first_end};
-use crate::app::{error::RunError, successor::Successor};
-use crate::config::shutdown::ShutdownSettings;
+use crate::config::listen::ShutdownSettings;
 use crate::pipeline::Readiness;
 use crate::serve::BACKLOG;
 

@@ -8,7 +8,7 @@ use crate::admin::Admin;
 use crate::api::{Api, ApiRules, routes::Audience};
 use crate::app::descriptors::{ADMIN_CONNECTIONS, workers};
 use crate::app::process::Listening;
-use crate::app::{App, error::StartError, named_files::tenant_secrets, overview::Overview, rules};
+use crate::app::{App, StartError, named_files::tenant_secrets, overview::Overview, rules};
 use crate::config::{Listener, Settings};
 use crate::domain::{Registries, RpcUrl, Tier};
 use crate::gateway::relay::pool::{self, Pool};

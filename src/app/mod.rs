@@ -4,7 +4,6 @@ pub(crate) mod chain;
 pub(crate) mod descriptors;
 #[cfg(feature = "dev-chain")]
 pub(crate) mod dev;
-pub(crate) mod error;
 pub(crate) mod handover;
 pub(crate) mod lifecycle;
 pub(crate) mod named_files;
@@ -12,7 +11,6 @@ pub(crate) mod online;
 mod overview;
 pub(crate) mod source;
 pub(crate) mod store;
-mod successor;
 pub(crate) mod tenants;
 
 mod listeners;
@@ -22,14 +20,12 @@ mod threads;
 
 pub(crate) use listeners::discovery;
 pub(crate) use online::Finding;
-pub(crate) use successor::TAKE_OVER;
 
-use std::{future::ready, sync::Arc, time::Duration};
+use std::{error::Error, future::ready, io, sync::Arc, time::Duration};
 
 use tokio::runtime::Handle;
 
 use crate::app::descriptors::{Descriptors, workers};
-use crate::app::error::{RunError, StartError};
 use crate::app::lifecycle::{EarlySignals, Lifecycle};
 use crate::app::tenants::{Tenants, emptiness};
 use crate::app::{
@@ -38,7 +34,7 @@ use crate::app::{
 };
 use crate::bots::Bots;
 use crate::chain::{ChainReader, Follower};
-use crate::config::{AuditPlace, Loaded, Settings, log::LogSettings, traces::TraceSettings};
+use crate::config::{AuditPlace, Loaded, Settings, log::LogSettings, log::TraceSettings};
 use crate::domain::{Eip712Domain, SigningDomain};
 use crate::gateway::watch::resolve_new_names;
 use crate::os::Os;
@@ -47,6 +43,27 @@ use crate::ports::{Chain, Clock, Store};
 use crate::supervision::keep_going;
 use crate::telemetry::{Audit, LogGuard, MeteredStore, Metrics, Tracer, log::dropped_lines};
 use crate::wire::Discovery;
+
+/// Why the service can't start, as a sentence.
+pub(crate) type StartError = Box<dyn Error + Send + Sync>;
+
+/// Why the process ended otherwise than by a signal.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// A sentence for people.
+    #[error("{0}")]
+    Failed(String),
+    /// A thread that the process can't do without.
+    #[error("the thread {0} has ended, and the process with it; please report the line above")]
+    DeadThread(&'static str),
+}
+
+impl RunError {
+    /// No thread, or no runtime for one.
+    fn thread(cause: io::Error) -> Self {
+        Self::Failed(format!("cannot start a thread: {cause}"))
+    }
+}
 
 /// How often memory that no longer matters is given back.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -84,7 +101,7 @@ impl App {
         if let Some(why) = emptiness(loaded, &source.path) {
             return Err(why.to_string().into());
         }
-        let descriptors = Descriptors::planned(settings, handover.count())?;
+        let descriptors = Descriptors::planned(settings, handover.sockets.len())?;
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
         let (audit, audit_guard) = audit(&settings.fixed.log, Arc::clone(&clock))?.unzip();

@@ -8,7 +8,7 @@ use alloy::primitives::{Address, U256};
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
-use crate::app::{chain, error::StartError, source::ConfigSource, store, tenants::Tenants};
+use crate::app::{StartError, chain, source::ConfigSource, store, tenants::Tenants};
 use crate::chain::{ChainReader, FIRST_AGENTS, LatestState};
 use crate::config::{Settings, store::StoreSettings};
 use crate::domain::{AgentId, Tiers};

@@ -5,9 +5,8 @@ use std::{collections::BTreeMap, io, net::SocketAddr, pin::Pin, sync::Arc, time:
 use socket2::Socket;
 use tokio::runtime::Builder;
 
-use crate::app::error::{RunError, StartError};
-use crate::app::lifecycle::Lifecycle;
 use crate::app::threads::{Part, ThreadEnd, Threads};
+use crate::app::{RunError, StartError, lifecycle::Lifecycle};
 use crate::ports::Clock;
 use crate::serve::worker::{adopt, bound, take_connections};
 use crate::serve::{

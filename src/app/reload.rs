@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::app::{lifecycle::EarlySignals, overview::Overview, source::Fingerprint, tenants::Tenants};
+use crate::app::{lifecycle::EarlySignals, overview::Overview, tenants::Tenants};
 use crate::config::{RefusedFile, problem::LINES_MAX};
 use crate::telemetry::{Audit, Metrics, log};
 
@@ -27,8 +27,8 @@ const CHANGED: &str = "a file has changed";
 /// The reason of a reload that nobody asked for: an error of reading may have passed without a trace at the file.
 const RETRY: &str = "a refused file is tried again";
 
-/// How the files were, and whether all of them could be used.
-type Read = (Option<[Fingerprint; 2]>, bool);
+/// The fingerprint of the files that were read, and if one of them could not be used.
+type Read = (Option<u64>, bool);
 
 /// Applies changes of the configuration while the service runs.
 pub(super) struct Reloader {

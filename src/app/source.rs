@@ -1,15 +1,12 @@
 //! Where the configuration comes from, and whether it has changed since it was read.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use crate::config::{
-    ConfigReport, FileProbe, Settings, VALUES_SHOWN_MAX, no_probe, problem::Problems, tenants::watched_files,
-};
-use crate::files::Fingerprints;
+use crate::config::{ConfigReport, FileProbe, Settings, problem::Problems, tenants::watched_files};
+use crate::files::{Fingerprints, fingerprint_of};
 
 /// A configuration file with the environment over it.
 pub(crate) struct ConfigSource {
@@ -17,15 +14,11 @@ pub(crate) struct ConfigSource {
     pub(crate) path: PathBuf,
     /// Of the environment, by name.
     overrides: Vec<(String, String)>,
-    /// As the files were before they were first read.
-    pub(super) first: Fingerprint,
+    /// The fingerprint of the files before they were first read.
+    pub(super) first: u64,
     /// Warnings that were there when it was last read, which the log has told.
     warned: Mutex<HashSet<String>>,
 }
-
-/// What files looked like: equal when none of them has been written, exchanged or removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fingerprint(u64);
 
 impl ConfigSource {
     /// The file at a path. To be made before it is read, so that a change while it is read is noticed later.
@@ -35,18 +28,19 @@ impl ConfigSource {
 
     /// The same without the environment.
     pub(crate) fn alone(path: &Path) -> Self {
-        let first = Fingerprint::of_configuration(path);
+        let first = fingerprint(path);
         Self { path: path.to_owned(), overrides: Vec::new(), first, warned: Mutex::default() }
     }
 
-    /// Reads the file, the folder of tenants beside it, and the environment, where `former` is in force, or nothing.
-    pub(crate) fn over(&self, former: Option<&Settings>, probe: &mut FileProbe<'_>) -> ConfigReport {
-        ConfigReport::over(&self.path, self.overrides.iter().cloned(), VALUES_SHOWN_MAX, former, probe)
-    }
-
-    /// Reads them where nothing is in force, and notes so many values.
-    pub(crate) fn survey(&self, values_max: usize) -> ConfigReport {
-        ConfigReport::over(&self.path, self.overrides.iter().cloned(), values_max, None, &mut no_probe)
+    /// Reads the file, the folder of tenants beside it, and the environment, where `former` is in force, or nothing. So many values
+    /// are noted.
+    pub(crate) fn read(
+        &self,
+        values_max: usize,
+        former: Option<&Settings>,
+        probe: &mut FileProbe<'_>,
+    ) -> ConfigReport {
+        ConfigReport::over(&self.path, self.overrides.iter().cloned(), values_max, former, probe)
     }
 
     /// Writes warnings into the log that were not there when it was read before.
@@ -54,21 +48,16 @@ impl ConfigSource {
         problems.log_warnings(&mut self.warned.lock());
     }
 
-    pub(super) fn now(&self) -> Fingerprint {
-        Fingerprint::of_configuration(&self.path)
+    pub(super) fn now(&self) -> u64 {
+        fingerprint(&self.path)
     }
 }
 
-impl Fingerprint {
-    pub(super) fn of(seen: &impl Hash) -> Self {
-        Self(BuildHasherDefault::<DefaultHasher>::default().hash_one(seen))
-    }
-
-    /// Of the folder only the files that hold tenants count: others come and go there while those are written.
-    fn of_configuration(path: &Path) -> Self {
-        let (files, unlisted) = watched_files(path);
-        Self::of(&(Fingerprints::now(&files), unlisted))
-    }
+/// The fingerprint of a configuration. Of the folder only the files that hold tenants count: others come and go there while those are
+/// written.
+fn fingerprint(path: &Path) -> u64 {
+    let (files, unlisted) = watched_files(path);
+    fingerprint_of(&(Fingerprints::now(&files), unlisted))
 }
 
 /// The process's environment; a name that is not text can't be one of ours.

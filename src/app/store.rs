@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use tokio::sync::watch;
 
-use crate::config::{Problem, Settings, store::StoreSettings, store::redis_keys::RedisSettings};
+use crate::config::{Problem, Settings, store::RedisSettings, store::StoreSettings};
 use crate::domain::SecretSource;
 use crate::files;
 use crate::ports::{Clock, Store};

@@ -7,14 +7,14 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::app::source::{ConfigSource, Fingerprint};
-use crate::app::{error::StartError, named_files};
+use crate::app::{StartError, named_files, source::ConfigSource};
 use crate::assertion::{Facts, Issuer};
 use crate::config::{
-    Fixed, Live, Loaded, Problem, RefusedFile, Settings, tenants::has_folder, tiers::TierSettings,
+    Fixed, Live, Loaded, NamedFile, Problem, RefusedFile, Settings, VALUES_SHOWN_MAX, tenants::has_folder,
+    tiers::TierSettings,
 };
 use crate::domain::{AgentId, AgentList, Agents, Tenant, Tier, Tiers, UnixSeconds};
-use crate::files::Fingerprints;
+use crate::files::{Fingerprints, fingerprint_of};
 use crate::gateway::{LiveTable, SiteBuilder, Table, watch::resolve_new_names};
 use crate::ports::{Clock, Entropy};
 use crate::telemetry::{Metrics, NO_TENANT};
@@ -33,8 +33,8 @@ pub(crate) struct Tenants {
     in_force: Mutex<InForce>,
     /// Every file with a certificate, a key or agents that was named by what was last read.
     certificate_files: Mutex<Vec<PathBuf>>,
-    /// How the files were when what is in force at the start was read.
-    pub(super) first_fingerprint: [Fingerprint; 2],
+    /// That of the files when what is in force at the start was read.
+    pub(super) first_fingerprint: u64,
 }
 
 /// The versions of files that stay in force where newer ones can't be used.
@@ -98,7 +98,7 @@ impl Tenants {
         let (files, seen) = loader.finish();
         show(metrics, &certificates_of(live, &files));
         Ok(Self {
-            first_fingerprint: [source.first, Fingerprint::of(&seen)],
+            first_fingerprint: fingerprint_of(&(source.first, &seen)),
             source,
             at_start: fixed.clone(),
             clock: Arc::clone(clock),
@@ -129,12 +129,13 @@ impl Tenants {
 
     /// Reads everything again and puts in force what can be used. Or says why nothing has changed, and in each
     /// case how the files were before they were read. Blocks.
-    pub(super) fn load_and_replace(&self) -> (Result<Applied, String>, [Fingerprint; 2]) {
+    pub(super) fn load_and_replace(&self) -> (Result<Applied, String>, u64) {
         let configuration = self.source.now();
         let mut in_force = self.in_force.lock();
         let InForce { settings: former, files } = &mut *in_force;
         let mut loader = FileLoader::new(files);
-        let mut report = self.source.over(Some(former), &mut |named| named_files::errors(named, &mut loader));
+        let mut probe = |named: &NamedFile| named_files::errors(named, &mut loader);
+        let mut report = self.source.read(VALUES_SHOWN_MAX, Some(former), &mut probe);
         let of_files =
             report.files.iter().flat_map(|named| named_files::warnings(named, self.now(), &loader));
         report.problems.0.extend(of_files);
@@ -144,7 +145,7 @@ impl Tenants {
         let loaded = report.loaded.ok_or_else(|| report.problems.to_string());
         let applied = loaded.and_then(|loaded| self.replace(loaded, &former.live, &mut loader));
         let (new, seen) = loader.finish();
-        let read = [configuration, Fingerprint::of(&seen)];
+        let read = fingerprint_of(&(configuration, &seen));
         *self.certificate_files.lock() = seen.into_files();
         let applied = applied.map(|mut applied| {
             show(&self.metrics, &certificates_of(&applied.loaded.settings.live, &new));
@@ -186,10 +187,10 @@ impl Tenants {
         UnixSeconds(self.clock.unix_seconds())
     }
 
-    /// How the files are. Blocks.
-    pub(super) fn fingerprint(&self) -> [Fingerprint; 2] {
+    /// The fingerprint of all files. Blocks.
+    pub(super) fn fingerprint(&self) -> u64 {
         let files = self.certificate_files.lock().clone();
-        [self.source.now(), Fingerprint::of(&Fingerprints::now(&files))]
+        fingerprint_of(&(self.source.now(), &Fingerprints::now(&files)))
     }
 }
 

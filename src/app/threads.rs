@@ -10,7 +10,7 @@ use tokio::runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::app::error::RunError;
+use crate::app::RunError;
 
 /// Returns when a thread has ended, with its name.
 pub(super) type ThreadEnd = Pin<Box<dyn Future<Output = &'static str> + Send>>;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{ClientBuilder, Method, Url};
 use serde_json::{Value as Json, json};
 
@@ -13,7 +13,8 @@ use crate::app::{
 use crate::cli::client::{TIME_MAX, address, exchange, wait_for};
 use crate::cli::{ConfigFile, Failure, complain, output::Output, say};
 use crate::config::{
-    ConfigReport, Loaded, NamedFile, Position, Problem, RefusedFile, Value, problem::Problems, schema,
+    ConfigReport, Loaded, NamedFile, Position, Problem, RefusedFile, VALUES_SHOWN_MAX, Value, no_probe,
+    problem::Problems, schema,
 };
 use crate::domain::{AgentId, UnixSeconds};
 use crate::os::Os;
@@ -47,8 +48,8 @@ impl Check {
     /// Also prints how a process with the limits of this one would divide its file descriptors.
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = &self.file.config;
-        let (survey, mut problems) = survey(&ConfigSource::at(config));
-        let loaded = survey.loaded.as_ref();
+        let (loaded, mut problems) = survey(&ConfigSource::at(config));
+        let loaded = loaded.as_ref();
         let descriptors = loaded.map(|loaded| Descriptors::planned(&loaded.settings, 0)).transpose();
         if let Err(too_few) = &descriptors {
             problems.0.push(Problem::new("file descriptors", too_few.as_str()).as_warning());
@@ -129,7 +130,7 @@ impl Config {
         let Self::Show { file: ConfigFile { config }, output } = self else {
             return say(format_args!("{:#}", schema()));
         };
-        let loaded = ConfigSource::at(&config).survey(usize::MAX).whole();
+        let loaded = ConfigSource::at(&config).read(usize::MAX, None, &mut no_probe).whole();
         let values = loaded.map_err(|problems| unusable(&config, &problems))?.values;
         if output == Output::Json {
             let typed = |text: &str| format!("it = {text}").parse::<toml::Table>().ok()?.remove("it");
@@ -153,7 +154,8 @@ pub(super) fn load_to_serve(source: &ConfigSource) -> Result<(Loaded, Problems),
     let (former, now) = (LoadedFiles::default(), UnixSeconds(Os::new().unix_seconds()));
     let mut loader = FileLoader::new(&former);
     let mut look = |named: &NamedFile| named_files::errors(named, &mut loader);
-    let ConfigReport { loaded, mut problems, files, is_read } = source.over(None, &mut look);
+    let ConfigReport { loaded, mut problems, files, is_read } =
+        source.read(VALUES_SHOWN_MAX, None, &mut look);
     let Some(loaded) = loaded else {
         problems.0.extend(unreadable_override());
         let failure = unusable(&source.path, &problems);
@@ -186,17 +188,16 @@ pub(super) fn load_to_serve(source: &ConfigSource) -> Result<(Loaded, Problems),
 }
 
 /// Everything that there is to say of the keys, and with it everything that is wrong with variables and files.
-fn survey(source: &ConfigSource) -> (ConfigReport, Problems) {
-    let survey = source.survey(0);
+fn survey(source: &ConfigSource) -> (Option<Loaded>, Problems) {
+    let ConfigReport { loaded, mut problems, files, .. } = source.read(0, None, &mut no_probe);
+    problems.0.extend(unreadable_override());
     let (former, now) = (LoadedFiles::default(), UnixSeconds(Os::new().unix_seconds()));
     let mut loader = FileLoader::new(&former);
-    let of_files = survey.files.iter().flat_map(|named| {
-        let errors = named_files::errors(named, &mut loader);
-        errors.into_iter().chain(named_files::warnings(named, now, &loader))
-    });
-    let all = survey.problems.0.iter().cloned().chain(unreadable_override()).chain(of_files);
-    let all = Problems(all.collect());
-    (survey, all)
+    for named in &files {
+        problems.0.extend(named_files::errors(named, &mut loader));
+        problems.0.extend(named_files::warnings(named, now, &loader));
+    }
+    (loaded, problems)
 }
 
 fn unusable(config: &Path, problems: &Problems) -> Failure {
@@ -278,10 +279,9 @@ fn through(url: &Url, clock: &dyn Clock) -> Finding {
     let value = HeaderValue::from_str(&made_up).unwrap_or(HeaderValue::from_static("made-up"));
     let control = made_up.replace("made-up", "control");
     let mut headers: HeaderMap =
-        NAMES.iter().map(|name| (http::HeaderName::from_static(name), value.clone())).collect();
-    headers.extend(
-        HeaderValue::from_str(&control).ok().map(|value| (http::HeaderName::from_static(CONTROL), value)),
-    );
+        NAMES.iter().map(|name| (HeaderName::from_static(name), value.clone())).collect();
+    headers
+        .extend(HeaderValue::from_str(&control).ok().map(|value| (HeaderName::from_static(CONTROL), value)));
     let answer = exchange(
         ClientBuilder::new().timeout(TIME_MAX).default_headers(headers),
         Method::GET,

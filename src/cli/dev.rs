@@ -9,10 +9,10 @@ use clap::Parser;
 use serde_json::Value;
 
 use crate::app::source::{ConfigSource, environment};
-use crate::app::{App, dev::run_listener, error::StartError, handover::Handover, lifecycle::EarlySignals};
+use crate::app::{App, StartError, dev::run_listener, handover::Handover, lifecycle::EarlySignals};
 use crate::cli::output::{quoted, with};
 use crate::cli::{Failure, VERSION, complain, run::ended, say};
-use crate::config::VALUES_SHOWN_MAX;
+use crate::config::{VALUES_SHOWN_MAX, no_probe};
 use crate::dev::samples::{self, SampleAgent};
 use crate::dev::service::{DevChainService, SampleUpstream};
 use crate::dev::{chain::DevChain, erc8004};
@@ -91,9 +91,9 @@ impl Dev {
         let values = self.values(folder.path(), &deployment)?;
         write_files(folder.path(), &deployment, &values)?;
         let source = ConfigSource::alone(&folder.path().join("tiergate.toml"));
-        let survey = source.survey(VALUES_SHOWN_MAX);
-        source.log_warnings(&survey.problems);
-        let loaded = survey.whole()?;
+        let report = source.read(VALUES_SHOWN_MAX, None, &mut no_probe);
+        source.log_warnings(&report.problems);
+        let loaded = report.whole()?;
         let mut app = App::new(&loaded, source, early, Handover::default()).map_err(not_started)?;
         app.add_listener("chain", self.chain, DevChainService(chain)).map_err(not_started)?;
         app.add_listener("upstream", self.upstream, SampleUpstream).map_err(not_started)?;

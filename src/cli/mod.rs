@@ -1,13 +1,11 @@
 //! The command line: one file per command. Errors are one plain sentence on standard error and a non-zero exit code.
 mod check;
 mod client;
-mod elsewhere;
 mod explain;
 mod health;
 mod init;
 mod keys;
 mod keystore;
-mod manual;
 mod output;
 mod run;
 mod secret;
@@ -20,9 +18,10 @@ mod verify;
 mod dev;
 
 use std::io::{self, Write as _};
-use std::{fmt, path::PathBuf, process::ExitCode, sync::mpsc, thread, time::Duration};
+use std::path::{Path, PathBuf};
+use std::{fmt, fs::File, process::ExitCode, sync::mpsc, thread, time::Duration};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::panic_guard::is_catching;
@@ -74,8 +73,12 @@ struct ConfigFile {
 /// Made by the build script.
 const VERSION: &str = env!("BUILD_VERSION");
 
+/// The section of the manual about variables, most of which no flag of the first page tells.
+const ENVIRONMENT: &[u8] = include_bytes!("help/environment.roff");
+
 /// How long a line on standard error is waited for.
 const COMPLAINT_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// The exit code for whatever has no other.
 const FAILED: u8 = 1;
 
@@ -139,8 +142,8 @@ pub fn main() -> ExitCode {
         Command::Sign(sign) => sign.run(),
         Command::Keys(keys) => keys.run(),
         Command::Verify(verify) => verify.run(),
-        Command::Completions { shell } => manual::completions(shell),
-        Command::Man { folder } => manual::pages(folder.as_deref()),
+        Command::Completions { shell } => completions(shell),
+        Command::Man { folder } => manual(folder.as_deref()),
         Command::Version => say(format_args!("tiergate {VERSION}")),
     })
 }
@@ -172,6 +175,30 @@ fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
     let what = panic.payload_as_str().unwrap_or("no words");
     complain(format_args!("internal error at {place}: {what}"));
+}
+
+fn completions(shell: Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "tiergate", &mut script);
+    print(&script)
+}
+
+/// Prints the first page of the manual, or writes all of them into a folder.
+fn manual(folder: Option<&Path>) -> Result<(), Failure> {
+    let Some(folder) = folder else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+        page.extend(ENVIRONMENT);
+        return print(&page);
+    };
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+        .and_then(|()| File::options().append(true).open(folder.join("tiergate.1"))?.write_all(ENVIRONMENT));
+    written.map_err(|cause| Failure::new(format!("cannot write to {}: {cause}", folder.display())))
+}
+
+fn print(text: &[u8]) -> Result<(), Failure> {
+    say(format_args!("{}", String::from_utf8_lossy(text).trim_end()))
 }
 
 /// A line on standard output. A reader that has seen enough is no failure; a disk that is full is.

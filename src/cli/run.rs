@@ -2,9 +2,8 @@
 
 use std::net::SocketAddr;
 
-use crate::app::{
-    App, TAKE_OVER, error::RunError, handover::Handover, lifecycle::EarlySignals, source::ConfigSource,
-};
+use crate::app::handover::{Handover, TAKE_OVER};
+use crate::app::{App, RunError, lifecycle::EarlySignals, source::ConfigSource};
 use crate::cli::{ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION, check::load_to_serve};
 use crate::telemetry::log;
 

@@ -14,8 +14,7 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use crate::app::{signing_domain, source::ConfigSource};
-use crate::cli::elsewhere::{self, Elsewhere, Signed};
-use crate::cli::typed_data::{Purpose, Request, read_domain};
+use crate::cli::typed_data::{self, Elsewhere, Purpose, Request, Signed, read_domain};
 use crate::cli::{
     BAD_CONFIGURATION, Failure, check::load_to_serve, client::Service, complain, keystore::Keystore,
     output::Output, secret,
@@ -84,7 +83,7 @@ impl Signing {
         let timestamp = UnixSeconds(self.timestamp.unwrap_or_else(|| os.unix_seconds()));
         let request = Request { purpose, agent, nonce, timestamp };
         let Some(signer) = signer else {
-            elsewhere::print(&request, window)?;
+            typed_data::print(&request, window)?;
             return Ok(None);
         };
         let signature = signer.sign_hash_sync(&request.digest())?;

@@ -1,18 +1,26 @@
-//! `[chain]` and `[chain.contracts]`: how the chain is reached and where the registries stand.
+//! `[chain]` and `[chain.contracts]`: how the chain is reached and where the registries stand. `[[chain.rpc_headers]]`: what goes
+//! with every call to the nodes of one origin, such as a provider's key, which no problem shows.
 
 use std::num::NonZeroU32;
 
 use alloy::primitives::Address;
+use http::HeaderName;
 
-use crate::config::written::{Shown, quoted, valid_url};
-use crate::config::{reader::Reader, rpc_headers};
+use crate::config::written::{Shown, quoted, valid, valid_url};
+use crate::config::{files::secret_or_file, notes::Content, reader::Reader};
 use crate::domain::{
-    Lifetimes, PoolSettings, ReaderSettings, Registries, RegistrySet, RpcHeader, RpcUrl, SecretSource,
-    chain::facts,
+    Lifetimes, NotAHeaderValue, PoolSettings, ReaderSettings, Registries, RegistrySet, RpcHeader, RpcUrl,
+    Secret, SecretSource, chain::facts, rpc_url::header_value,
 };
 
 /// How many RPC URLs there may be.
 const RPC_URLS_MAX: usize = 16;
+
+/// How many headers there may be.
+const HEADERS_MAX: usize = 64;
+
+/// The longest name of a header, in bytes.
+const NAME_BYTES_MAX: usize = 64;
 
 settings! {
     /// The chain and its registries.
@@ -24,7 +32,7 @@ settings! {
         development: bool = reader.boolean("chain.development", false),
         /// Headers of every call, by the origin of the node.
         rpc_headers: Vec<RpcHeader<SecretSource>> =
-            rpc_headers::read(reader, pool.as_ref().map(|pool| &*pool.urls)),
+            rpc_headers(reader, pool.as_ref().map(|pool| &*pool.urls)),
         /// The registries.
         reading: ReaderSettings = reading(reader, pool.as_ref().map(|pool| pool.chain_id)),
     }
@@ -77,31 +85,27 @@ fn reading(reader: &mut Reader, chain_id: Option<u64>) -> Option<ReaderSettings>
             let known = facts(chain_id.unwrap_or_default()).multicall;
             reader.text("chain.multicall", &*known.to_checksum(None), contract)
         },
-        lifetimes: lifetimes(reader),
+        lifetimes: read_all!(reader: Lifetimes {
+            // So long that a node is not asked without a pause.
+            /// How often the chain is asked for new blocks and the registries' logs, at most; at least 50ms, at most 60s. A change shows
+            /// within two of these. Between blocks that come at a steady pace, polls are as rare as max_staleness allows. Where no logs
+            /// are to be had (eth_getLogs in JSON-RPC batches), it is how long a profile serves.
+            poll_interval: reader.duration("chain.poll_interval", "1s", ["50ms", "60s"]),
+            /// For how long polls may stay without an answer before cached profiles are not used any more: at least two of
+            /// poll_interval, at most 10m. Until polls are answered again, what is read then serves for one poll_interval.
+            max_staleness: reader.duration("chain.max_staleness", "5s", ["1ns", "10m"]),
+            // Long enough that agents in use cost next to nothing.
+            /// After which time a profile in use is read again although no log named it, 1m to 24h: what a registry changes without a log
+            /// shows after this. "0s": never.
+            reread_after: reader.duration_or_none("chain.reread_after", "1h", ["1m", "24h"]),
+        } then {
+            if max_staleness.zip(poll_interval).is_some_and(|(most, poll)| most < poll * 2) {
+                let phrase =
+                    "is shorter than two of chain.poll_interval; write a duration that is at least twice as long";
+                reader.report(&["chain.max_staleness"], phrase);
+            }
+        }),
         registries: registries(reader, chain_id),
-    })
-}
-
-fn lifetimes(reader: &mut Reader) -> Option<Lifetimes> {
-    read_all!(reader: Lifetimes {
-        // So long that a node is not asked without a pause.
-        /// How often the chain is asked for new blocks and the registries' logs, at most; at least 50ms, at most 60s. A change shows
-        /// within two of these. Between blocks that come at a steady pace, polls are as rare as max_staleness allows. Where no logs
-        /// are to be had (eth_getLogs in JSON-RPC batches), it is how long a profile serves.
-        poll_interval: reader.duration("chain.poll_interval", "1s", ["50ms", "60s"]),
-        /// For how long polls may stay without an answer before cached profiles are not used any more: at least two of
-        /// poll_interval, at most 10m. Until polls are answered again, what is read then serves for one poll_interval.
-        max_staleness: reader.duration("chain.max_staleness", "5s", ["1ns", "10m"]),
-        // Long enough that agents in use cost next to nothing.
-        /// After which time a profile in use is read again although no log named it, 1m to 24h: what a registry changes without a log
-        /// shows after this. "0s": never.
-        reread_after: reader.duration_or_none("chain.reread_after", "1h", ["1m", "24h"]),
-    } then {
-        if max_staleness.zip(poll_interval).is_some_and(|(most, poll)| most < poll * 2) {
-            let phrase =
-                "is shorter than two of chain.poll_interval; write a duration that is at least twice as long";
-            reader.report(&["chain.max_staleness"], phrase);
-        }
     })
 }
 
@@ -167,16 +171,89 @@ fn rpc_url(text: &str) -> Result<RpcUrl, String> {
 
 /// The address of a contract. Mixed case is a checksum (EIP-55), so that a typing error is found here.
 pub(crate) fn contract(text: &str) -> Result<Address, String> {
-    let malformed = || format!("is {}; write a contract's address, 0x and 40 hex digits", quoted(text));
-    let digits = text.strip_prefix("0x").ok_or_else(malformed)?;
-    let address: Address = text.parse().map_err(|_| malformed())?;
+    let address = text.parse().ok().filter(|_: &Address| text.starts_with("0x"));
+    let address = valid(text, address, "a contract's address, 0x and 40 hex digits")?;
     if address.is_zero() {
         return Err("is the zero address; write a contract's address".to_owned());
     }
-    let has = |one_case: fn(&u8) -> bool| digits.bytes().any(|byte| one_case(&byte));
-    let mixed = has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase);
-    if mixed && text != address.to_checksum(None) {
+    let digits = text.trim_start_matches("0x");
+    let is_mixed = digits != digits.to_ascii_lowercase() && digits != digits.to_ascii_uppercase();
+    if is_mixed && text != address.to_checksum(None) {
         return Err(format!("is {}, whose checksum (EIP-55) is wrong; check each digit", quoted(text)));
     }
     Ok(address)
+}
+
+/// Headers that say how a call is sent: they are ours to write.
+const OURS: &[&str] = &[
+    "connection",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Reads the headers for these nodes; nothing of them is checked against nodes that are wrong themselves.
+fn rpc_headers(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<Vec<RpcHeader<SecretSource>>> {
+    let mut taken: Vec<(String, String)> = Vec::new();
+    reader.tables("chain.rpc_headers", HEADERS_MAX, |reader| {
+        reader.mask(Shown::Host, &["url"]);
+        let header = read_all!(reader: RpcHeader {
+            /// Scheme, host and port of one of rpc_urls.
+            /// Example: "http://127.0.0.1:8545"
+            origin: reader.required_text("url", |text| origin(text, nodes)),
+            /// The header's name.
+            /// Example: "x-api-key"
+            name: reader.required_text("name", name),
+            /// Its value.
+            /// Example: "the provider's key"
+            /// Instead of value, a file that holds it.
+            value: secret_or_file(reader, ["value", "value_file"], secret, Content::HeaderValue),
+        } then {
+            if !reader.is_any_given(&["value", "value_file"]) {
+                reader.report(&["value"], "is missing; write value or value_file");
+            }
+        })?;
+        let place = (header.origin.clone(), header.name.clone());
+        if taken.contains(&place) {
+            reader.report(&["name"], format!("is {} a second time for this url", quoted(&header.name)));
+        }
+        taken.push(place);
+        Some(header)
+    })
+}
+
+fn origin(text: &str, nodes: Option<&[RpcUrl]>) -> Result<String, String> {
+    const ONE_OF_THEM: &str = "scheme, host and port of one of chain.rpc_urls, and nothing else";
+    let url = valid_url(text, RpcUrl::parse(text), ONE_OF_THEM)?;
+    let whole = url.reveal();
+    let has_more = whole.path() != "/" || whole.query().is_some() || !whole.username().is_empty();
+    if has_more || whole.password().is_some() {
+        return Err(format!("has more than {url}; write {ONE_OF_THEM}"));
+    }
+    if nodes.is_some_and(|nodes| nodes.iter().all(|node| node.origin() != url.origin())) {
+        return Err(format!("is {url}, where no node is; write {ONE_OF_THEM}"));
+    }
+    Ok(url.origin().to_owned())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let name = HeaderName::from_bytes(text.as_bytes()).ok().filter(|_| text.len() <= NAME_BYTES_MAX);
+    let wanted = format_args!("a header's name of 1 to {NAME_BYTES_MAX} characters");
+    let name = valid(text, name.map(|name| name.as_str().to_owned()), wanted)?;
+    if OURS.contains(&name.as_str()) || name.starts_with("content-") {
+        return Err(format!("is {}, which says how a call is sent; write another header", quoted(text)));
+    }
+    Ok(name)
+}
+
+/// What is wrong shows nothing of it.
+fn secret(text: &str) -> Result<Secret, String> {
+    header_value(text).map_err(|NotAHeaderValue| format!("can't be sent: {NotAHeaderValue}"))
 }

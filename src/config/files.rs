@@ -8,16 +8,13 @@ use crate::domain::{KeyPair, Secret, SecretSource};
 
 /// The path of a file; a relative one is relative to the working directory of the process.
 pub(super) fn file(text: &str) -> Result<PathBuf, String> {
-    valid(text, path(text), "the path of a file")
+    path(text, "file")
 }
 
-/// The path of a folder, relative to the same.
-pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
-    valid(text, path(text), "the path of a folder")
-}
-
-fn path(text: &str) -> Option<PathBuf> {
-    (!text.is_empty() && !text.contains('\0')).then(|| text.into())
+/// The path of a file or a folder, relative to the same.
+pub(super) fn path(text: &str, of: &str) -> Result<PathBuf, String> {
+    let is_path = !text.is_empty() && !text.contains('\0');
+    valid(text, is_path.then(|| text.into()), format_args!("the path of a {of}"))
 }
 
 /// A file that is noted for those who look into it.

@@ -1,6 +1,23 @@
-//! `[gateway]`: how requests are forwarded.
+//! `[gateway]`: how requests are forwarded. `[mcp]`: how messages of the Model Context Protocol are read. `[assertion]`: what
+//! upstreams can check by themselves about the agent of a request.
 
-use crate::config::written::{name, unless_zero};
+use std::path::PathBuf;
+
+use url::Url;
+
+use crate::config::files::{both_or_neither, noted_file};
+use crate::config::written::{plain, unless_zero, valid};
+use crate::config::{notes::Content, reader::Reader};
+use crate::domain::{LargeBodies, McpRules};
+
+/// The longest name of a deployment, in bytes.
+const VIA_BYTES_MAX: usize = 64;
+
+/// The most that the library keeps of a body which is read before it is forwarded.
+const MCP_BODY_BYTES: std::ops::RangeInclusive<i64> = 1_024..=65_536;
+
+/// The longest name of an issuer, in characters: it stands in each assertion.
+const ISSUER_CHARS_MAX: usize = 256;
 
 settings! {
     /// How requests are forwarded.
@@ -12,7 +29,9 @@ settings! {
         /// passed a gateway of this name is refused (508). Give replicas one name, and another to each deployment in front of or
         /// behind this one. Without it each process has a name of its own.
         /// Example: "edge"
-        via: Option<Box<str>> = Some(reader.text("gateway.via", None, name)),
+        via: Option<Box<str>> = Some(reader.text("gateway.via", None, |text| {
+            plain(text, &(1..=VIA_BYTES_MAX), &['-', '_', '.']).map(Box::from)
+        })),
     }
 }
 
@@ -31,4 +50,57 @@ settings! {
         /// (fd00:ec2::/32, fd20:ce::254, 100.100.100.200, 168.63.129.16). Names that lead there get no requests without it.
         allow_link_local: bool = reader.boolean("gateway.allow_link_local", false),
     }
+}
+
+impl McpRules {
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        read_all!(reader: Self {
+            /// The longest message that is read before its call is decided about, 1024 to 65536 bytes.
+            body_bytes_max: reader.integer("mcp.max_body", 65_536, &MCP_BODY_BYTES),
+            /// The fate of longer ones: "refuse" (413), or "headers": those of clients of 2026-07-28 and later pass by what their headers
+            /// say, and the server has to compare the two.
+            large_bodies: reader.word(
+                "mcp.large_bodies",
+                "refuse",
+                &[("refuse", LargeBodies::Refuse), ("headers", LargeBodies::Headers)],
+            ),
+        })
+    }
+}
+
+settings! {
+    /// The signer of assertions.
+    AssertionSettings(reader) {
+        /// The claim iss: a URL, or a name of up to 256 ASCII characters. Upstreams compare it.
+        /// Example: "https://gate.example"
+        /// A PEM file with private keys for P-256 in PKCS#8 or SEC1, up to 16 KiB. The first signs; the public parts of all are at
+        /// /.well-known/jwks.json. To rotate: add the new key as the second, wait 10 minutes, put it first, wait 10 more, take the old
+        /// one out.
+        /// Example: "/etc/tiergate/assertion.pem"
+        issuer: Option<Issuer> = {
+            let paths @ [issuer, key_file] = ["assertion.issuer", "assertion.key_file"];
+            let name = reader.text(issuer, None, name);
+            let key_file = noted_file(reader, key_file, Content::SigningKeys);
+            let found = both_or_neither(reader, paths, name, key_file);
+            found.map(|found| found.map(|(name, key_file)| Issuer { name, key_file }))
+        },
+    }
+}
+
+/// A name, and the keys behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issuer {
+    /// The claim `iss`.
+    pub name: Box<str>,
+    /// The file of the private keys.
+    pub key_file: PathBuf,
+}
+
+/// A StringOrURI (RFC 7519, section 2): with a colon it is a URI.
+fn name(text: &str) -> Result<Box<str>, String> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_uri = !text.contains(':') || Url::parse(text).is_ok();
+    let is_name = is_plain && is_uri && (1..=ISSUER_CHARS_MAX).contains(&text.len());
+    let wanted = format_args!("a URL, or a name of 1 to {ISSUER_CHARS_MAX} ASCII characters");
+    valid(text, is_name.then(|| text.into()), wanted)
 }

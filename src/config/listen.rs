@@ -1,13 +1,15 @@
-//! `[listen]`: where requests come in.
+//! `[listen]`: where requests come in. `[authz]`: how other gateways that ask about their requests prove that they may.
+//! `[web_bot_auth]`: the domains whose bots are known by the keys that they publish. `[shutdown]`: how the process ends.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::{path::PathBuf, slice::from_ref, time::Duration};
 
 use ipnet::IpNet;
 
-use crate::config::written::{choice, quoted, unless_zero, valid};
-use crate::config::{files::key_pair, reader::Reader};
-use crate::domain::{FORWARDED_FOR, KeyPair, OF_PROXIES, TrustedHeaders};
+use crate::config::files::{key_pair, noted_file};
+use crate::config::written::{choice, host, unless_zero, valid};
+use crate::config::{notes::Content, reader::Reader};
+use crate::domain::{BotDomains, FORWARDED_FOR, KeyPair, OF_PROXIES, TrustedHeaders, bot::domain_of};
 
 /// How many addresses each of the listeners may have that have several.
 const ADDRESSES_MAX: usize = 16;
@@ -65,7 +67,7 @@ settings! {
         /// "X-Forwarded-For" the client is the proxy. Add "X-Forwarded-Proto" for a proxy that ends TLS and sets it.
         trusted_headers: TrustedHeaders = reader
             .texts("listen.trusted_headers", &["X-Forwarded-For"], &(0..=TRUSTED_HEADERS_MAX), header)
-            .map(|names| TrustedHeaders::new(&names.iter().map(|name| &**name).collect::<Vec<_>>())),
+            .map(|names| TrustedHeaders::new(&names.iter().map(String::as_str).collect::<Vec<_>>())),
         /// Listeners, "api", "owners" and "gateway", on which trusted_proxies speak the PROXY protocol, version 1 or 2: every
         /// connection begins with its header, before TLS, and comes from the client that it names. Connections without one, or from
         /// anybody else, are closed. Not both this and X-Forwarded-For, unless the balancer has a trusted proxy in front of it.
@@ -99,12 +101,14 @@ settings! {
                 "is 1: a client that opens its next connection while its last one is being closed is turned away; write more";
             reader.warn(&["listen.max_connections_per_network"], phrase);
         }
-        let lists = [
-            ("listen.gateway", "gateway", gateway.as_ref()),
-            ("listen.owners", "owners", owners.as_ref()),
-            ("listen.authz", "authz", authz.as_ref()),
+        let listeners = [
+            ("listen.api", api.as_ref().map(from_ref)),
+            ("listen.gateway", gateway.as_deref()),
+            ("listen.owners", owners.as_deref()),
+            ("listen.authz", authz.as_deref()),
+            ("listen.admin", admin.as_ref().map(from_ref)),
         ];
-        refuse_overlaps(reader, api, lists, admin);
+        refuse_overlaps(reader, listeners);
     }
 }
 
@@ -140,53 +144,37 @@ impl Listen {
 }
 
 /// Each two listeners of which the second would find its address taken.
-fn refuse_overlaps(
-    reader: &mut Reader,
-    api: Option<SocketAddr>,
-    lists: [(&'static str, &str, Option<&Vec<SocketAddr>>); 3],
-    admin: Option<SocketAddr>,
-) {
-    let listed = lists.into_iter().flat_map(|(path, name, addresses)| {
-        let numbered = addresses.into_iter().flatten().zip(1_usize..);
-        numbered.map(move |(address, number)| (path, format!("{name} item {number}"), *address))
-    });
+fn refuse_overlaps(reader: &mut Reader, listeners: [(&'static str, Option<&[SocketAddr]>); 5]) {
     let mut before: Vec<(&'static str, String, SocketAddr)> = Vec::new();
-    let api = api.map(|address| ("listen.api", "api".to_owned(), address));
-    let admin = admin.map(|address| ("listen.admin", "admin".to_owned(), address));
-    for (path, name, address) in api.into_iter().chain(listed).chain(admin) {
-        let overlapping = before.iter().filter(|(_, _, other)| overlap(*other, address));
-        for (other_path, other_name, other) in overlapping {
-            let phrase = format!(
-                "{other_name} is {other} and {name} is {address}; write two addresses that do not overlap"
-            );
-            reader.report(&[path, other_path], phrase);
+    for (path, addresses) in listeners {
+        for (&address, number) in addresses.into_iter().flatten().zip(1_usize..) {
+            let name = match path.trim_start_matches("listen.") {
+                name @ ("api" | "admin") => name.to_owned(),
+                name => format!("{name} item {number}"),
+            };
+            for (other_path, other_name, other) in &before {
+                if overlap(*other, address) {
+                    let phrase = format!(
+                        "{other_name} is {other} and {name} is {address}; write two addresses that do not overlap"
+                    );
+                    reader.report(&[path, other_path], phrase);
+                }
+            }
+            before.push((path, name, address));
         }
-        before.push((path, name, address));
     }
 }
 
 fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    if let Some(port) = too_large(text) {
-        let (text, most) = (quoted(text), u16::MAX);
-        return Err(format!("is {text}, and the port {port} is too large; write one up to {most}"));
-    }
     let wanted = "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"";
     valid(text, text.parse().ok(), wanted)
 }
 
-/// The port of an address, if it is a number and nothing else is wrong.
-fn too_large(text: &str) -> Option<&str> {
-    let (host, port) = text.rsplit_once(':')?;
-    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-    (is_number && format!("{host}:0").parse::<SocketAddr>().is_ok() && port.parse::<u16>().is_err())
-        .then_some(port)
-}
-
 /// A header by which proxies say how a request came.
-fn header(text: &str) -> Result<Box<str>, String> {
+fn header(text: &str) -> Result<String, String> {
     let others = OF_PROXIES.join(", ");
     let wanted = format!("a header of proxies: \"Forwarded\", \"X-Forwarded-...\", or one of {others}");
-    valid(text, TrustedHeaders::may_name(text).then(|| text.into()), wanted)
+    valid(text, TrustedHeaders::may_name(text).then(|| text.to_owned()), wanted)
 }
 
 /// A network, or an address that is a network of its own. Bits behind the prefix do not count.
@@ -203,4 +191,82 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() != 0
         && one.port() == other.port()
         && (one.ip() == other.ip() || everywhere(one.ip()) || everywhere(other.ip()))
+}
+
+settings! {
+    /// How the listener for other gateways knows them.
+    AuthzSettings(reader) {
+        /// Optional. A file with the text that a gateway sends in X-Authz-Secret, 16 or more visible ASCII characters without a blank; of
+        /// several lines any counts, so that it can be changed without a gap. A line with a colon is "tenant:secret", and good for the tenant of
+        /// that id alone. Whoever does not send it is answered 503, and the log says so. It is read at the start.
+        /// Example: "/etc/tiergate/authz-secret"
+        secret_file: Option<PathBuf> = Some(noted_file(reader, "authz.secret_file", Content::Secret)),
+        /// How long it may take to verify an agent, 50ms to 25s; 503 follows. Write less than the gateway waits.
+        timeout: Duration = reader.duration("authz.timeout", "1s", ["50ms", "25s"]),
+        /// True if the listener speaks TLS.
+        tls: bool = Some(reader.is_any_given(&["authz.tls.cert", "authz.tls.key"])),
+        /// The authorities of which a gateway must show a certificate. They are read at the start.
+        /// Example: "/etc/tiergate/gateways.crt"
+        client_ca: Option<PathBuf> = Some(noted_file(reader, "authz.tls.client_ca", Content::Authorities)),
+    } then {
+        if matches!((&client_ca, &tls), (Some(Some(_)), Some(false))) {
+            reader.report(&["authz.tls.client_ca"], "needs authz.tls.cert and authz.tls.key; write them too");
+        }
+    }
+}
+
+settings! {
+    /// The certificate that other gateways are shown.
+    AuthzLive(reader) {
+        /// The listener's certificate with its chain, and its key, which are read again when they change.
+        /// Example: "/etc/tiergate/authz.crt"
+        /// Example: "/etc/tiergate/authz.key"
+        tls: Option<KeyPair> = key_pair(reader, "authz.tls.cert", "authz.tls.key"),
+    }
+}
+
+impl AuthzSettings {
+    /// Warns of a listener that anybody may ask who reaches it.
+    pub(super) fn check(&self, reader: &mut Reader, listen: &Listen) {
+        let is_open = self.secret_file.is_none() && self.client_ca.is_none();
+        if is_open && listen.authz.iter().any(|address| !address.ip().is_loopback()) {
+            let phrase = "is no loopback address, and anybody who reaches it may ask, and write who the client is; \
+                          set authz.secret_file or authz.tls.client_ca";
+            reader.warn(&["listen.authz"], phrase);
+        }
+    }
+}
+
+/// How many domains each list may have.
+const DOMAINS_MAX: usize = 1_000;
+
+impl BotDomains {
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        read_all!(reader: Self {
+            /// Up to 1000 domains whose keys are read: "crawler.example", "*.example" for all below it, or "*". Each domain has a limit of its
+            /// own, and costs little: list those that you know. Only public addresses, and port 443. Empty: no bot is known.
+            public: reader.texts("web_bot_auth.domains", &[], &(0..=DOMAINS_MAX), host),
+            /// The same for domains at any address, such as "bots.internal" or "bots.internal:8443".
+            private: reader.texts("web_bot_auth.private_domains", &[], &(0..=DOMAINS_MAX), |text| {
+                let domain = domain_of(&format!("https://{text}")).filter(|domain| **domain == *text);
+                let wanted =
+                    "a domain in small letters, such as \"bots.internal\" or \"bots.internal:8443\"";
+                valid(text, domain, wanted)
+            }),
+        })
+    }
+}
+
+settings! {
+    /// How the process ends after SIGTERM. By default a balancer has five seconds to notice, and both together are less than the
+    /// 30 seconds after which Kubernetes kills.
+    #[derive(Copy)]
+    ShutdownSettings(reader) {
+        /// After SIGTERM /readyz is 503, and everything is served for so long, up to 1h, before listeners close: as long as a
+        /// balancer, or Kubernetes, takes to send nothing more. "0s" where nobody balances.
+        delay: Duration = reader.duration("shutdown.delay", "5s", ["0s", "1h"]),
+        /// For how long requests and streams under way may then go on, up to 24h. The process ends when nothing is left. Both
+        /// together should be less than what the supervisor waits before it kills: 30s in Kubernetes.
+        grace: Duration = reader.duration("shutdown.grace", "20s", ["0s", "24h"]),
+    }
 }

@@ -16,11 +16,8 @@ use zeroize::Zeroizing;
 
 use crate::config::notes::{Claim, NamedFile, Notes};
 use crate::config::problem::{Location, Problem, Problems, ValueLocation};
-use crate::config::tenants::folder::{FOLDER, File};
-use crate::config::{
-    Fixed, Loaded, Settings, reader::Reader, schema::declared, tenants, tenants::context::Context, tree,
-    tree::Table,
-};
+use crate::config::tenants::{self, FOLDER, File, context::Context};
+use crate::config::{Fixed, Loaded, Settings, reader::Reader, tree, tree::Table};
 use crate::domain::{HostPattern, Tenant};
 
 /// All that there is to say of a configuration.
@@ -46,10 +43,8 @@ impl ConfigReport {
         former: Option<&Settings>,
         probe: &mut FileProbe<'_>,
     ) -> Self {
-        let text = tree::read_file(path);
-        let is_read = text.is_ok();
-        let main = Main::read(path, text, environment, values_max);
-        Self { is_read, ..Self::with_folder(main, Some(path), former, probe) }
+        let main = Main::read(path, tree::read_file(path), environment, values_max);
+        Self::with_folder(main, Some(path), former, probe)
     }
 
     /// Reads a text that stands nowhere: there are no tenants beside it.
@@ -69,20 +64,16 @@ impl ConfigReport {
         former: Option<&Settings>,
         probe: &mut FileProbe<'_>,
     ) -> Self {
-        let Main { mut file, mut notes, settings, context, gateway, is_toml } = main;
+        let Main { mut file, mut notes, settings, context, gateway, is_read, is_toml } = main;
         file.in_force = former.map(|former| former.live.main_tenants().to_vec());
         let settings = settings.filter(|settings| look(&mut file, settings, &notes.files, former, probe));
         let mut with = |file: File, settings: Option<Settings>, mut context: Context| {
             let offered = file.offered.as_ref().filter(|_| file.is_usable()).map(Vec::len);
             let others = offered.or(file.in_force.as_ref().map(Vec::len)).unwrap_or_default();
             let mut of_folder = notes.further();
-            let files = match path {
-                Some(path) if is_toml || former.is_some() => {
-                    tenants::read_folder(&mut of_folder, &mut context, path, others)
-                }
-                Some(_) | None => Ok(Vec::new()),
-            };
-            (choose(settings, file, files, former, probe), of_folder)
+            let folder = path.filter(|_| is_toml || former.is_some());
+            let folder = folder.map(|path| tenants::read_folder(&mut of_folder, &mut context, path, others));
+            (choose(settings, file, folder.unwrap_or_default(), former, probe), of_folder)
         };
         let (name, in_force) = (Arc::clone(&file.name), file.in_force.clone());
         let context = former.filter(|_| settings.is_none()).map_or(context, Settings::context);
@@ -98,16 +89,15 @@ impl ConfigReport {
         let Chosen { settings, refused, claims, .. } = chosen;
         notes.add(of_folder, true);
         notes.problems.extend(claims);
-        let is_reached = settings.as_ref().is_none_or(|settings| settings.fixed.listen.reaches_tenants());
-        if let (Some(count @ 1..), false) = (settings.as_ref().map(|all| all.live.tenants.len()), is_reached)
-        {
+        let unreached = settings.as_ref().filter(|settings| !settings.fixed.listen.reaches_tenants());
+        if let Some(count @ 1..) = unreached.map(|settings| settings.live.tenants.len()) {
             let phrase =
                 format!("is empty, and nobody reaches the tenants, {count} in all; write an address");
             notes.problems.push(gateway.problem(phrase).as_warning());
         }
         let Notes { problems, values, files, .. } = notes;
         let loaded = settings.map(|settings| Loaded { settings, values, refused });
-        Self { loaded, problems: Problems(problems), is_read: true, files }
+        Self { loaded, problems: Problems(problems), is_read, files }
     }
 
     /// A configuration that can be used as a whole, or everything that is wrong with it.
@@ -120,6 +110,7 @@ impl ConfigReport {
 struct Main {
     /// With its tenants.
     file: File,
+    is_read: bool,
     is_toml: bool,
     notes: Notes,
     /// Without tenants.
@@ -149,11 +140,7 @@ impl Main {
         let gateway = reader.place("listen.gateway", None);
         let is_toml = broken.is_none();
         let mut notes = match broken {
-            None => {
-                let keys = declared().into_iter();
-                let of_tenants = keys.filter_map(|key| Some(key.path.strip_prefix("tenants[].")?.to_owned()));
-                reader.finish(&of_tenants.collect::<Vec<_>>())
-            }
+            None => reader.finish(),
             // Of a file that is not TOML the rest is not read: half a file would seem to have other mistakes.
             Some(mut problems) => {
                 problems.extend(is_read.then(|| reader.unknown_variables()).into_iter().flatten());
@@ -163,7 +150,7 @@ impl Main {
         let (claims, problems) = (mem::take(&mut notes.claims), notes.errors());
         let offered = settings.is_some().then_some(tenants);
         let file = File { name, is_main: true, offered, claims, problems, ..File::default() };
-        Self { file, is_toml, notes, settings, context, gateway }
+        Self { file, is_read, is_toml, notes, settings, context, gateway }
     }
 }
 
@@ -224,18 +211,17 @@ struct Chosen {
 }
 
 /// Chooses the version of each file that counts: the new one, the one in force, or neither. `settings` are those of the
-/// configuration file, `read` are the files of the folder.
+/// configuration file, `read` are the files of the folder, or its problem.
 fn choose(
     settings: Option<Settings>,
     main: File,
-    read: Result<Vec<File>, Box<Problem>>,
+    (read, problem): (Vec<File>, Option<Problem>),
     former: Option<&Settings>,
     probe: &mut FileProbe<'_>,
 ) -> Chosen {
     let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.live.gateway.allow_empty);
     let in_force = || former.into_iter().flat_map(|former| former.live.of_folder());
     let by_name: HashMap<&Arc<str>, &Arc<Tenant>> = in_force().collect();
-    let (read, problem) = read.map_or_else(|problem| (Vec::new(), Some(*problem)), |read| (read, None));
     let mut files = vec![main];
     for mut file in read {
         if file.problems.is_empty() {
@@ -300,7 +286,10 @@ fn compose(
                 }
             }
         } else {
-            unserved.extend(file.claims.keys().filter_map(Claim::host).cloned());
+            unserved.extend(file.claims.keys().filter_map(|claim| match claim {
+                Claim::Host(host) => Some(host.clone()),
+                Claim::Id(_) => None,
+            }));
         }
         let problems: Vec<Problem> = file.problems.iter().chain(&file.contested).cloned().collect();
         if !problems.is_empty() {

@@ -2,36 +2,34 @@
 //! tenants, there and in files of their own.
 //!
 //! What comes out is checked: whoever holds [`Settings`] need not look again. Everything that is wrong is reported at
-//! once. Each section has a file of its own, which states its keys, defaults and bounds; `conf/tiergate.toml` shows them
+//! once. Sections state their keys, defaults and bounds; `conf/tiergate.toml` shows them
 //! to operators. Must not know what the settings are used for.
 
-/// A struct whose fields are read one after the other: every one of them, before one that is wrong gives up the whole. A
-/// field may use those before it, and checks of several come last. The lines above a field are the prose of its key, as in
-/// [`settings`].
-macro_rules! read_all {
-    ($reader:ident: $name:ident { $($(#[doc = $about:literal])* $field:ident: $read:expr),+ $(,)? } $(then $checks:block)?) => {{
+/// Keys, each with its prose in the lines above it: what `conf/tiergate.toml` shows for it. Of several keys that stand in one line
+/// the first has that of all. `Example: ` is what the file shows for a key without a default.
+macro_rules! keys {
+    ($reader:ident: $($(#[doc = $about:literal])* $key:ident $(: $type:ty)? = $read:expr;)+) => {
         $(
             $reader.about(concat!($($about, "\n"),*));
-            let $field = $read;
-        )+
-        $($checks)?
-        Some($name { $($field: $field?),+ })
-    }};
-}
-
-/// Keys that no struct holds as they are, each with its prose.
-macro_rules! keys {
-    ($reader:ident: $($(#[doc = $about:literal])+ $key:ident $(: $type:ty)? = $read:expr;)+) => {
-        $(
-            $reader.about(concat!($($about, "\n"),+));
             let $key $(: $type)? = $read;
         )+
     };
 }
 
-/// A section with its settings, each with its type and how it is read. All are read as with [`read_all`]. The lines above a
-/// field are the prose of its key in `conf/tiergate.toml`; of several keys that of the first. `Example: ` is what the file
-/// shows for a key without a default.
+/// A struct whose fields are read one after the other, as [`keys`]: every one of them, before one that is wrong gives up the
+/// whole. A field may use those before it, and checks of several come last.
+macro_rules! read_all {
+    ($reader:ident: $name:ident { $($(#[doc = $about:literal])* $field:ident: $read:expr),+ $(,)? } $(then $checks:block)?) => {{
+        keys! { $reader: $($(#[doc = $about])* $field = $read;)+ }
+        $($checks)?
+        match ($($field,)+) {
+            ($(Some($field),)+) => Some($name { $($field),+ }),
+            _ => None,
+        }
+    }};
+}
+
+/// A section with its settings, each with its type and how it is read, all as with [`read_all`].
 macro_rules! settings {
     (
         $(#[$doc:meta])+
@@ -48,64 +46,49 @@ macro_rules! settings {
 
         impl $name {
             pub(super) fn read($reader: &mut $crate::config::reader::Reader) -> Option<Self> {
-                $(
-                    $reader.about(concat!($($about, "\n"),+));
-                    let $field: Option<$type> = $read;
-                )+
-                $($checks)?
-                Some(Self { $($field: $field?),+ })
+                read_all!($reader: Self {
+                    $($(#[doc = $about])+ $field: { let read: Option<$type> = $read; read }),+
+                } $(then $checks)?)
             }
         }
     };
 }
 
-pub mod abuse;
-pub mod assertion;
-pub mod authz;
 pub mod chain;
 pub mod gateway;
-pub mod keys;
 pub mod listen;
 pub mod log;
+pub mod owners;
 pub mod problem;
-pub mod shutdown;
-pub mod signature;
 pub mod store;
 pub mod tenants;
 pub mod tiers;
-pub mod traces;
 
-mod console;
 mod files;
 mod load;
-mod mcp;
 mod notes;
 mod reader;
-mod rpc_headers;
 mod schema;
 mod tier_sources;
 mod tree;
 mod unknown;
-mod web_bot_auth;
 mod written;
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use crate::addresses::AddressRules;
-use crate::config::authz::{AuthzLive, AuthzSettings};
-use crate::config::gateway::{GatewayLive, GatewaySettings};
-use crate::config::listen::{Listen, ListenLive};
+use crate::config::chain::ChainSettings;
+use crate::config::gateway::{AssertionSettings, GatewayLive, GatewaySettings};
+use crate::config::listen::{AuthzLive, AuthzSettings, Listen, ListenLive, ShutdownSettings};
 pub use crate::config::load::{ConfigReport, FileProbe, RefusedFile, no_probe};
+use crate::config::log::{LogSettings, TraceSettings};
 pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value};
+use crate::config::owners::{AbuseSettings, KeySettings, SignatureSettings};
 use crate::config::problem::{Location, Problems};
 pub use crate::config::schema::schema;
 use crate::config::store::{StoreLive, StoreSettings};
-use crate::config::{
-    abuse::AbuseSettings, assertion::AssertionSettings, chain::ChainSettings, keys::KeySettings,
-    log::LogSettings, notes::Notes, reader::Reader, shutdown::ShutdownSettings, signature::SignatureSettings,
-    tenants::context::Context, tenants::rules::Rules, tenants::tenant::Claimant, tiers::TierSettings,
-    traces::TraceSettings,
-};
+use crate::config::tenants::{context::Context, rules::Rules, tenant::Claimant};
+use crate::config::{notes::Notes, reader::Reader, tiers::TierSettings};
 use crate::domain::{
     Binding, BotDomains, ConsoleSettings, HostPattern, KeyPair, LogRules, McpRules, RpcUrl, Tenant,
 };
@@ -115,14 +98,14 @@ macro_rules! sections {
     (
         $(#[$about:meta])+
         $name:ident($parts:ident, is_live: $is_live:literal) {
-            $($(#[$doc:meta])+ $section:ident: $type:ty,)+
+            $($section:ident: $type:ty,)+
         }
         $(and { $($(#[$other_doc:meta])+ $other:ident: $other_type:ty,)+ })?
     ) => {
         $(#[$about])+
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct $name {
-            $($(#[$doc])+ pub $section: $type,)+
+            $(#[doc = concat!("The section `", stringify!($section), "`.")] pub $section: $type,)+
             $($($(#[$other_doc])+ pub $other: $other_type,)+)?
         }
 
@@ -171,35 +154,20 @@ pub struct Settings {
 sections! {
     /// Settings that count from the start of the process to its end: a restart is needed where a file has others.
     Fixed(FixedParts, is_live: false) {
-        /// Where requests come in.
         listen: Listen,
-        /// The chain and its registries.
         chain: ChainSettings,
-        /// The price and the limit of each trust tier.
         tiers: TierSettings,
-        /// The form of owners' signatures, and how long one is good for.
         signature: SignatureSettings,
-        /// API keys and their management.
         keys: KeySettings,
-        /// Where keys and nonces are kept.
         store: StoreSettings,
-        /// Protection against guessing.
         abuse: AbuseSettings,
-        /// The domains whose bots are known.
         web_bot_auth: BotDomains,
-        /// How other gateways prove that they may ask.
         authz: AuthzSettings,
-        /// The owner's page.
         console: ConsoleSettings,
-        /// How requests are forwarded.
         gateway: GatewaySettings,
-        /// How messages of MCP are read.
         mcp: McpRules,
-        /// How the process ends.
         shutdown: ShutdownSettings,
-        /// The settings of traces.
         traces: TraceSettings,
-        /// The settings of the log.
         log: LogSettings,
     }
 }
@@ -207,19 +175,12 @@ sections! {
 sections! {
     /// Settings that are read again while the process runs, and then count at once.
     Live(LiveParts, is_live: true) {
-        /// The certificate of listeners that speak TLS.
         listen: ListenLive,
-        /// That of the listener for other gateways.
         authz: AuthzLive,
-        /// A first start makes a store, and is over then.
         store: StoreLive,
-        /// When tenants are refused.
         gateway: GatewayLive,
-        /// The signer of assertions.
         assertion: AssertionSettings,
-        /// The lines that are logged.
         log: LogRules,
-        /// The rules for tenants of `tenants.d`.
         tenants_rules: Rules,
     } and {
         /// The tenants of the gateway: those of the file, then those of `tenants.d` in the order of its files' names.

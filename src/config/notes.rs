@@ -52,13 +52,6 @@ impl Claim {
         let hosts = tenant.hosts.iter().cloned().map(Self::Host);
         std::iter::once(Self::Id(Arc::clone(&tenant.id))).chain(hosts)
     }
-
-    pub(super) const fn host(&self) -> Option<&HostPattern> {
-        match self {
-            Self::Id(_) => None,
-            Self::Host(host) => Some(host),
-        }
-    }
 }
 
 impl Claimed {

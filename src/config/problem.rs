@@ -108,8 +108,6 @@ impl fmt::Display for Problems {
     }
 }
 
-impl std::error::Error for Problems {}
-
 /// The place of a value.
 #[derive(Debug, Clone)]
 pub(super) struct ValueLocation {

@@ -7,8 +7,8 @@
 //! Where a section reads a key, its path, type, default and bounds stand in that call, and its prose and example in the lines
 //! above: its declaration. The reference, the schema and the walking test are made from these.
 
-use std::collections::{BTreeMap, btree_map::Entry};
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::collections::{BTreeMap, HashSet, btree_map::Entry};
+use std::{fmt::Display, hash::Hash, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use toml::Value;
 
@@ -16,7 +16,7 @@ use crate::config::notes::{Claim, Claimed, Content, DEFAULT, NamedFile, Notes, V
 use crate::config::problem::{Location, Problem, ValueLocation};
 use crate::config::tree::{self, Item, Node, Table};
 use crate::config::unknown;
-use crate::config::written::{self, Bounds, Shown, Written, choice, type_of};
+use crate::config::written::{Bounds, Shown, Written, choice, quoted, type_of};
 
 /// What every variable that overrides a key begins with.
 const VARIABLE_PREFIX: &str = "TIERGATE__";
@@ -104,7 +104,7 @@ impl Reader {
     /// A duration within its bounds.
     pub(super) fn duration(&mut self, path: &'static str, default: &str, bounds: Bounds) -> Option<Duration> {
         let written = self.take(path, Some(default), || Kind::Duration(bounds, false))?;
-        self.check(path, written.duration_text().and_then(|text| written::duration(&text, bounds)))
+        self.check(path, written.duration(bounds, false))?
     }
 
     /// A duration within its bounds, or 0 for none. The outer `None` is a problem.
@@ -115,7 +115,7 @@ impl Reader {
         bounds: Bounds,
     ) -> Option<Option<Duration>> {
         let written = self.take(path, Some(default), || Kind::Duration(bounds, true))?;
-        self.check(path, written.duration_text().and_then(|text| written::duration_or_none(&text, bounds)))
+        self.check(path, written.duration(bounds, true))
     }
 
     /// A whole number within its bounds.
@@ -142,7 +142,8 @@ impl Reader {
 
     /// True if a key is there, right or wrong.
     pub(super) fn is_given(&self, path: &str) -> bool {
-        self.variable(path).is_some() || tree::find(&self.scope.table, path).is_some()
+        let Scope { table, location, .. } = &self.scope;
+        self.variable(path).is_some() || tree::find(table, path, &location.position).is_ok()
     }
 
     /// True if one of these keys is there, right or wrong.
@@ -174,6 +175,23 @@ impl Reader {
             }
         }
         is_right.then_some(items)
+    }
+
+    /// The items of a list of which each stands there once.
+    pub(super) fn distinct<T: Clone + Eq + Hash + Display>(
+        &mut self,
+        path: &'static str,
+        items: Vec<T>,
+    ) -> Option<Vec<T>> {
+        let mut seen = HashSet::new();
+        let checked = items.into_iter().map(|item| {
+            let is_new = seen.insert(item.clone());
+            is_new
+                .then_some(())
+                .ok_or_else(|| format!("is {} again; write each once", quoted(&item.to_string())))?;
+            Ok(item)
+        });
+        self.check_items(path, checked)
     }
 
     /// Records a problem of one key, or of several that do not go together: it belongs to the first of them that the
@@ -223,8 +241,14 @@ impl Reader {
         match self.variable(path) {
             Some(_) => ValueLocation { name: variable_of(path), position: None },
             None => {
-                let position = tree::place(table, path, number, &location.position).clone();
-                ValueLocation { name: location.of_key(path), position: Some(position) }
+                let position = match tree::find(table, path, &location.position) {
+                    Ok(Node { item: Item::List(items), at, .. }) => {
+                        number.and_then(|number| items.get(number - 1)).map_or(at, |item| &item.at)
+                    }
+                    Ok(node) => &node.at,
+                    Err(place) => place,
+                };
+                ValueLocation { name: location.of_key(path), position: Some(position.clone()) }
             }
         }
     }
@@ -238,10 +262,10 @@ impl Reader {
         self.scope.variables.get(&variable_of(path))
     }
 
-    /// Everything that was written down, and what nobody asked for; `of_tenants` are the keys that belong elsewhere.
-    pub(super) fn finish(mut self, of_tenants: &[String]) -> Notes {
-        let unknown = self.scope.unknown(of_tenants).chain(self.unknown_variables());
-        self.notes.problems.extend(unknown.collect::<Vec<_>>());
+    /// Everything that was written down, and what nobody asked for.
+    pub(super) fn finish(mut self) -> Notes {
+        self.notes.problems.extend(self.scope.unknown());
+        self.notes.problems.extend(self.unknown_variables());
         // A section may have keys that are read again, which come later.
         let mut sections = Vec::new();
         self.notes.values.sort_by_cached_key(|value| {
@@ -281,35 +305,17 @@ impl Reader {
         let written = self.variable(path).cloned().map(Written::Plain).or(typed);
         let is_default = written.is_none();
         let written = written.or(default.map(Written::Typed))?;
-        self.note_value(path, &written, is_default);
-        Some(written)
-    }
-
-    fn note_value(&mut self, path: &str, value: &Written, is_default: bool) {
         if self.notes.values.len() < self.notes.values_max {
-            let masked = self.scope.masked.iter().find(|(masked, _)| *masked == path);
             self.notes.values.push(Noted {
                 key: self.scope.location.of_key(path),
-                value: value.shown(masked.map_or(Shown::Always, |(_, shown)| *shown)),
+                value: written.shown(self.shown(path)),
                 origin: if is_default { DEFAULT.to_owned() } else { self.place(path, None).origin() },
                 is_live: self.is_live,
             });
         }
+        Some(written)
     }
-}
 
-impl Scope {
-    fn unknown(&self, of_tenants: &[String]) -> impl Iterator<Item = Problem> {
-        unknown::keys(&self.table, &self.known, &self.location, of_tenants).into_iter()
-    }
-}
-
-/// The variable that overrides a key: `TIERGATE__CHAIN__CONTRACTS__IDENTITY`.
-fn variable_of(path: &str) -> String {
-    format!("{VARIABLE_PREFIX}{}", path.replace('.', "__").to_uppercase())
-}
-
-impl Reader {
     /// One of a few words.
     pub(super) fn word<T: Copy>(
         &mut self,
@@ -382,9 +388,7 @@ impl Reader {
         let checked = self.check_items(path, items.into_iter().map(parse));
         counted.and(checked)
     }
-}
 
-impl Reader {
     /// An array of tables, each read on its own; it may be left out.
     pub(super) fn tables<T>(
         &mut self,
@@ -422,24 +426,11 @@ impl Reader {
             let outer = std::mem::replace(&mut self.scope, inner);
             items.push(read(self));
             let inner = std::mem::replace(&mut self.scope, outer);
-            self.notes.problems.extend(inner.unknown(&[]));
+            self.notes.problems.extend(inner.unknown());
         }
         items.into_iter().collect()
     }
-}
 
-fn counted(found: usize, allowed: &RangeInclusive<usize>) -> Result<(), String> {
-    let (least, most) = (allowed.start(), allowed.end());
-    if allowed.contains(&found) {
-        Ok(())
-    } else if least == most {
-        Err(format!("has {found} items; write {most}"))
-    } else {
-        Err(format!("has {found} items; write {least} to {most}"))
-    }
-}
-
-impl Reader {
     /// Gives the keys that are asked for next their prose.
     pub(super) fn about(&mut self, about: &'static str) {
         self.about = (about, 0);
@@ -447,8 +438,8 @@ impl Reader {
 
     /// Notes a key.
     fn declare(&mut self, path: &'static str, default: Option<&Value>, kind: impl FnOnce() -> Kind) {
+        let shown = self.shown(path);
         let Some(declared) = &mut self.declared else { return };
-        let shown = self.scope.masked.iter().find(|(masked, _)| *masked == path);
         let (about, number) = self.about;
         self.about.1 += 1;
         declared.push(Declared {
@@ -458,9 +449,33 @@ impl Reader {
             default: default.cloned(),
             number,
             is_live: self.is_live,
-            shown: shown.map_or(Shown::Always, |(_, shown)| *shown),
+            shown,
         });
     }
+
+    fn shown(&self, path: &str) -> Shown {
+        let masked = self.scope.masked.iter().find(|(masked, _)| *masked == path);
+        masked.map_or(Shown::Always, |(_, shown)| *shown)
+    }
+}
+
+impl Scope {
+    fn unknown(&self) -> Vec<Problem> {
+        unknown::keys(&self.table, "", &self.known, &self.location)
+    }
+}
+
+/// The variable that overrides a key: `TIERGATE__CHAIN__CONTRACTS__IDENTITY`.
+fn variable_of(path: &str) -> String {
+    format!("{VARIABLE_PREFIX}{}", path.replace('.', "__").to_uppercase())
+}
+
+fn counted(found: usize, allowed: &RangeInclusive<usize>) -> Result<(), String> {
+    allowed.contains(&found).then_some(()).ok_or_else(|| {
+        let (least, most) = (allowed.start(), allowed.end());
+        let wanted = if least == most { most.to_string() } else { format!("{least} to {most}") };
+        format!("has {found} items; write {wanted}")
+    })
 }
 
 /// A key.

@@ -157,12 +157,7 @@ fn source(
     let stakes = stakes.zip(token_decimals);
     let stakes =
         stakes.and_then(|(amounts, decimals)| rising(reader, at("tiers.stake"), &amounts, decimals, 1));
-    let clients = clients.and_then(|clients| {
-        let mut seen = BTreeSet::new();
-        let once =
-            |client: Address| seen.insert(client).then_some(client).ok_or("is there already".to_owned());
-        reader.check_items(at("tiers.clients"), clients.into_iter().map(once))
-    });
+    let clients = clients.and_then(|clients| reader.distinct(at("tiers.clients"), clients));
     let clients_max = clients.as_ref().map(Vec::len).filter(|count| *count > 0).unwrap_or(CLIENTS_MAX);
     keys! { reader:
         /// For "reputation": the average counts, and nothing unless so many of these clients have written, 1 to all. Left out: the sum.

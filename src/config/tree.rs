@@ -165,12 +165,15 @@ impl Node {
     }
 }
 
-/// The value under a path. A section that is no table holds nothing.
-pub(super) fn find<'t>(table: &'t Table, path: &str) -> Option<&'t Node> {
-    let Some((section, rest)) = path.split_once('.') else { return table.get(path) };
-    match &table.get(section)?.item {
-        Item::Table(inside) => find(inside, rest),
-        Item::List(_) | Item::Plain(_) => None,
+/// The value under a path; or the place of the innermost table in which it is missing, where `outer` is that of this one. A section
+/// that is no table holds nothing.
+pub(super) fn find<'t>(table: &'t Table, path: &str, outer: &'t Position) -> Result<&'t Node, &'t Position> {
+    let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+    match (table.get(name), rest) {
+        (None, _) => Err(outer),
+        (Some(node), None) => Ok(node),
+        (Some(Node { item: Item::Table(inside), key, .. }), Some(rest)) => find(inside, rest, key),
+        (Some(node), Some(_)) => Err(&node.key),
     }
 }
 
@@ -184,25 +187,5 @@ pub(super) fn ask<'t>(table: &'t mut Table, path: &str) -> Option<&'t mut Node> 
     match &mut table.get_mut(section)?.item {
         Item::Table(inside) => ask(inside, rest),
         Item::List(_) | Item::Plain(_) => None,
-    }
-}
-
-/// The place of the value under a path, or of one of its items, counted from 1. Of a missing one the key of the innermost table
-/// in which it is missing, where `outer` is the place of this one.
-pub(super) fn place<'t>(
-    table: &'t Table,
-    path: &str,
-    number: Option<usize>,
-    outer: &'t Position,
-) -> &'t Position {
-    let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
-    match (table.get(name), rest) {
-        (None, _) => outer,
-        (Some(Node { item: Item::Table(inside), key, .. }), Some(rest)) => place(inside, rest, number, key),
-        (Some(node), Some(_)) => &node.key,
-        (Some(Node { item: Item::List(items), at, .. }), None) => {
-            number.and_then(|number| items.get(number - 1)).map_or(at, |item| &item.at)
-        }
-        (Some(node), None) => &node.at,
     }
 }

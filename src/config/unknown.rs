@@ -45,18 +45,6 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
     !name.contains("__") && (is_service || is_port || is_part)
 }
 
-/// Everything in a table that nobody has asked for.
-pub(super) fn keys(
-    table: &Table,
-    known: &[&'static str],
-    location: &Location,
-    of_tenants: &[String],
-) -> Vec<Problem> {
-    let mut left_over = LeftOver { known, location, of_tenants, problems: Vec::new() };
-    left_over.walk(table, "");
-    left_over.problems
-}
-
 /// Every variable that is none of the known ones.
 pub(super) fn variables<'a>(
     names: impl Iterator<Item = &'a String>,
@@ -67,80 +55,56 @@ pub(super) fn variables<'a>(
         let plain = |name: &str| name.to_uppercase().replace("__", "_");
         let all = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
         let same = all().find(|known| plain(known) == plain(name));
-        // It stood for the level until now.
-        let former = (name == "TIERGATE_LOG").then_some("TIERGATE__LOG__LEVEL");
-        let meant = former.or(same).or_else(|| below(name, "__", all())).or_else(|| closest(name, all()));
-        let hint = meant.map_or_else(
-            || "; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing".to_owned(),
-            |meant| suggestion(Some(meant)),
-        );
-        Problem::new(named(name), format!("is not a known variable{hint}"))
+        let meant = same.or_else(|| below(name, "__", all())).or_else(|| closest(name, all()));
+        let nothing =
+            || "TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing".to_owned();
+        let hint = meant.map_or_else(nothing, |meant| format!("did you mean {meant}?"));
+        Problem::new(named(name), format!("is not a known variable; {hint}"))
     })
 }
 
-/// The unknown keys of one table.
-struct LeftOver<'a> {
-    known: &'a [&'static str],
-    location: &'a Location,
-    of_tenants: &'a [String],
-    problems: Vec<Problem>,
+/// Everything in the table of a section, whose name ends with a point, that nobody has asked for.
+pub(super) fn keys(
+    table: &Table,
+    section: &str,
+    known: &[&'static str],
+    location: &Location,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (key, node) in table.iter().filter(|(_, node)| !node.is_asked) {
+        let path = format!("{section}{}", named(key));
+        let inside = format!("{path}.");
+        let is_section = known.iter().any(|known| known.starts_with(&inside));
+        let phrase = match &node.item {
+            Item::Table(table) if is_section => {
+                problems.extend(keys(table, &inside, known, location));
+                continue;
+            }
+            Item::List(_) | Item::Plain(_) if is_section => {
+                let (found, header) = (node.value(), location.header(&path));
+                format!("is {}; write a section that begins with [{header}]", type_of(&found))
+            }
+            Item::Table(_) | Item::List(_) | Item::Plain(_) => match meant(key, section, &path, known) {
+                Some(meant) => format!("is not a known key; did you mean {meant}?"),
+                None => "is not a known key".to_owned(),
+            },
+        };
+        problems.push(Problem::new(location.of_key(&path), phrase).at(node.key.clone()));
+    }
+    problems
 }
 
-impl LeftOver<'_> {
-    /// Looks into the table of a section, whose name ends with a point.
-    fn walk(&mut self, table: &Table, section: &str) {
-        for (key, node) in table.iter().filter(|(_, node)| !node.is_asked) {
-            let path = format!("{section}{}", named(key));
-            let inside = format!("{path}.");
-            let is_section = self.known.iter().any(|known| known.starts_with(&inside));
-            let phrase = match &node.item {
-                Item::Table(table) if is_section => {
-                    self.walk(table, &inside);
-                    continue;
-                }
-                Item::List(_) | Item::Plain(_) if is_section => {
-                    let (found, header) = (node.value(), self.location.header(&path));
-                    format!("is {}; write a section that begins with [{header}]", type_of(&found))
-                }
-                Item::Table(_) | Item::List(_) | Item::Plain(_) => {
-                    format!("is not a known key{}", self.hint(key, section, &path))
-                }
-            };
-            let problem = Problem::new(self.location.of_key(&path), phrase);
-            self.problems.push(problem.at(node.key.clone()));
-        }
-    }
-
-    /// A key or section beside it with nearly the same name, else where a key of the same name belongs: one that stands
-    /// below the header of another section has moved there.
-    fn hint(&self, key: &str, section: &str, path: &str) -> String {
-        if let Some(known) = below(path, ".", self.known.iter().copied()) {
-            return format!("; write {key} in [{}]", known.trim_end_matches(&format!(".{key}")));
-        }
-        let beside = self.known.iter().filter_map(|path| {
-            let rest = path.strip_prefix(section)?;
-            let name_len = rest.find('.').unwrap_or(rest.len());
-            path.get(..section.len() + name_len)
-        });
-        let near = closest(&format!("{section}{key}"), beside);
-        let same = || self.known.iter().copied().find(|path| path.rsplit('.').next() == Some(key));
-        match near.or_else(same) {
-            None if section.is_empty() => self.table_hint(key),
-            meant => suggestion(meant),
-        }
-    }
-
-    /// The table in which a key of a tenant or route belongs.
-    fn table_hint(&self, key: &str) -> String {
-        let is_of_tenant = || self.of_tenants.iter().any(|path| path.split('.').next() == Some(key));
-        let hint = match key {
-            "tenants" => "; this is one tenant: write its keys without it, and [[routes]] for its routes",
-            "routes" => "; write [[tenants.routes]] below the [[tenants]] that it is of",
-            _ if is_of_tenant() => "; it belongs to a tenant: write it below [[tenants]]",
-            _ => "",
-        };
-        hint.to_owned()
-    }
+/// One that stands below the header of another section has moved there; else a key or section beside it with nearly the same name, else
+/// a key of the same name elsewhere.
+fn meant(key: &str, section: &str, path: &str, known: &[&'static str]) -> Option<&'static str> {
+    let beside = known.iter().filter_map(|path| {
+        let rest = path.strip_prefix(section)?;
+        let name_len = rest.find('.').unwrap_or(rest.len());
+        path.get(..section.len() + name_len)
+    });
+    let near = || closest(&format!("{section}{key}"), beside);
+    let same = || known.iter().copied().find(|path| path.rsplit('.').next() == Some(key));
+    below(path, ".", known.iter().copied()).or_else(near).or_else(same)
 }
 
 /// The key or variable of the same name in a table below: it stood here in an earlier version, or belongs there.
@@ -161,10 +125,6 @@ fn closest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'
         (distance <= TYPING_ERRORS_MAX && distance * 2 < name_len).then_some((distance, name))
     });
     near.min().map(|(_, name)| name)
-}
-
-fn suggestion(meant: Option<&str>) -> String {
-    meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }
 
 /// A name as TOML writes it: bare when it can be, else in quotes.

@@ -7,7 +7,7 @@ use std::{fmt::Display, ops::RangeInclusive, time::Duration};
 
 use toml::Value;
 
-use crate::domain::{RedisUrl, RpcUrl, rpc_url::public_part};
+use crate::domain::{HostPattern, RedisUrl, RpcUrl, rpc_url::public_part};
 
 /// How much of a wrong value a problem shows.
 const SHOWN_CHARS_MAX: usize = 64;
@@ -34,6 +34,9 @@ impl Shown {
         public.unwrap_or_else(|| "***".to_owned())
     }
 }
+
+/// The shortest and the longest duration that a key allows, as people write them.
+pub(super) type Bounds = [&'static str; 2];
 
 /// A value that nobody has checked yet.
 #[derive(Clone)]
@@ -93,12 +96,28 @@ impl Written {
         })
     }
 
-    /// The text of a duration, which is a string and never a number.
-    pub(super) fn duration_text(self) -> Result<String, String> {
+    /// A duration within its bounds, which is a string and never a number. With `or_none` 0 stands for none.
+    pub(super) fn duration(self, [min, max]: Bounds, or_none: bool) -> Result<Option<Duration>, String> {
+        let without_unit = |number: &str| {
+            format!(
+                "is {number}, a number without a unit; write one, such as \"300s\", \"24h\" or \"1m 30s\""
+            )
+        };
         if let Self::Typed(number @ (Value::Integer(_) | Value::Float(_))) = &self {
             return Err(without_unit(&number.to_string()));
         }
-        self.text()
+        let (text, none) = (self.text()?, if or_none { ", or \"0s\" for none" } else { "" });
+        if text.trim().parse().is_ok_and(f64::is_finite) {
+            return Err(without_unit(&quoted(&text)) + none);
+        }
+        match [&*text, min, max].map(humantime::parse_duration) {
+            [Ok(duration), ..] if or_none && duration.is_zero() => Ok(None),
+            [Ok(duration), Ok(least), Ok(most)] if (least..=most).contains(&duration) => Ok(Some(duration)),
+            _ => Err(format!(
+                "is {}; write a duration from {min} to {max}, such as \"300s\", \"24h\" or \"1m 30s\"{none}",
+                quoted(&text)
+            )),
+        }
     }
 
     /// The items of a list: in the environment an array as TOML writes it, or texts between commas.
@@ -119,11 +138,6 @@ impl Written {
             }
         }
     }
-}
-
-/// What is wrong with a duration that is a bare number.
-pub(super) fn without_unit(number: &str) -> String {
-    format!("is {number}, a number without a unit; write one, such as \"300s\", \"24h\" or \"1m 30s\"")
 }
 
 /// A type of TOML with its article.
@@ -150,6 +164,19 @@ pub(super) fn valid_url<T>(text: &str, value: Option<T>, wanted: impl Display) -
     value.ok_or_else(|| format!("is {}; write {wanted}", shown()))
 }
 
+/// An http(s) URL without a login. `advice` ends the problem.
+pub(super) fn open_url(text: &str, advice: &str) -> Result<RpcUrl, String> {
+    let is_open = |url: &RpcUrl| url.reveal().username().is_empty() && url.reveal().password().is_none();
+    let wanted = format_args!("an http:// or https:// URL without a login, {advice}");
+    valid_url(text, RpcUrl::parse(text).filter(is_open), wanted)
+}
+
+/// A host, or the hosts below one.
+pub(super) fn host(text: &str) -> Result<HostPattern, String> {
+    let wanted = "a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all";
+    valid(text, HostPattern::parse(text), wanted)
+}
+
 /// A number of which 0 stands for none.
 pub(super) fn unless_zero<T: Default + PartialEq>(number: T) -> Option<T> {
     (number != T::default()).then_some(number)
@@ -166,9 +193,6 @@ pub(super) fn quoted(text: &str) -> String {
     format!("\"{}{rest}\"", shown.escape_debug())
 }
 
-/// The longest name, in bytes.
-const NAME_BYTES_MAX: usize = 64;
-
 /// Reads one of the words, or says which there are.
 pub(super) fn choice<T: Copy>(words: &[(&str, T)]) -> impl Fn(&str) -> Result<T, String> {
     |text| {
@@ -178,11 +202,6 @@ pub(super) fn choice<T: Copy>(words: &[(&str, T)]) -> impl Fn(&str) -> Result<T,
             format!("is {}; write {}", quoted(text), listed(words, "or"))
         })
     }
-}
-
-/// Reads a name that needs no quoting anywhere: in labels, logs and headers.
-pub(super) fn name(text: &str) -> Result<Box<str>, String> {
-    plain(text, &(1..=NAME_BYTES_MAX), &['-', '_', '.']).map(Box::from)
 }
 
 /// Reads a text of letters, digits and a few other characters.
@@ -206,34 +225,4 @@ fn listed(items: Vec<String>, last_word: &str) -> String {
         [others @ .., last] if !others.is_empty() => format!("{} {last_word} {last}", others.join(", ")),
         few => few.concat(),
     }
-}
-
-/// The shortest and the longest duration that a key allows, as people write them.
-pub(super) type Bounds = [&'static str; 2];
-
-/// Reads a duration, or says what is wrong with it.
-pub(super) fn duration(text: &str, [min, max]: Bounds) -> Result<Duration, String> {
-    if is_number(text) {
-        return Err(without_unit(&quoted(text)));
-    }
-    match [text, min, max].map(humantime::parse_duration) {
-        [Ok(duration), Ok(least), Ok(most)] if (least..=most).contains(&duration) => Ok(duration),
-        _ => Err(format!(
-            "is {}; write a duration from {min} to {max}, such as \"300s\", \"24h\" or \"1m 30s\"",
-            quoted(text)
-        )),
-    }
-}
-
-/// The same where 0 stands for none.
-pub(super) fn duration_or_none(text: &str, bounds: Bounds) -> Result<Option<Duration>, String> {
-    let is_none = !is_number(text) && humantime::parse_duration(text).is_ok_and(|found| found.is_zero());
-    if is_none {
-        return Ok(None);
-    }
-    duration(text, bounds).map(Some).map_err(|phrase| format!("{phrase}, or \"0s\" for none"))
-}
-
-fn is_number(text: &str) -> bool {
-    text.trim().parse().is_ok_and(f64::is_finite)
 }

@@ -1,15 +1,14 @@
-//! Checks a tenant against the other sections, and against the rule of its file.
+//! Checks a tenant against the other sections, and against the rule of its file; and the values that tenants and routes both have.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use ipnet::IpNet;
 
 use crate::addresses::{AddressRefused, AddressRules};
 use crate::config::notes::{Claim, Content};
 use crate::config::tenants::rules::{Rule, Rules};
-use crate::config::{
-    FixedParts, LiveParts, listen::Listen, reader::Reader, signature::SignatureSettings, written::quoted,
-};
+use crate::config::written::{quoted, valid};
+use crate::config::{FixedParts, LiveParts, listen::Listen, owners::SignatureSettings, reader::Reader};
 use crate::domain::{BotDomains, HostPattern, KeyPair, Upstream, UpstreamTls};
 
 /// What the other sections say that tenants depend on.
@@ -92,7 +91,7 @@ impl Context {
     }
 
     /// The gateway does not forward to itself, nor to link-local addresses, nor outside of the tenant's rule.
-    pub(super) fn check_upstream(&self, upstream: &Upstream) -> Result<(), String> {
+    fn check_upstream(&self, upstream: &Upstream) -> Result<(), String> {
         self.rule.as_ref().map_or(Ok(()), |rule| rule.check_upstream(upstream))?;
         let addresses = AddressRules { networks: self.networks(), ..self.addresses.clone() };
         addresses.check_host(&upstream.host, upstream.port).map_err(|refused| match refused {
@@ -136,4 +135,32 @@ impl Context {
             }
         }
     }
+}
+
+/// How many upstreams a tenant or a route may have.
+const UPSTREAMS_MAX: usize = 64;
+
+/// The upstreams of a tenant, or those that a route may have instead.
+pub(super) fn upstreams(reader: &mut Reader, context: &Context, are_required: bool) -> Option<Vec<Upstream>> {
+    let upstreams = if are_required {
+        reader.required_texts("upstreams", UPSTREAMS_MAX, upstream)
+    } else {
+        reader.optional_texts("upstreams", UPSTREAMS_MAX, upstream)
+    };
+    let mut seen: HashMap<Upstream, Upstream> = HashMap::new();
+    let checked = upstreams?.into_iter().map(|item| {
+        context.check_upstream(&item)?;
+        match seen.insert(item.alone(), item.clone()) {
+            Some(first) => Err(format!(
+                "is \"{item}\", the same upstream as \"{first}\"; write each once, with its weight"
+            )),
+            None => Ok(item),
+        }
+    });
+    reader.check_items("upstreams", checked)
+}
+
+fn upstream(text: &str) -> Result<Upstream, String> {
+    let wanted = "a host and a port, such as \"127.0.0.1:9000\", or http://, https:// or h2c:// and a host";
+    valid(text, Upstream::parse(text), wanted)
 }

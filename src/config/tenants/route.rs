@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::config::tenants::values::{distinct, upstreams};
+use crate::config::tenants::context::{Context, upstreams};
 use crate::config::written::{quoted, valid};
-use crate::config::{
-    reader::Reader, tenants::context::Context, tier_sources::TIERS, tiers::REQUESTS_PER_MINUTE,
-};
+use crate::config::{reader::Reader, tier_sources::TIERS, tiers::REQUESTS_PER_MINUTE};
 use crate::domain::{
     CallPatterns, MCP_METHOD, NEVER_FORWARDED, NamePattern, PathPattern, Quota, Route, RouteAccess,
     mcp::is_method, tier::passing_tier,
@@ -22,7 +20,6 @@ const METHOD_BYTES_MAX: usize = 32;
 const TOOLS_MAX: usize = 256;
 
 const LIMIT: &str = "requests_per_minute";
-
 const BOT_LIMIT: &str = "bot_requests_per_minute";
 
 const ACCESS: [(&str, RouteAccess); 3] =
@@ -47,7 +44,7 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, context: &Context) ->
         /// Example: ["POST", "DELETE"]
         methods: {
             let all = reader.optional_texts("methods", METHODS_MAX, any_method);
-            let all = all.and_then(|methods| distinct(reader, "methods", methods));
+            let all = all.and_then(|methods| reader.distinct("methods", methods));
             all.map(|all| {
                 let (calls, methods) = all.into_iter().partition(|own| is_method(own));
                 of_mcp = calls;
@@ -76,7 +73,7 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, context: &Context) ->
         /// Example: ["search", "billing_*"]
         calls: {
             let tools = reader.optional_texts("tools", TOOLS_MAX, tool);
-            let tools = tools.and_then(|tools| distinct(reader, "tools", tools));
+            let tools = tools.and_then(|tools| reader.distinct("tools", tools));
             let patterns = |names: &[Box<str>]| names.iter().filter_map(|name| NamePattern::parse(name)).collect();
             tools.map(|tools| CallPatterns { methods: patterns(&of_mcp), tools: patterns(&tools) })
         },
@@ -127,42 +124,30 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, context: &Context) ->
     })
 }
 
-/// The methods of paths that are taken already, each by a route with this number.
+/// The methods of paths that are taken already, each by the first route with both, by its number; "" stands for all methods.
 #[derive(Default)]
 pub(super) struct Taken {
     /// How many routes there are, wrong ones included.
     routes: usize,
-    paths: HashMap<String, TakenMethods>,
-}
-
-#[derive(Default)]
-struct TakenMethods {
-    all: Option<usize>,
-    some: HashMap<Box<str>, usize>,
+    paths: HashMap<String, HashMap<Box<str>, usize>>,
 }
 
 impl Taken {
     /// Takes them for the route that is being read; the numbers of those before it that have left nothing of them.
     fn take(&mut self, path: &PathPattern, methods: &[Box<str>]) -> Option<BTreeSet<usize>> {
         let path = path.normal();
-        let hiding: Vec<&TakenMethods> = wider(path).filter_map(|wide| self.paths.get(&wide)).collect();
-        let all = hiding.iter().find_map(|taken| taken.all);
-        let of_http = |method: &str| is_method(method).then_some(MCP_METHOD);
-        let taker = |method: &str| {
-            let methods = || [Some(method), of_http(method)].into_iter().flatten();
-            hiding.iter().find_map(|taken| methods().find_map(|method| taken.some.get(method).copied()))
-        };
-        let takers = || methods.iter().map(|method| taker(method)).collect::<Option<BTreeSet<_>>>();
-        let nothing_left =
-            all.map(|route| [route].into()).or_else(|| takers().filter(|routes| !routes.is_empty()));
+        let hiding: Vec<_> = wider(path).filter_map(|wide| self.paths.get(&wide)).collect();
+        let taker = |method: &str| hiding.iter().find_map(|taken| taken.get(method).copied());
+        let of_call = |method: &str| is_method(method).then(|| taker(MCP_METHOD)).flatten();
+        let of_methods = methods.iter().map(|method| taker(method).or_else(|| of_call(method)));
+        let takers = || of_methods.collect::<Option<BTreeSet<_>>>();
+        let nothing_left = taker("").map(|route| [route].into()).or_else(takers);
         let taken = self.paths.entry(path.to_owned()).or_default();
-        if methods.is_empty() {
-            taken.all.get_or_insert(self.routes);
+        let all = methods.is_empty().then(Box::default);
+        for method in methods.iter().cloned().chain(all) {
+            taken.entry(method).or_insert(self.routes);
         }
-        for method in methods {
-            taken.some.entry(method.clone()).or_insert(self.routes);
-        }
-        nothing_left
+        nothing_left.filter(|routes| !routes.is_empty())
     }
 }
 

@@ -11,7 +11,7 @@ use std::{fs, sync::Arc};
 
 use ipnet::IpNet;
 
-use crate::config::written::{quoted, valid};
+use crate::config::written::{host, quoted, valid};
 use crate::config::{files::file, listen::network, reader::Reader};
 use crate::domain::{HostPattern, NamePattern, Upstream};
 
@@ -64,7 +64,12 @@ impl Rule {
         let rule = read_all!(reader: Self {
             /// The files: their name without .toml, or its beginning and *. The tenant's id must be such a name too.
             /// Example: "acme-*"
-            tenants: reader.required_text("tenants", names),
+            tenants: reader.required_text("tenants", |text| {
+                let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.*".contains(&byte);
+                let is_plain = text.len() <= PATTERN_BYTES_MAX && text.bytes().all(plain);
+                let wanted = "the name of a file without .toml, or its beginning and *, such as \"acme-*\"";
+                valid(text, NamePattern::parse(text).filter(|_| is_plain), wanted)
+            }),
             /// Up to 256 hosts that they may have, and may name in signed_hosts; "*.acme.example" allows every name and wildcard below it.
             /// Example: ["api.acme.example", "*.acme.dev"]
             hosts: reader.required_texts("hosts", ITEMS_MAX, host),
@@ -80,7 +85,10 @@ impl Rule {
             /// Up to 256 folders, as absolute paths, below which certificates, keys and authorities of theirs must lie, links followed.
             /// Without them they may name none.
             /// Example: ["/etc/tiergate/acme"]
-            folders: reader.optional_texts("files", ITEMS_MAX, folder),
+            folders: reader.optional_texts("files", ITEMS_MAX, |text| {
+                let path = file(text)?;
+                valid(text, path.is_absolute().then_some(path), "the absolute path of a folder")
+            }),
         });
         rule.map(Arc::new)
     }
@@ -116,14 +124,6 @@ impl Rule {
 /// The end of each problem.
 const OUTSIDE: &str = "outside of what [[tenants_rules]] allow this file";
 
-/// The name of a file, or the beginning of names.
-fn names(text: &str) -> Result<NamePattern, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.*".contains(&byte);
-    let pattern =
-        NamePattern::parse(text).filter(|_| text.len() <= PATTERN_BYTES_MAX && text.bytes().all(plain));
-    valid(text, pattern, "the name of a file without .toml, or its beginning and *, such as \"acme-*\"")
-}
-
 impl UpstreamPattern {
     fn parse(text: &str) -> Result<Self, String> {
         let (host, port) = match text.rsplit_once(':') {
@@ -141,16 +141,4 @@ impl UpstreamPattern {
         let host = if name.contains(':') { format!("[{name}]").into() } else { name.clone() };
         self.host.covers(&HostPattern::Exact(host)) && self.port.is_none_or(|port| port == upstream.port)
     }
-}
-
-/// A host, or the hosts below one.
-pub(in crate::config) fn host(text: &str) -> Result<HostPattern, String> {
-    let wanted = "a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all";
-    valid(text, HostPattern::parse(text), wanted)
-}
-
-/// A folder, whatever the working directory of the process is.
-fn folder(text: &str) -> Result<PathBuf, String> {
-    let path = file(text)?;
-    valid(text, path.is_absolute().then_some(path), "the absolute path of a folder")
 }

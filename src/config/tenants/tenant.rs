@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::config::tenants::route::{self, Taken};
-use crate::config::tenants::values::{distinct, upstreams};
-use crate::config::tenants::{cors, in_flight, proxy};
+use crate::config::tenants::context::{Context, upstreams};
+use crate::config::tenants::{proxy, route};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
-use crate::config::written::{choice, valid};
+use crate::config::written::{choice, host, valid};
 use crate::config::{
-    files::key_pair, notes::NamedFile, problem::Problem, reader::Reader, tenants::context::Context,
-    tenants::rules::host, tier_sources::TIERS,
+    files::key_pair, notes::NamedFile, problem::Problem, reader::Reader, tier_sources::TIERS,
 };
 use crate::domain::{
     AcceptedCredentials, HostPattern, PASSING_TIERS, PerTier, ProxyRules, Quota, Route, RouteAccess, Tenant,
@@ -52,7 +50,7 @@ fn id(text: &str) -> Result<Arc<str>, String> {
 pub(super) fn read(reader: &mut Reader, context: &Context) -> Option<Claimant> {
     // A tenant that other gateways alone ask for.
     let is_asked_for = context.has_authz && !["hosts", "upstreams"].iter().any(|path| reader.is_given(path));
-    let (mut taken, noted) = (Taken::default(), reader.notes.files.len());
+    let (mut taken, noted) = (route::Taken::default(), reader.notes.files.len());
     let tenant = read_all!(reader: Tenant {
         /// The tenant's name in limits, logs and metrics: 1 to 64 characters of A-Z, a-z, 0-9, -, _ and . that no other has.
         /// Example: "acme"
@@ -93,8 +91,8 @@ pub(super) fn read(reader: &mut Reader, context: &Context) -> Option<Claimant> {
         /// upstream gets another body without its end, or "before" any of it passes. That holds bodies in memory, and needs
         /// max_body_bytes of 8388608 at most.
         holds_bodies: reader.word("digest", "stream", &[("stream", false), ("before", true)]),
-        cors: cors::read(reader, credentials),
-        in_flight: in_flight::read(reader),
+        cors: proxy::cors(reader, credentials),
+        in_flight: proxy::in_flight(reader),
         /// true: the gateway itself answers /.well-known/tiergate, /.well-known/erc8128 where requests are signed, and
         /// /.well-known/oauth-protected-resource (RFC 9728, also with a path behind it) at these hosts, to everybody, where routes
         /// would ask for an agent; and whether a 401 leads there. A route that makes these paths public leaves them to the upstream.
@@ -128,7 +126,7 @@ pub(super) fn read(reader: &mut Reader, context: &Context) -> Option<Claimant> {
         }
         let is_public = |route: &Route| route.access == RouteAccess::Public;
         if routes.as_ref().is_some_and(|routes| routes.iter().any(is_public)) {
-            in_flight.iter().for_each(|limits| in_flight::check_strangers(reader, limits));
+            in_flight.iter().for_each(|limits| proxy::check_strangers(reader, limits));
         }
         let hosts = hosts.as_deref().unwrap_or_default();
         context.claim(reader, id.as_ref(), hosts);
@@ -154,7 +152,7 @@ fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {
     let kinds = 1..=CREDENTIALS.len();
     let accepted =
         reader.texts(PATH, &USUAL_CREDENTIALS, &kinds, choice(&CREDENTIALS.map(|word| (word, word))))?;
-    let accepted = distinct(reader, PATH, accepted)?;
+    let accepted = reader.distinct(PATH, accepted)?;
     let accepts = |word| accepted.contains(&word);
     Some(AcceptedCredentials {
         api_key: accepts("api_key"),

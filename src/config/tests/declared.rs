@@ -153,7 +153,7 @@ fn values(text: &str, variables: &[(&str, &str)]) -> Vec<Noted> {
     let notes = Notes { values_max: usize::MAX, ..Notes::default() };
     let mut reader = Reader::new(Location::default(), table, variables, notes);
     drop(Settings::read(&mut reader));
-    reader.finish(&[]).values
+    reader.finish().values
 }
 
 /// The values at both ends of what a key takes, those beyond them, and the phrase about the latter.

@@ -53,7 +53,7 @@ fn a_variable_of_ours_that_means_nothing_is_refused_and_those_of_kubernetes_are_
         ("tiergate__listen__api", "x", Some(API)),
         ("TIERGATE_LISTEN_API", "tcp://127.0.0.1:8080", Some(API)),
         ("TIERGATE_LOG_LEVEL", "x", Some(LEVEL)),
-        ("TIERGATE_LOG", "x", Some(LEVEL)),
+        ("TIERGATE_LOG", "x", Some(NOTHING)),
         ("TIERGATE__LISTEN", "x", Some(NOTHING)),
         ("TIERGATE__", "x", Some(NOTHING)),
         ("TIERGATE__TENANTS", "x", Some(NOTHING)),

@@ -110,7 +110,7 @@ fn a_key_that_stands_in_store_itself_is_an_error_that_says_where_it_belongs() {
     for (table, name, value) in keys {
         let old = format!("store.{name}");
         let found = problems(&minimal_with(&[(&old, &value.to_string())]), &[]);
-        assert_eq!(found, [format!("{old}: is not a known key; write {name} in [{table}]")]);
+        assert_eq!(found, [format!("{old}: is not a known key; did you mean {table}.{name}?")]);
         let [old, new] = [old, format!("{table}.{name}")].map(|path| variable(&path));
         let found = problems(&minimal_with(&[]), &[(&old, "SECRET")]);
         assert_eq!(found, [format!("{old}: is not a known variable; did you mean {new}?")]);

@@ -122,8 +122,8 @@ fn feedback_counts_by_clients_that_are_listed_and_only_erc8004_has_it() {
              {needed}
              chain.registries = 'erc8004'
              chain.contracts.reputation = {OTHER}
-             tiers.clients = [{QUOTED}, {OTHER}, '{}']
-             ! tiers.clients: item 3 is there already",
+             tiers.clients = [{QUOTED}, {OTHER}, '{0}']
+             ! tiers.clients: item 3 is \"{0}\" again; write each once",
             CONTRACT.to_checksum(None)
         ),
     );

@@ -8,9 +8,9 @@ fn a_port_that_is_too_large_is_named() {
         "",
         r#"
         listen.api = '127.0.0.1:99999'
-        ! listen.api: is "127.0.0.1:99999", and the port 99999 is too large; write one up to 65535
+        ! listen.api: is "127.0.0.1:99999"; write an IP address and a port, such as "127.0.0.1:8080" or "[::1]:8080"
         listen.api = '[::1]:65536'
-        ! listen.api: is "[::1]:65536", and the port 65536 is too large; write one up to 65535
+        ! listen.api: is "[::1]:65536"; write an IP address and a port, such as "127.0.0.1:8080" or "[::1]:8080"
         "#,
     );
 }
