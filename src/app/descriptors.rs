@@ -98,7 +98,13 @@ impl Descriptors {
     /// Raises the process's limit as far as it may, and divides it for these settings and so many sockets that were handed over. Says
     /// if it is too low to serve anybody.
     pub(crate) fn planned(settings: &Settings, handed_over: usize) -> Result<Self, String> {
-        Self::of(raised_limit(), settings, workers(settings), handed_over)
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = limit.maximum;
+        // A limit that can't be raised stays as it is.
+        let _ = setrlimit(Resource::Nofile, limit);
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(UNLIMITED);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Self::of(limit, settings, workers(settings), handed_over)
     }
 
     /// The caps under this limit of the process.
@@ -146,22 +152,12 @@ pub(super) fn workers(settings: &Settings) -> usize {
     settings.fixed.listen.workers.map_or_else(processors, |workers| workers as usize)
 }
 
-/// The process's limit, raised as far as it may be.
-fn raised_limit() -> usize {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // A limit that can't be raised stays as it is.
-    let _ = setrlimit(Resource::Nofile, limit);
-    let current = getrlimit(Resource::Nofile).current.unwrap_or(UNLIMITED);
-    usize::try_from(current).unwrap_or(usize::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::{BOTS, Descriptors, POOLS, clients_min, reserve};
-    use crate::config::Settings;
+    use crate::config::{ConfigReport, Settings};
 
     /// A configuration with so many listeners of each kind, and so many nodes.
     fn settings(gateways: usize, [owners, authz]: [usize; 2], nodes: usize, uses_redis: bool) -> Settings {
@@ -171,7 +167,8 @@ mod tests {
              identity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
              stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n[store]\n{store}"
         );
-        let mut settings = Settings::parse(&text, std::iter::empty()).unwrap();
+        let report = ConfigReport::of_text(&text, std::iter::empty(), 0);
+        let mut settings = report.whole().unwrap().settings;
         settings.fixed.listen.gateway = vec![settings.fixed.listen.api; gateways];
         settings.fixed.listen.owners = vec![settings.fixed.listen.api; owners];
         settings.fixed.listen.authz = vec![settings.fixed.listen.api; authz];

@@ -1,7 +1,7 @@
 //! Begin and end of the process: when its listeners open, and how it drains.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{io, sync::Arc, time::Duration};
+use std::{future::pending, io, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use futures_util::future::select_all;
@@ -201,10 +201,18 @@ impl Lifecycle {
                 },
             }
         };
+        let failure = async {
+            match successor {
+                Some(successor) => successor.failure().await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             _ = signals.end("this process is about to end") => Ok(()),
             () = self.drain(delay) => Ok(()),
-            failure = failure_of(successor) => Err(failure),
+            why = failure => Err(RunError::Failed(format!(
+                "the process that replaced this one has failed ({why}), and this one has closed its listeners"
+            ))),
         }
     }
 
@@ -235,15 +243,6 @@ impl Lifecycle {
             tracing::warn!("requests and streams are cut off: shutdown.grace is over");
         }
     }
-}
-
-/// Returns when the process that replaced this one has failed, and says how.
-async fn failure_of(successor: Option<Successor>) -> RunError {
-    let Some(successor) = successor else { return std::future::pending().await };
-    let why = successor.failure().await;
-    RunError::Failed(format!(
-        "the process that replaced this one has failed ({why}), and this one has closed its listeners"
-    ))
 }
 
 /// Tells systemd, if the process runs under it.

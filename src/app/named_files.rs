@@ -28,8 +28,13 @@ pub(crate) fn errors(named: &NamedFile, loader: &mut FileLoader<'_>) -> Vec<Prob
             header_value(text.reveal()).map(drop).map_err(unfit)
         }),
     };
+    // A problem begins with the path of its file, which the second key names.
+    let is_of =
+        |KeyPair { key, .. }: &KeyPair, phrase: &str| phrase.starts_with(&format!("{}: ", files::shown(key)));
+    let number =
+        |phrase: &str| usize::from(matches!(&named.content, Content::Pair(pair) if is_of(pair, phrase)));
     let phrases = read.err().unwrap_or_default();
-    phrases.iter().filter_map(|phrase| named.problem(key_of(&named.content, phrase), phrase)).collect()
+    phrases.iter().filter_map(|phrase| named.problem(number(phrase), phrase)).collect()
 }
 
 /// Everything about certificates that were read that works and is probably not meant.
@@ -85,12 +90,6 @@ fn with_path(path: &Path, why: String) -> String {
     let folder = path.parent().filter(|folder| folder.parent().is_some());
     let is_path = path.symlink_metadata().is_ok() || folder.is_some_and(Path::is_dir);
     if is_path { format!("{}: {why}", path.display()) } else { why }
-}
-
-/// The number of the key that names the file of this problem, which begins with the file's path.
-fn key_of(content: &Content, phrase: &str) -> usize {
-    let is_of = |KeyPair { key, .. }: &KeyPair| phrase.starts_with(&format!("{}: ", files::shown(key)));
-    usize::from(matches!(content, Content::Pair(pair) if is_of(pair)))
 }
 
 #[cfg(test)]

@@ -69,7 +69,8 @@ pub(super) struct Certificate {
 /// was served before the start is not known.
 pub(crate) fn emptiness(loaded: &Loaded, config: &Path) -> Option<Problem> {
     let Loaded { settings, refused, .. } = loaded;
-    let holds_none = settings.live.tenant_files.is_empty() && !refused.iter().any(RefusedFile::is_in_folder);
+    let holds_none = settings.live.tenant_files.is_empty()
+        && !refused.iter().any(|file| file.place.starts_with("tenants.d/"));
     let is_empty = settings.live.tenants.is_empty() || (holds_none && has_folder(config));
     let matters = is_empty && settings.fixed.listen.reaches_tenants() && !settings.live.gateway.allow_empty;
     let place = if has_folder(config) { "tenants.d" } else { "tenants" };

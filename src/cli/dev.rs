@@ -60,13 +60,6 @@ pub(super) struct Dev {
     only_upstream: bool,
 }
 
-/// What stands on the chain.
-struct Deployed {
-    /// The addresses, by the names of their keys in the configuration.
-    facts: Value,
-    agents: Vec<SampleAgent>,
-}
-
 impl Dev {
     pub(super) fn run(self) -> Result<(), Failure> {
         let early = EarlySignals::listen()?;
@@ -77,19 +70,29 @@ impl Dev {
             );
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
-        let deployment = self.deploy(&chain)?;
+        let (facts, agents) = self.deploy(&chain)?;
         if self.only_chain {
-            say(format_args!("{}", self.facts(&deployment)))?;
+            say(format_args!("{facts}"))?;
             return ended(
                 run_listener("chain", self.chain, DevChainService(chain), early).map_err(not_started)?,
             );
         }
-        self.check_addresses()?;
-        warn_of_overrides();
+        let mut names = HashMap::new();
+        for (name, address) in self.addresses() {
+            if let Some(other) = names.insert(address, name) {
+                return Err(Failure::unusable(format!("--{other} and --{name} are both {address}")));
+            }
+        }
+        // The configuration below is that of the flags alone.
+        let names = environment().map(|(name, _)| name).filter(|name| name.starts_with("TIERGATE__"));
+        let names = names.collect::<Vec<_>>().join(" ");
+        if !names.is_empty() {
+            complain(format_args!("tiergate-dev takes flags and ignores the environment's {names}"));
+        }
         // Removed when this returns, with the store in it.
         let folder = tempfile::Builder::new().prefix("tiergate-dev-").tempdir()?;
-        let values = self.values(folder.path(), &deployment)?;
-        write_files(folder.path(), &deployment, &values)?;
+        let values = self.values(folder.path(), facts, &agents)?;
+        write_files(folder.path(), &agents, &values)?;
         let source = ConfigSource::alone(&folder.path().join("tiergate.toml"));
         let report = source.read(VALUES_SHOWN_MAX, None, &mut no_probe);
         source.log_warnings(&report.problems);
@@ -105,14 +108,17 @@ impl Dev {
         }))
     }
 
-    /// Deploys the registries, with sample agents.
-    fn deploy(&self, chain: &DevChain) -> Result<Deployed, Failure> {
-        if self.registries == "erc8004" {
+    /// Deploys the registries, with sample agents. The facts that a script needs are the addresses, by the names of their keys in the
+    /// configuration.
+    fn deploy(&self, chain: &DevChain) -> Result<(Value, Vec<SampleAgent>), Failure> {
+        let (facts, agents) = if self.registries == "erc8004" {
             let on = erc8004::deploy(chain)?;
-            return Ok(Deployed { facts: serde_json::to_value(&on)?, agents: on.agents });
-        }
-        let on = samples::deploy(chain)?;
-        Ok(Deployed { facts: serde_json::to_value(&on)?, agents: on.agents })
+            (serde_json::to_value(&on)?, on.agents)
+        } else {
+            let on = samples::deploy(chain)?;
+            (serde_json::to_value(&on)?, on.agents)
+        };
+        Ok((with(facts, "rpcUrl", Some(format!("http://{}", self.chain))), agents))
     }
 
     /// The addresses, by the names of their flags.
@@ -121,26 +127,9 @@ impl Dev {
         [("api", api), ("gateway", gateway), ("admin", admin), ("chain", chain), ("upstream", upstream)]
     }
 
-    /// Every listener has an address of its own.
-    fn check_addresses(&self) -> Result<(), Failure> {
-        let mut names = HashMap::new();
-        for (name, address) in self.addresses() {
-            if let Some(other) = names.insert(address, name) {
-                let message = format!("--{other} and --{name} are both {address}");
-                return Err(Failure::unusable(message));
-            }
-        }
-        Ok(())
-    }
-
-    /// What a script needs to know of the chain.
-    fn facts(&self, deployment: &Deployed) -> Value {
-        with(deployment.facts.clone(), "rpcUrl", Some(format!("http://{}", self.chain)))
-    }
-
     /// The values of the names in braces in the files of `dev/`.
-    fn values(&self, folder: &Path, deployment: &Deployed) -> Result<Value, Failure> {
-        let agents = deployment.agents.iter();
+    fn values(&self, folder: &Path, facts: Value, agents: &[SampleAgent]) -> Result<Value, Failure> {
+        let agents = agents.iter();
         let agents: Vec<String> = agents
             .map(|agent| format!("  agent {}  tier {}  owner {}", agent.id, agent.tier, agent.owner))
             .collect();
@@ -153,7 +142,7 @@ impl Dev {
             IpAddr::V6(ip) => format!("[{ip}]"),
         };
         // ERC-8004 has no organizations.
-        let organization = deployment.facts.get("organization");
+        let organization = facts.get("organization");
         let organizations = organization.map(|at| format!("organization = {at}")).unwrap_or_default();
         // The one beside this program, or that of the shell's path.
         let program = std::env::current_exe()?.with_file_name("tiergate");
@@ -171,16 +160,7 @@ impl Dev {
         ];
         let addresses = self.addresses().map(|(name, address)| (name, address.to_string()));
         let all = addresses.into_iter().chain(others);
-        Ok(all.fold(self.facts(deployment), |values, (name, value)| with(values, name, Some(value))))
-    }
-}
-
-/// The development chain has its own configuration, which the environment does not override: its addresses are those of its flags.
-fn warn_of_overrides() {
-    let names = environment().map(|(name, _)| name).filter(|name| name.starts_with("TIERGATE__"));
-    let names: Vec<String> = names.collect();
-    if !names.is_empty() {
-        complain(format_args!("tiergate-dev takes flags and ignores the environment's {}", names.join(" ")));
+        Ok(all.fold(facts, |values, (name, value)| with(values, name, Some(value))))
     }
 }
 
@@ -190,8 +170,8 @@ fn not_started(error: StartError) -> Failure {
 }
 
 /// The configuration and the sample owners' keys, as files.
-fn write_files(folder: &Path, deployment: &Deployed, values: &Value) -> io::Result<()> {
-    for agent in &deployment.agents {
+fn write_files(folder: &Path, agents: &[SampleAgent], values: &Value) -> io::Result<()> {
+    for agent in agents {
         let file = folder.join(format!("agent-{}.key", agent.id));
         let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(file)?;
         file.write_all(agent.key.as_bytes())?;
@@ -246,8 +226,8 @@ mod tests {
             only_upstream: false,
         };
         let chain = DevChain::new(CHAIN_ID, Arc::new(Os::new()));
-        let deployment = dev.deploy(&chain).unwrap();
-        let values = dev.values(Path::new("/tmp"), &deployment).unwrap();
+        let (facts, agents) = dev.deploy(&chain).unwrap();
+        let values = dev.values(Path::new("/tmp"), facts, &agents).unwrap();
         fill(include_str!("dev/tiergate.toml"), &values)
     }
 

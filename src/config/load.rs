@@ -44,26 +44,10 @@ impl ConfigReport {
         probe: &mut FileProbe<'_>,
     ) -> Self {
         let main = Main::read(path, tree::read_file(path), environment, values_max);
-        Self::with_folder(main, Some(path), former, probe)
+        Self::with_folder(main, path, former, probe)
     }
 
-    /// Reads a text that stands nowhere: there are no tenants beside it.
-    pub(super) fn of_text(
-        text: &str,
-        environment: impl Iterator<Item = (String, String)>,
-        values_max: usize,
-    ) -> Self {
-        let text = text.to_owned().into();
-        let main = Main::read(Path::new("tiergate.toml"), Ok(text), environment, values_max);
-        Self::with_folder(main, None, None, &mut no_probe)
-    }
-
-    fn with_folder(
-        main: Main,
-        path: Option<&Path>,
-        former: Option<&Settings>,
-        probe: &mut FileProbe<'_>,
-    ) -> Self {
+    fn with_folder(main: Main, path: &Path, former: Option<&Settings>, probe: &mut FileProbe<'_>) -> Self {
         let Main { mut file, mut notes, settings, context, gateway, is_read, is_toml } = main;
         file.in_force = former.map(|former| former.live.main_tenants().to_vec());
         let settings = settings.filter(|settings| look(&mut file, settings, &notes.files, former, probe));
@@ -71,9 +55,12 @@ impl ConfigReport {
             let offered = file.offered.as_ref().filter(|_| file.is_usable()).map(Vec::len);
             let others = offered.or(file.in_force.as_ref().map(Vec::len)).unwrap_or_default();
             let mut of_folder = notes.further();
-            let folder = path.filter(|_| is_toml || former.is_some());
-            let folder = folder.map(|path| tenants::read_folder(&mut of_folder, &mut context, path, others));
-            (choose(settings, file, folder.unwrap_or_default(), former, probe), of_folder)
+            let folder = if is_toml || former.is_some() {
+                tenants::read_folder(&mut of_folder, &mut context, path, others)
+            } else {
+                (Vec::new(), None)
+            };
+            (choose(settings, file, folder, former, probe), of_folder)
         };
         let (name, in_force) = (Arc::clone(&file.name), file.in_force.clone());
         let context = former.filter(|_| settings.is_none()).map_or(context, Settings::context);
@@ -102,7 +89,8 @@ impl ConfigReport {
 
     /// A configuration that can be used as a whole, or everything that is wrong with it.
     pub fn whole(self) -> Result<Loaded, Problems> {
-        self.loaded.filter(|_| !self.problems.has_error()).ok_or(self.problems)
+        let has_error = self.problems.0.iter().any(|problem| !problem.is_warning);
+        self.loaded.filter(|_| !has_error).ok_or(self.problems)
     }
 }
 
@@ -422,11 +410,6 @@ impl RefusedFile {
     pub fn is_folder(&self) -> bool {
         self.place == FOLDER
     }
-
-    /// True for a file of `tenants.d`.
-    pub fn is_in_folder(&self) -> bool {
-        self.place.strip_prefix(FOLDER).is_some_and(|rest| rest.starts_with('/'))
-    }
 }
 
 /// Looks into files that keys name, and gives everything for which they can't be used.
@@ -443,10 +426,23 @@ mod tests {
 
     use proptest::prelude::{prop, prop_assert, proptest};
 
-    use super::{File, judge};
+    use super::{ConfigReport, File, Main, Path, judge, no_probe};
     use crate::config::notes::{Claim, Claimed};
     use crate::config::problem::{Problem, ValueLocation};
     use crate::domain::{HostPattern, Tenant, fixture};
+
+    impl ConfigReport {
+        /// Reads a text that stands nowhere: there are no tenants beside it.
+        pub(crate) fn of_text(
+            text: &str,
+            environment: impl Iterator<Item = (String, String)>,
+            values_max: usize,
+        ) -> Self {
+            let path = Path::new("tiergate.toml");
+            let main = Main::read(path, Ok(text.to_owned().into()), environment, values_max);
+            Self::with_folder(main, path, None, &mut no_probe)
+        }
+    }
 
     /// A tenant with an id and some hosts, "a h1 h2"; nothing: none.
     fn version(text: &str) -> Option<Arc<Tenant>> {

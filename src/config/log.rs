@@ -15,7 +15,11 @@ settings! {
         /// "text" for people, or "json": an object for each line.
         is_json: bool = reader.word("log.format", "text", &[("text", false), ("json", true)]),
         /// The audit log of key operations: "stdout", or a file, which is opened again after SIGHUP. Empty: there is none.
-        audit: Option<AuditPlace> = reader.text("log.audit", "", audit_place),
+        audit: Option<AuditPlace> = reader.text("log.audit", "", |text| match text {
+            "" => Ok(None),
+            "stdout" => Ok(Some(AuditPlace::Stdout)),
+            path => file(path).map(|path| Some(AuditPlace::File(path))),
+        }),
         /// true: a key operation that the agent's owner has signed needs a line there before it is done: without one it is refused (500).
         audit_required: bool = reader.boolean("log.audit_required", false),
     } then {
@@ -58,14 +62,6 @@ fn level(text: &str) -> Result<String, String> {
     let is_level = text.split(',').all(is_directive);
     let wanted = format!("{}, or levels by target: \"info,tiergate=debug\"", LEVELS.join(", "));
     valid(text, is_level.then(|| text.to_owned()), wanted)
-}
-
-fn audit_place(text: &str) -> Result<Option<AuditPlace>, String> {
-    match text {
-        "" => Ok(None),
-        "stdout" => Ok(Some(AuditPlace::Stdout)),
-        path => file(path).map(|path| Some(AuditPlace::File(path))),
-    }
 }
 
 settings! {

@@ -84,7 +84,7 @@ pub use crate::config::load::{ConfigReport, FileProbe, RefusedFile, no_probe};
 use crate::config::log::{LogSettings, TraceSettings};
 pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value};
 use crate::config::owners::{AbuseSettings, KeySettings, SignatureSettings};
-use crate::config::problem::{Location, Problems};
+use crate::config::problem::Location;
 pub use crate::config::schema::schema;
 use crate::config::store::{StoreLive, StoreSettings};
 use crate::config::tenants::{context::Context, rules::Rules, tenant::Claimant};
@@ -205,12 +205,6 @@ pub struct Loaded {
 }
 
 impl Settings {
-    /// Reads the text of a configuration file, which stands nowhere: there are no tenants beside it. Or says everything that is
-    /// wrong with it.
-    pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        ConfigReport::of_text(text, environment, 0).whole().map(|loaded| loaded.settings)
-    }
-
     /// Reads the section of the listeners alone, whatever is wrong elsewhere, even where the file is no TOML: a running service
     /// keeps its former configuration, and somebody asks whether it answers. Nothing when a part of it can't be read.
     pub fn load_listen(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Listen> {

@@ -93,11 +93,6 @@ impl Problems {
         let told = std::mem::replace(before, warnings().map(Problem::to_string).collect());
         warnings().filter(|warning| !told.contains(&warning.to_string())).map(Problem::on_one_line).collect()
     }
-
-    /// True if one of them is more than a warning.
-    pub fn has_error(&self) -> bool {
-        self.0.iter().any(|problem| !problem.is_warning)
-    }
 }
 
 impl fmt::Display for Problems {

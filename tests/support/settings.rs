@@ -4,6 +4,7 @@ use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 
 use alloy::primitives::Address;
 use tiergate::config::store::StoreSettings;
+use tiergate::config::{ConfigReport, Loaded, no_probe};
 use tiergate::ports::Clock;
 use tiergate::store::{EmbeddedStore, embedded::Options};
 use toml::{Table, Value};
@@ -73,10 +74,13 @@ impl Settings {
 
     /// Puts an empty store into the folder that was made long ago: a new one takes no signature for a minute.
     pub(crate) fn with_store_in(self, folder: &Path) -> Self {
-        if let Ok(read) = tiergate::config::Settings::parse(&self.text(), std::iter::empty())
+        let made = tempfile::tempdir().unwrap();
+        let file = made.path().join("tiergate.toml");
+        fs::write(&file, self.text()).unwrap();
+        let report = ConfigReport::over(&file, std::iter::empty(), 0, None, &mut no_probe);
+        if let Ok(Loaded { settings: read, .. }) = report.whole()
             && matches!(&read.fixed.store, StoreSettings::Embedded { path, .. } if path == folder)
         {
-            let made = tempfile::tempdir().unwrap();
             let path = made.path().to_owned();
             let options =
                 Options { path, binding: read.fixed.binding(), nonce_retention_secs: 0, max_ahead_secs: 0 };

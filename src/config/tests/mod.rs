@@ -31,7 +31,7 @@ stake_vault = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"
 
 fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Settings, Problems> {
     let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Settings::parse(text, environment)
+    ConfigReport::of_text(text, environment, 0).whole().map(|loaded| loaded.settings)
 }
 
 /// The settings of a file and of the tenants beside it.
