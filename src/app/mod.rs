@@ -258,6 +258,6 @@ fn rules(settings: &Settings) -> Rules {
         keys_per_agent_max: settings.fixed.keys.per_agent_max,
         key_expires_secs_max: settings.fixed.keys.expires_max.as_secs(),
         key_management: settings.fixed.keys.requests_per_hour,
-        failures: settings.fixed.abuse.failures_per_minute,
+        failures: settings.fixed.abuse,
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn open(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Metric
     Ok(match &settings.fixed.store {
         StoreSettings::Embedded { path } => {
             let is_new = !embedded::file::is_there(path);
-            if is_new && !settings.live.store.create {
+            if is_new && !settings.live.create_store {
                 return Err(format!("there is {}", missing(path)));
             }
             let options = embedded::Options {
@@ -70,7 +70,7 @@ pub(crate) fn open(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Metric
 pub(crate) fn left_on(settings: &Settings) -> Option<Problem> {
     let StoreSettings::Embedded { path } = &settings.fixed.store else { return None };
     let phrase = "is for the first start: leave it out, or a store that is lost is replaced by an empty one";
-    let is_left_on = settings.live.store.create && embedded::file::is_there(path);
+    let is_left_on = settings.live.create_store && embedded::file::is_there(path);
     is_left_on.then(|| Problem::new("store.embedded.create", phrase).as_warning())
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn inspect(
             Err("is not a folder".to_owned())
         }
         StoreSettings::Embedded { path } if !embedded::file::is_there(path) => {
-            if settings.live.store.create {
+            if settings.live.create_store {
                 Ok("is not there yet; the service makes it".to_owned())
             } else {
                 Err(missing(path))

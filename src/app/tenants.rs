@@ -72,7 +72,7 @@ pub(crate) fn emptiness(loaded: &Loaded, config: &Path) -> Option<Problem> {
     let holds_none = settings.live.tenant_files.is_empty()
         && !refused.iter().any(|file| file.place.starts_with("tenants.d/"));
     let is_empty = settings.live.tenants.is_empty() || (holds_none && has_folder(config));
-    let matters = is_empty && settings.fixed.listen.reaches_tenants() && !settings.live.gateway.allow_empty;
+    let matters = is_empty && settings.fixed.listen.reaches_tenants() && !settings.live.allow_empty;
     let place = if has_folder(config) { "tenants.d" } else { "tenants" };
     let phrase = "there is no tenant; mount the folder, or set gateway.allow_empty to true if that is meant";
     matters.then(|| Problem::new(place, phrase))
@@ -213,11 +213,11 @@ fn changes(former: &Table, now: &Table) -> Vec<(Arc<str>, &'static str)> {
 
 /// Each certificate that these settings name and these files hold.
 fn certificates_of(live: &Live, files: &LoadedFiles) -> Vec<Certificate> {
-    let listeners = [("listener", &live.listen.tls), ("authz", &live.authz.tls)];
+    let listeners = [("listener", &live.tls), ("authz", &live.authz_tls)];
     let listeners =
         listeners.into_iter().flat_map(|(kind, pair)| pair.as_ref().map(|pair| (pair, kind, None)));
     let tenants = live.tenants.iter().flat_map(|tenant| {
-        let shown = tenant.tls.iter().filter(|_| live.listen.tls.is_some()).map(|pair| (pair, "listener"));
+        let shown = tenant.tls.iter().filter(|_| live.tls.is_some()).map(|pair| (pair, "listener"));
         let all = shown.chain(tenant.proxy.upstream_tls.client.iter().map(|pair| (pair, "upstream")));
         all.map(|(pair, kind)| (pair, kind, Some(Arc::clone(&tenant.id))))
     });
@@ -246,7 +246,7 @@ fn issuer(
     facts: &Facts,
     former: Option<Arc<Issuer>>,
 ) -> Result<Option<Arc<Issuer>>, Vec<String>> {
-    let Some(rules) = &live.assertion.issuer else { return Ok(None) };
+    let Some(rules) = &live.issuer else { return Ok(None) };
     let keys = loader.signing_keys(&rules.key_file)?;
     let same = former.filter(|former| former.is(&rules.name, &keys));
     Ok(Some(same.unwrap_or_else(|| Arc::new(Issuer::new(&rules.name, keys, facts.clone())))))
@@ -268,8 +268,8 @@ fn build(
     let TierSettings { sources, requests_per_minute: quotas, .. } = &fixed.tiers;
     let agents = sources.list.as_ref().map(|file| loader.agents(file)).transpose()?.unwrap_or_default();
     let shown = tenants.iter().map(|tenant| &**tenant);
-    let shown = live.listen.tls.as_ref().map(|pair| Certificates::load(pair, shown, unserved_hosts, loader));
-    let to_gateways = live.authz.tls.as_ref().map(|pair| Certificates::load(pair, [], &[], loader));
+    let shown = live.tls.as_ref().map(|pair| Certificates::load(pair, shown, unserved_hosts, loader));
+    let to_gateways = live.authz_tls.as_ref().map(|pair| Certificates::load(pair, [], &[], loader));
     let (certificates, authz_certificates) = (shown.transpose()?, to_gateways.transpose()?);
     let mut equipped = Vec::with_capacity(tenants.len());
     for tenant in tenants {
@@ -278,7 +278,7 @@ fn build(
         }
         equipped.push((Arc::clone(tenant), UpstreamIdentity::load(&tenant.proxy.upstream_tls, loader)?));
     }
-    let addresses = &fixed.addresses(live.gateway);
+    let addresses = &fixed.addresses(live.allow_link_local);
     let tiers = &Tiers::new(sources.clone(), Arc::<Agents>::clone(&agents));
     let builder = SiteBuilder { quotas: *quotas, tiers, metrics, addresses, issuer };
     let table = Table::new(equipped, unserved_hosts, &builder, former);

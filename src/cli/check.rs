@@ -174,7 +174,7 @@ pub(super) fn load_to_serve(source: &ConfigSource) -> Result<(Loaded, Problems),
     problems.0.extend(named_files::unused_secret(settings).map(Problem::as_warning));
     let is_folder_lost = refused.iter().any(RefusedFile::is_folder);
     let is_nobody_served = emptiness(&loaded, &source.path).is_some();
-    if is_folder_lost || ((settings.live.gateway.strict_tenants || is_nobody_served) && !refused.is_empty()) {
+    if is_folder_lost || ((settings.live.strict_tenants || is_nobody_served) && !refused.is_empty()) {
         let lines: Vec<&str> = refused.iter().flat_map(|file| &file.problems).map(String::as_str).collect();
         let key = match (is_folder_lost, is_nobody_served) {
             (true, _) => "tenants.d",

@@ -35,23 +35,6 @@ settings! {
     }
 }
 
-settings! {
-    /// The tenants and upstreams that are refused.
-    #[derive(Copy)]
-    GatewayLive(reader) {
-        /// true: a start is refused while a tenant can't be served: its file is wrong, or its certificates are, or another new file
-        /// claims its host. Without it the start goes on without that tenant, and says so: its hosts get 404. Set it where a
-        /// wildcard of one tenant lies above hosts of others: it would take those of a file that can't be read.
-        strict_tenants: bool = reader.boolean("gateway.strict_tenants", false),
-        /// true: the gateway may be without tenants. Else a start is refused that finds none, or a folder tenants.d without one,
-        /// and so is a reload that finds none there, or none at all, where there were some: a volume that is not mounted looks the same.
-        allow_empty: bool = reader.boolean("gateway.allow_empty", false),
-        /// true: upstreams may be link-local addresses (169.254.0.0/16, fe80::/10), or others where clouds hand out credentials
-        /// (fd00:ec2::/32, fd20:ce::254, 100.100.100.200, 168.63.129.16). Names that lead there get no requests without it.
-        allow_link_local: bool = reader.boolean("gateway.allow_link_local", false),
-    }
-}
-
 impl McpRules {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         read_all!(reader: Self {
@@ -68,23 +51,13 @@ impl McpRules {
     }
 }
 
-settings! {
-    /// The signer of assertions.
-    AssertionSettings(reader) {
-        /// The claim iss: a URL, or a name of up to 256 ASCII characters. Upstreams compare it.
-        /// Example: "https://gate.example"
-        /// A PEM file with private keys for P-256 in PKCS#8 or SEC1, up to 16 KiB. The first signs; the public parts of all are at
-        /// /.well-known/jwks.json. To rotate: add the new key as the second, wait 10 minutes, put it first, wait 10 more, take the old
-        /// one out.
-        /// Example: "/etc/tiergate/assertion.pem"
-        issuer: Option<Issuer> = {
-            let paths @ [issuer, key_file] = ["assertion.issuer", "assertion.key_file"];
-            let name = reader.text(issuer, None, name);
-            let key_file = noted_file(reader, key_file, Content::SigningKeys);
-            let found = both_or_neither(reader, paths, name, key_file);
-            found.map(|found| found.map(|(name, key_file)| Issuer { name, key_file }))
-        },
-    }
+/// Reads the issuer of assertions. The outer `None` is a problem.
+pub(super) fn issuer(reader: &mut Reader) -> Option<Option<Issuer>> {
+    let paths @ [issuer, key_file] = ["assertion.issuer", "assertion.key_file"];
+    let name = reader.text(issuer, None, name);
+    let key_file = noted_file(reader, key_file, Content::SigningKeys);
+    let found = both_or_neither(reader, paths, name, key_file);
+    found.map(|found| found.map(|(name, key_file)| Issuer { name, key_file }))
 }
 
 /// A name, and the keys behind it.

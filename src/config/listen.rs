@@ -6,10 +6,9 @@ use std::{path::PathBuf, slice::from_ref, time::Duration};
 
 use ipnet::IpNet;
 
-use crate::config::files::{key_pair, noted_file};
 use crate::config::written::{choice, host, unless_zero, valid};
-use crate::config::{notes::Content, reader::Reader};
-use crate::domain::{BotDomains, FORWARDED_FOR, KeyPair, OF_PROXIES, TrustedHeaders, bot::domain_of};
+use crate::config::{files::noted_file, notes::Content, reader::Reader};
+use crate::domain::{BotDomains, FORWARDED_FOR, OF_PROXIES, TrustedHeaders, bot::domain_of};
 
 /// How many addresses each of the listeners may have that have several.
 const ADDRESSES_MAX: usize = 16;
@@ -112,16 +111,6 @@ settings! {
     }
 }
 
-settings! {
-    /// The certificate that clients are shown.
-    ListenLive(reader) {
-        /// The certificate with its chain, leaf first, and its key.
-        /// Example: "/etc/tiergate/tls.crt"
-        /// Example: "/etc/tiergate/tls.key"
-        tls: Option<KeyPair> = key_pair(reader, "listen.tls.cert", "listen.tls.key"),
-    }
-}
-
 impl Listen {
     /// True if there is a listener for requests to tenants.
     pub(crate) fn reaches_tenants(&self) -> bool {
@@ -212,16 +201,6 @@ settings! {
         if matches!((&client_ca, &tls), (Some(Some(_)), Some(false))) {
             reader.report(&["authz.tls.client_ca"], "needs authz.tls.cert and authz.tls.key; write them too");
         }
-    }
-}
-
-settings! {
-    /// The certificate that other gateways are shown.
-    AuthzLive(reader) {
-        /// The listener's certificate with its chain, and its key, which are read again when they change.
-        /// Example: "/etc/tiergate/authz.crt"
-        /// Example: "/etc/tiergate/authz.key"
-        tls: Option<KeyPair> = key_pair(reader, "authz.tls.cert", "authz.tls.key"),
     }
 }
 

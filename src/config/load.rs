@@ -207,7 +207,7 @@ fn choose(
     former: Option<&Settings>,
     probe: &mut FileProbe<'_>,
 ) -> Chosen {
-    let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.live.gateway.allow_empty);
+    let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.live.allow_empty);
     let in_force = || former.into_iter().flat_map(|former| former.live.of_folder());
     let by_name: HashMap<&Arc<str>, &Arc<Tenant>> = in_force().collect();
     let mut files = vec![main];

@@ -78,46 +78,49 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 
 use crate::addresses::AddressRules;
 use crate::config::chain::ChainSettings;
-use crate::config::gateway::{AssertionSettings, GatewayLive, GatewaySettings};
-use crate::config::listen::{AuthzLive, AuthzSettings, Listen, ListenLive, ShutdownSettings};
+use crate::config::files::key_pair;
+use crate::config::gateway::{GatewaySettings, Issuer, issuer};
+use crate::config::listen::{AuthzSettings, Listen, ShutdownSettings};
 pub use crate::config::load::{ConfigReport, FileProbe, RefusedFile, no_probe};
 use crate::config::log::{LogSettings, TraceSettings};
 pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value};
-use crate::config::owners::{AbuseSettings, KeySettings, SignatureSettings};
+use crate::config::owners::{KeySettings, SignatureSettings};
 use crate::config::problem::Location;
 pub use crate::config::schema::schema;
-use crate::config::store::{StoreLive, StoreSettings};
 use crate::config::tenants::{context::Context, rules::Rules, tenant::Claimant};
-use crate::config::{notes::Notes, reader::Reader, tiers::TierSettings};
+use crate::config::{
+    notes::Notes, reader::Reader, store::StoreSettings, tiers::TierSettings, written::unless_zero,
+};
 use crate::domain::{
-    Binding, BotDomains, ConsoleSettings, HostPattern, KeyPair, LogRules, McpRules, RpcUrl, Tenant,
+    Binding, BotDomains, ConsoleSettings, HostPattern, KeyPair, LogRules, McpRules, Quota, RpcUrl, Tenant,
 };
 
-/// Makes a struct of sections, each with its type; all are read before any that is wrong gives up the whole.
+/// Makes a struct of sections and keys, each with its type; all are read, as [`keys`], before any that is wrong gives up the whole.
 macro_rules! sections {
     (
         $(#[$about:meta])+
-        $name:ident($parts:ident, is_live: $is_live:literal) {
-            $($section:ident: $type:ty,)+
+        $name:ident($parts:ident, $reader:ident, is_live: $is_live:literal) {
+            $($(#[doc = $prose:literal])* $section:ident: $type:ty = $read:expr,)+
         }
         $(and { $($(#[$other_doc:meta])+ $other:ident: $other_type:ty,)+ })?
     ) => {
         $(#[$about])+
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct $name {
-            $(#[doc = concat!("The section `", stringify!($section), "`.")] pub $section: $type,)+
+            $($(#[doc = $prose])* #[doc = concat!("(`", stringify!($section), "`)")] pub $section: $type,)+
             $($($(#[$other_doc])+ pub $other: $other_type,)+)?
         }
 
-        /// The sections of them that could be read.
+        /// The sections and keys of them that could be read.
         struct $parts {
             $($section: Option<$type>,)+
         }
 
         impl $parts {
-            fn read(reader: &mut Reader) -> Self {
-                reader.is_live = $is_live;
-                Self { $($section: <$type>::read(reader),)+ }
+            fn read($reader: &mut Reader) -> Self {
+                $reader.is_live = $is_live;
+                keys! { $reader: $($(#[doc = $prose])* $section = $read;)+ }
+                Self { $($section),+ }
             }
 
             fn whole(self) -> Option<$name> {
@@ -153,35 +156,62 @@ pub struct Settings {
 
 sections! {
     /// Settings that count from the start of the process to its end: a restart is needed where a file has others.
-    Fixed(FixedParts, is_live: false) {
-        listen: Listen,
-        chain: ChainSettings,
-        tiers: TierSettings,
-        signature: SignatureSettings,
-        keys: KeySettings,
-        store: StoreSettings,
-        abuse: AbuseSettings,
-        web_bot_auth: BotDomains,
-        authz: AuthzSettings,
-        console: ConsoleSettings,
-        gateway: GatewaySettings,
-        mcp: McpRules,
-        shutdown: ShutdownSettings,
-        traces: TraceSettings,
-        log: LogSettings,
+    Fixed(FixedParts, reader, is_live: false) {
+        listen: Listen = Listen::read(reader),
+        chain: ChainSettings = ChainSettings::read(reader),
+        tiers: TierSettings = TierSettings::read(reader),
+        signature: SignatureSettings = SignatureSettings::read(reader),
+        keys: KeySettings = KeySettings::read(reader),
+        store: StoreSettings = StoreSettings::read(reader),
+        /// How many refused credentials one client IP may present in any 60 seconds before it is limited, up to 1000000; 0 = off.
+        /// It may ask GET /keys/status as often.
+        abuse: Option<Quota> = reader
+            .integer("abuse.failures_per_minute", 300, &(0..=1_000_000))
+            .map(|failures| unless_zero(failures).map(Quota::per_minute)),
+        web_bot_auth: BotDomains = BotDomains::read(reader),
+        authz: AuthzSettings = AuthzSettings::read(reader),
+        console: ConsoleSettings = ConsoleSettings::read(reader),
+        gateway: GatewaySettings = GatewaySettings::read(reader),
+        mcp: McpRules = McpRules::read(reader),
+        shutdown: ShutdownSettings = ShutdownSettings::read(reader),
+        traces: TraceSettings = TraceSettings::read(reader),
+        log: LogSettings = LogSettings::read(reader),
     }
 }
 
 sections! {
     /// Settings that are read again while the process runs, and then count at once.
-    Live(LiveParts, is_live: true) {
-        listen: ListenLive,
-        authz: AuthzLive,
-        store: StoreLive,
-        gateway: GatewayLive,
-        assertion: AssertionSettings,
-        log: LogRules,
-        tenants_rules: Rules,
+    Live(LiveParts, reader, is_live: true) {
+        /// The certificate with its chain, leaf first, and its key.
+        /// Example: "/etc/tiergate/tls.crt"
+        /// Example: "/etc/tiergate/tls.key"
+        tls: Option<KeyPair> = key_pair(reader, "listen.tls.cert", "listen.tls.key"),
+        /// The listener's certificate with its chain, and its key, which are read again when they change.
+        /// Example: "/etc/tiergate/authz.crt"
+        /// Example: "/etc/tiergate/authz.key"
+        authz_tls: Option<KeyPair> = key_pair(reader, "authz.tls.cert", "authz.tls.key"),
+        /// true: an empty store is made where there is none: set it to true for a first start, and remove it then. Without it a start
+        /// without the store's file is refused: a volume that is not mounted looks like a first start.
+        create_store: bool = reader.boolean("store.embedded.create", false),
+        /// true: a start is refused while a tenant can't be served: its file is wrong, or its certificates are, or another new file
+        /// claims its host. Without it the start goes on without that tenant, and says so: its hosts get 404. Set it where a
+        /// wildcard of one tenant lies above hosts of others: it would take those of a file that can't be read.
+        strict_tenants: bool = reader.boolean("gateway.strict_tenants", false),
+        /// true: the gateway may be without tenants. Else a start is refused that finds none, or a folder tenants.d without one,
+        /// and so is a reload that finds none there, or none at all, where there were some: a volume that is not mounted looks the same.
+        allow_empty: bool = reader.boolean("gateway.allow_empty", false),
+        /// true: upstreams may be link-local addresses (169.254.0.0/16, fe80::/10), or others where clouds hand out credentials
+        /// (fd00:ec2::/32, fd20:ce::254, 100.100.100.200, 168.63.129.16). Names that lead there get no requests without it.
+        allow_link_local: bool = reader.boolean("gateway.allow_link_local", false),
+        /// The claim iss: a URL, or a name of up to 256 ASCII characters. Upstreams compare it.
+        /// Example: "https://gate.example"
+        /// A PEM file with private keys for P-256 in PKCS#8 or SEC1, up to 16 KiB. The first signs; the public parts of all are at
+        /// /.well-known/jwks.json. To rotate: add the new key as the second, wait 10 minutes, put it first, wait 10 more, take the old
+        /// one out.
+        /// Example: "/etc/tiergate/assertion.pem"
+        issuer: Option<Issuer> = issuer(reader),
+        log: LogRules = LogRules::read(reader),
+        tenants_rules: Rules = Rules::read(reader),
     } and {
         /// The tenants of the gateway: those of the file, then those of `tenants.d` in the order of its files' names.
         /// No two share an id or a host.
@@ -260,7 +290,7 @@ impl Settings {
 
 impl Fixed {
     /// The addresses that upstreams may have.
-    pub(crate) fn addresses(&self, GatewayLive { allow_link_local, .. }: GatewayLive) -> AddressRules {
+    pub(crate) fn addresses(&self, allow_link_local: bool) -> AddressRules {
         AddressRules { listeners: self.listen.all().collect(), allow_link_local, networks: None }
     }
 
@@ -278,15 +308,15 @@ impl Settings {
     pub fn over(mut self, at_start: &Fixed, in_force: &Live) -> Self {
         let live = &mut self.live;
         let listeners = [
-            (at_start.listen.tls, &mut live.listen.tls, &in_force.listen.tls),
-            (at_start.authz.tls, &mut live.authz.tls, &in_force.authz.tls),
+            (at_start.listen.tls, &mut live.tls, &in_force.tls),
+            (at_start.authz.tls, &mut live.authz_tls, &in_force.authz_tls),
         ];
         for (speaks_tls, pair, former) in listeners {
             *pair = pair.take().or_else(|| former.clone()).filter(|_| speaks_tls);
         }
         // A tenant whose file is refused now stays as it was, and so do its assertions.
-        if live.assertion.issuer.is_none() && live.tenants.iter().any(|tenant| tenant.assertion) {
-            live.assertion = in_force.assertion.clone();
+        if live.issuer.is_none() && live.tenants.iter().any(|tenant| tenant.assertion) {
+            live.issuer = in_force.issuer.clone();
         }
         if at_start.listen.tls && !self.fixed.listen.tls {
             // No tenant may have a pair in such a file.

@@ -1,11 +1,11 @@
 //! `[signature]`: what owners sign and how long a signature is good for. `[keys]`: what API keys look like and how often they may
-//! be managed. `[abuse]`: protection against guessing. `[console]`: the owner's page, for owners who keep their key in a wallet.
+//! be managed. `[console]`: the owner's page, for owners who keep their key in a wallet.
 
 use std::time::Duration;
 
 use humantime::format_duration;
 
-use crate::config::written::{Bounds, Shown, open_url, plain, unless_zero, valid};
+use crate::config::written::{Bounds, Shown, open_url, plain, valid};
 use crate::config::{chain::ChainSettings, reader::Reader};
 use crate::domain::{
     ApiKeyFormat, ConsoleSettings, Freshness, KEYS_PER_AGENT_MAX, Quota, RpcUrl, SKEW_SECS, SignatureFormat,
@@ -164,19 +164,6 @@ settings! {
         /// Where owners reach the endpoints for keys from outside, as an http(s) URL: /.well-known/tiergate tells it, and where the
         /// owner's page is. Empty: it tells neither.
         public_url: Option<RpcUrl> = reader.text("keys.public_url", "", url_without_query),
-    }
-}
-
-settings! {
-    /// Protection against guessing.
-    #[derive(Copy)]
-    AbuseSettings(reader) {
-        /// How many refused credentials one client IP may present in any 60 seconds before it is limited, up to 1000000; 0 = off.
-        /// It may ask GET /keys/status as often.
-        failures_per_minute: Option<Quota> = {
-            let failures = reader.integer("abuse.failures_per_minute", 300, &(0..=1_000_000));
-            failures.map(|failures| unless_zero(failures).map(Quota::per_minute))
-        },
     }
 }
 

@@ -10,8 +10,6 @@ use crate::domain::{
     KeyPair, NotARedisUrl, RedisLayout, RedisUrl, Secret, SecretSource, rpc_url::public_part,
 };
 
-const CREATE: &str = "store.embedded.create";
-
 /// The kind of store, with its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreSettings {
@@ -22,16 +20,6 @@ pub enum StoreSettings {
     },
     /// A Redis that many processes share.
     Redis(Box<RedisSettings>),
-}
-
-settings! {
-    /// The making of a store.
-    #[derive(Copy)]
-    StoreLive(reader) {
-        /// true: an empty store is made where there is none: set it to true for a first start, and remove it then. Without it a start
-        /// without the store's file is refused: a volume that is not mounted looks like a first start.
-        create: bool = reader.boolean(CREATE, false),
-    }
 }
 
 impl StoreSettings {
@@ -73,7 +61,8 @@ fn refuse(reader: &mut Reader, table: &str, phrase: &str) {
     reader.forget_values(table);
     let mut given = reader.given_below(table);
     // It is read later.
-    given.extend(Some(CREATE).filter(|create| create.starts_with(table) && reader.is_given(create)));
+    let create = Some("store.embedded.create").filter(|create| create.starts_with(table));
+    given.extend(create.filter(|create| reader.is_given(create)));
     if !given.is_empty() {
         given.push("store.kind");
         reader.report(&given, format!("{phrase}; remove it, or choose the other kind"));

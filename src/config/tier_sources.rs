@@ -24,21 +24,9 @@ const CLIENTS_MAX: usize = 100;
 /// The longest tag of feedback, in bytes.
 const TAG_BYTES_MAX: usize = 100;
 
-/// The decimals of an amount of a token that says nothing else, and of sums of feedback.
-const TOKEN_DECIMALS: u8 = 18;
-
-/// A source by its name.
-#[derive(Debug, Clone, Copy)]
-struct SourceRow {
-    name: &'static str,
-    /// The keys that it needs.
-    needs: &'static [&'static str],
-    /// Those that it may have besides.
-    takes: &'static [&'static str],
-    /// How many decimals its thresholds have where nobody writes it.
-    decimals: u8,
-    kind: Kind,
-}
+/// A source: its name; the keys that it needs, and those that it may have besides; how many decimals its thresholds have where
+/// nobody writes it; and its kind.
+type Source = (&'static str, &'static [&'static str], &'static [&'static str], u8, Kind);
 
 /// The ways to give tiers.
 #[derive(Debug, Clone, Copy)]
@@ -51,44 +39,29 @@ enum Kind {
     Everyone,
 }
 
-/// All sources, each with the keys that have a meaning for it.
-const SOURCES: [SourceRow; 7] = [
-    SourceRow { name: "stake_vault", needs: &[], takes: &["tiers.stake"], decimals: 0, kind: Kind::Stakes },
-    SourceRow {
-        name: "erc20",
-        needs: &["tiers.contract", "tiers.thresholds"],
-        takes: &["tiers.of", "tiers.decimals"],
-        decimals: TOKEN_DECIMALS,
-        kind: Kind::Balance,
-    },
-    SourceRow {
-        name: "erc721",
-        needs: &["tiers.contract", "tiers.thresholds"],
-        takes: &["tiers.of"],
-        decimals: 0,
-        kind: Kind::Balance,
-    },
-    SourceRow {
-        name: "call",
-        needs: &["tiers.contract", "tiers.function", "tiers.thresholds"],
-        takes: &["tiers.decimals"],
-        decimals: 0,
-        kind: Kind::Call,
-    },
-    SourceRow {
-        name: "reputation",
-        needs: &["tiers.clients", "tiers.thresholds"],
-        takes: &["tiers.average_over", "tiers.tag"],
-        decimals: TOKEN_DECIMALS,
-        kind: Kind::Feedback,
-    },
-    SourceRow { name: "list", needs: &["tiers.file"], takes: &[], decimals: 0, kind: Kind::List },
-    SourceRow { name: "everyone", needs: &[], takes: &["tiers.tier"], decimals: 0, kind: Kind::Everyone },
+/// The keys that most sources need.
+const OF_CONTRACT: &[&str] = &["tiers.contract", "tiers.thresholds"];
+
+/// All sources. Amounts of a token that says nothing else, and sums of feedback, have 18 decimals.
+const SOURCES: [Source; 7] = [
+    ("stake_vault", &[], &["tiers.stake"], 0, Kind::Stakes),
+    ("erc20", OF_CONTRACT, &["tiers.of", "tiers.decimals"], 18, Kind::Balance),
+    ("erc721", OF_CONTRACT, &["tiers.of"], 0, Kind::Balance),
+    ("call", &["tiers.contract", "tiers.function", "tiers.thresholds"], &["tiers.decimals"], 0, Kind::Call),
+    (
+        "reputation",
+        &["tiers.clients", "tiers.thresholds"],
+        &["tiers.average_over", "tiers.tag"],
+        18,
+        Kind::Feedback,
+    ),
+    ("list", &["tiers.file"], &[], 0, Kind::List),
+    ("everyone", &[], &["tiers.tier"], 0, Kind::Everyone),
 ];
 
 /// The keys of all sources; some are there more than once.
 fn keys() -> impl Iterator<Item = &'static str> {
-    SOURCES.into_iter().flat_map(|source| source.needs.iter().chain(source.takes).copied())
+    SOURCES.into_iter().flat_map(|(_, needs, takes, ..)| needs.iter().chain(takes).copied())
 }
 
 /// The sources of a configuration, whose staked token has so many decimals.
@@ -119,7 +92,7 @@ fn source(
     at: fn(&'static str) -> &'static str,
     sources: &mut TierSources,
 ) -> Option<bool> {
-    let names = SOURCES.map(|source| (source.name, source));
+    let names = SOURCES.map(|source| (source.0, source));
     keys! { reader:
         /// The source of agents' tiers (docs/registries.md): "stake_vault", "erc20", "erc721", "call", "reputation", "list" or
         /// "everyone". Several, of which the highest tier counts: up to eight tables [[tiers.sources]] with these keys, which are then not
@@ -169,7 +142,7 @@ fn source(
         /// For "everyone": the tier of each registered agent, 1 to 4. A registration costs next to nothing.
         tier = reader.integer(at("tiers.tier"), 1, &TIERS).and_then(passing_tier);
     }
-    let SourceRow { name, needs, takes, decimals: usual, kind } = chosen?;
+    let (name, needs, takes, usual, kind) = chosen?;
     let meant = |key: &&str| needs.contains(key) || takes.contains(key);
     let others: BTreeSet<_> = keys().filter(|key| !meant(key) && reader.is_given(at(key))).collect();
     for key in others {

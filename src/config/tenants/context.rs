@@ -9,7 +9,7 @@ use crate::config::notes::{Claim, Content};
 use crate::config::tenants::rules::{Rule, Rules};
 use crate::config::written::{quoted, valid};
 use crate::config::{FixedParts, LiveParts, listen::Listen, owners::SignatureSettings, reader::Reader};
-use crate::domain::{BotDomains, HostPattern, KeyPair, Upstream, UpstreamTls};
+use crate::domain::{BotDomains, HostPattern, KeyPair, Upstream};
 
 /// What the other sections say that tenants depend on.
 pub(in crate::config) struct Context {
@@ -37,16 +37,16 @@ impl Context {
     /// A section that is wrong itself makes nothing of a tenant wrong.
     pub(in crate::config) fn new(fixed: &FixedParts, live: &LiveParts) -> Self {
         let listen = fixed.listen.as_ref();
-        let allow_link_local = live.gateway.is_none_or(|gateway| gateway.allow_link_local);
+        let allow_link_local = live.allow_link_local.unwrap_or(true);
         let listeners = listen.into_iter().flat_map(Listen::all).collect();
         Self {
             rules: live.tenants_rules.clone().unwrap_or_default(),
             rule: None,
             lacks_rule: false,
-            listener_tls: live.listen.as_ref().and_then(|listen| listen.tls.clone()),
+            listener_tls: live.tls.clone().flatten(),
             listener_lacks_tls: listen.is_some_and(|listen| !listen.tls),
             has_authz: listen.is_some_and(|listen| !listen.authz.is_empty()),
-            lacks_signer: live.assertion.as_ref().is_some_and(|assertion| assertion.issuer.is_none()),
+            lacks_signer: live.issuer == Some(None),
             lacks_kept_nonces: fixed.signature.as_ref().is_some_and(SignatureSettings::forgets_early),
             lacks_bots: fixed.web_bot_auth.as_ref().is_some_and(|domains| *domains == BotDomains::default()),
             addresses: AddressRules { listeners, allow_link_local, networks: None },
@@ -112,28 +112,24 @@ impl Context {
         }
     }
 
-    /// A tenant under a rule names files of its own alone.
-    pub(super) fn check_files(
-        &self,
-        reader: &mut Reader,
-        shown: Option<&KeyPair>,
-        upstream: Option<&UpstreamTls>,
-    ) {
+    /// A tenant under a rule names files of its own alone. The first `others` that are noted are not its.
+    pub(super) fn check_files(&self, reader: &mut Reader, others: usize) {
         let Some(rule) = &self.rule else { return };
-        let ca = upstream.and_then(|tls| tls.ca.as_ref());
-        let client = upstream.and_then(|tls| tls.client.as_ref());
-        let files = [
-            ("tls.cert", shown.map(|pair| &pair.cert)),
-            ("tls.key", shown.map(|pair| &pair.key)),
-            ("upstream_tls.ca", ca),
-            ("upstream_tls.cert", client.map(|pair| &pair.cert)),
-            ("upstream_tls.key", client.map(|pair| &pair.key)),
-        ];
-        for (key, path) in files {
-            if let Some(Err(phrase)) = path.map(|path| rule.check_file(path)) {
-                reader.report(&[key], phrase);
-            }
+        let mut problems = Vec::new();
+        for named in reader.notes.files.iter().skip(others) {
+            let paths = match &named.content {
+                Content::Pair(pair) => vec![&pair.cert, &pair.key],
+                Content::Shown(..) => Vec::new(),
+                Content::Authorities(path)
+                | Content::Secret(path)
+                | Content::SigningKeys(path)
+                | Content::HeaderValue(path)
+                | Content::Agents(path) => vec![path],
+            };
+            let checked = paths.into_iter().map(|path| rule.check_file(path)).enumerate();
+            problems.extend(checked.filter_map(|(number, checked)| named.problem(number, &checked.err()?)));
         }
+        reader.notes.problems.extend(problems);
     }
 }
 

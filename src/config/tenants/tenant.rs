@@ -141,7 +141,7 @@ pub(super) fn read(reader: &mut Reader, context: &Context) -> Option<Claimant> {
         }
         let shown = tls.as_ref().and_then(Option::as_ref);
         context.check_tls(reader, shown, hosts);
-        context.check_files(reader, shown, proxy.as_ref().map(|proxy| &proxy.upstream_tls));
+        context.check_files(reader, noted);
     });
     let files = reader.notes.files.iter().skip(noted).cloned().collect();
     Some(Claimant { tenant: Arc::new(tenant?), files, problems: Vec::new() })

@@ -218,7 +218,7 @@ fn values_mean_what_they_say() {
     assert_eq!(read.listen.gateway, ["0.0.0.0:80", "[::]:443"].map(|address| address.parse().unwrap()));
     let nets: Vec<String> = read.listen.trusted_proxies.iter().map(ToString::to_string).collect();
     assert_eq!(nets, ["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32", "::1/128"]);
-    assert_eq!(read.abuse.failures_per_minute, None, "0 failures are no limit");
+    assert_eq!(read.abuse, None, "0 failures are no limit");
     let StoreSettings::Embedded { path, .. } = read.store else { panic!("{:?}", read.store) };
     assert_eq!(path.as_os_str(), "../x/./data", "as it is written");
     let name = [&TENANT[..], &[("tenants[1].upstream_tls.server_name", "'[::1]'")]].concat();

@@ -63,7 +63,7 @@ fn a_listener_that_speaks_tls_keeps_its_pair_where_the_file_has_none_and_one_tha
     ] {
         let (first, then) = (pairs(first), pairs(then));
         let now = then.over(&first.fixed, &first.live).live;
-        let found = [now.listen.tls, now.authz.tls].map(|pair| pair.map(|pair| pair.cert));
+        let found = [now.tls, now.authz_tls].map(|pair| pair.map(|pair| pair.cert));
         let shown = shown.map(|name| (!name.is_empty()).then(|| name.into()));
         assert_eq!(found, shown);
     }
