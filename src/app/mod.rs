@@ -9,7 +9,6 @@ pub(crate) mod lifecycle;
 pub(crate) mod named_files;
 pub(crate) mod online;
 mod overview;
-pub(crate) mod source;
 pub(crate) mod store;
 pub(crate) mod tenants;
 
@@ -29,12 +28,11 @@ use crate::app::descriptors::{Descriptors, workers};
 use crate::app::lifecycle::{EarlySignals, Lifecycle};
 use crate::app::tenants::{Tenants, emptiness};
 use crate::app::{
-    handover::Handover, overview::Overview, process::Process, reload::Reloader, source::ConfigSource,
-    threads::end_of,
+    handover::Handover, overview::Overview, process::Process, reload::Reloader, threads::end_of,
 };
 use crate::bots::Bots;
 use crate::chain::{ChainReader, Follower};
-use crate::config::{AuditPlace, Loaded, Settings, log::LogSettings, log::TraceSettings};
+use crate::config::{AuditPlace, ConfigSource, Loaded, Settings, log::LogSettings, log::TraceSettings};
 use crate::domain::{Eip712Domain, SigningDomain};
 use crate::gateway::watch::resolve_new_names;
 use crate::os::Os;

@@ -8,9 +8,9 @@ use alloy::primitives::{Address, U256};
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
-use crate::app::{StartError, chain, source::ConfigSource, store, tenants::Tenants};
+use crate::app::{StartError, chain, store, tenants::Tenants};
 use crate::chain::{ChainReader, FIRST_AGENTS, LatestState};
-use crate::config::{Settings, store::StoreSettings};
+use crate::config::{ConfigSource, Settings, store::StoreSettings};
 use crate::domain::{AgentId, Tiers};
 use crate::fair_timeout::fair_timeout;
 use crate::gateway::watch::check_all;

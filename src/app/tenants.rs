@@ -7,11 +7,11 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::app::{StartError, named_files, source::ConfigSource};
+use crate::app::{StartError, named_files};
 use crate::assertion::{Facts, Issuer};
 use crate::config::{
-    Fixed, Live, Loaded, NamedFile, Problem, RefusedFile, Settings, VALUES_SHOWN_MAX, tenants::has_folder,
-    tiers::TierSettings,
+    ConfigSource, Fixed, Live, Loaded, NamedFile, Problem, RefusedFile, Settings, VALUES_SHOWN_MAX,
+    tenants::has_folder, tiers::TierSettings,
 };
 use crate::domain::{AgentId, AgentList, Agents, Tenant, Tier, Tiers, UnixSeconds};
 use crate::files::{Fingerprints, fingerprint_of};
@@ -131,7 +131,7 @@ impl Tenants {
     /// Reads everything again and puts in force what can be used. Or says why nothing has changed, and in each
     /// case how the files were before they were read. Blocks.
     pub(super) fn load_and_replace(&self) -> (Result<Applied, String>, u64) {
-        let configuration = self.source.now();
+        let configuration = self.source.fingerprint();
         let mut in_force = self.in_force.lock();
         let InForce { settings: former, files } = &mut *in_force;
         let mut loader = FileLoader::new(files);
@@ -191,7 +191,7 @@ impl Tenants {
     /// The fingerprint of all files. Blocks.
     pub(super) fn fingerprint(&self) -> u64 {
         let files = self.certificate_files.lock().clone();
-        fingerprint_of(&(self.source.now(), &Fingerprints::now(&files)))
+        fingerprint_of(&(self.source.fingerprint(), &Fingerprints::now(&files)))
     }
 }
 

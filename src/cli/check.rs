@@ -7,14 +7,12 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{ClientBuilder, Method, Url};
 use serde_json::{Value as Json, json};
 
-use crate::app::{
-    Finding, descriptors::Descriptors, named_files, online, source::ConfigSource, store, tenants::emptiness,
-};
+use crate::app::{Finding, descriptors::Descriptors, named_files, online, store, tenants::emptiness};
 use crate::cli::client::{TIME_MAX, address, exchange, wait_for};
 use crate::cli::{ConfigFile, Failure, complain, output::Output, say};
 use crate::config::{
-    ConfigReport, Loaded, NamedFile, Position, Problem, RefusedFile, VALUES_SHOWN_MAX, Value, no_probe,
-    problem::Problems, schema,
+    ConfigReport, ConfigSource, Loaded, NamedFile, Position, Problem, RefusedFile, VALUES_SHOWN_MAX, Value,
+    no_probe, problem::Problems, schema,
 };
 use crate::domain::{AgentId, UnixSeconds};
 use crate::os::Os;
@@ -133,7 +131,7 @@ impl Config {
         let loaded = ConfigSource::at(&config).read(usize::MAX, None, &mut no_probe).whole();
         let values = loaded.map_err(|problems| unusable(&config, &problems))?.values;
         if output == Output::Json {
-            let typed = |text: &str| format!("it = {text}").parse::<toml::Table>().ok()?.remove("it");
+            let typed = |text: &str| text.parse::<toml::Value>().ok();
             let object =
                 |it: &Value| json!({ "key": it.key, "value": typed(&it.value), "origin": it.origin });
             return output.print(&values.iter().map(object).collect::<Json>());

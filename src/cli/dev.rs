@@ -8,11 +8,10 @@ use std::{fs, io, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path,
 use clap::Parser;
 use serde_json::Value;
 
-use crate::app::source::{ConfigSource, environment};
 use crate::app::{App, StartError, dev::run_listener, handover::Handover, lifecycle::EarlySignals};
 use crate::cli::output::{quoted, with};
 use crate::cli::{Failure, VERSION, complain, run::ended, say};
-use crate::config::{VALUES_SHOWN_MAX, no_probe};
+use crate::config::{ConfigSource, VALUES_SHOWN_MAX, environment, no_probe};
 use crate::dev::samples::{self, SampleAgent};
 use crate::dev::service::{DevChainService, SampleUpstream};
 use crate::dev::{chain::DevChain, erc8004};

@@ -8,9 +8,9 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use crate::app::{chain, discovery, source::ConfigSource, store, tenants::Tenants};
+use crate::app::{chain, discovery, store, tenants::Tenants};
 use crate::cli::{ConfigFile, Failure, check::load_to_serve, client::wait_for, output::Output, secret};
-use crate::config::{Settings, store::StoreSettings};
+use crate::config::{ConfigSource, Settings, store::StoreSettings};
 use crate::domain::{
     AgentId, Call, Decision, Denial, HostPattern, KeyDigest, PathForm, Quota, Route, RouteAccess, TOOL_CALL,
     Tenant, host::of_authority, routing,

@@ -8,9 +8,8 @@ use std::{net::SocketAddr, time::Duration};
 use reqwest::{ClientBuilder, Method};
 
 use crate::addresses::reached;
-use crate::app::source::environment;
 use crate::cli::{ConfigFile, Failure, client::exchange, say};
-use crate::config::{Settings, listen::Listen, listen::Listener};
+use crate::config::{Settings, environment, listen::Listen, listen::Listener};
 
 /// How long the answer may take; `/readyz` takes 2 s when something does not answer.
 const TIME_MAX: Duration = Duration::from_secs(5);

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use crate::app::handover::{Handover, TAKE_OVER};
-use crate::app::{App, RunError, lifecycle::EarlySignals, source::ConfigSource};
+use crate::app::{App, RunError, lifecycle::EarlySignals};
 use crate::cli::{ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION, check::load_to_serve};
+use crate::config::ConfigSource;
 use crate::telemetry::log;
 
 /// Serve, as the configuration file says.

@@ -13,12 +13,13 @@ use reqwest::Method;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use crate::app::{signing_domain, source::ConfigSource};
+use crate::app::signing_domain;
 use crate::cli::typed_data::{self, Elsewhere, Purpose, Request, Signed, read_domain};
 use crate::cli::{
     BAD_CONFIGURATION, Failure, check::load_to_serve, client::Service, complain, keystore::Keystore,
     output::Output, secret,
 };
+use crate::config::ConfigSource;
 use crate::domain::{
     AgentId, Eip712Domain, Freshness, KeyOperation, Nonce, OwnType, SignatureFormat, UnixSeconds,
 };

@@ -10,15 +10,82 @@
 //! of `tenants.d` that gives up what stays; then all that they have stays with them. It depends on no order of files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::{mem, path::Path, sync::Arc};
+use std::path::{Path, PathBuf};
+use std::{mem, sync::Arc};
 
+use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use crate::config::notes::{Claim, NamedFile, Notes};
-use crate::config::problem::{Location, Problem, Problems, ValueLocation};
+use crate::config::problem::{LINES_MAX, Location, Problem, Problems, ValueLocation};
 use crate::config::tenants::{self, FOLDER, File, context::Context};
 use crate::config::{Fixed, Loaded, Settings, reader::Reader, tree, tree::Table};
 use crate::domain::{HostPattern, Tenant};
+use crate::files::{Fingerprints, fingerprint_of};
+
+/// A configuration file with the environment over it.
+pub struct ConfigSource {
+    /// The place of the file.
+    pub path: PathBuf,
+    /// The environment's, by name.
+    overrides: Vec<(String, String)>,
+    /// The fingerprint of the files before they were first read.
+    pub(crate) first: u64,
+    /// Warnings that were there when it was last read, which the log has told.
+    warned: Mutex<HashSet<String>>,
+}
+
+impl ConfigSource {
+    /// The file at a path. To be made before it is read, so that a change while it is read is noticed later.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self { overrides: environment().collect(), ..Self::alone(path) }
+    }
+
+    /// The same without the environment.
+    pub fn alone(path: &Path) -> Self {
+        let (path, overrides, warned) = (path.to_owned(), Vec::new(), Mutex::default());
+        let source = Self { path, overrides, first: 0, warned };
+        Self { first: source.fingerprint(), ..source }
+    }
+
+    /// Reads the file, the folder of tenants beside it, and the environment, where `former` is in force, or nothing. So many values
+    /// are noted.
+    pub fn read(
+        &self,
+        values_max: usize,
+        former: Option<&Settings>,
+        probe: &mut FileProbe<'_>,
+    ) -> ConfigReport {
+        let (text, environment) = (tree::read_file(&self.path), self.overrides.iter().cloned());
+        let main = Main::read(&self.path, text, environment, values_max);
+        ConfigReport::with_folder(main, &self.path, former, probe)
+    }
+
+    /// Writes a bounded number of the warnings into the log that were not there when it was read before.
+    pub(crate) fn log_warnings(&self, problems: &Problems) {
+        let new = problems.new_warnings(&mut self.warned.lock());
+        for warning in new.iter().take(LINES_MAX) {
+            tracing::warn!("configuration warning: {warning}");
+        }
+        let rest = new.len().saturating_sub(LINES_MAX);
+        if rest > 0 {
+            tracing::warn!(rest, "more warnings of the configuration: `tiergate check` lists all");
+        }
+    }
+
+    /// The fingerprint of the files as they are now. Of the folder only those that hold tenants count: others come and go there while
+    /// those are written.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let (files, unlisted) = tenants::watched_files(&self.path);
+        fingerprint_of(&(Fingerprints::now(&files), unlisted))
+    }
+}
+
+/// The process's environment; a name that is not text can't be one of ours.
+pub(crate) fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
 
 /// All that there is to say of a configuration.
 #[derive(Debug)]
@@ -34,19 +101,6 @@ pub struct ConfigReport {
 }
 
 impl ConfigReport {
-    /// Reads the file at `path` and the tenants beside it where `former` is in force, or nothing; `environment` is all variables
-    /// of the process. So many values are noted.
-    pub fn over(
-        path: &Path,
-        environment: impl Iterator<Item = (String, String)>,
-        values_max: usize,
-        former: Option<&Settings>,
-        probe: &mut FileProbe<'_>,
-    ) -> Self {
-        let main = Main::read(path, tree::read_file(path), environment, values_max);
-        Self::with_folder(main, path, former, probe)
-    }
-
     fn with_folder(main: Main, path: &Path, former: Option<&Settings>, probe: &mut FileProbe<'_>) -> Self {
         let Main { mut file, mut notes, settings, context, gateway, is_read, is_toml } = main;
         file.in_force = former.map(|former| former.live.main_tenants().to_vec());
@@ -422,11 +476,11 @@ pub fn no_probe(_: &NamedFile) -> Vec<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{fs, os::unix::fs::PermissionsExt, sync::Arc};
 
     use proptest::prelude::{prop, prop_assert, proptest};
 
-    use super::{ConfigReport, File, Main, Path, judge, no_probe};
+    use super::{ConfigReport, ConfigSource, File, Main, Path, judge, no_probe};
     use crate::config::notes::{Claim, Claimed};
     use crate::config::problem::{Problem, ValueLocation};
     use crate::domain::{HostPattern, Tenant, fixture};
@@ -441,6 +495,42 @@ mod tests {
             let path = Path::new("tiergate.toml");
             let main = Main::read(path, Ok(text.to_owned().into()), environment, values_max);
             Self::with_folder(main, path, None, &mut no_probe)
+        }
+    }
+
+    #[test]
+    fn whatever_happens_to_a_watched_file_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tiergate.toml");
+        fs::write(&path, "a").unwrap();
+        let source = ConfigSource::at(&path);
+        assert_eq!(source.fingerprint(), source.first);
+        let mut last = source.first;
+        let tenants = folder.path().join("tenants.d");
+        let mode = |mode| fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        let steps: [&dyn Fn(); 9] = [
+            &|| fs::write(&path, "ab").unwrap(),
+            &|| mode(0o000),
+            &|| mode(0o600),
+            &|| fs::write(&tenants, "").unwrap(),
+            &|| {
+                fs::remove_file(&tenants).unwrap();
+                fs::create_dir(&tenants).unwrap();
+            },
+            &|| fs::write(tenants.join("a.toml"), "x").unwrap(),
+            &|| fs::write(tenants.join("b.toml"), "x").unwrap(),
+            &|| fs::rename(tenants.join("b.toml"), tenants.join("a.toml")).unwrap(),
+            &|| fs::remove_file(tenants.join("a.toml")).unwrap(),
+        ];
+        for (at, step) in steps.iter().enumerate() {
+            step();
+            let now = source.fingerprint();
+            assert_ne!(now, last, "step {at}");
+            last = now;
+        }
+        for other in [".a.toml", "a.toml~", "a.txt"] {
+            fs::write(tenants.join(other), "x").unwrap();
+            assert_eq!(source.fingerprint(), last, "{other} holds no tenant");
         }
     }
 

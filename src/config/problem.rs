@@ -75,19 +75,8 @@ impl fmt::Display for Problem {
 pub struct Problems(pub Vec<Problem>);
 
 impl Problems {
-    /// Writes a bounded number of the warnings into the log that were not among those of before, whose place they take.
-    pub fn log_warnings(&self, before: &mut HashSet<String>) {
-        let new = self.new_warnings(before);
-        for warning in new.iter().take(LINES_MAX) {
-            tracing::warn!("configuration warning: {warning}");
-        }
-        let rest = new.len().saturating_sub(LINES_MAX);
-        if rest > 0 {
-            tracing::warn!(rest, "more warnings of the configuration: `tiergate check` lists all");
-        }
-    }
-
-    fn new_warnings(&self, before: &mut HashSet<String>) -> Vec<String> {
+    /// The warnings that were not among those of before, whose place they take.
+    pub(super) fn new_warnings(&self, before: &mut HashSet<String>) -> Vec<String> {
         let warnings = || self.0.iter().filter(|problem| problem.is_warning);
         // On another line it is the same.
         let told = std::mem::replace(before, warnings().map(Problem::to_string).collect());

@@ -4,7 +4,7 @@ use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 
 use alloy::primitives::Address;
 use tiergate::config::store::StoreSettings;
-use tiergate::config::{ConfigReport, Loaded, no_probe};
+use tiergate::config::{ConfigSource, Loaded, no_probe};
 use tiergate::ports::Clock;
 use tiergate::store::{EmbeddedStore, embedded::Options};
 use toml::{Table, Value};
@@ -77,7 +77,7 @@ impl Settings {
         let made = tempfile::tempdir().unwrap();
         let file = made.path().join("tiergate.toml");
         fs::write(&file, self.text()).unwrap();
-        let report = ConfigReport::over(&file, std::iter::empty(), 0, None, &mut no_probe);
+        let report = ConfigSource::alone(&file).read(0, None, &mut no_probe);
         if let Ok(Loaded { settings: read, .. }) = report.whole()
             && matches!(&read.fixed.store, StoreSettings::Embedded { path, .. } if path == folder)
         {

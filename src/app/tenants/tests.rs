@@ -9,8 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
 use super::Tenants;
-use crate::app::source::ConfigSource;
-use crate::config::no_probe;
+use crate::config::{ConfigSource, no_probe};
 use crate::domain::{AgentId, Holders, Texts, Tier, TrustProfile};
 use crate::os::Os;
 use crate::ports::Clock;

@@ -32,7 +32,7 @@ fn beside(path: &Path) -> PathBuf {
 
 /// The files that loading the file at `path` reads: itself, then those of the folder beside it that hold tenants, in the
 /// order of their names; and why that folder can't be listed.
-pub fn watched_files(path: &Path) -> (Vec<PathBuf>, Option<String>) {
+pub(super) fn watched_files(path: &Path) -> (Vec<PathBuf>, Option<String>) {
     let listed = files(&beside(path), TENANTS_MAX);
     let unlisted = listed.as_ref().err().cloned();
     (std::iter::once(path.to_owned()).chain(listed.into_iter().flatten()).collect(), unlisted)

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use crate::config::{ConfigReport, Settings, no_probe, problem::Problems};
+use crate::config::{ConfigReport, ConfigSource, Settings, no_probe, problem::Problems};
 
 /// The shortest file that is accepted: what has no default.
 const MINIMAL: &str = r#"
@@ -36,7 +36,7 @@ fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Settings, Problems>
 
 /// The settings of a file and of the tenants beside it.
 fn load(path: &Path) -> Result<Settings, Problems> {
-    ConfigReport::over(path, std::iter::empty(), 0, None, &mut no_probe).whole().map(|loaded| loaded.settings)
+    ConfigSource::alone(path).read(0, None, &mut no_probe).whole().map(|loaded| loaded.settings)
 }
 
 /// The problems, line by line, without warnings; none when the text is accepted.

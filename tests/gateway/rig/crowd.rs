@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use alloy::primitives::{Address, Bytes, U256};
 use alloy::sol_types::SolCall;
 use sha2::{Digest, Sha256};
-use tiergate::config::{ConfigReport, no_probe};
+use tiergate::config::{ConfigSource, no_probe};
 use tiergate::domain::{AgentId, KeyDigest, KeyTerms, Nonce, NonceClaim, RedisUrl, UnixSeconds};
 use tiergate::os::Os;
 use tiergate::ports::{Clock, KeyChange, KeyChanged, NewKey, Store};
@@ -82,7 +82,7 @@ pub(crate) fn fill(service: &Service, agents: usize) {
 fn store_of(service: &Service) -> Arc<dyn Store> {
     let clock = Arc::new(Os::new());
     let file = service.folder.path().join("tiergate.toml");
-    let report = ConfigReport::over(&file, std::iter::empty(), 0, None, &mut no_probe);
+    let report = ConfigSource::alone(&file).read(0, None, &mut no_probe);
     let binding = report.loaded.unwrap().settings.fixed.binding();
     let settings = std::fs::read_to_string(file).unwrap();
     let settings: toml::Table = settings.parse().unwrap();

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use super::super::{MINIMAL, errors, load};
 use crate::config::{
-    ConfigReport, FileProbe, NamedFile, RefusedFile, Settings, no_probe, problem::Problem,
+    ConfigSource, FileProbe, NamedFile, RefusedFile, Settings, no_probe, problem::Problem,
     tenants::watched_files, tree::CONFIG_BYTES_MAX,
 };
 
@@ -182,7 +182,7 @@ pub(super) fn over_with(
     former: Option<&Settings>,
     probe: &mut FileProbe<'_>,
 ) -> (Settings, Vec<(String, bool)>) {
-    let survey = ConfigReport::over(&home.main(), std::iter::empty(), 0, former, probe);
+    let survey = ConfigSource::alone(&home.main()).read(0, former, probe);
     let place = |refused: &RefusedFile| {
         let name = refused.place.rsplit_once('/').map_or(&*refused.place, |(_, name)| name);
         (name.to_owned(), refused.is_kept)
@@ -283,7 +283,7 @@ fn the_last_tenant_stays_where_no_newcomer_can_be_served() {
         (settings.live.tenants, refused),
         (former.live.tenants.clone(), vec![("main.toml".to_owned(), true)])
     );
-    let report = ConfigReport::over(&home.main(), std::iter::empty(), 0, Some(&former), &mut of_tenant);
+    let report = ConfigSource::alone(&home.main()).read(0, Some(&former), &mut of_tenant);
     let told = report.loaded.unwrap().refused.remove(0).problems;
     assert!(told.iter().any(|line| line.contains("allow_empty")), "{told:?}");
     assert!(told.iter().any(|line| line.contains("tls.cert")), "what kept it from being served: {told:?}");
@@ -354,7 +354,7 @@ fn tenants_that_move_into_files_with_mistakes_stay_where_they_were() {
 fn problems_that_are_told_are_few_and_short() {
     let keys: String = (0..100).map(|number| format!("k{number} = 1\n")).collect();
     let home = Home::with("", &[("a.toml", &format!("{keys}{}", tenant("a")))]);
-    let survey = ConfigReport::over(&home.main(), std::iter::empty(), 0, None, &mut no_probe);
+    let survey = ConfigSource::alone(&home.main()).read(0, None, &mut no_probe);
     let problems = &survey.loaded.unwrap().refused[0].problems;
     assert_eq!(problems.len(), 11);
     assert!(problems[0].contains("tenants.d/a.toml:1:1)"), "{problems:?}");
