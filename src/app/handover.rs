@@ -37,7 +37,7 @@ const LAST: [u8; 1] = *b".";
 /// The sockets that a process was given.
 #[derive(Default)]
 pub(crate) struct Handover {
-    /// Those that no listener has taken.
+    /// Sockets that no listener has taken.
     pub(super) sockets: Vec<Socket>,
     /// True if there were any: clients may already be waiting at them.
     pub(super) had_sockets: bool,

@@ -33,7 +33,7 @@ pub(crate) struct Tenants {
     in_force: Mutex<InForce>,
     /// Every file with a certificate, a key or agents that was named by what was last read.
     certificate_files: Mutex<Vec<PathBuf>>,
-    /// That of the files when what is in force at the start was read.
+    /// The fingerprint of all files when what is in force at the start was read.
     pub(super) first_fingerprint: u64,
 }
 

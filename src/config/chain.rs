@@ -7,7 +7,7 @@ use alloy::primitives::Address;
 use http::HeaderName;
 
 use crate::config::written::{Shown, quoted, valid, valid_url};
-use crate::config::{files::secret_or_file, notes::Content, reader::Reader};
+use crate::config::{notes::Content, reader::Reader};
 use crate::domain::{
     Lifetimes, NotAHeaderValue, PoolSettings, ReaderSettings, Registries, RegistrySet, RpcHeader, RpcUrl,
     Secret, SecretSource, chain::facts, rpc_url::header_value,
@@ -214,7 +214,7 @@ fn rpc_headers(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<Vec<RpcH
             /// Its value.
             /// Example: "the provider's key"
             /// Instead of value, a file that holds it.
-            value: secret_or_file(reader, ["value", "value_file"], secret, Content::HeaderValue),
+            value: reader.secret_or_file(["value", "value_file"], secret, Content::HeaderValue),
         } then {
             if !reader.is_any_given(&["value", "value_file"]) {
                 reader.report(&["value"], "is missing; write value or value_file");

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use crate::config::files::{both_or_neither, noted_file};
 use crate::config::written::{plain, unless_zero, valid};
 use crate::config::{notes::Content, reader::Reader};
 use crate::domain::{LargeBodies, McpRules};
@@ -35,28 +34,27 @@ settings! {
     }
 }
 
-impl McpRules {
-    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        read_all!(reader: Self {
-            /// The longest message that is read before its call is decided about, 1024 to 65536 bytes.
-            body_bytes_max: reader.integer("mcp.max_body", 65_536, &MCP_BODY_BYTES),
-            /// The fate of longer ones: "refuse" (413), or "headers": those of clients of 2026-07-28 and later pass by what their headers
-            /// say, and the server has to compare the two.
-            large_bodies: reader.word(
-                "mcp.large_bodies",
-                "refuse",
-                &[("refuse", LargeBodies::Refuse), ("headers", LargeBodies::Headers)],
-            ),
-        })
-    }
+/// Reads how messages of MCP are read.
+pub(super) fn mcp(reader: &mut Reader) -> Option<McpRules> {
+    read_all!(reader: McpRules {
+        /// The longest message that is read before its call is decided about, 1024 to 65536 bytes.
+        body_bytes_max: reader.integer("mcp.max_body", 65_536, &MCP_BODY_BYTES),
+        /// The fate of longer ones: "refuse" (413), or "headers": those of clients of 2026-07-28 and later pass by what their headers
+        /// say, and the server has to compare the two.
+        large_bodies: reader.word(
+            "mcp.large_bodies",
+            "refuse",
+            &[("refuse", LargeBodies::Refuse), ("headers", LargeBodies::Headers)],
+        ),
+    })
 }
 
 /// Reads the issuer of assertions. The outer `None` is a problem.
 pub(super) fn issuer(reader: &mut Reader) -> Option<Option<Issuer>> {
     let paths @ [issuer, key_file] = ["assertion.issuer", "assertion.key_file"];
     let name = reader.text(issuer, None, name);
-    let key_file = noted_file(reader, key_file, Content::SigningKeys);
-    let found = both_or_neither(reader, paths, name, key_file);
+    let key_file = reader.file(key_file, Content::SigningKeys);
+    let found = reader.both_or_neither(paths, name, key_file);
     found.map(|found| found.map(|(name, key_file)| Issuer { name, key_file }))
 }
 

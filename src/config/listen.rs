@@ -7,7 +7,7 @@ use std::{path::PathBuf, slice::from_ref, time::Duration};
 use ipnet::IpNet;
 
 use crate::config::written::{choice, host, unless_zero, valid};
-use crate::config::{files::noted_file, notes::Content, reader::Reader};
+use crate::config::{notes::Content, reader::Reader};
 use crate::domain::{BotDomains, FORWARDED_FOR, OF_PROXIES, TrustedHeaders, bot::domain_of};
 
 /// How many addresses each of the listeners may have that have several.
@@ -189,14 +189,14 @@ settings! {
         /// several lines any counts, so that it can be changed without a gap. A line with a colon is "tenant:secret", and good for the tenant of
         /// that id alone. Whoever does not send it is answered 503, and the log says so. It is read at the start.
         /// Example: "/etc/tiergate/authz-secret"
-        secret_file: Option<PathBuf> = Some(noted_file(reader, "authz.secret_file", Content::Secret)),
+        secret_file: Option<PathBuf> = Some(reader.file("authz.secret_file", Content::Secret)),
         /// How long it may take to verify an agent, 50ms to 25s; 503 follows. Write less than the gateway waits.
         timeout: Duration = reader.duration("authz.timeout", "1s", ["50ms", "25s"]),
         /// True if the listener speaks TLS.
         tls: bool = Some(reader.is_any_given(&["authz.tls.cert", "authz.tls.key"])),
         /// The authorities of which a gateway must show a certificate. They are read at the start.
         /// Example: "/etc/tiergate/gateways.crt"
-        client_ca: Option<PathBuf> = Some(noted_file(reader, "authz.tls.client_ca", Content::Authorities)),
+        client_ca: Option<PathBuf> = Some(reader.file("authz.tls.client_ca", Content::Authorities)),
     } then {
         if matches!((&client_ca, &tls), (Some(Some(_)), Some(false))) {
             reader.report(&["authz.tls.client_ca"], "needs authz.tls.cert and authz.tls.key; write them too");
@@ -219,21 +219,20 @@ impl AuthzSettings {
 /// How many domains each list may have.
 const DOMAINS_MAX: usize = 1_000;
 
-impl BotDomains {
-    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        read_all!(reader: Self {
-            /// Up to 1000 domains whose keys are read: "crawler.example", "*.example" for all below it, or "*". Each domain has a limit of its
-            /// own, and costs little: list those that you know. Only public addresses, and port 443. Empty: no bot is known.
-            public: reader.texts("web_bot_auth.domains", &[], &(0..=DOMAINS_MAX), host),
-            /// The same for domains at any address, such as "bots.internal" or "bots.internal:8443".
-            private: reader.texts("web_bot_auth.private_domains", &[], &(0..=DOMAINS_MAX), |text| {
-                let domain = domain_of(&format!("https://{text}")).filter(|domain| **domain == *text);
-                let wanted =
-                    "a domain in small letters, such as \"bots.internal\" or \"bots.internal:8443\"";
-                valid(text, domain, wanted)
-            }),
-        })
-    }
+/// Reads the domains whose bots are known.
+pub(super) fn bots(reader: &mut Reader) -> Option<BotDomains> {
+    read_all!(reader: BotDomains {
+        /// Up to 1000 domains whose keys are read: "crawler.example", "*.example" for all below it, or "*". Each domain has a limit of its
+        /// own, and costs little: list those that you know. Only public addresses, and port 443. Empty: no bot is known.
+        public: reader.texts("web_bot_auth.domains", &[], &(0..=DOMAINS_MAX), host),
+        /// The same for domains at any address, such as "bots.internal" or "bots.internal:8443".
+        private: reader.texts("web_bot_auth.private_domains", &[], &(0..=DOMAINS_MAX), |text| {
+            let domain = domain_of(&format!("https://{text}")).filter(|domain| **domain == *text);
+            let wanted =
+                "a domain in small letters, such as \"bots.internal\" or \"bots.internal:8443\"";
+            valid(text, domain, wanted)
+        }),
+    })
 }
 
 settings! {

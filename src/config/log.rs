@@ -2,8 +2,8 @@
 
 use std::{num::NonZeroU32, path::PathBuf};
 
-use crate::config::written::{Shown, open_url, valid};
-use crate::config::{files::file, reader::Reader};
+use crate::config::reader::Reader;
+use crate::config::written::{Shown, file, open_url, valid};
 use crate::domain::{LogRules, RpcUrl};
 
 /// The words for levels.
@@ -38,16 +38,15 @@ pub enum AuditPlace {
     File(PathBuf),
 }
 
-impl LogRules {
-    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        read_all!(reader: Self {
-            /// off, error, warn, info, debug or trace; or levels by target: "info,tiergate=debug". This and access are read again
-            /// while the service runs.
-            level: reader.text("log.level", "info", level),
-            /// A line for each request to api and gateway, with the client's address.
-            access: reader.boolean("log.access", false),
-        })
-    }
+/// Reads the lines that are logged.
+pub(super) fn rules(reader: &mut Reader) -> Option<LogRules> {
+    read_all!(reader: LogRules {
+        /// off, error, warn, info, debug or trace; or levels by target: "info,tiergate=debug". This and access are read again
+        /// while the service runs.
+        level: reader.text("log.level", "info", level),
+        /// A line for each request to api and gateway, with the client's address.
+        access: reader.boolean("log.access", false),
+    })
 }
 
 /// A word alone would be taken for a target, and everything of it logged: a misspelled level is a mistake.

@@ -64,7 +64,6 @@ pub mod store;
 pub mod tenants;
 pub mod tiers;
 
-mod files;
 mod load;
 mod notes;
 mod reader;
@@ -78,7 +77,6 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 
 use crate::addresses::AddressRules;
 use crate::config::chain::ChainSettings;
-use crate::config::files::key_pair;
 use crate::config::gateway::{GatewaySettings, Issuer, issuer};
 use crate::config::listen::{AuthzSettings, Listen, ShutdownSettings};
 pub(crate) use crate::config::load::environment;
@@ -169,11 +167,11 @@ sections! {
         abuse: Option<Quota> = reader
             .integer("abuse.failures_per_minute", 300, &(0..=1_000_000))
             .map(|failures| unless_zero(failures).map(Quota::per_minute)),
-        web_bot_auth: BotDomains = BotDomains::read(reader),
+        web_bot_auth: BotDomains = listen::bots(reader),
         authz: AuthzSettings = AuthzSettings::read(reader),
-        console: ConsoleSettings = ConsoleSettings::read(reader),
+        console: ConsoleSettings = owners::console(reader),
         gateway: GatewaySettings = GatewaySettings::read(reader),
-        mcp: McpRules = McpRules::read(reader),
+        mcp: McpRules = gateway::mcp(reader),
         shutdown: ShutdownSettings = ShutdownSettings::read(reader),
         traces: TraceSettings = TraceSettings::read(reader),
         log: LogSettings = LogSettings::read(reader),
@@ -186,11 +184,11 @@ sections! {
         /// The certificate with its chain, leaf first, and its key.
         /// Example: "/etc/tiergate/tls.crt"
         /// Example: "/etc/tiergate/tls.key"
-        tls: Option<KeyPair> = key_pair(reader, "listen.tls.cert", "listen.tls.key"),
+        tls: Option<KeyPair> = reader.key_pair("listen.tls.cert", "listen.tls.key"),
         /// The listener's certificate with its chain, and its key, which are read again when they change.
         /// Example: "/etc/tiergate/authz.crt"
         /// Example: "/etc/tiergate/authz.key"
-        authz_tls: Option<KeyPair> = key_pair(reader, "authz.tls.cert", "authz.tls.key"),
+        authz_tls: Option<KeyPair> = reader.key_pair("authz.tls.cert", "authz.tls.key"),
         /// true: an empty store is made where there is none: set it to true for a first start, and remove it then. Without it a start
         /// without the store's file is refused: a volume that is not mounted looks like a first start.
         create_store: bool = reader.boolean("store.embedded.create", false),
@@ -211,7 +209,7 @@ sections! {
         /// one out.
         /// Example: "/etc/tiergate/assertion.pem"
         issuer: Option<Issuer> = issuer(reader),
-        log: LogRules = LogRules::read(reader),
+        log: LogRules = log::rules(reader),
         tenants_rules: Rules = Rules::read(reader),
     } and {
         /// The tenants of the gateway: those of the file, then those of `tenants.d` in the order of its files' names.

@@ -8,7 +8,7 @@
 //! above: its declaration. The reference, the schema and the walking test are made from these.
 
 use std::collections::{BTreeMap, HashSet, btree_map::Entry};
-use std::{fmt::Display, hash::Hash, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{fmt::Display, hash::Hash, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use toml::Value;
 
@@ -16,7 +16,8 @@ use crate::config::notes::{Claim, Claimed, Content, DEFAULT, NamedFile, Notes, V
 use crate::config::problem::{Location, Problem, ValueLocation};
 use crate::config::tree::{self, Item, Node, Table};
 use crate::config::unknown;
-use crate::config::written::{Bounds, Shown, Written, choice, quoted, type_of};
+use crate::config::written::{Bounds, Shown, Written, choice, file, quoted, type_of};
+use crate::domain::{KeyPair, Secret, SecretSource};
 
 /// What every variable that overrides a key begins with.
 const VARIABLE_PREFIX: &str = "TIERGATE__";
@@ -429,6 +430,67 @@ impl Reader {
             self.notes.problems.extend(inner.unknown());
         }
         items.into_iter().collect()
+    }
+
+    /// A file that is noted for those who look into it. Whether it exists is found out by whoever opens it.
+    pub(super) fn file(
+        &mut self,
+        path: &'static str,
+        content: impl FnOnce(PathBuf) -> Content,
+    ) -> Option<PathBuf> {
+        let named = self.text(path, None, file)?;
+        self.note_file(&[path], content(named.clone()));
+        Some(named)
+    }
+
+    /// A certificate chain and its key under two paths that are both there or both not. The outer `None` is a problem.
+    pub(super) fn key_pair(
+        &mut self,
+        cert_path: &'static str,
+        key_path: &'static str,
+    ) -> Option<Option<KeyPair>> {
+        let (cert, key) = (self.text(cert_path, None, file), self.text(key_path, None, file));
+        let found = self.both_or_neither([cert_path, key_path], cert, key)?;
+        let pair = found.map(|(cert, key)| KeyPair { cert, key });
+        if let Some(pair) = &pair {
+            self.note_file(&[cert_path, key_path], Content::Pair(pair.clone()));
+        }
+        Some(pair)
+    }
+
+    /// The values of two keys that go together. The outer `None` is a problem, placed at the key that is missing.
+    pub(super) fn both_or_neither<A, B>(
+        &mut self,
+        paths @ [one, other]: [&'static str; 2],
+        value: Option<A>,
+        other_value: Option<B>,
+    ) -> Option<Option<(A, B)>> {
+        let missing_first = match paths.map(|path| self.is_given(path)) {
+            [false, false] => return Some(None),
+            [true, true] => return value.zip(other_value).map(Some),
+            [true, false] => [other, one],
+            [false, true] => paths,
+        };
+        let [name, other_name] = paths.map(|path| path.rsplit('.').next().unwrap_or_default());
+        let phrase = format!("{name} and {other_name} go together; write both or neither");
+        self.report(&missing_first, phrase);
+        None
+    }
+
+    /// A secret under one path, or its file under another; both are a problem.
+    pub(super) fn secret_or_file(
+        &mut self,
+        [text_path, file_path]: [&'static str; 2],
+        parse: impl FnOnce(&str) -> Result<Secret, String>,
+        content: impl FnOnce(PathBuf) -> Content,
+    ) -> Option<SecretSource> {
+        self.mask(Shown::Never, &[text_path]);
+        if self.is_given(text_path) && self.is_given(file_path) {
+            self.report(&[text_path, file_path], format!("stands beside {file_path}; write one of them"));
+        }
+        let text = self.text(text_path, None, parse).map(SecretSource::Text);
+        let file = self.file(file_path, content).map(SecretSource::File);
+        text.or(file)
     }
 
     /// Gives the keys that are asked for next their prose.

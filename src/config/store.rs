@@ -3,8 +3,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::config::files::{key_pair, noted_file, path, secret_or_file};
-use crate::config::written::{Shown, plain};
+use crate::config::written::{Shown, path, plain};
 use crate::config::{notes::Content, reader::Reader};
 use crate::domain::{
     KeyPair, NotARedisUrl, RedisLayout, RedisUrl, Secret, SecretSource, rpc_url::public_part,
@@ -98,7 +97,7 @@ settings! {
         /// Example: "/run/secrets/redis-password"
         password: Option<SecretSource> = {
             let keys = ["store.redis.password", "store.redis.password_file"];
-            Some(secret_or_file(reader, keys, secret, Content::Secret))
+            Some(reader.secret_or_file(keys, secret, Content::Secret))
         },
         /// Optional, for Sentinels that ask for a login of their own: the user, if it is not their default one, and the password,
         /// here or in a file. What the servers are told is never told to Sentinels.
@@ -110,15 +109,15 @@ settings! {
         /// Example: "/run/secrets/sentinel-password"
         sentinel_password: Option<SecretSource> = {
             let keys = ["store.redis.sentinel_password", "store.redis.sentinel_password_file"];
-            Some(secret_or_file(reader, keys, secret, Content::Secret))
+            Some(reader.secret_or_file(keys, secret, Content::Secret))
         },
         /// Optional, for TLS. A PEM file with the authorities whose certificates are believed; the system's do not count then.
         /// Example: "/etc/tiergate/redis-ca.crt"
-        ca: Option<PathBuf> = Some(noted_file(reader, "store.redis.ca", Content::Authorities)),
+        ca: Option<PathBuf> = Some(reader.file("store.redis.ca", Content::Authorities)),
         /// Optional, for TLS. The certificate that is shown to Redis and Sentinels, and its key: PEM files.
         /// Example: "/etc/tiergate/redis-client.crt"
         /// Example: "/etc/tiergate/redis-client.key"
-        identity: Option<KeyPair> = key_pair(reader, "store.redis.cert", "store.redis.key"),
+        identity: Option<KeyPair> = reader.key_pair("store.redis.cert", "store.redis.key"),
         /// How long one request to Redis may take, 1ms to 5s; what takes longer is answered with 500.
         timeout: Duration = reader.duration("store.redis.timeout", "250ms", ["1ms", "5s"]),
         /// How many replicas of Redis must have a changed key before it counts, 0 to 16; fewer in time is a 500.

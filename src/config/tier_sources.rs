@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use alloy::primitives::{Address, U256, keccak256};
 
-use crate::config::written::{quoted, valid};
-use crate::config::{chain::contract, files::file, notes::Content, reader::Reader};
+use crate::config::written::{file, quoted, valid};
+use crate::config::{chain::contract, notes::Content, reader::Reader};
 use crate::domain::{Feedback, Measure, PASSING_TIERS, PerTier, Question, TierSources, tier::passing_tier};
 
 /// One item for each tier that may pass.

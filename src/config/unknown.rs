@@ -94,8 +94,8 @@ pub(super) fn keys(
     problems
 }
 
-/// One that stands below the header of another section has moved there; else a key or section beside it with nearly the same name, else
-/// a key of the same name elsewhere.
+/// The known key that is probably meant: one below a section beside it, where it stood in an earlier version or belongs; else a key or
+/// section beside it with nearly the same name, else a key of the same name elsewhere.
 fn meant(key: &str, section: &str, path: &str, known: &[&'static str]) -> Option<&'static str> {
     let beside = known.iter().filter_map(|path| {
         let rest = path.strip_prefix(section)?;

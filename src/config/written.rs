@@ -3,7 +3,7 @@
 //!
 //! Must not know which key it belongs to.
 
-use std::{fmt::Display, ops::RangeInclusive, time::Duration};
+use std::{fmt::Display, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use toml::Value;
 
@@ -175,6 +175,17 @@ pub(super) fn open_url(text: &str, advice: &str) -> Result<RpcUrl, String> {
 pub(super) fn host(text: &str) -> Result<HostPattern, String> {
     let wanted = "a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all";
     valid(text, HostPattern::parse(text), wanted)
+}
+
+/// The path of a file; a relative one is relative to the working directory of the process.
+pub(super) fn file(text: &str) -> Result<PathBuf, String> {
+    path(text, "file")
+}
+
+/// The path of a file or a folder, relative to the same.
+pub(super) fn path(text: &str, of: &str) -> Result<PathBuf, String> {
+    let is_path = !text.is_empty() && !text.contains('\0');
+    valid(text, is_path.then(|| text.into()), format_args!("the path of a {of}"))
 }
 
 /// A number of which 0 stands for none.

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 
 use http::HeaderName;
 
-use crate::config::files::{key_pair, noted_file};
 use crate::config::written::{Bounds, unless_zero, valid};
 use crate::config::{notes::Content, reader::Reader, tenants::route::method};
 use crate::domain::{
@@ -71,10 +70,10 @@ pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
         }),
         upstream_tls: read_all!(reader: UpstreamTls {
             /// Example: "/etc/tiergate/acme-ca.crt"
-            ca: Some(noted_file(reader, "upstream_tls.ca", Content::Authorities)),
+            ca: Some(reader.file("upstream_tls.ca", Content::Authorities)),
             /// Example: "/etc/tiergate/client.crt"
             /// Example: "/etc/tiergate/client.key"
-            client: key_pair(reader, "upstream_tls.cert", "upstream_tls.key"),
+            client: reader.key_pair("upstream_tls.cert", "upstream_tls.key"),
             /// Example: "api.internal.example"
             server_name: Some(reader.text("upstream_tls.server_name", None, server_name)),
         }),

@@ -11,8 +11,8 @@ use std::{fs, sync::Arc};
 
 use ipnet::IpNet;
 
-use crate::config::written::{host, quoted, valid};
-use crate::config::{files::file, listen::network, reader::Reader};
+use crate::config::written::{file, host, quoted, valid};
+use crate::config::{listen::network, reader::Reader};
 use crate::domain::{HostPattern, NamePattern, Upstream};
 
 /// How many rules there may be.

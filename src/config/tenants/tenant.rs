@@ -6,9 +6,7 @@ use crate::config::tenants::context::{Context, upstreams};
 use crate::config::tenants::{proxy, route};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::config::written::{choice, host, valid};
-use crate::config::{
-    files::key_pair, notes::NamedFile, problem::Problem, reader::Reader, tier_sources::TIERS,
-};
+use crate::config::{notes::NamedFile, problem::Problem, reader::Reader, tier_sources::TIERS};
 use crate::domain::{
     AcceptedCredentials, HostPattern, PASSING_TIERS, PerTier, ProxyRules, Quota, Route, RouteAccess, Tenant,
     held_key::is_tenant_id, tier::passing_tier,
@@ -106,7 +104,7 @@ pub(super) fn read(reader: &mut Reader, context: &Context) -> Option<Claimant> {
         mcp: reader.boolean("mcp", false),
         /// Example: "/etc/tiergate/acme.crt"
         /// Example: "/etc/tiergate/acme.key"
-        tls: key_pair(reader, "tls.cert", "tls.key"),
+        tls: reader.key_pair("tls.cert", "tls.key"),
         routes: reader
             .tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken, context)),
     } then {
