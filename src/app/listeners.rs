@@ -17,6 +17,7 @@ use crate::gateway::{
     policy::forwarded::Believed,
 };
 use crate::message_signature::Terms;
+use crate::os::Os;
 use crate::pipeline::Access;
 use crate::ports::{Parts, Scope};
 use crate::serve::clients::ClientRules;
@@ -75,7 +76,7 @@ impl App {
             tracer: self.tracer.clone(),
         };
         let (readiness, clock) = (Arc::clone(&self.readiness), Arc::clone(&self.process.clock));
-        let ids = RequestIds::new(&self.os)?;
+        let ids = RequestIds::new(&Os::new())?;
         Ok(Api::new(Arc::clone(&self.pipeline), readiness, rules, clock, &self.process.metrics, ids))
     }
 
@@ -164,7 +165,7 @@ impl App {
         };
         let (table, clock) = (Arc::clone(&self.tenants.table), Arc::clone(&self.process.clock));
         let pipeline = Arc::clone(&self.pipeline);
-        Ok(Arc::new(Gateway::new(table, pipeline, rules, clock, &self.os, &self.process.metrics)?))
+        Ok(Arc::new(Gateway::new(table, pipeline, rules, clock, &Os::new(), &self.process.metrics)?))
     }
 
     /// A listener for clients: every worker serves it, with the certificates of `[listen.tls]` and of tenants if there are any,

@@ -69,7 +69,6 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// The whole service, put together.
 pub(crate) struct App {
     process: Process,
-    os: Os,
     pipeline: Arc<Pipeline>,
     readiness: Arc<Readiness>,
     tenants: Arc<Tenants>,
@@ -108,8 +107,7 @@ impl App {
             let counted = families.log_lines_dropped.get();
             families.log_lines_dropped.inc_by(dropped_lines().saturating_sub(counted));
         });
-        let tenants = Tenants::new(source, settings, &clock, Arc::new(os), &metrics)?;
-        let tenants = Arc::new(tenants);
+        let tenants = Arc::new(Tenants::new(source, settings, &clock, &metrics)?);
         let now = Arc::clone(&clock);
         metrics.at_scrape_from(&tenants.table, move |families, table| {
             table.load().show(families, now.monotonic_micros());
@@ -128,12 +126,11 @@ impl App {
         let ports = Ports { chain, store, clock: Arc::clone(&clock), entropy: Arc::new(os) };
         let pipeline = Arc::new(Pipeline::new(ports, rules(settings)));
         metrics.count_entries("failing_clients", &pipeline, Pipeline::failing_clients);
-        let overview = Arc::new(Overview::new(Arc::clone(&tenants), loaded, Arc::clone(&clock)));
+        let overview = Arc::new(Overview::new(Arc::clone(&tenants), loaded));
         let reloader = Reloader::new(
             Arc::clone(&tenants),
             Arc::clone(&overview),
             early.clone(),
-            metrics.clone(),
             audit.clone(),
             &loaded.refused,
         );
@@ -151,7 +148,6 @@ impl App {
         let process = Process::new(clock, metrics, idle, lifecycle);
         let mut app = Self {
             process,
-            os,
             pipeline: Arc::clone(&pipeline),
             readiness,
             tenants,

@@ -32,7 +32,7 @@ pub(crate) async fn ask(
 ) -> Result<Vec<Finding>, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(Os::new());
     let metrics = Metrics::new()?;
-    let tenants = Tenants::new(source, settings, &clock, Arc::new(Os::new()), &metrics)?;
+    let tenants = Tenants::new(source, settings, &clock, &metrics)?;
     let table = tenants.table.load_full();
     let mut readers = Vec::new();
     for url in &settings.fixed.chain.pool.urls {

@@ -12,7 +12,6 @@ use crate::app::tenants::{Applied, Certificate, Tenants};
 use crate::config::{DEFAULT, Loaded, RefusedFile, VALUES_SHOWN_MAX, Value};
 use crate::files;
 use crate::gateway::Site;
-use crate::ports::Clock;
 
 /// How many tenants are shown.
 const TENANTS_SHOWN_MAX: usize = 100;
@@ -22,7 +21,6 @@ const ITEMS_SHOWN_MAX: usize = 100;
 
 pub(super) struct Overview {
     tenants: Arc<Tenants>,
-    clock: Arc<dyn Clock>,
     in_force: Mutex<InForce>,
 }
 
@@ -42,19 +40,18 @@ struct InForce {
 
 impl Overview {
     /// Begins with the configuration of the start.
-    pub(super) fn new(tenants: Arc<Tenants>, loaded: &Loaded, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(tenants: Arc<Tenants>, loaded: &Loaded) -> Self {
         let certificates = shown_certificates(&tenants.certificates_in_force());
         let values = in_force_now(&[], loaded.values.clone(), &loaded.refused);
         let is_cut = loaded.values.len() >= VALUES_SHOWN_MAX;
         let last_reload = if loaded.refused.is_empty() {
             Json::Null
         } else {
-            let (at, problems) = (clock.unix_seconds(), problems(&loaded.refused));
+            let (at, problems) = (tenants.now().0, problems(&loaded.refused));
             json!({ "at": at, "why": "start", "applied": false, "problems": problems, "tenants": [] })
         };
         let in_force = InForce { values, is_cut, version: 0, certificates, last_reload };
-        let in_force = Mutex::new(in_force);
-        Self { tenants, clock, in_force }
+        Self { tenants, in_force: Mutex::new(in_force) }
     }
 
     /// A reload was applied, but for the files that it refuses.
@@ -67,7 +64,7 @@ impl Overview {
         let mut in_force = self.in_force.lock();
         let values = in_force_now(&in_force.values, loaded.values, &loaded.refused);
         in_force.last_reload = json!({
-            "at": self.clock.unix_seconds(), "why": why, "applied": loaded.refused.is_empty(),
+            "at": self.tenants.now().0, "why": why, "applied": loaded.refused.is_empty(),
             "problems": problems(&loaded.refused), "tenants": tenants,
             "values": changes(&in_force.values, &values, is_cut || in_force.is_cut),
             "certificates": has_other_certificates,
@@ -83,7 +80,7 @@ impl Overview {
     /// A reload was refused: everything stays in force.
     pub(super) fn refused(&self, why: &str, problems: &[String]) {
         self.in_force.lock().last_reload = json!({
-            "at": self.clock.unix_seconds(), "why": why, "applied": false, "problems": shown(problems.iter()),
+            "at": self.tenants.now().0, "why": why, "applied": false, "problems": shown(problems.iter()),
         });
     }
 }
@@ -113,7 +110,7 @@ fn in_force_now(former: &[Value], read: Vec<Value>, refused: &[RefusedFile]) -> 
 impl Facts for Overview {
     fn status(&self) -> Json {
         let table = self.tenants.table.load();
-        let now = self.clock.monotonic_micros();
+        let now = self.tenants.facts.clock.monotonic_micros();
         let mut busiest: Vec<&Arc<Site>> = table.sites.iter().collect();
         busiest.sort_by_cached_key(|site| Reverse(site.requests()));
         let tenants = busiest.into_iter().take(TENANTS_SHOWN_MAX).map(|site| {
@@ -128,7 +125,7 @@ impl Facts for Overview {
         let tenants: Json = tenants.collect();
         let in_force = self.in_force.lock();
         json!({
-            "now": self.clock.unix_millis(),
+            "now": self.tenants.facts.clock.unix_millis(),
             "tenants": tenants,
             "tenantsInAll": table.sites.len(),
             "certificates": in_force.certificates,

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use socket2::Socket;
-use tokio::runtime::Builder;
+use tokio::{runtime::Builder, sync::watch};
 
-use crate::app::threads::{Part, ThreadEnd, Threads};
+use crate::app::threads::{Part, ThreadEnd, begin};
 use crate::app::{RunError, StartError, lifecycle::Lifecycle};
 use crate::ports::Clock;
 use crate::serve::worker::{adopt, bound, take_connections};
@@ -168,17 +168,24 @@ impl Process {
             .enable_all()
             .build()
             .map_err(RunError::thread)?;
-        let mut running = Threads::new();
+        // Dropped when the threads are to end, with whatever they are doing.
+        let (over, mut running) = (watch::Sender::new(()), Vec::new());
         for (name, workers) in threads {
             for worker in workers {
-                ends.push(running.begin(name, worker.parts)?);
+                let (thread, end) = begin(name, worker.parts, over.subscribe())?;
+                running.push(thread);
+                ends.push(end);
             }
         }
         for task in tasks {
             background.spawn(task);
         }
         let outcome = background.block_on(lifecycle.run(ends));
-        running.end();
+        drop(over);
+        for thread in running {
+            // A panic has been reported.
+            let _ = thread.join();
+        }
         // A disk or resolver that hangs is not waited for.
         background.shutdown_background();
         outcome

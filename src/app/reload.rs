@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::app::{lifecycle::EarlySignals, overview::Overview, tenants::Tenants};
 use crate::config::{RefusedFile, problem::LINES_MAX};
-use crate::telemetry::{Audit, Metrics, log};
+use crate::telemetry::{Audit, log};
 
 /// How often the files are looked at.
 const POLL_EVERY: Duration = Duration::from_secs(1);
@@ -35,7 +35,6 @@ pub(super) struct Reloader {
     tenants: Arc<Tenants>,
     overview: Arc<Overview>,
     early: EarlySignals,
-    metrics: Metrics,
     audit: Option<Arc<Audit>>,
     /// Files that are refused now, which the log has told.
     refused: Mutex<Vec<RefusedFile>>,
@@ -47,24 +46,23 @@ impl Reloader {
         tenants: Arc<Tenants>,
         overview: Arc<Overview>,
         early: EarlySignals,
-        metrics: Metrics,
         audit: Option<Arc<Audit>>,
         refused: &[RefusedFile],
     ) -> Self {
         let refusals = Mutex::default();
-        let reloader = Self { tenants, overview, early, metrics, audit, refused: refusals };
-        reloader.metrics.config_last_time.set(reloader.tenants.now().0.cast_signed());
+        let reloader = Self { tenants, overview, early, audit, refused: refusals };
+        reloader.tenants.metrics.config_last_time.set(reloader.tenants.now().0.cast_signed());
         reloader.note("start", refused, &[]);
         reloader
     }
 
     /// Notes the outcome, and tells what is wrong and was not before.
     fn note(&self, why: &str, refused: &[RefusedFile], sections_that_wait: &[&str]) {
-        self.metrics.config_last_successful.set(refused.is_empty().into());
-        self.metrics.config_refused_files.set(i64::try_from(refused.len()).unwrap_or(i64::MAX));
-        self.metrics.config_restart_required.set((!sections_that_wait.is_empty()).into());
+        self.tenants.metrics.config_last_successful.set(refused.is_empty().into());
+        self.tenants.metrics.config_refused_files.set(i64::try_from(refused.len()).unwrap_or(i64::MAX));
+        self.tenants.metrics.config_restart_required.set((!sections_that_wait.is_empty()).into());
         if refused.is_empty() {
-            self.metrics.config_last_time.set(self.tenants.now().0.cast_signed());
+            self.tenants.metrics.config_last_time.set(self.tenants.now().0.cast_signed());
         }
         if !sections_that_wait.is_empty() {
             let sections = sections_that_wait.join(" ");
@@ -114,13 +112,13 @@ impl Reloader {
                     self.note(why, &refused, &applied.sections_that_wait);
                     self.overview.applied(why, applied);
                     let result = if refused.is_empty() { "applied" } else { "refused" };
-                    self.metrics.config_reloads.with_label_values(&[result]).inc();
+                    self.tenants.metrics.config_reloads.with_label_values(&[result]).inc();
                 }
                 (read, !refused.is_empty())
             }
             Err(problem) => {
-                self.metrics.config_last_successful.set(0);
-                self.metrics.config_reloads.with_label_values(&["refused"]).inc();
+                self.tenants.metrics.config_last_successful.set(0);
+                self.tenants.metrics.config_reloads.with_label_values(&["refused"]).inc();
                 tracing::error!(why, "the configuration is not applied: {problem}");
                 self.overview.refused(why, &[problem]);
                 (read, true)
@@ -133,14 +131,14 @@ impl Reloader {
         if let Ok(done) = timeout(READ_TIME_MAX, &mut task).await {
             return done;
         }
-        let before = self.metrics.config_last_successful.get();
-        self.metrics.config_last_successful.set(0);
+        let before = self.tenants.metrics.config_last_successful.get();
+        self.tenants.metrics.config_last_successful.set(0);
         tracing::error!(
             "the files can't be read within {READ_TIME_MAX:?}: a disk hangs, and nothing is applied"
         );
         let done = task.await;
         // The files may be as they were: then nothing is read again.
-        self.metrics.config_last_successful.set(before);
+        self.tenants.metrics.config_last_successful.set(before);
         done
     }
 

@@ -16,7 +16,8 @@ use crate::config::{
 use crate::domain::{AgentId, AgentList, Agents, Tenant, Tier, Tiers, UnixSeconds};
 use crate::files::{Fingerprints, fingerprint_of};
 use crate::gateway::{LiveTable, SiteBuilder, Table, watch::resolve_new_names};
-use crate::ports::{Clock, Entropy};
+use crate::os::Os;
+use crate::ports::Clock;
 use crate::telemetry::{Metrics, NO_TENANT};
 use crate::tls::{Certificates, FileLoader, LoadedFiles, Shown, UpstreamIdentity, certificates::found_by};
 
@@ -25,11 +26,10 @@ pub(crate) struct Tenants {
     source: ConfigSource,
     /// Everything that counts as it was at the start.
     at_start: Fixed,
-    clock: Arc<dyn Clock>,
-    metrics: Metrics,
+    pub(super) metrics: Metrics,
     /// Everything that requests, handshakes and assertions ask for. A reload replaces it in one step.
     pub(crate) table: Arc<LiveTable>,
-    facts: Facts,
+    pub(super) facts: Facts,
     in_force: Mutex<InForce>,
     /// Every file with a certificate, a key or agents that was named by what was last read.
     certificate_files: Mutex<Vec<PathBuf>>,
@@ -84,14 +84,14 @@ impl Tenants {
         source: ConfigSource,
         settings: &Settings,
         clock: &Arc<dyn Clock>,
-        entropy: Arc<dyn Entropy>,
         metrics: &Metrics,
     ) -> Result<Self, StartError> {
         let empty = LoadedFiles::default();
         let mut loader = FileLoader::new(&empty);
         let Settings { fixed, live } = settings;
         let (chain_id, registry) = (fixed.chain.pool.chain_id, fixed.chain.reading.registries.identity);
-        let facts = Facts { chain_id, registry, clock: Arc::clone(clock), entropy };
+        let (clock, entropy) = (Arc::clone(clock), Arc::new(Os::new()));
+        let facts = Facts { chain_id, registry, clock, entropy };
         let built = build(fixed, live, &mut loader, &facts, metrics, &Table::default());
         let table = built.map_err(|problems| {
             format!("certificates, keys or lists of agents can't be used:\n  {}", problems.join("\n  "))
@@ -102,7 +102,6 @@ impl Tenants {
             first_fingerprint: fingerprint_of(&(source.first, &seen)),
             source,
             at_start: fixed.clone(),
-            clock: Arc::clone(clock),
             metrics: metrics.clone(),
             table: Arc::new(LiveTable::from_pointee(table)),
             facts,
@@ -185,7 +184,7 @@ impl Tenants {
     }
 
     pub(super) fn now(&self) -> UnixSeconds {
-        UnixSeconds(self.clock.unix_seconds())
+        UnixSeconds(self.facts.clock.unix_seconds())
     }
 
     /// The fingerprint of all files. Blocks.

@@ -18,41 +18,21 @@ pub(super) type ThreadEnd = Pin<Box<dyn Future<Output = &'static str> + Send>>;
 /// A listener's part of a thread. Returns without an error when its listener is to close.
 pub(super) type Part = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-/// The threads of listeners.
-pub(super) struct Threads {
-    running: Vec<JoinHandle<()>>,
-    /// Dropped when they are to end.
-    over: watch::Sender<()>,
-}
-
-impl Threads {
-    pub(super) fn new() -> Self {
-        Self { running: Vec::new(), over: watch::Sender::new(()) }
-    }
-
-    /// Begins a thread with a runtime of its own, in which these parts run and whatever they spawn.
-    pub(super) fn begin(&mut self, name: &'static str, parts: Vec<Part>) -> Result<ThreadEnd, RunError> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let (runtime, over) = (runtime.map_err(RunError::thread)?, self.over.subscribe());
-        let (alive, ended) = watch::channel(());
-        let thread = Builder::new().name(name.to_owned()).spawn(move || {
-            // Dropped with the thread, also when it panics.
-            let _alive = alive;
-            runtime.block_on(serve(parts, over));
-            runtime.shutdown_background();
-        });
-        self.running.push(thread.map_err(RunError::thread)?);
-        Ok(Box::pin(end_of(name, ended)))
-    }
-
-    /// Ends all of them, with whatever they are doing.
-    pub(super) fn end(self) {
-        drop(self.over);
-        for thread in self.running {
-            // A panic has been reported.
-            let _ = thread.join();
-        }
-    }
+/// Begins a thread with a runtime of its own, in which these parts run and whatever they spawn, until the sender of `over` is dropped.
+pub(super) fn begin(
+    name: &'static str,
+    parts: Vec<Part>,
+    over: watch::Receiver<()>,
+) -> Result<(JoinHandle<()>, ThreadEnd), RunError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::thread)?;
+    let (alive, ended) = watch::channel(());
+    let thread = Builder::new().name(name.to_owned()).spawn(move || {
+        // Dropped with the thread, also when it panics.
+        let _alive = alive;
+        runtime.block_on(serve(parts, over));
+        runtime.shutdown_background();
+    });
+    Ok((thread.map_err(RunError::thread)?, Box::pin(end_of(name, ended))))
 }
 
 /// Returns when the holder of the other end is gone, with the name of its thread.
@@ -91,19 +71,23 @@ async fn serve(parts: Vec<Part>, mut over: watch::Receiver<()>) {
 mod tests {
     use std::io;
 
-    use super::{Threads, first_end};
+    use tokio::sync::watch;
+
+    use super::{begin, first_end};
 
     #[tokio::test]
     async fn a_thread_whose_part_panics_or_fails_has_ended_and_one_whose_listener_closes_has_not() {
-        let mut threads = Threads::new();
-        let goes_on = threads.begin("goes-on", vec![Box::pin(async { Ok(()) })]).unwrap();
-        let panics = threads.begin("panics", vec![Box::pin(async { panic!("as it should") })]).unwrap();
+        let over = watch::Sender::new(());
+        let begin = |name, parts| begin(name, parts, over.subscribe()).unwrap();
+        let (_, goes_on) = begin("goes-on", vec![Box::pin(async { Ok(()) })]);
+        let (_, panics) = begin("panics", vec![Box::pin(async { panic!("as it should") })]);
         assert_eq!(first_end(vec![goes_on, panics]).await, "panics");
         let fails = vec![Box::pin(async { Err(io::ErrorKind::Other.into()) }) as _];
-        let fails = threads.begin("fails", fails).unwrap();
+        let (_, fails) = begin("fails", fails);
         assert_eq!(fails.await, "fails");
-        let ends = threads.begin("ends", Vec::new()).unwrap();
-        threads.end();
+        let (thread, ends) = begin("ends", Vec::new());
+        drop(over);
+        thread.join().unwrap();
         assert_eq!(ends.await, "ends");
     }
 }

@@ -105,7 +105,7 @@ impl Explain {
             // Its credential counts as a good one, whatever it is.
             headers.insert("signature", HeaderValue::from_static("supposed"));
         }
-        let tenants = Tenants::new(source, settings, &clock, Arc::new(Os::new()), &metrics)?;
+        let tenants = Tenants::new(source, settings, &clock, &metrics)?;
         let table = tenants.table.load_full();
         let mut case = Case { request: &self, settings, table, chain, store, found: Map::new() };
         match wait_for("the chain and the store", case.decide(&headers))? {

@@ -71,7 +71,7 @@ fn tenants_of(folder: &Folder) -> Tenants {
     let source = ConfigSource::alone(&folder.path().join("tiergate.toml"));
     let settings = source.read(0, None, &mut no_probe).whole().unwrap().settings;
     let clock: Arc<dyn Clock> = Arc::new(Os::new());
-    Tenants::new(source, &settings, &clock, Arc::new(Os::new()), &Metrics::new().unwrap()).unwrap()
+    Tenants::new(source, &settings, &clock, &Metrics::new().unwrap()).unwrap()
 }
 
 #[test]
