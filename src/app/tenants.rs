@@ -238,19 +238,6 @@ fn show(metrics: &Metrics, certificates: &[Certificate]) {
     });
 }
 
-/// The issuer of assertions under these settings: the former one if its name and keys are the same.
-fn issuer(
-    live: &Live,
-    loader: &mut FileLoader<'_>,
-    facts: &Facts,
-    former: Option<Arc<Issuer>>,
-) -> Result<Option<Arc<Issuer>>, Vec<String>> {
-    let Some(rules) = &live.issuer else { return Ok(None) };
-    let keys = loader.signing_keys(&rules.key_file)?;
-    let same = former.filter(|former| former.is(&rules.name, &keys));
-    Ok(Some(same.unwrap_or_else(|| Arc::new(Issuer::new(&rules.name, keys, facts.clone())))))
-}
-
 /// Reads certificates, keys and lists, and builds everything that these settings put in force. Of those of the start it has
 /// what counts until the end of the process. Whoever read the settings has looked into every file of a new version: one that
 /// can't be used is refused there, with all its problems, so that this stops at the first.
@@ -263,7 +250,14 @@ fn build(
     former: &Table,
 ) -> Result<Table, Vec<String>> {
     let Live { tenants, unserved_hosts, .. } = live;
-    let issuer = issuer(live, loader, facts, former.issuer.clone())?;
+    let issuer = match &live.issuer {
+        Some(rules) => {
+            let keys = loader.signing_keys(&rules.key_file)?;
+            let same = former.issuer.clone().filter(|former| former.is(&rules.name, &keys));
+            Some(same.unwrap_or_else(|| Arc::new(Issuer::new(&rules.name, keys, facts.clone()))))
+        }
+        None => None,
+    };
     let TierSettings { sources, requests_per_minute: quotas, .. } = &fixed.tiers;
     let agents = sources.list.as_ref().map(|file| loader.agents(file)).transpose()?.unwrap_or_default();
     let shown = tenants.iter().map(|tenant| &**tenant);

@@ -72,40 +72,30 @@ impl Check {
         if is_unusable {
             return Err(unusable(config, &problems));
         }
-        if self.output == Output::Json {
-            return well(&findings);
-        }
-        if warnings.is_empty() {
-            say(format_args!("{}: no problems", config.display()))?;
-        } else {
-            complain(format_args!("warnings\n\n{}\n", listed(&problems)));
-            say(format_args!("{}: no errors, {}", config.display(), counted(warnings.len(), "warning")))?;
-        }
-        if let Ok(Some(descriptors)) = descriptors {
-            say(format_args!("{descriptors}"))?;
-        }
-        for (part, state) in &findings {
-            if let Ok(state) = state {
-                say(format_args!("{part}: {state}"))?;
+        if self.output == Output::Text {
+            if warnings.is_empty() {
+                say(format_args!("{}: no problems", config.display()))?;
+            } else {
+                complain(format_args!("warnings\n\n{}\n", listed(&problems)));
+                say(format_args!("{}: no errors, {}", config.display(), counted(warnings.len(), "warning")))?;
+            }
+            if let Ok(Some(descriptors)) = descriptors {
+                say(format_args!("{descriptors}"))?;
+            }
+            for (part, state) in &findings {
+                if let Ok(state) = state {
+                    say(format_args!("{part}: {state}"))?;
+                }
             }
         }
-        well(&findings)
+        let wrong = |(part, state): &Finding| Some(format!("  {part}: {}", state.as_ref().err()?));
+        let wrong: Vec<String> = findings.iter().filter_map(wrong).collect();
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let (count, all, wrong) = (wrong.len(), findings.len(), wrong.join("\n"));
+        Err(Failure::new(format!("{count} of {all} parts are not as they should be:\n{wrong}")))
     }
-}
-
-/// Fails with everything that is wrong.
-fn well(findings: &[Finding]) -> Result<(), Failure> {
-    let wrong = |(part, state): &Finding| Some(format!("  {part}: {}", state.as_ref().err()?));
-    let wrong: Vec<String> = findings.iter().filter_map(wrong).collect();
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let count = findings.len();
-    Err(Failure::new(format!(
-        "{} of {count} parts are not as they should be:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    )))
 }
 
 /// Look at the configuration.

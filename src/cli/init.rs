@@ -82,7 +82,21 @@ impl Init {
         }
         let name = match &self.name {
             Some(name) => name.clone(),
-            None => asked_name()?,
+            // What somebody types, or else one that no other service has: a signature for one service must not be good at another.
+            // Everybody may read it.
+            None => {
+                let [first, second, third, fourth, ..] = Os::new().key_bytes()?;
+                let otherwise = format!("Tiergate {first:02x}{second:02x}{third:02x}{fourth:02x}");
+                let mut typed = String::new();
+                if stdin().is_terminal() {
+                    complain(format_args!(
+                        "Name of the service, which owners see when they sign [{otherwise}]: "
+                    ));
+                    stdin().read_line(&mut typed)?;
+                }
+                let typed = typed.trim();
+                if typed.is_empty() { otherwise } else { typed.to_owned() }
+            }
         };
         text = text.replace("\"NAME\"", &toml::Value::from(name).to_string());
         let file = self.file.display();
@@ -96,18 +110,4 @@ impl Init {
 /// An address that `check` takes, as it is written: to write its checksum anew would hide a typing error.
 fn address(text: &str) -> Result<String, String> {
     contract(text).map(|_| text.to_owned())
-}
-
-/// The name that somebody types at the terminal, or else one that no other service has: a signature for one service must not be
-/// good at another. Everybody may read it.
-fn asked_name() -> Result<String, Failure> {
-    let [first, second, third, fourth, ..] = Os::new().key_bytes()?;
-    let otherwise = format!("Tiergate {first:02x}{second:02x}{third:02x}{fourth:02x}");
-    let mut typed = String::new();
-    if stdin().is_terminal() {
-        complain(format_args!("Name of the service, which owners see when they sign [{otherwise}]: "));
-        stdin().read_line(&mut typed)?;
-    }
-    let typed = typed.trim();
-    Ok(if typed.is_empty() { otherwise } else { typed.to_owned() })
 }

@@ -216,7 +216,7 @@ fn rpc_headers(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<Vec<RpcH
             /// Instead of value, a file that holds it.
             value: reader.secret_or_file(["value", "value_file"], secret, Content::HeaderValue),
         } then {
-            if !reader.is_any_given(&["value", "value_file"]) {
+            if !reader.is_given("value") && !reader.is_given("value_file") {
                 reader.report(&["value"], "is missing; write value or value_file");
             }
         })?;

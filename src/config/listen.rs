@@ -88,7 +88,7 @@ settings! {
         /// connection that is being closed, and one that must not be sent twice is lost.
         idle: Duration = reader.duration("listen.idle", "130s", ["1s", "24h"]),
         /// True if all listeners but `admin` speak TLS.
-        tls: bool = Some(reader.is_any_given(&["listen.tls.cert", "listen.tls.key"])),
+        tls: bool = Some(reader.is_given("listen.tls.cert") || reader.is_given("listen.tls.key")),
     } then {
         let is_given = proxy_protocol.as_ref().is_some_and(|listeners| !listeners.is_empty());
         if is_given && trusted_proxies.as_ref().is_some_and(Vec::is_empty) {
@@ -193,7 +193,7 @@ settings! {
         /// How long it may take to verify an agent, 50ms to 25s; 503 follows. Write less than the gateway waits.
         timeout: Duration = reader.duration("authz.timeout", "1s", ["50ms", "25s"]),
         /// True if the listener speaks TLS.
-        tls: bool = Some(reader.is_any_given(&["authz.tls.cert", "authz.tls.key"])),
+        tls: bool = Some(reader.is_given("authz.tls.cert") || reader.is_given("authz.tls.key")),
         /// The authorities of which a gateway must show a certificate. They are read at the start.
         /// Example: "/etc/tiergate/gateways.crt"
         client_ca: Option<PathBuf> = Some(reader.file("authz.tls.client_ca", Content::Authorities)),

@@ -147,11 +147,6 @@ impl Reader {
         self.variable(path).is_some() || tree::find(table, path, &location.position).is_ok()
     }
 
-    /// True if one of these keys is there, right or wrong.
-    pub(super) fn is_any_given(&self, paths: &[&str]) -> bool {
-        paths.iter().any(|path| self.is_given(path))
-    }
-
     /// Records why a value is wrong.
     pub(super) fn check<T>(&mut self, path: &'static str, checked: Result<T, String>) -> Option<T> {
         checked.map_err(|phrase| self.report(&[path], phrase)).ok()
