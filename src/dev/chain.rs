@@ -49,14 +49,10 @@ impl DevChain {
         to: Option<Address>,
         data: Bytes,
     ) -> Result<ExecutionResult, ExecutionError> {
-        let message = Message { from, to, value: U256::ZERO, data, gas_limit: GAS_MAX, nonce: None };
-        let (_, result) = self.ledger.lock().mine(self.now(), message)?;
+        let mut ledger = self.ledger.lock();
+        let message = ledger.message(from, to.map_or(TxKind::Create, TxKind::Call), data);
+        let (_, result) = ledger.mine(self.now(), message)?;
         output(result.clone()).map(|_| result)
-    }
-
-    /// Puts code at an address, as of the newest block. There is no new block.
-    pub(crate) fn set_code(&self, address: Address, code: Bytes) {
-        self.ledger.lock().set_code(address, code);
     }
 
     /// Seconds since the Unix epoch.
@@ -200,6 +196,7 @@ impl Ledger {
         Ok((block, state.ok_or_else(gone)?))
     }
 
+    /// Puts code at an address, as of the newest block. There is no new block.
     pub(super) fn set_code(&mut self, address: Address, code: Bytes) {
         let code = Bytecode::new_legacy(code);
         self.change_account(address, |info| (info.code_hash, info.code) = (code.hash_slow(), Some(code)));
@@ -211,14 +208,27 @@ impl Ledger {
         self.state.insert_account_info(address, info);
     }
 
+    /// A call, or the next transaction of its sender.
+    pub(super) fn message(&self, from: Address, to: TxKind, data: Bytes) -> TxEnv {
+        TxEnv {
+            caller: from,
+            kind: to,
+            data,
+            gas_limit: GAS_MAX,
+            gas_price: 0,
+            nonce: account(&self.state, from).nonce,
+            chain_id: Some(self.chain_id),
+            ..TxEnv::default()
+        }
+    }
+
     /// Runs a message on top of a block, as if it stood in that block, and forgets what it changed.
     pub(super) fn call(
         &self,
         (block, state): (&Block, &InMemoryDB),
-        message: &Message,
+        message: TxEnv,
     ) -> Result<ExecutionResult, ExecutionError> {
-        let Block { number, timestamp, .. } = *block;
-        run(state, (self.chain_id, number, timestamp), message, true).map(|outcome| outcome.result)
+        run(state, (block.number, block.timestamp), message, true).map(|outcome| outcome.result)
     }
 
     /// Makes a block of a transaction, one that fails included: its hash, and how it ended. An error means that there is no
@@ -226,15 +236,12 @@ impl Ledger {
     pub(super) fn mine(
         &mut self,
         now: u64,
-        message: Message,
+        message: TxEnv,
     ) -> Result<(B256, ExecutionResult), ExecutionError> {
         let timestamp = self.head().timestamp.max(now);
-        let nonce = message.nonce.unwrap_or(account(&self.state, message.from).nonce);
-        let message = Message { nonce: Some(nonce), ..message };
-        let block = (self.chain_id, self.head().number + 1, timestamp);
-        let ExecResultAndState { result, state } = run(&self.state, block, &message, false)?;
-        let from = message.from;
-        let envelope = envelope(self.chain_id, nonce, message);
+        let block = (self.head().number + 1, timestamp);
+        let ExecResultAndState { result, state } = run(&self.state, block, message.clone(), false)?;
+        let (from, envelope) = (message.caller, envelope(message));
         let hash = *envelope.tx_hash();
         self.append(timestamp, Some((MinedTransaction { envelope, from, result: result.clone() }, state)));
         Ok((hash, result))
@@ -273,35 +280,22 @@ fn block_hash(parent: B256, number: u64, timestamp: u64, transaction: B256) -> B
 }
 
 /// An unsigned transaction: the sender stands in for `r`, which keeps the hashes of two senders apart.
-fn envelope(chain_id: u64, nonce: u64, message: Message) -> TxEnvelope {
+fn envelope(message: TxEnv) -> TxEnvelope {
     let transaction = TxEip1559 {
-        chain_id,
-        nonce,
+        chain_id: message.chain_id.unwrap_or_default(),
+        nonce: message.nonce,
         gas_limit: message.gas_limit,
-        to: message.to.map_or(TxKind::Create, TxKind::Call),
+        to: message.kind,
         value: message.value,
         input: message.data,
         ..TxEip1559::default()
     };
-    let r = U256::from_be_bytes(message.from.into_word().0);
+    let r = U256::from_be_bytes(message.caller.into_word().0);
     transaction.into_signed(Signature::new(r, U256::ONE, false)).into()
 }
 
 /// The most gas that one transaction, call or block may use.
 pub(super) const GAS_MAX: u64 = 30_000_000;
-
-/// A call or a transaction.
-#[derive(Debug, Clone)]
-pub(super) struct Message {
-    pub(super) from: Address,
-    /// The receiver; without one `data` is the init code of a new contract.
-    pub(super) to: Option<Address>,
-    pub(super) value: U256,
-    pub(super) data: Bytes,
-    pub(super) gas_limit: u64,
-    /// Checked against the sender's account when given; never for a call.
-    pub(super) nonce: Option<u64>,
-}
 
 /// Why a message came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -337,18 +331,18 @@ pub(super) fn output(result: ExecutionResult) -> Result<Bytes, ExecutionError> {
     }
 }
 
-/// Runs a message in the block of this number and timestamp. The sender of a transaction must have the value, and the right
-/// nonce if the message names one; anybody can send a call, a contract or someone poor included.
-pub(super) fn run(
+/// Runs a message in the block of this number and timestamp. The sender of a transaction must have the value, and its nonce be
+/// the next; anybody can send a call, a contract or someone poor included.
+fn run(
     state: &InMemoryDB,
-    (chain_id, number, timestamp): (u64, u64, u64),
-    message: &Message,
+    (number, timestamp): (u64, u64),
+    message: TxEnv,
     is_call: bool,
 ) -> Result<ExecResultAndState<ExecutionResult, EvmState>, ExecutionError> {
-    let mut cfg = CfgEnv::new_with_spec(SpecId::OSAKA).with_chain_id(chain_id);
+    let mut cfg = CfgEnv::new_with_spec(SpecId::OSAKA).with_chain_id(message.chain_id.unwrap_or_default());
     cfg.tx_gas_limit_cap = Some(GAS_MAX);
     cfg.disable_base_fee = true;
-    cfg.disable_nonce_check = is_call || message.nonce.is_none();
+    cfg.disable_nonce_check = is_call;
     cfg.disable_balance_check = is_call;
     cfg.disable_eip3607 = true;
     let block = BlockEnv {
@@ -358,20 +352,9 @@ pub(super) fn run(
         basefee: 0,
         ..BlockEnv::default()
     };
-    let tx = TxEnv {
-        caller: message.from,
-        kind: message.to.map_or(TxKind::Create, TxKind::Call),
-        value: message.value,
-        data: message.data.clone(),
-        gas_limit: message.gas_limit.min(GAS_MAX),
-        gas_price: 0,
-        nonce: message.nonce.unwrap_or_default(),
-        chain_id: Some(chain_id),
-        ..TxEnv::default()
-    };
     let mut evm =
         Context::mainnet().with_db(WrapDatabaseRef(state)).with_cfg(cfg).with_block(block).build_mainnet();
-    Ok(evm.transact(tx)?)
+    Ok(evm.transact(message)?)
 }
 
 #[cfg(test)]

@@ -5,13 +5,12 @@
 use alloy::primitives::{Address, B256, Bytes, U256};
 use alloy::sol;
 use alloy::sol_types::{SolCall, SolValue};
-use serde::Serialize;
 
 use crate::dev::erc8004::IErc8004::{
     giveFeedbackCall, initialize_0Call, initialize_1Call, registerCall, upgradeToAndCallCall,
     validationRequestCall, validationResponseCall,
 };
-use crate::dev::samples::{AGENTS, DeployError, MULTICALL, SampleAgent, Setup};
+use crate::dev::samples::{AGENTS, DeployError, Deployment, MULTICALL, SampleAgent, Setup};
 use crate::dev::{accounts::SAMPLE_ACCOUNTS, chain::DevChain};
 
 /// Feedback: agent, stars of 100.
@@ -23,28 +22,10 @@ const VALIDATIONS: [(u64, u8, &str); 2] = [
     (3, 0, "ipfs://bafkreiajc6v4o63xeukzkdpj2lvydn4a64dq3ajjnhbd3bnntywisza75q"),
 ];
 
-/// The contracts on the chain after [`deploy`].
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Erc8004Deployment {
-    pub(crate) chain_id: u64,
-    pub(crate) identity: Address,
-    pub(crate) stake_vault: Address,
-    pub(crate) reputation: Address,
-    pub(crate) validation: Address,
-    pub(crate) multicall: Address,
-    /// Gave all feedback, and answered all requests for validation.
-    pub(crate) reviewer: Address,
-    /// In the order of their ids, from 0.
-    #[serde(skip)]
-    pub(crate) agents: Vec<SampleAgent>,
-}
-
 /// Deploys the registries and makes the sample agents. Agent N belongs to sample account N.
-pub(crate) fn deploy(chain: &DevChain) -> Result<Erc8004Deployment, DeployError> {
-    let [deployer, .., reviewer] = *SAMPLE_ACCOUNTS;
-    let setup = Setup { chain, deployer: deployer.address };
-    setup.multicall()?;
+pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
+    let [deployer, ..] = *SAMPLE_ACCOUNTS;
+    let setup = Setup::new(chain, deployer.address)?;
     let chain_id = chain.ledger.lock().chain_id;
     let unfinished = setup.create(include_str!("../../contracts/artifacts/Erc8004Unfinished.json"), &[])?;
     let proxy_about = |identity| {
@@ -53,14 +34,14 @@ pub(crate) fn deploy(chain: &DevChain) -> Result<Erc8004Deployment, DeployError>
         setup.create(include_str!("../../contracts/artifacts/Erc8004Proxy.json"), &arguments)
     };
     let identity = proxy_about(Address::ZERO)?;
-    let mut on = Erc8004Deployment {
+    let mut on = Deployment {
         chain_id,
         identity,
         stake_vault: setup.create(include_str!("../../contracts/artifacts/StakeVault.json"), &[])?,
         reputation: proxy_about(identity)?,
         validation: proxy_about(identity)?,
+        organization: None,
         multicall: MULTICALL,
-        reviewer: reviewer.address,
         agents: Vec::new(),
     };
     let upgrade = |proxy, artifact, initialize: Vec<u8>| {
@@ -87,20 +68,21 @@ pub(crate) fn deploy(chain: &DevChain) -> Result<Erc8004Deployment, DeployError>
     Ok(on)
 }
 
-fn reviews(setup: &Setup<'_>, on: &Erc8004Deployment) -> Result<(), DeployError> {
-    let none = String::new;
+/// The last sample account gives all feedback, and answers all requests for validation.
+fn reviews(setup: &Setup<'_>, on: &Deployment) -> Result<(), DeployError> {
+    let ([.., reviewer], none) = (*SAMPLE_ACCOUNTS, String::new);
     for (agent, stars) in FEEDBACK {
         let (id, tag) = (U256::from(agent), "starred".to_owned());
         let feedback = giveFeedbackCall::new((id, stars, 0, tag, none(), none(), none(), B256::ZERO));
-        setup.send(on.reviewer, on.reputation, &feedback)?;
+        setup.send(reviewer.address, on.reputation, &feedback)?;
     }
     for (agent, response, evidence) in VALIDATIONS {
         let (id, hash) = (U256::from(agent), B256::from(U256::from(agent)));
         let owner = on.agents.iter().find(|sample| sample.id == agent).map(|sample| sample.owner);
-        let request = validationRequestCall::new((on.reviewer, id, none(), hash));
+        let request = validationRequestCall::new((reviewer.address, id, none(), hash));
         setup.send(owner.unwrap_or_default(), on.validation, &request)?;
         let answer = validationResponseCall::new((hash, response, evidence.to_owned(), B256::ZERO, none()));
-        setup.send(on.reviewer, on.validation, &answer)?;
+        setup.send(reviewer.address, on.validation, &answer)?;
     }
     Ok(())
 }

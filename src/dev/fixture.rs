@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use alloy::eips::BlockId;
-use alloy::primitives::{Address, Bytes, U256};
+use alloy::primitives::{Address, Bytes};
 use alloy::sol;
 use alloy::sol_types::SolCall;
 use serde_json::{Value, json};
 
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::chain::{self, DevChain, ExecutionError, GAS_MAX, Message};
+use crate::dev::chain::{self, DevChain, ExecutionError};
 use crate::dev::erc8004_rig::{Node, Sent};
 use crate::dev::samples::{Deployment, deploy};
 use crate::ports::Clock;
@@ -61,11 +61,9 @@ pub(crate) fn deployed_by_clock() -> (DevChain, Deployment, Arc<SetClock>) {
 impl DevChain {
     /// Calls a contract at the newest block.
     pub(crate) fn call(&self, to: Address, data: Bytes) -> Result<Bytes, ExecutionError> {
-        let from = Address::ZERO;
-        let message =
-            Message { from, to: Some(to), value: U256::ZERO, data, gas_limit: GAS_MAX, nonce: None };
         let ledger = self.ledger.lock();
-        chain::output(ledger.call(ledger.readable(BlockId::latest()).unwrap(), &message)?)
+        let message = ledger.message(Address::ZERO, to.into(), data);
+        chain::output(ledger.call(ledger.readable(BlockId::latest()).unwrap(), message)?)
     }
 }
 

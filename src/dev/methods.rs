@@ -4,15 +4,14 @@
 
 use alloy::dyn_abi::TypedData;
 use alloy::eips::BlockNumberOrTag;
-use alloy::primitives::{Address, B256, Bytes, U64, U256};
-use alloy::rpc::types::{FeeHistory, Filter, FilterBlockOption};
+use alloy::primitives::{Address, Bytes, U64};
+use alloy::rpc::types::{FeeHistory, Filter, FilterBlockOption, TransactionRequest};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
-use revm::DatabaseRef;
-use serde::Deserialize;
+use revm::context::TxEnv;
 
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::chain::{self, Block, DevChain, GAS_MAX, Ledger, Message};
+use crate::dev::chain::{self, Block, DevChain, GAS_MAX, Ledger};
 use crate::dev::params::{self, Answer, Fault, Params, json};
 
 /// The most blocks in one fee history.
@@ -48,10 +47,6 @@ pub(super) fn call(dev: &DevChain, method: &str, params: &Params<'_>) -> Answer 
         "eth_getBalance" => json(&chain::account(params.block(1, &ledger)?.1, params.required(0)?).balance),
         "eth_getTransactionCount" => {
             json(&U64::from(chain::account(params.block(1, &ledger)?.1, params.required(0)?).nonce))
-        }
-        "eth_getStorageAt" => {
-            let Ok(slot) = params.block(2, &ledger)?.1.storage_ref(params.required(0)?, params.required(1)?);
-            json(&B256::from(slot))
         }
         "eth_call" => eth_call(&ledger, params, false),
         "eth_estimateGas" => eth_call(&ledger, params, true),
@@ -135,53 +130,36 @@ fn fee_history(ledger: &Ledger, params: &Params<'_>) -> Answer {
 /// Runs a call. The estimate is as much as it may use: gas costs nothing.
 fn eth_call(ledger: &Ledger, params: &Params<'_>, is_estimate: bool) -> Answer {
     params.none_from(2)?;
-    let message = params.required::<CallRequest>(0)?.into_message(ledger)?;
-    let output = chain::output(ledger.call(params.block(1, ledger)?, &message)?)?;
-    if is_estimate { json(&U64::from(message.gas_limit)) } else { json(&output) }
+    let message = message(params.required(0)?, ledger)?;
+    let gas_limit = message.gas_limit;
+    let output = chain::output(ledger.call(params.block(1, ledger)?, message)?)?;
+    if is_estimate { json(&U64::from(gas_limit)) } else { json(&output) }
 }
 
 fn send_transaction(ledger: &mut Ledger, now: u64, params: &Params<'_>) -> Answer {
-    let request: CallRequest = params.required(0)?;
+    let request: TransactionRequest = params.required(0)?;
     let from = request.from.ok_or_else(|| Fault::invalid_params("from is missing"))?;
     if !SAMPLE_ACCOUNTS.iter().any(|account| account.address == from) {
         return Err(Fault::refused(format!("unknown account {from}: only the sample accounts can send")));
     }
-    let message = request.into_message(ledger)?;
+    let message = message(request, ledger)?;
     json(&ledger.mine(now, message)?.0)
 }
 
 /// A call or a transaction to send, as a request states it. Fees are read by nobody.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct CallRequest {
-    from: Option<Address>,
-    to: Option<Address>,
-    gas: Option<U64>,
-    value: Option<U256>,
-    nonce: Option<U64>,
-    chain_id: Option<U64>,
-    /// The older name of `input`.
-    data: Option<Bytes>,
-    input: Option<Bytes>,
-}
-
-impl CallRequest {
-    fn into_message(self, ledger: &Ledger) -> Result<Message, Fault> {
-        if self.chain_id.is_some_and(|chain_id| chain_id != U64::from(ledger.chain_id)) {
-            return Err(Fault::invalid_params("chainId is another chain's"));
-        }
-        if self.data.is_some() && self.input.is_some() && self.data != self.input {
-            return Err(Fault::invalid_params("data and input differ"));
-        }
-        Ok(Message {
-            from: self.from.unwrap_or_default(),
-            to: self.to,
-            value: self.value.unwrap_or_default(),
-            data: self.input.or(self.data).unwrap_or_default(),
-            gas_limit: self.gas.map_or(GAS_MAX, |gas| gas.saturating_to::<u64>().min(GAS_MAX)),
-            nonce: self.nonce.map(|nonce| nonce.saturating_to()),
-        })
+fn message(request: TransactionRequest, ledger: &Ledger) -> Result<TxEnv, Fault> {
+    if request.chain_id.is_some_and(|chain_id| chain_id != ledger.chain_id) {
+        return Err(Fault::invalid_params("chainId is another chain's"));
     }
+    let data = request.input.try_into_unique_input().map_err(Fault::invalid_params)?.unwrap_or_default();
+    let (from, to) = (request.from.unwrap_or_default(), request.to.unwrap_or_default());
+    let message = ledger.message(from, to, data);
+    Ok(TxEnv {
+        value: request.value.unwrap_or_default(),
+        gas_limit: request.gas.unwrap_or(GAS_MAX).min(GAS_MAX),
+        nonce: request.nonce.unwrap_or(message.nonce),
+        ..message
+    })
 }
 
 #[cfg(test)]
@@ -268,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn code_and_storage_can_be_read_and_code_can_be_set() {
+    fn code_can_be_read_and_set() {
         let (chain, on) = deployed();
         assert_eq!(result(&chain, "anvil_setCode", json!([on.identity, "0x6001"])), Value::Null);
         assert_eq!(result(&chain, "eth_getCode", json!([on.identity, "latest"])), "0x6001");
@@ -277,10 +255,6 @@ mod tests {
             Some("0x60")
         );
         assert_eq!(result(&chain, "eth_getCode", json!([Address::ZERO, "latest"])), "0x");
-        // The vault's only variable is a mapping from the agent to the amount at the first slot.
-        let slot = keccak256([U256::from(1).to_be_bytes::<32>(), [0; 32]].concat());
-        let stored = result(&chain, "eth_getStorageAt", json!([on.stake_vault, slot, "latest"]));
-        assert_eq!(stored, format!("{:#066x}", 1_000 * 10_u128.pow(18)));
     }
 
     #[test]

@@ -93,7 +93,10 @@ impl From<ExecutionError> for Fault {
     fn from(error: ExecutionError) -> Self {
         match error {
             ExecutionError::Reverted(data) => {
-                let reason = revert_reason(&data).map(|reason| format!(": {reason}")).unwrap_or_default();
+                // In one of the two standard ways.
+                let reason = Revert::abi_decode(&data).map(|revert| format!(": {}", revert.reason));
+                let reason = reason.or_else(|_| Panic::abi_decode(&data).map(|panic| format!(": {panic}")));
+                let reason = reason.unwrap_or_default();
                 Self { code: 3, message: format!("execution reverted{reason}"), data: Some(data) }
             }
             ExecutionError::Halted(_) | ExecutionError::Rejected(_) => Self::refused(error),
@@ -105,12 +108,6 @@ impl From<serde_json::Error> for Fault {
     fn from(error: serde_json::Error) -> Self {
         Self::new(-32_603, format!("internal error: {error}"))
     }
-}
-
-/// Why a contract reverted, if it said so in one of the two standard ways.
-fn revert_reason(data: &[u8]) -> Option<String> {
-    let reason = Revert::abi_decode(data).map(|revert| revert.reason);
-    reason.or_else(|_| Panic::abi_decode(data).map(|panic| panic.to_string())).ok()
 }
 
 /// A block, with whole transactions or with their hashes alone.

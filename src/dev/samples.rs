@@ -40,7 +40,7 @@ const VALIDATIONS: [(u64, bool, &str); 2] = [
 const ORGANIZATIONS: [(&str, bool, &[u64]); 2] =
     [("Harbour Robotics", true, &[3, 4]), ("Night Market Collective", false, &[4])];
 
-/// The contracts on the chain after [`deploy`].
+/// The contracts on the chain.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Deployment {
@@ -49,9 +49,11 @@ pub(crate) struct Deployment {
     pub(crate) stake_vault: Address,
     pub(crate) reputation: Address,
     pub(crate) validation: Address,
-    pub(crate) organization: Address,
+    /// ERC-8004 has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) organization: Option<Address>,
     pub(crate) multicall: Address,
-    /// In the order of their ids, from 1.
+    /// In the order of their ids.
     #[serde(skip)]
     pub(crate) agents: Vec<SampleAgent>,
 }
@@ -73,17 +75,17 @@ pub(crate) type DeployError = Box<dyn Error + Send + Sync>;
 /// Deploys the registries and makes the sample agents. Agent N belongs to sample account N.
 pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
     let [deployer, owners @ ..] = &*SAMPLE_ACCOUNTS;
-    let setup = Setup { chain, deployer: deployer.address };
-    setup.multicall()?;
+    let setup = Setup::new(chain, deployer.address)?;
     let chain_id = chain.ledger.lock().chain_id;
+    let organization = include_str!("../../contracts/artifacts/OrganizationRegistry.json");
+    let organization = setup.create(organization, &[])?;
     let mut deployment = Deployment {
         chain_id,
         identity: setup.create(include_str!("../../contracts/artifacts/IdentityRegistry.json"), &[])?,
         stake_vault: setup.create(include_str!("../../contracts/artifacts/StakeVault.json"), &[])?,
         reputation: setup.create(include_str!("../../contracts/artifacts/ReputationRegistry.json"), &[])?,
         validation: setup.create(include_str!("../../contracts/artifacts/ValidationRegistry.json"), &[])?,
-        organization: setup
-            .create(include_str!("../../contracts/artifacts/OrganizationRegistry.json"), &[])?,
+        organization: Some(organization),
         multicall: MULTICALL,
         agents: Vec::new(),
     };
@@ -94,20 +96,22 @@ pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
         deployment.agents.push(SampleAgent { id: id.saturating_to(), owner, key, tier });
     }
     setup.reputations(&deployment)?;
-    setup.organizations(&deployment)?;
+    setup.organizations(organization)?;
     Ok(deployment)
 }
 
 pub(super) struct Setup<'a> {
-    pub(super) chain: &'a DevChain,
-    pub(super) deployer: Address,
+    chain: &'a DevChain,
+    deployer: Address,
 }
 
-impl Setup<'_> {
-    pub(super) fn multicall(&self) -> Result<(), DeployError> {
+impl<'a> Setup<'a> {
+    /// Puts Multicall3 on the chain.
+    pub(super) fn new(chain: &'a DevChain, deployer: Address) -> Result<Self, DeployError> {
         let multicall = include_str!("../../contracts/artifacts/Multicall3.json");
-        self.chain.set_code(MULTICALL, serde_json::from_str::<Artifact>(multicall)?.deployed_bytecode);
-        Ok(())
+        let code = serde_json::from_str::<Artifact>(multicall)?.deployed_bytecode;
+        chain.ledger.lock().set_code(MULTICALL, code);
+        Ok(Self { chain, deployer })
     }
 
     pub(super) fn create(&self, artifact: &str, arguments: &[u8]) -> Result<Address, DeployError> {
@@ -149,18 +153,18 @@ impl Setup<'_> {
         Ok(())
     }
 
-    fn organizations(&self, on: &Deployment) -> Result<(), DeployError> {
+    fn organizations(&self, registry: Address) -> Result<(), DeployError> {
         for (name, verified, members) in ORGANIZATIONS {
             let create = IOrganization::createOrganizationCall { name: name.to_owned() };
-            let created = self.send(self.deployer, on.organization, &create)?;
+            let created = self.send(self.deployer, registry, &create)?;
             let org_id = IOrganization::createOrganizationCall::abi_decode_returns(&created)?;
             for agent in members {
                 let add = IOrganization::addMemberCall { orgId: org_id, agentId: U256::from(*agent) };
-                self.send(self.deployer, on.organization, &add)?;
+                self.send(self.deployer, registry, &add)?;
             }
             if verified {
                 let verify = IOrganization::setVerifiedCall { orgId: org_id, verified };
-                self.send(self.deployer, on.organization, &verify)?;
+                self.send(self.deployer, registry, &verify)?;
             }
         }
         Ok(())

@@ -35,7 +35,7 @@ impl DevScene {
             stake_vault: Some(on.stake_vault),
             reputation: Some(on.reputation),
             validation: Some(on.validation),
-            set: RegistrySet::Documented { organization: Some(on.organization) },
+            set: RegistrySet::Documented { organization: on.organization },
         };
         let chain = Arc::new(chain);
         let trick: Arc<Mutex<Trick>> = Arc::new(Mutex::new(Box::new(|_| None)));

@@ -63,10 +63,10 @@ fn each_sample_agent_has_its_owner_and_ids_begin_with_0() {
         assert_eq!(read(&chain, on.identity, &Identity8004::getAgentWalletCall { agentId: id }), agent.owner);
     }
     let clients = Reputation8004::getClientsCall { agentId: U256::from(2) };
-    assert_eq!(read(&chain, on.reputation, &clients), [on.reviewer]);
+    assert_eq!(read(&chain, on.reputation, &clients), [SAMPLE_ACCOUNTS[9].address]);
     let validations = Validation8004::getSummaryCall {
         agentId: U256::from(2),
-        validatorAddresses: vec![on.reviewer],
+        validatorAddresses: vec![SAMPLE_ACCOUNTS[9].address],
         tag: String::new(),
     };
     let summary = read(&chain, on.validation, &validations);
