@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use crate::ports::clock::Clock;
+use crate::ports::Clock;
 
 /// Time as a test says it is: it passes for both clocks at once, and the wall clock may be stepped besides.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Clock for SimulatedClock {
 #[cfg(test)]
 mod tests {
     use super::SimulatedClock;
-    use crate::ports::clock::Clock;
+    use crate::ports::Clock;
 
     #[test]
     fn a_step_moves_the_wall_clock_alone() {

@@ -28,7 +28,7 @@ impl Server {
     ///
     /// Of two deployments that begin at once the one that binds the first shard gets them all, in a cluster too.
     pub(super) async fn claim(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-        let (shards, shared) = (self.shards.lock().all.clone(), &self.shared);
+        let (shards, shared) = (self.shards.lock().clone(), &self.shared);
         let has_first = !shared.is_cluster() || shards.contains(&Shard::FIRST);
         let may_bind = has_first || shared.has_bound_first.load(Ordering::Relaxed);
         let verb = if may_bind { "bind" } else { "look" };
@@ -49,7 +49,7 @@ impl Server {
         shared.has_bound_first.fetch_or(has_first, Ordering::Relaxed);
         self.retire_former(connection, &shards).await?;
         self.accepted_from_secs.store(latest, Ordering::Relaxed);
-        self.shards.lock().claimed(&shards);
+        *self.claimed.lock() = shards;
         Ok(())
     }
 
@@ -78,7 +78,9 @@ impl Server {
     /// bound it. A failure leaves it to the next look.
     pub(super) async fn check_claim(&self, session: &Arc<Session>, turn: usize) -> Result<(), RedisError> {
         let connection = self.connection(session)?;
-        let shard = self.shards.lock().claimed_at(turn);
+        let shards = self.shards.lock().clone();
+        let shard = turn.checked_rem(shards.len()).and_then(|place| shards.get(place).copied());
+        let shard = shard.filter(|_| *self.claimed.lock() == shards);
         let seen = if let Some(shard) = shard {
             let look = self.shared.timed(self.shared.claim_of(shard, "look"));
             accepted_from(&self.shared, &self.ask_on(session, &connection, &look).await?)

@@ -8,10 +8,10 @@ use tokio::runtime::Builder;
 use crate::domain::{OtherChain, RedisLayout};
 use crate::ports::Clock;
 use crate::store::redis::connect::{Login, connect, in_time};
-use crate::store::redis::findings::{self, Finding};
+use crate::store::redis::info::{Finding, Info};
 use crate::store::redis::options::{Options, Shared};
-use crate::store::redis::{OpenError, claims, cluster, shared};
-use crate::store::{redis::error::RedisError, redis::info::Info, redis::sentinels::Sentinels};
+use crate::store::redis::{OpenError, claims, servers, shared};
+use crate::store::{redis::error::RedisError, redis::sentinels::Sentinels};
 use crate::telemetry::Metrics;
 
 /// Connects to every master that a store of these options would use. Returns what an operator should know of them.
@@ -55,7 +55,7 @@ async fn see(shared: &Arc<Shared>) -> Result<BTreeSet<Finding>, RedisError> {
             RedisLayout::Sentinel { sentinels, service } => {
                 HashSet::from([Sentinels::new(sentinels, service).master(shared).await?])
             }
-            RedisLayout::Cluster { seeds } => cluster::masters(shared, &seeds).await?,
+            RedisLayout::Cluster { seeds } => servers::masters(shared, &seeds).await?,
         };
         let mut found = BTreeSet::new();
         for host in hosts {
@@ -63,7 +63,7 @@ async fn see(shared: &Arc<Shared>) -> Result<BTreeSet<Finding>, RedisError> {
             let info = Info::of(&mut connection).await?;
             info.check_usable(&info)?;
             claims::check(shared, &mut connection).await?;
-            found.extend(findings::of(&mut connection, &info, options.wait_replicas).await);
+            found.extend(info.findings(&mut connection, options.wait_replicas).await);
         }
         Ok(found)
     });

@@ -24,14 +24,7 @@ pub(super) struct KnownKey {
     /// True once it was used since the flags were inspected at.
     pub(super) is_used: AtomicBool,
     /// The day on which its use was written last.
-    noted_on: AtomicU32,
-}
-
-impl KnownKey {
-    /// One that is used now.
-    pub(super) const fn used(owner: KeyOwner) -> Self {
-        Self { owner, is_used: AtomicBool::new(true), noted_on: AtomicU32::new(0) }
-    }
+    pub(super) noted_on: AtomicU32,
 }
 
 /// The keys that are known here.

@@ -36,10 +36,8 @@ use crate::telemetry::Metrics;
 
 mod answers;
 mod claims;
-mod cluster;
 mod connect;
 mod error;
-mod findings;
 mod info;
 mod inspect;
 mod key_changes;
@@ -145,7 +143,8 @@ impl RedisStore {
             // Both went in between: the key is not one that has no signer.
             return Ok(None);
         }
-        self.known.insert(*digest, Arc::new(KnownKey::used(owner.clone())));
+        let (is_used, noted_on) = (true.into(), 0.into());
+        self.known.insert(*digest, Arc::new(KnownKey { owner: owner.clone(), is_used, noted_on }));
         Ok(Some(owner))
     }
 

@@ -29,10 +29,10 @@ use crate::domain::RedisHost;
 use crate::fair_timeout::fair_timeout;
 use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::{RedisError, is, is_no_master, text_of};
-use crate::store::redis::findings::{self, Finding, TOO_FEW_REPLICAS};
+use crate::store::redis::info::{Finding, Info, TOO_FEW_REPLICAS};
 use crate::store::{
-    redis::answers::read, redis::info::Info, redis::names::Shard, redis::options::Shared,
-    redis::scripts::Request, redis::sentinels::Sentinels,
+    redis::answers::read, redis::names::Shard, redis::options::Shared, redis::scripts::Request,
+    redis::sentinels::Sentinels,
 };
 use crate::supervision::keep_going;
 
@@ -66,38 +66,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// The shards of a server.
-pub(super) struct Shards {
-    pub(super) all: Vec<Shard>,
-    /// True once they were claimed.
-    claimed: bool,
-}
-
-impl Shards {
-    /// One of them.
-    pub(super) fn first(&self) -> Shard {
-        self.all.first().copied().unwrap_or(Shard::FIRST)
-    }
-
-    /// The one to look at in this turn, once they were claimed.
-    pub(super) fn claimed_at(&self, turn: usize) -> Option<Shard> {
-        let place = turn.checked_rem(self.all.len())?;
-        self.all.get(place).copied().filter(|_| self.claimed)
-    }
-
-    /// Notes that these were claimed.
-    pub(super) fn claimed(&mut self, shards: &[Shard]) {
-        self.claimed = self.all == shards;
-    }
-
-    /// Replaces those that are claimed here.
-    pub(super) fn set(&mut self, all: Vec<Shard>) {
-        if self.all != all {
-            *self = Self { all, claimed: false };
-        }
-    }
-}
-
 /// A server that is asked.
 pub(super) struct Server {
     pub(super) shared: Arc<Shared>,
@@ -108,7 +76,9 @@ pub(super) struct Server {
     session_ended: Notify,
     /// Why there is no session.
     why: Mutex<String>,
-    pub(super) shards: Mutex<Shards>,
+    pub(super) shards: Mutex<Vec<Shard>>,
+    /// The shards that were claimed last.
+    pub(super) claimed: Mutex<Vec<Shard>>,
     /// Findings of the last connection. No finding is logged twice in a row.
     found: Mutex<Vec<(RedisHost, Finding)>>,
     /// The timestamp from which on signatures are taken in all shards, in Unix seconds.
@@ -127,7 +97,8 @@ impl Server {
             breaker: Mutex::new(OPEN),
             session_ended: Notify::new(),
             why: Mutex::new("it is being made".to_owned()),
-            shards: Mutex::new(Shards { all: shards, claimed: false }),
+            shards: Mutex::new(shards),
+            claimed: Mutex::default(),
             found: Mutex::default(),
             accepted_from_secs: AtomicU64::new(0),
             replicas_missing: AtomicU32::new(0),
@@ -203,6 +174,10 @@ impl Server {
         self.session.load_full().ok_or_else(|| RedisError::Down(self.why.lock().clone()))
     }
 
+    fn is_current(&self, session: &Arc<Session>) -> bool {
+        self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, session))
+    }
+
     /// By how many microseconds its clock is ahead of this machine's, as far as the session knows.
     pub(super) fn clock_offset_micros(&self) -> Option<i64> {
         let session = self.session.load();
@@ -217,14 +192,7 @@ impl Server {
     }
 
     /// Notes how many replicas the server has now. The log says it when they become too few, and when they are enough again.
-    pub(super) fn note_replicas(&self, session: &Arc<Session>, info: &Info) {
-        if !self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
-            return;
-        }
-        self.count_replicas(&session.host, info);
-    }
-
-    fn count_replicas(&self, server: &RedisHost, info: &Info) {
+    fn note_replicas(&self, server: &RedisHost, info: &Info) {
         let missing = self.shared.options.wait_replicas.saturating_sub(info.replicas());
         let before = self.replicas_missing.swap(missing, Ordering::Relaxed);
         if before == 0 && missing > 0 {
@@ -267,8 +235,8 @@ impl Server {
         let info = Info::of(&mut connection).await?;
         info.check_usable(&info)?;
         self.claim(&mut connection).await?;
-        self.count_replicas(&host, &info);
-        let found = findings::of(&mut connection, &info, shared.options.wait_replicas).await;
+        self.note_replicas(&host, &info);
+        let found = info.findings(&mut connection, shared.options.wait_replicas).await;
         let others = found.into_iter().filter(|finding| *finding != TOO_FEW_REPLICAS);
         let found: Vec<_> = others.map(|finding| (host.clone(), finding)).collect();
         let before = std::mem::replace(&mut *self.found.lock(), found.clone());
@@ -284,7 +252,7 @@ impl Server {
         self.session.store(Some(Arc::clone(&session)));
         self.shared.metrics.store_connects.with_label_values(&["connected"]).inc();
         tracing::info!(server = %self.address, "connected to Redis");
-        while self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, &session)) {
+        while self.is_current(&session) {
             tokio::select! {
                 () = self.session_ended.notified() => {}
                 () = self.watch(&session) => {}
@@ -543,7 +511,9 @@ impl Server {
             match info.and_then(|info| session.check(&info).map(|()| info)) {
                 Ok(info) => {
                     self.note_time(session, &info, asked_at);
-                    self.note_replicas(session, &info);
+                    if self.is_current(session) {
+                        self.note_replicas(&session.host, &info);
+                    }
                 }
                 Err(error) => self.end(session, error.to_string()),
             }

@@ -3,7 +3,8 @@
 //! A node that has a slot no longer says so and does nothing; the request then goes to the one it names, once. While a
 //! slot is on its way from one node to another its agents get a fault: no script runs on half of its keys.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::collections::{HashMap, HashSet};
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use redis::Value;
@@ -13,7 +14,8 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::domain::{RedisHost, RedisLayout};
-use crate::store::redis::cluster::{self, Range, not_every_slot, ranges};
+use crate::store::redis::answers::{number, read};
+use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::names::{SHARDS, Shard};
 use crate::store::redis::server::{Address, Server};
 use crate::store::{
@@ -96,7 +98,7 @@ impl Servers {
     /// Writes to every server, to see whether it can be. A node whose slot is on its way is one that answers.
     pub(super) async fn probe(&self) -> Result<(), RedisError> {
         for server in self.all()? {
-            let shard = server.shards.lock().first();
+            let Some(shard) = server.shards.lock().first().copied() else { continue };
             match server.ask(&self.shared.probe(shard)).await {
                 Err(error) if error.is_elsewhere() && self.shared.is_cluster() => {}
                 written => drop(written?),
@@ -157,7 +159,7 @@ impl Servers {
                 return Ok(ranges);
             }
         }
-        cluster::ask(&self.shared, seeds).await
+        slots(&self.shared, seeds).await
     }
 
     /// Makes the map that the ranges say, with the connections that there are.
@@ -178,7 +180,7 @@ impl Servers {
                     *place = Some(Arc::clone(&node.server));
                 }
             }
-            node.server.shards.lock().set(shards);
+            *node.server.shards.lock() = shards;
             map.nodes.push(node);
         }
         let is_gone = |node: &&Node| !map.nodes.iter().any(|kept| Arc::ptr_eq(&kept.server, &node.server));
@@ -196,5 +198,97 @@ impl Servers {
 impl Map {
     fn at(&self, host: &RedisHost) -> Option<&Node> {
         self.nodes.iter().find(|node| matches!(&node.server.address, Address::Fixed(own) if own == host))
+    }
+}
+
+/// Asks one node after the other for the slots of a cluster, until one answers.
+async fn slots(shared: &Shared, seeds: &[RedisHost]) -> Result<Vec<Range>, RedisError> {
+    let mut last = RedisError::Down("no node is named".to_owned());
+    for host in seeds {
+        let asked = async {
+            let mut connection = connect(shared, host, Login::Server).await?;
+            let answer = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
+            ranges(&answer, host)
+        };
+        match in_time(shared.options.timeout, asked).await {
+            Ok(ranges) => return Ok(ranges),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The masters that a node names, if together they have all slots.
+pub(super) async fn masters(shared: &Shared, seeds: &[RedisHost]) -> Result<HashSet<RedisHost>, RedisError> {
+    let ranges = slots(shared, seeds).await?;
+    if !Shard::all().all(|shard| ranges.iter().any(|range| range.has(shard))) {
+        return Err(not_every_slot());
+    }
+    Ok(ranges.into_iter().map(|range| range.master).collect())
+}
+
+/// The error of a cluster in which a slot has no node.
+fn not_every_slot() -> RedisError {
+    RedisError::Down("not every slot of the cluster has a node".to_owned())
+}
+
+/// Reads the answer to `CLUSTER SLOTS`, as the node at `asked` gives it.
+fn ranges(answer: &Value, asked: &RedisHost) -> Result<Vec<Range>, RedisError> {
+    let rows: Vec<Vec<Value>> = read(answer)?;
+    let ranges = rows.iter().map(|row| Range::read(row, asked)).collect::<Result<Vec<_>, _>>()?;
+    if ranges.is_empty() { Err(RedisError::Unreadable) } else { Ok(ranges) }
+}
+
+/// Slots in a row, and the node that has them.
+#[derive(Debug, PartialEq, Eq)]
+struct Range {
+    first: u16,
+    last: u16,
+    master: RedisHost,
+}
+
+impl Range {
+    fn has(&self, shard: Shard) -> bool {
+        (self.first..=self.last).contains(&shard.slot())
+    }
+
+    /// A row of `CLUSTER SLOTS`, as the node at `asked` says it. A node may not know its own address.
+    fn read(row: &[Value], asked: &RedisHost) -> Result<Self, RedisError> {
+        let [first, last, master, ..] = row else { return Err(RedisError::Unreadable) };
+        let master: Vec<Value> = read(master)?;
+        let [host, port, ..] = master.as_slice() else { return Err(RedisError::Unreadable) };
+        let host = read::<Option<String>>(host)?.filter(|host| !host.is_empty());
+        let host = host.unwrap_or_else(|| asked.host.clone());
+        let number = |value| number::<u16>(read(value)?);
+        let master = RedisHost { host, port: number(port)? };
+        Ok(Self { first: number(first)?, last: number(last)?, master })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::{Range, ranges};
+    use crate::domain::RedisHost;
+
+    fn row(first: i64, last: i64, host: &str, port: i64) -> Value {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let node = |host, port| Value::Array(vec![text(host), Value::Int(port), text("id")]);
+        Value::Array(vec![Value::Int(first), Value::Int(last), node(host, port), node("replica", 9)])
+    }
+
+    #[test]
+    fn a_row_names_slots_and_their_master() {
+        let asked = RedisHost { host: "asked".to_owned(), port: 1 };
+        let master = |host: &str, port| RedisHost { host: host.to_owned(), port };
+        let read = |row: &Value| ranges(&Value::Array(vec![row.clone()]), &asked).ok();
+        let range = Range { first: 0, last: 5_460, master: master("10.0.0.1", 7_000) };
+        assert_eq!(read(&row(0, 5_460, "10.0.0.1", 7_000)), Some(vec![range]));
+        let range = Range { first: 1, last: 1, master: master("asked", 7) };
+        assert_eq!(read(&row(1, 1, "", 7)), Some(vec![range]));
+        for wrong in [Value::Nil, row(-1, 0, "a", 1), row(0, 70_000, "a", 1), row(0, 1, "a", 70_000)] {
+            assert_eq!(read(&wrong), None);
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use redis::Value;
 
-use crate::store::redis::findings::{
+use crate::store::redis::info::{
     Finding, GOES_ON_ALONE, KEEPS_NOTHING, NEVER_SYNCS, NOBODY_WAITS, SNAPSHOTS_ALONE, SYNCS_EVERY_SECOND,
     TOO_FEW_REPLICAS,
 };
