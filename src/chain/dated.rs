@@ -252,11 +252,6 @@ impl SharedFloor {
             raised.await;
         }
     }
-
-    /// No node has what was known.
-    pub(super) fn void(&self) {
-        self.floor.lock().newest = None;
-    }
 }
 
 /// The state that is read.

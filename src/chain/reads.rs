@@ -79,26 +79,15 @@ impl Agents {
         self.clock.monotonic_micros()
     }
 
-    /// The contracts whose logs are of a kind, if there are any, and the event that is asked for. A registry of reputation decides
-    /// where feedback gives tiers.
+    /// The contracts whose logs are of a kind, if there are any, and the event that is asked for.
     pub(super) fn logs_of(&self, kind: Kind) -> Option<(Vec<Address>, Option<B256>)> {
-        let feedback: Vec<Address> =
-            self.measures.contracts(|of| matches!(of, Question::Feedback(_))).collect();
-        let decides = |address: &Address| {
-            let is_ours = |ours: Option<Address>| ours == Some(*address);
-            is_ours(Some(self.registries.identity))
-                || is_ours(self.registries.stake_vault)
-                || feedback.contains(address)
-        };
-        let registries = self.registries.contracts().map(|(_, address)| address);
         let called = self.measures.contracts(|of| matches!(of, Question::Call { .. }));
-        let contracts: Vec<Address> = match kind {
-            Kind::All => registries.chain(called).collect(),
-            Kind::Deciding => registries.filter(decides).chain(called).collect(),
-            Kind::Details => registries.filter(|address| !decides(address)).collect(),
-            Kind::Tokens => self.measures.contracts(|of| matches!(of, Question::Balance { .. })).collect(),
+        let tokens = self.measures.contracts(|of| matches!(of, Question::Balance { .. }));
+        let registries = self.registries.contracts().map(|(_, address)| address);
+        let (contracts, event): (Vec<Address>, _) = match kind {
+            Kind::All => (registries.chain(called).collect(), None),
+            Kind::Tokens => (tokens.collect(), Some(TRANSFER)),
         };
-        let event = (kind == Kind::Tokens).then_some(TRANSFER);
         Some((contracts, event)).filter(|(contracts, _)| !contracts.is_empty())
     }
 

@@ -183,8 +183,6 @@ pub(in crate::chain) struct Status {
     epoch: u32,
     /// The block of the last log that concerned everybody. What was read before it serves no more.
     everybody_floor: u64,
-    /// The last block whose logs of details could not be had. Details of before serve no more.
-    details_floor: u64,
     /// The block of the last log that concerned members of an organization, or those whom somebody holds.
     groups_floor: u64,
     /// When what is of the followed chain serves no more; zero while nothing does.
@@ -315,7 +313,7 @@ impl Status {
         let has_details = || match details {
             Details::Unasked => false,
             Details::Lacking => is_new,
-            Details::Read => block >= self.details_floor,
+            Details::Read => true,
         };
         let is_fresh = is_new || (is_followed && is_kept());
         is_fresh
@@ -325,19 +323,18 @@ impl Status {
     }
 
     /// The logs up to this block were applied, or are about to be under the same lock, and these blocks are of its chain: others
-    /// that were shown meanwhile are yet to be compared. The logs of which the last, if any, concerned groups, everybody's details,
-    /// and everybody, were of these blocks. True when everybody is dropped.
+    /// that were shown meanwhile are yet to be compared. The logs of which the last, if any, concerned groups, and everybody, were
+    /// of these blocks. True when everybody is dropped.
     pub(in crate::chain) fn advance(
         &mut self,
         block: Block,
-        [groups, details, everybody]: [u64; 3],
+        [groups, everybody]: [u64; 2],
         compared: &[Shown],
     ) -> bool {
         let is_news = everybody > self.everybody_floor;
         self.followed = Some(block);
         self.shown.retain(|shown| !compared.contains(shown));
         self.groups_floor = self.groups_floor.max(groups);
-        self.details_floor = self.details_floor.max(details);
         self.everybody_floor = self.everybody_floor.max(everybody);
         is_news
     }

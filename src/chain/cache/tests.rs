@@ -132,18 +132,12 @@ fn a_read_of_before_a_beginning_changes_no_floor() {
 }
 
 #[test]
-fn details_whose_logs_are_lost_are_read_again_and_what_decides_is_served_meanwhile() {
+fn details_that_can_not_be_read_are_asked_for_once_an_interval_and_those_that_are_there_stay() {
     let cache = held(&[]);
     let details = Some(domain::profile::Details::default());
     let whole = TrustProfile { details, ..(*profile(Address::ZERO).0).clone() };
     let whole = (Arc::new(whole), None);
     let serves = |now| [Parts::Gate, Parts::Whole].map(|parts| cache.get(id(1), parts, now).is_some());
-    cache.keep(id(1), &cache.begin(0), &whole, at(10));
-    assert_eq!(serves(0), [true, true]);
-    let (_, everybody) = cache.advance(block(11), &Drops { details: 11, ..Drops::default() }, &[]);
-    assert!(!everybody);
-    assert_eq!(serves(0), [true, false]);
-    // They can't be read: that is not asked again at once.
     let fault = ReadError::Busy.at(Arc::from("node"), "eth_call");
     let lacking = (profile(Address::ZERO).0, Some(Arc::new(fault)));
     cache.keep(id(1), &cache.begin(0), &lacking, at(11));

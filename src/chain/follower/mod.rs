@@ -7,7 +7,6 @@ mod pace;
 pub(super) mod window;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::{iter::once, sync::Arc, time::Duration};
 
 use alloy::primitives::{Address, U64};
@@ -22,7 +21,7 @@ use crate::chain::cache::Shown;
 use crate::chain::fault::{ReadError, ReadFault};
 use crate::chain::follower::window::{PIECES_MAX, Piece, Position, Window};
 use crate::chain::pool::{Answers, Call, Input};
-use crate::chain::registries::logs::{Cause, Drops};
+use crate::chain::registries::logs::{Cause, Drops, Kind};
 use crate::chain::{contracts::Contracts, follower::pace::PollSchedule, reads::Agents};
 use crate::domain::Lifetimes;
 use crate::ports::micros;
@@ -52,8 +51,6 @@ pub(super) struct Following<'a> {
     confirmed_micros: u64,
     /// At the poll that is under way no node gave logs.
     lacks_logs: bool,
-    /// Since the last poll with a head that counts a node had another block at a height that was accounted for.
-    saw_another: AtomicBool,
 }
 
 impl Follower {
@@ -85,7 +82,6 @@ impl Follower {
             pace: PollSchedule::new(self.lifetimes.poll_interval, self.lifetimes.max_staleness),
             confirmed_micros: self.agents.now(),
             lacks_logs: false,
-            saw_another: AtomicBool::new(false),
         }
     }
 }
@@ -130,9 +126,6 @@ impl Following<'_> {
         if silent_micros < micros(self.of.lifetimes.max_staleness) {
             return interval;
         }
-        if std::mem::take(self.saw_another.get_mut()) && fault.is_behind() {
-            self.of.agents.state.floor.void();
-        }
         // Whatever was accounted for by then: the next head is a beginning.
         if self.window.last().is_some() {
             self.window.forget();
@@ -155,14 +148,13 @@ impl Following<'_> {
             }
             answered => answered?,
         };
-        *self.saw_another.get_mut() = false;
         let mut position = self.window.position(&head);
         if position == Position::Ahead {
             position = match self.read_on(&head).await? {
                 Ok((logs, lost, compared)) if self.window.account(head, &logs, &lost) => {
                     let mut drops = self.of.agents.registries.drops(&logs);
                     self.of.agents.measures.add_drops(&logs, &mut drops);
-                    lost.iter().for_each(|piece| drops.add_lost(piece.kind, piece.to));
+                    lost.iter().for_each(|piece| drops.add_cause(Cause { log: None, block: piece.to }));
                     let dropped = self.of.agents.cache.advance(head, &drops, &compared);
                     self.of.status.dropped(dropped, &drops, asked_micros);
                     Position::Same
@@ -175,7 +167,7 @@ impl Following<'_> {
             return Ok((head, "followed"));
         }
         self.try_logs(&head).await?;
-        self.window.begin(head, position == Position::Reorganized);
+        self.window.begin(head);
         self.of.agents.cache.restart(Some(head));
         self.of.status.restarted(position, head.number);
         Ok((head, "restarted"))
@@ -190,19 +182,13 @@ impl Following<'_> {
                 return Err(ReadError::WrongChain { reported, chain });
             }
             let head: Block = answers.next()?;
-            let accepted = state.floor.accepts(newest, head.date());
-            let behind = match self.window.last() {
+            state.floor.accepts(newest, head.date())?;
+            match self.window.last() {
                 Some(last) if self.window.position(&head) == Position::Behind => {
                     Err(ReadError::Behind { number: head.number, newest: last.number })
                 }
-                Some(_) | None => Ok(()),
-            };
-            accepted.and(behind).inspect_err(|_| {
-                let is_another = self.window.contradicts(head.number, head.hash);
-                let is_news = is_another && !self.window.has_abandoned(head.hash);
-                self.saw_another.fetch_or(is_news, Ordering::Relaxed);
-            })?;
-            Ok(head)
+                Some(_) | None => Ok(head),
+            }
         };
         let calls = [Call { method: "eth_chainId", params: json!([]) }, block_call(json!("latest"))];
         state.pool.ask(state.pool.deadline(), (&calls, Input::Follower), read).await
@@ -211,8 +197,8 @@ impl Following<'_> {
     /// The logs up to this head, with the pieces that can't be had. Where following can't go on: what the head is instead, and
     /// `Ahead` of more than one poll reads.
     async fn read_on(&mut self, head: &Block) -> Result<Result<Found, Position>, ReadFault> {
-        let has = |kind| self.of.agents.logs_of(kind).is_some();
-        let Some(mut pieces) = self.window.pieces(head, has) else { return Ok(Err(Position::Ahead)) };
+        let has_tokens = self.of.agents.logs_of(Kind::Tokens).is_some();
+        let Some(mut pieces) = self.window.pieces(head, has_tokens) else { return Ok(Err(Position::Ahead)) };
         let mut last = self.window.last().copied().filter(|last| last.hash != head.parent);
         let deadline = self.of.agents.state.pool.deadline();
         let shown = self.of.agents.cache.shown(head.number);
@@ -240,8 +226,8 @@ impl Following<'_> {
                 Ok(None) => return Ok(Err(Position::Reorganized)),
                 Err(fault) if fault.error.is_refusal() => {
                     is_refused |= piece.blocks() > 1;
-                    if let Some(parts) = piece.parts() {
-                        parts.into_iter().rev().for_each(|part| pieces.push_front(part));
+                    if let Some(halves) = piece.halves() {
+                        halves.into_iter().rev().for_each(|half| pieces.push_front(half));
                         continue;
                     }
                     if widest == 0 && lost.is_empty() {
@@ -437,7 +423,6 @@ impl FollowerStatus {
         for (kind, count) in ["agent", "organization", "holder"].into_iter().zip(counts) {
             self.count_drops(kind, count);
         }
-        self.count_drops("details", u64::from(drops.details > 0));
         let Some(Cause { log, block }) = drops.everybody.filter(|_| everybody) else { return };
         self.count_drops(if log.is_some() { "unknown_log" } else { "lost_logs" }, 1);
         let mut state = self.state.lock();

@@ -3,17 +3,15 @@
 //! Logs may come later than their block. So each poll with a new head reads those of the last [`OVERLAP`] blocks again, in pieces where a node
 //! gives less at once. Logs of a block at or below a floor say nothing new: everybody was dropped there.
 //!
-//! A rollback is a head that is not higher than the followed block and of a later time. A node that has less is behind.
-//! Blocks that a reorganization took away are remembered, so that a back end that still has them is behind, too.
+//! A rollback is a head that is not higher than the followed block and of a later time. A node that has less is behind. A back end
+//! that still has what a reorganization took away is behind what is known (`dated`), since a head that is followed is of a later date.
 
 use std::collections::VecDeque;
-
-use alloy::primitives::B256;
 
 use crate::chain::block::{Block, Log};
 use crate::chain::registries::logs::Kind;
 
-/// How many accounted-for blocks, and abandoned ones, are remembered.
+/// How many accounted-for blocks are remembered.
 const BLOCKS_MAX: usize = 256;
 
 /// The most blocks whose logs are asked for at once.
@@ -35,11 +33,8 @@ const GROWTH: u64 = 4;
 pub(in crate::chain) struct Window {
     /// By rising number. The last is the followed one.
     blocks: VecDeque<Block>,
-    abandoned: VecDeque<B256>,
     /// Up to this block everybody was dropped.
     floor: u64,
-    /// Up to this block all details were.
-    details_floor: u64,
     /// How many blocks' logs nodes give at once, and since when.
     at_once: u64,
     since_micros: u64,
@@ -54,7 +49,7 @@ pub(in crate::chain) enum Position {
     Same,
     /// Above it, with new blocks.
     Ahead,
-    /// At a block that was accounted for, or abandoned, before.
+    /// At a block that was accounted for before.
     Behind,
     /// Another block is in the place of one that was accounted for.
     Reorganized,
@@ -73,29 +68,16 @@ impl Piece {
         self.to - self.from + 1
     }
 
-    /// Smaller pieces: halves, and of one block what decides and details apart. None: it is the smallest.
-    pub(super) fn parts(&self) -> Option<[Self; 2]> {
+    /// Halves. None: it is of one block.
+    pub(super) fn halves(&self) -> Option<[Self; 2]> {
         let middle = self.from + self.blocks() / 2;
-        match self.kind {
-            _ if self.from < self.to => {
-                Some([Self { to: middle - 1, ..*self }, Self { from: middle, ..*self }])
-            }
-            Kind::All => Some([Kind::Deciding, Kind::Details].map(|kind| Self { kind, ..*self })),
-            Kind::Deciding | Kind::Details | Kind::Tokens => None,
-        }
+        (self.from < self.to).then(|| [Self { to: middle - 1, ..*self }, Self { from: middle, ..*self }])
     }
 }
 
 impl Window {
     pub(in crate::chain) const fn new() -> Self {
-        Self {
-            blocks: VecDeque::new(),
-            abandoned: VecDeque::new(),
-            floor: 0,
-            details_floor: 0,
-            at_once: AT_ONCE_MAX,
-            since_micros: 0,
-        }
+        Self { blocks: VecDeque::new(), floor: 0, at_once: AT_ONCE_MAX, since_micros: 0 }
     }
 
     /// The followed block.
@@ -108,7 +90,6 @@ impl Window {
         let Some(last) = self.last() else { return Position::First };
         match head.number > last.number {
             _ if head.hash == last.hash => Position::Same,
-            _ if self.has_abandoned(head.hash) => Position::Behind,
             true => Position::Ahead,
             // Along one chain no time falls. An earlier block may be that of a back end which is stuck on a fork.
             false if head.timestamp > last.timestamp => Position::Reorganized,
@@ -116,29 +97,15 @@ impl Window {
         }
     }
 
-    /// True when a reorganization took the block away.
-    pub(in crate::chain) fn has_abandoned(&self, hash: B256) -> bool {
-        self.abandoned.contains(&hash)
-    }
-
     /// The logs to read up to this head, which is ahead; those of tokens are asked for by themselves. `None`: more than one poll
     /// reads.
-    pub(in crate::chain) fn pieces(
-        &self,
-        head: &Block,
-        has: impl Fn(Kind) -> bool,
-    ) -> Option<VecDeque<Piece>> {
+    pub(in crate::chain) fn pieces(&self, head: &Block, has_tokens: bool) -> Option<VecDeque<Piece>> {
         let from = (self.last()?.number + 1).saturating_sub(OVERLAP).max(self.floor + 1);
-        let all_from = if has(Kind::Details) { from.max(self.details_floor + 1) } else { head.number + 1 };
         let mut pieces = VecDeque::new();
-        for (kind, from, to) in [
-            (Kind::Deciding, from, head.number.min(all_from - 1)),
-            (Kind::All, all_from, head.number),
-            (Kind::Tokens, from, if has(Kind::Tokens) { head.number } else { 0 }),
-        ] {
+        for kind in [Some(Kind::All), has_tokens.then_some(Kind::Tokens)].into_iter().flatten() {
             let mut next = from;
-            while next <= to {
-                let last = to.min(next.saturating_add(self.at_once - 1));
+            while next <= head.number {
+                let last = head.number.min(next.saturating_add(self.at_once - 1));
                 pieces.push_back(Piece { kind, from: next, to: last });
                 next = last + 1;
                 if pieces.len() > PIECES_MAX {
@@ -164,15 +131,17 @@ impl Window {
     }
 
     /// The logs up to this head were read. False when they contradict what was accounted for: the chain was reorganized. Some
-    /// pieces could not be had, so everybody or all details are dropped there.
+    /// pieces could not be had, so everybody is dropped there.
     pub(in crate::chain) fn account(&mut self, head: Block, logs: &[Log], lost: &[Piece]) -> bool {
-        let is_other = |log: &Log| log.block_number == head.number && log.block_hash != head.hash;
-        if logs.iter().any(|log| is_other(log) || self.contradicts(log.block_number, log.block_hash)) {
+        let is_other = |log: &Log| {
+            let mut known = self.blocks.iter().chain([&head]);
+            known.any(|block| block.number == log.block_number && block.hash != log.block_hash)
+        };
+        if logs.iter().any(is_other) {
             return false;
         }
         for piece in lost {
-            let floor = if piece.kind == Kind::Details { &mut self.details_floor } else { &mut self.floor };
-            *floor = piece.to.max(*floor);
+            self.floor = piece.to.max(self.floor);
         }
         self.blocks.push_back(head);
         let surplus = self.blocks.len().saturating_sub(BLOCKS_MAX);
@@ -180,29 +149,15 @@ impl Window {
         true
     }
 
-    /// Begins anew at this block. `is_reorganized`: the blocks so far were taken away.
-    pub(in crate::chain) fn begin(&mut self, block: Block, is_reorganized: bool) {
-        if is_reorganized {
-            self.abandoned.extend(self.blocks.iter().map(|block| block.hash));
-            self.abandoned.retain(|hash| *hash != block.hash && *hash != block.parent);
-            let surplus = self.abandoned.len().saturating_sub(BLOCKS_MAX);
-            self.abandoned.drain(..surplus);
-        } else {
-            self.abandoned.clear();
-        }
+    /// Begins anew at this block.
+    pub(in crate::chain) fn begin(&mut self, block: Block) {
         self.blocks = VecDeque::from([block]);
-        (self.floor, self.details_floor) = (block.number, block.number);
+        self.floor = block.number;
     }
 
     /// Forgets what was accounted for: the next head is a beginning.
     pub(in crate::chain) fn forget(&mut self) {
         *self = Self { at_once: self.at_once, since_micros: self.since_micros, ..Self::new() };
-    }
-
-    /// True when another block was accounted for at this height.
-    pub(in crate::chain) fn contradicts(&self, number: u64, hash: B256) -> bool {
-        let known = self.blocks.binary_search_by_key(&number, |block| block.number);
-        known.ok().and_then(|index| self.blocks.get(index)).is_some_and(|block| block.hash != hash)
     }
 }
 

@@ -19,10 +19,6 @@ const PLAUSIBLE_BITS_MAX: usize = 64;
 pub(in crate::chain) enum Kind {
     /// Logs of all contracts but tokens.
     All,
-    /// Logs of contracts that decide who passes.
-    Deciding,
-    /// Logs of contracts that only the profile shows.
-    Details,
     /// Transfers of tokens that give tiers.
     Tokens,
 }
@@ -78,8 +74,6 @@ pub(in crate::chain) struct Drops {
     pub(in crate::chain) holders: HashMap<Address, u64>,
     /// Everybody, and why.
     pub(in crate::chain) everybody: Option<Cause>,
-    /// The details of everybody; 0 for none.
-    pub(in crate::chain) details: u64,
 }
 
 /// Notes the latest block.
@@ -112,10 +106,10 @@ impl Drops {
         drops
     }
 
-    /// The last blocks with logs that concerned groups, everybody's details, and everybody; 0 for none.
-    pub(in crate::chain) fn floors(&self) -> [u64; 3] {
+    /// The last blocks with logs that concerned groups, and everybody; 0 for none.
+    pub(in crate::chain) fn floors(&self) -> [u64; 2] {
         let groups = self.organizations.values().chain(self.holders.values()).max().copied();
-        [groups.unwrap_or_default(), self.details, self.everybody.map_or(0, |cause| cause.block)]
+        [groups.unwrap_or_default(), self.everybody.map_or(0, |cause| cause.block)]
     }
 
     /// Adds those whose ids a topic may be. Whoever can cause the log at will drops nobody else.
@@ -130,15 +124,8 @@ impl Drops {
         self.add_cause(Cause { log: Some(log_of), block: log.block_number });
     }
 
-    /// Adds those whom the logs of a block may concern, of which those of a kind can't be had.
-    pub(in crate::chain) fn add_lost(&mut self, kind: Kind, block: u64) {
-        match kind {
-            Kind::Details => self.details = self.details.max(block),
-            Kind::All | Kind::Deciding | Kind::Tokens => self.add_cause(Cause { log: None, block }),
-        }
-    }
-
-    fn add_cause(&mut self, cause: Cause) {
+    /// Adds everybody, unless a later block has.
+    pub(in crate::chain) fn add_cause(&mut self, cause: Cause) {
         self.everybody = self.everybody.filter(|other| other.block > cause.block).or(Some(cause));
     }
 }

@@ -10,7 +10,7 @@ use crate::chain::block::{Block, Log, ReadAt};
 use crate::chain::cache::{Details, Entry, Shown, Status, Ticket};
 use crate::chain::dated::Floor;
 use crate::chain::follower::window::{Piece, Position, Window};
-use crate::chain::registries::logs::{Drops, Kind};
+use crate::chain::registries::logs::{Cause, Drops, Kind};
 use crate::chain::tests::actions::{Action, BLOCKS_MAX, HEIGHT_MAX, Mutant, Named, REORGS_MAX, TICKS_MAX};
 use crate::chain::tests::blocks::{BackEnd, Blocks, HELD, ORGANIZATION, drops};
 use crate::domain::{AgentId, Lifetimes};
@@ -185,7 +185,7 @@ impl World {
                 if !self.accepts(head, mutant) => {}
             Position::Same => self.confirm(head),
             Position::First => {
-                self.window.begin(block, false);
+                self.window.begin(block);
                 self.status.restart(Some(block));
                 self.confirm(head);
             }
@@ -215,11 +215,11 @@ impl World {
             }
             self.left |= 1 << followed;
         }
-        self.window.begin(block, true);
+        self.window.begin(block);
         if mutant != Some(Mutant::KeepInReorganization) {
             self.status.restart(Some(block));
         } else {
-            self.status.advance(block, [0; 3], &self.status.shown(block.number));
+            self.status.advance(block, [0; 2], &self.status.shown(block.number));
         }
         (self.known, self.shown, self.lacks_logs) = (0, 0, false);
         self.confirm(head);
@@ -237,9 +237,9 @@ impl World {
         {
             return self.reorganize(head, mutant);
         }
-        let mut pieces = self.window.pieces(&block, |_| false).unwrap();
+        let mut pieces = self.window.pieces(&block, false).unwrap();
         if mutant == Some(Mutant::NoOverlap) {
-            pieces = [Piece { kind: Kind::Deciding, from: last.number + 1, to: block.number }].into();
+            pieces = [Piece { kind: Kind::All, from: last.number + 1, to: block.number }].into();
         }
         let has = |made: usize| self.blocks.chain(back_end.head).any(|other| other == made);
         if mutant != Some(Mutant::LogsWithoutProof) && !has(head) {
@@ -256,7 +256,7 @@ impl World {
             .filter(|made| in_range(self.blocks[*made].height) && is_had(self.blocks[*made].height))
             .filter_map(|made| self.blocks.log(made, self.named))
             .collect();
-        let lost = Piece { kind: Kind::Deciding, from: block.number, to: block.number };
+        let lost = Piece { kind: Kind::All, from: block.number, to: block.number };
         let lost: &[Piece] = if is_lost { &[lost] } else { &[] };
         if !self.window.account(block, &logs, lost) {
             return self.reorganize(head, mutant);
@@ -264,7 +264,7 @@ impl World {
         self.lacks_logs = !is_lost && back_end.logs < block.number;
         let mut drops = drops(&logs);
         if mutant != Some(Mutant::KeepWhatIsLost) {
-            lost.iter().for_each(|piece| drops.add_lost(piece.kind, piece.to));
+            lost.iter().for_each(|piece| drops.add_cause(Cause { log: None, block: piece.to }));
         }
         self.status.advance(block, drops.floors(), &self.status.shown(block.number));
         if mutant != Some(Mutant::NoDrops) {

@@ -1,7 +1,6 @@
 //! What logs drop, and what a cached profile costs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alloy::primitives::{B256, U64, U256};
 use serde_json::json;
@@ -163,32 +162,6 @@ async fn another_block_that_is_no_later_is_behind_until_nothing_else_was_seen_fo
     assert_eq!((scene.polls("behind"), scene.dropped("reorganization"), scene.mode()), (1, 0, "lost"));
     scene.tick(&mut following).await;
     assert_eq!((scene.mode(), scene.polls("restarted")), ("following", 2));
-}
-
-#[tokio::test]
-async fn a_stuck_back_end_voids_nothing_while_another_one_shows_what_is_known() {
-    let scene = Scene::new().await;
-    let mut following = scene.follower.begin();
-    following.poll().await;
-    let mut stuck = result(&scene.chain, "eth_getBlockByNumber", json!(["latest", false]));
-    stuck["hash"] = json!(B256::repeat_byte(0xab));
-    result(&scene.chain, "evm_mine", json!([]));
-    let asked = AtomicUsize::new(0);
-    scene.play(move |request| match request["method"].as_str()? {
-        "eth_getBlockByNumber" if asked.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) => {
-            Some(Reply::Result(stuck.clone()))
-        }
-        "eth_getLogs" => Some(Reply::Error(-32_603, "internal error".to_owned(), None)),
-        _ => None,
-    });
-    scene.profile(1).await.unwrap();
-    let floor = scene.follower.agents.state.floor.newest();
-    for _ in 0..3 {
-        scene.tick(&mut following).await;
-        scene.fall_silent();
-    }
-    assert_eq!(scene.mode(), "lost");
-    assert_eq!(scene.follower.agents.state.floor.newest(), floor);
 }
 
 // threat: A new owner or a reorganization is not seen

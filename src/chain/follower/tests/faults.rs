@@ -258,7 +258,7 @@ async fn a_block_whose_logs_can_not_be_had_drops_those_whom_they_may_concern_and
     let too_long = || Reply::Result("x".repeat(9 * 1024 * 1024).into());
     let too_many = || Reply::Error(-32_005, "query returned more than 10000 results".to_owned(), None);
     let lost: [fn() -> Reply; 2] = [too_long, too_many];
-    for (reply, are_details) in lost.into_iter().flat_map(|reply| [(reply, true), (reply, false)]) {
+    for (reply, is_of_details) in lost.into_iter().flat_map(|reply| [(reply, true), (reply, false)]) {
         let scene = Scene::new().await;
         let mut following = scene.follower.begin();
         following.poll().await;
@@ -269,7 +269,7 @@ async fn a_block_whose_logs_can_not_be_had_drops_those_whom_they_may_concern_and
         }
         scene.profile(1).await.unwrap();
         let contract =
-            if are_details { scene.registries.reputation.unwrap() } else { scene.registries.identity };
+            if is_of_details { scene.registries.reputation.unwrap() } else { scene.registries.identity };
         let (contract, full) = (format!("{contract:?}").to_lowercase(), head(&scene) + 1);
         scene.play(move |request| {
             let (contracts, blocks) = asked(request)?;
@@ -282,11 +282,10 @@ async fn a_block_whose_logs_can_not_be_had_drops_those_whom_they_may_concern_and
         scene.tick(&mut following).await;
         let spent = scene.node.calls("eth_getLogs") - calls;
         assert!((5..40).contains(&spent), "{spent}");
-        let drops = (scene.dropped("details"), scene.dropped("lost_logs"));
-        assert_eq!((scene.mode(), drops), ("following", if are_details { (1, 0) } else { (0, 1) }));
+        assert_eq!((scene.mode(), scene.dropped("lost_logs")), ("following", 1));
         let gate = scene.node.calls("eth_call");
         let read = scene.bench.reader.profile(AgentId::new(U256::ONE), Parts::Gate).await.unwrap();
-        assert!(read.is_some() && scene.node.calls("eth_call") == gate + usize::from(!are_details));
+        assert!(read.is_some() && scene.node.calls("eth_call") == gate + 1);
         assert!(!scene.is_cached(1).await && scene.is_cached(1).await, "details are read again");
         // The block is behind the window's floor: it is not asked for again.
         let calls = scene.node.calls("eth_getLogs");

@@ -26,7 +26,7 @@ fn log(of: Block, index: u64) -> Log {
 fn window(at: u64) -> Window {
     let mut window = Window::new();
     assert_eq!(window.position(&block(0, at)), Position::First);
-    window.begin(block(0, at), false);
+    window.begin(block(0, at));
     window
 }
 
@@ -55,24 +55,9 @@ fn a_node_that_has_less_is_behind_and_another_block_at_an_accounted_height_is_a_
     assert_eq!(window.position(&earlier), Position::Behind, "a back end may be stuck on a fork");
 }
 
-#[test]
-fn a_back_end_that_still_has_what_a_reorganization_took_away_is_behind() {
-    let mut window = window(100);
-    assert!(read_on(&mut window, block(0, 101), &[]));
-    assert!(read_on(&mut window, block(0, 102), &[]));
-    assert!(read_on(&mut window, block(0, 103), &[]));
-    window.begin(block(1, 102), true);
-    for number in [100, 101, 102, 103] {
-        assert_eq!(window.position(&block(0, number)), Position::Behind, "{number}");
-    }
-    assert!(read_on(&mut window, block(1, 104), &[]));
-    assert_eq!(window.position(&block(0, 102)), Position::Behind);
-    assert_eq!(window.position(&block(2, 104)), Position::Reorganized);
-}
-
 /// The pieces up to this head: kind, first and last block.
 fn pieces(window: &Window, head: u64) -> Vec<(Kind, u64, u64)> {
-    let pieces = window.pieces(&block(0, head), |_| true).unwrap();
+    let pieces = window.pieces(&block(0, head), true).unwrap();
     pieces.into_iter().map(|Piece { kind, from, to }| (kind, from, to)).collect()
 }
 
@@ -90,15 +75,11 @@ fn the_logs_of_the_last_16_blocks_are_read_again_but_none_of_where_everybody_was
     }
     let from = 141 - OVERLAP;
     assert_eq!(pieces(&window, 150), [(Kind::All, from, 150), (Kind::Tokens, from, 150)]);
-    let lost = |kind, at| Piece { kind, from: at, to: at };
-    let mut without_details = window.clone();
-    assert!(without_details.account(block(0, 141), &[], &[lost(Kind::Details, 130)]));
-    let expected = [(Kind::Deciding, from + 1, 130), (Kind::All, 131, 150), (Kind::Tokens, from + 1, 150)];
-    assert_eq!(pieces(&without_details, 150), expected);
-    assert!(window.account(block(0, 141), &[], &[lost(Kind::Tokens, 130)]));
+    let lost = Piece { kind: Kind::Tokens, from: 130, to: 130 };
+    assert!(window.account(block(0, 141), &[], &[lost]));
     assert_eq!(pieces(&window, 150), [(Kind::All, 131, 150), (Kind::Tokens, 131, 150)]);
-    let plain = window.pieces(&block(0, 150), |_| false).unwrap();
-    assert_eq!(plain, [Piece { kind: Kind::Deciding, from: 131, to: 150 }]);
+    let plain = window.pieces(&block(0, 150), false).unwrap();
+    assert_eq!(plain, [Piece { kind: Kind::All, from: 131, to: 150 }]);
 }
 
 // threat: A new owner or a reorganization is not seen
@@ -112,18 +93,16 @@ fn logs_of_blocks_that_are_not_the_accounted_ones_are_a_reorganization() {
 }
 
 #[test]
-fn a_piece_that_is_refused_is_halved_down_to_one_block_and_to_one_kind() {
+fn a_piece_that_is_refused_is_halved_down_to_one_block() {
     let mut asked = vec![Piece { kind: Kind::All, from: 1, to: 17 }];
     let mut smallest = Vec::new();
     while let Some(piece) = asked.pop() {
-        match piece.parts() {
-            Some(parts) => asked.extend(parts.into_iter().rev()),
+        match piece.halves() {
+            Some(halves) => asked.extend(halves.into_iter().rev()),
             None => smallest.push(piece),
         }
     }
-    let expected: Vec<Piece> = (1..=17)
-        .flat_map(|at| [Kind::Deciding, Kind::Details].map(|kind| Piece { kind, from: at, to: at }))
-        .collect();
+    let expected: Vec<Piece> = (1..=17).map(|at| Piece { kind: Kind::All, from: at, to: at }).collect();
     assert_eq!(smallest, expected, "each block once, in order");
 }
 
@@ -134,10 +113,7 @@ fn nodes_that_give_few_logs_are_asked_for_as_many_and_after_a_minute_for_more() 
     window.shrink(8, 0);
     let all: Vec<_> = pieces(&window, 141).into_iter().filter(|(kind, ..)| *kind == Kind::All).collect();
     assert_eq!(all, [(Kind::All, 125, 132), (Kind::All, 133, 140), (Kind::All, 141, 141)]);
-    assert!(
-        window.pieces(&block(0, 140 + 8 * PIECES_MAX as u64), |_| false).is_none(),
-        "more than a poll reads"
-    );
+    assert!(window.pieces(&block(0, 140 + 8 * PIECES_MAX as u64), false).is_none(), "more than a poll reads");
     let mut now = 0;
     for at_once in [8, 32, 128, 512, AT_ONCE_MAX, AT_ONCE_MAX] {
         window.grow(now + GROWS_AFTER_MICROS - 1);
