@@ -143,7 +143,7 @@ impl Contracts {
         let (date, contracts) = self.ask(state.pool.deadline(), Ok).await?;
         let agents = (0..FIRST_AGENTS).map(|id| AgentId::new(U256::from(id)));
         let agents: Vec<AgentId> = agents.take(self.agents.group_max()).collect();
-        let group = self.agents.graded(&agents, At::Latest(None), state.pool.deadline());
+        let group = self.agents.graded(&agents, None, state.pool.deadline());
         let (logs, group, creation) = join!(self.log_oddity(), group, state.try_creation());
         if measures.feedback().next().is_some() {
             creation.clone()?;

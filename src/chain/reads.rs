@@ -1,8 +1,8 @@
 //! Reads of agents from the registries, and what the cache keeps of them. Who waits for them is `reader`'s business.
 //!
 //! All that decides who passes is read first. Of it a balance is one of the agent's holders, who are not known before they are
-//! read. So those of before are asked about, in the same call, and where others hold the agent by then, they are asked about once
-//! more: all that decides is from one block. Feedback is read after that, at that block.
+//! read. So those of before are asked about, in the same call, and where others hold the agent by then, these are asked about at the
+//! same block: all that decides is from one. Feedback is read after that, at that block.
 //!
 //! Strangers write most of the details. They are read apart, at the same block: a read of theirs that fails, or takes long, costs an
 //! agent its details alone.
@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::chain::block::{Date, ReadAt, block_call, is_of};
+use crate::chain::block::{Block, Date, ReadAt, block_call, is_of};
 use crate::chain::cache::{CachedProfile, ProfileCache, Ticket};
 use crate::chain::dated::{Answer, At, Call3, StateReader, eth_call, holder_signatures_call, is_refused};
 use crate::chain::fault::{ReadError, ReadFault};
@@ -46,9 +46,6 @@ type Begun = (Ticket, ReadAt);
 
 /// How long details may take, in microseconds.
 const DETAILS_MICROS: u64 = 4_000_000;
-
-/// How often holders are asked about. Only at the latest block can they change from answer to answer.
-const ROUNDS_MAX: usize = 3;
 
 /// Where no node gives logs of long ago they are asked for again after this time, in microseconds.
 const HISTORY_RETRY_MICROS: u64 = 600_000_000;
@@ -103,7 +100,7 @@ impl Agents {
             }
             let ticket = self.cache.begin(self.now());
             let until = self.state.pool.deadline();
-            match self.graded(&ids, At::Latest(ticket.followed), until).await {
+            match self.graded(&ids, ticket.followed, until).await {
                 Ok((at, profiles)) => {
                     let read = (ticket, at);
                     let mut whole = Vec::new();
@@ -165,44 +162,41 @@ impl Agents {
         self.registries.gate_calls(agent).into_iter().chain(self.measures.calls(agent, holders))
     }
 
-    /// Reads what decides of these agents, each with what went wrong with it alone.
+    /// Reads all that decides but feedback. Of balances it asks for those of these holders.
+    async fn gates(
+        &self,
+        agents: &[AgentId],
+        asked: &[Holders],
+        (at, until): (At, u64),
+    ) -> Result<(Answer, Vec<Read<TrustProfile>>), ReadFault> {
+        let input = if agents.len() > 1 { Input::Group } else { Input::Ours };
+        let calls = agents.iter().zip(asked).flat_map(|(agent, of)| self.gate_calls(*agent, *of));
+        let answer = self.state.read((at, input), until, &calls.collect::<Vec<_>>()).await?;
+        let profiles = answer.each(agents.iter().zip(asked), |(agent, asked), results| {
+            self.measures.grade(self.registries.read_gate(*agent, results)?, *asked, results)
+        });
+        Ok((answer, profiles))
+    }
+
+    /// Reads what decides of these agents at the latest block, each with what went wrong with it alone.
     pub(super) async fn graded(
         &self,
         agents: &[AgentId],
-        at: At,
+        followed: Option<Block>,
         until: u64,
     ) -> Result<(ReadAt, Vec<Read<TrustProfile>>), ReadFault> {
         let nobody = Holders::owned_by(Address::ZERO);
-        let known = |agent: &AgentId| self.cache.last_holders(*agent).unwrap_or(nobody);
-        let mut asked: Vec<Holders> = agents.iter().map(known).collect();
-        let input = if agents.len() > 1 { Input::Group } else { Input::Ours };
-        let mut rounds = 0;
-        let (answer, mut profiles) = loop {
-            rounds += 1;
-            let calls = agents.iter().zip(&asked).flat_map(|(agent, of)| self.gate_calls(*agent, *of));
-            let answer = self.state.read((at, input), until, &calls.collect::<Vec<_>>()).await?;
-            let mut profiles = answer.each(agents.iter().zip(&asked), |(agent, asked), results| {
-                self.measures.grade(self.registries.read_gate(*agent, results)?, *asked, results)
-            });
-            let mut is_changed = false;
-            for (asked, read) in asked.iter_mut().zip(&mut profiles) {
-                let holders = match read {
-                    Ok(profile) => profile.as_ref().map_or(nobody, |profile| profile.holders),
-                    Err(_) => continue,
-                };
-                if *asked != holders && holders != nobody && self.measures.are_of_holders() {
-                    is_changed = true;
-                    if rounds == ROUNDS_MAX {
-                        let error = ReadError::Unintelligible("its holders change from answer to answer");
-                        *read = Err(answer.fault(error));
-                    }
-                }
-                *asked = holders;
-            }
-            if !is_changed || rounds == ROUNDS_MAX {
-                break (answer, profiles);
-            }
-        };
+        let known = agents.iter().map(|agent| self.cache.last_holders(*agent).unwrap_or(nobody));
+        let known: Vec<Holders> = known.collect();
+        let (answer, mut profiles) = self.gates(agents, &known, (At::Latest(followed), until)).await?;
+        let found = known.iter().zip(&profiles).map(|(known, read)| match read {
+            Ok(Some(profile)) => profile.holders,
+            Ok(None) | Err(_) => *known,
+        });
+        let found: Vec<Holders> = found.collect();
+        if found != known && self.measures.are_of_holders() {
+            (_, profiles) = self.gates(agents, &found, (At::Dated(answer.at.date), until)).await?;
+        }
         for (measure, of, place) in self.measures.feedback() {
             let minted = agents.iter().zip(&profiles);
             let minted = minted.filter(|(_, profile)| matches!(profile, Ok(Some(_))));

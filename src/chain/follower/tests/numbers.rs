@@ -1,14 +1,20 @@
 //! Numbers that give tiers change, with and without logs.
 
+use std::sync::Arc;
+
 use alloy::primitives::{Address, U256};
 use alloy::sol;
+use parking_lot::Mutex;
+use serde_json::json;
 
 use super::Scene;
-use crate::chain::fixture::{REREAD, bench_measuring};
+use crate::chain::fixture::{LIFETIME, REREAD, bench_measuring};
 use crate::chain::tests::development::DevScene;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::erc8004_rig::{Node, artifact};
-use crate::domain::{Measure, Question, Tier};
+use crate::dev::fixture::result;
+use crate::domain::{AgentId, Measure, Question, Tier};
+use crate::ports::{Chain, Parts};
 
 sol! {
     interface Numbers {
@@ -108,4 +114,22 @@ async fn tokens_drop_the_agents_of_those_who_hold_them_as_these_change() {
     scene.tick(&mut following).await;
     assert!(scene.is_cached(3).await);
     assert_eq!((scene.tier(1).await, scene.tier(2).await), (Tier::Unverified, Tier::Bronze));
+}
+
+#[tokio::test]
+async fn balances_of_holders_who_were_not_known_are_read_at_the_block_that_names_them() {
+    let (scene, _) = measured("TierToken", Question::Balance { of_wallet: false }).await;
+    let blocks = Arc::new(Mutex::new(Vec::new()));
+    let asked = Arc::clone(&blocks);
+    scene.play(move |request| {
+        asked.lock().extend((request["method"] == "eth_call").then(|| request["params"][1].clone()));
+        None
+    });
+    let read = || scene.bench.reader.profile(AgentId::new(U256::ONE), Parts::Gate);
+    assert_eq!(read().await.unwrap().unwrap().measured, Some((Tier::Unverified, 0)));
+    let head = result(&scene.chain, "eth_blockNumber", json!([]));
+    assert_eq!(std::mem::take(&mut *blocks.lock()), [json!("latest"), head]);
+    scene.bench.clock.advance(LIFETIME);
+    read().await.unwrap();
+    assert_eq!(*blocks.lock(), [json!("latest")], "they are known now");
 }
