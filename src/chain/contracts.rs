@@ -17,7 +17,7 @@ use crate::chain::block::{Block, Date, Log, block_call, logs_call};
 use crate::chain::dated::{At, Call3, call};
 use crate::chain::fault::{ReadError, ReadFault};
 use crate::chain::pool::{Answers, Call, Input};
-use crate::chain::registries::calls::{Check, Found, decimalsCall, read_decimals, read_token, token_calls};
+use crate::chain::registries::calls::{Check, Found, decimalsCall, read_token, token_calls, word};
 use crate::chain::{reads::Agents, registries::logs::Kind};
 use crate::domain::AgentId;
 use crate::ports::ChainFault;
@@ -212,7 +212,7 @@ impl Contracts {
     /// The decimals of a token, where it says so.
     pub(crate) async fn decimals(&self, token: Address) -> Result<Option<u8>, ChainFault> {
         let answer = self.agents.state.read_latest(&[call(token, &decimalsCall {})]).await?;
-        Ok(answer.results.first().and_then(read_decimals))
+        Ok(answer.results.first().and_then(word).and_then(|decimals| decimals.try_into().ok()))
     }
 }
 

@@ -107,7 +107,7 @@ impl ReadError {
 #[error("{method} at {endpoint} failed: {error}")]
 pub(super) struct ReadFault {
     pub(super) endpoint: Arc<str>,
-    method: &'static str,
+    pub(super) method: &'static str,
     pub(super) error: Arc<ReadError>,
 }
 
@@ -115,11 +115,6 @@ impl ReadFault {
     /// True if the nodes are behind.
     pub(super) fn is_behind(&self) -> bool {
         matches!(*self.error, ReadError::Behind { .. })
-    }
-
-    /// The fault of a read of details.
-    pub(super) fn without_details(self) -> Self {
-        Self { error: Arc::new(ReadError::NoDetails(self.error)), ..self }
     }
 }
 

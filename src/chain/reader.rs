@@ -40,11 +40,11 @@ pub struct ChainReader {
     pub(super) agents: Arc<Agents>,
     pub(super) follower: Follower,
     /// Apart: who needs no details waits for no call that reads some.
-    gates: SingleFlight<(AgentId, Parts), Read<CachedProfile>>,
-    profiles: SingleFlight<(AgentId, Parts), Read<CachedProfile>>,
+    gates: Arc<SingleFlight<(AgentId, Parts), Read<CachedProfile>>>,
+    profiles: Arc<SingleFlight<(AgentId, Parts), Read<CachedProfile>>>,
     /// Apart: nobody who is vouched for waits for a read that waits among strangers.
-    vouched: SingleFlight<HoldersQuestion, Read<AskedHolders>>,
-    strangers: SingleFlight<HoldersQuestion, Read<AskedHolders>>,
+    vouched: Arc<SingleFlight<HoldersQuestion, Read<AskedHolders>>>,
+    strangers: Arc<SingleFlight<HoldersQuestion, Read<AskedHolders>>>,
     runtime: Handle,
     hits: prometheus::IntCounter,
     misses: prometheus::IntCounter,
@@ -80,7 +80,7 @@ impl ChainReader {
         let agents = Arc::new(Agents { registries, measures, state, cache, clock, history_retry_micros });
         let contracts = Arc::new(Contracts::new(&agents));
         let status = Arc::new(FollowerStatus::new(metrics));
-        let follower = Follower { agents: Arc::clone(&agents), contracts, status, lifetimes };
+        let follower = Follower { agents: Arc::clone(&agents), contracts, status };
 
         let most = agents.state.pool.rate.map_or(PROFILES.calls, |rate| (rate / RATE_SHARE) as usize);
         let calls = most.clamp(PROFILES.calls_unfilled, PROFILES.calls);
@@ -132,7 +132,7 @@ impl ChainReader {
         self.ended(timeout(WAIT_TIME_MAX, reads.get(question)).await.ok().flatten())
     }
 
-    const fn reads(&self, parts: Parts) -> &SingleFlight<(AgentId, Parts), Read<CachedProfile>> {
+    const fn reads(&self, parts: Parts) -> &Arc<SingleFlight<(AgentId, Parts), Read<CachedProfile>>> {
         if matches!(parts, Parts::Gate) { &self.gates } else { &self.profiles }
     }
 

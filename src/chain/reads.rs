@@ -12,7 +12,7 @@ use std::{iter::once, sync::Arc, time::Duration};
 use alloy::primitives::{Address, B256, Bytes, U64, U256};
 use alloy::sol_types::SolCall;
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, join, join_all};
+use futures_util::future::{BoxFuture, Either, join, join_all};
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -281,7 +281,9 @@ impl Agents {
                         profile.details = Some(details);
                         None
                     }
-                    Err(fault) => Some(fault.without_details()),
+                    Err(fault) => {
+                        Some(ReadFault { error: Arc::new(ReadError::NoDetails(fault.error)), ..fault })
+                    }
                 };
                 self.keep(one, read, profile, (fault, None));
             });
@@ -301,13 +303,9 @@ impl Agents {
             return Ok(Vec::new());
         }
         let at = At::Dated(date);
-        let answer: Answer = match self.registries.details_code(agents) {
-            Some(code) => self.state.create((at, until), &code, agents.len()).await?,
-            None => {
-                let calls = agents.iter().flat_map(|agent| self.registries.details_calls(*agent));
-                let calls: Vec<Call3> = calls.collect();
-                self.state.read((at, Input::Strangers), until, &calls).await?
-            }
+        let answer: Answer = match self.registries.details_calls(agents) {
+            Either::Left(calls) => self.state.read((at, Input::Strangers), until, &calls).await?,
+            Either::Right(code) => self.state.create((at, until), &code, agents.len()).await?,
         };
         Ok(answer.each(agents.iter(), |_, results| self.registries.read_details(results)))
     }

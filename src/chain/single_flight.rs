@@ -37,9 +37,7 @@ pub(super) trait Value: Clone + Send + Sync + 'static {}
 impl<V: Clone + Send + Sync + 'static> Value for V {}
 
 /// Reads of one kind, by key.
-pub(super) struct SingleFlight<K: Key, V: Value>(Arc<Reads<K, V>>);
-
-struct Reads<K: Key, V: Value> {
+pub(super) struct SingleFlight<K: Key, V: Value> {
     bounds: Bounds,
     runtime: Handle,
     read: Call<K, V>,
@@ -53,7 +51,7 @@ type Call<K, V> = Box<dyn Fn(Vec<Wanted<K, V>>) -> BoxFuture<'static, ()> + Send
 pub(super) struct Wanted<K: Key, V: Value> {
     pub(super) key: K,
     result: watch::Sender<Option<V>>,
-    reads: Arc<Reads<K, V>>,
+    reads: Arc<SingleFlight<K, V>>,
 }
 
 impl<K: Key, V: Value> Wanted<K, V> {
@@ -99,25 +97,23 @@ impl<K: Key, V: Value> SingleFlight<K, V> {
         runtime: Handle,
         bounds: Bounds,
         read: impl Fn(Vec<Wanted<K, V>>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
-    ) -> Self {
+    ) -> Arc<Self> {
         let state = State { keys: HashMap::new(), ready: VecDeque::new(), calls: 0 };
-        Self(Arc::new(Reads { bounds, runtime, read: Box::new(read), state: Mutex::new(state) }))
+        Arc::new(Self { bounds, runtime, read: Box::new(read), state: Mutex::new(state) })
     }
 
     /// The result of a read of `key` that began after this call. `None` when its time was over, or it panicked.
-    pub(super) async fn get(&self, key: K) -> Option<V> {
+    pub(super) async fn get(self: &Arc<Self>, key: K) -> Option<V> {
         let mut read = {
-            let mut state = self.0.state.lock();
+            let mut state = self.state.lock();
             let read = state.join(key);
-            self.0.start(&mut state);
+            self.start(&mut state);
             read
         };
         let value = read.wait_for(Option::is_some).await.ok()?;
         value.clone()
     }
-}
 
-impl<K: Key, V: Value> Reads<K, V> {
     /// Begins a call if keys are ready for one.
     fn start(self: &Arc<Self>, state: &mut State<K, V>) {
         let Bounds { calls, calls_unfilled, keys } = self.bounds;

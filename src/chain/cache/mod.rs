@@ -33,7 +33,7 @@ pub(super) struct ProfileCache {
     status: Mutex<Status>,
     /// The status as hits see it.
     published: ArcSwap<Status>,
-    lifetimes: Lifetimes,
+    pub(super) lifetimes: Lifetimes,
 }
 
 impl ProfileCache {
@@ -269,7 +269,9 @@ impl Status {
         entry: Option<&Entry<P>>,
     ) -> Option<Entry<P>> {
         let ReadAt { date: Date { number: block, .. }, is_followed, .. } = read;
-        let known = entry.and_then(|entry| self.block_of(entry)).unwrap_or(self.followed_number());
+        let known =
+            entry.and_then(|entry| self.block_of(entry)).or(self.followed.map(|followed| followed.number));
+        let known = known.unwrap_or(0);
         // Blocks of before a beginning do not compare.
         let is_comparable = ticket.epoch == self.epoch;
         let floor = if is_comparable { block.max(known) } else { known };
@@ -351,10 +353,6 @@ impl Status {
         let everybody_floor = block.map_or(0, |block| block.number);
         let epoch = self.epoch.wrapping_add(1);
         *self = Self { followed: block, epoch, everybody_floor, in_touch_until_micros, ..Self::default() };
-    }
-
-    fn followed_number(&self) -> u64 {
-        self.followed.map_or(0, |followed| followed.number)
     }
 
     /// The block that an agent is known at, in this epoch.

@@ -39,7 +39,6 @@ pub struct Follower {
     pub(super) agents: Arc<Agents>,
     pub(super) contracts: Arc<Contracts>,
     pub(super) status: Arc<FollowerStatus>,
-    pub(super) lifetimes: Lifetimes,
 }
 
 /// The state of one task that follows.
@@ -76,10 +75,11 @@ impl Follower {
     }
 
     pub(super) fn begin(&self) -> Following<'_> {
+        let Lifetimes { poll_interval, max_staleness, .. } = self.agents.cache.lifetimes;
         Following {
             of: self,
             window: Window::new(),
-            pace: PollSchedule::new(self.lifetimes.poll_interval, self.lifetimes.max_staleness),
+            pace: PollSchedule::new(poll_interval, max_staleness),
             confirmed_micros: self.agents.now(),
             lacks_logs: false,
         }
@@ -99,7 +99,7 @@ impl Following<'_> {
 
     /// Waits until the next poll is due: an interval, and the rest of the pause unless an answer shows a newer block meanwhile.
     async fn rest(&self, pause: Duration) {
-        let interval = self.of.lifetimes.poll_interval;
+        let interval = self.of.agents.cache.lifetimes.poll_interval;
         sleep(interval).await;
         let Some(rest) = pause.checked_sub(interval) else { return };
         match self.window.last() {
@@ -112,7 +112,7 @@ impl Following<'_> {
         self.confirmed_micros = asked_micros;
         self.of.agents.state.floor.met(head.date());
         self.of.agents.cache.confirm(asked_micros);
-        let until_micros = asked_micros.saturating_add(micros(self.of.lifetimes.max_staleness));
+        let until_micros = asked_micros.saturating_add(micros(self.of.agents.cache.lifetimes.max_staleness));
         self.of.status.followed(result, head, until_micros);
         let now_millis = self.of.agents.clock.unix_millis();
         self.pace.saw(head, now_millis);
@@ -120,10 +120,10 @@ impl Following<'_> {
     }
 
     fn failed(&mut self, fault: &ReadFault) -> Duration {
-        let interval = self.of.lifetimes.poll_interval;
+        let interval = self.of.agents.cache.lifetimes.poll_interval;
         self.of.status.failed((fault.is_behind() && !self.lacks_logs).then(|| fault.clone()));
         let silent_micros = self.of.agents.now().saturating_sub(self.confirmed_micros);
-        if silent_micros < micros(self.of.lifetimes.max_staleness) {
+        if silent_micros < micros(self.of.agents.cache.lifetimes.max_staleness) {
             return interval;
         }
         // Whatever was accounted for by then: the next head is a beginning.

@@ -88,14 +88,8 @@ struct Tried {
 
 impl Tries {
     pub(super) fn new(nodes: usize, has_logs: bool, (began_micros, probes_until_micros): (u64, u64)) -> Self {
-        let is_of_group = false;
-        Self {
-            nodes: vec![Tried::default(); nodes],
-            has_logs,
-            probes_until_micros,
-            began_micros,
-            is_of_group,
-        }
+        let nodes = vec![Tried::default(); nodes];
+        Self { nodes, has_logs, probes_until_micros, began_micros, is_of_group: false }
     }
 
     /// The read's try at this node failed.

@@ -11,7 +11,7 @@ use alloy::sol_types::{SolCall, SolError, SolType, SolValue};
 
 use crate::chain::dated::{Call3, DECODING, Result3, call};
 use crate::chain::fault::{ReadError, TOO_FEW};
-use crate::domain::{AgentId, Registries};
+use crate::domain::AgentId;
 use crate::ports::Asked;
 
 sol! {
@@ -169,20 +169,6 @@ pub(in crate::chain) fn is_consent(word: &[u8]) -> bool {
     *word == *B256::right_padding_from(&isValidSignatureCall::SELECTOR)
 }
 
-/// The call for an agent's stake.
-pub(super) fn stake_call(vault: Address, agent: AgentId) -> Call3 {
-    call(vault, &getStakeCall { agentId: agent.token_id() })
-}
-
-/// The stake in the result of [`stake_call`]; none where there is no vault.
-pub(super) fn read_stake(
-    on: &Registries,
-    results: &mut impl Iterator<Item = Result3>,
-) -> Result<Option<U256>, ReadError> {
-    let read = |_| decode::<getStakeCall>("chain.contracts.stake_vault", results);
-    on.stake_vault.map(read).transpose()
-}
-
 /// The calls for a vault's token.
 pub(in crate::chain) fn token_calls(vault: Address) -> [Call3; 4] {
     [
@@ -199,11 +185,7 @@ pub(in crate::chain) fn read_token(results: &[Result3]) -> Option<Address> {
     tokens.find(|token| !token.is_zero())
 }
 
-/// The decimals in a result of `decimals()`.
-pub(in crate::chain) fn read_decimals(result: &Result3) -> Option<u8> {
-    word(result)?.try_into().ok()
-}
-
-fn word(result: &Result3) -> Option<U256> {
+/// The number that a call returned.
+pub(in crate::chain) fn word(result: &Result3) -> Option<U256> {
     result.success.then(|| U256::abi_decode(&result.returnData).ok()).flatten()
 }

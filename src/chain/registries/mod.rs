@@ -5,10 +5,11 @@
 //! common, `logs` are the rules that hold for the logs of any set.
 
 use alloy::primitives::Bytes;
+use futures_util::future::Either;
 
-use crate::chain::dated::{Call3, Result3};
+use crate::chain::dated::{Call3, Result3, call};
 use crate::chain::fault::{ReadError, TOO_FEW};
-use crate::chain::registries::calls::{Check, asked, owner_call, read_owner, read_stake, stake_call};
+use crate::chain::registries::calls::{Check, asked, decode, getStakeCall, owner_call, read_owner};
 use crate::chain::{block::Log, registries::erc8004::DetailsRead, registries::logs::Drops};
 use crate::domain::{AgentId, Holders, Registries, RegistrySet, Texts, TrustProfile};
 use crate::ports::AskedHolders;
@@ -51,7 +52,7 @@ impl Registries {
 
     /// The calls for what decides: holders and stake.
     pub(in crate::chain) fn gate_calls(&self, agent: AgentId) -> Vec<Call3> {
-        let stake = self.stake_vault.map(|vault| stake_call(vault, agent));
+        let stake = self.stake_vault.map(|vault| call(vault, &getStakeCall { agentId: agent.token_id() }));
         self.holder_calls(agent).into_iter().chain(stake).collect()
     }
 
@@ -62,23 +63,21 @@ impl Registries {
         results: &mut impl Iterator<Item = Result3>,
     ) -> Result<Option<TrustProfile>, ReadError> {
         let Some(holders) = self.read_holders(agent, results)? else { return Ok(None) };
-        let stake = read_stake(self, results)?;
+        let stake = self.stake_vault.map(|_| decode::<getStakeCall>("chain.contracts.stake_vault", results));
+        let stake = stake.transpose()?;
         Ok(Some(TrustProfile { holders, stake, measured: None, details: None, texts: Texts::default() }))
     }
 
-    /// The calls for the details, where they are calls.
-    pub(in crate::chain) fn details_calls(&self, agent: AgentId) -> Vec<Call3> {
+    /// The calls for the details of these agents, or the init code that reads them.
+    pub(in crate::chain) fn details_calls(&self, agents: &[AgentId]) -> Either<Vec<Call3>, Bytes> {
         match self.set {
-            RegistrySet::Documented { organization } => documented::details_calls(self, organization, agent),
-            RegistrySet::Erc8004 { .. } => Vec::new(),
-        }
-    }
-
-    /// The init code that reads the details of these agents, where they are no calls.
-    pub(in crate::chain) fn details_code(&self, agents: &[AgentId]) -> Option<Bytes> {
-        match self.set {
-            RegistrySet::Documented { .. } => None,
-            RegistrySet::Erc8004 { feedback_max } => Some(erc8004::details_code(self, feedback_max, agents)),
+            RegistrySet::Documented { organization } => {
+                let calls = |agent: &AgentId| documented::details_calls(self, organization, *agent);
+                Either::Left(agents.iter().flat_map(calls).collect())
+            }
+            RegistrySet::Erc8004 { feedback_max } => {
+                Either::Right(erc8004::details_code(self, feedback_max, agents))
+            }
         }
     }
 

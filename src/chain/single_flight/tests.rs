@@ -19,12 +19,12 @@ use crate::chain::tests::clock::{now, pass, until};
 impl<K: Key, V: Value> SingleFlight<K, V> {
     /// How many keys are waited for or read.
     fn len(&self) -> usize {
-        self.0.state.lock().keys.len()
+        self.state.lock().keys.len()
     }
 
     /// How many wait for the read of this key that has not begun.
     fn waiting(&self, key: K) -> usize {
-        let state = self.0.state.lock();
+        let state = self.state.lock();
         let pending = state.keys.get(&key).and_then(|of_key| of_key.pending.as_ref());
         pending.map_or(0, |result| result.receiver_count())
     }
@@ -34,7 +34,7 @@ impl<K: Key, V: Value> SingleFlight<K, V> {
         runtime: &Handle,
         calls: usize,
         read: impl Fn(K) -> F + Send + Sync + 'static,
-    ) -> Self {
+    ) -> Arc<Self> {
         let bounds = Bounds { calls, calls_unfilled: calls, keys: 1 };
         Self::new(runtime.clone(), bounds, move |wanted| {
             let reads: Vec<_> = wanted.into_iter().map(|one| (read(one.key.clone()), one)).collect();
@@ -66,7 +66,7 @@ fn gated(calls: usize) -> (Arc<SingleFlight<u32, usize>>, Arc<AtomicUsize>, Arc<
             number
         }
     };
-    (Arc::new(SingleFlight::unbatched(&Handle::current(), calls, read)), count, gate)
+    (SingleFlight::unbatched(&Handle::current(), calls, read), count, gate)
 }
 
 // threat: Bad signatures cause work
@@ -151,7 +151,7 @@ async fn those_who_leave_at_once_leave_next_to_nothing_behind() {
         let mut asked = Box::pin(reads.get(key));
         assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
-    let state = reads.0.state.lock();
+    let state = reads.state.lock();
     assert!(state.keys.len() <= 16 && state.keys.len() == state.ready.len(), "{}", state.keys.len());
 }
 
@@ -192,7 +192,7 @@ fn batches(bounds: Bounds, latency: Duration) -> (Arc<SingleFlight<u32, u32>>, C
             });
         }) as _
     };
-    (Arc::new(SingleFlight::new(Handle::current(), bounds, read)), counts)
+    (SingleFlight::new(Handle::current(), bounds, read), counts)
 }
 
 /// After a reorganization: a node of 100 ms, and more agents that ask at once than it can be asked about one by one.
@@ -289,7 +289,7 @@ async fn play(node: &Node, askers: &[Asker], bounds: Bounds) -> (Vec<Option<(u64
     });
     let answered = join_all(asked).await;
     pass(TIME * 2).await;
-    assert_eq!((reads.len(), reads.0.state.lock().calls), (0, 0), "nothing is left");
+    assert_eq!((reads.len(), reads.state.lock().calls), (0, 0), "nothing is left");
     let log = log.lock().clone();
     (answered, log)
 }

@@ -2,6 +2,7 @@
 
 use alloy::primitives::{Address, Bytes, U256};
 use alloy::sol_types::{SolCall, SolError};
+use futures_util::future::Either;
 
 use super::{OrganizationRow, getValidationCall, getValidationReturn, read_details, tokenURICall};
 use crate::chain::dated::{Result3, read_dated};
@@ -22,7 +23,8 @@ fn read_on(registries: Registries, results: &[Result3]) -> Result<Option<TrustPr
 }
 
 fn calls(registries: Registries) -> usize {
-    registries.gate_calls(agent(1)).len() + registries.details_calls(agent(1)).len()
+    let Either::Left(details) = registries.details_calls(&[agent(1)]) else { panic!("they are calls") };
+    registries.gate_calls(agent(1)).len() + details.len()
 }
 
 fn owner(result: Result3) -> Result<Option<Address>, ReadError> {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{collections::BTreeSet, sync::Arc};
 
 use alloy::primitives::{B256, Bytes, U64, U256};
+use futures_util::future::Either;
 use serde_json::json;
 
 use super::{REVIEWER, Scene, account, is_creation};
@@ -89,7 +90,8 @@ async fn validations_that_are_too_many_to_be_counted_are_counted_among_the_newes
         scene.on.answer(chain, account(REVIEWER), hash(number), (100, ""));
     }
     for (gas, count) in [(50_000_000, 3), (4_000_000, 2)] {
-        let call = json!({ "data": scene.registries.details_code(&[agent]), "gas": U64::from(gas) });
+        let Either::Right(code) = scene.registries.details_calls(&[agent]) else { panic!("it is code") };
+        let call = json!({ "data": code, "gas": U64::from(gas) });
         let reverted = error(chain, "eth_call", json!([call, "latest"]));
         let answer: Bytes = serde_json::from_value(reverted["data"].clone()).unwrap();
         let (_, results) = read_dated(&answer, false).unwrap();
