@@ -6,11 +6,11 @@ use std::os::unix::fs::{DirBuilderExt, FileExt as _, OpenOptionsExt};
 use std::path::{self, Path, PathBuf};
 
 use redb::backends::FileBackend;
-use redb::{Builder, Database, DatabaseError, StorageBackend};
+use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageBackend};
 
 use crate::domain::{Binding, OtherChain};
 use crate::panic_guard::panic_guard;
-use crate::store::embedded::tables::{self, LAYOUT, Loaded};
+use crate::store::embedded::tables::{self, LAYOUT, Loaded, META_LAYOUT};
 
 /// How many bytes of the file redb may keep in memory. After the start only nonces are read.
 const CACHE_BYTES: usize = 8 << 20;
@@ -112,11 +112,6 @@ impl Folder {
         fs::rename(&unfinished, &self.file)?;
         Ok(sync_folder(&self.path)?)
     }
-
-    fn copy_binding(&self, binding: &Binding) -> io::Result<()> {
-        self.lock.set_len(0)?;
-        self.lock.write_all_at(binding.as_str().as_bytes(), 0)
-    }
 }
 
 /// True if the folder holds a store. An error of any other kind than a missing file comes again when the file is opened.
@@ -146,7 +141,7 @@ impl Disk for Folder {
         let backend = backend.map_err(|error| refusal(error.into(), &self.file))?;
         let opened = verified(backend, &self.file, binding)?;
         // Without the copy `look` says less.
-        let _ = self.copy_binding(binding);
+        let _ = self.lock.set_len(0).and_then(|()| self.lock.write_all_at(binding.as_str().as_bytes(), 0));
         Ok(opened)
     }
 
@@ -174,7 +169,7 @@ pub(super) fn verified(
         if !database.check_integrity()? {
             return corrupted("its parts contradict each other");
         }
-        let found = tables::layout(&database)?;
+        let found = tables::meta(&database.begin_read()?, META_LAYOUT)?;
         if found != LAYOUT {
             return Ok(Err(OpenError::UnknownLayout { file: file.to_owned(), found }));
         }
