@@ -117,12 +117,8 @@ pub(super) fn block(block: &Block, is_full: bool) -> RpcBlock {
     } else {
         BlockTransactions::Hashes(block.transaction.iter().map(MinedTransaction::hash).collect())
     };
-    RpcBlock { header: header(block), uncles: Vec::new(), transactions, withdrawals: None }
-}
-
-fn header(block: &Block) -> Header {
     let mined = block.transaction.as_ref();
-    Header {
+    let header = Header {
         hash: block.hash,
         inner: ConsensusHeader {
             parent_hash: block.parent_hash,
@@ -136,7 +132,8 @@ fn header(block: &Block) -> Header {
         },
         total_difficulty: Some(U256::ZERO),
         size: None,
-    }
+    };
+    RpcBlock { header, uncles: Vec::new(), transactions, withdrawals: None }
 }
 
 /// A transaction and where it stands.

@@ -34,7 +34,6 @@ use crate::store::{
     redis::answers::read, redis::names::Shard, redis::options::Shared, redis::scripts::Request,
     redis::sentinels::Sentinels,
 };
-use crate::supervision::keep_going;
 
 /// How long to wait before a server is tried again after a session with it; each failure doubles it.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -73,7 +72,6 @@ pub(super) struct Server {
     session: ArcSwapOption<Session>,
     /// The state that the metric shows.
     breaker: Mutex<&'static str>,
-    session_ended: Notify,
     /// Why there is no session.
     why: Mutex<String>,
     pub(super) shards: Mutex<Vec<Shard>>,
@@ -95,7 +93,6 @@ impl Server {
             address,
             session: ArcSwapOption::empty(),
             breaker: Mutex::new(OPEN),
-            session_ended: Notify::new(),
             why: Mutex::new("it is being made".to_owned()),
             shards: Mutex::new(shards),
             claimed: Mutex::default(),
@@ -174,10 +171,6 @@ impl Server {
         self.session.load_full().ok_or_else(|| RedisError::Down(self.why.lock().clone()))
     }
 
-    fn is_current(&self, session: &Arc<Session>) -> bool {
-        self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, session))
-    }
-
     /// By how many microseconds its clock is ahead of this machine's, as far as the session knows.
     pub(super) fn clock_offset_micros(&self) -> Option<i64> {
         let session = self.session.load();
@@ -202,12 +195,8 @@ impl Server {
         }
     }
 
-    /// Keeps a session up for as long as the runtime lives.
-    pub(super) async fn keep(self: Arc<Self>) {
-        keep_going("redis-server", &self.shared.metrics, || self.keep_session()).await;
-    }
-
-    async fn keep_session(self: &Arc<Self>) {
+    /// Keeps a session up.
+    pub(super) async fn keep_session(self: &Arc<Self>) {
         let mut pause = PAUSE;
         loop {
             self.show(HALF_OPEN);
@@ -243,7 +232,14 @@ impl Server {
         for (server, finding) in found.iter().filter(|finding| !before.contains(finding)) {
             tracing::warn!(%server, "Redis: {finding}");
         }
-        Ok(Session::new(host, info, connection))
+        Ok(Session {
+            host,
+            info,
+            connections: ArcSwap::from_pointee(vec![Connection::new(connection)]),
+            next_connect_micros: AtomicU64::new(0),
+            clock_offset_micros: AtomicI64::new(i64::MIN),
+            ended: Notify::new(),
+        })
     }
 
     /// Serves until the session ends.
@@ -252,11 +248,9 @@ impl Server {
         self.session.store(Some(Arc::clone(&session)));
         self.shared.metrics.store_connects.with_label_values(&["connected"]).inc();
         tracing::info!(server = %self.address, "connected to Redis");
-        while self.is_current(&session) {
-            tokio::select! {
-                () = self.session_ended.notified() => {}
-                () = self.watch(&session) => {}
-            }
+        tokio::select! {
+            () = session.ended.notified() => {}
+            () = self.watch(&session) => {}
         }
     }
 
@@ -291,7 +285,7 @@ impl Server {
         match fair_timeout(time_max, answer).await {
             None => {
                 let error = RedisError::Timeout(time_max);
-                if connection.silent() {
+                if connection.silences.fetch_add(1, Ordering::Relaxed) + 1 >= SILENCES_MAX {
                     self.drop_connection(session, connection, &error);
                 }
                 Err(error)
@@ -302,7 +296,10 @@ impl Server {
                 Err(error)
             }
             Some(answer) => {
-                connection.answered();
+                // Nearly always 0 already: a look costs less than a write to what other threads look at.
+                if connection.silences.load(Ordering::Relaxed) > 0 {
+                    connection.silences.store(0, Ordering::Relaxed);
+                }
                 if let Err(error) = &answer
                     && is_no_master(error)
                 {
@@ -326,7 +323,7 @@ impl Server {
             tracing::warn!(server = %self.address, why, "gave up the connection to Redis");
             *self.why.lock() = why;
             self.show(OPEN);
-            self.session_ended.notify_one();
+            session.ended.notify_one();
         }
     }
 
@@ -361,7 +358,8 @@ pub(super) struct Session {
     /// Before this moment none is made, in monotonic microseconds: they are made one at a time.
     next_connect_micros: AtomicU64,
     /// By how many microseconds the server's clock is ahead of this machine's; [`i64::MIN`] until that is known.
-    pub(super) clock_offset_micros: AtomicI64,
+    clock_offset_micros: AtomicI64,
+    ended: Notify,
 }
 
 /// One connection.
@@ -375,33 +373,9 @@ impl Connection {
     pub(super) fn new(redis: MultiplexedConnection) -> Arc<Self> {
         Arc::new(Self { redis, runtime: Handle::current().id(), silences: AtomicU32::new(0) })
     }
-
-    /// A request was answered.
-    pub(super) fn answered(&self) {
-        // Nearly always 0 already: a look costs less than a write to what other threads look at.
-        if self.silences.load(Ordering::Relaxed) > 0 {
-            self.silences.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// A request was not answered in time. True when that was one too many.
-    pub(super) fn silent(&self) -> bool {
-        self.silences.fetch_add(1, Ordering::Relaxed) + 1 >= SILENCES_MAX
-    }
 }
 
 impl Session {
-    /// With a first connection, made in the current runtime.
-    pub(super) fn new(host: RedisHost, info: Info, first: MultiplexedConnection) -> Self {
-        Self {
-            host,
-            info,
-            connections: ArcSwap::from_pointee(vec![Connection::new(first)]),
-            next_connect_micros: AtomicU64::new(0),
-            clock_offset_micros: AtomicI64::new(i64::MIN),
-        }
-    }
-
     /// The current runtime's connection. Until there is one, another that is not silent; `None` where there is none.
     pub(super) fn connection(self: &Arc<Self>, shared: &Arc<Shared>) -> Option<Arc<Connection>> {
         let runtime = Handle::current();
@@ -511,7 +485,7 @@ impl Server {
             match info.and_then(|info| session.check(&info).map(|()| info)) {
                 Ok(info) => {
                     self.note_time(session, &info, asked_at);
-                    if self.is_current(session) {
+                    if self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
                         self.note_replicas(&session.host, &info);
                     }
                 }

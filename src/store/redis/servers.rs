@@ -63,7 +63,11 @@ impl Servers {
                 Address::Sentinel(Sentinels::new(sentinels, service))
             }
             RedisLayout::Cluster { seeds } => {
-                servers.runtime.spawn(Arc::clone(&servers).follow(seeds));
+                let following = Arc::clone(&servers);
+                servers.runtime.spawn(async move {
+                    keep_going("redis-cluster", &following.shared.metrics, || following.keep_map(&seeds))
+                        .await;
+                });
                 return servers;
             }
         };
@@ -121,11 +125,7 @@ impl Servers {
         Ok(map.nodes.iter().map(|node| Arc::clone(&node.server)).collect())
     }
 
-    /// Follows a cluster for as long as the runtime lives.
-    async fn follow(self: Arc<Self>, seeds: Vec<RedisHost>) {
-        keep_going("redis-cluster", &self.shared.metrics, || self.keep_map(&seeds)).await;
-    }
-
+    /// Follows a cluster.
     async fn keep_map(&self, seeds: &[RedisHost]) {
         let mut why = String::new();
         loop {
@@ -190,7 +190,11 @@ impl Servers {
 
     fn node(&self, address: Address, shards: Vec<Shard>) -> Node {
         let server = Server::new(Arc::clone(&self.shared), address, shards);
-        let keeper = self.runtime.spawn(Arc::clone(&server).keep()).abort_handle();
+        let kept = Arc::clone(&server);
+        let keeper = self.runtime.spawn(async move {
+            keep_going("redis-server", &kept.shared.metrics, || kept.keep_session()).await;
+        });
+        let keeper = keeper.abort_handle();
         Node { server, keeper }
     }
 }
