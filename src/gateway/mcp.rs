@@ -4,9 +4,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use http::header::CONTENT_LENGTH;
 
-use crate::domain::{
-    Call, LargeBodies, MCP_METHOD, McpRules, RouteAccess, Tier, host::of_authority, routing,
-};
+use crate::domain::{Call, LargeBodies, MCP_METHOD, McpRules, RouteAccess, host::of_authority, routing};
 use crate::error::Error;
 use crate::gateway::discovery::{check_login, is_named};
 use crate::gateway::rule::{Incoming, Message};
@@ -16,7 +14,7 @@ use crate::gateway::{
 };
 use crate::gateway::{held::HeldBytes, in_flight::Caller};
 use crate::http1::{Fields, name::Name};
-use crate::mcp::{Filter, McpRequest, Shows, call::takes_post_alone, refusal::wrapped};
+use crate::mcp::{Filter, McpRequest, call::takes_post_alone, wrapped};
 use crate::wire::{Answer, client_ip::client_of, credentials::shows_credential};
 
 /// How long a client may keep a list, in milliseconds: its agent's tier may be another then.
@@ -153,32 +151,18 @@ impl Context {
         if value(b"content-encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
             return Err(Failure::Upstream(CODED_LIST));
         }
-        let allowed = Allowed {
-            site: Arc::clone(site),
-            path: path.clone(),
-            tier: self.permit().map(|permit| permit.tier()),
+        // A caller without a credential has no tier.
+        let (site, path, tier) = (Arc::clone(site), path.clone(), self.permit().map(|permit| permit.tier()));
+        let may_call = move |call: &Call<'_>| {
+            let decision = site.decide_calls(&path, std::slice::from_ref(call));
+            match decision.access {
+                RouteAccess::Public => true,
+                RouteAccess::Agents => tier.is_some_and(|tier| tier >= decision.min_tier),
+                RouteAccess::Deny => false,
+            }
         };
-        let mut filter = Box::new(Filter::new(*list, Box::new(allowed), LIST_TIME_MAX_MILLIS));
+        let mut filter = Box::new(Filter::new(*list, Box::new(may_call), LIST_TIME_MAX_MILLIS));
         Ok(filter.begin(value(b"content-type").unwrap_or_default()).then_some(filter))
-    }
-}
-
-/// The calls that a client may make.
-struct Allowed {
-    site: Arc<Site>,
-    path: Box<[u8]>,
-    /// `None` for callers without a credential.
-    tier: Option<Tier>,
-}
-
-impl Shows for Allowed {
-    fn shows(&self, call: &Call<'_>) -> bool {
-        let decision = self.site.decide_calls(&self.path, std::slice::from_ref(call));
-        match decision.access {
-            RouteAccess::Public => true,
-            RouteAccess::Agents => self.tier.is_some_and(|tier| tier >= decision.min_tier),
-            RouteAccess::Deny => false,
-        }
     }
 }
 

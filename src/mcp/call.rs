@@ -3,10 +3,13 @@
 
 use std::borrow::Cow;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::domain::Call;
 use crate::http1::Fields;
 use crate::mcp::message::{Message, Messages};
-use crate::mcp::{Problem, headers::Mirror, listing::List};
+use crate::mcp::{Problem, listing::List};
 
 /// The first revision whose requests have headers, whose endpoints take POST alone, and which has no sessions. Revisions are dates.
 const WITH_HEADERS: &str = "2026-07-28";
@@ -38,37 +41,27 @@ impl<'a> McpRequest<'a> {
     pub(crate) fn read(body: &'a [u8], fields: &'a impl Fields) -> Result<Self, (Option<&'a str>, Problem)> {
         check_coding(fields).map_err(|problem| (None, problem))?;
         let messages = Messages::read(body).map_err(|problem| (None, problem))?;
-        let id = match &messages {
-            Messages::One(message) => message.id.filter(|id| is_id(id)),
-            Messages::Batch(_) => None,
-        };
+        let only = messages.all.first().filter(|_| !messages.is_batch);
+        let id = only.and_then(|message| message.id).filter(|id| is_id(id));
         Self::judge(messages, fields).map(|request| Self { id, ..request }).map_err(|problem| (id, problem))
     }
 
-    fn judge(messages: Messages<'a>, fields: &'a impl Fields) -> Result<Self, Problem> {
+    fn judge(Messages { all, is_batch }: Messages<'a>, fields: &'a impl Fields) -> Result<Self, Problem> {
         let mirror = Mirror::read(fields)?;
-        let is_batch = matches!(messages, Messages::Batch(_));
-        let messages = match messages {
-            Messages::One(message) => {
-                check(&mirror, &message)?;
-                vec![message]
+        if is_batch {
+            let version = mirror.version.as_deref().unwrap_or(WITH_BATCHES);
+            let of_messages = all.iter().filter_map(|message| message.version.as_deref());
+            if of_messages.chain([version]).any(|version| version > WITH_BATCHES) || mirror.method.is_some() {
+                return Err("this revision has no batches");
             }
-            Messages::Batch(messages) => {
-                let version = mirror.version.as_deref().unwrap_or(WITH_BATCHES);
-                let of_messages = messages.iter().filter_map(|message| message.params.version.as_deref());
-                if of_messages.chain([version]).any(|version| version > WITH_BATCHES)
-                    || mirror.method.is_some()
-                {
-                    return Err("this revision has no batches");
-                }
-                // It is charged as one.
-                if messages.iter().filter(|message| message.asks()).count() > 1 {
-                    return Err("a batch of several requests is not taken; send them one by one");
-                }
-                messages
+            // It is charged as one.
+            if all.iter().filter(|message| message.asks()).count() > 1 {
+                return Err("a batch of several requests is not taken; send them one by one");
             }
-        };
-        let calls: Result<Vec<_>, Problem> = messages.into_iter().filter_map(Message::call).collect();
+        } else {
+            all.iter().try_for_each(|message| check(&mirror, message))?;
+        }
+        let calls: Result<Vec<_>, Problem> = all.into_iter().filter_map(Message::call).collect();
         let request = Self::of(calls?);
         // Its answer would be a list of answers, which is not read.
         if is_batch && request.list.is_some() {
@@ -155,6 +148,49 @@ fn is_id(id: &str) -> bool {
         && id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
 }
 
+/// The beginning and the end of a value that is written in Base64.
+const MARKER: (&str, &str) = ("=?base64?", "?=");
+
+/// The headers about one message. A header that stands twice has no value that everybody reads alike.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Mirror<'a> {
+    /// `MCP-Protocol-Version`.
+    version: Option<Cow<'a, str>>,
+    /// `Mcp-Method`.
+    method: Option<Cow<'a, str>>,
+    /// `Mcp-Name`.
+    name: Option<Cow<'a, str>>,
+}
+
+impl<'a> Mirror<'a> {
+    fn read(fields: &'a impl Fields) -> Result<Self, Problem> {
+        let mut mirror = Self::default();
+        for (name, value) in fields.all() {
+            let place = match name.len() {
+                20 if name.eq_ignore_ascii_case(b"mcp-protocol-version") => &mut mirror.version,
+                10 if name.eq_ignore_ascii_case(b"mcp-method") => &mut mirror.method,
+                8 if name.eq_ignore_ascii_case(b"mcp-name") => &mut mirror.name,
+                _ => continue,
+            };
+            if place.replace(decoded(value)?).is_some() {
+                return Err("a header of MCP stands twice");
+            }
+        }
+        Ok(mirror)
+    }
+}
+
+fn decoded(value: &[u8]) -> Result<Cow<'_, str>, Problem> {
+    const WRONG: Problem = "a header of MCP is neither visible ASCII nor Base64 between markers";
+    let text = std::str::from_utf8(value).map_err(|_| WRONG)?;
+    if let Some(rest) = text.strip_prefix(MARKER.0) {
+        let bytes = rest.strip_suffix(MARKER.1).and_then(|base64| STANDARD.decode(base64).ok());
+        return bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(Into::into).ok_or(WRONG);
+    }
+    let is_visible = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if is_visible { Ok(text.into()) } else { Err(WRONG) }
+}
+
 impl<'a> Message<'a> {
     /// True if it makes a server work.
     fn asks(&self) -> bool {
@@ -171,14 +207,14 @@ impl<'a> Message<'a> {
 
     fn name(&self) -> Option<&Cow<'a, str>> {
         let method = self.method.as_deref().filter(|method| has_name(method))?;
-        if method == "resources/read" { self.params.uri.as_ref() } else { self.params.name.as_ref() }
+        if method == "resources/read" { self.uri.as_ref() } else { self.name.as_ref() }
     }
 }
 
 /// Holds headers to the message: those of its revision have to be there, and none may say otherwise. The revision leaves open which a
 /// notification has: some servers take one without its method, and some clients send it so.
 fn check(mirror: &Mirror<'_>, message: &Message<'_>) -> Result<(), Problem> {
-    let version = message.params.version.as_ref();
+    let version = message.version.as_ref();
     let is_new = mirror.version.iter().chain(version).any(|version| has_headers(version));
     let triples = [
         (&mirror.version, version, is_new),
@@ -201,10 +237,10 @@ fn check(mirror: &Mirror<'_>, message: &Message<'_>) -> Result<(), Problem> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderMap;
+    use http::{HeaderMap, HeaderName, HeaderValue};
 
-    use super::{McpRequest, takes_post_alone};
-    use crate::mcp::{headers::tests::headers as bare, listing::List};
+    use super::{McpRequest, Mirror, decoded, takes_post_alone};
+    use crate::mcp::listing::List;
 
     const NEW: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
     const CALL: (&str, &str) = ("mcp-method", "tools/call");
@@ -212,6 +248,15 @@ mod tests {
     fn call(name: &str, version: &str) -> String {
         let meta = format!(r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}"}}"#);
         format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"{name}",{meta}}}}}"#)
+    }
+
+    fn bare(lines: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            let name: HeaderName = name.parse().unwrap();
+            headers.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        headers
     }
 
     /// Headers with these lines, and with the content type that clients send where the lines name none.
@@ -404,5 +449,49 @@ mod tests {
         assert!(listens.is_stream && listens.list.is_none());
         assert!(takes_post_alone(&headers(&[NEW])) && !takes_post_alone(&none));
         assert!(!takes_post_alone(&headers(&[("mcp-protocol-version", "2025-11-25")])));
+    }
+
+    #[test]
+    fn names_have_any_case_and_stand_once() {
+        let lines =
+            [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "ping"), ("MCP-NAME", "=?base64?w6Q=?=")];
+        let given = bare(&lines);
+        let mirror = Mirror::read(&given).unwrap();
+        let texts = [mirror.version, mirror.method, mirror.name].map(Option::unwrap);
+        assert_eq!(texts, ["2026-07-28", "ping", "ä"]);
+        assert_eq!(
+            Mirror::read(&bare(&[("mcp-param-x", "1"), ("mcp-session-id", "a")])),
+            Ok(Mirror::default())
+        );
+        for (name, value) in lines {
+            assert!(Mirror::read(&bare(&[(name, value), (name, value)])).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_visible_ascii_or_base64_between_markers() {
+        for (value, text) in [
+            ("search", "search"),
+            ("file:///a b", "file:///a b"),
+            ("=?base64?c2VhcmNo?=", "search"),
+            ("=?base64??=", ""),
+            ("=?base64?ICA=?=", "  "),
+            ("=?base64?PT9iYXNlNjQ/?=", "=?base64?"),
+            ("=?BASE64?c2VhcmNo?=", "=?BASE64?c2VhcmNo?="),
+            ("", ""),
+        ] {
+            assert_eq!(decoded(value.as_bytes()).as_deref(), Ok(text), "{value}");
+        }
+        for wrong in [
+            "ä",
+            "a\tb",
+            "=?base64?c2VhcmNo",
+            "=?base64?c2VhcmNo=?=",
+            "=?base64?c2Vhcm-_?=",
+            "=?base64?/w==?=",
+            "=?base64? c2VhcmNo?=",
+        ] {
+            assert!(decoded(wrong.as_bytes()).is_err(), "{wrong}");
+        }
     }
 }

@@ -24,11 +24,8 @@ pub(crate) enum List {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
-/// The rule for what a list shows.
-pub(crate) trait Shows: Send + Sync {
-    /// True if the client may make this call.
-    fn shows(&self, call: &Call<'_>) -> bool;
-}
+/// The rule for what a list shows: true if the client may make this call.
+pub(crate) type Shows = Box<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
 
 impl List {
     /// The list that a method asks for.
@@ -56,7 +53,7 @@ impl List {
 /// Filters an answer that comes in pieces.
 pub(crate) struct Filter {
     list: List,
-    shows: Box<dyn Shows>,
+    shows: Shows,
     /// How long a client may keep the list, in milliseconds.
     ttl_max: u64,
     /// True if the list comes in an event.
@@ -75,7 +72,7 @@ impl fmt::Debug for Filter {
 }
 
 impl Filter {
-    pub(crate) fn new(list: List, shows: Box<dyn Shows>, ttl_max: u64) -> Self {
+    pub(crate) fn new(list: List, shows: Shows, ttl_max: u64) -> Self {
         Self { list, shows, ttl_max, is_events: false, held: Vec::new(), searched: 0, after_cr: None }
     }
 
@@ -118,9 +115,8 @@ impl Filter {
         }
         if is_last {
             let rest = std::mem::take(&mut self.held);
-            if self.is_events {
-                // Clients take it for no event: it has no end.
-            } else {
+            // Of events clients take it for none: it has no end.
+            if !self.is_events {
                 out = self.filtered(&rest)?.unwrap_or(rest);
             }
         }
@@ -193,7 +189,7 @@ impl Filter {
                 names.map(|(_, name)| serde_json::from_str(name.get()).ok()).collect();
             // A name that stands twice, or is no name, can't be told: who reads it otherwise must not see more.
             let [name] = &*names.unwrap_or_default() else { continue };
-            if self.shows.shows(&Call::new(method, Some(name))) {
+            if (self.shows)(&Call::new(method, Some(name))) {
                 kept.push(item.get());
             }
         }
@@ -270,20 +266,15 @@ impl<'de> Deserialize<'de> for Object<'de> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, Filter, LIST_BYTES_MAX, List, Shows, Unreadable};
+    use super::{Call, Filter, LIST_BYTES_MAX, List, Unreadable};
 
-    struct Few;
-
-    impl Shows for Few {
-        fn shows(&self, call: &Call<'_>) -> bool {
-            matches!(call.method.as_ref(), "tools/call" | "resources/read")
-                && call.name.as_deref() != Some("pay")
-        }
+    fn is_few(call: &Call<'_>) -> bool {
+        matches!(call.method.as_ref(), "tools/call" | "resources/read") && call.name.as_deref() != Some("pay")
     }
 
     /// The answer, in pieces of so many bytes.
     fn passed(list: List, media_type: &str, answer: &str, size: usize) -> Result<String, Unreadable> {
-        let mut filter = Filter::new(list, Box::new(Few), 60_000);
+        let mut filter = Filter::new(list, Box::new(is_few), 60_000);
         assert!(filter.begin(media_type.as_bytes()));
         let mut out = Vec::new();
         for piece in answer.as_bytes().chunks(size) {
@@ -328,7 +319,7 @@ mod tests {
                 assert_eq!(out, format!("{progress}{shown}{shown}"), "{ends:?} {size}");
             }
         }
-        let mut filter = Filter::new(List::Tools, Box::new(Few), 0);
+        let mut filter = Filter::new(List::Tools, Box::new(is_few), 0);
         filter.begin(b"text/event-stream");
         assert_eq!(filter.push(b": ping\n\nda", false).unwrap(), b": ping\n\n");
     }
@@ -349,6 +340,6 @@ mod tests {
         let long = " ".repeat(LIST_BYTES_MAX + 1);
         assert_eq!(passed(List::Tools, "application/json", &long, 4096), Err(Unreadable));
         assert_eq!(passed(List::Tools, "text/event-stream", &long, 4096), Err(Unreadable));
-        assert!(!Filter::new(List::Tools, Box::new(Few), 0).begin(b"text/plain"));
+        assert!(!Filter::new(List::Tools, Box::new(is_few), 0).begin(b"text/plain"));
     }
 }

@@ -3,8 +3,9 @@
 //! Servers differ in which of two equal keys counts, and some compare keys without regard to case. So a key that decides stands once,
 //! in its own spelling, or the message is refused.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, mem};
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -15,21 +16,13 @@ const UNREADABLE: Problem = "it is no JSON-RPC message, or holds a key twice";
 /// The most messages of a batch. One of them may ask for something: a batch is charged as one request.
 const BATCH_MAX: usize = 64;
 
-const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-
-/// One message: a request, a notification, or the answer to a request.
+/// One message: a request, a notification, or the answer to a request. Of its parameters there are those that decide.
 #[derive(Debug, Default)]
 pub(crate) struct Message<'a> {
     /// Its id as it is written; `None` for a notification.
     pub(crate) id: Option<&'a str>,
     /// `None` for an answer.
     pub(crate) method: Option<Cow<'a, str>>,
-    pub(crate) params: Params<'a>,
-}
-
-/// The parameters that decide.
-#[derive(Debug, Default)]
-pub(crate) struct Params<'a> {
     pub(crate) name: Option<Cow<'a, str>>,
     pub(crate) uri: Option<Cow<'a, str>>,
     /// The protocol's version that the message is written for.
@@ -38,9 +31,10 @@ pub(crate) struct Params<'a> {
 
 /// The messages of a body.
 #[derive(Debug)]
-pub(crate) enum Messages<'a> {
-    One(Message<'a>),
-    Batch(Vec<Message<'a>>),
+pub(crate) struct Messages<'a> {
+    /// One, unless it is a batch.
+    pub(crate) all: Vec<Message<'a>>,
+    pub(crate) is_batch: bool,
 }
 
 impl<'a> Messages<'a> {
@@ -55,31 +49,109 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// The place of a key among those that decide; `None` for others.
-struct Key<'k>(&'k [&'static str]);
+struct Body;
 
-impl<'de> DeserializeSeed<'de> for Key<'_> {
-    type Value = Option<usize>;
+impl<'a> Visitor<'a> for Body {
+    type Value = Messages<'a>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a message, or a list of some")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let mut message = Message::default();
+        Reader(Object::Message, &mut message).visit_map(map)?;
+        Ok(Messages { all: vec![message], is_batch: false })
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let (mut all, mut message) = (Vec::new(), Message::default());
+        while list.next_element_seed(Reader(Object::Message, &mut message))?.is_some() {
+            if all.len() == BATCH_MAX {
+                return Err(A::Error::custom("a batch is too long"));
+            }
+            all.push(mem::take(&mut message));
+        }
+        Ok(Messages { all, is_batch: true })
     }
 }
 
-impl Visitor<'_> for Key<'_> {
-    type Value = Option<usize>;
+/// An object that holds what decides.
+#[derive(Clone, Copy)]
+enum Object {
+    Message,
+    Params,
+    Meta,
+}
+
+/// Reads an object into its message.
+struct Reader<'m, 'a>(Object, &'m mut Message<'a>);
+
+impl<'a> DeserializeSeed<'a> for Reader<'_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Reader<'_, 'a> {
+    type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a key")
+        out.write_str("an object")
     }
 
-    fn visit_str<E: Error>(self, key: &str) -> Result<Option<usize>, E> {
-        let own = self.0.iter().position(|known| *known == key);
-        if own.is_none() && self.0.iter().any(|known| is_same(key, known)) {
-            return Err(E::custom("another spelling of a key"));
-        }
-        Ok(own)
+    /// Parameters and metadata may be null.
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        if matches!(self.0, Object::Message) { Err(E::custom("no object")) } else { Ok(()) }
     }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self(object, message) = self;
+        let keys: &[&str] = match object {
+            Object::Message => &["id", "method", "params"],
+            Object::Params => &["name", "uri", "_meta"],
+            Object::Meta => &["io.modelcontextprotocol/protocolVersion"],
+        };
+        let mut seen = [false; 3];
+        while let Some(Text(key)) = map.next_key()? {
+            let is_known = |known: &str| key == known || is_same(&key, known);
+            let known = keys.iter().zip(&mut seen).zip(0..).find(|((known, _), _)| is_known(known));
+            let Some(((known, seen), at)) = known else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            if mem::replace(seen, true) || key != *known {
+                return Err(A::Error::custom("a key stands twice, or in another spelling"));
+            }
+            match (object, at) {
+                (Object::Message, 0) => message.id = Some(map.next_value::<&RawValue>()?.get()),
+                (Object::Message, 1) => message.method = Some(map.next_value::<Text<'_>>()?.0),
+                (Object::Message, _) => map.next_value_seed(Reader(Object::Params, message))?,
+                (Object::Params, 0) => message.name = text(map.next_value()?)?,
+                (Object::Params, 1) => message.uri = text(map.next_value()?)?,
+                (Object::Params, _) => map.next_value_seed(Reader(Object::Meta, message))?,
+                (Object::Meta, _) => message.version = text(map.next_value()?)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A string with its escapes decoded.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// A value that is a string; `None` for any other.
+fn text<'a, E: Error>(value: &'a RawValue) -> Result<Option<Cow<'a, str>>, E> {
+    let Some(text) = value.get().strip_prefix('"').and_then(|text| text.strip_suffix('"')) else {
+        return Ok(None);
+    };
+    if !text.contains('\\') {
+        return Ok(Some(text.into()));
+    }
+    serde_json::from_str(value.get()).map(|Text(text)| Some(text)).map_err(E::custom)
 }
 
 /// True if a key is a known one in any case, as Unicode folds letters: `ſ` is an `s` to some servers.
@@ -92,199 +164,15 @@ fn is_same(key: &str, known: &str) -> bool {
     folded.filter(|letter| *letter != '\u{307}').eq(known.chars().flat_map(char::to_lowercase))
 }
 
-/// Reads an object's known keys, each once. `read` gets the place of the key.
-fn read_keys<'de, A: MapAccess<'de>, const N: usize>(
-    map: &mut A,
-    keys: &[&'static str; N],
-    mut read: impl FnMut(usize, &mut A) -> Result<(), A::Error>,
-) -> Result<(), A::Error> {
-    let mut seen = [false; N];
-    while let Some(key) = map.next_key_seed(Key(keys))? {
-        match key.and_then(|at| Some((at, seen.get_mut(at)?))) {
-            Some((_, true)) => return Err(A::Error::custom("a key stands twice")),
-            Some((at, seen)) => {
-                *seen = true;
-                read(at, map)?;
-            }
-            None => drop(map.next_value::<IgnoredAny>()?),
-        }
-    }
-    Ok(())
-}
-
-struct Body;
-
-impl<'de> Visitor<'de> for Body {
-    type Value = Messages<'de>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a message, or a list of some")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        One.visit_map(map).map(Messages::One)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut messages = Vec::new();
-        while let Some(message) = list.next_element_seed(One)? {
-            if messages.len() == BATCH_MAX {
-                return Err(A::Error::custom("a batch is too long"));
-            }
-            messages.push(message);
-        }
-        Ok(Messages::Batch(messages))
-    }
-}
-
-/// A visitor of objects as the seed of one.
-macro_rules! seed {
-    ($($name:ident -> $value:ty),*) => {$(
-        impl<'de> DeserializeSeed<'de> for $name {
-            type Value = $value;
-
-            fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-                deserializer.deserialize_any(self)
-            }
-        }
-    )*};
-}
-
-seed!(One -> Message<'de>, OfParams -> Params<'de>, Version -> Option<Cow<'de, str>>, Text -> Option<Cow<'de, str>>);
-
-struct One;
-
-impl<'de> Visitor<'de> for One {
-    type Value = Message<'de>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a message")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut message = Message::default();
-        read_keys(&mut map, &["id", "method", "params"], |at, map| {
-            match at {
-                0 => message.id = Some(map.next_value::<&RawValue>()?.get()),
-                1 => {
-                    let method = map.next_value_seed(Text)?;
-                    message.method = Some(method.ok_or_else(|| A::Error::custom("no method"))?);
-                }
-                _ => message.params = map.next_value_seed(OfParams)?,
-            }
-            Ok(())
-        })?;
-        Ok(message)
-    }
-}
-
-struct OfParams;
-
-impl<'de> Visitor<'de> for OfParams {
-    type Value = Params<'de>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("parameters by name")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Params::default())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut params = Params::default();
-        read_keys(&mut map, &["name", "uri", "_meta"], |at, map| {
-            match at {
-                0 => params.name = map.next_value_seed(Text)?,
-                1 => params.uri = map.next_value_seed(Text)?,
-                _ => params.version = map.next_value_seed(Version)?,
-            }
-            Ok(())
-        })?;
-        Ok(params)
-    }
-}
-
-/// The version in `_meta`.
-struct Version;
-
-impl<'de> Visitor<'de> for Version {
-    type Value = Option<Cow<'de, str>>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("metadata")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut version = None;
-        read_keys(&mut map, &[VERSION], |_, map| {
-            version = map.next_value_seed(Text)?;
-            Ok(())
-        })?;
-        Ok(version)
-    }
-}
-
-/// A string with its escapes decoded; `None` for any other value.
-struct Text;
-
-impl<'de> Visitor<'de> for Text {
-    type Value = Option<Cow<'de, str>>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a value")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Some(text.into()))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Some(text.to_owned().into()))
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-        IgnoredAny.visit_seq(list).map(|_| None)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        IgnoredAny.visit_map(map).map(|_| None)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{BATCH_MAX, Message, Messages};
 
     /// Method, name, URI and version of a message.
     fn one(body: &str) -> Option<[Option<String>; 4]> {
-        let messages = Messages::read(body.as_bytes()).ok()?;
-        let Messages::One(Message { method, params, .. }) = messages else { return None };
-        Some([method, params.name, params.uri, params.version].map(|text| text.map(Into::into)))
+        let Messages { all, is_batch: false } = Messages::read(body.as_bytes()).ok()? else { return None };
+        let Message { method, name, uri, version, .. } = all.into_iter().next()?;
+        Some([method, name, uri, version].map(|text| text.map(Into::into)))
     }
 
     fn expected(texts: [&str; 4]) -> Option<[Option<String>; 4]> {
@@ -363,6 +251,7 @@ mod tests {
             r#"{"method":"a","params":["search"]}"#,
             r#"{"method":"a","params":1}"#,
             r#"{"method":"\ud800"}"#,
+            r#"{"method":"a","params":{"name":"\ud800"}}"#,
             r#"{"method":"a",}"#,
             r#"{'method':'a'}"#,
             r#"{"method":"a"/**/}"#,
@@ -395,8 +284,8 @@ mod tests {
         let body =
             r#"[{"id":1,"method":"ping"},{"id":[2],"result":{}},{"method":"notifications/initialized"}]"#;
         let messages = Messages::read(body.as_bytes()).unwrap();
-        let Messages::Batch(messages) = messages else { panic!("no batch") };
-        let read: Vec<_> = messages.iter().map(|one| (one.id, one.method.as_deref())).collect();
+        assert!(messages.is_batch);
+        let read: Vec<_> = messages.all.iter().map(|one| (one.id, one.method.as_deref())).collect();
         let expected =
             [(Some("1"), Some("ping")), (Some("[2]"), None), (None, Some("notifications/initialized"))];
         assert_eq!(read, expected);
