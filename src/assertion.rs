@@ -46,7 +46,8 @@ pub(crate) struct Issuer {
     keys: Arc<SigningKeys>,
     /// The header of every assertion as it stands there.
     header: String,
-    key_set: String,
+    /// The public keys, as a JWK Set (RFC 7517).
+    pub(crate) key_set: String,
     registry: String,
     facts: Facts,
     signed: Cache<(AgentId, Arc<str>), Signed>,
@@ -103,11 +104,6 @@ impl Issuer {
     /// True if it has this name and these keys.
     pub(crate) fn is(&self, name: &str, keys: &SigningKeys) -> bool {
         *self.name == *name && self.keys.published == keys.published
-    }
-
-    /// The public keys, as a JWK Set (RFC 7517).
-    pub(crate) fn key_set(&self) -> &str {
-        &self.key_set
     }
 
     /// The assertion for this tenant about an admitted agent.

@@ -123,7 +123,7 @@ impl Scene {
         let by = OnceLock::new();
         let order = KeyOrder { client: client(), signed: self.sign(0), by: &by, recorder: None };
         self.runtime
-            .block_on(self.pipeline.generate_key(order, KeyWish::default()))
+            .block_on(self.pipeline.make_key(order, KeyWish::default(), false))
             .expect("the owner gets a key")
             .key
     }

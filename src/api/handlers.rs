@@ -1,8 +1,7 @@
 //! What each endpoint does: parse, ask the pipeline, write.
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::api::docs::{self, OPENAPI};
 use crate::api::{Api, ApiRequest, ApiRules, routes::Endpoint};
 use crate::assertion::NO_KEYS;
 use crate::domain::{RpcUrl, UnixSeconds, WebOrigin};
@@ -11,7 +10,16 @@ use crate::pipeline::{Ask, Credential, KeyOrder, Recorder, SignedRequest};
 use crate::wire::bodies::{
     parse_key_wish, parse_profile_read, parse_revocation, parse_signed, parse_status_query, parse_verify,
 };
-use crate::wire::{Answer, LocalRules, answers, discovery::key_set, results::owner_profile};
+use crate::wire::{Answer, LocalRules, answers, discovery::key_set, pages::guarded, results::owner_profile};
+
+/// The machine-readable description of this API.
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
+
+/// The same for people, which `console/docs.mjs` writes. It runs no script and loads nothing.
+pub(super) const PAGE: &str = include_str!("docs.html");
+
+/// The page's Content-Security-Policy, which names the digest of its style.
+pub(super) const POLICY: HeaderValue = HeaderValue::from_static(include_str!("docs.csp"));
 
 impl Api {
     pub(super) async fn handle(
@@ -20,13 +28,24 @@ impl Api {
         request: &mut ApiRequest<'_>,
     ) -> Result<Answer, Error> {
         match endpoint {
-            Endpoint::Verify => self.verify(request).await,
-            Endpoint::VerifySignature => self.verify_signature(request).await,
+            Endpoint::Verify => {
+                let (credential, origin) = parse_verify(request.body, &self.pipeline.rules().key_format)?;
+                self.admit(credential, origin, request).await
+            }
+            Endpoint::VerifySignature => {
+                let signed = parse_signed(request.body, self.pipeline.rules().signature_format)?;
+                request.record.agent = Some(signed.agent);
+                self.admit(Credential::Signature(signed), None, request).await
+            }
             Endpoint::ReadProfile => self.read_profile(request).await,
             Endpoint::GenerateKey => self.make_key(request, false).await,
             Endpoint::RotateKey => self.make_key(request, true).await,
             Endpoint::RevokeKey => self.revoke_key(request).await,
-            Endpoint::KeyStatus => self.key_status(request).await,
+            Endpoint::KeyStatus => {
+                let agent = parse_status_query(request.query)?;
+                let status = self.pipeline.key_status(request.client, agent).await?;
+                Ok(answers::key_status(&agent.to_string(), &status))
+            }
             Endpoint::Livez => Ok(answers::alive()),
             Endpoint::Readyz => Ok(answers::readiness(&self.readiness.first_report().await, request.query)),
             Endpoint::Signing => {
@@ -36,26 +55,18 @@ impl Api {
             }
             Endpoint::KeySet => {
                 let issuer = (self.rules.issuer)();
-                Ok(key_set(issuer.as_ref().map_or(NO_KEYS, |issuer| issuer.key_set())))
+                Ok(key_set(issuer.as_ref().map_or(NO_KEYS, |issuer| &issuer.key_set)))
             }
-            Endpoint::Docs => Ok(docs::answer()),
+            Endpoint::Docs => {
+                let kind = HeaderValue::from_static("text/html; charset=utf-8");
+                Ok(guarded(answers::text(StatusCode::OK, HeaderMap::new(), kind, PAGE.into()), POLICY))
+            }
             Endpoint::Console => {
                 let answer = self.console.as_ref().and_then(|console| console.answer(request.path));
                 answer.ok_or(Error::NotFound)
             }
             Endpoint::OpenApi => Ok(answers::json_text(StatusCode::OK, HeaderMap::new(), OPENAPI.into())),
         }
-    }
-
-    async fn verify(&self, request: &mut ApiRequest<'_>) -> Result<Answer, Error> {
-        let (credential, origin) = parse_verify(request.body, &self.pipeline.rules().key_format)?;
-        self.admit(credential, origin, request).await
-    }
-
-    async fn verify_signature(&self, request: &mut ApiRequest<'_>) -> Result<Answer, Error> {
-        let signed = parse_signed(request.body, self.pipeline.rules().signature_format)?;
-        request.record.agent = Some(signed.agent);
-        self.admit(Credential::Signature(signed), None, request).await
     }
 
     /// Asks the pipeline, and answers with what it says.
@@ -90,11 +101,7 @@ impl Api {
         let grace_secs = rotates.then_some(wish.terms.grace_secs);
         request.record.key.clone_from(&wish.terms.name);
         let order = order(request, signed);
-        let issued = if rotates {
-            self.pipeline.rotate_key(order, wish).await?
-        } else {
-            self.pipeline.generate_key(order, wish).await?
-        };
+        let issued = self.pipeline.make_key(order, wish, rotates).await?;
         request.record.key.clone_from(&issued.made.name);
         let done = if rotates { "rotated" } else { "generated" };
         tracing::info!(agent = %issued.agent, "API key {done}");
@@ -108,12 +115,6 @@ impl Api {
         let allowance = self.pipeline.revoke_key(order(request, signed), name).await?;
         tracing::info!(%agent, "API key revoked");
         Ok(answers::key_revoked(agent, allowance))
-    }
-
-    async fn key_status(&self, request: &ApiRequest<'_>) -> Result<Answer, Error> {
-        let agent = parse_status_query(request.query)?;
-        let status = self.pipeline.key_status(request.client, agent).await?;
-        Ok(answers::key_status(&agent.to_string(), &status))
     }
 }
 

@@ -3,7 +3,6 @@
 //! Must not know chain or store: it takes credentials out of bodies, asks the pipeline, and writes what it says.
 
 mod console;
-mod docs;
 mod handlers;
 mod observe;
 pub(crate) mod routes;

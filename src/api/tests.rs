@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::docs::{OPENAPI, PAGE, POLICY};
+use super::handlers::{OPENAPI, PAGE, POLICY};
 use super::routes::{ENDPOINTS, Endpoint};
 
 /// The errors of each endpoint: those that the contract lists, and where it lists none for an input that can be wrong or

@@ -95,8 +95,8 @@ fn read(text: &str, key_set: &str) -> Option<[Value; 2]> {
 #[test]
 fn an_assertion_says_who_and_for_whom_and_for_how_long_and_is_signed_by_the_first_key() {
     let bench = Bench::new();
-    let [header, claims] = read(&bench.text(), bench.issuer.key_set()).unwrap();
-    let key_set: Value = serde_json::from_str(bench.issuer.key_set()).unwrap();
+    let [header, claims] = read(&bench.text(), &bench.issuer.key_set).unwrap();
+    let key_set: Value = serde_json::from_str(&bench.issuer.key_set).unwrap();
     let keys = key_set["keys"].as_array().unwrap();
     assert_eq!((keys.len(), keys[0].as_object().unwrap().len()), (2, 7), "and nothing private");
     for (field, value) in [("kty", "EC"), ("crv", "P-256"), ("use", "sig"), ("alg", "ES256")] {
@@ -109,7 +109,7 @@ fn an_assertion_says_who_and_for_whom_and_for_how_long_and_is_signed_by_the_firs
         "iat": NOW, "exp": NOW + 60, "jti": URL_SAFE_NO_PAD.encode([1; 32]),
     });
     assert_eq!(claims, expected);
-    assert_eq!(read(&bench.text(), Bench::new().issuer.key_set()), None, "no other issuer has signed it");
+    assert_eq!(read(&bench.text(), &Bench::new().issuer.key_set), None, "no other issuer has signed it");
 }
 
 // threat: An assertion says what is no more true
@@ -121,7 +121,7 @@ fn one_is_signed_in_30_s_for_an_agent_and_tenant() {
     assert!(Arc::ptr_eq(&bench.text(), &first));
     bench.clock.advance_micros(1);
     let second = bench.text();
-    let [_, claims] = read(&second, bench.issuer.key_set()).unwrap();
+    let [_, claims] = read(&second, &bench.issuer.key_set).unwrap();
     assert_eq!((claims["iat"].as_u64(), claims["exp"].as_u64()), (Some(NOW + 30), Some(NOW + 90)));
     assert!(Arc::ptr_eq(&bench.text(), &second));
     // Upstreams refuse what was issued in their future.
@@ -144,7 +144,7 @@ fn what_is_no_more_true_is_replaced_at_once_and_no_tenant_or_agent_gets_anothers
     ];
     assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
     assert!(Arc::ptr_eq(&about(4, Address::ZERO, Tier::Silver, "acme"), &all[2]));
-    let said = |text: &str, claim: &str| read(text, bench.issuer.key_set()).unwrap()[1][claim].clone();
+    let said = |text: &str, claim: &str| read(text, &bench.issuer.key_set).unwrap()[1][claim].clone();
     assert_eq!((said(&all[1], "tier"), said(&all[3], "aud")), (json!(2), json!("beta")));
     assert_eq!(
         (said(&all[2], "owner"), said(&all[4], "sub")),
@@ -179,7 +179,7 @@ fn without_randomness_there_is_no_assertion_until_it_is_back() {
         assert_eq!(bench.about(4, OWNER, Tier::Gold, "acme"), Err(NoEntropy));
     }
     bench.bytes.is_empty.store(false, Ordering::SeqCst);
-    assert!(read(&bench.text(), bench.issuer.key_set()).is_some());
+    assert!(read(&bench.text(), &bench.issuer.key_set).is_some());
 }
 
 #[test]

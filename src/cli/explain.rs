@@ -21,7 +21,7 @@ use crate::os::Os;
 use crate::pipeline::{Access, Credential, standing::judge};
 use crate::ports::{Chain, Clock, KeyOwner, Parts, Scope, Store};
 use crate::telemetry::Metrics;
-use crate::wire::{Discovery, credentials::credential_of};
+use crate::wire::credentials::credential_of;
 
 /// How much of a limit is left is known to those who count.
 const REMAINING: &str = "unknown: windows are not read; the access log of the running service says it";
@@ -144,7 +144,8 @@ impl<'a> Case<'a> {
         }
         let may_advise = self.site().is_ok_and(|site| site.may_advise_keys());
         let discovery = may_advise.then(|| discovery(self.settings));
-        let (error_type, answer) = cause.gateway_answer(0, discovery.as_ref().map(Discovery::key_advice));
+        let (error_type, answer) =
+            cause.gateway_answer(0, discovery.as_ref().map(|discovery| &*discovery.key_advice));
         let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
         self.add("decision", if answer.status().is_server_error() { "unknown" } else { "refused" });
         self.add("status", answer.status().as_u16());

@@ -72,7 +72,7 @@ settings! {
     } then {
         let window = freshness.zip(contract_max_age).map(|(freshness, contracts)| {
             let max_age_secs = freshness.max_age_secs.max(contracts.as_secs());
-            Duration::from_secs(Freshness { max_age_secs, ..freshness }.span_secs())
+            Duration::from_secs(max_age_secs.saturating_add(freshness.max_ahead_secs))
         });
         if let Some((retention, window)) = nonce_retention.zip(window).filter(|(kept, window)| kept < window) {
             let is_contracts = contract_max_age > freshness.map(|freshness| Duration::from_secs(freshness.max_age_secs));

@@ -39,11 +39,6 @@ impl WebOrigin {
     }
 }
 
-/// The contract's `endpointMismatch`: true only when both sides are known and differ.
-pub fn mismatch(declared: Option<&WebOrigin>, origin: Option<&WebOrigin>) -> bool {
-    matches!((declared, origin), (Some(declared), Some(origin)) if declared != origin)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{any, proptest};

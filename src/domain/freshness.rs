@@ -22,11 +22,6 @@ impl Freshness {
             now.0 - signed_at.0 <= self.max_age_secs
         }
     }
-
-    /// For how many seconds, counted by a clock that does not step, one signature can be acceptable.
-    pub const fn span_secs(self) -> u64 {
-        self.max_age_secs.saturating_add(self.max_ahead_secs)
-    }
 }
 
 #[cfg(test)]

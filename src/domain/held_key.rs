@@ -27,13 +27,6 @@ pub struct KeyDays {
     pub used: Option<u32>,
 }
 
-impl KeyDays {
-    /// Of a key that is made at this moment.
-    pub fn made_at(unix_secs: u64) -> Self {
-        Self { made: day_of(unix_secs), used: None }
-    }
-}
-
 /// The day of a moment.
 pub fn day_of(unix_secs: u64) -> u32 {
     u32::try_from(unix_secs / DAY_SECS).unwrap_or(u32::MAX)

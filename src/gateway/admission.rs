@@ -105,8 +105,8 @@ impl Gateway {
         let access = site.access(decision.min_tier);
         let ask = Ask { credential, client, origin, access };
         // A read of the chain may take seconds. Keys ask for no leave: a neighbour's flood would use it up, and refuse good ones.
-        let asking =
-            ask.credential.is_signed().then(|| self.in_flight.begin_verification(client)).transpose();
+        let is_signed = !matches!(ask.credential, Credential::Key { .. });
+        let asking = is_signed.then(|| self.in_flight.begin_verification(client)).transpose();
         let _asking = asking.map_err(|at_limit| overloaded(site, at_limit))?; // 503
         let standing = match self.rules.verify_time_max {
             Some(time_max) => {

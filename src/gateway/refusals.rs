@@ -53,7 +53,7 @@ impl Gateway {
         let quotas = &site.access(site.tenant.min_tier).quotas;
         let local = LocalRules { gateway_url, quotas, tenant: Some(tenant) };
         match document {
-            Document::KeySet => Some(key_set(site.issuer.as_ref()?.key_set())),
+            Document::KeySet => Some(key_set(&site.issuer.as_ref()?.key_set)),
             Document::SignedRequests => {
                 let Terms { chain_id, validity_secs_max, .. } = self.rules.terms;
                 Some(signed_requests(chain_id, validity_secs_max, self.account_kinds()))
@@ -117,7 +117,7 @@ impl Gateway {
 
     fn error(&self, cause: &Error, ctx: &mut Context) -> Answer {
         let advised = ctx.site.as_ref().filter(|site| site.may_advise_keys());
-        let key_advice = advised.map(|_| self.rules.discovery.key_advice());
+        let key_advice = advised.map(|_| &*self.rules.discovery.key_advice);
         let (error_type, mut answer) = if ctx.speaks_grpc {
             cause.grpc_answer()
         } else {

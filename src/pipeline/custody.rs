@@ -82,26 +82,21 @@ pub struct KeyStatus {
 }
 
 impl Pipeline {
-    /// Makes a key.
+    /// Makes a key, or rotates: makes it in place of one, as [`KeyChange::Rotate`] says.
     ///
     /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] if the agent has one of this name, or as many as
     /// it may have.
-    pub async fn generate_key(&self, order: KeyOrder<'_>, wish: KeyWish) -> Result<IssuedKey, Error> {
-        self.issue_key(KeyOperation::Generate, order, wish, KeyChange::Issue).await
-    }
-
-    /// Makes a key in place of one, as [`KeyChange::Rotate`] says.
-    pub async fn rotate_key(&self, order: KeyOrder<'_>, wish: KeyWish) -> Result<IssuedKey, Error> {
-        self.issue_key(KeyOperation::Rotate, order, wish, KeyChange::Rotate).await
-    }
-
-    async fn issue_key(
+    pub async fn make_key(
         &self,
-        operation: KeyOperation,
         order: KeyOrder<'_>,
         KeyWish { origin, terms }: KeyWish,
-        change: impl FnOnce(NewKey) -> KeyChange + Send,
+        rotates: bool,
     ) -> Result<IssuedKey, Error> {
+        let (operation, change): (_, fn(NewKey) -> KeyChange) = if rotates {
+            (KeyOperation::Rotate, KeyChange::Rotate)
+        } else {
+            (KeyOperation::Generate, KeyChange::Issue)
+        };
         let tenants = terms.tenants.clone();
         let mint = |signer| {
             let key = self.mint_for(order.signed.agent).map_err(Error::Entropy)?;
@@ -156,7 +151,7 @@ impl Pipeline {
             KeyOperation::Generate | KeyOperation::Rotate => KeyBudget::Changes,
             KeyOperation::Revoke => KeyBudget::Revocations,
         };
-        let signed = self.key_order(operation, &order.signed);
+        let signed = self.message(&order.signed, Some(operation));
         let reserved = match self.check_budget(client, &signed) {
             Ok(reserved) => reserved,
             Err(denial) if budget == KeyBudget::Revocations => {
@@ -171,7 +166,11 @@ impl Pipeline {
             Ok(proof) => {
                 let mut counted = Vec::new();
                 let outcome = self.change_proven_key(order, &proof, budget, change, &mut counted).await;
-                is_proven = !is_replay(&outcome);
+                // Anybody who saw the signature before could have sent a replay.
+                is_proven = !matches!(
+                    outcome,
+                    Err(Error::Denied(Denial::ReplayDetected { .. } | Denial::NonceForgotten { .. }))
+                );
                 if matches!(outcome, Err(Error::Denied(Denial::ReplayDetected { .. }))) {
                     self.replays.hit(&(signed.agent, order.signed.nonce), REPLAYS, self.now());
                 }
@@ -185,7 +184,13 @@ impl Pipeline {
         };
         self.failures.note(client, reserved, &outcome);
         match outcome {
-            Err(Error::Denied(_)) if !is_proven && !self.is_of_lost_nonces(&outcome) => {
+            // All signatures may be refused because the store has lost nonces: the owner who tries again is to pass then.
+            Err(Error::Denied(Denial::NonceForgotten { .. }))
+                if self.ports.store.signatures_accepted_from().is_some() =>
+            {
+                outcome
+            }
+            Err(Error::Denied(_)) if !is_proven => {
                 let counted =
                     self.unproven.hit(&(client, signed.agent), self.rules.key_management, self.now());
                 allowance(self.rules.key_management, Some(signed.agent), counted)?; // 429
@@ -193,12 +198,6 @@ impl Pipeline {
             }
             outcome => outcome,
         }
-    }
-
-    /// True if all signatures are refused, because the store may have lost nonces: the owner who tries again is to pass then.
-    fn is_of_lost_nonces<T>(&self, outcome: &Result<T, Error>) -> bool {
-        matches!(outcome, Err(Error::Denied(Denial::NonceForgotten { .. })))
-            && self.ports.store.signatures_accepted_from().is_some()
     }
 
     /// Lets a revocation of a client over budget pass if the agent's owner signed it. Each costs a read, which those for
@@ -257,9 +256,4 @@ impl Pipeline {
             KeyChanged::NonceRefused(refused) => Err(nonce_denial(agent, nonce, refused).into()),
         }
     }
-}
-
-/// True if anybody who saw the signature before could have sent it.
-fn is_replay<T>(outcome: &Result<T, Error>) -> bool {
-    matches!(outcome, Err(Error::Denied(Denial::ReplayDetected { .. } | Denial::NonceForgotten { .. })))
 }

@@ -170,14 +170,6 @@ impl Credential {
             Self::Messages(signed) => Some(signed.agent),
         }
     }
-
-    /// True if the chain is read to tell who signed.
-    pub(crate) const fn is_signed(&self) -> bool {
-        match self {
-            Self::Key { .. } => false,
-            Self::Signature(_) | Self::Messages(_) => true,
-        }
-    }
 }
 
 impl SignedRequest {

@@ -128,35 +128,21 @@ impl Pipeline {
         holders.may_act(account, self.rules.agent_wallet)
     }
 
-    /// The message of a change of a key.
-    pub(super) fn key_order<'a>(&self, operation: KeyOperation, request: &'a SignedRequest) -> Signed<'a> {
-        let signed = self.verification(request);
-        let Some(own_type) = self.rules.signing_domain.own_type(operation) else { return signed };
-        let domain = &self.rules.signing_domain;
-        let digest = domain.own_digest(&own_type, request.agent, request.nonce, request.signed_at);
-        Signed { digest, own_type: Some(own_type), ..signed }
-    }
-
-    /// The message of a verification.
-    pub(super) fn verification<'a>(&self, request: &'a SignedRequest) -> Signed<'a> {
+    /// The message of a request: of a change of a key, which may be of a type of its own, or of a verification.
+    pub(super) fn message<'a>(
+        &self,
+        request: &'a SignedRequest,
+        operation: Option<KeyOperation>,
+    ) -> Signed<'a> {
         let SignedRequest { agent, nonce, signed_at, ref signature } = *request;
-        let digest = self.rules.signing_domain.digest(agent, nonce, signed_at);
-        Signed {
-            agent,
-            nonce: Some(nonce),
-            signed_at,
-            digest,
-            own_type: None,
-            signature,
-            signer: OnceLock::new(),
-        }
-    }
-
-    /// The message of a read of the profile.
-    pub(super) fn profile_read<'a>(&self, read: &'a ProfileRead) -> Signed<'a> {
-        let ProfileRead { agent, signed_at, ref signature } = *read;
-        let digest = self.rules.signing_domain.profile_digest(agent, signed_at);
-        Signed { agent, nonce: None, signed_at, digest, own_type: None, signature, signer: OnceLock::new() }
+        let domain = &self.rules.signing_domain;
+        let own_type = operation.and_then(|operation| domain.own_type(operation));
+        let digest = match &own_type {
+            Some(own_type) => domain.own_digest(own_type, agent, nonce, signed_at),
+            None => domain.digest(agent, nonce, signed_at),
+        };
+        let nonce = Some(nonce);
+        Signed { agent, nonce, signed_at, digest, own_type, signature, signer: OnceLock::new() }
     }
 
     /// True if the message may be accepted by its age and was signed by an address that has been seen as the agent's
@@ -254,7 +240,10 @@ impl Pipeline {
         read: &ProfileRead,
         tiers: &Tiers,
     ) -> Result<OwnerProfile, Error> {
-        let signed = self.profile_read(read);
+        let ProfileRead { agent, signed_at, ref signature } = *read;
+        let digest = self.rules.signing_domain.profile_digest(agent, signed_at);
+        let (nonce, own_type, signer) = (None, None, OnceLock::new());
+        let signed = Signed { agent, nonce, signed_at, digest, own_type, signature, signer };
         let reserved = self.check_budget(client, &signed)?; // 429
         let outcome = self.read_for_owner(client, &signed, tiers).await;
         self.failures.note(client, reserved, &outcome);

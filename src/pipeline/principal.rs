@@ -66,7 +66,7 @@ impl Pipeline {
                 })
             }
             Credential::Signature(signed) => {
-                let message = self.verification(signed);
+                let message = self.message(signed, None);
                 *reserved = self.check_budget(ask.client, &message)?;
                 let read_time = ReadTime::begin(&self.ports);
                 let proof = self.prove(&message).await?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use alloy::primitives::Address;
 use futures_util::future::Either;
 
-use crate::domain::{AgentId, Denial, Grade, Quota, Tier, TrustProfile, Verdict, endpoint};
+use crate::domain::{AgentId, Denial, Grade, Quota, Tier, TrustProfile, Verdict};
 use crate::error::Error;
 use crate::pipeline::{
     Access, Ask, Pipeline, failures::ReservedFailure, owner::ReadTime, principal::Principal,
@@ -61,31 +61,22 @@ impl Pipeline {
             }
             read => read,
         };
-        let judged = match profile {
-            Ok(profile) => self.judge(&principal, &profile, ask).map(|judged| (profile, judged)),
-            Err(refusal) => Err(refusal),
-        };
+        let judged = profile.and_then(|profile| {
+            let (grade, quota) = judge(ask.access, agent, &profile)?;
+            // The contract's: both are known and differ.
+            let origins = principal.declared_origin.as_ref().zip(ask.origin.as_ref());
+            let endpoint_mismatch = origins.is_some_and(|(declared, origin)| declared != origin);
+            if endpoint_mismatch && ask.access.denies_endpoint_mismatch {
+                return Err(Denial::EndpointMismatch { agent }.into());
+            }
+            Ok((profile, grade, quota, endpoint_mismatch))
+        });
         match judged {
-            Ok((profile, (grade, quota, endpoint_mismatch))) => {
+            Ok((profile, grade, quota, endpoint_mismatch)) => {
                 Ok(Standing { principal, profile, grade, quota, endpoint_mismatch, reserved: None })
             }
             Err(refusal) => Err(self.unless_revoked(&principal, ask, refusal).await),
         }
-    }
-
-    /// Grade, quota, and whether the origin is another than the declared one.
-    fn judge(
-        &self,
-        principal: &Principal,
-        profile: &TrustProfile,
-        ask: &Ask<'_>,
-    ) -> Result<(Grade, Quota, bool), Error> {
-        let (grade, quota) = judge(ask.access, principal.agent(), profile)?;
-        let endpoint_mismatch = endpoint::mismatch(principal.declared_origin.as_ref(), ask.origin.as_ref());
-        if endpoint_mismatch && ask.access.denies_endpoint_mismatch {
-            return Err(Denial::EndpointMismatch { agent: principal.agent() }.into());
-        }
-        Ok((grade, quota, endpoint_mismatch))
     }
 
     /// The agent's profile. A cached one of which the signer is no holder is older than the signature check and is read

@@ -1,6 +1,6 @@
 //! Changes of the keys that an agent holds, as both stores make them.
 
-use crate::domain::{HeldKey, KeyDays, KeyName};
+use crate::domain::{HeldKey, KeyDays, KeyName, held_key::day_of};
 use crate::ports::{KeyChange, KeyChanged, MadeKey, NewKey};
 
 /// How many replaced keys an agent has at most. Of more the oldest end at once.
@@ -80,7 +80,7 @@ fn held(new: &NewKey, name: Option<KeyName>, now_secs: u64) -> HeldKey {
         ends: new.terms.expires_in_secs.map(|secs| now_secs.saturating_add(secs)),
         name,
         tenants: new.terms.tenants.clone(),
-        days: Some(KeyDays::made_at(now_secs)),
+        days: Some(KeyDays { made: day_of(now_secs), used: None }),
         ..HeldKey::plain(new.digest, new.origin.clone(), Some(new.signer))
     }
 }

@@ -62,7 +62,7 @@ pub(crate) struct Discovery {
     /// A page for people.
     help_url: Option<String>,
     /// How one who has no key gets one, as a sentence.
-    key_advice: String,
+    pub(crate) key_advice: String,
 }
 
 /// The rules at one listener or tenant.
@@ -130,11 +130,6 @@ impl Discovery {
             key_advice: format!("Ask the agent's owner for a key{}", at.unwrap_or_default()),
             help_url,
         }
-    }
-
-    /// How one who has no key gets one, as a sentence.
-    pub(crate) fn key_advice(&self) -> &str {
-        &self.key_advice
     }
 
     /// 200 of `GET /.well-known/tiergate`: the parts of `eth_signTypedData_v4` beside the message, the window of the

@@ -92,7 +92,7 @@ fn a_signer_that_stays_with_a_refused_tenant_is_read_again() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _entered = runtime.enter();
     let tenants = tenants_of(&folder);
-    let key_set = || tenants.table.load().issuer.as_ref().unwrap().key_set().to_owned();
+    let key_set = || tenants.table.load().issuer.as_ref().unwrap().key_set.clone();
     let of_first = key_set();
     folder.write("tiergate.toml", without_signer);
     assert_eq!(tenants.load_and_replace().0.unwrap().loaded.refused.len(), 1, "the tenant needs a signer");
@@ -156,7 +156,7 @@ fn certificates_keys_agents_and_tenants_change_in_one_step() {
     let (issuer, tiers) = (tenants.issuer(), tenants.tiers());
     let by_handshake = |_| of_certificate(&shown(resolver.clone(), Some(HOST)));
     let by_key_set = |_| {
-        let key_set: Value = serde_json::from_str(issuer().unwrap().key_set()).unwrap();
+        let key_set: Value = serde_json::from_str(&issuer().unwrap().key_set).unwrap();
         signers[key_set["keys"][0]["kid"].as_str().unwrap()]
     };
     let by_assertion = |_| {

@@ -15,7 +15,7 @@ use crate::pipeline::{failures::OWNERS_MAX, owner::Signatory};
 use crate::ports::{Clock, Store};
 
 async fn generate(scene: &Scene, signed: &SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.generate_key(scene.order(signed.clone()), KeyWish::default()).await)
+    verdict(&scene.pipeline.make_key(scene.order(signed.clone()), KeyWish::default(), false).await)
 }
 
 async fn left(scene: &Scene) -> u32 {
@@ -23,7 +23,7 @@ async fn left(scene: &Scene) -> u32 {
 }
 
 async fn rotate(scene: &Scene, signed: SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.rotate_key(scene.order(signed), KeyWish::default()).await)
+    verdict(&scene.pipeline.make_key(scene.order(signed), KeyWish::default(), true).await)
 }
 
 async fn revoke(scene: &Scene, signed: SignedRequest) -> &'static str {
@@ -128,7 +128,7 @@ async fn a_signature_that_is_sent_again_and_again_gets_to_the_audit_and_the_stor
             recorder: Some(&log),
             ..scene.order(used.clone())
         };
-        (verdict(&scene.pipeline.rotate_key(order, KeyWish::default()).await), by.get().is_some())
+        (verdict(&scene.pipeline.make_key(order, KeyWish::default(), true).await), by.get().is_some())
     };
     assert_eq!(send(1).await, ("admitted", true));
     assert_eq!(send(2).await, ("400 replay", true));
@@ -163,7 +163,7 @@ async fn faults_of_store_log_and_randomness_spend_no_budget_of_the_owner() {
         let unrecorded = || KeyOrder { recorder: Some(&FullLog), ..scene.order(scene.signed()) };
         assert_eq!(verdict(&scene.pipeline.revoke_key(unrecorded(), None).await), "500 unrecorded");
         assert_eq!(
-            verdict(&scene.pipeline.rotate_key(unrecorded(), KeyWish::default()).await),
+            verdict(&scene.pipeline.make_key(unrecorded(), KeyWish::default(), true).await),
             "500 unrecorded"
         );
         scene.entropy.is_empty.store(true, Ordering::SeqCst);
@@ -329,7 +329,7 @@ async fn keys_are_made_until_one_fits_the_store() {
     let before = scene.entropy.next.load(Ordering::SeqCst);
     for _ in 0..10 {
         let issued =
-            scene.pipeline.rotate_key(scene.order(scene.signed()), KeyWish::default()).await.unwrap();
+            scene.pipeline.make_key(scene.order(scene.signed()), KeyWish::default(), true).await.unwrap();
         assert!(scene.store.fits(issued.agent, &issued.key.digest()));
     }
     assert!(scene.entropy.next.load(Ordering::SeqCst) > before + 10, "one in two fits");

@@ -37,7 +37,7 @@ async fn after_300_refused_credentials_a_client_waits_as_long_as_it_is_told() {
     let secs = retry_after(refused);
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "429");
     let order = scene.order(scene.signed());
-    assert_eq!(verdict(&scene.pipeline.rotate_key(order, KeyWish::default()).await), "429");
+    assert_eq!(verdict(&scene.pipeline.make_key(order, KeyWish::default(), true).await), "429");
     assert_eq!(
         (scene.store.calls("charge"), scene.chain.all_calls()),
         (0, 0),
@@ -79,7 +79,7 @@ async fn a_signature_of_an_owner_who_was_seen_before_is_looked_at_before_the_bud
     *scene.chain.last_owner.lock() = Some(signer(1).address());
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
     let order = scene.order(scene.signed());
-    assert_eq!(verdict(&scene.pipeline.rotate_key(order, KeyWish::default()).await), "admitted");
+    assert_eq!(verdict(&scene.pipeline.make_key(order, KeyWish::default(), true).await), "admitted");
     let called = scene.chain.all_calls();
     let foreign = scene.signed_by(&signer(2), agent(7), super::START_SECS);
     assert_eq!(scene.verdict(&Credential::Signature(foreign)).await, "429");
@@ -235,7 +235,7 @@ async fn a_signature_that_a_contract_accepts_counts_unless_its_request_is_admitt
     for _ in 0..3 {
         assert_eq!(scene.verdict(&by_contract()).await, "429");
         let order = scene.order(scene.signed());
-        assert_eq!(verdict(&scene.pipeline.rotate_key(order, KeyWish::default()).await), "429");
+        assert_eq!(verdict(&scene.pipeline.make_key(order, KeyWish::default(), true).await), "429");
     }
     assert_eq!(scene.chain.calls("ask_holders"), asked + refused, "the client's budget is used up");
     *scene.chain.last_owner.lock() = Some(signer(1).address());

@@ -27,7 +27,7 @@ fn wish(name: &str, change: impl FnOnce(&mut KeyTerms)) -> KeyWish {
 
 impl Scene {
     async fn generated(&self, wish: KeyWish) -> Credential {
-        let issued = self.pipeline.generate_key(self.order(self.signed()), wish).await.unwrap();
+        let issued = self.pipeline.make_key(self.order(self.signed()), wish, false).await.unwrap();
         Credential::Key { digest: issued.key.digest(), named: None }
     }
 }
@@ -60,7 +60,7 @@ async fn each_key_ends_with_its_own_signer_and_the_buyers_go_on() {
     *scene.chain.profile.lock() = Reported::Is(Some(Arc::clone(&sold)));
     *scene.chain.latest.lock() = Reported::Is(Some(sold));
     let signed = scene.signed_by(&signer(2), agent(7), scene.clock.unix_seconds());
-    let issued = scene.pipeline.generate_key(scene.order(signed), wish("c", |_| {})).await.unwrap();
+    let issued = scene.pipeline.make_key(scene.order(signed), wish("c", |_| {}), false).await.unwrap();
     for key in &sellers {
         assert_eq!(scene.verdict(key).await, "401 key");
     }
@@ -74,8 +74,11 @@ async fn a_key_with_an_end_or_in_its_grace_passes_to_the_last_second_and_is_401_
     let scene = several(false);
     let ending = scene.generated(wish("ends", |terms| terms.expires_in_secs = Some(60))).await;
     let replaced = scene.generated(wish("app", |_| {})).await;
-    let rotated =
-        scene.pipeline.rotate_key(scene.order(scene.signed()), wish("app", |terms| terms.grace_secs = 60));
+    let rotated = scene.pipeline.make_key(
+        scene.order(scene.signed()),
+        wish("app", |terms| terms.grace_secs = 60),
+        true,
+    );
     let rotated = rotated.await.unwrap().key.digest();
     scene.clock.advance_secs(59);
     for key in [&ending, &replaced] {
@@ -89,7 +92,7 @@ async fn a_key_with_an_end_or_in_its_grace_passes_to_the_last_second_and_is_401_
     }
     scene.stake(STAKES[3]);
     assert_eq!(scene.verdict(&Credential::Key { digest: rotated, named: None }).await, "admitted");
-    let more = scene.pipeline.generate_key(scene.order(scene.signed()), wish("app", |_| {})).await;
+    let more = scene.pipeline.make_key(scene.order(scene.signed()), wish("app", |_| {}), false).await;
     assert_eq!(verdict(&more), "409");
 }
 
@@ -110,7 +113,7 @@ impl Scene {
     /// A key that this signer makes.
     pub(super) async fn made_by(&self, signer: &PrivateKeySigner) -> Credential {
         let signed = self.signed_by(signer, agent(7), super::START_SECS);
-        let issued = self.pipeline.rotate_key(self.order(signed), KeyWish::default()).await.unwrap();
+        let issued = self.pipeline.make_key(self.order(signed), KeyWish::default(), true).await.unwrap();
         Credential::Key { digest: issued.key.digest(), named: Some(agent(7)) }
     }
 

@@ -277,7 +277,7 @@ async fn a_store_that_fails_admits_nobody_and_recovers() {
         *scene.store.broken.lock() = Some(verb);
         let order = scene.order(scene.signed());
         assert_eq!(
-            verdict(&scene.pipeline.rotate_key(order, KeyWish::default()).await),
+            verdict(&scene.pipeline.make_key(order, KeyWish::default(), true).await),
             "500 store",
             "{verb}"
         );
@@ -362,14 +362,14 @@ async fn an_owner_is_told_when_signatures_are_accepted_again_and_that_is_true() 
 async fn key_management_says_the_same_and_changes_nothing() {
     let (scene, key) = forgetful(None).await;
     let order = || scene.order(scene.signed());
-    assert_eq!(retry_after(scene.pipeline.rotate_key(order(), KeyWish::default()).await), 60);
-    assert_eq!(retry_after(scene.pipeline.generate_key(order(), KeyWish::default()).await), 60);
+    assert_eq!(retry_after(scene.pipeline.make_key(order(), KeyWish::default(), true).await), 60);
+    assert_eq!(retry_after(scene.pipeline.make_key(order(), KeyWish::default(), false).await), 60);
     for _ in 0..20 {
         assert_eq!(retry_after(scene.pipeline.revoke_key(order(), None).await), 60, "however often");
     }
     assert_eq!(scene.verdict(&key).await, "admitted");
     scene.clock.advance_secs(60);
-    assert_eq!(verdict(&scene.pipeline.rotate_key(order(), KeyWish::default()).await), "admitted");
+    assert_eq!(verdict(&scene.pipeline.make_key(order(), KeyWish::default(), true).await), "admitted");
 }
 
 #[tokio::test]

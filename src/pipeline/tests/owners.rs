@@ -116,11 +116,11 @@ async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_non
         assert_eq!(permit.profile().holders.owner, wallet);
         assert_eq!(scene.verdict(&by_wallet).await, "400 replay");
         assert_eq!(
-            verdict(&scene.pipeline.rotate_key(scene.order(signed), KeyWish::default()).await),
+            verdict(&scene.pipeline.make_key(scene.order(signed), KeyWish::default(), true).await),
             "400 replay"
         );
         let signed = SignedRequest { signature: signature_of(bytes), ..scene.signed() };
-        scene.pipeline.rotate_key(scene.order(signed), KeyWish::default()).await.unwrap();
+        scene.pipeline.make_key(scene.order(signed), KeyWish::default(), true).await.unwrap();
     }
     let by = Signatory { owner: wallet, signer: wallet };
     assert_eq!(scene.by.get(), Some(&by), "the audit log names the wallet");
@@ -241,7 +241,7 @@ async fn only_own_types_that_a_contract_accepts_may_be_older_than_others() {
     };
     let rotated = async |scene: &Scene, number, own| {
         let signed = change_by(scene, number, own, START_SECS);
-        verdict(&scene.pipeline.rotate_key(scene.order(signed), KeyWish::default()).await)
+        verdict(&scene.pipeline.make_key(scene.order(signed), KeyWish::default(), true).await)
     };
     let (keys, contracts) = (SignatureFormat::Keys, SignatureFormat::Contracts);
     for (format, own, age_secs, accepts, expected) in [
@@ -264,11 +264,11 @@ async fn only_own_types_that_a_contract_accepts_may_be_older_than_others() {
     scene.chain.accepts.store(true, Ordering::SeqCst);
     let signed = change_by(&scene, 9, true, START_SECS);
     assert_eq!(
-        verdict(&scene.pipeline.rotate_key(scene.order(signed.clone()), KeyWish::default()).await),
+        verdict(&scene.pipeline.make_key(scene.order(signed.clone()), KeyWish::default(), true).await),
         "admitted"
     );
     assert_eq!(
-        verdict(&scene.pipeline.rotate_key(scene.order(signed), KeyWish::default()).await),
+        verdict(&scene.pipeline.make_key(scene.order(signed), KeyWish::default(), true).await),
         "400 replay",
         "once"
     );
@@ -306,7 +306,7 @@ impl Scene {
 
     async fn key_by(&self, number: u8) -> &'static str {
         let signed = self.signed_by(&signer(number), agent(7), START_SECS);
-        verdict(&self.pipeline.rotate_key(self.order(signed), KeyWish::default()).await)
+        verdict(&self.pipeline.make_key(self.order(signed), KeyWish::default(), true).await)
     }
 
     async fn reads_as(&self, number: u8) -> &'static str {
