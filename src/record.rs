@@ -202,17 +202,6 @@ impl<F> Ended<'_, F> {
     }
 }
 
-/// The agent, tier and limit that an error is about, as far as it names them.
-fn about(error: &Error) -> About {
-    if let Error::Denied(denial) = error {
-        return denial.about();
-    }
-    if let Error::TooManyInFlight { agent, tier, .. } = error {
-        return About { agent: Some(*agent), tier: Some(*tier), limit: None };
-    }
-    About::default()
-}
-
 impl Recorder {
     /// For the listener of these names in the log and in metrics.
     pub(crate) fn new(
@@ -271,7 +260,12 @@ impl Recorder {
         destination: &Destination<'_>,
     ) {
         self.metrics.denials.with_label_values(&[self.counted_as, error_type]).inc();
+        let mut about = About::default();
         match error {
+            Error::Denied(denial) => about = denial.about(),
+            Error::TooManyInFlight { agent, tier, .. } => {
+                about = About { agent: Some(*agent), tier: Some(*tier), limit: None };
+            }
             Error::Chain(fault) | Error::Unverified(fault) => self.chain_faults.note(fault),
             Error::Store(fault) => self.store_faults.note(fault),
             Error::Entropy(fault) => self.entropy_faults.note(fault),
@@ -279,7 +273,6 @@ impl Recorder {
                 .audit_faults
                 .note(format_args!("no line of the audit log can be written, so no key is changed: {why}")),
             Error::Invalid { .. }
-            | Error::Denied(_)
             | Error::Internal
             | Error::NotFound
             | Error::MethodNotAllowed { .. }
@@ -296,14 +289,13 @@ impl Recorder {
             | Error::Upstream
             | Error::UpstreamTimeout
             | Error::Loop
-            | Error::Overloaded
-            | Error::TooManyInFlight { .. } => {}
+            | Error::Overloaded => {}
         }
         record.error_type = Some(error_type);
         if record.decision.is_some() {
             return; // It was let through, and has failed.
         }
-        let About { agent, tier, limit } = about(error);
+        let About { agent, tier, limit } = about;
         record.decision = Some("refused");
         record.agent = record.agent.or(agent);
         record.tier = record.tier.or(tier);

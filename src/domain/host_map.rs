@@ -56,19 +56,9 @@ impl<T> HostMap<T> {
     }
 
     fn find_below(&self, host: &str) -> Option<&T> {
-        if self.below.is_empty() {
-            return None;
-        }
-        let mut rest = host;
-        while let Some((_, suffix)) = rest.split_once('.') {
-            if suffix.len() <= self.below_bytes_max
-                && let Some(value) = self.below.get(suffix)
-            {
-                return Some(value);
-            }
-            rest = suffix;
-        }
-        None
+        let suffixes = std::iter::successors(host.split_once('.'), |(_, suffix)| suffix.split_once('.'));
+        let mut short = suffixes.filter(|(_, suffix)| suffix.len() <= self.below_bytes_max);
+        short.find_map(|(_, suffix)| self.below.get(suffix))
     }
 }
 

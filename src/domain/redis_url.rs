@@ -2,7 +2,7 @@
 //! and hosts may be shown.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::{fmt, str::FromStr};
+use std::{collections::HashSet, fmt, str::FromStr};
 
 use crate::domain::secret::Secret;
 
@@ -42,11 +42,6 @@ impl RedisHost {
         let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         (!host.is_empty()).then_some(())?;
         Some(Self { host: host.to_owned(), port: port.parse().ok()? })
-    }
-
-    /// Whether this and the other are one host however they are spelled. Two names of one host are not known to be.
-    fn is(&self, other: &Self) -> bool {
-        self.port == other.port && in_one_spelling(&self.host) == in_one_spelling(&other.host)
     }
 }
 
@@ -163,10 +158,10 @@ fn all_hosts(text: &str, default_port: u16) -> Option<Vec<RedisHost>> {
     hosts.filter(|hosts| hosts.len() <= REDIS_HOSTS_MAX)
 }
 
-/// The first host that stood in the list before.
+/// The first host that stood in the list before, however it is spelled. Two names of one host are not known to be one.
 fn named_twice(hosts: &[RedisHost]) -> Option<&RedisHost> {
-    let stood_before = |place, host: &RedisHost| hosts.iter().take(place).any(|other| other.is(host));
-    hosts.iter().enumerate().find_map(|(place, host)| stood_before(place, host).then_some(host))
+    let mut seen = HashSet::new();
+    hosts.iter().find(|host| !seen.insert((in_one_spelling(&host.host), host.port)))
 }
 
 fn in_one_spelling(host: &str) -> String {

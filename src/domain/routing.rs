@@ -133,15 +133,12 @@ fn takes(route: &Route, Asked { method, call, .. }: Asked<'_>) -> bool {
 
 /// Everything that both demand. The route is the first one's.
 fn both(one: Decision, other: Decision) -> Decision {
-    let has = |access| one.access == access || other.access == access;
-    let access = if has(RouteAccess::Deny) {
-        RouteAccess::Deny
-    } else if has(RouteAccess::Agents) {
-        RouteAccess::Agents
-    } else {
-        RouteAccess::Public
-    };
-    Decision { access, min_tier: one.min_tier.max(other.min_tier), upgrades: false, route: one.route }
+    Decision {
+        access: one.access.max(other.access),
+        min_tier: one.min_tier.max(other.min_tier),
+        upgrades: false,
+        route: one.route,
+    }
 }
 
 /// What one rule says, or without one the tenant.
@@ -161,9 +158,7 @@ fn strictest<'a>(tenant: &Tenant, raw: Option<usize>, rules: impl Iterator<Item 
     let mut decision = Decision { route: raw, ..ruled(tenant, None) };
     for rule in rules {
         decision.min_tier = decision.min_tier.max(rule.min_tier.unwrap_or(tenant.min_tier));
-        if rule.access == RouteAccess::Deny {
-            decision.access = RouteAccess::Deny;
-        }
+        decision.access = decision.access.max(rule.access);
     }
     decision
 }

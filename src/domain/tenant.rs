@@ -107,13 +107,13 @@ impl Route {
     }
 }
 
-/// Who may pass a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Who may pass a route. The stricter rule is the greater one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RouteAccess {
-    /// Verified agents.
-    Agents,
     /// Everybody.
     Public,
+    /// Verified agents.
+    Agents,
     /// Nobody.
     Deny,
 }

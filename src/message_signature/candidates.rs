@@ -292,19 +292,19 @@ impl<'a, F: Fields> Components<'a, F> {
 
     /// Writes the value of a component.
     fn write(&self, name: &str, out: &mut Vec<u8>) -> Option<()> {
-        let (path, query) = self.path_and_query();
+        let target = self.message.target;
+        let mark = |byte: &u8| *byte == b'?';
         match name {
             "@method" => out.extend_from_slice(self.message.method.as_bytes()),
             "@scheme" => out.extend_from_slice(self.message.scheme?.as_bytes()),
             "@authority" => out.extend_from_slice(&self.authority()?),
-            "@path" => out.extend_from_slice(path),
+            "@path" => out.extend_from_slice(target.split(mark).next()?),
             "@query" => {
                 out.push(b'?');
-                out.extend_from_slice(query.unwrap_or_default());
+                out.extend_from_slice(target.splitn(2, mark).nth(1).unwrap_or_default());
             }
             "@target-uri" => {
-                let parts =
-                    [self.message.scheme?.as_bytes(), b"://", &self.authority()?, self.message.target];
+                let parts = [self.message.scheme?.as_bytes(), b"://", &self.authority()?, target];
                 parts.iter().for_each(|part| out.extend_from_slice(part));
             }
             _ => {
@@ -316,14 +316,6 @@ impl<'a, F: Fields> Components<'a, F> {
             }
         }
         Some(())
-    }
-
-    fn path_and_query(&self) -> (&[u8], Option<&[u8]>) {
-        let target = self.message.target;
-        match target.iter().position(|byte| *byte == b'?') {
-            Some(mark) => (target.get(..mark).unwrap_or_default(), target.get(mark + 1..)),
-            None => (target, None),
-        }
     }
 
     /// Host and port in normal form: small letters, and no port that is the scheme's own (RFC 9421, section 2.2.3). `None` if no

@@ -1,16 +1,17 @@
 //! HTTP message signatures (RFC 9421) of Ethereum accounts (ERC-8128) and of bots (Web Bot Auth): from a request to what must
-//! have been signed.
+//! have been signed, and what an account signs for a request of its own.
 //!
 //! Everything here is decided by the request and the time alone. Must not know chain, store or answers.
 
 mod candidates;
 mod digest;
-mod signing;
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, B256, eip191_hash_message};
+use sfv::{Dictionary, ListEntry, Parser};
 
 use crate::domain::{HostPattern, MessageRefusal, SKEW_SECS, VALIDITY_SECS_MIN};
 use crate::http1::Fields;
+use crate::message_signature::candidates::Components;
 
 /// A request whose signatures are read.
 #[derive(Debug)]
@@ -196,9 +197,49 @@ pub(super) fn account(keyid: &str, profile: &Profile, chain_id: u64) -> Result<A
     Ok(address)
 }
 
+/// For how long a signature is good, in seconds: each service has to take that.
+const VALIDITY_SECS: u64 = 60;
+
+/// The member of both signature fields.
+const LABEL: &str = "request";
+
+/// A signature by ERC-8128 that is to be made.
+#[derive(Debug)]
+pub(crate) struct Unsigned {
+    /// The value of `Signature-Input`.
+    pub(crate) input: String,
+    /// The hash that the account has to sign.
+    pub(crate) digest: B256,
+}
+
+impl Unsigned {
+    /// Over a request, with a nonce of digits and letters, made at `created` in Unix seconds. `None` if it lacks a component.
+    pub(crate) fn over<F: Fields>(
+        message: &Message<'_, F>,
+        (chain_id, account): (u64, Address),
+        nonce: &str,
+        created: u64,
+    ) -> Option<Self> {
+        let covered = ERC_8128.components(message).join("\" \"");
+        let expires = created.checked_add(VALIDITY_SECS)?;
+        let input = format!(
+            "{LABEL}=(\"{covered}\");created={created};expires={expires};nonce=\"{nonce}\";\
+             keyid=\"eip155:{chain_id}:{account:#x}\";tag=\"erc8128\""
+        );
+        let members: Dictionary = Parser::new(&input).parse().ok()?;
+        let ListEntry::InnerList(covered) = members.get(LABEL)? else { return None };
+        let base = Components::of(message).base(covered)?;
+        Some(Self { digest: eip191_hash_message(base), input })
+    }
+
+    /// The value of `Signature`, of a signature in base64.
+    pub(crate) fn signature(&self, base64: &str) -> String {
+        format!("{LABEL}=:{base64}:")
+    }
+}
+
 #[cfg(test)]
 mod tests;
 
 pub(crate) use candidates::Candidates;
 pub(crate) use digest::BodyDigest;
-pub(crate) use signing::Unsigned;

@@ -5,7 +5,7 @@
 //! (`a_request_ends_where_it_ends_whatever_was_read_ahead`).
 
 use std::task::{Context, Poll, ready};
-use std::{io, pin::Pin, sync::Arc, time::Duration};
+use std::{io, pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
@@ -238,23 +238,17 @@ impl Ssl for Bounded {
     }
 }
 
+/// The times of a client's handshakes, which the library only keeps for its own log.
 impl GetTimingDigest for Bounded {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.inner.get_ref().get_timing_digest()
-    }
-
-    fn get_read_pending_time(&self) -> Duration {
-        self.inner.get_ref().get_read_pending_time()
-    }
-
-    fn get_write_pending_time(&self) -> Duration {
-        self.inner.get_ref().get_write_pending_time()
+        Vec::new()
     }
 }
 
+/// No client is reached through a proxy of HTTP.
 impl GetProxyDigest for Bounded {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.inner.get_ref().get_proxy_digest()
+        None
     }
 }
 

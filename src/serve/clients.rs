@@ -31,10 +31,6 @@ pub(super) struct Clients {
     networks: Arc<Counts<ClientNet>>,
 }
 
-/// The network of a client holds as many connections as it may.
-#[derive(Debug)]
-pub(super) struct NetworkAtLimit;
-
 impl Clients {
     pub(super) fn new(rules: ClientRules) -> Self {
         Self { rules, networks: Arc::default() }
@@ -55,17 +51,14 @@ impl Clients {
 
     /// A place among the connections of the client's network, in a listener that has so many free, this one included.
     /// Those of balancers are not counted.
-    pub(super) fn place(
-        &self,
-        client: SocketAddr,
-        free: usize,
-    ) -> Result<Option<Counted<ClientNet>>, NetworkAtLimit> {
+    /// Error: the network holds as many as it may.
+    pub(super) fn place(&self, client: SocketAddr, free: usize) -> Result<Option<Counted<ClientNet>>, ()> {
         if is_trusted(client.ip(), &self.rules.trusted_proxies) {
             return Ok(None);
         }
         let own = if self.rules.per_network_max == 0 { u32::MAX } else { self.rules.per_network_max };
         let share = u32::try_from(free).unwrap_or(u32::MAX).saturating_mul(SHARE);
-        self.networks.take(ClientNet::of(client.ip()), own.min(share)).map(Some).ok_or(NetworkAtLimit)
+        self.networks.take(ClientNet::of(client.ip()), own.min(share)).map(Some).ok_or(())
     }
 }
 

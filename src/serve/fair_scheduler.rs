@@ -10,11 +10,11 @@
 //! answers that nobody reads 1.7 and 13.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
-use std::{collections::VecDeque, future::poll_fn, pin::pin, sync::atomic::Ordering::Relaxed};
+use std::{collections::VecDeque, future::poll_fn, pin::pin, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
@@ -115,7 +115,8 @@ impl FairScheduler {
             // Ready when nothing else is, and the runtime has looked for what has come meanwhile.
             yield_now().await;
             let now = self.now();
-            lock(&self.next)
+            self.next
+                .lock()
                 .spent
                 .retain(|&at| self.queues.get(at).is_some_and(|queue| queue.begin_round(now)));
         }
@@ -123,7 +124,7 @@ impl FairScheduler {
 
     /// Ready when a queue waits for the next round.
     fn is_awaited(&self, context: &Context<'_>) -> Poll<()> {
-        let mut next = lock(&self.next);
+        let mut next = self.next.lock();
         if !next.spent.is_empty() {
             return Poll::Ready(());
         }
@@ -172,7 +173,7 @@ impl FairShare {
             queue.call();
         } else if !queue.is_spent.load(Relaxed) {
             queue.is_spent.store(true, Relaxed);
-            let mut next = lock(&self.scheduler.next);
+            let mut next = self.scheduler.next.lock();
             next.spent.push(self.queue);
             if let Some(begin) = next.begin.take() {
                 begin.wake();
@@ -202,11 +203,11 @@ impl Queue {
         match *ticket {
             None if !is_spent => true,
             None => {
-                *ticket = Some(lock(&self.waiters).join(context));
+                *ticket = Some(self.waiters.lock().join(context));
                 false
             }
             Some(number) => {
-                let is_called = number < lock(&self.waiters).called;
+                let is_called = number < self.waiters.lock().called;
                 if is_called {
                     *ticket = None;
                 }
@@ -221,7 +222,7 @@ impl Queue {
         if used < QUANTUM_NANOS {
             self.call();
         }
-        let is_spent = used >= QUANTUM_NANOS || !lock(&self.waiters).waiting.is_empty();
+        let is_spent = used >= QUANTUM_NANOS || !self.waiters.lock().waiting.is_empty();
         self.is_spent.store(is_spent, Relaxed);
         is_spent
     }
@@ -230,7 +231,7 @@ impl Queue {
     fn call(&self) {
         // Tasks wait only where the queue waits.
         if self.is_spent.load(Relaxed) {
-            lock(&self.waiters).call();
+            self.waiters.lock().call();
         }
     }
 }
@@ -249,11 +250,6 @@ impl Waiters {
             task.wake();
         }
     }
-}
-
-/// A lock whose changes are whole before they can panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

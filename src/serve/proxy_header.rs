@@ -1,7 +1,7 @@
 //! The header of the PROXY protocol, versions 1 and 2, in which a balancer names the client of a connection. Must not know
 //! connections.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 const V1_BEGIN: &[u8] = b"PROXY ";
 
@@ -76,35 +76,29 @@ fn parse_v2(rest: &[u8]) -> Option<Found> {
         return Some(Found::More(V2_HEAD_BYTES - V2_SIGNATURE.len() - rest.len()));
     };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
-    // LOCAL and PROXY are the commands; addresses count for PROXY, over TCP.
-    let is_sound = match (command, family) {
-        (0x20, _) => true,
-        (0x21, 0x11) => length >= 12,
-        (0x21, 0x21) => length >= 36,
-        _ => false,
+    // LOCAL and PROXY are the commands; addresses and ports, each the client's first, count for PROXY, over TCP.
+    let counted = match (command, family) {
+        (0x20, _) => 0,
+        (0x21, 0x11) => 12,
+        (0x21, 0x21) => 36,
+        _ => return None,
     };
-    if !is_sound || length > V2_REST_BYTES_MAX {
+    if !(counted..=V2_REST_BYTES_MAX).contains(&length) {
         return None;
     }
     if rest.len() < length {
         return Some(Found::More(length - rest.len()));
     }
-    let (client, extensions) = match (command, family) {
-        (0x21, 0x11) => {
-            let (addresses, extensions) = rest.split_first_chunk::<12>()?;
-            let [a, b, c, d, _, _, _, _, high, low, _, _] = *addresses;
-            (Some((Ipv4Addr::new(a, b, c, d).into(), [high, low])), extensions)
-        }
-        (0x21, 0x21) => {
-            let (client, rest) = rest.split_first_chunk::<16>()?;
-            let (_, rest) = rest.split_first_chunk::<16>()?;
-            let ([high, low, _, _], extensions) = rest.split_first_chunk::<4>()?;
-            (Some((Ipv6Addr::from(*client).into(), [*high, *low])), extensions)
-        }
-        _ => return Some(Found::Whole(None)),
-    };
-    let client = client.map(|(ip, port): (IpAddr, _)| SocketAddr::new(ip, u16::from_be_bytes(port)));
-    are_extensions(extensions).then_some(Found::Whole(client))
+    if counted == 0 {
+        return Some(Found::Whole(None));
+    }
+    let (counted, extensions) = rest.split_at_checked(counted)?;
+    let (addresses, [high, low, ..]) = counted.split_last_chunk::<4>()?;
+    let (client, _) = addresses.split_at_checked(addresses.len() / 2)?;
+    let ipv4 = <[u8; 4]>::try_from(client).map(IpAddr::from);
+    let client = ipv4.or_else(|_| <[u8; 16]>::try_from(client).map(IpAddr::from)).ok()?;
+    let client = SocketAddr::new(client, u16::from_be_bytes([*high, *low]));
+    are_extensions(extensions).then_some(Found::Whole(Some(client)))
 }
 
 /// True if these bytes are extensions, each with its type, its length and so many bytes.

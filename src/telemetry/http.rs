@@ -90,7 +90,7 @@ impl RouteSeries {
         let mut place = &self.first;
         for position in 0.. {
             if position == SERIES_MAX {
-                (method, status) = (OTHER, class_of(status));
+                (method, status) = (OTHER, if status == STATUS_OTHER { status } else { status / 100 });
             }
             let known = place.get().map(|series| &**series);
             let Some(series) = known.or_else(|| self.begin(place, method, status)) else {
@@ -160,11 +160,6 @@ pub(crate) fn known_method(method: &[u8]) -> &'static str {
 fn known_status(status: u16) -> u16 {
     let known = StatusCode::from_u16(status).is_ok_and(|status| status.canonical_reason().is_some());
     if known || status == 0 { status } else { STATUS_OTHER }
-}
-
-/// The first digit of a status.
-const fn class_of(status: u16) -> u16 {
-    if status == STATUS_OTHER { status } else { status / 100 }
 }
 
 fn status_label(status: u16) -> String {

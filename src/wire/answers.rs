@@ -1,6 +1,5 @@
 //! Successful answers of the contract, and the headers that answers have.
 
-use std::borrow::Cow;
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::header::RETRY_AFTER;
@@ -114,7 +113,7 @@ const USUAL_BODY_BYTES: usize = 1_024;
 struct KeyResult<'a> {
     api_key: &'a str,
     agent_id: String,
-    message: Cow<'static, str>,
+    message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,23 +125,17 @@ struct KeyResult<'a> {
 /// 201 of generate (contract, "POST /keys/generate"), or 200 of rotate ("POST /keys/rotate"), after which the old key is good for so
 /// many seconds. Terms that the key has not are left out.
 pub(crate) fn key_shown(issued: &IssuedKey, grace_secs: Option<u64>) -> Answer {
-    let (status, message) = match grace_secs {
-        None => (StatusCode::CREATED, "API key created. Store it now: it is not shown again.".into()),
-        Some(0) => {
-            let message = "API key rotated; the old key is invalid from now on. Store this one now: it is not shown again.";
-            (StatusCode::OK, message.into())
-        }
+    let (status, done) = match grace_secs {
+        None => (StatusCode::CREATED, "created. Store it".to_owned()),
+        Some(0) => (StatusCode::OK, "rotated; the old key is invalid from now on. Store this one".to_owned()),
         Some(secs) => {
-            let message = format!(
-                "API key rotated; the old key is invalid in {secs} s. Store this one now: it is not shown again."
-            );
-            (StatusCode::OK, message.into())
+            (StatusCode::OK, format!("rotated; the old key is invalid in {secs} s. Store this one"))
         }
     };
     let body = KeyResult {
         api_key: issued.key.reveal(),
         agent_id: issued.agent.to_string(),
-        message,
+        message: format!("API key {done} now: it is not shown again."),
         name: issued.made.name.as_ref().map(ToString::to_string),
         expires_at: issued.made.ends,
         tenants: issued.tenants.as_ref().map(|tenants| tenants.ids().collect()),

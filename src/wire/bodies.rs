@@ -10,8 +10,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::domain::{
-    AgentId, ApiKeyFormat, GRACE_SECS_MAX, KeyName, KeyTerms, Nonce, SignatureFormat, TenantList,
-    UnixSeconds, WebOrigin,
+    AgentId, ApiKeyFormat, GRACE_SECS_MAX, KeyName, KeyTerms, Nonce, SignatureBytes, SignatureFormat,
+    TenantList, UnixSeconds, WebOrigin,
 };
 use crate::error::Error;
 use crate::pipeline::{Credential, KeyWish, ProfileRead, SignedRequest};
@@ -29,29 +29,18 @@ const EXACT_NUMBER_MAX: f64 = 9_007_199_254_740_992.0;
 /// The fields that endpoints know, as they came.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Fields<'a> {
-    #[serde(borrow)]
-    api_key: Option<&'a RawValue>,
-    #[serde(borrow)]
-    agent_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    origin: Option<&'a RawValue>,
-    #[serde(borrow)]
-    signature: Option<&'a RawValue>,
-    #[serde(borrow)]
-    nonce: Option<&'a RawValue>,
-    #[serde(borrow)]
-    timestamp: Option<&'a RawValue>,
-    #[serde(borrow)]
-    declared_endpoint: Option<&'a RawValue>,
-    #[serde(borrow)]
-    name: Option<&'a RawValue>,
-    #[serde(borrow)]
-    expires_in: Option<&'a RawValue>,
-    #[serde(borrow)]
-    tenants: Option<&'a RawValue>,
-    #[serde(borrow)]
-    grace_seconds: Option<&'a RawValue>,
+struct Fields<T> {
+    api_key: Option<T>,
+    agent_id: Option<T>,
+    origin: Option<T>,
+    signature: Option<T>,
+    nonce: Option<T>,
+    timestamp: Option<T>,
+    declared_endpoint: Option<T>,
+    name: Option<T>,
+    expires_in: Option<T>,
+    tenants: Option<T>,
+    grace_seconds: Option<T>,
 }
 
 /// Parses the body of `POST /verify`, with the application's origin if it is given.
@@ -108,9 +97,8 @@ pub(crate) fn parse_revocation(
 pub(crate) fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result<ProfileRead, Error> {
     let fields = Fields::parse(body)?;
     let agent = Field::in_body("agentId", fields.agent_id).agent()?;
-    let signature = fields.signature();
-    let signature = format.parse(&signature.text()?).map_err(|problem| signature.invalid(problem))?;
-    let signed_at = fields.timestamp().timestamp()?;
+    let signature = Field::in_body("signature", fields.signature).signature(format)?;
+    let signed_at = Field::in_body("timestamp", fields.timestamp).timestamp()?;
     Ok(ProfileRead { agent, signed_at, signature })
 }
 
@@ -124,7 +112,7 @@ pub(crate) fn parse_status_query(query: Option<&str>) -> Result<AgentId, Error> 
     if named.next().is_some() { Err(agent.invalid("stands more than once")) } else { agent.agent() }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> Fields<&'a RawValue> {
     fn parse(body: &'a [u8]) -> Result<Self, Error> {
         let whole = |problem: String| Error::Invalid {
             field: "body",
@@ -143,72 +131,57 @@ impl<'a> Fields<'a> {
 
     fn signed(&self, format: SignatureFormat) -> Result<SignedRequest, Error> {
         let agent = Field::in_body("agentId", self.agent_id);
+        let signature = Field::in_body("signature", self.signature);
         let nonce = Field::in_body("nonce", self.nonce);
-        signed_request([agent, self.signature(), nonce, self.timestamp()], format)
+        signed_request([agent, signature, nonce, Field::in_body("timestamp", self.timestamp)], format)
     }
 
     fn key_name(&self) -> Result<Option<KeyName>, Error> {
         let name = Field::in_body("name", self.name);
         name.optional(|field| KeyName::parse(&field.text()?).map_err(|problem| field.invalid(problem)))
     }
-
-    const fn signature(&self) -> Field<'a> {
-        Field::in_body("signature", self.signature)
-    }
-
-    const fn timestamp(&self) -> Field<'a> {
-        Field::in_body("timestamp", self.timestamp)
-    }
 }
 
-/// One field, under the name that the contract gives it.
+/// One field, under the name that the contract gives it, as it came: in a body or in a header, if at all.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     name: &'static str,
-    received: Received<'a>,
-}
-
-/// A field as it came; `None` where there is none.
-#[derive(Clone, Copy)]
-enum Received<'a> {
-    Json(Option<&'a RawValue>),
-    Header(Option<&'a str>),
+    json: Option<&'a RawValue>,
+    header: Option<&'a str>,
 }
 
 impl<'a> Field<'a> {
-    const fn in_body(name: &'static str, raw: Option<&'a RawValue>) -> Self {
-        Self { name, received: Received::Json(raw) }
+    const fn in_body(name: &'static str, json: Option<&'a RawValue>) -> Self {
+        Self { name, json, header: None }
     }
 
     /// One of a header, or of a query.
-    pub(super) const fn in_header(name: &'static str, text: Option<&'a str>) -> Self {
-        Self { name, received: Received::Header(text) }
+    pub(super) const fn in_header(name: &'static str, header: Option<&'a str>) -> Self {
+        Self { name, json: None, header }
     }
 
     pub(super) fn invalid(&self, problem: impl Into<Cow<'static, str>>) -> Error {
         let holds_secret = matches!(self.name, "apiKey" | "signature");
-        let received = match self.received {
-            Received::Json(raw) => echo(raw, holds_secret),
-            Received::Header(text) => text.map_or(Value::Null, |text| echo_text(text, holds_secret).into()),
+        let received = match self.header {
+            Some(text) => echo_text(text, holds_secret).into(),
+            None => echo(self.json, holds_secret),
         };
         Error::Invalid { field: self.name, received, problem: problem.into() }
     }
 
     /// The value of a field that may be absent.
     pub(super) fn optional<T>(&self, read: impl Fn(&Self) -> Result<T, Error>) -> Result<Option<T>, Error> {
-        let is_absent = matches!(self.received, Received::Json(None) | Received::Header(None));
-        if is_absent { Ok(None) } else { read(self).map(Some) }
+        if self.json.is_none() && self.header.is_none() { Ok(None) } else { read(self).map(Some) }
     }
 
     /// The text without a copy, unless it has escapes.
     fn text(&self) -> Result<Cow<'a, str>, Error> {
         #[derive(Deserialize)]
         struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-        let raw = match self.received {
-            Received::Json(None) | Received::Header(None) => return Err(self.invalid("is required")),
-            Received::Header(Some(text)) => return Ok(text.into()),
-            Received::Json(Some(raw)) => raw,
-        };
+        if let Some(text) = self.header {
+            return Ok(text.into());
+        }
+        let raw = self.json.ok_or_else(|| self.invalid("is required"))?;
         let text: Result<Text<'a>, _> = serde_json::from_str(raw.get());
         text.map(|text| text.0).map_err(|_| self.invalid("is not a string"))
     }
@@ -235,29 +208,26 @@ impl<'a> Field<'a> {
     fn seconds(&self, range: &RangeInclusive<u64>) -> Result<u64, Error> {
         let problem =
             || format!("is not a whole number of seconds from {} to {}", range.start(), range.end());
-        let number = match self.received {
-            Received::Json(Some(raw)) => serde_json::from_str(raw.get()).ok(),
-            Received::Json(None) | Received::Header(_) => None,
-        };
+        let number = self.json.and_then(|raw| serde_json::from_str(raw.get()).ok());
         number.filter(|number| range.contains(number)).ok_or_else(|| self.invalid(problem()))
     }
 
     fn tenants(&self) -> Result<TenantList, Error> {
-        let ids: Vec<String> = match self.received {
-            Received::Json(Some(raw)) => serde_json::from_str(raw.get()).unwrap_or_default(),
-            Received::Json(None) | Received::Header(_) => Vec::new(),
-        };
+        let ids = self.json.and_then(|raw| serde_json::from_str::<Vec<String>>(raw.get()).ok());
+        let ids = ids.unwrap_or_default();
         TenantList::parse(ids.iter().map(String::as_str)).map_err(|problem| self.invalid(problem))
     }
 
+    fn signature(&self, format: SignatureFormat) -> Result<SignatureBytes, Error> {
+        format.parse(&self.text()?).map_err(|problem| self.invalid(problem))
+    }
+
     fn timestamp(&self) -> Result<UnixSeconds, Error> {
-        let number: Value = match self.received {
-            Received::Json(Some(raw)) => {
+        let number: Value = match self.json {
+            Some(raw) => {
                 serde_json::from_str(raw.get()).map_err(|_| self.invalid("is not a number of this size"))?
             }
-            Received::Json(None) | Received::Header(_) => {
-                serde_json::from_str(&self.text()?).unwrap_or(Value::Null)
-            }
+            None => serde_json::from_str(&self.text()?).unwrap_or(Value::Null),
         };
         whole_seconds(&number).map_err(|problem| self.invalid(problem))
     }
@@ -269,7 +239,7 @@ pub(super) fn signed_request(
     format: SignatureFormat,
 ) -> Result<SignedRequest, Error> {
     let agent = agent.agent()?;
-    let signature = format.parse(&signature.text()?).map_err(|problem| signature.invalid(problem))?;
+    let signature = signature.signature(format)?;
     let nonce = nonce.parsed(Nonce::parse, NOT_NUMERIC)?;
     Ok(SignedRequest { agent, nonce, signed_at: timestamp.timestamp()?, signature })
 }

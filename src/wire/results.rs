@@ -88,11 +88,6 @@ struct AgentPart<'a> {
 }
 
 #[derive(Serialize)]
-struct Behind<'a> {
-    organizations: Option<Vec<OrganizationPart<'a>>>,
-}
-
-#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ReputationPart {
     total_score: String,
@@ -232,9 +227,9 @@ impl Written {
         // String keys and finite numbers always serialise.
         let mut before = serde_json::to_vec(&before).unwrap_or_default();
         before.pop();
-        let mut behind =
-            serde_json::to_vec(&Behind { organizations: organizations(&profile) }).unwrap_or_default();
-        behind.drain(..1);
+        let mut behind = b"\"organizations\":".to_vec();
+        behind.extend(serde_json::to_vec(&organizations(&profile)).unwrap_or_default());
+        behind.push(b'}');
         Self { grade, before, behind, profile }
     }
 

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use url::Url;
 
-use crate::message_signature::{Content, Message, signing::Unsigned};
+use crate::message_signature::{Content, Message, Unsigned};
 
 const VECTORS: &str = include_str!("../../../clients/erc8128.json");
 

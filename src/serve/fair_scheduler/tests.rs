@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::advance;
 
-use super::{ClientNet, FairScheduler, FairShare, POLLS_TO_BE_ALONE, QUANTUM_NANOS, lock};
+use super::{ClientNet, FairScheduler, FairShare, POLLS_TO_BE_ALONE, QUANTUM_NANOS};
 
 const QUANTUM: Duration = Duration::from_nanos(QUANTUM_NANOS);
 
@@ -147,7 +147,7 @@ async fn a_network_that_runs_for_less_than_its_part_of_the_time_never_waits() {
         advance(9 * QUANTUM).await;
         join_all(crowd(&share, &seen, 't', 2, (1, QUANTUM / 4))).await;
     }
-    assert_eq!(lock(&scheduler.queues[share.queue].waiters).tickets, 0, "a task had to wait");
+    assert_eq!(scheduler.queues[share.queue].waiters.lock().tickets, 0, "a task had to wait");
 }
 
 #[tokio::test(start_paused = true)]
