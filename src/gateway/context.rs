@@ -58,11 +58,13 @@ pub(crate) struct Context {
     /// True if its bodies have a time limit of ours: the library sets none.
     pub(super) may_stall: bool,
     /// Runs when the context goes: notes the end of a request that is dropped half-way.
-    pub(super) on_drop: Option<Box<dyn FnOnce(&Self) + Send + Sync>>,
+    pub(super) on_drop: Option<OnDrop>,
     /// The proof that the request may go upstream: without one nothing does. It goes when the request is over, so that the
     /// place is free, though the connection may linger.
     pub(super) admitted: Option<Admitted>,
 }
+
+type OnDrop = Box<dyn FnOnce(&Context) + Send + Sync>;
 
 impl Drop for Context {
     fn drop(&mut self) {
