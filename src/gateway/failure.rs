@@ -5,7 +5,7 @@ use std::io;
 use rustix::io::Errno;
 
 use crate::domain::{Denial, MessageRefusal};
-use crate::error::Error;
+use crate::{error::Error, record::Ending};
 
 /// The reason why a request that was let through got no whole answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,13 @@ impl Failure {
         let is_cut = matches!(self, Self::Upstream(_));
         let others = (self == Self::Overdue).then_some("overdue").or(is_cut.then_some("upstream"));
         is_idle.then_some("idle").or(others)
+    }
+
+    /// The end of a request whose answer breaks off by it.
+    pub(super) const fn ending(self) -> Ending {
+        let is_clients =
+            matches!(self, Self::ClientGone | Self::ClientSlow | Self::Malformed | Self::OtherBody);
+        if is_clients { Ending::ClientLeft } else { Ending::Failed }
     }
 
     /// The row of the error table; `None` when the client is gone. `bytes_max` is the longest body that its tenant takes.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 
 use crate::rig::case::{Case, cases};
+use crate::rig::frames::{End, Frames};
+use crate::rig::h2c::H2Upstream;
 use crate::rig::scripts::{self, Cue, script};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::upstream::{Exchange, Then, Upstream};
@@ -260,4 +262,22 @@ fn a_chunked_body_beyond_the_cap_never_arrives_whole(stage: &Stage) {
         assert!(!seen.whole && seen.body_bytes == 1_000, "{seen:?}");
         site.is_unseen(&next);
     }
+    let upstream = H2Upstream::start(H2Upstream::ok);
+    let site = Site::of(stage).h2c(&upstream).tenant(|tenant| tenant.set("max_body_bytes", 1_000)).start();
+    let (mut wire, path) = (site.gateway.connect(), public_path());
+    wire.send(&Request::new("POST", ACME, &path).with("Transfer-Encoding", "chunked").bytes());
+    wire.send(&chunk.repeat(11));
+    wire.answer().error(413, "PAYLOAD_TOO_LARGE");
+    assert_eq!(wire.rest(), b"", "the connection ends here");
+    let mut frames = Frames::open(site.gateway.address);
+    let pseudo = [(":method", "POST"), (":scheme", "http"), (":authority", ACME), (":path", &path)];
+    frames.headers(&pseudo, false);
+    frames.data(&[b'x'; 1_001], false);
+    assert_eq!(frames.end(), End::Answered);
+    assert!(String::from_utf8_lossy(&frames.body).contains("PAYLOAD_TOO_LARGE"));
+    until("no place is taken", SOON, || {
+        let samples = site.gateway.service.samples();
+        (samples.sum("tiergate_gateway_requests_in_flight", &[]) == 0.0).then_some(())
+    });
+    assert!(upstream.seen().is_empty());
 }

@@ -370,7 +370,6 @@ impl ProxyHttp for LibraryProxy {
         end_of_stream: bool,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
-        self.check_overdue(ctx, end_of_stream)?;
         if end_of_stream && ctx.awaits_body && ctx.record.times.answered.is_none() {
             ctx.record.times.asked = Some(Timer::now());
         }
@@ -382,7 +381,9 @@ impl ProxyHttp for LibraryProxy {
         }
         // No piece at all is the end, to the library too.
         let is_last = end_of_stream || body.is_none();
-        take_piece(session, body, is_last, ctx)
+        let overdue = self.check_overdue(ctx, is_last);
+        // Toward upstreams of HTTP/2 the library goes on behind any other error than a client's.
+        overdue.and_then(|()| take_piece(session, body, is_last, ctx)).map_err(|error| error.into_down())
     }
 
     /// A switch to another protocol that nobody asked for is no answer, nor is one whose end two readers may find in different
@@ -542,11 +543,10 @@ impl ProxyHttp for LibraryProxy {
             tracing::warn!(kind = error.etype().as_str(), "a request failed inside the gateway");
         }
         let status = session.response_written().map_or(0, |response| response.status.as_u16());
-        let ending = match source {
+        let ending = match error {
             None => Ending::Whole,
             Some(_) if ctx.record.reason == Some("idle") => Ending::Whole,
-            Some(ErrorSource::Downstream) => Ending::ClientLeft,
-            Some(_) => Ending::Failed,
+            Some(error) => faults::failure_of(error).ending(),
         };
         let answer = (status, session.body_bytes_sent() as u64);
         self.finished(&ended(request, peer_of(session), answer, ending), ctx);

@@ -222,12 +222,7 @@ impl Relay {
         let limit = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
         let answer = failure.cause(limit).map(|cause| self.gateway.answer_to(cause.into(), ctx));
         let Some(answer) = answer.filter(|_| !has_begun) else {
-            let is_clients = matches!(
-                failure,
-                Failure::ClientGone | Failure::ClientSlow | Failure::Malformed | Failure::OtherBody
-            );
-            let ending = if is_clients { Ending::ClientLeft } else { Ending::Failed };
-            self.note(&connection, head, ctx, exchange.status, exchange.sent(), ending);
+            self.note(&connection, head, ctx, exchange.status, exchange.sent(), failure.ending());
             return None;
         };
         if self.answer_alone(&mut connection, head, ctx, &answer, true).await {
