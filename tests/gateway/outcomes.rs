@@ -1,17 +1,21 @@
 //! Outcomes of many requests: clients that leave are no fault of an upstream, and a flood of one failure is not a flood of
 //! lines.
 
+use std::time::Duration;
+
 use crate::rig::case::{Case, cases};
-use crate::rig::h2c::H2Upstream;
+use crate::rig::frames::{SETTINGS, WINDOW_UPDATE, frame};
 use crate::rig::site::{Site, SiteBuilder};
-use crate::rig::stage::{ACME, Stage, public_path, unique};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::{gateway::Gateway, refusals::is_upstream_error, tenants::Tenant, upstream::Upstream};
+use crate::rig::{h2c::H2Upstream, messages::Signing};
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::{metrics::Samples, wire::Request};
 
 pub(crate) const CASES: &[Case] = cases![
     clients_that_leave_do_not_take_an_upstream_out,
     a_client_that_leaves_breaks_no_row_of_failures_of_an_upstream_that_has_not_answered,
+    an_upstream_of_http_2_that_stops_in_a_large_request_ends_it_and_is_to_blame,
     a_flood_of_failures_is_a_few_lines_counted_in_full_and_hides_no_other_tenant,
 ];
 
@@ -86,6 +90,33 @@ fn a_client_that_leaves_breaks_no_row_of_failures_of_an_upstream_that_has_not_an
     until_counted(&site.gateway, [0.0, 0.0, 1.0, 1.0]);
     assert_eq!(site.gateway.ask(&request).status, 504);
     site.gateway.service.await_log(&["takes no requests for a while"]);
+}
+
+// threat: A frozen upstream of HTTP/2 swallows requests
+fn an_upstream_of_http_2_that_stops_in_a_large_request_ends_it_and_is_to_blame(stage: &Stage) {
+    // It takes a MiB (RFC 9113, sections 6.5.2 and 6.9).
+    let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0x10, 0, 0]);
+    let takes_all = [settings, frame(WINDOW_UPDATE, 0, 0, &[0, 0x10, 0, 0])].concat();
+    let holds = |tenant: Tenant| {
+        let tenant = tenant.set("credentials", vec!["erc8128"]).set("digest", "before");
+        tenant.set("max_body_bytes", 200_000).impatient()
+    };
+    let agent = stage.world().agent(4);
+    for (is_held, upstream) in [(true, H2Upstream::that_first_says(takes_all)), (false, H2Upstream::silent())]
+    {
+        let site = site(stage, 1).h2c(&upstream).tenant(holds).start();
+        let request = if is_held {
+            let signing = Signing::get(&agent, stage.world().chain().contracts.chain_id, &agents_path());
+            signing.post(&[7; 100_000]).request()
+        } else {
+            Request::new("POST", ACME, &public_path()).body(&[7; 200_000])
+        };
+        let (mut wire, watch) = (site.gateway.connect(), Stopwatch::start());
+        let _ = wire.write(&request.bytes());
+        assert_eq!(wire.rest(), b"");
+        assert!((Duration::from_secs(1)..SOON).contains(&watch.elapsed()), "{:?}", watch.elapsed());
+        until_counted(&site.gateway, [0.0, 0.0, 1.0, 0.0]);
+    }
 }
 
 // threat: A tenant takes what is another's or shared

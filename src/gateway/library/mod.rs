@@ -315,7 +315,8 @@ impl ProxyHttp for LibraryProxy {
         }
         ctx.awaits_body = !session.is_body_done();
         let is_long = ctx.held_body.as_ref().is_some_and(|whole| whole.len() as u64 > KEPT_BYTES_MAX);
-        if may_be_http2 && (ctx.awaits_body || is_long) {
+        ctx.may_stall = may_be_http2 && (ctx.awaits_body || is_long);
+        if ctx.may_stall {
             // The library counts from the head on here, and not from the last byte that was sent.
             let total = faults::forwarded(ctx)?.0.tenant.proxy.timeouts.total;
             peer.options.read_timeout = Some(total.unwrap_or(faults::TRANSFER_TIME_MAX));
@@ -339,7 +340,6 @@ impl ProxyHttp for LibraryProxy {
             notes.held = None;
         }
         self.note_reached(ctx, peer._address.as_inet().filter(|_| !reused), true);
-        ctx.may_stall = ctx.awaits_body && peer.options.alpn != ALPN::H1;
         if ctx.may_stall {
             note_when_dropped(&self.0, session, ctx);
             restart_timeout(session, ctx);

@@ -273,9 +273,11 @@ pub(super) fn take_piece(
 /// Has the end of a request noted that is dropped before its last phase, because it stalls.
 pub(super) fn note_when_dropped(gateway: &Arc<Gateway>, session: &Session, ctx: &mut Context) {
     let (gateway, head, peer) = (Arc::clone(gateway), session.req_header().clone(), peer_of(session));
+    // The library ends reads of a client of HTTP/1 before that.
+    let is_http1 = !session.is_http2();
     ctx.on_drop = Some(Box::new(move |ctx| {
-        let asked =
-            ctx.record.times.asked.filter(|_| !ctx.awaits_body && ctx.record.times.answered.is_none());
+        let awaits_client = ctx.awaits_body && !is_http1;
+        let asked = ctx.record.times.asked.filter(|_| !awaits_client && ctx.record.times.answered.is_none());
         let read = ctx.site.as_ref().map(|site| site.tenant.proxy.timeouts.read);
         let is_silent = asked.zip(read).is_some_and(|(asked, read)| asked + read <= Timer::now());
         if let Some(member) = ctx.member().filter(|_| is_silent) {
@@ -290,14 +292,13 @@ pub(super) fn note_when_dropped(gateway: &Arc<Gateway>, session: &Session, ctx: 
 /// Restarts the time limit of a request's bodies: a piece of one has moved.
 pub(super) fn restart_timeout(session: &Session, ctx: &Context) {
     let Some(site) = ctx.site.as_ref().filter(|_| ctx.may_stall) else { return };
-    let read = site.tenant.proxy.timeouts.read;
-    set_deadline(match session.response_written() {
-        // The library bounds reads of a client of HTTP/1.
-        _ if ctx.awaits_body && !session.is_http2() => None,
-        None => Some(read),
-        // A client may take so long for a piece of its answer.
-        Some(_) => Some(read.max(WRITE_TIME_MAX)),
-    });
+    let timeouts = &site.tenant.proxy.timeouts;
+    // The library bounds reads of a client of HTTP/1, and a held body has been read: writes are left.
+    let is_for_writes = ctx.held_body.is_some() || (ctx.awaits_body && !session.is_http2());
+    let longest = timeouts.read + if is_for_writes { timeouts.write } else { Duration::ZERO };
+    // A client may take so long for a piece of its answer.
+    let least = session.response_written().map_or(Duration::ZERO, |_| WRITE_TIME_MAX);
+    set_deadline(Some(longest.max(least)));
 }
 
 tokio::task_local! {
