@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use http::Method;
+
 use crate::rig::case::{Case, cases};
+use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::upstream::Then;
 use crate::rig::{scripts, site::Site, tenants::Tenant};
@@ -87,6 +90,17 @@ fn headers_of_one_hop_end_here(stage: &Stage) {
     }
     assert!(seen.header("te").is_none_or(|te| te == "trailers"), "{seen:?}");
     assert_eq!(seen.header("x-stays"), Some("3"));
+    // From HTTP/2 to HTTP/2.
+    let upstream = H2Upstream::start(H2Upstream::ok);
+    let site = Site::of(stage).h2c(&upstream).start();
+    let ended =
+        [("proxy-authorization", "Basic eDp5"), ("trailer", "x-checksum"), ("http2-settings", "AAMAAABk")];
+    let request = Message::request(Method::GET, ACME, &path).with("te", "trailers").with("x-stays", "3");
+    let request = ended.iter().fold(request, |request, (name, value)| request.with(name, value));
+    assert_eq!(h2c::ask(site.gateway.address, &request).unwrap().status, 200);
+    let seen = upstream.only(&path);
+    assert_eq!(ended.map(|(name, _)| seen.header(name)), [None; 3]);
+    assert_eq!((seen.header("te"), seen.header("x-stays")), (Some("trailers"), Some("3")));
 }
 
 fn the_host_is_the_clients_or_the_upstreams_as_configured(stage: &Stage) {

@@ -16,7 +16,7 @@ use crate::gateway::library::requests::{authority_of, is_tls};
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
 use crate::gateway::{
     admission::Admitted, context::Context, failure::Failure, library::LibraryProxy, library::faults,
-    policy::answers, policy::forwarded::Arrival, policy::requests::Kept,
+    policy::answers, policy::forwarded::Arrival, policy::requests, policy::requests::Kept,
 };
 use crate::http1::{Fields, Options, name::Name};
 use crate::serve::LINGER_BYTES_MAX;
@@ -83,7 +83,12 @@ impl LibraryProxy {
         let headers = &mut parts.headers;
         let believed = self.rules.believed.of(peer);
         let kept = Kept::of(&downstream.headers, &self.pipeline.rules().key_format, believed);
-        for name in names_that(headers, |id, name| ctx.replaces(id, name) || !kept.has(id, name)) {
+        // The library strips those of HTTP/1 itself.
+        let (is_http2, none) = (downstream.version == Version::HTTP_2, Options::default());
+        let ends_here = |id, name: &[u8]| is_http2 && requests::is_of_one_hop(&none, id, name);
+        for name in names_that(headers, |id, name| {
+            ends_here(id, name) || ctx.replaces(id, name) || !kept.has(id, name)
+        }) {
             headers.remove(&name);
         }
         headers.reserve(HEADERS_WRITTEN_MAX);
