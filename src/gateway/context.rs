@@ -41,6 +41,8 @@ pub(crate) struct Context {
     pub(super) mcp: Option<Box<McpNotes>>,
     /// The filter of the list in its answer, where the library forwards it.
     pub(super) filter: Option<Box<Filter>>,
+    /// The end of that list, once its trailers have come.
+    pub(super) list_end: Option<Bytes>,
     /// True if its body is still coming.
     pub(super) awaits_body: bool,
     /// True if its client speaks gRPC.
@@ -89,6 +91,7 @@ impl Context {
             asked_for: None,
             mcp: None,
             filter: None,
+            list_end: None,
             awaits_body: false,
             speaks_grpc: false,
             generation: 0,

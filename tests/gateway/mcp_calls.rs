@@ -1,9 +1,11 @@
 //! Calls of MCP that fall under routes by their tools: told by headers and messages in every form, by both ways out.
 
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::rig::authz::{Asked, DIALECTS, Original};
 use crate::rig::case::{Case, cases};
+use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::{scripts, stage::Stage, tenants::Tenant, upstream::Then};
 use crate::support::client::Answer;
@@ -14,6 +16,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_call_is_held_to_the_rule_of_its_tool_in_whatever_form_it_comes,
     a_refusal_is_an_error_of_json_rpc_with_the_id_of_its_request,
     a_list_shows_what_its_agent_may_call,
+    a_list_that_ends_with_trailers_shows_what_its_agent_may_call,
     a_listen_takes_the_place_of_a_stream_and_a_call_does_not,
     a_message_is_read_within_bounds_before_anybody_is_asked,
     pages_of_others_and_methods_that_no_revision_has_are_refused_for_nothing,
@@ -243,6 +246,26 @@ fn a_list_shows_what_its_agent_may_call(stage: &Stage) {
         let log = site.gateway.service.await_log(&["CodedList"]);
         assert!(!log.contains("takes no requests for a while"), "{way}");
     }
+}
+
+/// The list of the first id can be read, that of the second can not.
+fn a_list_that_ends_with_trailers_shows_what_its_agent_may_call(stage: &Stage) {
+    let upstream = H2Upstream::start(|request| {
+        let tools =
+            if request.text().contains("\"id\":1") { r#"{"name":"help"},{"name":"drop"}"# } else { "1" };
+        let answer = Message { status: 200, ..Message::default() }.with("content-type", "application/json");
+        answer.body(format!(r#"{{"id":1,"result":{{"tools":[{tools}]}}}}"#).as_bytes()).trailer("x-sum", "1")
+    });
+    let site = server(stage).h2c(&upstream).start();
+    let ask = |id| json!({ "id": id, "method": "tools/list" }).to_string();
+    let shown = r#"{"id":1,"result":{"tools":[{"name":"help"}]}}"#;
+    let answer = site.gateway.ask(&post(&site, &[]).body(ask(1).as_bytes()));
+    assert_eq!((answer.status, &*answer.text()), (200, shown));
+    let request = Message::request(Method::POST, HOST, "/mcp").with("x-api-key", site.key());
+    let request = request.with("content-type", "application/json");
+    let ask = |id| h2c::ask(site.gateway.address, &request.clone().body(ask(id).as_bytes()));
+    assert_eq!(ask(1).unwrap().text(), shown);
+    assert!(ask(2).map_or(true, |answer| answer.status == 502), "nor is it shown as empty");
 }
 
 // threat: One client or tenant takes all places

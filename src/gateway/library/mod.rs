@@ -436,12 +436,24 @@ impl ProxyHttp for LibraryProxy {
         &self,
         _session: &mut Session,
         trailers: &mut HeaderMap,
-        _ctx: &mut Context,
+        ctx: &mut Context,
     ) -> pingora::Result<()> {
         for name in names_that(trailers, |id, name| id == Name::CacheControl || is_about_limits(name)) {
             trailers.remove(&name);
         }
+        let end = ctx.filter.as_mut().map(|filter| filter.push(b"", true)).transpose();
+        ctx.list_end = end.map_err(|_| faults::invalid_answer(UNREADABLE_LIST))?.map(Bytes::from);
         Ok(())
+    }
+
+    /// Writes the end of a list in place of its trailers. The library does not say that a body ends before those.
+    async fn response_trailer_filter(
+        &self,
+        _session: &mut Session,
+        _trailers: &mut HeaderMap,
+        ctx: &mut Context,
+    ) -> pingora::Result<Option<Bytes>> {
+        Ok(ctx.list_end.take())
     }
 
     fn response_body_filter(
