@@ -133,7 +133,10 @@ impl Gateway {
             let held =
                 || HeldBytes::new(&self.memory, Caller::Agent(agent), &site.counters, announced(fields));
             let held = site.tenant.holds_bodies.then(held).transpose();
-            let held = held.map_err(|_| Error::Overloaded)?; // 503
+            let held = match held {
+                Ok(held) => held,
+                Err(_) => return Err(self.pipeline.refuse(standing, &ask, Error::Overloaded).await), // 503
+            };
             body = Some(Box::new(CheckedBody::new(digest, held)));
         }
         let outcome = self.pipeline.spend(standing, &ask).await;

@@ -16,7 +16,7 @@ use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path};
 use crate::rig::{gateway::Gateway, messages::Signing, tenants::Tenant};
 use crate::support::agents::{Agent, unknown_key};
-use crate::support::signing::{ALICE, BOB, wrapped};
+use crate::support::signing::{ALICE, Account, BOB, DEPLOYER, wrapped};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 use crate::support::{client::Answer, metrics::Samples, redis::Redis, relay::Relay};
@@ -33,6 +33,7 @@ pub(crate) const CASES: &[Case] = cases![
     no_upstream_waits_for_a_body_that_is_held,
     no_upstream_waits_for_a_body_that_is_held_over_http_2,
     one_agent_holds_three_quarters_of_the_memory_for_bodies,
+    a_lack_of_memory_spends_no_refused_credential,
     every_dialect_that_carries_the_request_judges_its_signature,
     a_signed_request_counts_for_a_host_that_its_tenant_names_at_every_seat,
     signatures_without_a_tag_pass_where_they_are_taken,
@@ -545,6 +546,25 @@ fn one_agent_holds_three_quarters_of_the_memory_for_bodies(stage: &Stage) {
             (site.gateway.ask(&one_more.request()).status == 200).then_some(())
         });
     }
+}
+
+fn a_lack_of_memory_spends_no_refused_credential(stage: &Stage) {
+    const LONGEST: usize = 8 * 1024 * 1024;
+    let world = stage.world();
+    let site = signed_only(stage).tenant(holds).unlimited();
+    let site = site.set("signature.contracts", true).set("abuse.failures_per_minute", 1).start();
+    let wallet = Account { address: world.chain().deploy("KeyWallet"), key: DEPLOYER.key };
+    let id = world.agent(4).id;
+    world.chain().transfer(ALICE, wallet, id);
+    let agent = world.known_agent(id, wallet);
+    let hello = || get(stage, &agent, &agents_path()).post(b"hello");
+    let held: Vec<Wire> = (0..12).map(|_| begun(&site, &hello(), LONGEST)).collect();
+    assert_eq!(site.gateway.ask(&hello().request()).status, 503);
+    drop(held);
+    let answer = until("there is memory again", SOON, || {
+        Some(site.gateway.ask(&hello().request())).filter(|answer| answer.status != 503)
+    });
+    assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
 fn every_dialect_that_carries_the_request_judges_its_signature(stage: &Stage) {
