@@ -123,7 +123,7 @@ fn starred_width(path: &[u8]) -> Option<usize> {
 }
 
 /// How a request's path reads.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathForm {
     /// Every server reads the same.
     Plain,

@@ -32,6 +32,8 @@ struct Asked<'a> {
     method: &'a str,
     /// The path that is forwarded, raw and without its query.
     path: &'a [u8],
+    /// How that reads.
+    form: &'a PathForm,
     /// The call of MCP that it makes.
     call: Option<&'a Call<'a>>,
 }
@@ -42,14 +44,20 @@ struct Asked<'a> {
 /// A path that no honest request has is denied: [`PathForm::Invalid`] says which. The work is bounded by
 /// [`path::PATH_BYTES_MAX`], [`path::DECODINGS_MAX`] and the number of routes.
 pub fn decide(tenant: &Tenant, method: &str, path: &[u8]) -> Decision {
-    decide_asked(tenant, Asked { method, path, call: None })
+    decide_asked(tenant, Asked { method, path, form: &path::read(path), call: None })
 }
 
 /// Decides about calls of MCP that one request makes: everything that is demanded for each of them.
 pub fn decide_calls(tenant: &Tenant, path: &[u8], calls: &[Call<'_>]) -> Decision {
-    let of_call = |call| decide_asked(tenant, Asked { method: MCP_METHOD, path, call });
-    let all = calls.iter().map(|call| of_call(Some(call))).reduce(both);
-    all.unwrap_or_else(|| of_call(None))
+    decide_each(tenant, path, calls).reduce(both).unwrap_or_else(|| decide(tenant, MCP_METHOD, path))
+}
+
+/// Decides about each of these calls by itself. The path is read once.
+pub fn decide_each(tenant: &Tenant, path: &[u8], calls: &[Call<'_>]) -> impl Iterator<Item = Decision> {
+    let form = path::read(path);
+    calls.iter().map(move |call| {
+        decide_asked(tenant, Asked { method: MCP_METHOD, path, form: &form, call: Some(call) })
+    })
 }
 
 /// True if a path may be meant to be that of an MCP endpoint.
@@ -69,17 +77,18 @@ pub fn candidates<'a>(
     path: &[u8],
     call: Option<&Call<'_>>,
 ) -> (PathForm, Vec<&'a Route>) {
-    let asked = Asked { method, path, call };
+    let form = path::read(path);
+    let asked = Asked { method, path, form: &form, call };
     let form = read(tenant, asked);
-    let routes = tenant.routes.iter().filter(|route| may_be_meant(route, asked, &form)).collect();
-    (form, routes)
+    let routes = tenant.routes.iter().filter(|route| may_be_meant(route, asked, form)).collect();
+    (form.clone(), routes)
 }
 
 fn decide_asked(tenant: &Tenant, asked: Asked<'_>) -> Decision {
     match read(tenant, asked) {
         PathForm::Plain => ruled(tenant, first(tenant, asked)),
         form @ (PathForm::Escaped(_) | PathForm::Ambiguous(_) | PathForm::Anywhere) => {
-            let rules = tenant.routes.iter().filter(|route| may_be_meant(route, asked, &form));
+            let rules = tenant.routes.iter().filter(|route| may_be_meant(route, asked, form));
             strictest(tenant, first(tenant, asked), rules)
         }
         PathForm::Invalid => Decision { access: RouteAccess::Deny, ..ruled(tenant, None) },
@@ -87,13 +96,13 @@ fn decide_asked(tenant: &Tenant, asked: Asked<'_>) -> Decision {
 }
 
 /// How a path reads as far as the tenant's rules go.
-fn read(tenant: &Tenant, asked: Asked<'_>) -> PathForm {
-    match path::read(asked.path) {
+fn read<'a>(tenant: &Tenant, asked: Asked<'a>) -> &'a PathForm {
+    match asked.form {
         // Decoding only ever adds rules that match. If the first is the same before and after, it is so in between.
         PathForm::Escaped(decoded)
-            if first(tenant, asked) == first(tenant, Asked { path: &decoded, ..asked }) =>
+            if first(tenant, asked) == first(tenant, Asked { path: decoded, ..asked }) =>
         {
-            PathForm::Plain
+            &PathForm::Plain
         }
         form @ (PathForm::Plain
         | PathForm::Escaped(_)

@@ -4,7 +4,9 @@ use std::{borrow::Cow, sync::Arc};
 
 use http::header::CONTENT_LENGTH;
 
-use crate::domain::{Call, LargeBodies, MCP_METHOD, McpRules, RouteAccess, host::of_authority, routing};
+use crate::domain::{
+    Call, Decision, LargeBodies, MCP_METHOD, McpRules, RouteAccess, host::of_authority, routing,
+};
 use crate::error::Error;
 use crate::gateway::discovery::{check_login, is_named};
 use crate::gateway::rule::{Incoming, Message};
@@ -153,13 +155,13 @@ impl Context {
         }
         // A caller without a credential has no tier.
         let (site, path, tier) = (Arc::clone(site), path.clone(), self.permit().map(|permit| permit.tier()));
-        let may_call = move |call: &Call<'_>| {
-            let decision = site.decide_calls(&path, std::slice::from_ref(call));
-            match decision.access {
+        let may_call = move |calls: &[Call<'_>]| {
+            let shows = |decision: Decision| match decision.access {
                 RouteAccess::Public => true,
                 RouteAccess::Agents => tier.is_some_and(|tier| tier >= decision.min_tier),
                 RouteAccess::Deny => false,
-            }
+            };
+            routing::decide_each(&site.tenant, &path, calls).map(shows).collect()
         };
         let mut filter = Box::new(Filter::new(*list, Box::new(may_call), LIST_TIME_MAX_MILLIS));
         Ok(filter.begin(value(b"content-type").unwrap_or_default()).then_some(filter))

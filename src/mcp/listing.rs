@@ -11,6 +11,9 @@ use crate::domain::Call;
 /// The longest list, and the longest event that may hold one, in bytes.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
 
+/// The most items of a list: each is compared with all that its tenant's routes take, while others wait.
+const ITEMS_MAX: usize = 4_096;
+
 /// A list of things that can be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum List {
@@ -20,12 +23,12 @@ pub(crate) enum List {
     Templates,
 }
 
-/// An answer that is no list that can be read: too long, or broken.
+/// An answer that is no list that can be read: too long, twice there, or broken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
-/// The rule for what a list shows: true if the client may make this call.
-pub(crate) type Shows = Box<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
+/// The rule for what a list shows: true for each of these calls that the client may make.
+pub(crate) type Shows = Box<dyn Fn(&[Call<'_>]) -> Vec<bool> + Send + Sync>;
 
 impl List {
     /// The list that a method asks for.
@@ -155,13 +158,16 @@ impl Filter {
     fn filtered(&self, message: &[u8]) -> Result<Option<Vec<u8>>, Unreadable> {
         let Ok(message) = serde_json::from_slice::<Object<'_>>(message) else { return Ok(None) };
         let (field, ..) = self.list.names();
-        let mut has_list = false;
+        let mut lists = 0;
         let message = message.rewritten(|key, value| {
             if key != "result" {
                 return Ok(None);
             }
             let Ok(result) = serde_json::from_str::<Object<'_>>(value) else { return Ok(None) };
-            has_list |= result.0.iter().any(|(key, _)| key == field);
+            lists += result.0.iter().filter(|(key, _)| key == field).count();
+            if lists > 1 {
+                return Err(Unreadable);
+            }
             result
                 .rewritten(|key, value| match key {
                     "cacheScope" => Ok(Some("\"private\"".to_owned())),
@@ -174,25 +180,29 @@ impl Filter {
                 })
                 .map(Some)
         })?;
-        Ok(has_list.then(|| message.into_bytes()))
+        Ok((lists > 0).then(|| message.into_bytes()))
     }
 
     /// The items that are shown.
     fn items(&self, list: &str) -> Result<String, Unreadable> {
         let items: Vec<&RawValue> = serde_json::from_str(list).map_err(|_| Unreadable)?;
+        if items.len() > ITEMS_MAX {
+            return Err(Unreadable);
+        }
         let (_, method, key) = self.list.names();
-        let mut kept = Vec::new();
+        let mut named = Vec::new();
         for item in items {
             let Object(fields) = serde_json::from_str(item.get()).map_err(|_| Unreadable)?;
             let names = fields.iter().filter(|(own, _)| own == key);
             let names: Option<Vec<String>> =
                 names.map(|(_, name)| serde_json::from_str(name.get()).ok()).collect();
             // A name that stands twice, or is no name, can't be told: who reads it otherwise must not see more.
-            let [name] = &*names.unwrap_or_default() else { continue };
-            if (self.shows)(&Call::new(method, Some(name))) {
-                kept.push(item.get());
-            }
+            let Ok([name]) = <[String; 1]>::try_from(names.unwrap_or_default()) else { continue };
+            named.push((item.get(), Call { method: method.into(), name: Some(name.into()) }));
         }
+        let (mut kept, calls): (Vec<_>, Vec<_>) = named.into_iter().unzip();
+        let mut shown = (self.shows)(&calls).into_iter();
+        kept.retain(|_| shown.next() == Some(true));
         Ok(format!("[{}]", kept.join(",")))
     }
 }
@@ -266,15 +276,19 @@ impl<'de> Deserialize<'de> for Object<'de> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, Filter, LIST_BYTES_MAX, List, Unreadable};
+    use super::{Call, Filter, ITEMS_MAX, LIST_BYTES_MAX, List, Unreadable};
 
-    fn is_few(call: &Call<'_>) -> bool {
-        matches!(call.method.as_ref(), "tools/call" | "resources/read") && call.name.as_deref() != Some("pay")
+    fn are_few(calls: &[Call<'_>]) -> Vec<bool> {
+        assert!(calls.len() <= ITEMS_MAX);
+        let is_shown = |call: &Call<'_>| {
+            matches!(call.method.as_ref(), "tools/call" | "resources/read") && call.name.as_deref() != Some("pay")
+        };
+        calls.iter().map(is_shown).collect()
     }
 
     /// The answer, in pieces of so many bytes.
     fn passed(list: List, media_type: &str, answer: &str, size: usize) -> Result<String, Unreadable> {
-        let mut filter = Filter::new(list, Box::new(is_few), 60_000);
+        let mut filter = Filter::new(list, Box::new(are_few), 60_000);
         assert!(filter.begin(media_type.as_bytes()));
         let mut out = Vec::new();
         for piece in answer.as_bytes().chunks(size) {
@@ -319,7 +333,7 @@ mod tests {
                 assert_eq!(out, format!("{progress}{shown}{shown}"), "{ends:?} {size}");
             }
         }
-        let mut filter = Filter::new(List::Tools, Box::new(is_few), 0);
+        let mut filter = Filter::new(List::Tools, Box::new(are_few), 0);
         filter.begin(b"text/event-stream");
         assert_eq!(filter.push(b": ping\n\nda", false).unwrap(), b": ping\n\n");
     }
@@ -340,6 +354,30 @@ mod tests {
         let long = " ".repeat(LIST_BYTES_MAX + 1);
         assert_eq!(passed(List::Tools, "application/json", &long, 4096), Err(Unreadable));
         assert_eq!(passed(List::Tools, "text/event-stream", &long, 4096), Err(Unreadable));
-        assert!(!Filter::new(List::Tools, Box::new(is_few), 0).begin(b"text/plain"));
+        assert!(!Filter::new(List::Tools, Box::new(are_few), 0).begin(b"text/plain"));
+    }
+
+    // threat: Huge or costly heads and bodies
+    #[test]
+    fn no_list_makes_the_gateway_compare_more_than_so_many_items() {
+        let list = |items: usize| format!(r#""tools":[{}]"#, vec![r#"{"name":"a"}"#; items].join(","));
+        let answer = |lists: &[String]| format!(r#"{{"result":{{{}}}}}"#, lists.join(","));
+        let longest = answer(&[list(ITEMS_MAX)]);
+        let twice = format!(r#"{{"result":{{{0}}},"result":{{{0}}}}}"#, list(1));
+        for (answer, is_read) in [
+            (longest, true),
+            (answer(&[list(ITEMS_MAX + 1)]), false),
+            (answer(&[list(80_000)]), false),
+            (answer(&[list(1), list(1)]), false),
+            (twice, false),
+        ] {
+            for (media_type, answer) in
+                [("application/json", answer.clone()), ("text/event-stream", format!("data: {answer}\n\n"))]
+            {
+                let out = passed(List::Tools, media_type, &answer, answer.len());
+                let expected = if is_read { Ok(answer) } else { Err(Unreadable) };
+                assert!(out == expected, "{media_type}");
+            }
+        }
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, context: &Context) ->
         /// true: the path is that of an endpoint of MCP. So it is where a route has tools, or methods of MCP.
         mcp: reader.boolean("mcp", false).map(|mcp| mcp || !of_mcp.is_empty() || reader.is_given("tools")),
         /// Optional. 1 to 256 tools of MCP whose calls are taken, and no other requests: names as the server has them, or beginnings of names,
-        /// such as "billing_*".
+        /// such as "billing_*". All routes of a tenant may have 1024 of these and methods of MCP.
         /// Example: ["search", "billing_*"]
         calls: {
             let tools = reader.optional_texts("tools", TOOLS_MAX, tool);

@@ -18,6 +18,9 @@ const HOSTS_MAX: usize = 256;
 /// How many routes a tenant may have.
 const ROUTES_MAX: usize = 1_000;
 
+/// How many tools and methods of MCP all of them may name: each item of a list is compared with them.
+const CALLS_MAX: usize = 1_024;
+
 const CREDENTIALS: [&str; 4] = ["api_key", "signature", "erc8128", "erc8128_untagged"];
 
 /// What a tenant takes that does not say.
@@ -121,6 +124,11 @@ pub(super) fn read(reader: &mut Reader, context: &Context) -> Option<Claimant> {
         let takes_messages = credentials.is_some_and(AcceptedCredentials::has_messages);
         if takes_messages || routes.iter().flatten().any(takes_bots) {
             signed_hosts.iter().for_each(|named| check_signed(reader, named));
+        }
+        let calls = routes.iter().flatten().map(|route: &Route| route.calls.written().count());
+        if calls.sum::<usize>() > CALLS_MAX {
+            let phrase = "has routes with more than 1024 tools and methods of MCP; write beginnings of names, such as \"billing_*\"";
+            reader.report_table(phrase);
         }
         let is_public = |route: &Route| route.access == RouteAccess::Public;
         if routes.as_ref().is_some_and(|routes| routes.iter().any(is_public)) {

@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{read, route_with, tenant_with};
+use toml::{Table, Value};
+
+use super::{file_of, problems, read, route_with, tenant_with};
 use crate::domain::{
     Call, CallPatterns, CorsRules, HealthRules, InFlight, KeyPair, PathPattern, PerTier, ProxyRules, Quota,
     Route, RouteAccess, Tier, Timeouts, Upstream, UpstreamLimits, UpstreamTls,
@@ -129,6 +131,26 @@ fn without_origins_there_are_no_rules_for_pages_and_a_star_stands_for_all() {
 
 fn pair(cert: &str, key: &str) -> KeyPair {
     KeyPair { cert: PathBuf::from(cert), key: PathBuf::from(key) }
+}
+
+// threat: Huge or costly heads and bodies
+#[test]
+fn all_routes_of_a_tenant_name_1024_tools_and_methods_of_mcp_at_most() {
+    let tools: Vec<Value> = (0..256).map(|number| format!("tool{number}").into()).collect();
+    let route = |path: &str| format!("path = '{path}'\ntools = {}", Value::from(tools.clone()));
+    let mut routes = ["/a", "/b", "/c", "/d"].map(|path| route(path).parse::<Table>().unwrap()).to_vec();
+    let file = |routes: &[Table]| {
+        let mut tenant = tenant_with(&[]);
+        tenant.insert("routes".to_owned(), Value::from(routes.to_vec()));
+        file_of(vec![tenant])
+    };
+    assert_eq!(problems(&file(&routes), &[]), [""; 0]);
+    routes.push("path = '/e'\nmethods = ['ping']".parse().unwrap());
+    let found = problems(&file(&routes), &[]);
+    assert!(
+        found.len() == 1 && found[0].contains("tenants[1]: has routes with more than 1024 "),
+        "{found:?}"
+    );
 }
 
 #[test]
