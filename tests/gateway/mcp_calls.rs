@@ -242,6 +242,11 @@ fn a_list_shows_what_its_agent_may_call(stage: &Stage) {
         assert_eq!(site.upstream.seen().last().unwrap().header("accept-encoding"), Some("gzip"));
         site.upstream.on("/mcp", scripts::bytes(scripts::answer("200 OK", &coded, b"x"), Then::Goes));
         error(&ask(post(&site, &[]), "tools/list"), 502, 502, &json!(7));
+        // Nor does a client get a part of one that is no list.
+        for broken in [r#"{"result":{"tools":{}}}"#, r#"{"result":{"tools":[],"tools":[]}}"#] {
+            answers("application/json", broken);
+            error(&ask(post(&site, &[]), "tools/list"), 502, 502, &json!(7));
+        }
         // The server is well.
         let log = site.gateway.service.await_log(&["CodedList"]);
         assert!(!log.contains("takes no requests for a while"), "{way}");

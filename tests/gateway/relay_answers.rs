@@ -17,6 +17,7 @@ use crate::support::wire::{Request, Wire};
 pub(crate) const CASES: &[Case] = cases![
     a_bodyless_request_on_a_connection_that_was_closed_goes_to_another_once,
     a_request_that_may_do_something_twice_is_not_sent_again,
+    an_answer_that_breaks_off_before_any_of_it_was_written_is_502,
     a_flood_of_interim_answers_ends,
     nothing_follows_an_interim_answer_that_was_begun,
 ];
@@ -92,6 +93,18 @@ fn a_request_that_may_do_something_twice_is_not_sent_again(stage: &Stage) {
     site.upstream.on(&path, scripts::closes_first(2));
     is_upstream_error(&site.gateway.ask(&Request::get(ACME, &path)));
     assert!(site.upstream.count_at(&path) <= 2);
+}
+
+// threat: A dead or broken upstream
+fn an_answer_that_breaks_off_before_any_of_it_was_written_is_502(stage: &Stage) {
+    let site = patient(stage);
+    for interim in ["", "HTTP/1.1 103 Early Hints\r\n\r\n"] {
+        let path = public_path();
+        let answer =
+            format!("{interim}HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\nx\r\n");
+        site.upstream.on(&path, scripts::bytes(answer, Then::Goes));
+        is_upstream_error(&site.gateway.ask(&Request::get(ACME, &path)));
+    }
 }
 
 fn a_flood_of_interim_answers_ends(stage: &Stage) {

@@ -154,6 +154,7 @@ impl Driver<'_> {
             let written = write(&mut self.client.stream, &mut self.buffers.to_client, context);
             let has_written = written.map_err(|_| Failure::ClientGone)?;
             self.needs_flush |= has_written;
+            self.exchange.has_begun |= has_written && self.exchange.download.is_some();
             has_moved |= has_written;
         }
         // TLS may hold back bytes that it took.

@@ -77,6 +77,8 @@ pub(super) struct Exchange {
     interims: u32,
     /// True if any byte of an answer has come.
     pub(super) has_answer: bool,
+    /// True if any byte of the final answer was written.
+    pub(super) has_begun: bool,
 }
 
 impl Outgoing {
@@ -142,6 +144,7 @@ impl Exchange {
             searched: 0,
             interims: 0,
             has_answer: false,
+            has_begun: false,
         }
     }
 

@@ -57,7 +57,7 @@ impl Relay {
         let outcome = self.exchange(&mut connection, head, ctx, &mut exchange, &mut buffers).await;
         (ctx.slot, ctx.retrying) = (None, None);
         ctx.record.received = exchange.upload.bytes;
-        let has_begun = exchange.download.is_some() || buffers.to_client.written > 0;
+        let has_begun = exchange.has_begun || buffers.to_client.written > 0;
         self.pool.give_back(buffers);
         if let Err(failure) = outcome {
             return self.fail(connection, head, ctx, &exchange, failure, has_begun).await;
