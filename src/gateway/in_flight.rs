@@ -89,8 +89,9 @@ struct TenantSlot {
     part: u64,
 }
 
-const AGENT: u64 = 1;
-const CLIENT: u64 = (1 << 32) | AGENT;
+/// A request that both halves of a count have, and one that the lower half alone has.
+const BOTH: u64 = (1 << 32) | ONE;
+const ONE: u64 = 1;
 
 impl InFlightLimits {
     /// Limits of a process with so many slots.
@@ -143,18 +144,19 @@ impl InFlightLimits {
     ) -> Result<Counted<Owner>, AtLimit> {
         let (all, public) = halves(tenant.taken.load(SeqCst));
         let free = limits.all.saturating_sub(all);
-        let (share, max, at_limit) = match caller {
-            Caller::Agent(_) => (share_of(free), limits.per_agent, AtLimit::Agent { max: limits.per_agent }),
-            Caller::Stream(_) => {
-                let max = limits.streams_per_agent;
-                (share_of(free), max, AtLimit::Streams { max })
-            }
-            Caller::Client(_) => {
-                (share_of(free.min(limits.public.saturating_sub(public))), u32::MAX, AtLimit::Share)
-            }
+        let (caller, part, free, max) = match caller {
+            Caller::Agent(_) => (caller, ONE, free, limits.per_agent),
+            // Its agent's as any other request: two owners would have two shares.
+            Caller::Stream(agent) => (Caller::Agent(agent), BOTH, free, limits.streams_per_agent),
+            Caller::Client(_) => (caller, ONE, free.min(limits.public.saturating_sub(public)), u32::MAX),
         };
         let owner = Owner { tenant: Arc::as_ptr(tenant).addr(), caller };
-        self.owners.take(owner, max.min(share)).ok_or(if share < max { AtLimit::Share } else { at_limit })
+        self.owners.take_part(owner, part, |held| match halves(held) {
+            (_, streams) if part == BOTH && streams >= max => Err(AtLimit::Streams { max }),
+            (held, streams) if part == ONE && held - streams >= max => Err(AtLimit::Agent { max }),
+            (held, _) if held >= share_of(free) => Err(AtLimit::Share),
+            _ => Ok(()),
+        })
     }
 }
 
@@ -166,7 +168,7 @@ impl TenantInFlight {
 
     /// A slot, if there is one.
     fn take_any(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Option<TenantSlot> {
-        let part = if is_public { CLIENT } else { AGENT };
+        let part = if is_public { BOTH } else { ONE };
         let with_one_more = |taken| {
             let (all, public) = halves(taken);
             let has_room = all < limits.all && (!is_public || public < limits.public);

@@ -97,14 +97,15 @@ const SHARDS: usize = 64;
 /// Counts by key.
 #[derive(Debug)]
 pub(crate) struct Counts<K> {
-    shards: Shards<Table<Hashed<K>, u32>, SHARDS>,
+    shards: Shards<Table<Hashed<K>, u64>, SHARDS>,
 }
 
-/// One of what a key holds; given back when it is dropped.
+/// A part of what a key holds; given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted<K: Hash + Eq + Copy> {
     counts: Arc<Counts<K>>,
     key: Hashed<K>,
+    part: u64,
 }
 
 impl<K: Hash + Eq + Copy> Counts<K> {
@@ -117,16 +118,30 @@ impl<K: Hash + Eq + Copy> Counts<K> {
     /// The same, with a maximum that is looked up while nobody takes one of this key or gives one back.
     #[must_use]
     pub(crate) fn take_below(self: &Arc<Self>, key: K, max: impl FnOnce() -> u32) -> Option<Counted<K>> {
+        self.take_part(key, 1, |held| if held < max().into() { Ok(()) } else { Err(()) }).ok()
+    }
+
+    /// A part more for `key`, unless what it holds gives an error.
+    pub(crate) fn take_part<E>(
+        self: &Arc<Self>,
+        key: K,
+        part: u64,
+        check: impl FnOnce(u64) -> Result<(), E>,
+    ) -> Result<Counted<K>, E> {
         let key = self.shards.hashed(key);
         let mut shard = self.shards.of(&key).lock();
-        let max = max();
         match shard.get_mut(&key) {
-            Some(held) if *held < max => *held += 1,
-            None if max > 0 => drop(shard.insert(key, 1)),
-            Some(_) | None => return None,
+            Some(held) => {
+                check(*held)?;
+                *held += part;
+            }
+            None => {
+                check(0)?;
+                shard.insert(key, part);
+            }
         }
         drop(shard);
-        Some(Counted { counts: Arc::clone(self), key })
+        Ok(Counted { counts: Arc::clone(self), key, part })
     }
 
     /// How many keys hold any.
@@ -146,7 +161,7 @@ impl<K: Hash + Eq + Copy> Drop for Counted<K> {
     fn drop(&mut self) {
         let mut shard = self.counts.shards.of(&self.key).lock();
         match shard.get_mut(&self.key) {
-            Some(held) if *held > 1 => *held -= 1,
+            Some(held) if *held > self.part => *held -= self.part,
             Some(_) | None => drop(shard.remove(&self.key)),
         }
     }

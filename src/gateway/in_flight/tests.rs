@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, mpsc};
 use std::{
-    collections::HashMap, future::poll_fn, pin::pin, sync::atomic::Ordering::SeqCst, thread, time::Duration,
+    collections::HashMap, future::poll_fn, iter, pin::pin, sync::atomic::Ordering::SeqCst, thread,
+    time::Duration,
 };
 
 use alloy::primitives::U256;
@@ -39,6 +40,11 @@ fn client(last: u8) -> Caller {
     Caller::Client(ClientNet::of([192, 0, 2, last].into()))
 }
 
+/// The caller whose share a request is of.
+fn owner(caller: Caller) -> Caller {
+    if let Caller::Stream(agent) = caller { Caller::Agent(agent) } else { caller }
+}
+
 fn callers() -> impl Strategy<Value = Caller> {
     prop_oneof![(1..4_u64).prop_map(agent), (1..4_u64).prop_map(stream), (1..4_u8).prop_map(client)]
 }
@@ -66,6 +72,7 @@ impl Model {
     fn has_room(&self, tenant: usize, caller: Caller) -> bool {
         let is_public = |caller| matches!(caller, Caller::Client(_));
         let mine = self.held(|at, one| at == tenant && one == caller);
+        let own = self.held(|at, one| at == tenant && owner(one) == owner(caller));
         let of_tenant = self.held(|at, _| at == tenant);
         let public = self.held(|at, one| at == tenant && is_public(one));
         let of_all = self.held(|_, _| true);
@@ -76,7 +83,7 @@ impl Model {
         };
         free > 0
             && mine < cap
-            && mine < SHARE * free
+            && own < SHARE * free
             && of_all < PROCESS_MAX
             && of_tenant < SHARE * (PROCESS_MAX - of_all)
     }
@@ -131,6 +138,12 @@ fn a_lone_owner_ends_at_three_quarters_and_each_limit_has_its_name() {
     assert_eq!(fill(&wide, client(1)), (30, AtLimit::Share));
     assert_eq!(fill(&LIMITS, agent(1)), (5, AtLimit::Agent { max: 5 }));
     assert_eq!(fill(&LIMITS, stream(1)), (2, AtLimit::Streams { max: 2 }));
+    let few = InFlight { all: 16, streams_per_agent: 16, ..wide };
+    for (first, second) in [(agent(1), stream(1)), (stream(1), agent(1))] {
+        let held: Vec<_> = iter::from_fn(|| acquire(&in_flight, &tenant, &few, first).ok()).collect();
+        assert_eq!(held.len(), 12);
+        assert_eq!(fill(&few, second), (0, AtLimit::Share), "one agent has one share");
+    }
     let _strangers: Vec<_> =
         (0..40).map(|at| acquire(&in_flight, &tenant, &wide, client(at)).unwrap()).collect();
     assert_eq!(fill(&wide, client(50)), (0, AtLimit::Public));
