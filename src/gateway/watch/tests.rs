@@ -76,9 +76,20 @@ async fn begun(
     time: Duration,
     takes: impl Fn(usize) -> Duration,
 ) -> BTreeMap<usize, Vec<Duration>> {
+    begun_by(watch, kind, time, |site, _| site.tenant.id.parse().unwrap(), takes).await
+}
+
+/// The same of whatever has a number.
+async fn begun_by(
+    watch: &Watch,
+    kind: &Arc<Kind>,
+    time: Duration,
+    number: impl Fn(&Site, &Member) -> usize,
+    takes: impl Fn(usize) -> Duration,
+) -> BTreeMap<usize, Vec<Duration>> {
     let (start, begun) = (Timer::now(), Arc::new(Mutex::new(BTreeMap::<usize, Vec<Duration>>::new())));
-    let task = |site: &Site, _: &Member| {
-        let (number, begun) = (site.tenant.id.parse().unwrap(), Arc::clone(&begun));
+    let task = |site: &Site, member: &Member| {
+        let (number, begun) = (number(site, member), Arc::clone(&begun));
         let takes = takes(number);
         move || {
             begun.lock().entry(number).or_default().push(start.elapsed());
@@ -156,6 +167,21 @@ async fn a_tenant_with_more_upstreams_than_its_share_has_each_of_them_checked_at
     let checks = begun[&0].len();
     assert!((60 * 7..=60 * 9).contains(&checks), "{checks}");
     assert!(longest_gap(&begun[&1], time) <= EVERY + Duration::from_millis(300), "{:?}", begun[&1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_of_a_tenants_upstreams_that_hang_keep_its_last_from_no_turn() {
+    let (watch, time) = (watch_of(&[24]), 12 * RESOLVE_EVERY);
+    let number = |_: &Site, member: &Member| {
+        let host = &member.state.upstream.host;
+        host.trim_start_matches('u').split('.').next().unwrap().parse().unwrap()
+    };
+    let takes = |number| if number < 16 { Duration::from_secs(5) } else { Duration::from_millis(1) };
+    let begun = begun_by(&watch, &watch.look_ups, time, number, takes).await;
+    assert_eq!(begun.len(), 24);
+    for (number, times) in begun {
+        assert!(longest_gap(&times, time) <= 3 * RESOLVE_EVERY, "{number}: {times:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
