@@ -114,9 +114,8 @@ impl Following<'_> {
         self.of.agents.cache.confirm(asked_micros);
         let until_micros = asked_micros.saturating_add(micros(self.of.agents.cache.lifetimes.max_staleness));
         self.of.status.followed(result, head, until_micros);
-        let now_millis = self.of.agents.clock.unix_millis();
-        self.pace.saw(head, now_millis);
-        self.pace.pause(now_millis)
+        self.pace.saw(head, asked_micros / 1_000);
+        self.pace.pause(self.of.agents.now() / 1_000)
     }
 
     fn failed(&mut self, fault: &ReadFault) -> Duration {

@@ -1,5 +1,5 @@
-//! When the next poll is due: after the chain's own block time where that is steady, bounded by `chain.poll_interval` below and by what
-//! `chain.max_staleness` allows above. Pure.
+//! When the next poll is due: shortly before the next block where blocks come at a steady pace, then each `chain.poll_interval` until
+//! it is there. No pause is longer than `chain.max_staleness` allows. Pure.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -7,9 +7,6 @@ use crate::chain::block::Block;
 
 /// So many blocks tell a chain's pace.
 const BLOCKS: usize = 5;
-
-/// Chains with shorter block times, and those that make blocks on demand, are polled each interval.
-const BLOCK_MILLIS_MIN: u64 = 2_000;
 
 /// Blocks' times are in whole seconds.
 const SECOND_MILLIS: u64 = 1_000;
@@ -19,7 +16,8 @@ pub(super) struct PollSchedule {
     interval_millis: u64,
     /// The longest pause.
     idle_millis: u64,
-    /// The latest heads: number, time, and how long after that it was seen by our clock, which may be behind, in milliseconds.
+    /// The latest heads: number, time, and how much later the poll began that saw it, in milliseconds. Our clock is monotonic and
+    /// begins elsewhere.
     heads: VecDeque<(u64, u64, i64)>,
 }
 
@@ -31,45 +29,42 @@ impl PollSchedule {
         Self { interval_millis: millis(interval), idle_millis, heads: VecDeque::new() }
     }
 
-    /// A poll was answered with this head.
-    pub(super) fn saw(&mut self, head: &Block, unix_millis: u64) {
+    /// A poll that began then was answered with this head. Noted by its end, each block would seem later than the one before.
+    pub(super) fn saw(&mut self, head: &Block, asked_millis: u64) {
         if self.heads.back().is_some_and(|(number, ..)| *number == head.number) {
             return;
         }
         let made = head.timestamp.saturating_mul(1_000);
-        self.heads.push_back((head.number, made, unix_millis.wrapping_sub(made).cast_signed()));
+        self.heads.push_back((head.number, made, asked_millis.wrapping_sub(made).cast_signed()));
         if self.heads.len() > BLOCKS {
             self.heads.pop_front();
         }
     }
 
     /// How long to wait after a poll that was answered.
-    pub(super) fn pause(&self, unix_millis: u64) -> Duration {
-        let millis = self.until_due(unix_millis).map_or(self.interval_millis, |until_due| {
-            // Equal parts of this time, none of them longer than the longest pause.
-            let parts = until_due.div_ceil(self.idle_millis.max(1)).max(1);
-            until_due.div_ceil(parts).max(self.interval_millis)
-        });
-        Duration::from_millis(millis)
+    pub(super) fn pause(&self, now_millis: u64) -> Duration {
+        let until_due = self.until_due(now_millis).unwrap_or_default();
+        // Equal parts of this time, none of them longer than the longest pause.
+        let parts = until_due.div_ceil(self.idle_millis.max(1)).max(1);
+        Duration::from_millis(until_due.div_ceil(parts).max(self.interval_millis))
     }
 
-    /// How long it is until the next block, where the time between two is long and known.
-    fn until_due(&self, unix_millis: u64) -> Option<u64> {
+    /// How long it is until a poll is due before the next block, where blocks come at a steady pace.
+    fn until_due(&self, now_millis: u64) -> Option<u64> {
         let pairs = self.heads.iter().zip(self.heads.iter().skip(1));
         let gaps = pairs.map(|((before, earlier, _), (number, later, _))| {
             later.saturating_sub(*earlier) / number.saturating_sub(*before).max(1)
         });
         let gaps: Vec<u64> = gaps.collect();
         let block_millis = *gaps.iter().min().filter(|_| self.heads.len() == BLOCKS)?;
-        let is_steady = gaps.iter().all(|gap| gap - block_millis <= SECOND_MILLIS);
-        if !is_steady || block_millis < BLOCK_MILLIS_MIN.max(self.interval_millis) {
+        if gaps.iter().any(|gap| gap - block_millis > SECOND_MILLIS) {
             return None;
         }
-        // Blocks come that long after their own time at least.
+        // Polls that begin only when a block is due never see one that comes sooner.
+        let early_millis = self.interval_millis.max(SECOND_MILLIS);
         let lag = self.heads.iter().map(|(.., lag)| *lag).min()?;
         let due = (self.heads.back()?.1 + block_millis).saturating_add_signed(lag);
-        // One that is late may come at any time. After a step of our clock it seems to be further away than it is.
-        due.checked_sub(unix_millis).map(|until_due| until_due.min(block_millis))
+        due.checked_sub(now_millis + early_millis)
     }
 }
 
@@ -82,62 +77,61 @@ mod tests {
     use super::PollSchedule;
     use crate::chain::block::Block;
 
-    /// How many polls there are in ten minutes of a chain whose blocks are seen some time after they were made, and how
-    /// late a block is seen at most, in milliseconds, where our clock is so far behind theirs.
+    /// How many polls there are in a minute of a chain whose blocks are at the node some time after they were made, and how late
+    /// a block is seen at most after that, in milliseconds, where a poll takes so long.
     fn run(
-        block_secs: u64,
+        block_millis: u64,
         interval_millis: u64,
-        behind_millis: u64,
+        poll_millis: u64,
         delay: impl Fn(u64) -> u64,
     ) -> (u64, u64) {
+        const MINUTES: u64 = 60;
+        /// The chain's time where ours begins.
+        const BEGIN_MILLIS: u64 = 1_000_000_000;
         let staleness = Duration::from_secs(5).max(Duration::from_millis(2 * interval_millis));
         let mut pace = PollSchedule::new(Duration::from_millis(interval_millis), staleness);
-        let (begin, end) = (1_000_000_000_u64, 1_000_600_000_u64);
-        let arrives = |number: u64| begin + number * block_secs * 1_000 + delay(number);
-        let (mut now, mut polls, mut seen, mut latest) = (begin, 0, 0, 0);
-        while now < end {
+        let arrives = |number: u64| BEGIN_MILLIS + number * block_millis + delay(number);
+        let (mut now, mut polls, mut number, mut latest) = (arrives(0), 0, 0, 0);
+        while now < BEGIN_MILLIS + MINUTES * 60_000 {
             polls += 1;
-            let number = (0..).take_while(|number| arrives(*number) <= now).last().unwrap_or(0);
-            if number > seen && now > begin + 120_000 {
+            // Its answer is on the way for half of the time.
+            let (asked, answered) = (now, now + poll_millis / 2);
+            now += poll_millis;
+            while arrives(number + 1) <= answered {
+                number += 1;
                 latest = latest.max(now - arrives(number));
             }
-            seen = number;
-            let timestamp = (begin + number * block_secs * 1_000) / 1_000;
-            pace.saw(&Block { number, hash: B256::ZERO, parent: B256::ZERO, timestamp }, now - behind_millis);
-            now += u64::try_from(pace.pause(now - behind_millis).as_millis()).unwrap();
+            let timestamp = (BEGIN_MILLIS + number * block_millis) / 1_000;
+            let head = Block { number, hash: B256::ZERO, parent: B256::ZERO, timestamp };
+            pace.saw(&head, asked - BEGIN_MILLIS);
+            // A timer rings late.
+            now += u64::try_from(pace.pause(now - BEGIN_MILLIS).as_millis()).unwrap() + polls % 3;
         }
-        (polls, latest)
+        (polls / MINUTES, latest)
     }
 
     #[test]
-    fn a_chain_of_12_s_is_polled_at_most_25_times_a_minute_and_each_block_is_seen_within_an_interval() {
-        for (jitter, behind) in
-            [(0, 0), (300, 0), (700, 0), (0, 1_000), (300, 3_000), (700, 13_000), (700, 29_000)]
-        {
-            let (polls, latest) = run(12, 1_000, behind, |number| 800 + number * 7_919 % (jitter + 1));
-            assert!(polls <= 250, "{polls} in ten minutes, jitter {jitter}, {behind} ms behind");
-            assert!(latest <= 1_000 + jitter, "{latest} ms late, jitter {jitter}, {behind} ms behind");
+    fn a_block_is_seen_within_two_intervals_and_the_time_of_its_poll() {
+        for block in [400, 1_000, 2_000, 2_500, 3_000, 6_300, 11_900, 12_000, 60_000] {
+            for (interval, poll) in
+                [(250, 20), (250, 600), (1_000, 0), (1_000, 200), (1_000, 1_500), (3_000, 200)]
+            {
+                for jitter in [0, 2_000.min(block / 4)] {
+                    let (_, latest) =
+                        run(block, interval, poll, |number| 800 + number * 7_919 % (jitter + 1));
+                    let is_soon = latest <= 2 * interval + poll + poll / 2;
+                    assert!(is_soon, "{latest} ms late: {block} {interval} {poll} {jitter}");
+                }
+            }
         }
     }
 
     #[test]
-    fn a_quick_chain_and_one_that_is_hardly_slower_than_the_interval_are_polled_each_interval() {
-        for (block_secs, interval_millis) in [(1, 1_000), (1, 250), (2, 3_000)] {
-            let (polls, _) = run(block_secs, interval_millis, 0, |_| 100);
-            assert_eq!(polls, 600_000 / interval_millis, "{block_secs}");
+    fn a_chain_of_12_s_is_polled_at_most_24_times_a_minute() {
+        for (poll, jitter) in [(0, 0), (0, 700), (200, 300), (600, 700)] {
+            let (polls, _) = run(12_000, 1_000, poll, |number| 800 + number * 7_919 % (jitter + 1));
+            assert!((18..24).contains(&polls), "{polls} a minute, {poll} {jitter}");
         }
-    }
-
-    #[test]
-    fn after_a_step_back_of_our_clock_a_poll_is_no_later_than_the_next_block() {
-        let mut pace = PollSchedule::new(Duration::from_secs(1), Duration::from_secs(600));
-        let mut now = 1_000_000_000;
-        for number in 0..5 {
-            now += 12_000;
-            let block = Block { number, hash: B256::ZERO, parent: B256::ZERO, timestamp: now / 1_000 };
-            pace.saw(&block, now);
-        }
-        assert_eq!(pace.pause(now - 60_000), Duration::from_secs(12));
     }
 
     #[test]
