@@ -276,16 +276,18 @@ impl Agents {
                     Ok(details) => self.with_evidence(one.key.0, details, read.1.date, until).await,
                     Err(fault) => Err(fault),
                 };
+                let (ticket, mut at) = read;
                 let fault = match details {
-                    Ok(details) => {
+                    Ok((details, is_final)) => {
                         profile.details = Some(details);
+                        at.is_followed &= is_final;
                         None
                     }
                     Err(fault) => {
                         Some(ReadFault { error: Arc::new(ReadError::NoDetails(fault.error)), ..fault })
                     }
                 };
-                self.keep(one, read, profile, (fault, None));
+                self.keep(one, (ticket, at), profile, (fault, None));
             });
             join_all(single_reads).await;
         }
@@ -310,24 +312,24 @@ impl Agents {
         Ok(answer.each(agents.iter(), |_, results| self.registries.read_details(results)))
     }
 
-    /// The details with the evidence of the latest validation, where a node has the log of it. Fails where nodes have another block
-    /// by now, or do not have this one yet.
+    /// The details with the evidence of the latest validation, where a node has the log of it. False where another try may bring it:
+    /// there was no time, or no connection. Fails where nodes have another block by now, or do not have this one yet.
     async fn with_evidence(
         &self,
         agent: AgentId,
         DetailsRead { mut details, latest, .. }: DetailsRead,
         date: Date,
         until: u64,
-    ) -> Result<Details, ReadFault> {
+    ) -> Result<(Details, bool), ReadFault> {
         let (Some(latest), Some(found)) = (latest, &mut details.validation.latest) else {
-            return Ok(details);
+            return Ok((details, true));
         };
         let left = Duration::from_micros(until.saturating_sub(self.now()));
         let Ok(mut retry_micros) = timeout(left, self.history_retry_micros.lock()).await else {
-            return Ok(details);
+            return Ok((details, false));
         };
         let due = self.registries.validation.filter(|_| self.now() >= *retry_micros);
-        let Some(validation) = due else { return Ok(details) };
+        let Some(validation) = due else { return Ok((details, true)) };
         let number = json!(U64::from(date.number));
         let ask = async |agent| {
             let filter = response_filter(validation, agent, latest, number.clone());
@@ -340,22 +342,25 @@ impl Agents {
             self.state.pool.ask(until, (&calls, Input::Strangers), read).await
         };
         let has_time = until.saturating_sub(self.now()) >= HISTORY_TIME_MICROS;
-        let is_for_all = match ask(agent).await {
+        let (is_for_all, is_final) = match ask(agent).await {
             Ok(logs) => {
                 found.evidence = evidence(latest, &logs).unwrap_or_default();
-                false
+                (false, true)
             }
             Err(fault) if matches!(*fault.error, ReadError::OtherBlock(_)) => return Err(fault),
             // Of one agent there may be too many.
             Err(fault) if fault.error.is_refusal() => {
-                ask(NOBODY).await.is_err_and(|fault| fault.error.is_refusal())
+                (ask(NOBODY).await.is_err_and(|fault| fault.error.is_refusal()), true)
             }
-            Err(fault) => has_time && matches!(*fault.error, ReadError::Timeout(_)),
+            Err(fault) => {
+                let is_slow = has_time && matches!(*fault.error, ReadError::Timeout(_));
+                (is_slow, is_slow)
+            }
         };
         if is_for_all {
             *retry_micros = self.now() + HISTORY_RETRY_MICROS;
         }
-        Ok(details)
+        Ok((details, is_final))
     }
 
     /// The holders at the latest block.

@@ -6,9 +6,10 @@ use alloy::primitives::B256;
 use serde_json::{Value, json};
 
 use super::{REVIEWER, Scene, account};
-use crate::chain::fixture::{Reply, details};
+use crate::chain::fixture::{LIFETIME, Reply, details};
 use crate::chain::tests::clock::pass;
 use crate::domain::AgentId;
+use crate::ports::{Chain, Parts};
 
 /// Two agents that a validator has answered about.
 async fn scene() -> (Scene, [AgentId; 2]) {
@@ -74,4 +75,33 @@ async fn logs_that_are_late_for_want_of_time_or_of_a_connection_are_asked_for_ag
     scene.play_logs(None, Reply::Hang);
     assert_eq!(scene.evidence(agent).await, "");
     assert!(scene.is_paused().await, "there was time");
+}
+
+#[tokio::test]
+async fn a_profile_whose_logs_were_late_for_want_of_time_or_of_a_connection_serves_for_one_poll_interval() {
+    let (scene, agents) = scene().await;
+    let follower = scene.bench.reader.follower();
+    let mut following = follower.begin();
+    following.poll().await;
+    let read = async |agent| {
+        let profile = scene.bench.reader.profile(agent, Parts::Whole).await.unwrap().unwrap();
+        details(&profile).validation.latest.clone().unwrap().evidence
+    };
+    let held = scene.bench.reader.agents.history_retry_micros.lock().await;
+    assert_eq!(read(agents[0]).await, "");
+    drop(held);
+    scene.play_logs(None, Reply::CloseMidway);
+    assert_eq!(read(agents[1]).await, "");
+    scene.dev.play(|_| None);
+    scene.bench.clock.advance(LIFETIME);
+    following.poll().await;
+    for agent in agents {
+        assert_eq!(read(agent).await, "ipfs://evidence");
+        let asked = scene.dev.node.calls("eth_call");
+        scene.bench.clock.advance(LIFETIME);
+        assert_eq!(
+            (read(agent).await.as_str(), scene.dev.node.calls("eth_call")),
+            ("ipfs://evidence", asked)
+        );
+    }
 }
