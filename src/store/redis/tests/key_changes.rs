@@ -9,10 +9,10 @@ use crate::domain::KeyDigest;
 use crate::ports::{KeyChange, KeyChanged, NonceRefused, Store};
 use crate::store::contract::{SIGNER, agent, claim, digest, key};
 use crate::store::redis::names::{Name, Shard};
-use crate::store::redis::tests::{SIGNED_SECS, opened, options, served};
+use crate::store::redis::tests::lost_answers::{Then, proxy};
+use crate::store::redis::tests::{SIGNED_SECS, by_key, is_admitted, opened, options, served};
 use crate::store::{
     redis::RedisStore, redis::answers::read, redis::options::Options, redis::scripts::Request,
-    redis::tests::server::say,
 };
 
 /// For how many seconds an entry and its signer are there: -1 is for ever, -2 for one that is not there.
@@ -51,16 +51,17 @@ async fn a_key_has_one_entry_that_stays_until_the_key_is_replaced_or_revoked_by_
 #[tokio::test]
 async fn a_change_that_comes_to_redis_after_its_caller_has_given_up_does_nothing() {
     let Some((server, store, clock)) = served(&[]).await else { return };
-    let hasty = Options { timeout: Duration::from_secs(1), ..options(&server.url()) };
+    let issue = KeyChange::Issue(key(1));
+    assert_eq!(store.changed(agent(1), claim(1, SIGNED_SECS), issue).await.unwrap(), KeyChanged::Done);
+    let (ip, loss) = proxy(&server, Then::GoesOn).await;
+    let hasty = Options { timeout: Duration::from_secs(1), ..options(&format!("redis://{ip}")) };
     let hasty = opened(hasty, &clock).await;
-    for (number, store) in [(1, &store), (2, &hasty)] {
-        let change = KeyChange::Issue(key(number));
-        let done = store.changed(agent(number), claim(1, SIGNED_SECS), change).await.unwrap();
-        assert_eq!(done, KeyChanged::Done, "both know the script");
-    }
-    say(&mut server.connected().await, &["CLIENT", "PAUSE", "2000", "WRITE"]).await.unwrap();
+    loss.of(Name::Entry(&digest(2)).to_string());
     hasty.changed(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(2))).await.unwrap_err();
-    // Behind the other one, as soon as the server goes on.
+    loss.held().await;
+    let late = loss.answer().await;
+    assert!(late.starts_with("-LATE"), "{late}");
+    assert!(is_admitted(by_key(&store, 1).await), "the record is as it was");
     let later = store.changed(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(3))).await.unwrap();
     assert_eq!(later, KeyChanged::Done, "the nonce is unused");
     assert_eq!(ttl(&store, 3).await, Value::Int(-1));
@@ -117,16 +118,21 @@ async fn one_key_in_a_thousand_fits_an_agent() {
 
 #[tokio::test]
 async fn a_key_that_is_replaced_while_it_is_looked_up_is_not_taken_for_one_without_a_signer() {
-    let Some((_server, store, _)) = served(&[]).await else { return };
+    let Some((server, store, clock)) = served(&[]).await else { return };
     let change = async |number, change| {
         let done = store.changed(agent(1), claim(number, SIGNED_SECS), change).await.unwrap();
         assert_eq!(done, KeyChanged::Done);
     };
     change(1, KeyChange::Issue(key(1))).await;
-    for number in 1..=100 {
-        let found = digest(number);
-        let rotated = change(number + 1, KeyChange::Rotate(key(number + 1)));
-        let (found, ()) = tokio::join!(store.find(&found), rotated);
-        assert!(found.unwrap().is_none_or(|owner| owner.signer == Some(SIGNER)), "{number}");
-    }
+    let (ip, loss) = proxy(&server, Then::GoesOn).await;
+    let other = opened(options(&format!("redis://{ip}")), &clock).await;
+    let found = digest(1);
+    loss.of(Name::Signer(&found).to_string());
+    let replaced = async {
+        loss.held().await;
+        change(2, KeyChange::Rotate(key(2))).await;
+        loss.answer().await
+    };
+    let (owner, signer) = tokio::join!(other.find(&found), replaced);
+    assert_eq!((owner.unwrap(), signer.as_str(), other.known_keys()), (None, "$-1\r\n", 0));
 }

@@ -1,5 +1,5 @@
 //! Redis runs a script, and its answer is lost on the way: the request is a fault, was sent once, and its effect is there
-//! once. A proxy between the store and a real server passes the request on and loses the answer.
+//! once. A proxy between the store and a real server passes the request on and loses the answer. It can hold the request up, too.
 
 use std::sync::{Arc, Mutex};
 use std::{net::Ipv4Addr, time::Duration};
@@ -7,29 +7,52 @@ use std::{net::Ipv4Addr, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use crate::ports::{Admission, KeyChange, KeyChanged, NonceRefused, Scope, Store};
-use crate::store::contract::{agent, claim, digest, key};
+use crate::store::contract::{agent, claim, digest, key, until};
 use crate::store::redis::tests::server::{RedisServer, own_ip};
 use crate::store::redis::tests::{SIGNED_SECS, by_key, by_nonce, clock, is_admitted, opened, options, ready};
 use crate::store::{redis::names::Name, redis::options::Options};
 
-/// What becomes of a connection whose answer is lost.
+/// A connection, once an answer is lost or a request was held up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+pub(super) enum Then {
     Breaks,
     IsSilent,
+    GoesOn,
 }
 
-/// Answers to requests with these words are lost.
+/// Answers to requests with these words are lost, or the requests held up.
 #[derive(Default)]
-struct Loss {
+pub(super) struct Loss {
     words: Mutex<Option<String>>,
     /// How often such a request was passed on.
     passed_on: Mutex<usize>,
+    is_held: Notify,
+    goes_on: Notify,
+    /// The answer to a request that was held up.
+    answer: Mutex<Option<String>>,
 }
 
 impl Loss {
+    /// Loses the answers to requests with these words, or holds them up.
+    pub(super) fn of(&self, words: String) {
+        *self.words.lock().unwrap() = Some(words);
+    }
+
+    /// Waits until a request is held up.
+    pub(super) async fn held(&self) {
+        self.is_held.notified().await;
+        *self.words.lock().unwrap() = None;
+    }
+
+    /// Lets it go on, and waits for its answer.
+    pub(super) async fn answer(&self) -> String {
+        self.goes_on.notify_one();
+        until("an answer", async || self.answer.lock().unwrap().take()).await
+    }
+
     fn hits(&self, request: &[u8]) -> bool {
         let words = self.words.lock().unwrap();
         let Some(words) = words.as_deref() else { return false };
@@ -40,7 +63,7 @@ impl Loss {
 }
 
 /// Starts a proxy to a server.
-async fn proxy(server: &RedisServer, then: Then) -> (Ipv4Addr, Arc<Loss>) {
+pub(super) async fn proxy(server: &RedisServer, then: Then) -> (Ipv4Addr, Arc<Loss>) {
     let (ip, loss) = (own_ip(), Arc::new(Loss::default()));
     let listener = TcpListener::bind((ip, 6_379)).await.unwrap();
     let (host, shared) = (server.host.host.clone(), Arc::clone(&loss));
@@ -50,22 +73,31 @@ async fn proxy(server: &RedisServer, then: Then) -> (Ipv4Addr, Arc<Loss>) {
             let (from_client, to_client) = client.into_split();
             let (from_server, to_server) = server.into_split();
             let lost = Arc::new(Mutex::new(false));
-            tokio::spawn(pass_requests(from_client, to_server, Arc::clone(&shared), Arc::clone(&lost)));
-            tokio::spawn(pass_answers(from_server, to_client, lost, then));
+            tokio::spawn(pass_requests(
+                (from_client, to_server),
+                Arc::clone(&shared),
+                Arc::clone(&lost),
+                then,
+            ));
+            tokio::spawn(pass_answers((from_server, to_client), Arc::clone(&shared), lost, then));
         }
     });
     (ip, loss)
 }
 
 async fn pass_requests(
-    mut client: OwnedReadHalf,
-    mut server: OwnedWriteHalf,
+    (mut client, mut server): (OwnedReadHalf, OwnedWriteHalf),
     loss: Arc<Loss>,
     lost: Arc<Mutex<bool>>,
+    then: Then,
 ) {
     let mut bytes = vec![0; 65_536];
     while let Ok(length @ 1..) = client.read(&mut bytes).await {
         if loss.hits(&bytes[..length]) {
+            if then == Then::GoesOn {
+                loss.is_held.notify_one();
+                loss.goes_on.notified().await;
+            }
             *lost.lock().unwrap() = true;
         }
         if server.write_all(&bytes[..length]).await.is_err() {
@@ -75,8 +107,8 @@ async fn pass_requests(
 }
 
 async fn pass_answers(
-    mut server: OwnedReadHalf,
-    mut client: OwnedWriteHalf,
+    (mut server, mut client): (OwnedReadHalf, OwnedWriteHalf),
+    loss: Arc<Loss>,
     lost: Arc<Mutex<bool>>,
     then: Then,
 ) {
@@ -85,6 +117,10 @@ async fn pass_answers(
         match (*lost.lock().unwrap(), then) {
             (true, Then::Breaks) => break,
             (true, Then::IsSilent) => continue,
+            (true, Then::GoesOn) => {
+                let answer = String::from_utf8_lossy(&bytes[..length]).into_owned();
+                loss.answer.lock().unwrap().get_or_insert(answer);
+            }
             (false, _) => {}
         }
         if client.write_all(&bytes[..length]).await.is_err() {
@@ -109,9 +145,6 @@ async fn a_request_whose_answer_is_lost_is_a_fault_is_not_sent_again_and_has_its
         let (ip, loss) = proxy(&server, then).await;
         let impatient = Options { timeout: Duration::from_secs(1), ..options(&format!("redis://{ip}")) };
         let store = opened(impatient, &clock).await;
-        let lose = |words: String| {
-            *loss.words.lock().unwrap() = Some(words);
-        };
         // Whoever sent a lost request again would have done so by the time the store is ready once more.
         let sent = async || {
             ready(&store).await;
@@ -120,12 +153,12 @@ async fn a_request_whose_answer_is_lost_is_a_fault_is_not_sent_again_and_has_its
         };
         let window = Name::Window(agent(1), &Scope::Api).to_string();
 
-        lose(window.clone());
+        loss.of(window.clone());
         assert_eq!(by_key(&store, 1).await, None, "{then:?}");
         assert_eq!(sent().await, 1, "{then:?}");
         assert_eq!(by_key(&patient, 1).await, Some(Admission::Admitted { remaining: 2_696 }), "{then:?}");
 
-        lose(window);
+        loss.of(window);
         assert_eq!(by_nonce(&store, 7, SIGNED_SECS).await, None, "{then:?}");
         assert_eq!(sent().await, 1, "{then:?}");
         assert_eq!(
@@ -135,7 +168,7 @@ async fn a_request_whose_answer_is_lost_is_a_fault_is_not_sent_again_and_has_its
         );
         assert_eq!(by_key(&patient, 1).await, Some(Admission::Admitted { remaining: 2_694 }), "{then:?}");
 
-        lose(Name::Entry(&digest(2)).to_string());
+        loss.of(Name::Entry(&digest(2)).to_string());
         let rotate = || KeyChange::Rotate(key(2));
         assert!(store.changed(agent(1), claim(2, SIGNED_SECS), rotate()).await.is_err(), "{then:?}");
         assert_eq!(sent().await, 1, "{then:?}");
