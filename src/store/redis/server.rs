@@ -480,17 +480,17 @@ impl Server {
     /// Asks the server about itself, and ends the session where it may not be used any more.
     async fn check_server(&self, session: &Arc<Session>, connection: &Arc<Connection>) {
         let (time_max, asked_at) = (self.shared.options.timeout, self.shared.clock.unix_millis());
-        if let Ok(Ok(answer)) = self.send(session, connection, &redis::cmd("INFO"), time_max).await {
-            let info = read::<String>(&answer).map(|text| Info::read(&text));
-            match info.and_then(|info| session.check(&info).map(|()| info)) {
-                Ok(info) => {
-                    self.note_time(session, &info, asked_at);
-                    if self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
-                        self.note_replicas(&session.host, &info);
-                    }
+        let Ok(answer) = self.send(session, connection, &redis::cmd("INFO"), time_max).await else { return };
+        let info =
+            answer.map_err(RedisError::from).and_then(|answer| Ok(Info::read(&read::<String>(&answer)?)));
+        match info.and_then(|info| session.check(&info).map(|()| info)) {
+            Ok(info) => {
+                self.note_time(session, &info, asked_at);
+                if self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
+                    self.note_replicas(&session.host, &info);
                 }
-                Err(error) => self.end(session, error.to_string()),
             }
+            Err(error) => self.end(session, error.to_string()),
         }
     }
 

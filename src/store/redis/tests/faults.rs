@@ -133,6 +133,16 @@ async fn another_server_at_the_same_address_is_told_from_that_of_the_session() {
     assert_eq!(error, "another server answers at its address");
 }
 
+/// A silent server may begin to evict, or become another one, unseen.
+#[tokio::test]
+async fn a_redis_that_tells_nothing_of_itself_any_more_is_left() {
+    let Some((_server, store, _)) = served(&[]).await else { return };
+    command(&store, &["ACL", "SETUSER", "default", "-info"]).await;
+    refused(&store).await;
+    let why = store.probe().await.unwrap_err().to_string();
+    assert!(why.contains("NOPERM"), "{why}");
+}
+
 // threat: Redis evicts
 #[tokio::test]
 async fn a_redis_that_begins_to_evict_is_left() {
