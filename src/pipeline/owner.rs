@@ -199,9 +199,9 @@ impl Pipeline {
         let asked = time.bound(ports, read).await?.ok_or(not_found)?;
         let (owner, holders) = (asked.owner.address, asked.holders());
         let mut heard = asked.iter().filter(|one| self.may_act(&holders, one.address));
-        match heard.find(|one| one.accepts || recovered_signer == Some(one.address)) {
-            Some(one) if is_late && !one.accepts => Err(too_old()),
+        match heard.find(|one| one.accepts || (!is_late && recovered_signer == Some(one.address))) {
             Some(one) => Ok(HolderProof { agent, by: Signatory { owner, signer: one.address } }),
+            None if recovered_signer.is_some_and(|signer| self.may_act(&holders, signer)) => Err(too_old()),
             None => Err(self.bad_signature(agent, owner, recovered_signer, own_type.clone())),
         }
     }

@@ -231,7 +231,7 @@ fn change_by(scene: &Scene, number: u8, own: bool, at: u64) -> SignedRequest {
 async fn only_own_types_that_a_contract_accepts_may_be_older_than_others() {
     let aged = |format, own: bool, age_secs| {
         let scene = Scene::under(format, None, |rules| {
-            rules.contract_max_age_secs = 86_400;
+            (rules.contract_max_age_secs, rules.agent_wallet) = (86_400, true);
             if own {
                 rules.signing_domain = domain().with_own_types("Hafen");
             }
@@ -261,7 +261,12 @@ async fn only_own_types_that_a_contract_accepts_may_be_older_than_others() {
         *scene.chain.last_owner.lock() = last;
         assert_eq!(rotated(&scene, 1, true).await, "400 replay");
     }
+    // A wallet that takes it from the owner's key accepts it all the same.
     scene.chain.accepts.store(true, Ordering::SeqCst);
+    *scene.chain.wallet.lock() = Some(signer(8).address());
+    assert_eq!(rotated(&scene, 1, true).await, "admitted");
+    assert_eq!(scene.by.get().unwrap().signer, signer(8).address());
+    *scene.chain.wallet.lock() = None;
     let signed = change_by(&scene, 9, true, START_SECS);
     assert_eq!(
         verdict(&scene.pipeline.make_key(scene.order(signed.clone()), KeyWish::default(), true).await),

@@ -53,7 +53,7 @@ pub(super) struct ScriptedChain {
     pub(super) is_down: AtomicBool,
     /// The owner has code.
     pub(super) has_code: AtomicBool,
-    /// The owner is a contract that accepts every signature.
+    /// The wallet, or the owner where there is none, is a contract that accepts every signature.
     pub(super) accepts: AtomicBool,
     /// An owner's answer waits for one of its permits.
     pub(super) gate: Mutex<Option<Arc<Semaphore>>>,
@@ -137,11 +137,13 @@ impl Chain for ScriptedChain {
     ) -> Result<Option<AskedHolders>, ChainFault> {
         self.count("ask_holders");
         self.pass_gate().await;
-        let accepts = self.accepts.load(Ordering::SeqCst);
+        let (accepts, wallet) = (self.accepts.load(Ordering::SeqCst), *self.wallet.lock());
+        let asked = |address, accepts, has_code| Asked { address, has_code: accepts || has_code, accepts };
+        let has_code = self.has_code.load(Ordering::SeqCst);
         let owner = self.owner.lock().clone().say()?;
-        Ok(owner.map(|address| AskedHolders {
-            owner: Asked { address, has_code: accepts || self.has_code.load(Ordering::SeqCst), accepts },
-            wallet: self.wallet.lock().map(|address| Asked { address, has_code: false, accepts: false }),
+        Ok(owner.map(|owner| AskedHolders {
+            owner: asked(owner, accepts && wallet.is_none(), has_code),
+            wallet: wallet.map(|wallet| asked(wallet, accepts, false)),
         }))
     }
 
