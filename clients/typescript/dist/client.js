@@ -2,7 +2,7 @@
 import { Clock } from "./clock.js";
 import { TiergateError, addressForSecrets, bodyOf } from "./errors.js";
 import { USER_AGENT, checkOptions, want } from "./options.js";
-import { Patience, isRefusedForNow } from "./retry.js";
+import { Patience, isRefusedForNow, unlessAborted } from "./retry.js";
 import { decimal, sign, typedDataOf } from "./signing.js";
 const AGENT = { agentId: "string", owner: "string", trustTier: "number" };
 const VERIFIED = { valid: true, ...AGENT, endpointMismatch: "boolean" };
@@ -152,7 +152,7 @@ export class Tiergate {
         const once = async () => {
             const typedData = await this.typedData(agentId, operation, options);
             options.signal?.throwIfAborted();
-            return this.sent(operation, typedData, await sign(signer, typedData), options, patience);
+            return this.sent(operation, typedData, await unlessAborted(sign(signer, typedData), options.signal), options, patience);
         };
         try {
             return await once();

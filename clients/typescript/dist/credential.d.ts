@@ -35,7 +35,7 @@ export interface Showing {
     /** Writes what one try shows into its headers. A signature is good for one try. */
     show(url: URL, headers: Headers, signal: AbortSignal | undefined): Promise<void>;
     /** True if a refusal tells what the next try has to show instead. */
-    learnsFrom(response: Response, error: TiergateError | null): boolean | Promise<boolean>;
+    learnsFrom(response: Response, error: TiergateError | null, signal: AbortSignal | undefined): boolean | Promise<boolean>;
 }
 /** Checks a credential, and returns what shows it: in requests of a method, with this body. No error shows a part of it. */
 export declare function showingOf(credential: Credential): (method: string, body: ArrayBuffer) => Showing;

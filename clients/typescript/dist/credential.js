@@ -2,6 +2,7 @@
 import { Clock } from "./clock.js";
 import { coverageAsked, coverageOf, signedBy } from "./erc8128.js";
 import { runtime, want } from "./options.js";
+import { unlessAborted } from "./retry.js";
 import { decimal, sign } from "./signing.js";
 /** Checks a credential, and returns what shows it: in requests of a method, with this body. No error shows a part of it. */
 export function showingOf(credential) {
@@ -74,19 +75,25 @@ class Keys {
     current(refused) {
         if (this.isLiving)
             this.kept = undefined;
-        const asked = (this.kept ??= this.ask(refused));
-        asked.catch(() => {
+        return (this.kept ??= this.ask(refused));
+    }
+    /** The key that was asked for. If it can't be had, or not in time, the next request asks anew. */
+    async of(asked, signal) {
+        try {
+            return await unlessAborted(asked, signal);
+        }
+        catch (error) {
             if (this.kept === asked)
                 this.kept = undefined;
-        });
-        return asked;
+            throw error;
+        }
     }
     /** Asks once more, unless another request has since this one was shown. True if the key is another now. */
-    async differsFrom(shown) {
+    async differsFrom(shown, signal) {
         if (this.kept === shown)
             this.kept = undefined;
         const refused = await shown;
-        return (await this.current(refused)) !== refused;
+        return (await this.of(this.current(refused), signal)) !== refused;
     }
 }
 class Key {
@@ -97,24 +104,26 @@ class Key {
         this.keys = keys;
         this.bearer = bearer;
     }
-    async show(_url, headers) {
+    async show(_url, headers, signal) {
         const name = this.bearer ? "Authorization" : "X-API-Key";
         if (headers.has(name)) {
             const other = this.bearer ? "without bearer" : "with bearer";
             throw new TypeError(`The request has an ${name} of its own: show the agent's key ${other}`);
         }
+        signal?.throwIfAborted();
         this.shown = this.keys.current();
-        const key = await this.shown;
+        const key = await this.keys.of(this.shown, signal);
         headers.set(name, this.bearer ? `Bearer ${key}` : key);
     }
-    async learnsFrom(_response, error) {
+    async learnsFrom(_response, error, signal) {
         const isRefused = error !== null && error.status === 401 && error.is("INVALID_API_KEY");
         if (!isRefused || this.shown === undefined)
             return false;
         try {
-            return await this.keys.differsFrom(this.shown);
+            return await this.keys.differsFrom(this.shown, signal);
         }
         catch {
+            signal?.throwIfAborted();
             // The caller gets the gateway's refusal. The error's text may have a part of the key.
             console.warn("tiergate: the gateway refused the key, and it can't be read again");
             return false;
@@ -132,7 +141,7 @@ class OwnersSignature {
         signal?.throwIfAborted();
         const { message } = typedData;
         headers.set("X-Agent-Id", message.agentId);
-        headers.set("X-Agent-Signature", headerValue(await sign(signer, typedData), "signature"));
+        headers.set("X-Agent-Signature", headerValue(await unlessAborted(sign(signer, typedData), signal), "signature"));
         headers.set("X-Agent-Nonce", String(message.nonce));
         headers.set("X-Agent-Timestamp", String(message.timestamp));
     }
@@ -169,7 +178,7 @@ class RequestSignature {
         const request = { method, url, headers, body: this.body };
         const coverage = this.asked ?? coverageOf(request);
         const now = Math.floor(this.clock.now() / 1000);
-        const signed = await signedBy(this.account, this.chainId, request, coverage, now);
+        const signed = await unlessAborted(signedBy(this.account, this.chainId, request, coverage, now), signal);
         for (const [name, value] of Object.entries(signed))
             headers.set(name, value);
         this.shown = { request, coverage };

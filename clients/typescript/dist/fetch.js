@@ -74,7 +74,7 @@ export function agentFetch(gateway, credential, options = {}) {
             else {
                 const error = isShown ? await refusalOf(response) : null;
                 // What a stream's refusal tells is for the next request.
-                const isLearned = isShown && !isCorrected && (await showing.learnsFrom(response, error));
+                const isLearned = isShown && !isCorrected && (await showing.learnsFrom(response, error, signal ?? undefined));
                 if (!isRepeatable)
                     return response;
                 if (isLearned) {

@@ -30,3 +30,5 @@ export declare class Patience {
 }
 /** True if the request was refused before it did anything, and may succeed later. */
 export declare function isRefusedForNow(error: unknown): error is TiergateError;
+/** What was asked for, unless the signal ends the wait for it. */
+export declare function unlessAborted<T>(asked: Promise<T> | T, signal: AbortSignal | undefined): Promise<T>;

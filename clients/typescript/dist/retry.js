@@ -30,6 +30,16 @@ export function isRefusedForNow(error) {
     const isUnverified = error.reason === "signature_verification_unavailable";
     return isUnverified || error.is("RATE_LIMITED") || error.is("RPC_ERROR") || error.is("OVERLOADED");
 }
+/** What was asked for, unless the signal ends the wait for it. */
+export function unlessAborted(asked, signal) {
+    return new Promise((resolve, reject) => {
+        const stop = () => reject(signal?.reason);
+        if (signal?.aborted)
+            stop();
+        signal?.addEventListener("abort", stop, { once: true });
+        Promise.resolve(asked).then(resolve, reject).finally(() => signal?.removeEventListener("abort", stop));
+    });
+}
 function sleep(milliseconds, signal) {
     return new Promise((resolve, reject) => {
         signal?.throwIfAborted();

@@ -4,7 +4,7 @@ import { Clock } from "./clock.js";
 import { TiergateError, addressForSecrets, bodyOf, type Shape } from "./errors.js";
 import type { components } from "./openapi.js";
 import { USER_AGENT, checkOptions, want } from "./options.js";
-import { Patience, isRefusedForNow, type RetryOptions } from "./retry.js";
+import { Patience, isRefusedForNow, unlessAborted, type RetryOptions } from "./retry.js";
 import { decimal, sign, typedDataOf, type Domain, type PrimaryType, type Signer, type TypedData } from "./signing.js";
 
 type Schemas = components["schemas"];
@@ -265,7 +265,7 @@ export class Tiergate {
     const once = async () => {
       const typedData = await this.typedData(agentId, operation, options);
       options.signal?.throwIfAborted();
-      return this.sent(operation, typedData, await sign(signer, typedData), options, patience);
+      return this.sent(operation, typedData, await unlessAborted(sign(signer, typedData), options.signal), options, patience);
     };
     try {
       return await once();

@@ -5,6 +5,7 @@ import { Clock } from "./clock.js";
 import { coverageAsked, coverageOf, signedBy, type Coverage, type MessageSigner, type Outgoing } from "./erc8128.js";
 import type { TiergateError } from "./errors.js";
 import { runtime, want } from "./options.js";
+import { unlessAborted } from "./retry.js";
 import { decimal, sign, type Signer } from "./signing.js";
 
 /** A key that may be another in each request: `keptKey` of `tiergate/kept` makes one. */
@@ -33,7 +34,7 @@ export interface Showing {
   /** Writes what one try shows into its headers. A signature is good for one try. */
   show(url: URL, headers: Headers, signal: AbortSignal | undefined): Promise<void>;
   /** True if a refusal tells what the next try has to show instead. */
-  learnsFrom(response: Response, error: TiergateError | null): boolean | Promise<boolean>;
+  learnsFrom(response: Response, error: TiergateError | null, signal: AbortSignal | undefined): boolean | Promise<boolean>;
 }
 
 /** Checks a credential, and returns what shows it: in requests of a method, with this body. No error shows a part of it. */
@@ -106,18 +107,24 @@ class Keys {
 
   current(refused?: string): Promise<string> {
     if (this.isLiving) this.kept = undefined;
-    const asked = (this.kept ??= this.ask(refused));
-    asked.catch(() => {
+    return (this.kept ??= this.ask(refused));
+  }
+
+  /** The key that was asked for. If it can't be had, or not in time, the next request asks anew. */
+  async of(asked: Promise<string>, signal: AbortSignal | undefined): Promise<string> {
+    try {
+      return await unlessAborted(asked, signal);
+    } catch (error) {
       if (this.kept === asked) this.kept = undefined;
-    });
-    return asked;
+      throw error;
+    }
   }
 
   /** Asks once more, unless another request has since this one was shown. True if the key is another now. */
-  async differsFrom(shown: Promise<string>): Promise<boolean> {
+  async differsFrom(shown: Promise<string>, signal: AbortSignal | undefined): Promise<boolean> {
     if (this.kept === shown) this.kept = undefined;
     const refused = await shown;
-    return (await this.current(refused)) !== refused;
+    return (await this.of(this.current(refused), signal)) !== refused;
   }
 }
 
@@ -129,23 +136,25 @@ class Key implements Showing {
     private readonly bearer: boolean,
   ) {}
 
-  async show(_url: URL, headers: Headers): Promise<void> {
+  async show(_url: URL, headers: Headers, signal: AbortSignal | undefined): Promise<void> {
     const name = this.bearer ? "Authorization" : "X-API-Key";
     if (headers.has(name)) {
       const other = this.bearer ? "without bearer" : "with bearer";
       throw new TypeError(`The request has an ${name} of its own: show the agent's key ${other}`);
     }
+    signal?.throwIfAborted();
     this.shown = this.keys.current();
-    const key = await this.shown;
+    const key = await this.keys.of(this.shown, signal);
     headers.set(name, this.bearer ? `Bearer ${key}` : key);
   }
 
-  async learnsFrom(_response: Response, error: TiergateError | null): Promise<boolean> {
+  async learnsFrom(_response: Response, error: TiergateError | null, signal: AbortSignal | undefined): Promise<boolean> {
     const isRefused = error !== null && error.status === 401 && error.is("INVALID_API_KEY");
     if (!isRefused || this.shown === undefined) return false;
     try {
-      return await this.keys.differsFrom(this.shown);
+      return await this.keys.differsFrom(this.shown, signal);
     } catch {
+      signal?.throwIfAborted();
       // The caller gets the gateway's refusal. The error's text may have a part of the key.
       console.warn("tiergate: the gateway refused the key, and it can't be read again");
       return false;
@@ -162,7 +171,7 @@ class OwnersSignature implements Showing {
     signal?.throwIfAborted();
     const { message } = typedData;
     headers.set("X-Agent-Id", message.agentId);
-    headers.set("X-Agent-Signature", headerValue(await sign(signer, typedData), "signature"));
+    headers.set("X-Agent-Signature", headerValue(await unlessAborted(sign(signer, typedData), signal), "signature"));
     headers.set("X-Agent-Nonce", String(message.nonce));
     headers.set("X-Agent-Timestamp", String(message.timestamp));
   }
@@ -196,7 +205,7 @@ class RequestSignature implements Showing {
     const request = { method, url, headers, body: this.body };
     const coverage = this.asked ?? coverageOf(request);
     const now = Math.floor(this.clock.now() / 1000);
-    const signed = await signedBy(this.account, this.chainId, request, coverage, now);
+    const signed = await unlessAborted(signedBy(this.account, this.chainId, request, coverage, now), signal);
     for (const [name, value] of Object.entries(signed)) headers.set(name, value);
     this.shown = { request, coverage };
   }

@@ -58,6 +58,16 @@ export function isRefusedForNow(error: unknown): error is TiergateError {
   return isUnverified || error.is("RATE_LIMITED") || error.is("RPC_ERROR") || error.is("OVERLOADED");
 }
 
+/** What was asked for, unless the signal ends the wait for it. */
+export function unlessAborted<T>(asked: Promise<T> | T, signal: AbortSignal | undefined): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(signal?.reason);
+    if (signal?.aborted) stop();
+    signal?.addEventListener("abort", stop, { once: true });
+    Promise.resolve(asked).then(resolve, reject).finally(() => signal?.removeEventListener("abort", stop));
+  });
+}
+
 function sleep(milliseconds: number, signal: AbortSignal | null | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();

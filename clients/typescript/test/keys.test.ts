@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test, type TestContext } from "node:test";
 import { agentFetch, type Credential } from "tiergate";
-import { Scripted, agent, answer, owner, service } from "./service.js";
+import { RIGHT, Scripted, agent, answer, owner, service } from "./service.js";
 import { Tiergate } from "tiergate";
 
 /** A gateway that takes one key, which `rotate` replaces. */
@@ -148,6 +148,31 @@ test("a key that can't be had fails the request, and is asked for anew by the ne
   await assert.rejects(ask("/"), { name: "TypeError", message: "The API key is no text" });
   await assert.rejects(ask("/"), { name: "TypeError", message: /^The API key is empty/ });
   assert.equal((await ask("/")).status, 200);
+  server.stop();
+});
+
+test("a key or a signature that does not come is waited for no longer than its request, and the next one asks anew", { timeout: 20_000 }, async () => {
+  const { server, rotate } = await gateway();
+  const tiergate = new Tiergate(server.url, { fetch: async () => Response.json(RIGHT) });
+  const abort = { now: () => {} };
+  const never = () => (setImmediate(abort.now), new Promise<string>(() => {}));
+  const keys = [never, () => "one", never, () => "two"];
+  const byKey = agentFetch(server.url, { apiKey: () => keys.shift()!() });
+  const bySigner = agentFetch(server.url, { agentId: "4", signer: never, service: tiergate });
+  const byAccount = agentFetch(server.url, { agentId: "4", chainId: 1, account: { address: owner.address, signMessage: never } });
+  const isAborted = async (call: (signal: AbortSignal) => Promise<unknown>) => {
+    const [reason, controller] = [new Error("stop"), new AbortController()];
+    abort.now = () => controller.abort(reason);
+    await assert.rejects(call(controller.signal), reason);
+  };
+  await isAborted((signal) => byKey("/", { signal }));
+  assert.equal((await byKey("/")).status, 200);
+  rotate("two");
+  // The key was refused, and the source is asked once more.
+  await isAborted((signal) => byKey("/", { signal }));
+  assert.equal((await byKey("/")).status, 200);
+  for (const ask of [bySigner, byAccount]) await isAborted((signal) => ask("/", { signal }));
+  await isAborted((signal) => tiergate.keys.rotate("4", never, { signal }));
   server.stop();
 });
 
