@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -181,6 +182,25 @@ def test_an_answer_that_drips_is_given_up_at_the_deadline(script: Script, call: 
         call(script.url, timeout=0.3)
     pause.set()
     assert type(failed.value) is (errors.OutcomeUnknown if is_generate(call) else errors.Unreachable)
+
+
+def test_an_answer_that_is_there_whole_is_taken_however_late(script: Script) -> None:
+    script.answers = [ISSUED]
+    with httpx.Client(timeout=10) as http:
+        assert generate(script.url, http=http, timeout=1e-6)
+
+
+def test_the_calls_of_a_try_end_with_it_whatever_the_client_waits_for(script: Script) -> None:
+    hang = threading.Event()
+    script.answers = [(200, {}, (b" " for _ in range(1) if not hang.wait(20)))]
+    with Tiergate(script.url, domain=DOMAIN) as service:
+        bounded, start = service._bounded(0.3), time.monotonic()
+        for kind in (errors.OutcomeUnknown, errors.Unreachable):
+            with pytest.raises(kind) as failed:
+                bounded.keys.generate(4, signer)
+            assert type(failed.value) is kind
+        assert time.monotonic() - start < 10 and len(script.seen) == 1
+    hang.set()
 
 
 @EVERYWHERE

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -386,15 +387,23 @@ class AsyncTiergate(_Service):
 
 class _Blocking(_Service):
     http: libraries.Client
+    #: When all calls have to end, by the monotonic clock, whatever `http` waits for.
+    end = math.inf
 
     async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> _Answer:
-        end = time.monotonic() + self._timeout
-        with self.http.stream(**_request(method, url, body)) as response:
-            answer = _Answer(response)
+        wait = min(self._timeout, self.end - time.monotonic())
+        if wait <= 0:
+            raise httpx.ConnectTimeout("")
+        end = time.monotonic() + wait
+        bounds: dict[str, Any] = {} if self.end == math.inf else {"timeout": wait}
+        with self.http.stream(**_request(method, url, body), **bounds) as response:
+            answer, is_late = _Answer(response), False
             for piece in response.iter_bytes():
-                answer.add(piece)
-                if time.monotonic() > end:
+                # An answer that is there whole is taken: it may be a key.
+                if is_late:
                     raise httpx.ReadTimeout("")
+                answer.add(piece)
+                is_late = time.monotonic() > end
             return answer
 
     async def _sleep(self, seconds: float) -> None:
@@ -475,10 +484,10 @@ class Tiergate:
     profile = _blocking(_Service.profile)
     typed_data = _blocking(_Service.typed_data)
 
-    def _bounded(self, timeout: float) -> Tiergate:
-        """Returns the same service, with its connections, but without repetitions and with no longer waits than these seconds."""
+    def _bounded(self, seconds: float) -> Tiergate:
+        """Returns the same service, with its connections, but without repetitions, for calls that end within these seconds."""
         same, calls = copy.copy(self), copy.copy(self._calls)
-        calls._retries, calls._timeout = 0, min(timeout, calls._timeout)
+        calls._retries, calls.end = 0, time.monotonic() + seconds
         same._calls, same._owned, same.keys = calls, False, Keys(AsyncKeys(calls))
         return same
 

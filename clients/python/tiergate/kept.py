@@ -22,8 +22,8 @@ from .version import LOGGER
 _LOCK_SECONDS = 60
 #: A process that could not replace the key looks again after so long.
 _PAUSE_SECONDS = 1.0
-#: Bounds each request of a try, so that it ends before others take its lock for a dead one's.
-_REQUEST_SECONDS = 15.0
+#: Ends a try, with both of its requests, before others take its lock for a dead one's.
+_TRY_SECONDS = 45.0
 #: Requests without a key wait for one so long.
 _WAIT_SECONDS = 60.0
 _LIFE_SECONDS_MIN = 1_200
@@ -94,7 +94,7 @@ class KeptKey:
             raise ValueError(f"expires_in is less than {_LIFE_SECONDS_MIN} seconds")
         if grace_seconds not in _GRACE_SECONDS:
             raise ValueError("grace_seconds is not within 120 and 3600")
-        self._file, self._service = Path(file), service._bounded(_REQUEST_SECONDS)
+        self._file, self._service = Path(file), service
         self._agent_id, self._signer = decimal(agent_id), signer
         self._expires_in, self._grace_seconds = expires_in, grace_seconds
         self._name, self._tenants, self._declared_endpoint = name, tenants, declared_endpoint
@@ -179,9 +179,9 @@ class KeptKey:
             return True
 
     def _issue(self, held: _Held | None) -> str:
-        ends_at = int(time.time()) + self._expires_in
+        ends_at, keys = int(time.time()) + self._expires_in, self._service._bounded(_TRY_SECONDS).keys
         if held is None:
-            issued = self._service.keys.generate(
+            issued = keys.generate(
                 self._agent_id,
                 self._signer,
                 declared_endpoint=self._declared_endpoint,
@@ -190,7 +190,7 @@ class KeptKey:
                 tenants=self._tenants,
             )
         else:
-            issued = self._service.keys.rotate(
+            issued = keys.rotate(
                 self._agent_id,
                 self._signer,
                 declared_endpoint=self._declared_endpoint,
