@@ -70,6 +70,7 @@ async fn open(url: &str) -> Result<Arc<RedisStore>, Failure> {
         wait_timeout: Duration::from_secs(1),
         nonce_retention_secs: 86_400,
         max_ahead_secs: 0,
+        reads_only: false,
     };
     let store = Arc::new(RedisStore::open(options, Arc::new(Os::new()), Metrics::new()?)?);
     while store.probe().await.is_err() {

@@ -66,6 +66,18 @@ pub(crate) fn open(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Metric
     })
 }
 
+/// Opens a store in Redis to look keys up in it: it claims nothing there. `None` where the running service alone may open the store.
+pub(crate) fn open_to_read(
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+    metrics: &Metrics,
+) -> Result<Option<RedisStore>, String> {
+    let StoreSettings::Redis(redis) = &settings.fixed.store else { return Ok(None) };
+    let options = Options { reads_only: true, ..redis_options(settings, redis)? };
+    let store = RedisStore::open(options, Arc::clone(clock), metrics.clone());
+    store.map(Some).map_err(|error| error.to_string())
+}
+
 /// Whoever leaves `create` on gets an empty store in place of one that is lost.
 pub(crate) fn left_on(settings: &Settings) -> Option<Problem> {
     let StoreSettings::Embedded { path } = &settings.fixed.store else { return None };
@@ -132,5 +144,6 @@ fn redis_options(settings: &Settings, redis: &RedisSettings) -> Result<Options, 
         wait_timeout: redis.wait_timeout,
         nonce_retention_secs: settings.fixed.signature.nonce_retention.as_secs(),
         max_ahead_secs: settings.fixed.signature.freshness.max_ahead_secs,
+        reads_only: false,
     })
 }

@@ -1,5 +1,5 @@
 //! `tiergate explain`: the gateway's decision about a request, and why. It reads the configuration and the chain, and for a
-//! key a store in Redis. It charges nothing: no nonce and no window.
+//! key a store in Redis. It charges nothing, no nonce and no window, and writes nothing.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::app::{chain, discovery, store, tenants::Tenants};
 use crate::cli::{ConfigFile, Failure, check::load_to_serve, client::wait_for, output::Output, secret};
-use crate::config::{ConfigSource, Settings, store::StoreSettings};
+use crate::config::{ConfigSource, Settings};
 use crate::domain::{
     AgentId, Call, Decision, Denial, HostPattern, KeyDigest, PathForm, Quota, Route, RouteAccess, TOOL_CALL,
     Tenant, host::of_authority, routing,
@@ -89,11 +89,9 @@ impl Explain {
         let metrics = Metrics::new()?;
         let threads = chain::start_threads(1)?;
         let chain = &chain::reader(settings, &clock, &metrics, &threads)?;
-        let is_shared =
-            self.api_key_file.is_some() && matches!(settings.fixed.store, StoreSettings::Redis(_));
-        let store = is_shared.then(|| store::open(settings, &clock, &metrics));
-        let store = store.transpose()?;
-        let store = store.as_ref().map(|(store, _)| &**store);
+        let store = self.api_key_file.as_ref().map(|_| store::open_to_read(settings, &clock, &metrics));
+        let store = store.transpose()?.flatten();
+        let store = store.as_ref().map(|store| store as &dyn Store);
         // They hold the key if there is one.
         let mut headers = HeaderMap::new();
         if let Some(file) = &self.api_key_file {

@@ -137,6 +137,18 @@ fn a_key_is_looked_up_in_a_shared_store_only(stage: &Stage) {
         assert_eq!(by_key(ACME, &unknown_key(7))["errorType"], "INVALID_API_KEY");
         site.gateway.service.revoke(&agent.signed()).success(200);
         assert_eq!(by_key(ACME, &key)["errorType"], "INVALID_API_KEY");
+        // The next file's nonces are kept for longer, in a Redis that is for no chain yet.
+        let redis = stage.world().redis();
+        let url = redis.database();
+        let number = url.rsplit_once('/').unwrap().1.parse().unwrap();
+        let before = redis.dump(number);
+        let file = site.gateway.service.folder.path().join("tiergate.toml");
+        let mut next: toml::Table = fs::read_to_string(&file).unwrap().parse().unwrap();
+        next["store"]["redis"]["url"] = url.into();
+        next.insert("signature".into(), toml::toml! { max_ahead = "1h" nonce_retention = "2h" }.into());
+        fs::write(&file, next.to_string()).unwrap();
+        assert_eq!(by_key(ACME, &key)["errorType"], "INVALID_API_KEY");
+        assert!(redis.dump(number) == before, "explain writes into Redis");
     } else {
         assert_eq!(known["decision"], "unknown");
         assert!(known["agent"].as_str().unwrap().contains("embedded store"), "{known}");

@@ -29,6 +29,9 @@ impl Server {
     /// Of two deployments that begin at once the one that binds the first shard gets them all, in a cluster too.
     pub(super) async fn claim(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
         let (shards, shared) = (self.shards.lock().clone(), &self.shared);
+        if shared.options.reads_only {
+            return check(shared, connection).await;
+        }
         let has_first = !shared.is_cluster() || shards.contains(&Shard::FIRST);
         let may_bind = has_first || shared.has_bound_first.load(Ordering::Relaxed);
         let verb = if may_bind { "bind" } else { "look" };

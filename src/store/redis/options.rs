@@ -35,6 +35,8 @@ pub struct Options {
     pub nonce_retention_secs: u64,
     /// How many seconds a signature's timestamp may lie ahead of its use.
     pub max_ahead_secs: u64,
+    /// True where nothing is claimed in Redis, because the store is only asked for keys.
+    pub reads_only: bool,
 }
 
 /// The login at Sentinels.

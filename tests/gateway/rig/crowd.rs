@@ -100,6 +100,7 @@ fn store_of(service: &Service) -> Arc<dyn Store> {
             wait_timeout: Duration::from_secs(1),
             nonce_retention_secs: NONCE_RETENTION_SECS,
             max_ahead_secs: AHEAD_SECS,
+            reads_only: false,
         };
         return Arc::new(RedisStore::open(options, clock, Metrics::new().unwrap()).unwrap());
     }

@@ -74,6 +74,7 @@ fn options(url: &str) -> Options {
         wait_timeout: Duration::from_secs(10),
         nonce_retention_secs: DAY_SECS,
         max_ahead_secs: AHEAD_SECS,
+        reads_only: false,
     }
 }
 
