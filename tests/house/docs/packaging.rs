@@ -602,14 +602,17 @@ fn no_example_believes_a_network_that_other_pods_are_in() {
 }
 
 #[test]
-fn the_documented_way_to_check_has_the_variables_and_the_file_of_the_unit() {
+fn the_documented_way_to_check_has_the_variables_the_folder_and_the_file_of_the_unit() {
     let unit = read("deploy/systemd/tiergate.service");
     let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap().to_owned();
-    let variables = value("EnvironmentFile=");
-    let page = read("docs/operations.md");
-    let (_, command) = page.split_once("    systemd-run ").unwrap();
-    let command = command.split_once("\n\n").unwrap().0;
-    assert!(command.contains(&format!("--property=EnvironmentFile={}", variables.trim_start_matches('-'))));
+    let (page, upgrade) = (read("docs/operations.md"), read("scripts/dist.d/postinst"));
+    let command = page.split_once("    systemd-run ").unwrap().1.split_once("\n\n").unwrap().0;
+    for key in ["EnvironmentFile=", "WorkingDirectory="] {
+        let property = format!("--property={key}{} ", value(key).trim_start_matches('-'));
+        for command in [command, &upgrade] {
+            assert!(command.replace("=-/", "=/").contains(&property), "{property}in {command}");
+        }
+    }
     let checked = value("ExecStart=").replace(" run ", " check ");
     assert!(command.contains(&checked), "{command} and {checked}");
     let options = command.split_whitespace().take_while(|word| word.starts_with("--"));
