@@ -135,7 +135,8 @@ impl Tenants {
         let InForce { settings: former, files } = &mut *in_force;
         let mut loader = FileLoader::new(files);
         let mut probe = |named: &NamedFile| named_files::errors(named, &mut loader);
-        let mut report = self.source.read(VALUES_SHOWN_MAX, Some(former), &mut probe);
+        let former_and_start = Some((&*former, &self.at_start));
+        let mut report = self.source.read(VALUES_SHOWN_MAX, former_and_start, &mut probe);
         let of_files =
             report.files.iter().flat_map(|named| named_files::warnings(named, self.now(), &loader));
         report.problems.0.extend(of_files);

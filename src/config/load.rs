@@ -48,12 +48,12 @@ impl ConfigSource {
         Self { first: source.fingerprint(), ..source }
     }
 
-    /// Reads the file, the folder of tenants beside it, and the environment, where `former` is in force, or nothing. So many values
-    /// are noted.
+    /// Reads the file, the folder of tenants beside it, and the environment, where `former` is in force since a start with these
+    /// settings, or nothing. So many values are noted.
     pub fn read(
         &self,
         values_max: usize,
-        former: Option<&Settings>,
+        former: Option<(&Settings, &Fixed)>,
         probe: &mut FileProbe<'_>,
     ) -> ConfigReport {
         let (text, environment) = (tree::read_file(&self.path), self.overrides.iter().cloned());
@@ -101,10 +101,16 @@ pub struct ConfigReport {
 }
 
 impl ConfigReport {
-    fn with_folder(main: Main, path: &Path, former: Option<&Settings>, probe: &mut FileProbe<'_>) -> Self {
+    fn with_folder(
+        main: Main,
+        path: &Path,
+        former: Option<(&Settings, &Fixed)>,
+        probe: &mut FileProbe<'_>,
+    ) -> Self {
+        let (former, at_start) = former.unzip();
         let Main { mut file, mut notes, settings, context, gateway, is_read, is_toml } = main;
         file.in_force = former.map(|former| former.live.main_tenants().to_vec());
-        let settings = settings.filter(|settings| look(&mut file, settings, &notes.files, former, probe));
+        let settings = settings.filter(|settings| look(&mut file, settings, &notes.files, at_start, probe));
         let mut with = |file: File, settings: Option<Settings>, mut context: Context| {
             let offered = file.offered.as_ref().filter(|_| file.is_usable()).map(Vec::len);
             let others = offered.or(file.in_force.as_ref().map(Vec::len)).unwrap_or_default();
@@ -202,14 +208,14 @@ fn look(
     main: &mut File,
     settings: &Settings,
     files: &[NamedFile],
-    former: Option<&Settings>,
+    at_start: Option<&Fixed>,
     probe: &mut FileProbe<'_>,
 ) -> bool {
     if !main.is_usable() {
         return false;
     }
-    if let Some(former) = former {
-        main.problems.extend(other_chain(&former.fixed, &settings.fixed));
+    if let Some(at_start) = at_start {
+        main.problems.extend(other_chain(at_start, &settings.fixed));
         let own = files.iter().filter(|named| named.is_live && !named.is_of_tenant());
         main.problems.extend(own.flat_map(&mut *probe));
     }

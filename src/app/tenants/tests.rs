@@ -104,6 +104,33 @@ fn a_signer_that_stays_with_a_refused_tenant_is_read_again() {
 }
 
 #[test]
+fn a_chain_is_refused_where_the_store_of_the_start_is_of_another_whatever_was_read_meanwhile() {
+    let folder = Folder::new();
+    let write = |store: &str, chain: u32| {
+        let identity = "0x5FbDB2315678afecb367f032d93F642f64180aa3";
+        let chain = format!("[chain]\nchain_id = {chain}\ncontracts.identity = \"{identity}\"");
+        let rest =
+            format!("[store.embedded]\npath = \"{store}\"\n[tiers]\nsource = \"everyone\"\ntier = 1\n");
+        folder.write("tiergate.toml", &format!("{chain}\n{rest}"));
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    write("first", 8004);
+    let tenants = tenants_of(&folder);
+    for (store, chain, is_refused) in [
+        ("second", 8005, false),
+        ("first", 8005, true),
+        // No process has begun with the second one.
+        ("second", 8006, false),
+        ("first", 8004, false),
+    ] {
+        write(store, chain);
+        let refused = tenants.load_and_replace().0.unwrap().loaded.refused;
+        assert_eq!(!refused.is_empty(), is_refused, "{store} {chain} {refused:?}");
+    }
+}
+
+#[test]
 fn a_reload_says_which_key_names_a_file_that_cant_be_used() {
     let (folder, own) = (Folder::new(), SelfSigned::new(HOST));
     folder.pair_of("0", &own.cert_pem, &own.key_pem);

@@ -182,6 +182,7 @@ pub(super) fn over_with(
     former: Option<&Settings>,
     probe: &mut FileProbe<'_>,
 ) -> (Settings, Vec<(String, bool)>) {
+    let former = former.map(|former| (former, &former.fixed));
     let survey = ConfigSource::alone(&home.main()).read(0, former, probe);
     let place = |refused: &RefusedFile| {
         let name = refused.place.rsplit_once('/').map_or(&*refused.place, |(_, name)| name);
@@ -283,7 +284,8 @@ fn the_last_tenant_stays_where_no_newcomer_can_be_served() {
         (settings.live.tenants, refused),
         (former.live.tenants.clone(), vec![("main.toml".to_owned(), true)])
     );
-    let report = ConfigSource::alone(&home.main()).read(0, Some(&former), &mut of_tenant);
+    let in_force = Some((&former, &former.fixed));
+    let report = ConfigSource::alone(&home.main()).read(0, in_force, &mut of_tenant);
     let told = report.loaded.unwrap().refused.remove(0).problems;
     assert!(told.iter().any(|line| line.contains("allow_empty")), "{told:?}");
     assert!(told.iter().any(|line| line.contains("tls.cert")), "what kept it from being served: {told:?}");
