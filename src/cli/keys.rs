@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::cli::output::{Output, with};
-use crate::cli::{Failure, client::Service, secret::KeyFile, signing::Signing};
+use crate::cli::{Failure, client::Service, secret::KeyFile, signing::Signing, write};
 use crate::domain::{AgentId, KeyOperation};
 
 /// Generate, rotate, revoke or look up an agent's API key at a running service.
@@ -106,7 +106,11 @@ impl NewKey {
         let replaces = operation == KeyOperation::Rotate;
         let file = out.as_deref().map(|path| KeyFile::create(path, replaces)).transpose()?;
         let answer = signing.service.ask(output, Method::POST, &path, Some(body))?;
-        let Some(file) = file else { return output.print(&answer).map_err(Failure::with_key_unsure) };
+        let Some(file) = file else {
+            // A reader that has gone has no key.
+            let written = write(format_args!("{}", output.text(&answer)));
+            return written.map_err(|error| Failure::new(error).with_key_unsure());
+        };
         file.keep(answer.get("apiKey").and_then(Value::as_str).unwrap_or_default())?;
         output.print(&json!({ "agentId": answer.get("agentId"), "file": out.map(|path| path.to_string_lossy().into_owned()) }))
     }

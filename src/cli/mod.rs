@@ -203,13 +203,16 @@ fn print(text: &[u8]) -> Result<(), Failure> {
 
 /// A line on standard output. A reader that has seen enough is no failure; a disk that is full is.
 fn say(line: fmt::Arguments<'_>) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match writeln!(out, "{line}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("cannot write to standard output: {error}")))
-        }
-        Ok(()) | Err(_) => Ok(()),
+    match write(line) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
     }
+}
+
+fn write(line: fmt::Arguments<'_>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let written = writeln!(out, "{line}").and_then(|()| out.flush());
+    written.map_err(|error| io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
 }
 
 /// A line on standard error, for which nothing can be done when it can't be written. A reader that has stopped is not waited for:

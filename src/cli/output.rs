@@ -15,9 +15,13 @@ pub(super) enum Output {
 
 impl Output {
     pub(super) fn print(self, answer: &Value) -> Result<(), Failure> {
+        say(format_args!("{}", self.text(answer)))
+    }
+
+    pub(super) fn text(self, answer: &Value) -> String {
         match self {
-            Self::Json => say(format_args!("{answer}")),
-            Self::Text => lines(answer).try_for_each(|line| say(format_args!("{line}"))),
+            Self::Json => answer.to_string(),
+            Self::Text => lines(answer).collect::<Vec<_>>().join("\n"),
         }
     }
 }

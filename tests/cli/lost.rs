@@ -216,6 +216,19 @@ fn an_answer_that_may_stand_for_a_change_is_told_from_one_that_does_not_and_no_e
 }
 
 #[test]
+fn a_key_that_nobody_has_read_is_told_of() {
+    let owner = Owner::of(5);
+    let body = r#"{"agentId":"5","apiKey":"svc_live_v1_x"}"#;
+    let head = format!("HTTP/1.1 200 x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+    let url = in_front(Fate::Answered(head + body));
+    for change in ["generate", "rotate"] {
+        let (_, closed) = std::io::pipe().unwrap();
+        let said = failure(&owner.command(&url, &["keys", change]).stdout(closed).output().unwrap(), 3);
+        assert!(said.contains(UNSURE), "{said}");
+    }
+}
+
+#[test]
 fn a_file_that_holds_anything_but_an_api_key_is_never_replaced_and_no_key_is_made_then() {
     let (owner, service) = (Owner::of(5), Dev::shared().url());
     let hex = "0f".repeat(32);
