@@ -77,18 +77,20 @@ pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
     let [deployer, owners @ ..] = &*SAMPLE_ACCOUNTS;
     let setup = Setup::new(chain, deployer.address)?;
     let chain_id = chain.ledger.lock().chain_id;
-    let organization = include_str!("../../contracts/artifacts/OrganizationRegistry.json");
-    let organization = setup.create(organization, &[])?;
     let mut deployment = Deployment {
         chain_id,
         identity: setup.create(include_str!("../../contracts/artifacts/IdentityRegistry.json"), &[])?,
         stake_vault: setup.create(include_str!("../../contracts/artifacts/StakeVault.json"), &[])?,
         reputation: setup.create(include_str!("../../contracts/artifacts/ReputationRegistry.json"), &[])?,
         validation: setup.create(include_str!("../../contracts/artifacts/ValidationRegistry.json"), &[])?,
-        organization: Some(organization),
+        organization: None,
         multicall: MULTICALL,
         agents: Vec::new(),
     };
+    // The last: an address is made of how many there were before, and configurations have those of the others.
+    let organization = include_str!("../../contracts/artifacts/OrganizationRegistry.json");
+    let organization = setup.create(organization, &[])?;
+    deployment.organization = Some(organization);
     for (&SampleAccount { address: owner, key }, (tier, tokens, uri)) in owners.iter().zip(AGENTS) {
         let mint = IIdentity::mintCall { to: owner, uri: uri.to_owned() };
         let id = IIdentity::mintCall::abi_decode_returns(&setup.send(owner, deployment.identity, &mint)?)?;
@@ -210,10 +212,17 @@ sol! {
 
 #[cfg(test)]
 mod tests {
-    use alloy::primitives::U256;
+    use alloy::primitives::{U256, address};
 
     use crate::dev::fixture::{Identity, Registries, deployed, read};
     use crate::dev::{accounts::SAMPLE_ACCOUNTS, samples::TOKEN};
+
+    #[test]
+    fn the_registries_have_the_addresses_of_configurations() {
+        let (_, on) = deployed();
+        assert_eq!(on.identity, address!("0x5FbDB2315678afecb367f032d93F642f64180aa3"));
+        assert_eq!(on.stake_vault, address!("0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"));
+    }
 
     #[test]
     fn every_sample_agent_has_its_owner_its_uri_and_the_stake_of_its_tier() {

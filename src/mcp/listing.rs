@@ -281,7 +281,8 @@ mod tests {
     fn are_few(calls: &[Call<'_>]) -> Vec<bool> {
         assert!(calls.len() <= ITEMS_MAX);
         let is_shown = |call: &Call<'_>| {
-            matches!(call.method.as_ref(), "tools/call" | "resources/read") && call.name.as_deref() != Some("pay")
+            matches!(call.method.as_ref(), "tools/call" | "resources/read")
+                && call.name.as_deref() != Some("pay")
         };
         calls.iter().map(is_shown).collect()
     }

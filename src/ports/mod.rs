@@ -1,6 +1,9 @@
 //! What the pipeline needs from outside, in the domain's verbs. No implementation is known here; `os.rs` alone knows how time and
 //! randomness are obtained.
 
+mod chain;
+mod store;
+
 use std::time::Duration;
 
 pub use chain::{Asked, AskedHolders, Asker, Chain, ChainFault, ChainRead, Parts};
@@ -8,11 +11,6 @@ pub use store::{
     Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, NewKey, NonceRefused,
     Proof, Reply, RouteScope, Scope, Store, StoreFault,
 };
-
-mod chain;
-#[cfg(test)]
-pub mod simulated;
-mod store;
 
 /// Where the product gets its time from.
 pub trait Clock: Send + Sync {
@@ -45,3 +43,6 @@ pub trait Entropy: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the operating system gave no randomness")]
 pub struct NoEntropy;
+
+#[cfg(test)]
+pub mod simulated;
