@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::domain::Call;
 use crate::mcp::{Filter, List, McpRequest};
 
-fn is_short(call: &Call<'_>) -> bool {
-    call.name.as_ref().is_some_and(|name| name.len() < 4)
+fn are_short(calls: &[Call<'_>]) -> Vec<bool> {
+    calls.iter().map(|call| call.name.as_ref().is_some_and(|name| name.len() < 4)).collect()
 }
 
 /// A body; behind 0xff the value of `Mcp-Name`.
@@ -58,7 +58,7 @@ fn check_call(body: &[u8], name: Option<&[u8]>) {
 
 /// What comes of an answer in pieces of so many bytes.
 fn filtered(media_type: &str, answer: &[u8], size: usize) -> Option<Vec<u8>> {
-    let mut filter = Filter::new(List::Tools, Box::new(is_short), 9);
+    let mut filter = Filter::new(List::Tools, Box::new(are_short), 9);
     assert!(filter.begin(media_type.as_bytes()));
     let mut out = Vec::new();
     for piece in answer.chunks(size) {
