@@ -352,9 +352,11 @@ impl Agents {
             Err(fault) if fault.error.is_refusal() => {
                 (ask(NOBODY).await.is_err_and(|fault| fault.error.is_refusal()), true)
             }
+            // A node that is down, slow or limits calls would be asked for each agent again and again.
             Err(fault) => {
-                let is_slow = has_time && matches!(*fault.error, ReadError::Timeout(_));
-                (is_slow, is_slow)
+                use ReadError::{HttpStatus, RateLimited, Timeout};
+                let gives_none = matches!(*fault.error, Timeout(_) | RateLimited(_) | HttpStatus(_));
+                (has_time && gives_none, has_time && gives_none)
             }
         };
         if is_for_all {
