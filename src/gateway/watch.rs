@@ -162,10 +162,14 @@ impl Watch {
             let since = if due == 0 { round } else { due };
             let (kind, clock, task) = (Arc::clone(kind), Arc::clone(&self.clock), task(site, member));
             let (state, watched) = (Arc::clone(&member.state), Arc::clone(&site.watched));
+            let table = Arc::downgrade(&table);
             tokio::spawn(async move {
                 let _begun = Begun((kind.is_begun)(&state));
                 let own = (kind.of_tenant)(&watched).get_or_init(|| Semaphore::new(kind.share));
                 let _places = (own.acquire().await, kind.places.acquire().await);
+                if table.strong_count() == 0 {
+                    return; // A reload has replaced it: what is still there waits anew.
+                }
                 let now = clock.monotonic_micros();
                 kind.late.fetch_max(now.saturating_sub(since).saturating_sub(every), Ordering::Relaxed);
                 (kind.next)(&state).store(now.saturating_add(every), Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Rounds over more upstreams than there are places, in simulated time.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
 use std::{collections::BTreeMap, future::pending, time::Duration};
 
 use futures_util::FutureExt;
@@ -182,6 +182,23 @@ async fn the_first_of_a_tenants_upstreams_that_hang_keep_its_last_from_no_turn()
     for (number, times) in begun {
         assert!(longest_gap(&times, time) <= 3 * RESOLVE_EVERY, "{number}: {times:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_place_when_a_reload_replaces_the_tenants_is_not_done() {
+    let (watch, begun) = (watch_of(&[24]), Arc::new(AtomicUsize::new(0)));
+    let task = |_: &Site, _: &Member| {
+        let begun = Arc::clone(&begun);
+        move || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            pass(EVERY).boxed()
+        }
+    };
+    watch.round(&watch.checks, &task);
+    pass(EVERY / 2).await;
+    watch.table.store(Arc::default());
+    pass(60 * EVERY).await;
+    assert_eq!(begun.load(Ordering::Relaxed), watch.checks.share);
 }
 
 #[tokio::test(start_paused = true)]
