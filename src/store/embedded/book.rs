@@ -4,14 +4,14 @@
 //! key is never removed. Everything is sharded, so that no lock is shared by all requests; a slot is locked after the
 //! shard that leads to it. Must not know the file.
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
-use alloy::primitives::Address;
 use parking_lot::Mutex;
 
-use crate::domain::{AgentId, HeldKey, KeyDigest, Quota, Verdict, WebOrigin, Window};
+use crate::domain::{AgentId, KeyDigest, Quota, Verdict, Window};
 use crate::ports::{Admission, KeyOwner, Scope};
 use crate::sharded::{Hashed, Shards, Table};
+use crate::store::embedded::keys::Keys;
 
 /// So many that one of them is swept or grows in no time.
 pub(super) const SHARDS: usize = 256;
@@ -55,13 +55,16 @@ impl Book {
 
     /// True if the agent has a key that has not ended and that no other has replaced.
     pub(super) fn has_current(&self, agent: AgentId, now_secs: u64) -> bool {
-        self.in_slot(agent, |slot| slot.keys.has_current(now_secs)).unwrap_or_default()
+        let agent = self.slots.hashed(agent);
+        self.slots.of(&agent).lock().get(&agent).is_some_and(|slot| slot.lock().keys.has_current(now_secs))
     }
 
     /// The agent's keys that were used since this or [`Self::sweep`] told it last.
     pub(super) fn take_used(&self, agent: AgentId) -> Vec<KeyDigest> {
-        let mut used = Vec::new();
-        self.in_slot(agent, |slot| slot.keys.take_used(&mut used));
+        let (agent, mut used) = (self.slots.hashed(agent), Vec::new());
+        if let Some(slot) = self.slots.of(&agent).lock().get(&agent) {
+            slot.lock().keys.take_used(&mut used);
+        }
         used
     }
 
@@ -101,17 +104,12 @@ impl Book {
 
     /// Gives back a place that was taken at `at_micros`. The sweep removes a window that is left empty.
     pub(super) fn withdraw(&self, agent: AgentId, scope: &Scope, at_micros: u64) {
-        self.in_slot(agent, |slot| {
-            let counted = slot.windows.iter_mut().find(|counted| counted.scope == *scope);
-            counted.map(|counted| counted.window.withdraw(at_micros))
-        });
-    }
-
-    fn in_slot<T>(&self, agent: AgentId, with: impl FnOnce(&mut Slot) -> T) -> Option<T> {
         let agent = self.slots.hashed(agent);
         let shard = self.slots.of(&agent).lock();
-        let slot = shard.get(&agent)?;
-        Some(with(&mut slot.lock()))
+        let Some(mut slot) = shard.get(&agent).map(|slot| slot.lock()) else { return };
+        if let Some(counted) = slot.windows.iter_mut().find(|counted| counted.scope == *scope) {
+            counted.window.withdraw(at_micros);
+        }
     }
 
     /// Makes these the agent's keys. Afterwards nobody is admitted with another. A key that is current before and after is found
@@ -122,7 +120,7 @@ impl Book {
         let mut shard = self.slots.of(&hashed).lock();
         let shared = Arc::clone(shard.entry(hashed).or_insert_with(|| Slot::of(agent)));
         let mut slot = shared.lock();
-        let replaced = mem::replace(&mut slot.keys, keys).digests();
+        let replaced = std::mem::replace(&mut slot.keys, keys).digests();
         if slot.is_vacant() {
             shard.remove(&hashed);
         }
@@ -191,113 +189,9 @@ fn half(digest: &KeyDigest) -> HalfDigest {
     Hashed { hash, key: rest }
 }
 
-/// The keys of one agent. One without terms, which nearly all are, takes no more room than it needs.
-#[derive(Debug, Clone)]
-pub(super) enum Keys {
-    /// No key.
-    None,
-    /// One without terms.
-    One(PlainKey),
-    /// Several, or one with terms; never empty. The flag: it was used and nobody has taken note of that.
-    Several(Box<[(HeldKey, bool)]>),
-}
-
-/// A key without terms.
-#[derive(Debug, Clone)]
-pub(super) struct PlainKey {
-    digest: KeyDigest,
-    origin: Option<WebOrigin>,
-    signer: Option<Address>,
-    /// True once it was used and nobody has taken note of that.
-    is_used: bool,
-}
-
-impl Keys {
-    pub(super) fn of(mut keys: Vec<HeldKey>) -> Self {
-        match (keys.len(), keys.pop()) {
-            (_, None) => Self::None,
-            (1, Some(key)) if key.is_plain() => Self::One(PlainKey {
-                digest: key.digest,
-                origin: key.origin,
-                signer: key.signer,
-                is_used: false,
-            }),
-            (_, Some(last)) => {
-                keys.push(last);
-                Self::Several(keys.into_iter().map(|key| (key, false)).collect())
-            }
-        }
-    }
-
-    pub(super) fn digests(&self) -> Vec<KeyDigest> {
-        match self {
-            Self::None => Vec::new(),
-            Self::One(key) => vec![key.digest],
-            Self::Several(keys) => keys.iter().map(|(key, _)| key.digest).collect(),
-        }
-    }
-
-    /// True if there is one that has not ended and that no other has replaced.
-    fn has_current(&self, now_secs: u64) -> bool {
-        match self {
-            Self::None => false,
-            Self::One(_) => true,
-            Self::Several(keys) => keys.iter().any(|(key, _)| !key.is_replaced && key.is_live(now_secs)),
-        }
-    }
-
-    /// True if this key is among them and has not ended.
-    fn has(&mut self, digest: &KeyDigest, now_secs: impl Fn() -> u64) -> bool {
-        match self {
-            Self::None => false,
-            Self::One(key) => key.digest == *digest,
-            Self::Several(keys) => among(keys, digest, now_secs).is_some(),
-        }
-    }
-
-    /// The owner of this key, which is now used, if it is among them and has not ended.
-    pub(super) fn find(
-        &mut self,
-        agent: AgentId,
-        digest: &KeyDigest,
-        now_secs: impl Fn() -> u64,
-    ) -> Option<KeyOwner> {
-        let (origin, signer, tenants, is_used) = match self {
-            Self::None => return None,
-            Self::One(key) if key.digest != *digest => return None,
-            Self::One(key) => (&key.origin, key.signer, &None, &mut key.is_used),
-            Self::Several(keys) => {
-                let (key, is_used) = among(keys, digest, now_secs)?;
-                (&key.origin, key.signer, &key.tenants, is_used)
-            }
-        };
-        *is_used = true;
-        Some(KeyOwner { agent, declared_origin: origin.clone(), signer, tenants: tenants.clone() })
-    }
-
-    /// Adds the keys that were used since this was asked last.
-    fn take_used(&mut self, used: &mut Vec<KeyDigest>) {
-        let mut take = |digest, is_used: &mut bool| used.extend(mem::take(is_used).then_some(digest));
-        match self {
-            Self::None => {}
-            Self::One(key) => take(key.digest, &mut key.is_used),
-            Self::Several(keys) => keys.iter_mut().for_each(|(key, is_used)| take(key.digest, is_used)),
-        }
-    }
-}
-
-fn among<'a>(
-    keys: &'a mut [(HeldKey, bool)],
-    digest: &KeyDigest,
-    now_secs: impl Fn() -> u64,
-) -> Option<&'a mut (HeldKey, bool)> {
-    let kept = keys.iter_mut().find(|(key, _)| key.digest == *digest);
-    kept.filter(|(key, _)| key.ends.is_none() || key.is_live(now_secs()))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Book, Keys, Mutex, Slot, Table};
+    use super::{Book, Mutex, Slot, Table};
 
     impl Book {
         /// How many agents have a slot, and how many digests are listed.
@@ -318,11 +212,5 @@ mod tests {
             let index = self.index.iter().map(|shard| table(&shard.lock()));
             slots.sum::<usize>() + index.sum::<usize>()
         }
-    }
-
-    /// A digest, an origin, and where a signer leaves room the flag and that there are others.
-    #[test]
-    fn that_an_agent_may_have_several_keys_with_days_costs_one_with_a_single_key_no_byte() {
-        assert_eq!(size_of::<Keys>(), 72);
     }
 }

@@ -6,11 +6,11 @@ use std::os::unix::fs::{DirBuilderExt, FileExt as _, OpenOptionsExt};
 use std::path::{self, Path, PathBuf};
 
 use redb::backends::FileBackend;
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageBackend};
+use redb::{Builder, Database, DatabaseError, StorageBackend};
 
 use crate::domain::{Binding, OtherChain};
 use crate::panic_guard::panic_guard;
-use crate::store::embedded::tables::{self, LAYOUT, Loaded, META_LAYOUT};
+use crate::store::embedded::tables::{self, LAYOUT, Loaded};
 
 /// How many bytes of the file redb may keep in memory. After the start only nonces are read.
 const CACHE_BYTES: usize = 8 << 20;
@@ -112,6 +112,11 @@ impl Folder {
         fs::rename(&unfinished, &self.file)?;
         Ok(sync_folder(&self.path)?)
     }
+
+    fn copy_binding(&self, binding: &Binding) -> io::Result<()> {
+        self.lock.set_len(0)?;
+        self.lock.write_all_at(binding.as_str().as_bytes(), 0)
+    }
 }
 
 /// True if the folder holds a store. An error of any other kind than a missing file comes again when the file is opened.
@@ -141,7 +146,7 @@ impl Disk for Folder {
         let backend = backend.map_err(|error| refusal(error.into(), &self.file))?;
         let opened = verified(backend, &self.file, binding)?;
         // Without the copy `look` says less.
-        let _ = self.lock.set_len(0).and_then(|()| self.lock.write_all_at(binding.as_str().as_bytes(), 0));
+        let _ = self.copy_binding(binding);
         Ok(opened)
     }
 
@@ -169,7 +174,7 @@ pub(super) fn verified(
         if !database.check_integrity()? {
             return corrupted("its parts contradict each other");
         }
-        let found = tables::meta(&database.begin_read()?, META_LAYOUT)?;
+        let found = tables::layout(&database)?;
         if found != LAYOUT {
             return Ok(Err(OpenError::UnknownLayout { file: file.to_owned(), found }));
         }

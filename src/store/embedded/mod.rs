@@ -17,41 +17,47 @@
 //! - A disk that reports a sync that it has not done.
 //! - Damage that appears while the store is open, until redb reads the page or the store is opened again.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
-use std::{fmt::Display, future::ready, path::PathBuf, time::Duration};
+use std::{future::ready, path::PathBuf, pin::pin, sync::atomic::Ordering, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::future::Either;
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, watch};
 
 use crate::domain::{
-    AgentId, Binding, ClientNet, HeldKey, KeyDigest, NonceClaim, Quota, RetryAfter, UnixSeconds, Verdict,
+    AgentId, Binding, ClientNet, HeldKey, KeyDigest, NonceClaim, Quota, UnixSeconds, Verdict,
 };
 use crate::fair_timeout::fair_timeout;
 use crate::ports::{
-    Admission, Budget, Clock, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, NonceRefused,
-    Proof, Reply, RouteScope, Scope, Store, StoreFault,
+    Admission, Budget, Clock, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, MadeKey, Proof, Reply,
+    Scope, Store, StoreFault,
 };
-use crate::sharded::Meters;
-use crate::store::embedded::book::Book;
 use crate::store::embedded::file::{Disk, Folder, OpenError};
-use crate::store::embedded::writer::{Batch, Step, Task, Writer};
+use crate::store::embedded::shared::Shared;
+use crate::store::embedded::writer::{Answer, Queued, Step, Writer};
 use crate::telemetry::Metrics;
 
 mod book;
 pub mod file;
+mod keys;
+mod shared;
+mod steady;
 mod tables;
 mod writer;
 
 /// How many steps may wait for the writer or be in one commit. Further callers wait for a place.
 const WAITING_STEPS_MAX: usize = 4_096;
 
-/// For how long a caller waits for the writer. Once one has in vain, whoever comes before the disk is back gets a fault at once: who
-/// waits holds a place that key checks need.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+/// For how long every caller waits for the writer.
+const BRIEFLY: Duration = Duration::from_secs(1);
+
+/// So many callers wait for longer while the disk hangs. The others get a fault: while they wait they hold places that key
+/// checks need.
+const PATIENT_MAX: usize = 16;
+
+/// How long anybody waits in all.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How many pairs of client and agent are counted at most, and how many of client and public route. Beyond that the least
 /// used are forgotten.
@@ -74,8 +80,9 @@ pub struct Options {
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
+    patient: Semaphore,
     /// `None` only while the store is being dropped.
-    queue: Option<mpsc::Sender<Box<dyn Step>>>,
+    queue: Option<mpsc::Sender<Queued>>,
     writer: Option<JoinHandle<()>>,
     /// Closed once the thread that writes has ended. It ends with the store; if it panics it ends before, and every verb
     /// fails from then on.
@@ -107,7 +114,7 @@ impl EmbeddedStore {
 
     fn on(disk: Box<dyn Disk>, options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let opened = disk.open(&options.binding)?;
-        let shared = Arc::new(Shared::new(clock));
+        let shared = Arc::new(Shared::new(clock, METERS_MAX));
         let (queue, steps) = mpsc::channel();
         let path = options.path.clone();
         let writer = Writer::new(Arc::clone(&shared), steps, disk, opened, options);
@@ -119,115 +126,41 @@ impl EmbeddedStore {
         });
         let writer = writer.map_err(|cause| OpenError::Unusable { path, cause })?;
         let places = Arc::new(Semaphore::new(WAITING_STEPS_MAX));
-        Ok(Self { shared, places, queue: Some(queue), writer: Some(writer), writer_ended })
+        let patient = Semaphore::new(PATIENT_MAX);
+        Ok(Self { shared, places, patient, queue: Some(queue), writer: Some(writer), writer_ended })
     }
 
     /// Has the writer make a step, in time. A caller that goes away before the writer takes the step leaves nothing behind;
     /// afterwards the step may be made for nobody.
-    async fn ask<T: Send + 'static>(
+    async fn ask<T>(
         &self,
         verb: &'static str,
-        work: impl FnMut(&mut Batch<'_>) -> Result<T, redb::Error> + Send + 'static,
+        step: impl FnOnce(Answer<T>) -> Step,
     ) -> Result<T, StoreFault> {
         let late = || StoreFault { verb, cause: "the disk did not take a write in time".into() };
-        if self.shared.hangs.load(Ordering::Relaxed) {
+        if self.shared.disk_hangs() && self.patient.available_permits() == 0 {
             return Err(late());
         }
+        let mut answered = pin!(self.ask_writer(verb, step));
+        if let Some(answer) = fair_timeout(BRIEFLY, answered.as_mut()).await {
+            return answer;
+        }
+        let patient = self.shared.disk_hangs().then(|| self.patient.try_acquire());
+        let _patient = patient.transpose().map_err(|_| late())?;
+        fair_timeout(ANSWER_TIME_MAX - BRIEFLY, answered).await.unwrap_or_else(|| Err(late()))
+    }
+
+    async fn ask_writer<T>(
+        &self,
+        verb: &'static str,
+        step: impl FnOnce(Answer<T>) -> Step,
+    ) -> Result<T, StoreFault> {
         let fault = || self.shared.fault(verb);
-        let answered = async {
-            let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| fault())?;
-            let (answer, answered) = oneshot::channel();
-            let queue = self.queue.as_ref().ok_or_else(fault)?;
-            queue.send(Box::new(Task { work, value: None, answer, _place: place })).map_err(|_| fault())?;
-            answered.await.map_err(|_| fault())
-        };
-        fair_timeout(ANSWER_TIME_MAX, answered).await.unwrap_or_else(|| {
-            self.shared.hangs.store(true, Ordering::Relaxed);
-            Err(late())
-        })
-    }
-}
-
-/// The last error once the writer has ended.
-const CLOSED: &str = "the store has been closed";
-
-/// The store's memory and its health, which the writer and all callers share.
-struct Shared {
-    book: Book,
-    meters: Meters<(ClientNet, AgentId, KeyBudget)>,
-    visitors: Meters<(ClientNet, RouteScope)>,
-    clock: Arc<dyn Clock>,
-    /// Nonces of signatures made before this may have been forgotten. Unix seconds; never falls.
-    forgotten_before: AtomicU64,
-    /// Keys in memory may differ from those in the file: those of [`Self::doubtful`], or all once the writer has ended.
-    faulted: AtomicBool,
-    /// Agents whose key a failed commit was to change; nobody once the writer has ended.
-    doubtful: Mutex<Vec<AgentId>>,
-    /// True from when a caller has waited for a step in vain until the writer comes back from the disk.
-    hangs: AtomicBool,
-    /// By how many microseconds the wall clock has led the monotonic one at most.
-    lead_micros: AtomicU64,
-    /// The size of the file in bytes, when it was looked at last.
-    size: AtomicU64,
-    last_error: Mutex<Arc<str>>,
-}
-
-impl Shared {
-    fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            book: Book::default(),
-            meters: Meters::new(METERS_MAX),
-            visitors: Meters::new(METERS_MAX),
-            clock,
-            forgotten_before: AtomicU64::new(0),
-            faulted: AtomicBool::new(false),
-            doubtful: Mutex::default(),
-            hangs: AtomicBool::new(false),
-            lead_micros: AtomicU64::new(0),
-            size: AtomicU64::new(0),
-            last_error: Mutex::new(CLOSED.into()),
-        }
-    }
-
-    /// Succeeds while the store is open, and the agent's key in memory is known to equal that in the file.
-    fn check(&self, verb: &'static str, agent: Option<AgentId>) -> Result<(), StoreFault> {
-        let is_faulted = || self.faulted.load(Ordering::Acquire);
-        let has_it = |of: &[AgentId]| of.is_empty() || agent.is_some_and(|agent| of.contains(&agent));
-        // Once it is over the list means nothing.
-        let is_doubtful = is_faulted() && has_it(&self.doubtful.lock()) && is_faulted();
-        if is_doubtful { Err(self.fault(verb)) } else { Ok(()) }
-    }
-
-    /// The time by which keys end, in Unix seconds. A wall clock that is stepped back lets no key live again that has ended: time
-    /// goes on by the monotonic one.
-    fn key_secs(&self) -> u64 {
-        let now_micros = self.clock.monotonic_micros();
-        let lead_micros = self.clock.unix_millis().saturating_mul(1_000).saturating_sub(now_micros);
-        let most_micros = self.lead_micros.load(Ordering::Relaxed);
-        if lead_micros > most_micros {
-            self.lead_micros.fetch_max(lead_micros, Ordering::Relaxed);
-        }
-        now_micros.saturating_add(most_micros.max(lead_micros)) / 1_000_000
-    }
-
-    /// The refusal of a signature that is so old that its nonce may have been forgotten.
-    fn forgotten(&self, claim: &NonceClaim) -> Option<NonceRefused> {
-        let accepted_from = self.forgotten_before.load(Ordering::Acquire);
-        if claim.signed_at.0 >= accepted_from {
-            return None;
-        }
-        let wait_secs = accepted_from.saturating_sub(self.clock.unix_seconds());
-        let retry_after = RetryAfter::from_micros(wait_secs.saturating_mul(1_000_000));
-        Some(NonceRefused::Forgotten { accepted_from: UnixSeconds(accepted_from), retry_after })
-    }
-
-    /// The answer to a step that failed: the writer's last error.
-    fn fault(&self, verb: &'static str) -> StoreFault {
-        StoreFault { verb, cause: Arc::clone(&self.last_error.lock()) }
-    }
-
-    fn failed(&self, error: impl Display) {
-        *self.last_error.lock() = error.to_string().into();
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| fault())?;
+        let (answer, answered) = Answer::new();
+        let queue = self.queue.as_ref().ok_or_else(fault)?;
+        queue.send(Queued { step: step(answer), _place: place }).map_err(|_| fault())?;
+        answered.await.map_err(|_| fault())
     }
 }
 
@@ -255,7 +188,9 @@ impl Store for EmbeddedStore {
             Proof::Nonce(claim) => Either::Right(Box::pin(async move {
                 self.shared.check(verb, Some(agent))?;
                 let (scope, claim) = (scope.clone(), *claim);
-                self.ask(verb, move |batch| batch.admit(agent, &scope, quota, &claim)).await
+                let step =
+                    |answer| Step::Admit { agent, scope, quota, claim, placed_at_micros: None, answer };
+                self.ask(verb, step).await
             })),
         }
     }
@@ -288,7 +223,7 @@ impl Store for EmbeddedStore {
     ) -> Result<(KeyChanged, Option<MadeKey>), StoreFault> {
         let verb = "change a key";
         self.shared.check(verb, Some(agent))?;
-        self.ask(verb, move |batch| batch.change_key(agent, &claim, &change)).await
+        self.ask(verb, |answer| Step::ChangeKey { agent, claim, change, keys: Vec::new(), answer }).await
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
@@ -304,7 +239,7 @@ impl Store for EmbeddedStore {
     async fn keys(&self, agent: AgentId) -> Result<Vec<HeldKey>, StoreFault> {
         let verb = "look for a key";
         self.shared.check(verb, Some(agent))?;
-        self.ask(verb, move |batch| batch.live_keys(agent)).await
+        self.ask(verb, |answer| Step::Keys { agent, answer }).await
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {
@@ -314,7 +249,7 @@ impl Store for EmbeddedStore {
 
     async fn probe(&self) -> Result<(), StoreFault> {
         // Also while the store is faulted: the writer may recover now.
-        self.ask("write", |batch| batch.probe()).await
+        self.ask("write", |answer| Step::Probe { answer }).await
     }
 }
 

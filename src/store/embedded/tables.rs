@@ -10,13 +10,13 @@ use redb::{
 use crate::domain::{
     AgentId, Binding, HeldKey, KeyDays, KeyDigest, NonceClaim, VERSION_2, WebOrigin, held_key,
 };
-use crate::store::embedded::book::Keys;
+use crate::store::embedded::keys::Keys;
 
 /// The layout that this version writes and reads.
 pub(super) const LAYOUT: u64 = 1;
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-pub(super) const META_LAYOUT: &str = "layout";
+const META_LAYOUT: &str = "layout";
 const META_FORGOTTEN_BEFORE: &str = "forgotten_before";
 
 /// The chain that the store is for.
@@ -84,6 +84,11 @@ fn write_binding(transaction: &WriteTransaction, binding: &Binding) -> Result<()
     Ok(())
 }
 
+/// The layout that the file names.
+pub(super) fn layout(database: &Database) -> Result<u64, redb::Error> {
+    meta(&database.begin_read()?, META_LAYOUT)
+}
+
 /// Reads what the store keeps in memory.
 pub(super) fn load(database: &Database) -> Result<Loaded, redb::Error> {
     let transaction = database.begin_read()?;
@@ -130,8 +135,7 @@ fn held(
     Some(vec![HeldKey::plain(KeyDigest::from_bytes(digest), origin, signer)])
 }
 
-/// A number of the file, such as the layout that it names.
-pub(super) fn meta(transaction: &ReadTransaction, name: &str) -> Result<u64, redb::Error> {
+fn meta(transaction: &ReadTransaction, name: &str) -> Result<u64, redb::Error> {
     let value = transaction.open_table(META)?.get(name)?.map(|value| value.value());
     value.ok_or_else(|| redb::Error::Corrupted(format!("{name} is missing")))
 }

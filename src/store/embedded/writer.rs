@@ -17,10 +17,12 @@ use crate::domain::{
     held_key::day_of,
 };
 use crate::ports::{Admission, KeyChange, KeyChanged, MadeKey, NonceRefused, Scope};
-use crate::store::embedded::book::{Keys, SHARDS};
+use crate::store::embedded::book::{Book, SHARDS};
+use crate::store::embedded::shared::{CLOSED, Shared};
 use crate::store::embedded::tables::{self, Loaded, Tables};
-use crate::store::embedded::{CLOSED, Options, Shared, file::Disk};
-use crate::store::held_keys;
+use crate::store::{
+    embedded::Options, embedded::file::Disk, embedded::keys::Keys, embedded::steady::SteadyWall, held_keys,
+};
 
 /// How long the writer waits for a step before it forgets and sweeps. A failed file is opened again once per tick.
 const TICK_MICROS: u64 = 1_000_000;
@@ -35,6 +37,12 @@ const SWEPT_SHARDS: usize = 8;
 /// than the start may. Their space is used again when they have been forgotten.
 const COMPACTION_NONCES_MAX: u64 = 10_000;
 
+/// A step and its place in the queue.
+pub(super) struct Queued {
+    pub(super) step: Step,
+    pub(super) _place: OwnedSemaphorePermit,
+}
+
 /// Nonces that were used before the load. A machine may boot with a clock that is years ahead, so for them time goes on from
 /// the last use. Those that are used afterwards are forgotten by the clock that they were judged by.
 struct Former {
@@ -46,7 +54,7 @@ struct Former {
 /// The writer's own state.
 pub(super) struct Writer {
     shared: Arc<Shared>,
-    queue: Receiver<Box<dyn Step>>,
+    queue: Receiver<Queued>,
     disk: Box<dyn Disk>,
     /// `None` after a failed commit.
     database: Option<Database>,
@@ -65,7 +73,7 @@ impl Writer {
     /// Takes the loaded keys into memory and gives free space of the file back.
     pub(super) fn new(
         shared: Arc<Shared>,
-        queue: Receiver<Box<dyn Step>>,
+        queue: Receiver<Queued>,
         disk: Box<dyn Disk>,
         (database, loaded): (Database, Loaded),
         options: Options,
@@ -96,7 +104,7 @@ impl Writer {
         if loaded.nonces < COMPACTION_NONCES_MAX
             && let Some(Err(error)) = writer.database.as_mut().map(Database::compact)
         {
-            writer.fail(Vec::new(), error.into());
+            writer.fail(&[], error.into());
         }
         writer
     }
@@ -105,40 +113,35 @@ impl Writer {
     pub(super) fn run(mut self) {
         loop {
             let patience_micros = if self.more_to_purge { 0 } else { TICK_MICROS };
-            let steps = match self.queue.recv_timeout(Duration::from_micros(patience_micros)) {
-                Ok(first) => once(first).chain(self.queue.try_iter()).collect(),
-                Err(RecvTimeoutError::Timeout) => Vec::new(),
+            match self.queue.recv_timeout(Duration::from_micros(patience_micros)) {
+                Ok(first) => self.work_watched(once(first).chain(self.queue.try_iter()).collect()),
+                Err(RecvTimeoutError::Timeout) => self.work_watched(Vec::new()),
                 Err(RecvTimeoutError::Disconnected) => return,
-            };
-            self.work(steps);
-            self.shared.hangs.store(false, Ordering::Relaxed);
+            }
         }
     }
 
-    fn work(&mut self, mut steps: Vec<Box<dyn Step>>) {
+    fn work_watched(&mut self, steps: Vec<Queued>) {
+        let now_micros = self.shared.clock.monotonic_micros().max(1);
+        self.shared.busy_since.store(now_micros, Ordering::Relaxed);
+        self.work(steps);
+        self.shared.busy_since.store(0, Ordering::Relaxed);
+    }
+
+    fn work(&mut self, mut steps: Vec<Queued>) {
         let used = self.sweep();
         if self.database.is_none() && !self.reopen() {
             return;
         }
-        let mut effects = Effects::default();
-        match self.commit(&mut steps, &used, &mut effects) {
-            Ok(()) => {
-                for (agent, keys) in effects.keys {
-                    self.shared.book.set_keys(agent, Keys::of(keys));
-                }
-                steps.into_iter().for_each(|step| step.answer());
-            }
-            Err(error) => self.fail(effects.places, error),
+        steps.retain(|queued| !queued.step.is_abandoned());
+        match self.commit(&mut steps, &used) {
+            Ok(()) => steps.into_iter().for_each(|queued| queued.step.settle(&self.shared.book)),
+            Err(error) => self.fail(&steps, error),
         }
     }
 
     /// Writes all steps in one transaction, in the same that these keys were used, and forgets old nonces.
-    fn commit(
-        &mut self,
-        steps: &mut [Box<dyn Step>],
-        used: &[KeyDigest],
-        effects: &mut Effects,
-    ) -> Result<(), redb::Error> {
+    fn commit(&mut self, steps: &mut [Queued], used: &[KeyDigest]) -> Result<(), redb::Error> {
         let Some(database) = &self.database else { return Err(redb::Error::DatabaseClosed) };
         self.shared.doubtful.lock().clear();
         let now_secs = self.shared.clock.unix_seconds();
@@ -151,13 +154,12 @@ impl Writer {
         let mut batch = Batch {
             tables: Tables::open(&transaction)?,
             shared: &self.shared,
-            effects,
             now_secs,
             nonces: 0,
             changed: false,
         };
         batch.note_used(used)?;
-        steps.iter_mut().try_for_each(|step| step.write(&mut batch))?;
+        steps.iter_mut().try_for_each(|queued| queued.step.write(&mut batch))?;
 
         let rows_max = PURGE_ROWS + 2 * batch.nonces;
         let cutoff_secs = steady_secs.saturating_sub(self.options.nonce_retention_secs);
@@ -173,7 +175,8 @@ impl Writer {
         let changed = batch.changed;
         drop(batch);
         if changed {
-            *self.shared.doubtful.lock() = effects.keys.iter().map(|(agent, _)| *agent).collect();
+            *self.shared.doubtful.lock() =
+                steps.iter().filter_map(|queued| queued.step.changes_key_of()).collect();
             transaction.commit()?;
         }
         self.shared.forgotten_before.store(forgotten_before, Ordering::Release);
@@ -185,11 +188,9 @@ impl Writer {
         Ok(())
     }
 
-    /// After a failed write: gives back places that were taken, closes the file, and lets the steps fail.
-    fn fail(&mut self, places: Vec<(AgentId, Scope, u64)>, error: redb::Error) {
-        for (agent, scope, at_micros) in places {
-            self.shared.book.withdraw(agent, &scope, at_micros);
-        }
+    /// After a failed write: gives back what the steps hold, closes the file, and lets the steps fail.
+    fn fail(&mut self, steps: &[Queued], error: redb::Error) {
+        steps.iter().for_each(|queued| queued.step.withdraw(&self.shared.book));
         self.more_to_purge = false;
         self.database = None;
         let agents = self.shared.doubtful.lock().len();
@@ -263,53 +264,56 @@ impl Drop for Writer {
 }
 
 /// One request to the writer.
-pub(super) trait Step: Send {
-    /// Writes the step into the batch, unless nobody waits for it any more, and keeps its answer.
-    fn write(&mut self, batch: &mut Batch<'_>) -> Result<(), redb::Error>;
-
-    /// Answers. The caller of a step that is dropped unanswered gets a fault.
-    fn answer(self: Box<Self>);
+pub(super) enum Step {
+    /// Admits by nonce: uses up the nonce and takes a place in the agent's window.
+    Admit {
+        agent: AgentId,
+        scope: Scope,
+        quota: Quota,
+        claim: NonceClaim,
+        /// When the place in the window was taken, in microseconds of the monotonic clock.
+        placed_at_micros: Option<u64>,
+        answer: Answer<Admission>,
+    },
+    /// Uses up the nonce and changes the key.
+    ChangeKey {
+        agent: AgentId,
+        claim: NonceClaim,
+        change: KeyChange,
+        /// The agent's keys after the change, once it is written.
+        keys: Vec<HeldKey>,
+        answer: Answer<(KeyChanged, Option<MadeKey>)>,
+    },
+    /// Reads the agent's keys.
+    Keys { agent: AgentId, answer: Answer<Vec<HeldKey>> },
+    /// Finds out if the file can be written.
+    Probe { answer: Answer<()> },
 }
 
-/// A step, and where its answer goes.
-pub(super) struct Task<T, W> {
-    pub(super) work: W,
-    pub(super) value: Option<T>,
-    pub(super) answer: oneshot::Sender<T>,
-    /// The place in the queue.
-    pub(super) _place: OwnedSemaphorePermit,
+/// The answer to a step and where it goes. The caller of a step that is dropped unanswered gets a fault.
+pub(super) struct Answer<T> {
+    sender: oneshot::Sender<T>,
+    value: Option<T>,
 }
 
-impl<T: Send, W: FnMut(&mut Batch<'_>) -> Result<T, redb::Error> + Send> Step for Task<T, W> {
-    fn write(&mut self, batch: &mut Batch<'_>) -> Result<(), redb::Error> {
-        if !self.answer.is_closed() {
-            self.value = Some((self.work)(batch)?);
-        }
-        Ok(())
+impl<T> Answer<T> {
+    pub(super) fn new() -> (Self, oneshot::Receiver<T>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self { sender, value: None }, receiver)
     }
 
-    fn answer(self: Box<Self>) {
+    /// Sends the value. The caller may have gone.
+    fn send(self) {
         if let Some(value) = self.value {
-            // The caller may have gone.
-            let _ = self.answer.send(value);
+            let _ = self.sender.send(value);
         }
     }
-}
-
-/// Effects of a batch on memory.
-#[derive(Default)]
-pub(super) struct Effects {
-    /// Places that were taken in windows, with the moment by which they are given back.
-    places: Vec<(AgentId, Scope, u64)>,
-    /// Agents' keys once they are written.
-    keys: Vec<(AgentId, Vec<HeldKey>)>,
 }
 
 /// One transaction being written.
 pub(super) struct Batch<'a> {
     pub(super) tables: Tables<'a>,
     pub(super) shared: &'a Shared,
-    effects: &'a mut Effects,
     /// The wall clock when the batch was begun, in Unix seconds.
     pub(super) now_secs: u64,
     /// How many nonces were inserted.
@@ -319,13 +323,13 @@ pub(super) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Uses up the nonce and takes a place in the agent's window.
-    pub(super) fn admit(
+    fn admit(
         &mut self,
         agent: AgentId,
         scope: &Scope,
         quota: Quota,
         claim: &NonceClaim,
+        placed_at_micros: &mut Option<u64>,
     ) -> Result<Admission, redb::Error> {
         if let Some(refused) = self.refuse(agent, claim)? {
             return Ok(Admission::NonceRefused(refused));
@@ -333,44 +337,30 @@ impl Batch<'_> {
         let now_micros = self.shared.clock.monotonic_micros();
         let (verdict, at_micros) = self.shared.book.take_place(agent, scope, quota, now_micros);
         if let Verdict::Admitted { .. } = verdict {
-            self.effects.places.push((agent, scope.clone(), at_micros));
+            *placed_at_micros = Some(at_micros);
             self.use_nonce(agent, claim)?;
         }
         Ok(verdict.into())
     }
 
-    /// Uses up the nonce and changes the key.
-    pub(super) fn change_key(
+    fn change_key(
         &mut self,
         agent: AgentId,
         claim: &NonceClaim,
         change: &KeyChange,
+        keys: &mut Vec<HeldKey>,
     ) -> Result<(KeyChanged, Option<MadeKey>), redb::Error> {
         if let Some(refused) = self.refuse(agent, claim)? {
             return Ok((KeyChanged::NonceRefused(refused), None));
         }
         let before = self.keys(agent)?;
-        let mut keys = before.clone();
-        let changed = held_keys::change(&mut keys, change, self.shared.key_secs());
+        keys.clone_from(&before);
+        let changed = held_keys::change(keys, change, self.shared.key_secs());
         if changed.0 == KeyChanged::Done {
             self.use_nonce(agent, claim)?;
-            self.tables.set_keys(agent, &before, &keys)?;
-            self.effects.keys.push((agent, keys));
+            self.tables.set_keys(agent, &before, keys)?;
         }
         Ok(changed)
-    }
-
-    /// The agent's keys that have not ended.
-    pub(super) fn live_keys(&mut self, agent: AgentId) -> Result<Vec<HeldKey>, redb::Error> {
-        let mut keys = self.keys(agent)?;
-        keys.retain(|key| key.is_live(self.shared.key_secs()));
-        Ok(keys)
-    }
-
-    /// Finds out if the file can be written. Only a write shows if the disk takes one. This one writes the value that is there.
-    pub(super) fn probe(&mut self) -> Result<(), redb::Error> {
-        self.changed = true;
-        self.tables.set_forgotten_before(self.shared.forgotten_before.load(Ordering::Acquire))
     }
 
     /// The agent's keys, those that have ended too, and their uses up to now.
@@ -403,101 +393,65 @@ impl Batch<'_> {
     }
 }
 
-/// A clock that is ahead for longer than this is believed, in seconds; for longer where nonces are kept for longer.
-const SPAN_SECS_MIN: u64 = 86_400;
-
-/// How many parts a span has: an hour each.
-const PARTS: usize = 24;
-
-/// The wall clock as far as forgetting may trust it: without what it has gained on the monotonic one within the last span. A
-/// step back is followed at once, and in up to two parts of a span forgotten as soon as it is over. Signatures that may carry a
-/// forgotten nonce are refused for good, so a clock that runs years ahead for an hour must not forget any.
-#[derive(Debug)]
-struct SteadyWall {
-    part_micros: u64,
-    part_ends_micros: u64,
-    /// By how many seconds the wall clock led the monotonic one, at least: in each part of the last span and a little more.
-    least_lead_secs: [u64; PARTS + 3],
-}
-
-impl SteadyWall {
-    fn new(retention_secs: u64, wall_secs: u64, now_micros: u64) -> Self {
-        let part_micros = retention_secs.max(SPAN_SECS_MIN).saturating_mul(1_000_000) / PARTS as u64;
-        let least_lead_secs = [lead_secs(wall_secs, now_micros); PARTS + 3];
-        Self { part_micros, part_ends_micros: now_micros.saturating_add(part_micros), least_lead_secs }
-    }
-
-    /// Looks at both clocks and says what time it is at least.
-    fn secs(&mut self, wall_secs: u64, now_micros: u64) -> u64 {
-        let lead = lead_secs(wall_secs, now_micros);
-        if now_micros >= self.part_ends_micros {
-            self.least_lead_secs.rotate_right(1);
-            self.least_lead_secs[0] = lead;
-            self.part_ends_micros = now_micros.saturating_add(self.part_micros);
+impl Step {
+    /// Writes the step into the batch and keeps its answer.
+    pub(super) fn write(&mut self, batch: &mut Batch<'_>) -> Result<(), redb::Error> {
+        match self {
+            Self::Admit { agent, scope, quota, claim, placed_at_micros, answer } => {
+                answer.value = Some(batch.admit(*agent, scope, *quota, claim, placed_at_micros)?);
+            }
+            Self::ChangeKey { agent, claim, change, keys, answer } => {
+                answer.value = Some(batch.change_key(*agent, claim, change, keys)?);
+            }
+            Self::Keys { agent, answer } => {
+                let mut keys = batch.keys(*agent)?;
+                keys.retain(|key| key.is_live(batch.shared.key_secs()));
+                answer.value = Some(keys);
+            }
+            // Only a write shows if the disk takes one. This one writes the value that is there.
+            Self::Probe { answer } => {
+                batch.changed = true;
+                let value = batch.shared.forgotten_before.load(Ordering::Acquire);
+                answer.value = Some(batch.tables.set_forgotten_before(value)?);
+            }
         }
-        self.least_lead_secs[0] = self.least_lead_secs[0].min(lead);
-        let mut leads = self.least_lead_secs;
-        let (_, third, _) = leads.select_nth_unstable(2);
-        lead.min(*third).saturating_add(now_micros / 1_000_000)
-    }
-}
-
-fn lead_secs(wall_secs: u64, now_micros: u64) -> u64 {
-    wall_secs.saturating_sub(now_micros / 1_000_000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::SteadyWall;
-
-    const SPAN_SECS: u64 = 86_400;
-
-    fn clock() -> SteadyWall {
-        SteadyWall::new(900, 1_000, 0)
+        Ok(())
     }
 
-    #[test]
-    fn a_steady_clock_is_believed() {
-        let mut steady = clock();
-        for passed in (0..1_000).step_by(7) {
-            assert_eq!(steady.secs(1_000 + passed, passed * 1_000_000), 1_000 + passed);
+    /// After the commit: brings memory up to date, then answers.
+    pub(super) fn settle(self, book: &Book) {
+        match self {
+            Self::Admit { answer, .. } => answer.send(),
+            Self::ChangeKey { agent, keys, answer, .. } => {
+                if matches!(answer.value, Some((KeyChanged::Done, _))) {
+                    book.set_keys(agent, Keys::of(keys));
+                }
+                answer.send();
+            }
+            Self::Keys { answer, .. } => answer.send(),
+            Self::Probe { answer } => answer.send(),
         }
     }
 
-    #[test]
-    fn a_step_forward_is_believed_only_after_a_whole_span() {
-        let mut steady = clock();
-        for passed in 0..=SPAN_SECS {
-            assert_eq!(steady.secs(9_000 + passed, passed * 1_000_000), 1_000 + passed);
-        }
-        for passed in SPAN_SECS..2 * SPAN_SECS {
-            steady.secs(9_000 + passed, passed * 1_000_000);
-        }
-        let passed = 2 * SPAN_SECS;
-        assert_eq!(steady.secs(9_000 + passed, passed * 1_000_000), 9_000 + passed);
-    }
-
-    #[test]
-    fn a_clock_that_was_behind_for_a_moment_is_believed_again_at_once() {
-        let mut steady = clock();
-        for passed in 0..2 * SPAN_SECS {
-            let behind = if passed % SPAN_SECS == 40_000 { 900 } else { 0 };
-            let shown = 1_000 + passed - behind;
-            assert_eq!(steady.secs(shown, passed * 1_000_000), shown, "after {passed} s");
+    /// After a failed commit: gives back the place in the window.
+    pub(super) fn withdraw(&self, book: &Book) {
+        if let Self::Admit { agent, scope, placed_at_micros: Some(at_micros), .. } = self {
+            book.withdraw(*agent, scope, *at_micros);
         }
     }
 
-    #[test]
-    fn a_clock_that_is_ahead_now_and_then_is_never_believed() {
-        let mut steady = clock();
-        for passed in 0..4 * SPAN_SECS {
-            let ahead = if passed % 600 < 500 { 1_000_000 } else { 0 };
-            assert_eq!(steady.secs(1_000 + passed + ahead, passed * 1_000_000), 1_000 + passed);
-        }
+    /// The agent whose key the step changes.
+    pub(super) fn changes_key_of(&self) -> Option<AgentId> {
+        if let Self::ChangeKey { agent, .. } = self { Some(*agent) } else { None }
     }
 
-    #[test]
-    fn a_step_back_is_believed_at_once() {
-        assert_eq!(clock().secs(500, 1_000_000), 500);
+    /// True when nobody waits for the answer any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Admit { answer, .. } => answer.sender.is_closed(),
+            Self::ChangeKey { answer, .. } => answer.sender.is_closed(),
+            Self::Keys { answer, .. } => answer.sender.is_closed(),
+            Self::Probe { answer } => answer.sender.is_closed(),
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::ports::{
 use crate::store::contract::{Bench, MANY, SIGNER, agent, claim, digest, key, store_contract, until};
 use crate::store::embedded::file::{OpenError, is_there};
 use crate::store::embedded::{EmbeddedStore, Options};
-use crate::store::{embedded::book::Book, embedded::book::Keys, embedded::tests::platter::Platter};
+use crate::store::{embedded::book::Book, embedded::keys::Keys, embedded::tests::platter::Platter};
 
 mod bound;
 mod damage;

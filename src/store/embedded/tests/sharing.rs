@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc};
 
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::task::JoinSet;
 
 use crate::domain::Quota;
 use crate::fair_timeout::poll_once;
@@ -10,7 +10,7 @@ use crate::ports::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope,
 use crate::store::contract::{ONE, agent, claim, digest, key, until};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_nonce, clock, on, rotate};
-use crate::store::embedded::writer::{Batch, Task};
+use crate::store::embedded::writer::{Answer, Queued, Step};
 use crate::store::embedded::{EmbeddedStore, WAITING_STEPS_MAX};
 
 /// Waits until so many steps are in the queue or being made.
@@ -143,16 +143,12 @@ async fn dropping_the_store_finishes_the_steps_that_wait() {
     let held = platter.hold_after(0);
     let mut answers = Vec::new();
     for number in 0..100 {
-        let (answer, answered) = oneshot::channel();
-        let (change, claim) = (KeyChange::Issue(key(number)), claim(1, START_SECS));
-        let work = move |batch: &mut Batch<'_>| batch.change_key(agent(number), &claim, &change);
+        let (answer, answered) = Answer::new();
+        let change = KeyChange::Issue(key(number));
+        let (claim, keys) = (claim(1, START_SECS), Vec::new());
+        let step = Step::ChangeKey { agent: agent(number), claim, change, keys, answer };
         let place = Arc::clone(&store.places).try_acquire_owned().unwrap();
-        store
-            .queue
-            .as_ref()
-            .unwrap()
-            .send(Box::new(Task { work, value: None, answer, _place: place }))
-            .unwrap();
+        store.queue.as_ref().unwrap().send(Queued { step, _place: place }).unwrap();
         answers.push(answered);
     }
     drop(held);
