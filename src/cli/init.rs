@@ -82,7 +82,7 @@ impl Init {
         }
         let name = match &self.name {
             Some(name) => name.clone(),
-            // What somebody types, or else one that no other service has: a signature for one service must not be good at another.
+            // The default is a name that no other service has: a signature for one service must not be good at another.
             // Everybody may read it.
             None => {
                 let [first, second, third, fourth, ..] = Os::new().key_bytes()?;

@@ -253,7 +253,7 @@ fn name(text: &str) -> Result<String, String> {
     Ok(name)
 }
 
-/// What is wrong shows nothing of it.
+/// The problem shows nothing of the text.
 fn secret(text: &str) -> Result<Secret, String> {
     header_value(text).map_err(|NotAHeaderValue| format!("can't be sent: {NotAHeaderValue}"))
 }

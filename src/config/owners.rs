@@ -25,7 +25,7 @@ const SYMBOL_CHARS_MAX: usize = 6;
 const DEFAULT_NAME: &str = "Service Verification";
 
 settings! {
-    /// What owners sign and how long it is good for.
+    /// The typed data that owners sign, and how long a signature is good for.
     SignatureSettings(reader) {
         /// The EIP-712 domain that agents' owners sign for: name and version, not empty, and chain id, from 1. Its contract is
         /// chain.contracts.identity.

@@ -164,7 +164,7 @@ fn check(reader: &mut Reader, url: &RedisUrl) {
     }
 }
 
-/// What is wrong shows scheme and host at most.
+/// The problem shows scheme and host at most.
 fn redis_url(text: &str) -> Result<RedisUrl, String> {
     RedisUrl::parse(text).map_err(|error| match error {
         NotARedisUrl::Malformed => {
@@ -184,7 +184,7 @@ fn secret(text: &str) -> Result<Secret, String> {
     not_empty(text).map(Secret::new)
 }
 
-/// What is wrong shows nothing of it: somebody may take one key for another.
+/// The problem shows nothing of the text: somebody may take one key for another.
 fn not_empty(text: &str) -> Result<&str, String> {
     if text.is_empty() { Err("is empty; leave it out".to_owned()) } else { Ok(text) }
 }

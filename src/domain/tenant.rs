@@ -107,7 +107,7 @@ impl Route {
     }
 }
 
-/// Who may pass a route. The stricter rule is the greater one.
+/// The callers that may pass a route. The stricter rule is the greater one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RouteAccess {
     /// Everybody.

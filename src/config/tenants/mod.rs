@@ -57,7 +57,7 @@ pub(super) struct File {
     pub(super) is_main: bool,
     /// Its tenants as they stand there now; `None` if they can't be read.
     pub(super) offered: Option<Vec<Claimant>>,
-    /// What they claim, as far as that can be read.
+    /// The ids and hosts that they claim, as far as they can be read.
     pub(super) claims: Claims,
     /// Everything for which they can't be served.
     pub(super) problems: Vec<Problem>,

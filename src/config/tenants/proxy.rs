@@ -49,7 +49,7 @@ pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
             /// Optional. What is asked for with GET; an answer of 2xx or 3xx is healthy. Without it a TCP connection is enough.
             /// Example: "/healthz"
             path: Some(reader.text("health.path", None, |text| {
-                // What may stand in a request line; a query may, a fragment may not.
+                // A request line takes a query, and no fragment.
                 let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
                 let is_path =
                     text.starts_with('/') && text.len() <= HEALTH_PATH_BYTES_MAX && text.bytes().all(plain);
