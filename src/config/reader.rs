@@ -260,7 +260,7 @@ impl Reader {
 
     /// Everything that was written down, and what nobody asked for.
     pub(super) fn finish(mut self) -> Notes {
-        self.notes.problems.extend(self.scope.unknown());
+        self.scope.unknown(&mut self.notes.problems);
         self.notes.problems.extend(self.unknown_variables());
         // A section may have keys that are read again, which come later.
         let mut sections = Vec::new();
@@ -422,7 +422,7 @@ impl Reader {
             let outer = std::mem::replace(&mut self.scope, inner);
             items.push(read(self));
             let inner = std::mem::replace(&mut self.scope, outer);
-            self.notes.problems.extend(inner.unknown());
+            inner.unknown(&mut self.notes.problems);
         }
         items.into_iter().collect()
     }
@@ -517,8 +517,8 @@ impl Reader {
 }
 
 impl Scope {
-    fn unknown(&self) -> Vec<Problem> {
-        unknown::keys(&self.table, "", &self.known, &self.location)
+    fn unknown(&self, problems: &mut Vec<Problem>) {
+        unknown::keys(&self.table, "", &self.known, &self.location, problems);
     }
 }
 

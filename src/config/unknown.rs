@@ -12,6 +12,9 @@ const TYPING_ERRORS_MAX: usize = 2;
 /// The longest name that is compared and shown as it is.
 const NAME_BYTES_MAX: usize = 64;
 
+/// With how many problems of a file nobody reads hints any more: each takes a comparison with all names.
+const HINTED_MAX: usize = 100;
+
 /// Variables of the command line, which override no key.
 const OTHER_VARIABLES: [&str; 6] = [
     "TIERGATE_ALLOW_HTTP",
@@ -63,35 +66,37 @@ pub(super) fn variables<'a>(
     })
 }
 
-/// Everything in the table of a section, whose name ends with a point, that nobody has asked for.
+/// Everything in the table of a section, whose name ends with a point, that nobody has asked for, behind the other problems of its file.
 pub(super) fn keys(
     table: &Table,
     section: &str,
     known: &[&'static str],
     location: &Location,
-) -> Vec<Problem> {
-    let mut problems = Vec::new();
+    problems: &mut Vec<Problem>,
+) {
     for (key, node) in table.iter().filter(|(_, node)| !node.is_asked) {
         let path = format!("{section}{}", named(key));
         let inside = format!("{path}.");
         let is_section = known.iter().any(|known| known.starts_with(&inside));
         let phrase = match &node.item {
             Item::Table(table) if is_section => {
-                problems.extend(keys(table, &inside, known, location));
+                keys(table, &inside, known, location, problems);
                 continue;
             }
             Item::List(_) | Item::Plain(_) if is_section => {
                 let (found, header) = (node.value(), location.header(&path));
                 format!("is {}; write a section that begins with [{header}]", type_of(&found))
             }
-            Item::Table(_) | Item::List(_) | Item::Plain(_) => match meant(key, section, &path, known) {
-                Some(meant) => format!("is not a known key; did you mean {meant}?"),
-                None => "is not a known key".to_owned(),
-            },
+            Item::Table(_) | Item::List(_) | Item::Plain(_) => {
+                let is_hinted = problems.len() < HINTED_MAX;
+                match is_hinted.then(|| meant(key, section, &path, known)).flatten() {
+                    Some(meant) => format!("is not a known key; did you mean {meant}?"),
+                    None => "is not a known key".to_owned(),
+                }
+            }
         };
         problems.push(Problem::new(location.of_key(&path), phrase).at(node.key.clone()));
     }
-    problems
 }
 
 /// The known key that is probably meant: one below a section beside it, where it stood in an earlier version or belongs; else a key or

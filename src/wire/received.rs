@@ -30,12 +30,12 @@ pub(crate) fn echo(raw: Option<&RawValue>, holds_secret: bool) -> Value {
 
 pub(crate) fn echo_text(text: &str, holds_secret: bool) -> String {
     let most = if holds_secret { SECRET_CHARS_MAX } else { RECEIVED_CHARS_MAX };
-    let hidden = hide_hex_runs(text);
-    match hidden.char_indices().nth(most) {
-        Some((end, _)) if holds_secret => hidden.chars().take(end).chain([CUT]).collect(),
-        Some((end, _)) => hidden.get(..end).unwrap_or_default().to_owned(),
-        None => hidden,
+    let mut shown = hide_hex_runs(text);
+    if let Some((end, _)) = shown.char_indices().nth(most) {
+        shown.truncate(end);
+        shown.extend(holds_secret.then_some(CUT));
     }
+    shown
 }
 
 /// Shortens each run of hex characters that is long enough for a key and is not merely a long decimal number.
@@ -64,7 +64,7 @@ mod tests {
     use proptest::prelude::{any, prop_assert, proptest};
     use serde_json::{Value, json};
 
-    use super::{echo, echo_text};
+    use super::{CUT, SECRET_CHARS_MAX, echo, echo_text};
 
     fn raw(json: &str) -> Box<serde_json::value::RawValue> {
         serde_json::from_str(json).unwrap()
@@ -79,6 +79,8 @@ mod tests {
         assert_eq!(echo(Some(&raw("\"abc\"")), false), json!("abc"));
         assert_eq!(echo(Some(&raw("[1,2]")), false), json!("[1,2]"));
         assert_eq!(echo_text(&"é".repeat(101), false), "é".repeat(100));
+        let of_secret = format!("{}{CUT}", "é".repeat(SECRET_CHARS_MAX));
+        assert_eq!(echo_text(&"é".repeat(SECRET_CHARS_MAX + 1), true), of_secret);
         assert_eq!(echo_text(&"9".repeat(90), false), "9".repeat(90), "a long number is no secret");
     }
 

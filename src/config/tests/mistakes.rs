@@ -59,6 +59,15 @@ fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
     assert_eq!(found, ["\"listen.api\": is not a known key"], "a point in quotes parts no sections");
 }
 
+#[test]
+fn only_the_first_hundred_problems_of_a_file_get_suggestions_in_whatever_tables_they_are() {
+    let wrong = |key: &str| (0..60).map(|number| format!("{key}{number:02} = 1\n")).collect::<String>();
+    let tables = format!("[[tenants]]\n{}[listen]\n{}", wrong("host"), wrong("gatewa"));
+    let found = problems(&format!("{}{MINIMAL}\n{tables}", wrong("tenant")), &[]);
+    let is_hinted = |problem: &String| problem.contains("did you mean");
+    assert!(found.len() >= 180 && is_hinted(&found[90]) && !found[100..].iter().any(is_hinted), "{found:#?}");
+}
+
 /// Each problem with its place.
 fn places(text: &str) -> Vec<String> {
     let found = parse(text, &[]).unwrap_err();
