@@ -330,6 +330,7 @@ fn without_descriptors_no_upstream_is_ejected_or_unhealthy(stage: &Stage) {
         let urls: Vec<String> = upstreams.iter().map(|one| format!("h2c://{}", one.address)).collect();
         let site = Site::of(stage).tenant(ejecting(1, LONG)).tenant(|tenant| {
             let tenant = tenant.set("upstreams", urls).set("health.interval", "10ms");
+            let tenant = tenant.set("health.timeout", "30s");
             path.into_iter().fold(tenant, |tenant, path| tenant.set("health.path", path))
         });
         let site = site.set("listen.max_connections", 64).start();

@@ -22,7 +22,7 @@ use crate::rig::upstream::{Script, Then, Upstream};
 use crate::rig::{tenants::Tenant, tunnels::Terminator};
 use crate::signed_requests::{NAMED, naming};
 use crate::support::client::Answer;
-use crate::support::time::{SOON, unix_seconds, until};
+use crate::support::time::{SOON, Stopwatch, unix_seconds, until};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -170,10 +170,11 @@ fn ask(site: &Site, client: &str, headers: &[(String, String)]) -> (Answer, Opti
     (answer, domain)
 }
 
-/// Asks until the bot is known: the first answer to it, which is charged to its domain.
+/// Asks until the bot is known: the first answer to it, which is charged to its domain. A read that failed is tried again
+/// after a minute.
 #[track_caller]
 fn known(site: &Site, bot: &Bot) -> Answer {
-    until("the bot is known", SOON, || {
+    until("the bot is known", 2 * SOON, || {
         let (answer, domain) = ask(site, "192.0.2.99", &bot.signs());
         assert_eq!(answer.status, 200, "nobody waits for a directory");
         domain.map(|domain| {
@@ -260,6 +261,7 @@ fn a_directory_that_is_not_as_it_has_to_be_proves_nothing_and_holds_nobody_up(st
     let others = bots.bot_with("localhost", |_| published(&[&good.key]));
     let listed: Vec<&Bot> = bad.iter().chain([&good, &others]).collect();
     let site = bots.site(stage, &listed).start();
+    let watch = Stopwatch::start();
     for (number, bot) in bad.iter().enumerate() {
         is_strangers(&ask(&site, &format!("192.0.2.{number}"), &bot.signs()));
     }
@@ -277,7 +279,8 @@ fn a_directory_that_is_not_as_it_has_to_be_proves_nothing_and_holds_nobody_up(st
         is_strangers(&ask(&site, "192.0.2.97", &bot.signs()));
     }
     assert_eq!(good.server.count_at(DIRECTORY), 1, "no redirect is followed");
-    assert_eq!(reads("failed") + reads("taken"), 12.0, "what failed is not tried again at once");
+    let is_alone = reads("failed") + reads("taken") == 12.0;
+    assert!(is_alone || watch.elapsed() > SOON, "what failed is not tried again for a minute");
     let proofs = |result: &str| {
         site.gateway.service.samples().get(&format!("tiergate_bot_proofs_total{{result=\"{result}\"}}"))
     };
@@ -340,4 +343,6 @@ fn where_no_domain_is_listed_or_no_limit_set_there_are_no_bots(stage: &Stage) {
     assert_eq!(site.gateway.ask(&forged(&path)).status, 200);
     assert_eq!(site.upstream.only(&path).all("x-agent-domain"), [""; 0]);
     assert_eq!(bot.server.count_at(DIRECTORY), 0, "no directory is read");
+    let proofs = site.gateway.service.samples().sum("tiergate_bot_proofs_total", &[]);
+    assert_eq!(proofs, 0.0, "nor will one be");
 }

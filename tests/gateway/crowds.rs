@@ -23,7 +23,7 @@ pub(crate) const OF_MORE_AGENTS: &[Case] = cases![
     of_ten_thousand_clients_behind_one_address_one_floods_bad_keys_and_nobody_with_a_good_key_is_refused
 ];
 
-/// The tenant that is flooded. Its upstream answers nothing, and the gateway gives up after half a second.
+/// The tenant that is flooded. Its upstream answers nothing, and the gateway gives up after some seconds.
 const FLOODED: &str = "flooded.test";
 
 /// Requests that may be under way in the process. One tenant gets three quarters of them at most.
@@ -41,6 +41,7 @@ const ASKING: usize = 4;
 fn of_a_hundred_tenants_one_flooded_at_five_times_its_capacity_the_other_99_lose_nothing(stage: &Stage) {
     let site = Site::of(stage).unlimited().agent(4).set("gateway.max_in_flight", PLACES as i64);
     let flooded = |upstream| Tenant::new("flooded", FLOODED, upstream).public().impatient();
+    let flooded = |upstream| flooded(upstream).set("timeouts.read", "3s");
     let others = (1..100).map(|at| (format!("t{at}"), format!("t{at}.test")));
     let (others, hosts): (Vec<String>, Vec<String>) = others.unzip();
     let site = others.iter().zip(&hosts).fold(site.also(flooded), |site, (id, host)| {
@@ -52,13 +53,9 @@ fn of_a_hundred_tenants_one_flooded_at_five_times_its_capacity_the_other_99_lose
     let rounds = AtomicUsize::new(0);
     let flood = |running: &Running| {
         let request = Request::get(FLOODED, &path);
-        let send = || {
-            let mut wire = site.gateway.connect();
-            wire.send(&request.bytes());
-            wire
-        };
         while running.is_on() {
-            let mut wires: Vec<Wire> = (0..CONNECTIONS).map(|_| send()).collect();
+            let mut wires: Vec<Wire> = (0..CONNECTIONS).map(|_| site.gateway.connect()).collect();
+            wires.iter_mut().for_each(|wire| wire.send(&request.bytes()));
             for wire in &mut wires {
                 let answer = wire.answer();
                 assert!(matches!(answer.status, 503 | 504), "{}", answer.text());

@@ -521,7 +521,7 @@ fn clients_of_both_sdks_that_look_for_a_login_show_why_there_is_none(stage: &Sta
                 continue;
             };
             let Output { stdout, stderr, .. } = Command::new("timeout")
-                .arg("60")
+                .arg("240")
                 .arg(file)
                 .args(arguments)
                 .args([packages, &*url, key])
@@ -566,7 +566,7 @@ const READ: [(&str, &str); 8] = [
 /// Waits until each session of a program has said what came of this, and checks that its user reads these words. That for
 /// TypeScript shows the body of a refusal whole.
 fn reads(program: &Program, sessions: usize, what: &str, words: &str) {
-    let log = until(&format!("{what}: {words}"), SOON, || {
+    let log = until(&format!("{what}: {words}"), 4 * SOON, || {
         let log = program.process.log();
         assert_eq!(program.process.exit_code(), None, "{log}");
         (log.matches(&format!(" {what}: ")).count() == sessions).then_some(log)
@@ -587,7 +587,7 @@ fn users_of_both_sdks_use_their_tools_and_read_why_one_is_refused(stage: &Stage)
     };
     let redis = Redis::start(&[]);
     let site = Site::of(stage).unlimited().agent(1).set("keys.public_url", "https://keys.example");
-    let site = site.set("store.redis.url", redis.database()).set("store.redis.timeout", "2s").start();
+    let site = site.set("store.redis.url", redis.database()).set("store.redis.timeout", "5s").start();
     // The host that clients ask for.
     let host = site.gateway.address.ip().to_string();
     let tenant = Tenant::new("mcp", &host, python).set("host_header", "upstream").set("mcp", true);

@@ -320,7 +320,8 @@ fn a_message_is_read_within_bounds_before_anybody_is_asked(stage: &Stage) {
         drop(wire);
         let mut gone = site.gateway.connect();
         gone.send(&bytes[..bytes.len() - 3]);
-        drop(gone);
+        gone.socket().0.shutdown(std::net::Shutdown::Write).unwrap();
+        gone.rest();
         assert_eq!(site.upstream.seen().len(), 1);
         site = server(stage).way(way).set("mcp.max_body", 1_024).set("mcp.large_bodies", "headers").start();
         assert_eq!(ask(&site, &[], "search").0, 400, "{way}: an older client says nothing in its headers");

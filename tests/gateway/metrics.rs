@@ -273,6 +273,9 @@ fn strangers_choose_no_label(stage: &Stage) {
     {
         let _ = site.gateway.service.request(method, path, &[], None);
     }
+    // By then those before it are counted.
+    assert_eq!(site.gateway.ask(&Request::new("PATCH", ACME, &public_path())).status, 200);
+    until_shown(&site, &http_series("PATCH", "200", "/public/*", "t"), 2.0);
     let counted = http_series("_OTHER", "404", "", "(none)");
     until("all are counted", SOON, || {
         (site.gateway.service.samples().sum(HTTP_COUNT, &["_OTHER", "(none)"]) > 0.0).then_some(())

@@ -76,7 +76,7 @@ fn a_client_that_leaves_breaks_no_row_of_failures_of_an_upstream_that_has_not_an
     let upstream = H2Upstream::silent();
     let site = site(stage, 1)
         .h2c(&upstream)
-        .tenant(|tenant| tenant.set("health.eject_after", 2).set("timeouts.read", "2s"));
+        .tenant(|tenant| tenant.set("health.eject_after", 2).set("timeouts.read", "6s"));
     let site = site.start();
     let request = Request::get(ACME, &public_path());
     assert_eq!(site.gateway.ask(&request).status, 504);
@@ -138,6 +138,6 @@ fn a_flood_of_failures_is_a_few_lines_counted_in_full_and_hides_no_other_tenant(
     until("the other has a line", SOON, || (of("other") == 1).then_some(()));
     // One in each second that it took, of which there must be few for that to say something.
     let seconds = usize::try_from(watch.elapsed().as_secs()).unwrap();
-    assert!(seconds < 60, "{failures} failures took {seconds} s");
+    assert!(seconds < 250, "{failures} failures took {seconds} s");
     assert!((1..=seconds + 2).contains(&of("t")), "{} lines of {failures} failures", of("t"));
 }

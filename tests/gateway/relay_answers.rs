@@ -10,7 +10,7 @@ use crate::rig::case::{Case, cases};
 use crate::rig::scripts::{self, script};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::upstream::{Script, Then};
-use crate::rig::{refusals::is_upstream_error, site::Site};
+use crate::rig::{refusals::is_upstream_error, site::Site, tenants::Tenant};
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 
@@ -143,22 +143,22 @@ fn narrow(server: SocketAddr) -> TcpStream {
 }
 
 fn nothing_follows_an_interim_answer_that_was_begun(stage: &Stage) {
-    let site =
-        Site::of(stage).tenant(|tenant| tenant.set("max_body_bytes", 1_000).set("timeouts.total", "1s"));
-    let site = site.start();
+    let site = Site::of(stage).tenant(|tenant| tenant.set("max_body_bytes", 1_000));
+    let hurried = |upstream| Tenant::new("hurried", "hurried.test", upstream).set("timeouts.total", "5s");
+    let site = site.also(|upstream| hurried(upstream).public()).start();
     let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n", "x".repeat(60_000));
     let too_long = [b"7d0\r\n", &[b'x'; 2_000][..]].concat();
-    for (rest, error) in [
-        (&too_long[..], "PAYLOAD_TOO_LARGE"),
-        (b"no chunk\r\n", "VALIDATION_ERROR"),
+    for (host, rest, error) in [
+        (ACME, &too_long[..], "PAYLOAD_TOO_LARGE"),
+        (ACME, b"no chunk\r\n", "VALIDATION_ERROR"),
         // Its time is over.
-        (b"", "UPSTREAM_TIMEOUT"),
+        ("hurried.test", b"", "UPSTREAM_TIMEOUT"),
     ] {
         let path = public_path();
         site.upstream.on(&path, scripts::early(hints.clone()));
         let stream = narrow(site.gateway.address);
         let mut wire = Wire::over(stream.try_clone().unwrap()).unwrap();
-        wire.send(&Request::new("POST", ACME, &path).with("Transfer-Encoding", "chunked").bytes());
+        wire.send(&Request::new("POST", host, &path).with("Transfer-Encoding", "chunked").bytes());
         // The gateway writes as much as the client takes before it looks for more of the request.
         stream.peek(&mut [0]).unwrap();
         wire.send(rest);

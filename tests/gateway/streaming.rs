@@ -39,7 +39,9 @@ const UNDER_WAY_BYTES_MAX: usize = 10 * MIB;
 fn stands_still(site: &Site, written: &AtomicUsize, read: usize) {
     let mut last = (0, 0);
     until("the writer has to wait", SOON, || {
-        assert_eq!(site.status(), 200);
+        if last.1 % 10 == 0 {
+            assert_eq!(site.status(), 200);
+        }
         let now = written.load(Ordering::SeqCst);
         last = if now == last.0 { (now, last.1 + 1) } else { (now, 0) };
         (now > 0 && last.1 == 40).then_some(())
@@ -129,7 +131,7 @@ fn an_answer_waits_for_its_reader_in_bounded_memory(stage: &Stage) {
     for _ in 2..LARGE_BYTES / MIB {
         assert!(wire.take(MIB).unwrap().iter().all(|byte| *byte == b'z'));
     }
-    assert_eq!(written.load(Ordering::SeqCst), LARGE_BYTES);
+    until("all is written", SOON, || (written.load(Ordering::SeqCst) == LARGE_BYTES).then_some(()));
     assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut wire).status, 200);
 }
 

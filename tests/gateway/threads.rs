@@ -143,7 +143,7 @@ fn of_all_workers_one_asks_redis_about_itself(stage: &Stage) {
         let stats: String = redis::from_redis_value(redis.command(&["INFO", "commandstats"])).unwrap();
         let found = (calls(&stats, "info", own), calls(&stats, "time", 0));
         own += 1;
-        (found.0 + found.1 >= 16).then_some(found)
+        (found.0 + found.1 >= 48).then_some(found)
     });
     // The scripts that look at binding and nonces ask too, once a second each.
     assert!(looks * 2 < tries, "{looks} INFO and {tries} TIME");

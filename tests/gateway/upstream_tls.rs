@@ -299,7 +299,7 @@ fn an_upstream_that_does_not_speak_the_version_that_a_client_needs_is_not_taken_
         assert_eq!(wire.answer().status, 502);
         assert_eq!(site.gateway.ask(&Request::get("two.test", &public_path())).text(), "ok");
     }
-    assert!(!site.gateway.service.log().contains("takes no requests for a while"));
+    assert!(!site.gateway.log_until_now().contains("takes no requests for a while"));
     // An upstream that breaks handshakes off is ejected by the same requests.
     let clear = Upstream::start();
     clear.greet(Some(drop));

@@ -39,7 +39,7 @@ fn number_of(variable: &str, usual: u64) -> u64 {
 
 fn site(stage: &Stage, way: &str) -> Site {
     let site = Site::of(stage).way(way).set("gateway.via", "tiergate").unlimited();
-    site.tenant(|tenant| tenant.set("health.eject_after", 0).set("timeouts.read", "5s")).agent(4).start()
+    site.tenant(|tenant| tenant.set("health.eject_after", 0).set("timeouts.read", "15s")).agent(4).start()
 }
 
 fn the_relay_and_the_library_show_both_sides_the_same(stage: &Stage) {

@@ -21,8 +21,8 @@ const TIMES_MAX: u32 = 4;
 /// Some of a scheduler's turns for those who have the processors, and less than a worker that is held for 100 ms.
 const TURN: Duration = Duration::from_millis(75);
 
-/// How long a busy machine may keep one of many waiting.
-const HICCUP: Duration = Duration::from_secs(2);
+/// How long a busy machine may keep one of many waiting: less than the gateway waits for a client.
+const HICCUP: Duration = Duration::from_secs(8);
 
 /// The waits of others, at addresses of their own: here, and at the same time at a gateway that is left alone.
 #[derive(Default)]
@@ -41,8 +41,7 @@ impl Waits {
     }
 
     /// A quarter of them may be long, and none so long as if it had waited for a client: the machine is busy.
-    #[track_caller]
-    fn are_alike(mut self) {
+    fn are_alike(mut self) -> Result<(), String> {
         self.0.iter_mut().for_each(|waits| waits.sort());
         for (quarters, more) in [(3, TURN), (4, HICCUP)] {
             let longest = |waits: &Vec<Duration>| {
@@ -50,8 +49,11 @@ impl Waits {
                 waits.get(last).copied()
             };
             let [here, calm] = self.0.each_ref().map(|waits| longest(waits).unwrap_or_default());
-            assert!(here < TIMES_MAX * calm + more, "others wait for {here:?}, and for {calm:?} elsewhere");
+            if here >= TIMES_MAX * calm + more {
+                return Err(format!("others wait for {here:?}, and for {calm:?} elsewhere"));
+            }
         }
+        Ok(())
     }
 }
 
@@ -79,15 +81,19 @@ impl Site {
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
 
-    /// Serves some rounds of good requests.
+    /// Serves some rounds of good requests. What holds others up does so each time, a busy machine now and then.
     #[track_caller]
     pub(crate) fn goes_on(&self) {
-        let (mut open, mut waits) = (self.gateway.connect(), Waits::default());
-        for _ in 0..ROUNDS {
-            waits.take(self);
-            self.serves(&mut open);
-        }
-        waits.are_alike();
+        let mut open = self.gateway.connect();
+        let mut rounds = || {
+            let mut waits = Waits::default();
+            for _ in 0..ROUNDS {
+                waits.take(self);
+                self.serves(&mut open);
+            }
+            waits.are_alike()
+        };
+        rounds().or_else(|_| rounds()).or_else(|_| rounds()).unwrap();
     }
 
     /// Does something bad on threads of its own, and serves good requests until it is over. Gives what came of it.
@@ -108,7 +114,7 @@ impl Site {
                 self.serves(&mut open);
                 is_over().then_some(())
             });
-            waits.are_alike();
+            waits.are_alike().unwrap();
         })
     }
 }

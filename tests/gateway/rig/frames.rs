@@ -108,7 +108,7 @@ impl Frames {
 
     /// Reads until the connection is closed. True if the gateway announced that, without an error.
     pub(crate) fn goodbye(&mut self) -> bool {
-        while self.read().is_ok() {}
+        while self.read().inspect_err(|error| assert_ne!(error.kind(), io::ErrorKind::WouldBlock)).is_ok() {}
         self.has_goodbye
     }
 

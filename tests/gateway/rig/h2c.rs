@@ -14,7 +14,7 @@ use crate::rig::upstream::lock;
 use crate::support::process::own_ip;
 
 /// How long an exchange may take.
-const ANSWER_WITHIN: Duration = Duration::from_secs(40);
+const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 
 /// A request or an answer with everything that belongs to it.
 #[derive(Debug, Clone, Default)]

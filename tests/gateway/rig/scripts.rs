@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::rig::upstream::{Exchange, Script, Then, lock};
 
 /// How long an upstream waits for its cue.
-const CUE_WITHIN: Duration = Duration::from_secs(60);
+const CUE_WITHIN: Duration = Duration::from_secs(240);
 
 /// Turns a closure into a script.
 pub(crate) fn script(run: impl Fn(&mut Exchange) -> io::Result<Then> + Send + Sync + 'static) -> Script {
