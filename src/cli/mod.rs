@@ -77,7 +77,7 @@ const VERSION: &str = env!("BUILD_VERSION");
 const ENVIRONMENT: &[u8] = include_bytes!("help/environment.roff");
 
 /// How long a line on standard error is waited for.
-const COMPLAINT_TIME_MAX: Duration = Duration::from_secs(1);
+const COMPLAINT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The exit code for whatever has no other.
 const FAILED: u8 = 1;
