@@ -205,7 +205,7 @@ mod tests {
                 counters.overloaded("tenant");
                 let _ = counted.send(());
             });
-            let in_time = is_counted.recv_timeout(Duration::from_secs(10));
+            let in_time = is_counted.recv_timeout(Duration::from_secs(60));
             drop(lock);
             in_time.unwrap();
         });

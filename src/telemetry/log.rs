@@ -175,7 +175,7 @@ mod tests {
         let log = Dispatch::new(tracing_subscriber::fmt().with_writer(writer).finish());
         with_default(&log, || {
             tracing::info!("the terminal holds this line");
-            is_given.recv_timeout(Duration::from_secs(30)).unwrap();
+            is_given.recv_timeout(Duration::from_secs(120)).unwrap();
             (0..LINES_QUEUED_MAX + 1_000).for_each(|_| tracing::info!("a line"));
         });
         assert_eq!(dropped.dropped_lines(), 1_000);
@@ -187,14 +187,14 @@ mod tests {
         let ((given, is_given), (release, held)) = (channel(), channel());
         let (mut writer, guard) = queue(Stuck { given, held });
         writer.write_all(b"held").unwrap();
-        is_given.recv_timeout(Duration::from_secs(30)).unwrap();
+        is_given.recv_timeout(Duration::from_secs(120)).unwrap();
         (0..=LINES_QUEUED_MAX).for_each(|_| writer.write_all(b"a line").unwrap());
         let (told, is_told) = channel();
         std::thread::spawn(move || {
             drop(guard);
             told.send(()).unwrap();
         });
-        is_told.recv_timeout(Duration::from_secs(30)).unwrap();
+        is_told.recv_timeout(Duration::from_secs(120)).unwrap();
         drop(release);
     }
 

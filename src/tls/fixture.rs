@@ -25,7 +25,7 @@ pub(crate) const NOT_AFTER: u64 = 2_208_988_800;
 pub(crate) const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
 
 /// How long a peer is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A certificate that vouches for itself, with its key.
 pub(crate) struct SelfSigned {

@@ -101,11 +101,8 @@ fn fresh(world: &World) -> Service {
 
 fn begin(service: &mut Service) {
     service.start_again("");
-    service.await_ready();
-    until("signatures are taken", SOON, || {
-        let ready = service.get("/readyz").success(200);
-        ready["checks"].get("signatures").is_none().then_some(())
-    });
+    // Signatures are taken.
+    service.await_readiness("/readyz", 200, |ready| ready["checks"].get("signatures").is_none());
 }
 
 /// `tests/fixtures/README.md` says how the file was made.

@@ -11,7 +11,7 @@ use crate::balanced::{HALF, await_accounted, with_blocks};
 use crate::changes::{Change, has, is_error, is_of, on_documented, on_erc8004, shows_feedback};
 use crate::erc8004::Registries;
 use crate::support::agents::{Agent, THRESHOLDS};
-use crate::support::client::{Answer, with};
+use crate::support::client::{Answer, once_read, with};
 use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::signing::{ALICE, BOB};
@@ -96,27 +96,27 @@ impl Scene {
         let before = polls(&self.service);
         // One may be under way that began before the change; the second surely began after it.
         let bound = before + 2.0;
-        until(name, SOON, || {
-            let seen = polls(&self.service);
-            if is_shown(&answer()) {
-                return Some(());
-            }
-            assert!(seen < bound, "{name}: not shown by {} polls: {}", seen - before, answer().text());
-            None
-        });
+        // A read that a busy machine delays is no old answer.
+        let look = |seen: f64| {
+            let answer = answer();
+            let is_fair = seen < bound || answer.status == 503;
+            assert!(is_shown(&answer) || is_fair, "{name}: not shown: {}", answer.text());
+            is_shown(&answer).then_some(())
+        };
+        until(name, SOON, || look(polls(&self.service)));
         // And it stays.
         await_polls(&self.service, 2.0);
-        assert!(is_shown(&answer()), "{name}");
+        until(name, SOON, || look(bound));
     }
 }
 
 /// Asks until the agent's profile is cached for longer than an interval: it costs no call over two polls.
 fn warm(service: &Service, key: &str) {
     until("the profile is cached", SOON, || {
-        service.verify(key).success(200);
+        once_read(|| service.verify(key)).success(200);
         await_polls(service, 2.0);
         let calls = calls(service);
-        service.verify(key).success(200);
+        once_read(|| service.verify(key)).success(200);
         (self::calls(service) == calls).then_some(())
     });
 }
@@ -213,10 +213,7 @@ fn shows_nothing_false(world: &World, behaviour: impl Fn() -> Behaviour, lacks_e
             .set("chain.poll_interval", "250ms")
             .set("chain.max_staleness", "60s");
         let service = Service::start(settings);
-        let asked = |agent: &Agent| {
-            let answer = || Some(service.verify_signature(&agent.signed()));
-            until("it is answered", SOON, || answer().filter(|answer| answer.status != 503))
-        };
+        let asked = |agent: &Agent| once_read(|| service.verify_signature(&agent.signed()));
         let alice = registries.agent(ALICE);
         await_accounted(&service, chain);
         relay.behave(behaviour());
@@ -256,8 +253,8 @@ fn a_follower_that_hears_nothing_vouches_for_nothing(world: &World) {
     let node = format!("http://{}", relay.address);
     let settings = settings(world.settings())
         .set("chain.rpc_urls", vec![node])
-        .set("chain.request_timeout", "300ms")
-        .set("chain.max_staleness", "1s");
+        .set("chain.request_timeout", "1s")
+        .set("chain.max_staleness", "3s");
     let scene = Scene::of(world, settings);
     let modes = || {
         let samples = scene.service.samples();
@@ -281,10 +278,7 @@ fn a_node_without_logs_is_reported_in_three_places_and_profiles_stay_fresh(world
     relay.behave(Behaviour::Refuse("eth_getLogs", -32_601));
     let node = format!("http://{}", relay.address);
     let service = Service::start(settings(world.settings()).set("chain.rpc_urls", vec![node]));
-    let body = until("it is reported", SOON, || {
-        let body = service.get("/readyz").success(200);
-        body.get("degraded").is_some().then_some(body)
-    });
+    let body = service.await_readiness("/readyz", 200, |body| body.get("degraded").is_some());
     let expected = json!({
         "status": "ready", "checks": { "store": "ok", "chain": "ok" }, "degraded": ["chain_logs"]
     });
@@ -298,7 +292,7 @@ fn a_node_without_logs_is_reported_in_three_places_and_profiles_stay_fresh(world
     assert_eq!(service.verify(&key).success(200)["trustTier"], json!(3));
     world.chain().stake(agent.id, THRESHOLDS[3]);
     until("the stake shows", SOON, || {
-        (service.verify(&key).success(200)["trustTier"] == json!(4)).then_some(())
+        (once_read(|| service.verify(&key)).success(200)["trustTier"] == json!(4)).then_some(())
     });
 }
 

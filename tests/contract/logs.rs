@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::{os::unix::fs::PermissionsExt, path::Path, process::Command};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::harness::{Case, cases};
@@ -43,8 +44,8 @@ fn change(service: &Service, from: &str, to: &str) {
 }
 
 fn hang_up(service: &Service) {
-    let pid = service.process.as_ref().unwrap().pid.to_string();
-    assert!(Command::new("kill").args(["-s", "HUP", &pid]).status().unwrap().success());
+    let pid: i32 = service.process.as_ref().unwrap().pid.try_into().unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::HUP).unwrap();
 }
 
 fn a_changed_level_counts_without_a_restart(world: &World) {
@@ -119,7 +120,7 @@ fn every_request_to_the_api_has_a_line(world: &World) {
                 "status": 200, "decision": "public", "credential": "none", "received": 0,
             }),
         ),
-        ("id-4", "HEAD", "/readyz", None, json!({ "status": 200, "sent": 0 })),
+        ("id-4", "HEAD", "/livez", None, json!({ "status": 200, "sent": 0 })),
         ("id-5", "GET", "/a b", None, json!({ "status": 400, "request_id": null })),
         (
             "id-6",
@@ -263,7 +264,7 @@ fn with_a_required_audit_log_no_key_is_changed_without_a_line(world: &World) {
     assert_eq!(service.status(&agent.text()).success(200)["hasKey"], false);
     service.generate(&agent.draft().by(BOB).body()).error(401, "SIGNATURE_INVALID");
     service.await_log(&["no key is changed: No space left"]);
-    service.get("/readyz").success(200);
+    service.await_ready();
     fs::remove_file(&path).unwrap();
     hang_up(&service);
     until("there is a file", SOON, || path.exists().then_some(()));

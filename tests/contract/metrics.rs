@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
+use crate::support::time::{SOON, until};
 use crate::support::{agents::unknown_key, client::Connection, service::Service, world::World};
 
 /// About operations of the store.
@@ -103,10 +104,10 @@ fn requests_about_keys_are_counted_by_their_outcome(world: &World) {
         let after = counts(operation);
         assert_eq!([0, 1, 2].map(|at| after[at] - before[at]), more, "{operation}");
     }
-    let samples = service.samples();
     let conflict = ["\"POST\"", "\"409\"", "http_route=\"/keys/generate\"", "tenant=\"\""];
-    assert_eq!(samples.sum("http_server_request_duration_seconds_count", &conflict), 1.0);
-    assert_eq!(samples.get("tiergate_api_requests_in_flight"), 0.0);
+    assert_eq!(service.samples().sum("http_server_request_duration_seconds_count", &conflict), 1.0);
+    let in_flight = || service.samples().get("tiergate_api_requests_in_flight");
+    until("no request is in flight", SOON, || (in_flight() == 0.0).then_some(()));
 }
 
 fn the_admin_address_answers_nothing_else(world: &World) {

@@ -6,7 +6,6 @@ use serde_json::json;
 use crate::support::agents::{Agent, THRESHOLDS};
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
-use crate::support::time::{SOON, until};
 use crate::support::{signing::ALICE, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![];
@@ -31,7 +30,7 @@ fn an_address_without_code_or_of_another_contract_is_503_and_not_ready_never_404
     ] {
         let service = Service::start_unready(world.settings().at(key, address));
         let unready = json!({ "status": "unavailable", "checks": { "store": "ok", "chain": "error" } });
-        assert_eq!(service.get("/readyz").success(503), unready, "{key}");
+        service.await_readiness("/readyz", 503, |shown| *shown == unready);
         let registry = if key.ends_with("identity") { address } else { contracts.identity };
         let agent = world.agent(4);
         for id in [agent.id, U256::from(555_555_555_u64)] {
@@ -56,9 +55,7 @@ fn an_address_without_code_that_decides_nothing_is_ready_and_degraded(world: &Wo
     let degraded = json!({
         "status": "ready", "checks": { "store": "ok", "chain": "ok" }, "degraded": ["chain_details"]
     });
-    until("it says that details lack something", SOON, || {
-        (service.get("/readyz").success(200) == degraded).then_some(())
-    });
+    service.await_readiness("/readyz", 200, |shown| *shown == degraded);
     service.verify_signature(&world.agent(4).signed()).error(503, "RPC_ERROR");
     let missing = Agent::on(world.chain().contracts.identity, U256::from(555_555_555_u64), ALICE);
     service.verify_signature(&missing.signed()).error(404, "AGENT_NOT_FOUND");

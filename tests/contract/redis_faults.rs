@@ -119,12 +119,10 @@ impl Scene {
     /// Nobody is let through, and the service says that it is its store.
     fn is_unready(&self) {
         for service in &self.services {
-            let shown = until("the service is unready", SOON, || {
-                Some(service.get("/readyz")).filter(|answer| answer.status != 200)
+            let shown = service.await_readiness("/readyz", 503, |shown| {
+                let checks = &shown["checks"];
+                [&shown["status"], &checks["store"], &checks["chain"]] == ["unavailable", "error", "ok"]
             });
-            let shown = shown.success(503);
-            let said = [&shown["status"], &shown["checks"]["store"], &shown["checks"]["chain"]];
-            assert_eq!(said, ["unavailable", "error", "ok"], "{shown}");
             let checks = shown["checks"].as_object().unwrap();
             assert!(checks.keys().all(|check| ["store", "chain", "signatures"].contains(&check.as_str())));
             for _ in 0..3 {
@@ -159,7 +157,7 @@ impl Scene {
             assert!(refused.text().contains("sign again at 20"), "{}", refused.text());
             let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
             assert!((1..=601).contains(&wait), "{wait}");
-            let ready = service.get("/readyz").success(200);
+            let ready = service.await_readiness("/readyz", 200, |_| true);
             assert!(
                 ready["checks"]["signatures"].as_str().unwrap().starts_with("refused until 20"),
                 "{ready}"
@@ -213,16 +211,17 @@ fn a_replica_that_is_missing_is_shown_where_health_is_and_nothing_else_suffers(w
     let mut replica = Redis::start(&["--replicaof", master.host(), "6379"]);
     until("the replica follows", SOON, || (master.acknowledged() == 1).then_some(()));
     let settings = world.settings().set("store.redis.url", master.database());
-    let settings = settings.set("store.redis.wait_replicas", 1).set("store.redis.wait_timeout", "1s");
+    let settings = settings.set("store.redis.wait_replicas", 1).set("store.redis.wait_timeout", "3s");
     let service = Service::start(settings);
     let missing = || service.samples().get("tiergate_store_replicas_missing");
     let agent = world.agent(4);
     let key = agent.generate(&service);
-    assert_eq!((service.get("/readyz").success(200).get("degraded"), missing()), (None, 0.0));
+    let is_whole = |body: &Value| body.get("degraded").is_none() && missing() == 0.0;
+    service.await_readiness("/readyz", 200, is_whole);
     replica.kill();
-    until("it is missed", SOON, || (missing() == 1.0).then_some(()));
-    let body = service.get("/readyz").success(200);
-    assert_eq!((&body["status"], &body["degraded"]), (&json!("ready"), &json!(["store_replicas"])));
+    service.await_readiness("/readyz", 200, |body| {
+        body["status"] == "ready" && body["degraded"] == json!(["store_replicas"]) && missing() == 1.0
+    });
     service.verify(&key).success(200);
     service.rotate(&agent.signed()).error(500, "INTERNAL_ERROR");
     for (text, named) in [
@@ -232,8 +231,7 @@ fn a_replica_that_is_missing_is_shown_where_health_is_and_nothing_else_suffers(w
         service.await_log(&[text, &named]);
     }
     replica.start_again();
-    until("it is there again", SOON, || (missing() == 0.0).then_some(()));
-    assert_eq!(service.get("/readyz").success(200).get("degraded"), None);
+    service.await_readiness("/readyz", 200, is_whole);
     service.await_log(&["as many replicas again"]);
 }
 

@@ -7,10 +7,11 @@ use toml::Table;
 use crate::erc8004::Registries;
 use crate::following::{self, Scene, await_polls};
 use crate::support::agents::{Agent, THRESHOLDS};
+use crate::support::client::{Answer, once_read};
 use crate::support::harness::{Case, cases};
 use crate::support::signing::{ALICE, BOB};
 use crate::support::tier_sources::{Kind, Scores, Token, UNITS, named, tier, with_sources};
-use crate::support::{client::Answer, service::Service, settings::Settings, world::World};
+use crate::support::{service::Service, settings::Settings, world::World};
 use crate::tier_sources::feedback;
 
 pub(crate) const CASES: &[Case<World>] = cases![
@@ -203,7 +204,7 @@ fn without_multicall_each_source_gives_the_same(world: &World) {
     let gives = |source: &str, expected: u64| {
         for service in [&with, &without] {
             await_polls(service, 2.0);
-            let answer = service.verify_signature(&agent.signed());
+            let answer = once_read(|| service.verify_signature(&agent.signed()));
             assert_eq!(tier(&answer), Some(expected), "{source}: {}", answer.text());
             if expected > 0 {
                 assert_eq!(answer.json()["tierSource"], json!(source));

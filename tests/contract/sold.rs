@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::support::agents::{Agent, THRESHOLDS, key_of};
+use crate::support::client::once_read;
 use crate::support::harness::{Case, cases};
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
@@ -37,7 +38,8 @@ fn ends_within_two_polls(service: &Service, agent: &Agent, key: &str) {
     let bound = polls(service) + 3.0;
     until("the key is refused", SOON, || {
         let seen = polls(service);
-        let answer = service.post("/verify", &json!({ "apiKey": key, "agentId": agent.text() }));
+        let body = json!({ "apiKey": key, "agentId": agent.text() });
+        let answer = once_read(|| service.post("/verify", &body));
         if answer.status == 401 {
             answer.is_error(401, "INVALID_API_KEY", json!({ "agentId": agent.text() }));
             return Some(());

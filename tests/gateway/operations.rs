@@ -168,7 +168,7 @@ fn a_full_log_queue_delays_nobody(stage: &Stage) {
     for at in 0..UNREAD {
         ask(&format!("unread-{at}"));
     }
-    assert_eq!(gateway.service.get("/readyz").status, 200);
+    gateway.service.await_ready();
     assert!(gateway.service.samples().get("tiergate_log_lines_dropped_total") > 0.0);
     let mut bytes = Vec::new();
     until("lines are written again", SOON, || {

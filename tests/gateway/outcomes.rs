@@ -76,7 +76,7 @@ fn a_client_that_leaves_breaks_no_row_of_failures_of_an_upstream_that_has_not_an
     let upstream = H2Upstream::silent();
     let site = site(stage, 1)
         .h2c(&upstream)
-        .tenant(|tenant| tenant.set("health.eject_after", 2).set("timeouts.read", "6s"));
+        .tenant(|tenant| tenant.set("health.eject_after", 2).set("timeouts.read", "5s"));
     let site = site.start();
     let request = Request::get(ACME, &public_path());
     assert_eq!(site.gateway.ask(&request).status, 504);
@@ -124,7 +124,7 @@ fn a_flood_of_failures_is_a_few_lines_counted_in_full_and_hides_no_other_tenant(
     let other = |upstream| Tenant::new("other", "other.test", upstream).public();
     let site = site(stage, 1).also(other).each(|tenant| tenant.set("health.eject_after", 0)).start();
     site.upstream.greet(Some(drop));
-    let (failures, watch) = (300, Stopwatch::start());
+    let (failures, watch) = (300_u16, Stopwatch::start());
     for _ in 0..failures {
         is_upstream_error(&site.gateway.ask(&Request::get(ACME, &public_path())));
     }
@@ -138,6 +138,6 @@ fn a_flood_of_failures_is_a_few_lines_counted_in_full_and_hides_no_other_tenant(
     until("the other has a line", SOON, || (of("other") == 1).then_some(()));
     // One in each second that it took, of which there must be few for that to say something.
     let seconds = usize::try_from(watch.elapsed().as_secs()).unwrap();
-    assert!(seconds < 250, "{failures} failures took {seconds} s");
+    assert!(seconds + 2 < usize::from(failures), "{failures} failures took {seconds} s");
     assert!((1..=seconds + 2).contains(&of("t")), "{} lines of {failures} failures", of("t"));
 }

@@ -76,10 +76,10 @@ fn both_doors_speak_tls_1_2_and_1_3(stage: &Stage) {
             (secure.own.der.clone(), Some("http/1.1"))
         );
         let tunnel = Tunnel::to(secure.api, greeting);
-        let answer = crate::support::client::Connection::open(tunnel.address)
-            .and_then(|mut api| api.send("GET", "/readyz", &[], None))
-            .unwrap();
-        answer.success(200);
+        until("it is ready, as is said over TLS", SOON, || {
+            let mut api = crate::support::client::Connection::open(tunnel.address).unwrap();
+            (api.send("GET", "/readyz", &[], None).unwrap().status == 200).then_some(())
+        });
     }
     let both = Greeting::new(&secure.authority, LISTENER, &["h2", "http/1.1"]).meet(secure.api).unwrap();
     assert_eq!(both.protocol.as_deref(), Some("http/1.1"), "the API has no HTTP/2");
@@ -181,7 +181,8 @@ fn a_changed_certificate_is_shown_to_the_next_handshake_and_open_connections_go_
         assert_eq!(request().ask_on(&mut open).status, 200);
         assert_eq!(request().ask(tunnel.address).status, 200);
     }
-    assert_eq!(site.gateway.service.get("/readyz").status, 200, "the API shows the listener's too");
+    // The API shows the listener's too.
+    site.gateway.service.await_ready();
     let shown = Greeting::new(&secure.authority, LISTENER, HTTP_1).meet(secure.api).unwrap();
     assert_eq!(shown.certificate, secure.shown_to(LISTENER).certificate);
 }

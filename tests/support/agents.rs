@@ -3,6 +3,7 @@
 use alloy::primitives::{U256, uint};
 use serde_json::{Value, json};
 
+use crate::support::client::{once_read, with};
 use crate::support::signing::{ALICE, Account, Draft};
 use crate::support::{secrets, service::Service, world::World};
 
@@ -64,14 +65,13 @@ impl Agent {
 
     /// Generates a key and gives it.
     pub(crate) fn generate(&self, service: &Service) -> String {
-        key_of(&service.generate(&self.signed()).success(201))
+        key_of(&once_read(|| service.generate(&self.signed())).success(201))
     }
 
     /// Generates a key for a declared endpoint.
     pub(crate) fn generate_for(&self, service: &Service, declared: &str) -> String {
-        let mut body = self.signed();
-        body["declaredEndpoint"] = json!(declared);
-        key_of(&service.generate(&body).success(201))
+        let body = || with(&self.signed(), "declaredEndpoint", json!(declared));
+        key_of(&once_read(|| service.generate(&body())).success(201))
     }
 }
 

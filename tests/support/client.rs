@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use serde_json::{Map, Value, json};
 
-use crate::support::time::unix_millis;
+use crate::support::time::{SOON, unix_millis, until};
 use crate::support::wire::{Request, Wire, connect_from};
 
 /// An answer.
@@ -114,6 +114,12 @@ impl Answer {
         assert!(retry_after >= 1, "a client must not be told to come back at once");
         retry_after
     }
+}
+
+/// The answer once it is no 503: on a busy machine a read of the chain may take too long.
+#[track_caller]
+pub(crate) fn once_read(ask: impl Fn() -> Answer) -> Answer {
+    until("the chain is read", SOON, || Some(ask()).filter(|answer| answer.status != 503))
 }
 
 /// A kept-alive connection.

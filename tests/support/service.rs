@@ -108,6 +108,15 @@ impl Service {
         until("the service is ready", SOON, || (self.get("/readyz").status == 200).then_some(()));
     }
 
+    /// Waits until readiness is answered with this status and such a body, which it gives: a probe may be late on a busy machine.
+    #[track_caller]
+    pub(crate) fn await_readiness(&self, path: &str, status: u16, wanted: impl Fn(&Value) -> bool) -> Value {
+        until(&format!("{path} is answered with {status}, as it should"), SOON, || {
+            let answer = self.get(path);
+            (answer.status == status).then(|| answer.success(status)).filter(&wanted)
+        })
+    }
+
     /// Runs a second process with the same configuration but other listeners; it should not stay.
     pub(crate) fn run_second(&self) -> Output {
         let text = fs::read_to_string(self.folder.path().join("tiergate.toml")).unwrap();

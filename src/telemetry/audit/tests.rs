@@ -11,7 +11,7 @@ use super::{Audit, Record, Sink, WAITING_MAX};
 use crate::ports::simulated::SimulatedClock;
 use crate::telemetry::{fixture::LogCapture, log::LINES_QUEUED_MAX};
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(120);
 
 fn clock() -> Arc<SimulatedClock> {
     Arc::new(SimulatedClock::new(1_700_000_000))

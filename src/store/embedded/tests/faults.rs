@@ -1,7 +1,8 @@
 //! A disk that fails: nothing is let through, nothing half done is seen, and the store recovers by itself.
 
 use std::sync::mpsc::{TryRecvError, channel};
-use std::{path::Path, pin::pin, sync::Arc, thread};
+use std::sync::{Arc, OnceLock};
+use std::{path::Path, pin::pin, thread};
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -318,19 +319,19 @@ fn keys_that_did_not_change_are_found_all_the_while_a_failed_file_is_read_again(
             rotate(&store, number, 1, number).await;
         }
     });
-    let (running, over) = channel::<()>();
+    let ((running, over), begun) = (channel::<()>(), OnceLock::new());
     let missed = thread::scope(|scope| {
         let running = running;
-        let (over, store) = (over, &store);
+        let (over, store, begun) = (over, &store, &begun);
         let looks = scope.spawn(move || {
-            let (mut looks, mut missed) = (0_u64, 0_u64);
+            let mut missed = 0_u64;
             while over.try_recv() == Err(TryRecvError::Empty) {
-                looks += 1;
                 missed += u64::from(store.shared.book.find(&digest(1), || 0).is_none());
+                begun.get_or_init(|| ());
             }
-            assert!(looks > 0);
             missed
         });
+        begun.wait();
         runtime.block_on(async {
             for nonce in 2..200 {
                 platter.fail_in(0);

@@ -54,7 +54,7 @@ async fn a_change_that_comes_to_redis_after_its_caller_has_given_up_does_nothing
     let issue = KeyChange::Issue(key(1));
     assert_eq!(store.changed(agent(1), claim(1, SIGNED_SECS), issue).await.unwrap(), KeyChanged::Done);
     let (ip, loss) = proxy(&server, Then::GoesOn).await;
-    let hasty = Options { timeout: Duration::from_secs(1), ..options(&format!("redis://{ip}")) };
+    let hasty = Options { timeout: Duration::from_secs(5), ..options(&format!("redis://{ip}")) };
     let hasty = opened(hasty, &clock).await;
     loss.of(Name::Entry(&digest(2)).to_string());
     hasty.changed(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(2))).await.unwrap_err();

@@ -199,7 +199,7 @@ async fn a_master_that_no_majority_confirms_any_more_is_served_from_a_little_lon
 #[tokio::test]
 async fn a_master_that_a_majority_confirms_again_after_one_doubt_is_served_from_all_the_while() {
     let Some(mut torn) = Torn::start(&[0, 0, 0]).await else { return };
-    let timeout = Duration::from_secs(2);
+    let timeout = Duration::from_secs(5);
     let store = opened(Options { timeout, ..torn.options() }, &torn.clock).await;
     torn.sentinels[1].kill();
     let frozen = torn.sentinels[0].freeze();
@@ -223,8 +223,12 @@ async fn sentinels_are_asked_again_and_again_over_the_connection_there_is() {
         }
         connections
     };
-    let before = made().await;
-    torn.asked(&store, LOOKS).await;
-    // The test itself has made one more to each.
-    assert_eq!(made().await, before.iter().map(|made| made + 1).collect::<Vec<_>>());
+    // An answer that is late on a busy machine costs another connection.
+    until("a stretch makes no connection", async || {
+        let before = made().await;
+        torn.asked(&store, LOOKS).await;
+        // The test itself has made one more to each.
+        (made().await == before.iter().map(|made| made + 1).collect::<Vec<_>>()).then_some(())
+    })
+    .await;
 }

@@ -88,7 +88,7 @@ async fn a_replica_is_away(timeout: Duration, wait_timeout: Duration) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_is_waited_for_longer_than_a_request_may_take_fails_key_changes_alone() {
-    a_replica_is_away(Duration::from_secs(5), Duration::from_secs(6)).await;
+    a_replica_is_away(Duration::from_secs(8), Duration::from_secs(9)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
