@@ -250,7 +250,7 @@ for title, window in (("does not read", 0x7FFFFFFF), ("has no window for", 0)):
             client.request(2 * at + 1, fields=client.head(path="/public/bytes?count=10000000"))
         until("something is under way", lambda: world.upstream.sent > before)
         # It stands still when many looks in a row see the same number.
-        while looks < 50:
+        while looks < 250:
             now = world.upstream.sent - before
             held, looks = now, looks + 1 if now == held else 0
             time.sleep(0.02)

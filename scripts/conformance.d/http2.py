@@ -24,7 +24,7 @@ from frames import (
 from harness import KNOWN, check, equal, holds
 
 UPLOAD = "/public/echo"
-SLOW = "/public/slow?seconds=0.4"
+SLOW = "/public/slow?seconds=4"
 OPEN = END_HEADERS
 BOTH = END_HEADERS | END_STREAM
 

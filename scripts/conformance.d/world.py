@@ -183,7 +183,7 @@ class World:
         names = ",".join(f"DNS:{name}.example" for name in TENANTS)
         curve = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
         subject = ["-subj", "/CN=conformance", "-addext", f"subjectAltName={names}", "-keyout", key, "-out", cert]
-        status, _, err = run(["openssl", "req", *curve, *subject])
+        status, _, err = run(["openssl", "req", *curve, *subject], timeout=600)
         assert status == 0, err
         return cert, key
 

@@ -60,7 +60,7 @@ class Rig:
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **environment}, start_new_session=True,
         )
         self.started.append(process)
-        ended = time.monotonic() + 60
+        ended = time.monotonic() + 600
         while socket.socket().connect_ex(("127.0.0.1", port)):
             if process.poll() is not None or time.monotonic() > ended:
                 raise RuntimeError(f"{name} does not start: {(self.folder / f'{name}.log').read_text()[-2000:]}")

@@ -19,6 +19,8 @@ import anyio
 import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
+from httpx._config import DEFAULT_TIMEOUT_CONFIG as HTTPX
+from httpx2._config import DEFAULT_TIMEOUT_CONFIG as HTTPX2
 
 from tiergate import Tiergate
 
@@ -32,6 +34,10 @@ ROOT = Path(__file__).parents[1]
 # Each HTTP client that a test makes would read all authorities of the machine, which took a third of the suite's time. Nothing here
 # speaks TLS.
 ssl.SSLContext.load_verify_locations = lambda *_, **__: None  # type: ignore[method-assign]
+
+# Five seconds may be too short for a machine that is busy with other tests.
+HTTPX.connect = HTTPX.read = HTTPX.write = HTTPX.pool = 60.0
+HTTPX2.connect = HTTPX2.read = HTTPX2.write = HTTPX2.pool = 60.0
 
 
 @pytest.fixture(scope="session")

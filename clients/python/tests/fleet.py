@@ -16,7 +16,7 @@ key = KeptKey(file, Tiergate(api), agent, Account.from_key(owner), expires_in=3_
 print("ready", flush=True)
 sys.stdin.readline()
 refused, seen, after = 0, set(), 0
-with httpx.Client(auth=GatewayAuth(gateway, by_key(key))) as client:
+with httpx.Client(auth=GatewayAuth(gateway, by_key(key)), timeout=60) as client:
     while after < 5:
         refused += client.get(gateway + "/gone").status_code == 401
         seen.add(key.current())

@@ -112,7 +112,7 @@ def test_another_origin_gets_no_key_and_one_word(
     told = [record.getMessage() for record in caplog.records if record.name == "tiergate"]
     assert told == [f"{elsewhere.url} is not the gateway {script.url}: requests to it carry no credential"]
     caplog.clear()
-    requests.get(elsewhere.url, auth=RequestsAuth(script.url, by_key("k")), timeout=10)
+    requests.get(elsewhere.url, auth=RequestsAuth(script.url, by_key("k")), timeout=60)
     assert [record.getMessage() for record in caplog.records if record.name == "tiergate"] == told
 
 
@@ -135,7 +135,7 @@ def test_requests_name_the_client_and_its_version_which_is_the_package_s(script:
         http.get(script.url)
         http2.get(script.url)
         http.get(script.url, headers={"User-Agent": "mine"})
-    requests.get(script.url, auth=RequestsAuth(script.url, by_key("k")), timeout=10)
+    requests.get(script.url, auth=RequestsAuth(script.url, by_key("k")), timeout=60)
     by_async_aiohttp(script.url, script.url, by_key("k"))
     libraries = ["", " python-httpx/", " python-httpx2/", None, " python-requests/", " Python/"]
     for library, (_, _, headers, _) in zip(libraries, script.seen, strict=True):
@@ -165,7 +165,7 @@ def test_each_wait_is_logged_before_it(script: Script, slept: list[float], caplo
         client.keys.status(4)
     with httpx.Client(auth=GatewayAuth(script.url, by_key("k"), retries=1)) as http:
         http.get(script.url)
-    requests.get(script.url, auth=RequestsAuth(script.url, by_key("k"), retries=1), timeout=10)
+    requests.get(script.url, auth=RequestsAuth(script.url, by_key("k"), retries=1), timeout=60)
     told = [record.getMessage() for record in caplog.records if record.name == "tiergate"]
     why = "for people (RATE_LIMITED, status 429; see docs/errors.md)"
     assert told == [f"waiting 7.0 s before try 2: {why}"] * 3 and slept == [7] * 3

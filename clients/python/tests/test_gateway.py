@@ -329,12 +329,12 @@ def test_files_are_sent_again_whole_by_requests_and_streams_are_not_sent_again(s
     with requests.Session() as session, file.open("rb") as body:
         session.trust_env, session.auth = False, RequestsAuth(script.url, credentials()[0])
         body.seek(7)
-        assert session.post(script.url + "/a", data=body, timeout=5).status_code == 200
+        assert session.post(script.url + "/a", data=body, timeout=60).status_code == 200
         assert [body for *_, body in script.seen] == [b"body"] * 3
 
         script.seen.clear()
         script.answers = [*answers]
-        assert session.post(script.url + "/a", data=iter([b"body"]), timeout=5).status_code == 401
+        assert session.post(script.url + "/a", data=iter([b"body"]), timeout=60).status_code == 401
         assert len(script.seen) == 2
 
 

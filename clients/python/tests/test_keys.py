@@ -96,8 +96,8 @@ def test_a_key_is_asked_for_again_after_a_stream_was_refused_which_is_not_repeat
                 assert client.post(script.url, content=iter([b"x"])).status_code == 401
                 assert client.get(script.url).status_code == 200
         else:
-            assert requests.post(script.url, data=iter([b"x"]), auth=auth, timeout=10).status_code == 401
-            assert requests.get(script.url, auth=auth, timeout=10).status_code == 200
+            assert requests.post(script.url, data=iter([b"x"]), auth=auth, timeout=60).status_code == 401
+            assert requests.get(script.url, auth=auth, timeout=60).status_code == 200
     assert shown(script) == ["one", "two"] * 2
 
 

@@ -229,7 +229,7 @@ def test_a_signer_that_blocks_does_not_block_the_event_loop(script: Script) -> N
 
         def blocks(data: TypedData) -> str:
             asyncio_loop.call_soon_threadsafe(gone_on.set)
-            assert gone_on.wait(20), "the event loop goes on while it is signed"
+            assert gone_on.wait(60), "the event loop goes on while it is signed"
             gone_on.clear()
             return signer(data)
 

@@ -60,7 +60,7 @@ def test_no_argument_is_shown_by_an_error_an_answer_or_a_log(
             client.post(script.url, content=b"x", **options)
 
     def ask_by_requests(credential: Any) -> None:
-        requests.post(script.url, data=b"x", auth=RequestsAuth(script.url, credential, retries=0), timeout=10)
+        requests.post(script.url, data=b"x", auth=RequestsAuth(script.url, credential, retries=0), timeout=60)
 
     async def ask_async(credential: Any) -> None:
         async with httpx.AsyncClient(auth=tiergate.GatewayAuth(script.url, credential, retries=0)) as client:

@@ -11,7 +11,7 @@ import { agent as anAgent, owner, refused, service, stranger } from "./service.j
 const tiergate = new Tiergate(service.api, { retries: 0 });
 const agent = (kind: "unstaked" | "bronze" | "diamond" = "diamond") => anAgent(kind, 0);
 
-describe("the API", { concurrency: true, timeout: 60_000 }, () => {
+describe("the API", { concurrency: true, timeout: 600_000 }, () => {
   test("signing() tells the domain and the tiers, and is asked once", async () => {
     let asked = 0;
     const counting = new Tiergate(service.api, { fetch: (...call) => (asked++, fetch(...call)) });

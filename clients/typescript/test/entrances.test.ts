@@ -90,7 +90,7 @@ test("each wrong argument is named", async () => {
   for (const [message, call] of wrong) await assert.rejects(async () => call(), { name: "TypeError", message });
 });
 
-describe("a request", { concurrency: true, timeout: 60_000 }, () => {
+describe("a request", { concurrency: true, timeout: 600_000 }, () => {
   const started = (handler: (path: string) => [number, object, Record<string, string>?] = () => [200, RIGHT]) =>
     Scripted.start((request, response) => {
       const [status, body, headers] = handler(request.url ?? "");

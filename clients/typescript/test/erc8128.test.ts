@@ -94,7 +94,7 @@ describe("the vectors", () => {
   }
 });
 
-describe("a verifier of HTTP message signatures that knows nothing of us", { timeout: 60_000 }, () => {
+describe("a verifier of HTTP message signatures that knows nothing of us", { timeout: 600_000 }, () => {
   /** Verifies what arrived at a server. */
   async function verified(request: IncomingMessage, body: Buffer): Promise<void> {
     const { rawHeaders, method = "", url = "", headers } = request;
@@ -121,7 +121,7 @@ describe("a verifier of HTTP message signatures that knows nothing of us", { tim
     );
     assert.equal(parameters.tag, "erc8128");
     assert.match(parameters.nonce ?? "", /^[\w-]{22}$/);
-    assert.ok(Math.abs((parameters.created ?? 0) - now) <= 5);
+    assert.ok(Math.abs((parameters.created ?? 0) - now) <= 60);
     assert.equal((parameters.expires ?? 0) - (parameters.created ?? 0), 60);
     assert.equal(headers["x-agent-id"], "7");
     const digest = Buffer.from(await crypto.subtle.digest("SHA-256", new Uint8Array(body))).toString("base64");

@@ -67,7 +67,7 @@ test("docs/errors.md has the types that the client knows, and no other", () => {
   assert.deepEqual(own.sort(), [...rows, ...reserved].sort());
 });
 
-describe("of the API", { concurrency: true, timeout: 60_000 }, () => {
+describe("of the API", { concurrency: true, timeout: 600_000 }, () => {
   const key = `svc_live_v1_${"0".repeat(64)}`;
 
   test("VALIDATION_ERROR", async () => {
@@ -139,7 +139,7 @@ describe("of the API", { concurrency: true, timeout: 60_000 }, () => {
   });
 });
 
-describe("of the gateway", { concurrency: true, timeout: 60_000 }, () => {
+describe("of the gateway", { concurrency: true, timeout: 600_000 }, () => {
   let upstream: Scripted;
   const held: ServerResponse[] = [];
   before(async () => {
@@ -191,7 +191,7 @@ describe("of the gateway", { concurrency: true, timeout: 60_000 }, () => {
   });
 });
 
-test("the others, from a server that says them", { timeout: 60_000 }, async () => {
+test("the others, from a server that says them", { timeout: 600_000 }, async () => {
   const details: Partial<Record<ErrorType, object>> = {
     INSUFFICIENT_DEPOSIT: { agentId: "4", currentBalance: "1", requiredAmount: "2" },
     RELAY_FAILED: { agentId: "4", reason: "reverted", txHash: "0x01" },
@@ -218,7 +218,7 @@ test("the others, from a server that says them", { timeout: 60_000 }, async () =
   server.stop();
 });
 
-describe("of the client", { concurrency: true, timeout: 60_000 }, () => {
+describe("of the client", { concurrency: true, timeout: 600_000 }, () => {
   const answers: [string, number, string][] = [
     ["a proxy's page", 502, "<html>Bad gateway</html>"],
     ["another service's error", 404, '{"error":"no route"}'],

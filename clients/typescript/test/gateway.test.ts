@@ -39,7 +39,7 @@ before(async () => {
 });
 after(() => servers.forEach((server) => (server.closeAllConnections(), server.close())));
 
-describe("through the gateway", { concurrency: true, timeout: 60_000 }, () => {
+describe("through the gateway", { concurrency: true, timeout: 600_000 }, () => {
   for (const [name, folder, upstream] of [
     ["Express", "one", service.upstreams[0]],
     ["Hono", "two", service.upstreams[1]],

@@ -42,7 +42,7 @@ async function fake() {
   return { at, server, kept };
 }
 
-describe("a kept key", { concurrency: true, timeout: 200_000 }, () => {
+describe("a kept key", { concurrency: true, timeout: 600_000 }, () => {
   test("is replaced once by many processes, none of which is refused", async (context) => {
     const tiergate = new Tiergate(service.api, { retries: 0 });
     const [file, id] = [place(context), service.diamond.at(-1)!];

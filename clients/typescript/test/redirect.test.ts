@@ -17,7 +17,7 @@ function redirecting(paths: Record<string, string>): Promise<Scripted> {
   });
 }
 
-describe("agentFetch", { timeout: 60_000 }, () => {
+describe("agentFetch", { timeout: 600_000 }, () => {
   test("shows the key to its gateway only, whatever is asked and wherever that redirects", async () => {
     const elsewhere = await redirecting({});
     const server = await redirecting({ "/away": `${elsewhere.url}/there`, "/near": "/end" });

@@ -45,7 +45,7 @@ try {
   // A test that fails may leave a server open.
   const options = ["--test", "--test-force-exit", "--test-reporter=spec", "--test-concurrency=4"];
   const args = [...options, ...tests.map((name) => join("test", name))];
-  ({ status } = spawnSync(process.execPath, args, { cwd: app, stdio: "inherit", timeout: 400_000 }));
+  ({ status } = spawnSync(process.execPath, args, { cwd: app, stdio: "inherit", timeout: 900_000 }));
 } finally {
   rmSync(folder, { recursive: true });
 }

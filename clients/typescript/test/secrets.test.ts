@@ -32,7 +32,7 @@ async function shows(call: () => unknown): Promise<boolean> {
   return false;
 }
 
-test("no argument of the client is shown by an error, an answer or an inspection", { timeout: 60_000 }, async () => {
+test("no argument of the client is shown by an error, an answer or an inspection", { timeout: 600_000 }, async () => {
   // It refuses what it gets as the service does, which shortens what it shows.
   const server = await Scripted.start((_request, response) => {
     answer(response, 400, { error: "It is malformed", errorType: "VALIDATION_ERROR", details: { field: "x", received: null }, timestamp: Date.now() });

@@ -38,7 +38,7 @@ function waits(context: TestContext): number[] {
 }
 
 // One after the other: they share the timers.
-describe("waits", { timeout: 60_000 }, () => {
+describe("waits", { timeout: 600_000 }, () => {
   test("last as long as Retry-After says, and the same signature is sent again", async (context) => {
     const waited = waits(context);
     const { fetch, tries } = scripted(limited("7"), succeeds);
