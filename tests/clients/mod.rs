@@ -116,7 +116,7 @@ impl Stage {
 /// A program that is ended with its children after so many seconds, and fails then.
 fn bounded(seconds: f64, program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", &seconds.to_string()]).arg(program).args(arguments);
+    command.args(["--kill-after=120", &seconds.to_string()]).arg(program).args(arguments);
     command
 }
 
@@ -141,7 +141,7 @@ fn wide(
             "id = \"wide\"\nhosts = [\"{}\"]\nupstreams = [\"{plain}\"]\nassertion = true\n",
             listener.ip()
         ),
-        "[timeouts]\nread = \"5s\"\n[[routes]]\npath = \"/denied\"\naccess = \"deny\"\n".to_owned(),
+        "[timeouts]\nread = \"15s\"\n[[routes]]\npath = \"/denied\"\naccess = \"deny\"\n".to_owned(),
         route("/one", one),
         route("/two", two),
         route("/asserted", asserted),

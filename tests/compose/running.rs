@@ -176,6 +176,8 @@ impl Running {
             // It takes two descriptors for each connection at its start; a test may have a thousand in all.
             .replace("maxconn 4096", "maxconn 128")
             .replace("[store.redis]\n", "[store.redis]\ntimeout = \"5s\"\n")
+            .replace("[chain]\n", "[chain]\nrequest_timeout = \"5s\"\nmax_staleness = \"60s\"\n")
+            .replace("timeout check 3s", "timeout check 30s")
     }
 
     /// A client at `ip`, connected to a service.

@@ -50,6 +50,7 @@ fn a_phone_without_a_wallet_is_sent_to_the_wallets_own_browser_with_the_address_
     stage.shows("no-wallet-phone", true);
     stage.shows("no-wallet", false);
     stage.browser.click("#copy-address");
+    stage.text("outcome", "Copied.");
     let origin = stage.url();
     assert_eq!(stage.browser.command("clipboard", origin.as_str()), format!("{origin}/console?agent=2"));
 }

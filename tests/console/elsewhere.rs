@@ -32,7 +32,7 @@ fn a_signature_made_elsewhere_is_pasted_without_any_wallet() {
     let file = stage.browser.until(&format!("decodeURIComponent({file}.split(',')[1])"));
     assert_eq!(serde_json::from_str::<Value>(file.as_str().unwrap()).unwrap(), typed);
     stage.browser.click("#typed-copy");
-    stage.text("typed-copy", "Copied");
+    stage.text("sign-wait", "Copied.");
     let origin = stage.url();
     let copied = stage.browser.command("clipboard", origin);
     assert_eq!(serde_json::from_str::<Value>(copied.as_str().unwrap()).unwrap(), typed);
@@ -159,7 +159,7 @@ fn the_injected_wallet_is_used_where_none_announces_itself_and_copying_needs_no_
     // As on a page that did not come over TLS.
     stage.browser.until("(navigator.clipboard.writeText = () => Promise.reject(new Error('no'))), true");
     stage.browser.click("#copy-key");
-    stage.text("copy-key", "Copied");
+    stage.text("outcome", "Copied.");
     let origin = stage.url();
     assert_eq!(stage.browser.command("clipboard", origin), *key);
     stage.has_kept_to_itself();

@@ -30,6 +30,8 @@ fn every_answer_to_requests_made_up_from_the_description_is_as_described() {
     }
     let chain = Chain::dev();
     let settings = Settings::new(chain.node, &chain.contracts).set("keys.requests_per_hour", 100_000);
+    // The profile's request is signed once.
+    let settings = settings.set("signature.max_age", "1h").set("signature.nonce_retention", "2h");
     let service = Service::start(settings);
     // One agent's key is made and revoked all the time, the other one's stays.
     let [signer, holder] = [(), ()].map(|()| {
@@ -55,7 +57,7 @@ fn every_answer_to_requests_made_up_from_the_description_is_as_described() {
     let output = Command::new(program)
         .args(["run", &format!("http://{}/openapi.json", service.api), "--no-color"])
         .args(["--seed", &seed().to_string()])
-        .args(["--max-examples", &times(EXAMPLES).to_string(), "--request-timeout", "30", "--checks", "all"])
+        .args(["--max-examples", &times(EXAMPLES).to_string(), "--request-timeout", "300", "--checks", "all"])
         // A number below 2^256 has no pattern, and a signature that was used is well-formed.
         .args(["--exclude-checks", "positive_data_acceptance"])
         .current_dir(service.folder.path())

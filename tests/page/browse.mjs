@@ -40,7 +40,10 @@ let wallet = null;
 page.on("request", (request) => report.requested.push(request.url()));
 page.on("console", (message) => report.complaints.push(`${message.type()}: ${message.text()}`));
 page.on("pageerror", (error) => report.complaints.push(String(error)));
-page.on("requestfailed", (request) => report.complaints.push(`failed: ${request.url()}`));
+page.on("requestfailed", (request) => {
+  // A page that gives up an answer which is late asks again.
+  if (request.failure()?.errorText !== "net::ERR_ABORTED") report.complaints.push(`failed: ${request.url()}`);
+});
 page.on("dialog", (dialog) => {
   report.complaints.push(`dialog: ${dialog.message()}`);
   void dialog.dismiss();

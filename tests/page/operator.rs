@@ -1,6 +1,6 @@
 //! The operator's page shows what the service does, as text, from its own listener alone.
 
-use std::{fs, net::SocketAddr, path::Path};
+use std::{fs, net::SocketAddr, path::Path, thread};
 
 use alloy::primitives::U256;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::support::client::{Answer, Connection};
 use crate::support::process::{Process, free_port, own_ip};
 use crate::support::signing::{ALICE, Draft};
 use crate::support::time::{SOON, until};
-use crate::support::{chain::Chain, service::Service, settings::Settings, wire::Request};
+use crate::support::{chain::Chain, service::Service, settings::Settings, stop::Stop, wire::Request};
 
 /// The stake of tier 4, in the token's smallest unit.
 const DIAMOND: u128 = 500_000_000_000_000_000_000_000;
@@ -144,19 +144,27 @@ fn the_page_shows_what_the_service_does_and_asks_nobody_else() {
     browser.text("reload", "None since the start");
     assert_eq!(browser.until("document.title"), "Ready – Tiergate");
 
-    // Rates and plots move with traffic.
+    // Rates and plots move with traffic, and fall again when it ends.
     let rate =
         |is: &str| format!("document.getElementById('tenants').rows[0].cells[2].textContent {is} '0.0'");
     browser.until(&rate("==="));
-    for _ in 0..200 {
-        stage.ask("weather.example", "/public/forecast", &[]);
-    }
-    browser.until(&rate(">"));
+    let (gateway, stop) = (stage.gateway, Stop::default());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            until("they were seen", SOON * 10, || {
+                get(gateway, "weather.example", "/public/forecast", &[]);
+                stop.is_set().then_some(())
+            });
+        });
+        let _stops = stop.at_end();
+        browser.until(&rate(">"));
+        browser
+            .until("Number.parseFloat(document.getElementById('routes').rows[0].cells[3].textContent) > 0");
+    });
     browser.until("document.querySelector('#tenants svg').getAttribute('aria-label').startsWith('Requests of weather per second: now ')");
     browser.until("document.querySelector('#traffic polyline').getAttribute('points').split(' ').length > 2");
     browser.row("routes", &["GET /public/* weather"]);
     browser.row("routes", &["POST /verify"]);
-    browser.until("Number.parseFloat(document.getElementById('routes').rows[0].cells[3].textContent) > 0");
 
     browser.write("#find", "poll_interval");
     browser.until("document.getElementById('configuration').rows.length === 1");
@@ -185,11 +193,11 @@ fn the_page_says_what_a_reload_changed_and_shows_markup_as_text() {
     browser.row("configuration", &["signature.domain_name", &format!("\"{markup}\"")]);
 
     stage.tenant("weather.toml", &WEATHER.replace("id =", "min_tier = 2\nid ="));
-    stage.tenant("<b>acme.toml", "id = \"acme\"\nhosts = [\"acme.example\"]\nupstreams = [\"UPSTREAM\"]\n");
     browser.text("reload", "Applied");
-    browser.text("changes", "Tenant acme added");
     browser.text("changes", "Tenant weather changed");
     browser.text("changes", "min_tier: 1 → 2");
+    stage.tenant("<b>acme.toml", "id = \"acme\"\nhosts = [\"acme.example\"]\nupstreams = [\"UPSTREAM\"]\n");
+    browser.text("changes", "Tenant acme added");
     browser.text("changes", "acme.toml: id: not set → \"acme\"");
     // Defaults of a new tenant are no change.
     browser.until("!document.getElementById('changes').textContent.includes('timeouts')");

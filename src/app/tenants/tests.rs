@@ -240,6 +240,12 @@ fn certificates_keys_agents_and_tenants_change_in_one_step() {
             write(&folder, generation);
             let applied = tenants.load_and_replace().0;
             assert!(applied.is_ok_and(|applied| applied.loaded.refused.is_empty()));
+            // A busy machine may give the readers no turn.
+            let readings = || counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<usize>();
+            let before = readings();
+            while readings() == before && !readers.iter().any(|reader| reader.is_finished()) {
+                thread::yield_now();
+            }
         }
         is_over.store(true, Ordering::Relaxed);
         readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect()
