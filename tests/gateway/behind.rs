@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{sync::Arc, time::Duration};
 
+use rustix::process::Signal;
 use serde_json::json;
 use socket2::SockRef;
 
@@ -559,7 +560,7 @@ fn nobody_passes_when_tiergate_its_chain_or_its_store_fails(stage: &Stage) {
     let watch = Stopwatch::start();
     let answers = all_asked(&behind, &by_key);
     let frozen = watch.elapsed();
-    behind.site.gateway.signal("CONT");
+    behind.site.gateway.signal(Signal::CONT);
     answers.into_iter().for_each(|answer| is_unasked(answer, "frozen"));
     assert!(frozen < FAULT_WITHIN, "{frozen:?}");
     pass(&behind);

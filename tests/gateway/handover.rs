@@ -3,22 +3,25 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{fs, os::unix::net::UnixDatagram, thread};
+use std::{fs, os::unix::net::UnixDatagram, thread, time::Duration};
 
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
 
 use crate::drain::event_stream;
 use crate::rig::case::{Case, cases};
+use crate::rig::gateway::{Gateway, send};
 use crate::rig::h2c::{self, Message};
+use crate::rig::scripts::Cue;
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::{gateway::Gateway, scripts::Cue};
 use crate::support::process::{Process, own_ip};
+use crate::support::relay::Relay;
 use crate::support::stop::Stop;
-use crate::support::time::{SOON, until};
+use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -52,13 +55,8 @@ struct Replacement(u32);
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-KILL", &self.0.to_string()]).stderr(Stdio::null()).status();
+        let _ = kill_process(Pid::from_raw(self.0.cast_signed()).unwrap(), Signal::KILL);
     }
-}
-
-fn signal(process: u32, name: &str) {
-    let status = Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap();
-    assert!(status.success(), "the process takes signals");
 }
 
 fn first(gateway: &Gateway) -> u32 {
@@ -80,7 +78,7 @@ fn says_again(gateway: &Gateway, line: &str, happens: impl FnOnce()) {
 fn upgrade(gateway: &Gateway, old: u32, meanwhile: impl FnOnce()) -> Replacement {
     let mut new = None;
     says_again(gateway, ": stopped", || {
-        says_again(gateway, "the new process serves", || signal(old, "USR2"));
+        says_again(gateway, "the new process serves", || send(old, Signal::USR2));
         let log = gateway.service.log();
         let (_, id) = log.rsplit_once("the new process serves process=").unwrap();
         new = Some(Replacement(id.split_whitespace().next().unwrap().parse().unwrap()));
@@ -93,13 +91,15 @@ fn upgrade(gateway: &Gateway, old: u32, meanwhile: impl FnOnce()) -> Replacement
 fn under_load(site: &Site, happens: impl FnOnce(&dyn Fn())) -> usize {
     let (asked, stop, gateway) = (AtomicUsize::new(0), Stop::default(), site.gateway.address);
     let kept = || {
-        let mut wire = Wire::open(gateway);
+        let (mut wire, mut used, mut is_last) = (Wire::open(gateway), Stopwatch::start(), false);
         while !stop.is_set() {
-            let answer = site.by_key().ask_on(&mut wire);
-            assert_eq!(answer.status, 200);
-            if answer.header("connection") == Some("close") {
+            // A process that drains closes one that is not used for three seconds.
+            if is_last || used.elapsed() > Duration::from_secs(2) {
                 wire = Wire::open(gateway);
             }
+            let answer = site.by_key().ask_on(&mut wire);
+            assert_eq!(answer.status, 200);
+            (used, is_last) = (Stopwatch::start(), answer.header("connection") == Some("close"));
             asked.fetch_add(1, Ordering::SeqCst);
         }
     };
@@ -160,7 +160,7 @@ fn upgrades_under_load_lose_no_request_and_no_stream(stage: &Stage) {
             let old = last.as_ref().map_or_else(|| first(gateway), |process: &Replacement| process.0);
             last = Some(upgrade(gateway, old, || {
                 go_on();
-                assert_eq!(gateway.service.get("/readyz").status, 200);
+                gateway.service.await_ready();
                 // Of the old process.
                 for (cue, expected) in cues.iter().zip(["data: 2\n\n", "data: 3\n\n"]) {
                     cue.give();
@@ -193,7 +193,7 @@ fn a_new_process_that_can_not_serve_leaves_the_old_one_serving(stage: &Stage) {
     let file = gateway.service.folder.path().join("tiergate.toml");
     let fails = || {
         says_again(gateway, "the upgrade failed, and this process goes on: the new process ended", || {
-            signal(first(gateway), "USR2");
+            send(first(gateway), Signal::USR2);
         });
     };
     let good = take_the_node_away(gateway);
@@ -221,9 +221,13 @@ fn an_order_to_end_ends_a_new_process_that_does_not_serve_yet(stage: &Stage) {
     let site = loaded(stage).start();
     let gateway = &site.gateway;
     take_the_node_away(gateway);
-    says_again(gateway, ": serving version", || signal(first(gateway), "USR2"));
+    let watch = Stopwatch::start();
+    says_again(gateway, ": serving version", || send(first(gateway), Signal::USR2));
     let new = started_last(gateway);
-    says_again(gateway, ": stopped", || signal(first(gateway), "TERM"));
+    says_again(gateway, ": stopped", || send(first(gateway), Signal::TERM));
+    // After ten seconds it ends by itself.
+    let is_late = watch.elapsed() >= Duration::from_secs(10);
+    assert!(is_late || said(gateway, "does not take over") == 0, "{}", gateway.service.log());
     for address in addresses(gateway) {
         until("nobody listens", SOON, || TcpStream::connect(address).err());
     }
@@ -248,25 +252,30 @@ const HANGUP: u32 = 1;
 fn an_order_to_end_before_the_process_serves_ends_it_without_a_failure(stage: &Stage) {
     let site = loaded(stage).start();
     end(&site.gateway);
-    for order in ["TERM", "QUIT", "INT"] {
+    for order in [Signal::TERM, Signal::QUIT, Signal::INT] {
         let started = start_behind(&site.gateway, "");
         until("it handles signals", SOON, || handles(started.pid, HANGUP).then_some(()));
-        signal(started.pid, order);
-        assert_eq!(until("it ends", SOON, || started.exit_code()), 0, "{order}");
+        send(started.pid, order);
+        assert_eq!(until("it ends", SOON, || started.exit_code()), 0, "{order:?}");
     }
 }
 
 fn an_order_to_upgrade_before_the_process_serves_is_ignored_and_does_not_end_it(stage: &Stage) {
-    let site = loaded(stage).start();
+    let mut relay = Relay::new(stage.world().chain().node);
+    let site = loaded(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]).start();
     let gateway = &site.gateway;
     end(gateway);
-    let started = start_behind(gateway, "");
+    // Behind a socket of systemd it waits for its node for a while.
+    relay.close();
+    let sockets = [TcpListener::bind(gateway.service.api).unwrap()];
+    let started = start_behind(gateway, &passing(&sockets));
     until("it handles signals", SOON, || handles(started.pid, HANGUP).then_some(()));
-    signal(started.pid, "USR2");
+    send(started.pid, Signal::USR2);
     until("it says so", SOON, || {
         assert_eq!(started.exit_code().filter(|code| *code > 128), None, "a signal ended it");
         (said(gateway, "SIGUSR2 is ignored: this process does not serve yet") > 0).then_some(())
     });
+    relay.reopen();
     gateway.service.await_ready();
     let _new = upgrade(gateway, started.pid, || ());
     assert_eq!(site.status(), 200);
@@ -278,19 +287,19 @@ fn orders_to_upgrade_during_an_upgrade_are_ignored_and_start_no_third_process(st
     let gateway = &site.gateway;
     let good = take_the_node_away(gateway);
     let old = first(gateway);
-    says_again(gateway, ": serving version", || signal(old, "USR2"));
+    says_again(gateway, ": serving version", || send(old, Signal::USR2));
     // As `systemctl kill` does without `--kill-whom=main`.
     let new = started_last(gateway);
-    says_again(gateway, "SIGUSR2 is ignored: an upgrade is under way", || signal(old, "USR2"));
-    says_again(gateway, "SIGUSR2 is ignored: this process does not serve yet", || signal(new.0, "USR2"));
+    says_again(gateway, "SIGUSR2 is ignored: an upgrade is under way", || send(old, Signal::USR2));
+    says_again(gateway, "SIGUSR2 is ignored: this process does not serve yet", || send(new.0, Signal::USR2));
     until("the upgrade fails", SOON, || (said(gateway, "the upgrade failed") == 1).then_some(()));
     assert_eq!(said(gateway, "the program is started again"), 1);
     fs::write(gateway.service.folder.path().join("tiergate.toml"), good).unwrap();
     let cues = [Cue::new(), Cue::new()];
     let mut events = event_stream(gateway, &site.upstream, &cues);
-    says_again(gateway, "the new process serves", || signal(old, "USR2"));
+    says_again(gateway, "the new process serves", || send(old, Signal::USR2));
     let _new = started_last(gateway);
-    says_again(gateway, "SIGUSR2 is ignored: this process is about to end", || signal(old, "USR2"));
+    says_again(gateway, "SIGUSR2 is ignored: this process is about to end", || send(old, Signal::USR2));
     says_again(gateway, ": stopped", || {
         cues.iter().for_each(|cue| cue.give());
         while events.chunk().unwrap().is_some() {}
@@ -303,8 +312,8 @@ fn a_new_process_that_fails_while_the_old_one_drains_ends_the_old_one_with_a_fai
     let gateway = &site.gateway;
     let cues = [Cue::new(), Cue::new()];
     let _events = event_stream(gateway, &site.upstream, &cues);
-    says_again(gateway, "the new process serves", || signal(first(gateway), "USR2"));
-    signal(started_last(gateway).0, "KILL");
+    says_again(gateway, "the new process serves", || send(first(gateway), Signal::USR2));
+    send(started_last(gateway).0, Signal::KILL);
     let process = gateway.service.process.as_ref().unwrap();
     assert_eq!(until("the old process ends", SOON, || process.exit_code()), 1);
     assert_eq!(said(gateway, "the process that replaced this one has failed (signal: 9 (SIGKILL))"), 1);
@@ -316,15 +325,16 @@ fn a_process_that_ends_waits_for_the_one_that_it_replaced(stage: &Stage) {
     let gateway = &site.gateway;
     let cues = [Cue::new(), Cue::new()];
     let mut events = event_stream(gateway, &site.upstream, &cues);
-    says_again(gateway, "the new process serves", || signal(first(gateway), "USR2"));
+    says_again(gateway, "the new process serves", || send(first(gateway), Signal::USR2));
     let new = started_last(gateway);
     until("the old one drains", SOON, || (said(gateway, ": stopping") == 1).then_some(()));
-    says_again(gateway, ": stopping", || signal(new.0, "TERM"));
+    says_again(gateway, ": stopping", || send(new.0, Signal::TERM));
     until("nobody listens", SOON, || TcpStream::connect(gateway.address).is_err().then_some(()));
-    for _ in 0..100 {
-        assert!(Command::new("true").status().unwrap().success());
+    let watch = Stopwatch::start();
+    until("a second has passed", SOON, || {
         assert_eq!(said(gateway, ": stopped"), 0, "one has a request under way, the other waits for it");
-    }
+        (watch.elapsed() > Duration::from_secs(1)).then_some(())
+    });
     cues.iter().for_each(|cue| cue.give());
     while events.chunk().unwrap().is_some() {}
     until("both have ended", SOON, || (said(gateway, ": stopped") == 2).then_some(()));
@@ -348,7 +358,7 @@ fn end(gateway: &Gateway) {
 
 /// As systemd does: its last line comes before it gives its store back.
 fn end_whole(process: &Process) {
-    signal(process.pid, "TERM");
+    send(process.pid, Signal::TERM);
     assert_eq!(until("it has ended", SOON, || process.exit_code()), 0);
 }
 
@@ -393,7 +403,7 @@ fn systemd_is_told_of_the_start_of_the_new_main_process_and_of_the_end(stage: &S
     }
     let new = upgrade(gateway, started.pid, || ());
     assert_eq!(systemd.received(), format!("MAINPID={}", new.0));
-    signal(new.0, "TERM");
+    send(new.0, Signal::TERM);
     assert_eq!(systemd.received(), "STOPPING=1");
 }
 
@@ -425,7 +435,7 @@ fn the_old_process_keeps_its_store_and_an_upgrade_fails(stage: &Stage) {
     let gateway = &site.gateway;
     under_load(&site, |_| {
         says_again(gateway, "the upgrade failed, and this process goes on", || {
-            signal(first(gateway), "USR2");
+            send(first(gateway), Signal::USR2);
         });
     });
     let log = gateway.service.log();
@@ -512,7 +522,7 @@ fn the_file_of_init_starts_behind_the_sockets_of_the_unit(stage: &Stage) {
     {
         assert_eq!(Request::get("localhost", path).ask(address).status, status, "{address}");
     }
-    signal(process.pid, "TERM");
+    send(process.pid, Signal::TERM);
     process.await_log(&[": stopped"]);
     assert!(!process.log().contains("handed over"), "{}", process.log());
 }

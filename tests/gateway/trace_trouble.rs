@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use rustix::process::Signal;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::stage::{ACME, Stage, public_path, unique};
@@ -31,7 +32,7 @@ fn spans_that_wait_are_sent_before_the_process_ends(stage: &Stage) {
     let request = Request::get(ACME, &public_path()).with("X-Request-Id", &id);
     assert_eq!(site.gateway.ask(&request).status, 200);
     assert!(spans(&collector).is_empty());
-    site.gateway.signal("TERM");
+    site.gateway.signal(Signal::TERM);
     assert_eq!(names(&trace_of(&collector, &id)), ["route", "place", "upstream"]);
 }
 
@@ -43,7 +44,7 @@ fn a_request_that_is_cut_off_is_an_error(stage: &Stage) {
     let mut wire = site.gateway.connect();
     wire.send(&Request::get(ACME, &path).bytes());
     until("the request is at its upstream", SOON, || (site.upstream.count_at(&path) > 0).then_some(()));
-    site.gateway.signal("TERM");
+    site.gateway.signal(Signal::TERM);
     until("its span has come", SOON, || {
         let is_cut_off = |span: &Span| span.status.as_ref().is_some_and(|status| status.message == "cut off");
         spans(&collector).iter().any(|span| span.kind() == SpanKind::Server && is_cut_off(span)).then_some(())
@@ -97,7 +98,7 @@ fn ends_in_time(stage: &Stage) -> bool {
     ask(1_000);
     is_undelayed(calm, || ask(20));
     drop(wire);
-    site.gateway.signal("TERM");
+    site.gateway.signal(Signal::TERM);
     let begun = Stopwatch::start();
     let process = site.gateway.service.process.as_ref().unwrap();
     until("the process has ended", SOON, || process.exit_code());

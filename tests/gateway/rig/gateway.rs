@@ -1,21 +1,25 @@
 //! A service with a gateway, in a process of its own.
 
-use std::{fs, net::SocketAddr, process::Command, time::Duration};
+use std::{fs, net::SocketAddr, process::Command};
 
+use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
 
 use crate::rig::{stage::public_path, tenants::Tenant, upstream::pin};
 use crate::support::process::{free_port, own_ip};
-use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 use crate::support::{client::Answer, service::Service, settings::Settings};
+
+/// Sends a process a signal: at once, where a program that does so may be late.
+pub(crate) fn send(process: u32, signal: Signal) {
+    kill_process(Pid::from_raw(process.cast_signed()).unwrap(), signal).unwrap();
+}
 
 /// A running gateway.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     pub(crate) service: Service,
-    /// How long the process took to start.
-    pub(crate) started_in: Duration,
     settings: Settings,
 }
 
@@ -34,7 +38,7 @@ impl Gateway {
     fn with(settings: Settings) -> Self {
         let address = free_port(own_ip());
         let service = Service::prepare(settings.clone().set("listen.gateway", vec![address.to_string()]));
-        Self { address, service, started_in: Duration::ZERO, settings }
+        Self { address, service, settings }
     }
 
     /// Starts another process with the same configuration, at other addresses.
@@ -51,11 +55,9 @@ impl Gateway {
 
     /// Starts the process and waits until it takes requests. `limits` are shell commands in front of it.
     pub(crate) fn launch(&mut self, limits: &str) {
-        let watch = Stopwatch::start();
         self.service.start_again(limits);
         self.service.await_ready();
         until("the gateway listens", SOON, || std::net::TcpStream::connect(self.address).ok());
-        self.started_in = watch.elapsed();
     }
 
     /// Puts a file into `tenants.d` in one step, as an editor or a deployment does.
@@ -74,7 +76,7 @@ impl Gateway {
 
     /// Asks the process to read its configuration again.
     pub(crate) fn hang_up(&self) {
-        self.signal("HUP");
+        self.signal(Signal::HUP);
     }
 
     /// How often the tenants were read again with this result.
@@ -94,16 +96,13 @@ impl Gateway {
         }
     }
 
-    /// Sends the process a signal: `HUP`, `TERM`.
-    pub(crate) fn signal(&self, name: &str) {
-        let pid = self.service.process.as_ref().unwrap().pid.to_string();
-        let status = Command::new("kill").args(["-s", name, &pid]).status().unwrap();
-        assert!(status.success(), "the process takes signals");
+    pub(crate) fn signal(&self, signal: Signal) {
+        send(self.service.process.as_ref().unwrap().pid, signal);
     }
 
-    /// Stops the process, until it gets the signal `CONT`. Each of its threads stands still then: some go on for a moment.
+    /// Stops the process, until it gets [`Signal::CONT`]. Each of its threads stands still then: some go on for a moment.
     pub(crate) fn freeze(&self) {
-        self.signal("STOP");
+        self.signal(Signal::STOP);
         let pid = self.service.process.as_ref().unwrap().pid;
         let stands = |task: fs::DirEntry| {
             let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
