@@ -167,10 +167,10 @@ fn streams_have_a_cap_of_their_own(stage: &Stage) {
     });
 }
 
-/// A site with one place for strangers, whose tenant waits half a second for its upstream.
-fn narrow(stage: &Stage) -> Site {
+/// A site with one place for strangers, whose tenant waits this long for its upstream.
+fn narrow(stage: &Stage, patience: &str) -> Site {
     let tenant = |tenant: Tenant| {
-        let tenant = tenant.impatient().set("max_body_bytes", 10).set("limits.queue_timeout", "50ms");
+        let tenant = tenant.impatient().set("timeouts.read", patience).set("max_body_bytes", 10);
         tenant.set("connect_retries", 0).route("/socket/*", "access = \"public\"\nupgrades = true")
     };
     // A client knows of its answer's end before the gateway is done with it.
@@ -185,11 +185,14 @@ fn is_free_again(site: &Site, ending: &str) {
 
 // threat: One client or tenant takes all places
 fn a_place_comes_back_however_a_request_ends(stage: &Stage) {
-    let site = narrow(stage);
     let path = public_path();
     let request = Request::get(ACME, &path);
     let message = Message::request(Method::GET, ACME, &path);
-    let over_http_2 = |message: &Message| h2c::ask(site.gateway.address, message).map(|answer| answer.status);
+    let over_http_2 = |site: &Site, message: &Message, status: u16, ending: &str| {
+        let answer = || h2c::ask(site.gateway.address, message).unwrap();
+        until(&format!("{ending}, over HTTP/2"), SOON, || (answer().status == status).then_some(()));
+        is_free_again(site, ending);
+    };
     let endings: [(&str, Script, u16); 5] = [
         ("a whole answer", scripts::echo(), 200),
         ("an upstream that closes", scripts::bytes(b"".as_slice(), Then::Closes), 502),
@@ -197,21 +200,23 @@ fn a_place_comes_back_however_a_request_ends(stage: &Stage) {
         ("an upstream that hangs", scripts::hang(b"".as_slice()), 504),
         ("an early answer", scripts::early(scripts::answer("200 OK", &[], b"early")), 200),
     ];
+    let site = narrow(stage, "500ms");
     for (ending, upstream, status) in endings {
         site.upstream.on(&path, upstream);
-        assert_eq!(site.gateway.ask(&request).status, status, "{ending}");
+        until(ending, SOON, || (site.gateway.ask(&request).status == status).then_some(()));
         is_free_again(&site, ending);
-        assert_eq!(over_http_2(&message).unwrap(), status, "{ending}, over HTTP/2");
-        is_free_again(&site, ending);
+        over_http_2(&site, &message, status, ending);
     }
-    // The client of a last answer keeps its side open.
+    let site = narrow(stage, "2m");
+    // The client of a last answer keeps its side open, for longer than a request waits for a place.
     site.upstream.on(&path, scripts::echo());
-    let mut lingers = site.gateway.connect();
-    assert_eq!(request.clone().with("Connection", "close").ask_on(&mut lingers).status, 200);
-    assert_eq!(site.status(), 200, "at once");
+    until("there is room at once", SOON, || {
+        let mut lingers = site.gateway.connect();
+        let answer = request.clone().with("Connection", "close").ask_on(&mut lingers);
+        (answer.status == 200 && site.status() == 200).then_some(())
+    });
     let longer = "12345678901";
-    assert_eq!(over_http_2(&message.clone().body(longer.as_bytes())).unwrap(), 413);
-    is_free_again(&site, "a body that is too long");
+    over_http_2(&site, &message.clone().body(longer.as_bytes()), 413, "a body that is too long");
     let mut wire = site.gateway.connect();
     wire.send(
         format!(

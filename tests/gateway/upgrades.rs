@@ -267,15 +267,15 @@ fn a_switch_to_another_protocol_is_not_waited_for_and_the_connection_kept(stage:
 // threat: Our bytes in another's stream
 fn behind_a_switch_nothing_of_ours_is_written_and_the_log_says_why_it_ended(stage: &Stage) {
     const FRAME: &[u8] = b"\x81\x02hi";
-    let socket = |tenant: Tenant| {
-        tenant
-            .impatient()
-            .route("/socket", "access = \"public\"\nupgrades = true")
-            .set("timeouts.total", "1s")
-    };
-    let settings = Site::of(stage).set("log.access", true).set("log.format", "json");
-    let Site { gateway, upstream, .. } = &settings.tenant(socket).start();
-    for reason in ["idle", "overdue", "upstream"] {
+    for (reason, silence, total) in [("idle", "3s", "1h"), ("overdue", "1m", "5s"), ("upstream", "1m", "1h")]
+    {
+        let socket = |tenant: Tenant| {
+            let tenant = tenant.route("/socket", "access = \"public\"\nupgrades = true");
+            let tenant = tenant.set("timeouts.read", silence).set("timeouts.write", silence);
+            tenant.set("timeouts.total", total)
+        };
+        let settings = Site::of(stage).set("log.access", true).set("log.format", "json");
+        let Site { gateway, upstream, .. } = &settings.tenant(socket).start();
         let id = unique();
         upstream.on(
             "/socket",

@@ -49,6 +49,13 @@ const TRAEFIK: Program = ("Traefik", Asks::Traefik, "traefik/traefik");
 /// A text of a file, and what stands there instead.
 pub(crate) type Change<'a> = (&'a str, &'a str);
 
+/// The longest that an agent's verification may take, but for cases in which it fails.
+pub(crate) const PATIENT: &str = "25s";
+
+/// Time limits of the files, and those that are longer than [`PATIENT`].
+const WAITS: [Change<'static>; 3] =
+    [("timeout: 2s", "timeout: 30s"), ("_timeout 2s", "_timeout 30s"), ("\" 1600", "\" 30000")];
+
 /// A running program.
 pub(crate) struct Other {
     pub(crate) name: &'static str,
@@ -69,8 +76,12 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// Starts all programs that are installed. They forward to the upstream of the site.
-    pub(crate) fn start(stage: &Stage, change: impl FnOnce(SiteBuilder<'_>) -> SiteBuilder<'_>) -> Self {
+    /// Starts all programs that are installed, and Tiergate with this time limit. They forward to the upstream of the site.
+    pub(crate) fn start(
+        stage: &Stage,
+        timeout: &str,
+        change: impl FnOnce(SiteBuilder<'_>) -> SiteBuilder<'_>,
+    ) -> Self {
         let (secret, authz) = (tempfile::tempdir().unwrap(), free_port(own_ip()));
         let file = secret.path().join("secret");
         fs::write(&file, SECRET).unwrap();
@@ -79,9 +90,10 @@ impl Behind {
         let site = site.tenant(|tenant| tenant.set("upstreams", vec![upstream]));
         let site = site.set("listen.authz", vec![authz.to_string()]);
         let site = site.set("log.format", "json").set("listen.trusted_proxies", vec!["127.0.0.1"]);
-        let site = site.set("authz.secret_file", file.to_str().unwrap()).set("authz.timeout", "1s");
+        let site = site.set("authz.secret_file", file.to_str().unwrap()).set("authz.timeout", timeout);
         let site = change(site).agent(4).start();
-        let start = |program| Other::start(program, authz, site.upstream.address);
+        let waits: &[Change<'_>] = if timeout == PATIENT { &WAITS } else { &[] };
+        let start = |program| Other::start_broken(program, authz, site.upstream.address, None, waits);
         Self { others: PROGRAMS.into_iter().filter_map(start).collect(), site, authz, _secret: secret }
     }
 }
@@ -98,7 +110,7 @@ fn weather() -> Tenant {
 impl Other {
     /// Starts a program; none if it is not installed.
     fn start(program: Program, authz: SocketAddr, api: SocketAddr) -> Option<Self> {
-        Self::start_broken(program, authz, api, None)
+        Self::start_broken(program, authz, api, None, &WAITS)
     }
 
     /// Starts a program with a change to its file: one text in place of another.
@@ -107,6 +119,7 @@ impl Other {
         authz: SocketAddr,
         api: SocketAddr,
         change: Option<Change<'_>>,
+        waits: &[Change<'_>],
     ) -> Option<Self> {
         let Some(program) = installed(file) else {
             skip(name);
@@ -114,7 +127,7 @@ impl Other {
         };
         let folder = tempfile::tempdir().unwrap();
         let address = free_port(own_ip());
-        let arguments = asks.arguments(folder.path(), address, authz, api, change);
+        let arguments = asks.arguments(folder.path(), address, authz, api, change, waits);
         Some(Self::run((name, asks, program), address, &arguments, folder))
     }
 
@@ -160,7 +173,7 @@ impl Other {
     /// One more program of a kind, whose file has a broken line.
     pub(crate) fn broken(asks: Asks, behind: &Behind, change: Change<'_>) -> Option<Self> {
         let program = PROGRAMS.into_iter().chain([TRAEFIK]).rev().find(|(_, other, _)| *other == asks)?;
-        Self::start_broken(program, behind.authz, behind.site.upstream.address, Some(change))
+        Self::start_broken(program, behind.authz, behind.site.upstream.address, Some(change), &WAITS)
     }
 
     /// One more nginx, which asks at this address.
@@ -197,6 +210,7 @@ impl Asks {
         authz: SocketAddr,
         api: SocketAddr,
         change: Option<Change<'_>>,
+        waits: &[Change<'_>],
     ) -> Vec<String> {
         let is_changed = Cell::new(change.is_none());
         let shipped = |file: &str| {
@@ -207,6 +221,7 @@ impl Asks {
                 is_changed.set(true);
                 text = text.replace(line, broken);
             }
+            let text = waits.iter().fold(text, |text, &(limit, longer)| text.replace(limit, longer));
             let text = text.replace("put the value of authz.secret_file here", SECRET);
             [("8000", own), ("9000", api), ("9001", authz)].iter().fold(text, |text, (port, address)| {
                 let (ip, new) = (address.ip(), address.port());

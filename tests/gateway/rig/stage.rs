@@ -4,9 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::behind_files::Ground;
-use crate::rig::{
-    authz::Asked, behind::Behind, listeners::ListenerTls, site::Site, tenants::Tenant, upstream::Upstream,
-};
+use crate::rig::behind::{Behind, PATIENT};
+use crate::rig::{authz::Asked, listeners::ListenerTls, site::Site, tenants::Tenant, upstream::Upstream};
 use crate::support::world::{Kind, World};
 use crate::support::{agents::Agent, settings::Settings};
 
@@ -89,7 +88,7 @@ impl Stage {
 
     /// Other gateways, and the one that they ask.
     pub(crate) fn behind(&self) -> &Behind {
-        self.behind.get_or_init(|| Behind::start(self, |site| site))
+        self.behind.get_or_init(|| Behind::start(self, PATIENT, |site| site))
     }
 
     /// The same for what their files have to keep right.
