@@ -79,6 +79,9 @@ const ENVIRONMENT: &[u8] = include_bytes!("help/environment.roff");
 /// How long a line on standard error is waited for.
 const COMPLAINT_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// How long that of a panic is: others may wait for its thread.
+const PANIC_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// The exit code for whatever has no other.
 const FAILED: u8 = 1;
 
@@ -174,7 +177,7 @@ fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
     }
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
     let what = panic.payload_as_str().unwrap_or("no words");
-    complain(format_args!("internal error at {place}: {what}"));
+    complain_for(PANIC_TIME_MAX, format_args!("internal error at {place}: {what}"));
 }
 
 fn completions(shell: Shell) -> Result<(), Failure> {
@@ -215,9 +218,13 @@ fn write(line: fmt::Arguments<'_>) -> io::Result<()> {
     written.map_err(|error| io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
 }
 
-/// A line on standard error, for which nothing can be done when it can't be written. A reader that has stopped is not waited for:
-/// the writer of the log may hold standard error.
 fn complain(line: fmt::Arguments<'_>) {
+    complain_for(COMPLAINT_TIME_MAX, line);
+}
+
+/// A line on standard error, for which nothing can be done when it can't be written. A reader that has stopped is waited for no longer
+/// than this: the writer of the log may hold standard error.
+fn complain_for(longest: Duration, line: fmt::Arguments<'_>) {
     let line = format!("tiergate: {line}\n");
     let (ends, has_ended) = mpsc::channel::<()>();
     let write = move || {
@@ -225,6 +232,6 @@ fn complain(line: fmt::Arguments<'_>) {
         drop(ends);
     };
     if thread::Builder::new().name("complaint".to_owned()).spawn(write).is_ok() {
-        let _ = has_ended.recv_timeout(COMPLAINT_TIME_MAX);
+        let _ = has_ended.recv_timeout(longest);
     }
 }

@@ -12,7 +12,7 @@ const TYPING_ERRORS_MAX: usize = 2;
 /// The longest name that is compared and shown as it is.
 const NAME_BYTES_MAX: usize = 64;
 
-/// With how many problems of a file nobody reads hints any more: each takes a comparison with all names.
+/// The problems of a file after which hints end: for each one a name is compared with all that are known.
 const HINTED_MAX: usize = 100;
 
 /// Variables of the command line, which override no key.
@@ -66,7 +66,7 @@ pub(super) fn variables<'a>(
     })
 }
 
-/// Everything in the table of a section, whose name ends with a point, that nobody has asked for, behind the other problems of its file.
+/// Adds a problem for each key in the table of a section, whose name ends with a point, that nobody has asked for.
 pub(super) fn keys(
     table: &Table,
     section: &str,

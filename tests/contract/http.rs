@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use crate::support::client::{Answer, Connection, request_bytes};
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
-use crate::support::time::{SOON, until};
 use crate::support::{agents::unknown_key, world::World};
 
 pub(crate) const CASES: &[Case<World>] = cases![
@@ -73,12 +72,14 @@ fn what_ends_a_connection_is_answered_once_and_closed_without_harm(world: &World
     }
     service.get("/livez").success(200);
     // Whoever is still sending a body gets the answer, not a reset.
-    until("it is not reset at once", SOON, || {
+    let is_heard = |_| {
         let mut connection = service.connect();
         connection.write(post("Content-Length: 1\r\nContent-Length: 2\r\n\r\n").as_bytes()).unwrap();
         assert!(connection.rest().starts_with(b"HTTP/1.1 400 "));
-        (0..2).all(|_| connection.write(b"x").is_ok()).then_some(())
-    });
+        (0..2).all(|_| connection.write(b"x").is_ok())
+    };
+    // A busy machine may write the second one when the time for that is over.
+    assert!((0..5).any(is_heard), "it is reset");
 }
 
 fn whatever_is_refused_keeps_the_connection_for_the_next_request(world: &World) {

@@ -107,7 +107,7 @@ fn a_message_that_does_not_come_is_denied_in_time(stage: &Stage) {
     });
     assert_eq!(checked.decision().error(), (408, "REQUEST_TIMEOUT".to_owned()));
     let secs = begun.elapsed().as_secs();
-    assert!(secs >= 9, "{secs} s");
+    assert!((9..60).contains(&secs), "{secs} s");
 }
 
 // threat: A call breaks the listener

@@ -16,7 +16,7 @@ use crate::rig::tunnels::{Greeting, Tunnel};
 use crate::rig::{credentials::signed, site::Site, tenants::Tenant};
 use crate::support::process::{free_port, own_ip};
 use crate::support::relay::{Behaviour, Relay};
-use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::time::{SOON, quickest, until};
 use crate::support::wire::{Request, Wire};
 use crate::support::{redis::Redis, secrets, service::Service};
 use crate::traces::{collector, trace_of, traced};
@@ -202,10 +202,11 @@ fn tenants_are_asked_for_without_a_gateway_of_ours(stage: &Stage) {
     }
 }
 
-/// Fails when each answer takes more than twice as long as is set. A busy machine delays some.
+/// Fails when an answer takes more than twice as long as is set. A busy machine delays one of three.
 #[track_caller]
-fn comes_in_time(limit: Duration, mut ask: impl FnMut()) {
-    until("an answer comes in time", SOON, || (Stopwatch::of(&mut ask) < 2 * limit).then_some(()));
+fn comes_in_time(limit: Duration, ask: impl FnMut()) {
+    let time = quickest(3, ask);
+    assert!(time < 2 * limit, "{time:?}");
 }
 
 // threat: A gateway does not wait for the verdict
@@ -213,8 +214,8 @@ fn a_frozen_chain_is_503_in_time_and_spends_nothing(stage: &Stage) {
     let relay = Relay::new(stage.world().chain().node);
     let site = Site::of(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
     // All dialects ask before the node's own limit of five seconds ends the wait.
-    let limit = Duration::from_millis(300);
-    let asked = Asked::start(site.set("authz.timeout", "300ms").agent(4));
+    let limit = Duration::from_secs(1);
+    let asked = Asked::start(site.set("authz.timeout", "1s").agent(4));
     let original =
         Original::get(ACME, &agents_path()).of_tenant("t").with_all(&signed(&asked.site.agent().draft()));
     let by_key = Original::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
@@ -236,14 +237,14 @@ fn a_frozen_chain_is_503_in_time_and_spends_nothing(stage: &Stage) {
 
 fn a_frozen_store_is_500_in_time_and_lets_nobody_pass(stage: &Stage) {
     let redis = Redis::start(&[]);
-    let site = Site::of(stage).set("store.redis.url", redis.database()).set("store.redis.timeout", "500ms");
+    let site = Site::of(stage).set("store.redis.url", redis.database()).set("store.redis.timeout", "1s");
     // Nothing else ends the wait.
     let asked = Asked::start(site.agent(4));
     let by_key = Original::get(ACME, &agents_path()).of_tenant("t").key(asked.site.key());
     until("the agent passes", SOON, || asked.ask(Dialect::Grpc, &by_key).passes.then_some(()));
     redis.freeze(true);
     for dialect in DIALECTS {
-        comes_in_time(Duration::from_millis(500), || {
+        comes_in_time(Duration::from_secs(1), || {
             let said = asked.ask(dialect, &by_key).error();
             assert_eq!(said, (500, "INTERNAL_ERROR".to_owned()), "{dialect:?}");
         });

@@ -577,6 +577,7 @@ fn nobody_passes_when_tiergate_its_chain_or_its_store_fails(stage: &Stage) {
 
     behind.site.gateway.service.kill();
     all_asked(&behind, &by_key).into_iter().for_each(|answer| is_unasked(answer, "dead"));
+    assert_eq!(behind.site.upstream.count_at(&path), 0);
     for bytes in IMPOSTORS {
         let about = format!("{:?}", bytes.map(String::from_utf8_lossy));
         with_impostor(behind.authz, bytes, || {

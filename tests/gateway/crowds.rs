@@ -40,8 +40,8 @@ const ASKING: usize = 4;
 // threat: One client or tenant takes all places
 fn of_a_hundred_tenants_one_flooded_at_five_times_its_capacity_the_other_99_lose_nothing(stage: &Stage) {
     let site = Site::of(stage).unlimited().agent(4).set("gateway.max_in_flight", PLACES as i64);
-    let flooded = |upstream| Tenant::new("flooded", FLOODED, upstream).public().impatient();
-    let flooded = |upstream| flooded(upstream).set("timeouts.read", "3s");
+    let flooded =
+        |upstream| Tenant::new("flooded", FLOODED, upstream).public().impatient().set("timeouts.read", "3s");
     let others = (1..100).map(|at| (format!("t{at}"), format!("t{at}.test")));
     let (others, hosts): (Vec<String>, Vec<String>) = others.unzip();
     let site = others.iter().zip(&hosts).fold(site.also(flooded), |site, (id, host)| {

@@ -100,9 +100,11 @@ fn idle_connections_are_told_of_the_end_and_then_closed(stage: &Stage) {
             assert_eq!(answer.status, 200);
             (answer.header("connection") == Some("close")).then_some(())
         });
+        let watch = Stopwatch::start();
         for wire in [&mut used, &mut idle, &mut silent] {
             assert_eq!(wire.rest(), b"", "it is closed without another answer");
         }
+        assert!(watch.elapsed() < SOON / 2, "{:?}", watch.elapsed());
         assert!(frames.goodbye(), "{way}");
         ends(gateway);
     }

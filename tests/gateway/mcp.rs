@@ -591,7 +591,9 @@ fn users_of_both_sdks_use_their_tools_and_read_why_one_is_refused(stage: &Stage)
     // The host that clients ask for.
     let host = site.gateway.address.ip().to_string();
     let tenant = Tenant::new("mcp", &host, python).set("host_header", "upstream").set("mcp", true);
+    // These servers close a connection after five seconds, maybe while a call is on its way.
     let mut tenant = tenant
+        .set("timeouts.idle", "1s")
         .set("requests_per_minute", vec![1_000_000; 4])
         .route("/mcp", "tools = ['billing_*']\nmin_tier = 2");
     for (path, server) in [("/node", node), ("/second", second)] {

@@ -144,7 +144,7 @@ fn the_page_shows_what_the_service_does_and_asks_nobody_else() {
     browser.text("reload", "None since the start");
     assert_eq!(browser.until("document.title"), "Ready – Tiergate");
 
-    // Rates and plots move with traffic, and fall again when it ends.
+    // Rates and plots move with traffic, which goes on until it was seen.
     let rate =
         |is: &str| format!("document.getElementById('tenants').rows[0].cells[2].textContent {is} '0.0'");
     browser.until(&rate("==="));

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::support::client::{Answer, Connection};
 use crate::support::process::{Process, free_ports, own_ip, run_to_end};
 use crate::support::secrets::{self, AUDIT};
-use crate::support::time::{SOON, until};
+use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::{metrics::Samples, settings::Settings};
 
 /// A running service.
@@ -111,9 +111,12 @@ impl Service {
     /// Waits until readiness is answered with this status and such a body, which it gives: a probe may be late on a busy machine.
     #[track_caller]
     pub(crate) fn await_readiness(&self, path: &str, status: u16, wanted: impl Fn(&Value) -> bool) -> Value {
-        until(&format!("{path} is answered with {status}, as it should"), SOON, || {
+        let begun = Stopwatch::start();
+        until(&format!("{path} is answered with {status}, as it should"), 2 * SOON, || {
             let answer = self.get(path);
-            (answer.status == status).then(|| answer.success(status)).filter(&wanted)
+            let shown = (answer.status == status).then(|| answer.success(status)).filter(&wanted);
+            assert!(shown.is_some() || begun.elapsed() < SOON, "{path}: {}", answer.text());
+            shown
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{client::Answer, secrets};
 
-/// How long an answer is waited for: longer than any time limit of the service.
+/// How long an answer is waited for: longer than a case lets the service wait, on a busy machine.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 
 /// A stream whose reads a signal does not end: those with a time limit are not started again by the system.

@@ -93,7 +93,7 @@ impl Behind {
         let site = site.set("authz.secret_file", file.to_str().unwrap()).set("authz.timeout", timeout);
         let site = change(site).agent(4).start();
         let waits: &[Change<'_>] = if timeout == PATIENT { &WAITS } else { &[] };
-        let start = |program| Other::start_broken(program, authz, site.upstream.address, None, waits);
+        let start = |program| Other::start_with(program, authz, site.upstream.address, None, waits);
         Self { others: PROGRAMS.into_iter().filter_map(start).collect(), site, authz, _secret: secret }
     }
 }
@@ -110,11 +110,11 @@ fn weather() -> Tenant {
 impl Other {
     /// Starts a program; none if it is not installed.
     fn start(program: Program, authz: SocketAddr, api: SocketAddr) -> Option<Self> {
-        Self::start_broken(program, authz, api, None, &WAITS)
+        Self::start_with(program, authz, api, None, &WAITS)
     }
 
     /// Starts a program with a change to its file: one text in place of another.
-    fn start_broken(
+    fn start_with(
         (name, asks, file): Program,
         authz: SocketAddr,
         api: SocketAddr,
@@ -173,7 +173,7 @@ impl Other {
     /// One more program of a kind, whose file has a broken line.
     pub(crate) fn broken(asks: Asks, behind: &Behind, change: Change<'_>) -> Option<Self> {
         let program = PROGRAMS.into_iter().chain([TRAEFIK]).rev().find(|(_, other, _)| *other == asks)?;
-        Self::start_broken(program, behind.authz, behind.site.upstream.address, Some(change), &WAITS)
+        Self::start_with(program, behind.authz, behind.site.upstream.address, Some(change), &WAITS)
     }
 
     /// One more nginx, which asks at this address.

@@ -22,7 +22,7 @@ const TIMES_MAX: u32 = 4;
 const TURN: Duration = Duration::from_millis(75);
 
 /// How long a busy machine may keep one of many waiting: less than the gateway waits for a client.
-const HICCUP: Duration = Duration::from_secs(8);
+const HICCUP: Duration = Duration::from_secs(4);
 
 /// The waits of others, at addresses of their own: here, and at the same time at a gateway that is left alone.
 #[derive(Default)]

@@ -40,22 +40,26 @@ enum Fault {
 /// The servers of a history.
 #[expect(clippy::large_enum_variant, reason = "there is one for each run")]
 enum Rig {
-    /// One that has on its disk all that it has answered.
-    Durable(RedisServer),
+    Single(RedisServer),
     /// A master, its replica, and the Sentinel that promotes it.
-    Sentinel { master: RedisServer, replica: RedisServer, sentinel: RedisServer },
+    Sentinel {
+        master: RedisServer,
+        replica: RedisServer,
+        sentinel: RedisServer,
+    },
     /// Three masters, of which the first one fails, with a replica each where that is the fault.
     Cluster(TestCluster),
 }
 
 impl Rig {
+    /// One that has on its disk all that it has answered.
     async fn durable() -> Option<Self> {
-        RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]).await.map(Self::Durable)
+        RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]).await.map(Self::Single)
     }
 
     /// A server that nothing happens to, and that waits for no disk.
     async fn plain() -> Option<Self> {
-        RedisServer::start(&[]).await.map(Self::Durable)
+        RedisServer::start(&[]).await.map(Self::Single)
     }
 
     async fn sentinel() -> Option<Self> {
@@ -78,7 +82,7 @@ impl Rig {
     /// The options of a store at these servers.
     fn options(&self) -> Options {
         match self {
-            Self::Durable(server) => options(&server.url()),
+            Self::Single(server) => options(&server.url()),
             Self::Sentinel { sentinel, .. } => {
                 options(&format!("redis-sentinel://{}/service", sentinel.host))
             }
@@ -88,14 +92,14 @@ impl Rig {
 
     /// The one server.
     fn server(&mut self) -> &mut RedisServer {
-        let Self::Durable(server) = self else { panic!("several servers") };
+        let Self::Single(server) = self else { panic!("several servers") };
         server
     }
 
     /// The master that fails, and its replica.
     fn pair(&mut self) -> (&mut RedisServer, &RedisServer) {
         match self {
-            Self::Durable(_) => panic!("one server"),
+            Self::Single(_) => panic!("one server"),
             Self::Sentinel { master, replica, .. } => (master, replica),
             Self::Cluster(cluster) => {
                 let (masters, replicas) = cluster.nodes.split_at_mut(MASTERS);
@@ -125,7 +129,7 @@ impl Rig {
     /// Has the replica take the place of its master, which is gone.
     async fn promote(&mut self) {
         match self {
-            Self::Durable(_) => panic!("one server"),
+            Self::Single(_) => panic!("one server"),
             Self::Sentinel { master, sentinel, .. } => fail_over(sentinel, master).await,
             Self::Cluster(cluster) => cluster.fail_over(0).await,
         }
@@ -215,7 +219,7 @@ async fn history(fault: Fault, mut rig: Rig, run: u32) -> History {
             let is_lost = |number: u64| matches!(rig, Rig::Sentinel { .. }) || home(number) == 0;
             let (_replica, go_on) = match &rig {
                 Rig::Sentinel { replica, .. } => (Some(replica.replica().await), load.agents.clone()),
-                Rig::Durable(_) | Rig::Cluster(_) => {
+                Rig::Single(_) | Rig::Cluster(_) => {
                     (None, load.agents.iter().copied().filter(|number| !is_lost(*number)).collect())
                 }
             };
