@@ -567,8 +567,10 @@ const READ: [(&str, &str); 8] = [
 /// TypeScript shows the body of a refusal whole.
 fn reads(program: &Program, sessions: usize, what: &str, words: &str) {
     let log = until(&format!("{what}: {words}"), 4 * SOON, || {
-        let log = program.process.log();
+        let mut log = program.process.log();
         assert_eq!(program.process.exit_code(), None, "{log}");
+        // The last line may not be whole yet.
+        log.truncate(log.rfind('\n').unwrap_or_default());
         (log.matches(&format!(" {what}: ")).count() == sessions).then_some(log)
     });
     for line in log.lines().filter(|line| line.contains(&format!(" {what}: "))) {

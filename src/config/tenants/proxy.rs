@@ -33,6 +33,7 @@ pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
             /// An upstream that takes no bytes of a request.
             write: reader.duration("timeouts.write", "60s", UP_TO_A_DAY),
             /// How long an unused connection to an upstream is kept. An upstream of http:// that says Keep-Alive: timeout=5 has it for 4s at most.
+            /// For one that closes early and says nothing, as uvicorn does after 5s, write less: a request that meets the end is 502.
             idle: reader.duration("timeouts.idle", "60s", UP_TO_A_DAY),
             /// The whole request, from its head to the end of the answer; "0s" = no limit.
             total: reader.duration_or_none("timeouts.total", "1h", UP_TO_A_DAY),

@@ -105,6 +105,7 @@ fn an_mcp_server_streams_for_agents_and_its_tools_have_tiers() {
     assert_eq!(decide_calls(tenant, b"/mcp", &[pay]).min_tier, Tier::Silver);
     assert!(tenant.discovery && tenant.mcp);
     assert!(tenant.proxy.timeouts.read.as_secs() >= 3_600 && tenant.proxy.timeouts.total.is_none());
+    assert!(tenant.proxy.timeouts.idle.as_secs() < 5, "the SDK's server for Python closes connections then");
     assert!(tenant.proxy.shows_own_host, "the SDKs' servers take local hosts alone");
     let settings = with_marked("conf/mcp-server.toml");
     let cors = settings.live.tenants[0].cors.as_ref().unwrap();
