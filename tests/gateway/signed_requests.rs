@@ -80,7 +80,7 @@ fn a_signed_request_passes_once_at_all_replicas(stage: &Stage) {
     let site = signed_only(stage).start();
     let agent = stage.world().agent(3);
     let path = agents_path();
-    // What is signed counts for a minute.
+    // The twin starts before the signature is made, which is good for a minute.
     let twin = stage.world().is(crate::support::world::Kind::Redis).then(|| site.gateway.twin(|same| same));
     let signing = get(stage, &agent, &format!("{path}?a=b"));
     let answer = site.gateway.ask(&signing.request());

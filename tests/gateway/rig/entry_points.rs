@@ -190,7 +190,7 @@ impl Said {
     }
 }
 
-/// What limits count.
+/// The time in which a limit counts requests.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Tries a case anew that took so long that the first of its requests counted no more.

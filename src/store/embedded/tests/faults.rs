@@ -1,8 +1,7 @@
 //! A disk that fails: nothing is let through, nothing half done is seen, and the store recovers by itself.
 
 use std::sync::mpsc::{TryRecvError, channel};
-use std::sync::{Arc, OnceLock};
-use std::{path::Path, pin::pin, thread};
+use std::{path::Path, pin::pin, sync::Arc, thread};
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -319,21 +318,20 @@ fn keys_that_did_not_change_are_found_all_the_while_a_failed_file_is_read_again(
             rotate(&store, number, 1, number).await;
         }
     });
-    let ((running, over), begun) = (channel::<()>(), OnceLock::new());
+    let ((running, over), (begins, begun)) = (channel::<()>(), channel::<()>());
     let missed = thread::scope(|scope| {
         let running = running;
-        let (over, store, begun) = (over, &store, &begun);
+        let (over, store, mut begins) = (over, &store, Some(begins));
         let looks = scope.spawn(move || {
             let mut missed = 0_u64;
             while over.try_recv() == Err(TryRecvError::Empty) {
                 missed += u64::from(store.shared.book.find(&digest(1), || 0).is_none());
-                begun.get_or_init(|| ());
+                drop(begins.take());
             }
             missed
         });
-        while begun.get().is_none() && !looks.is_finished() {
-            thread::yield_now();
-        }
+        // The first look, or a failure, drops the other side.
+        begun.recv().unwrap_err();
         runtime.block_on(async {
             for nonce in 2..200 {
                 platter.fail_in(0);
