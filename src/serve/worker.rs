@@ -139,7 +139,7 @@ async fn accept<H: Handler>(queue: TcpListener, listener: Arc<Listener<H>>, shut
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Shutdown, TcpListener, TcpStream};
     use std::{io::ErrorKind, sync::Arc};
 
     use pingora::protocols::Stream;
@@ -218,7 +218,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         assert_eq!(bound(address, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
-        drop(listener);
+        // Not only dropped: a child that another thread starts has a copy between fork and exec.
+        SockRef::from(&listener).shutdown(Shutdown::Both).unwrap();
         let mut sockets = bound(address, 2).unwrap();
         assert_eq!(sockets.len(), 2);
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::dev::Dev;
 use super::owner::quiet;
 use super::{command, failure};
-use crate::support::process::own_ip;
+use crate::support::process::{own_ip, stop_listening};
 
 const UNSURE: &str = "\nthe key may have been changed: `tiergate keys status` says";
 
@@ -35,7 +35,7 @@ fn in_front(fate: Fate) -> String {
     std::thread::spawn(move || {
         if let Fate::Unsent = fate {
             let (client, _) = listener.accept().unwrap();
-            drop(listener);
+            stop_listening(&listener);
             return pass(client, &fate);
         }
         listener.incoming().for_each(|client| pass(client.unwrap(), &fate));

@@ -24,7 +24,7 @@ mod terminal;
 #[cfg(feature = "dev-chain")]
 mod wallet;
 
-use crate::support::process::own_ip;
+use crate::support::process::{free_port, own_ip};
 
 /// An identity registry.
 const REGISTRY: &str = "0x5FbDB2315678afecb367f032d93F642f64180aa3";
@@ -75,7 +75,7 @@ fn failure(output: &Output, code: i32) -> String {
 
 /// An address that nobody else uses.
 fn free_address() -> String {
-    TcpListener::bind((own_ip(), 0)).unwrap().local_addr().unwrap().to_string()
+    free_port(own_ip()).to_string()
 }
 
 #[test]

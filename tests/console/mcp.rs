@@ -1,6 +1,7 @@
 //! "Try it" before a server of MCP.
 
-use std::{net::Ipv4Addr, path::Path};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use alloy::primitives::U256;
 use serde_json::Value;
@@ -53,7 +54,7 @@ fn a_key_is_tried_at_an_endpoint_of_mcp_by_a_list_of_its_tools() {
     let Some(mut browser) = Browser::start() else { return };
     browser.command("wallet", wallet(&[ALICE]));
     let folder = tempfile::tempdir().unwrap();
-    let address = free_port(Ipv4Addr::LOCALHOST.into());
+    let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), free_port(own_ip()).port());
     let script = "cd \"$1\" && exec node --input-type=module -e \"$2\" -- \"$3\"";
     let arguments = ["-c", script, "sh", tools.to_str().unwrap(), SERVER, &address.port().to_string()];
     let server = Process::start("sh".as_ref(), &arguments.map(str::to_owned), &folder.path().join("log"), "");

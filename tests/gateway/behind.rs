@@ -18,10 +18,11 @@ use crate::rig::identity::{expected, identity, identity_headers, normal};
 use crate::rig::scripts::{self, Cue};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::{credentials::signed, upstream::Then};
+use crate::support::process::{own_ip, stop_listening};
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
-use crate::support::{agents::unknown_key, client::Answer, process::own_ip};
+use crate::support::{agents::unknown_key, client::Answer};
 use crate::upgrades::{WEBSOCKET, open_socket, talks, websocket_echo, with_kind};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -487,7 +488,7 @@ fn with_impostor(at: SocketAddr, bytes: Option<&'static [u8]>, case: impl FnOnce
         scope.spawn(|| {
             for mut stream in listener.incoming().flatten() {
                 if is_over.load(Ordering::SeqCst) {
-                    return;
+                    return stop_listening(&listener);
                 }
                 let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
                 let _ = stream.read(&mut [0; 65_536]);

@@ -18,7 +18,7 @@ use crate::rig::h2c::{self, Message};
 use crate::rig::scripts::Cue;
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::support::process::{Process, own_ip};
+use crate::support::process::{Process, own_ip, stop_listening};
 use crate::support::relay::Relay;
 use crate::support::stop::Stop;
 use crate::support::time::{SOON, Stopwatch, until};
@@ -528,7 +528,7 @@ fn the_file_of_init_starts_behind_the_sockets_of_the_unit(stage: &Stage) {
 }
 
 fn a_socket_of_systemd_that_is_in_the_way_is_named(stage: &Stage) {
-    // Another test may have the port at an address of its own.
+    // A test of another process may have the port at an address of its own.
     let of_another_port = |_| {
         let site = loaded(stage).start();
         end(&site.gateway);
@@ -545,4 +545,6 @@ fn a_socket_of_systemd_that_is_in_the_way_is_named(stage: &Stage) {
         gateway.service.api
     );
     assert_eq!(said(gateway, &sentence), 1, "{}", gateway.service.log());
+    // Children that were started meanwhile keep it open.
+    stop_listening(&sockets[0]);
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::{behind::installed, site::Site, stage::Stage, tenants::Tenant};
-use crate::support::process::{Process, free_port};
+use crate::support::process::{Process, free_port, own_ip};
 use crate::support::time::{SOON, until};
 use crate::support::{agents::unknown_key, redis::Redis, skip::skip, wire::Request};
 
@@ -472,7 +472,7 @@ impl Program {
 
     /// A server, and where it listens.
     fn server((is_python, text): (bool, &str)) -> Option<(SocketAddr, Self)> {
-        let address = free_port(Ipv4Addr::LOCALHOST.into());
+        let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), free_port(own_ip()).port());
         let server = Self::start(is_python, text, &[&address.port().to_string()])?;
         until("the server of MCP listens", SOON, || {
             assert_eq!(server.process.exit_code(), None, "{}", server.process.log());

@@ -2,9 +2,11 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use socket2::SockRef;
 
 use crate::support::secrets;
 use crate::support::time::{SOON, until};
@@ -106,13 +108,21 @@ pub(crate) fn own_ip() -> IpAddr {
     loopback::own_ip().into()
 }
 
-/// A port that is free on an address.
+/// A port of this own address where nobody listens. It is computed and not found by binding: a child of another thread has a copy of a
+/// dropped listener between fork and exec, on a busy machine for seconds. 6,000 addresses in a row have different ports, for a listener at
+/// all addresses. They are below Linux's ephemeral ports.
 pub(crate) fn free_port(ip: IpAddr) -> SocketAddr {
-    TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
+    let IpAddr::V4(address) = ip else { panic!("{ip} is nobody's own") };
+    SocketAddr::new(ip, 20_000 + 2 * (address.to_bits() % 6_000) as u16)
 }
 
-/// Two ports that are free on an address.
+/// Two such ports.
 pub(crate) fn free_ports(ip: IpAddr) -> (SocketAddr, SocketAddr) {
-    let (one, other) = (TcpListener::bind((ip, 0)).unwrap(), TcpListener::bind((ip, 0)).unwrap());
-    (one.local_addr().unwrap(), other.local_addr().unwrap())
+    let one = free_port(ip);
+    (one, SocketAddr::new(ip, one.port() + 1))
+}
+
+/// Ends listening. To drop the listener is not enough, for the same reason.
+pub(crate) fn stop_listening(listener: &TcpListener) {
+    SockRef::from(listener).shutdown(Shutdown::Both).unwrap();
 }

@@ -8,7 +8,8 @@ use std::{thread::JoinHandle, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::support::{client::Connection, process::own_ip};
+use crate::support::client::Connection;
+use crate::support::process::{own_ip, stop_listening};
 
 /// How the node treats a call.
 #[derive(Debug, Clone)]
@@ -136,7 +137,7 @@ impl Relay {
         let thread = std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if stopped.load(Ordering::SeqCst) {
-                    return;
+                    return stop_listening(&listener);
                 }
                 let (stopped, state) = (Arc::clone(&stopped), Arc::clone(&state));
                 std::thread::spawn(move || {

@@ -14,8 +14,9 @@ use socket2::SockRef;
 
 use crate::rig::framing::{self, Body};
 use crate::rig::scripts;
+use crate::support::process::{own_ip, stop_listening};
 use crate::support::time::{SOON, until};
-use crate::support::{process::own_ip, wire::Patient};
+use crate::support::wire::Patient;
 
 /// How long a connection that says nothing is kept; longer than any case takes.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
@@ -216,7 +217,7 @@ impl Drop for Upstream {
 fn accept(listener: &TcpListener, state: &Arc<State>) {
     for stream in listener.incoming().flatten() {
         if state.stopped.load(Ordering::SeqCst) {
-            return;
+            return stop_listening(listener);
         }
         let connection = state.accepted.fetch_add(1, Ordering::SeqCst);
         let greeting = *lock(&state.greeting);
