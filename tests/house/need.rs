@@ -80,7 +80,6 @@ fn every_check_of_a_change_asks_for_all_that_it_needs_before_it_builds() {
     let (before, _) = run.split_once("\nscripts/took ").unwrap();
     assert!(before.contains("scripts/need"), "it asks before it makes anything");
     let asked: Vec<&str> = asks.split(' ').collect();
-    // Conformance and instructions come after the tests.
     let conformance = read("scripts/conformance");
     let tools = conformance.lines().find_map(|line| line.strip_prefix("scripts/need ")).unwrap();
     assert!(tools.split(' ').all(|tool| asked.contains(&tool)), "scripts/conformance: {tools}");
