@@ -126,3 +126,12 @@ pub(crate) fn free_ports(ip: IpAddr) -> (SocketAddr, SocketAddr) {
 pub(crate) fn stop_listening(listener: &TcpListener) {
     SockRef::from(listener).shutdown(Shutdown::Both).unwrap();
 }
+
+#[test]
+fn an_address_is_free_once_listening_has_ended_though_a_copy_of_the_socket_is_open() {
+    let listener = TcpListener::bind(free_port(own_ip())).unwrap();
+    let (address, _copy) = (listener.local_addr().unwrap(), listener.try_clone().unwrap());
+    stop_listening(&listener);
+    drop(listener);
+    TcpListener::bind(address).unwrap();
+}
